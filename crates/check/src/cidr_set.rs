@@ -1,4 +1,4 @@
-//! Sets of addresses made of CIDRs, and which of many CIDRs overlap.
+//! Sets of addresses made of CIDRs, and overlaps of many CIDRs.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,6 @@ use calipam_model::{IpNet, cidr};
 pub(crate) struct CidrSet(Vec<IpNet>);
 
 impl CidrSet {
-    /// The addresses of all these CIDRs.
     pub(crate) fn new(cidrs: impl IntoIterator<Item = IpNet>) -> Self {
         let cidrs: Vec<IpNet> = cidrs.into_iter().collect();
         let mut joined = IpNet::aggregate(&cidrs);
@@ -17,23 +16,22 @@ impl CidrSet {
         Self(joined)
     }
 
-    /// True if the set holds all of `cidr`.
+    /// Returns true if the set holds all of `cidr`.
     pub(crate) fn covers(&self, cidr: IpNet) -> bool {
         self.around(cidr).is_some()
     }
 
-    /// The CIDR of the set that holds all of `cidr`.
+    /// Returns the CIDR of the set that holds all of `cidr`.
     pub(crate) fn around(&self, cidr: IpNet) -> Option<IpNet> {
         let end = self.0.partition_point(|member| member.network() <= cidr.network());
         end.checked_sub(1).map(|position| self.0[position]).filter(|member| member.contains(&cidr))
     }
 
-    /// True if the set holds the address.
     pub(crate) fn contains(&self, address: IpAddr) -> bool {
         self.covers(address.into())
     }
 
-    /// What the set and `cidr` share: CIDRs that are in `cidr`.
+    /// Returns the part of `cidr` that is in the set, as CIDRs.
     pub(crate) fn within(&self, cidr: IpNet) -> impl Iterator<Item = IpNet> + '_ {
         let whole = self.covers(cidr).then_some(cidr);
         let from = self.0.partition_point(|member| member.network() < cidr.network());
@@ -41,13 +39,13 @@ impl CidrSet {
         whole.into_iter().chain(inside.filter(move |_| whole.is_none()))
     }
 
-    /// Number of addresses that the set and `cidr` share.
+    /// Returns the number of addresses that the set and `cidr` share.
     pub(crate) fn size_within(&self, cidr: IpNet) -> u128 {
         self.within(cidr).map(cidr::size).fold(0, u128::saturating_add)
     }
 }
 
-/// By position: the positions of the others that overlap it. Takes different CIDRs in ascending order.
+/// Returns for each CIDR the positions of the others that overlap it. Takes different CIDRs in ascending order.
 pub(crate) fn overlaps(sorted: &[IpNet]) -> Vec<Vec<usize>> {
     let mut others = vec![Vec::new(); sorted.len()];
     // CIDRs either nest or are disjoint: the stack holds those around the current one.

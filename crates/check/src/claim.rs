@@ -1,4 +1,4 @@
-//! What an owner record says about whose address it is (facts section 4).
+//! The owner that a record claims for an address (facts section 4).
 
 use calipam_model::attributes::{AttributeRef, OwnerMap};
 use calipam_model::node::TunnelKind;
@@ -6,54 +6,43 @@ use calipam_model::service::Service;
 use calipam_model::snapshot::{Snapshot, Source};
 use calipam_model::text::TextRef;
 
-/// Shortest run of hexadecimal digits that counts as a container ID.
+/// The shortest run of hexadecimal digits that counts as a container ID.
 const MIN_CONTAINER_ID: usize = 12;
 
-/// What follows the network in the handle of a machine.
+/// The text after the network in the handle of a machine.
 const MACHINE: &str = ".vmi.";
-/// What begins the hash of a machine's name that would be too long for a handle.
+/// The first character of the hash of a machine's name that would be too long for a handle.
 const HASH: char = '_';
 
-/// Whose address a record says it is.
+/// The owner that a record claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claim<'s> {
-    /// It has no owner: the address cools down after its release.
+    /// No owner: the address cools down after its release.
     Cooling,
-    /// Windows': the ordinal is never assigned.
+    /// Windows, which never assigns the ordinal.
     WindowsReserved,
-    /// It does not say: no handle and no attributes.
+    /// Nobody: the record has no handle and no attributes.
     Anonymous,
-    /// A tunnel's of a node.
+    /// A tunnel of a node.
     Tunnel { kind: TunnelKind, node: String },
-    /// A LoadBalancer service's.
+    /// A LoadBalancer service.
     Service,
-    /// A KubeVirt machine's.
+    /// A KubeVirt machine.
     Machine,
-    /// A pod's, by attributes.
-    Pod {
-        namespace: TextRef<'s>,
-        /// Its name.
-        pod: TextRef<'s>,
-        /// The node on which it ran.
-        node: Option<TextRef<'s>>,
-    },
-    /// A container's, by the ID at the end of the handle.
+    /// A pod, by attributes.
+    Pod { namespace: TextRef<'s>, pod: TextRef<'s>, node: Option<TextRef<'s>> },
+    /// A container, by the ID at the end of the handle.
     Container(String),
-    /// A pod's, by the handle `<namespace>.<pod>` of Calico 2.x, which has no attributes.
-    LegacyPod {
-        namespace: String,
-        /// Its name.
-        pod: String,
-    },
-    /// Of bare CNI or another program: it has attributes, which name neither pod nor tunnel, service or machine. The
-    /// handle may end with a container ID of any form.
+    /// A pod, by the handle `<namespace>.<pod>` of Calico 2.x, without attributes.
+    LegacyPod { namespace: String, pod: String },
+    /// Bare CNI or another program: the attributes name neither pod nor tunnel, service or machine. The handle may end
+    /// with a container ID of any form.
     Foreign { handle: String },
     /// A handle of no known form, and nothing else.
     Unknown,
 }
 
 impl<'s> Claim<'s> {
-    /// The node that it names.
     pub fn node(&self) -> Option<String> {
         match self {
             Self::Pod { node, .. } => node.map(|node| node.to_string()),
@@ -83,7 +72,7 @@ impl<'s> Claim<'s> {
         }
         let handle = record.clean_handle().map(|h| h.to_string()).unwrap_or_default();
         match Self::of_type(&attributes, &handle).unwrap_or_else(|| Self::of_handle(&handle)) {
-            // What Calico 2.x wrote has no attributes.
+            // Records of Calico 2.x have no attributes.
             Self::LegacyPod { .. } | Self::Unknown if !attributes.is_empty() && !handle.is_empty() => {
                 Self::Foreign { handle }
             }
@@ -91,7 +80,7 @@ impl<'s> Claim<'s> {
         }
     }
 
-    /// By the attribute `type`.
+    /// Reads the attribute `type`.
     fn of_type(owner: &OwnerMap<'s>, handle: &str) -> Option<Self> {
         let kind = owner.get("type")?.to_string();
         if kind == "LoadBalancer" {
@@ -103,7 +92,7 @@ impl<'s> Claim<'s> {
         Some(Self::Tunnel { kind, node })
     }
 
-    /// By the form of the handle alone.
+    /// Reads a handle alone, by its form.
     pub fn of_handle(handle: &str) -> Self {
         let tunnel = |k: TunnelKind| Some((k, handle.strip_prefix(k.handle_prefix())?));
         if let Some((kind, node)) = TunnelKind::ALL.into_iter().find_map(tunnel) {
@@ -129,7 +118,7 @@ impl<'s> Claim<'s> {
         }
     }
 
-    /// Namespace and name of the pod that the claim names.
+    /// Returns the namespace and name of the pod that the claim names.
     pub fn pod(&self) -> Option<(String, String)> {
         match self {
             Self::Pod { namespace, pod, .. } => Some((namespace.to_string(), pod.to_string())),
@@ -138,8 +127,8 @@ impl<'s> Claim<'s> {
         }
     }
 
-    /// True if only a source that was not read could tell whether the owner lives: services and
-    /// machines, which etcd does not hold.
+    /// Returns true if only a source that was not read could show the owner: services and machines, which etcd does not
+    /// hold.
     pub fn needs_unread_source(&self, snapshot: &Snapshot) -> bool {
         match self {
             Self::Service => !snapshot.has_read(Source::Services),
@@ -149,14 +138,14 @@ impl<'s> Claim<'s> {
     }
 }
 
-/// The type of an owner, and its name: `pod` and `namespace/name`, `tunnel` and the attribute `type`.
+/// Returns the type and name of an owner, such as `pod` and `namespace/name`, or `tunnel` and the attribute `type`.
 pub fn describe(claim: &Claim<'_>, attribute: &AttributeRef<'_>) -> (&'static str, String) {
     let text = |key: &str| attribute.get(key).map(|t| t.to_string()).unwrap_or_default();
     let handle = || attribute.clean_handle().map(|h| h.to_string()).unwrap_or_default();
     match claim {
         Claim::Machine => {
             let name = format!("{}/{}", text("namespace"), text("vmi-name"));
-            // Of a machine that is only the other owner the record has no name at this place.
+            // The name of a machine that is only the other owner is not here.
             ("virtual machine", if name == "/" { handle() } else { name })
         }
         Claim::Pod { namespace, pod, .. } => ("pod", format!("{namespace}/{pod}")),
@@ -167,19 +156,19 @@ pub fn describe(claim: &Claim<'_>, attribute: &AttributeRef<'_>) -> (&'static st
     }
 }
 
-/// True for text that is a container ID by its form.
+/// Returns true for text with the form of a container ID.
 fn is_container_id(text: &str) -> bool {
     text.len() >= MIN_CONTAINER_ID && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
-/// What may be the container ID at the end of a handle `<network>.<container ID>`: either may hold dots. Without a
-/// network it is all of it.
+/// Returns the possible container IDs at the end of a handle `<network>.<container ID>`. Either part may hold dots.
+/// Without a network the whole handle is one.
 pub fn tails(handle: &str) -> impl Iterator<Item = &str> {
     let after_dots = handle.match_indices('.').map(|(dot, _)| &handle[dot + 1..]);
     after_dots.chain([handle]).filter(|tail| !tail.is_empty())
 }
 
-/// True if the record is that of the service: by its attributes, else by the hash in the handle.
+/// Returns true if the record belongs to the service, by its attributes or else by the hash in the handle.
 pub fn names_service(record: &AttributeRef<'_>, service: &Service) -> bool {
     if service.is_internal {
         return false;
@@ -192,12 +181,12 @@ pub fn names_service(record: &AttributeRef<'_>, service: &Service) -> bool {
     }
 }
 
-/// The namespaces and names of virtual machines that a record may mean: one as a rule, several where the name of the
+/// Returns the namespaces and names of virtual machines that a record may mean. There are several if the name of the
 /// network holds `.vmi.`, too, and none if the handle holds a hash or the attributes name none.
 pub fn machines_of(record: &AttributeRef<'_>) -> Vec<(String, String)> {
     let owner = record.owner();
     if let Some(machine) = owner.get("vmi-name") {
-        // As Calico's collector does, no machine is looked for without its name or namespace.
+        // Like Calico's collector: no machine is looked for without its name or namespace.
         let namespace = owner.get("namespace").unwrap_or(TextRef::EMPTY);
         let is_named = !namespace.is_empty() && !machine.is_empty();
         return is_named.then(|| (namespace.to_string(), machine.to_string())).into_iter().collect();
@@ -207,18 +196,19 @@ pub fn machines_of(record: &AttributeRef<'_>) -> Vec<(String, String)> {
     names.map(|(namespace, machine)| (namespace.to_owned(), machine.to_owned())).collect()
 }
 
-/// What begins the names of pods that run machines.
+/// The beginning of the names of pods that run machines.
 const LAUNCHER: &str = "virt-launcher-";
-/// Characters that Kubernetes keeps of a name to which it appends random ones, and how many it appends.
+/// The number of characters that Kubernetes keeps of a name, and of random ones that it appends.
 const GENERATED: (usize, usize) = (58, 5);
 
-/// True for the name of a pod that runs a machine.
+/// Returns true for the name of a pod that runs a machine.
 pub(crate) fn is_launcher(pod: TextRef<'_>) -> bool {
     pod.starts_with(LAUNCHER)
 }
 
-/// True if KubeVirt names the pods of the machine so: `virt-launcher-`, its name up to a dot, and random characters.
-/// Machines that differ only after a dot, or after 43 characters, have pods of the same form.
+/// Returns true if the pod has a name that KubeVirt gives to pods of the machine: `virt-launcher-`, its name up to a
+/// dot, and random characters. Machines that differ only after a dot, or after 43 characters, have pods of the same
+/// form.
 pub(crate) fn may_be_launcher_of(pod: &str, machine: &str) -> bool {
     let mut start = format!("{LAUNCHER}{}-", machine.split('.').next().unwrap_or_default());
     let (kept, random) = GENERATED;
@@ -227,13 +217,13 @@ pub(crate) fn may_be_launcher_of(pod: &str, machine: &str) -> bool {
     pod.strip_prefix(&start).is_some_and(is_random)
 }
 
-/// What may follow the network in the handle of a machine.
+/// Returns the texts that may follow the network in the handle of a machine.
 fn after_networks(handle: &str) -> impl Iterator<Item = &str> {
     handle.match_indices(MACHINE).map(|(place, _)| &handle[place + MACHINE.len()..])
 }
 
-/// True for `<namespace>.<machine>` or a hash of that after the network. A container ID there is that of a container, on a
-/// network whose name ends with `.vmi`.
+/// Returns true if `<namespace>.<machine>` or a hash of that follows the network. A container ID there belongs to a
+/// container on a network whose name ends with `.vmi`.
 fn is_of_machine(handle: &str) -> bool {
     after_networks(handle).any(|name| name.contains('.') || name.starts_with(HASH))
 }

@@ -1,4 +1,4 @@
-//! What rules and views see of a cluster.
+//! The context of rules and views: a snapshot with lookups and settings.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use jiff::{SignedDuration, Timestamp};
 use crate::finding::OwnerEvidence;
 use crate::index::Index;
 
-/// Allocations younger than this are not checked where the cluster configures nothing.
+/// The grace period of clusters that configure none: younger allocations are not checked.
 pub const DEFAULT_GRACE: SignedDuration = SignedDuration::from_mins(15);
 /// A pool counts as nearly full above this share of its usable addresses, in percent.
 pub const DEFAULT_POOL_THRESHOLD: f64 = 90.0;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Allocations younger than this are not checked; `None` for the cluster's `leakGracePeriod`, else
+    /// Allocations younger than this are not checked. `None` stands for the cluster's `leakGracePeriod`, or else
     /// [`DEFAULT_GRACE`]. Zero checks everything.
     pub grace: Option<SignedDuration>,
     /// See [`DEFAULT_POOL_THRESHOLD`].
@@ -30,12 +30,12 @@ impl Default for Options {
     }
 }
 
-/// What every rule sees.
+/// A snapshot with lookups and settings.
 #[derive(Debug)]
 pub struct Context<'s> {
     pub snapshot: &'s Snapshot,
     pub index: Index<'s>,
-    /// The clock of all rules: when the snapshot was read.
+    /// The time of the snapshot, and the clock of all rules.
     pub now: Timestamp,
     /// Allocations younger than this are not checked.
     pub grace: SignedDuration,
@@ -50,10 +50,9 @@ impl<'s> Context<'s> {
         Self::with(Index::new(snapshot, snapshot.taken_at), options)
     }
 
-    /// The same of a cluster in which nodes use Calico IPAM, whether the snapshot shows it or not.
+    /// Makes the context of a cluster whose nodes use Calico IPAM, whether the snapshot shows it or not.
     pub(crate) fn of_nodes(snapshot: &'s Snapshot, options: &Options) -> Self {
-        let services_only = false;
-        Self::with(Index::with_services_only(snapshot, snapshot.taken_at, services_only), options)
+        Self::with(Index::with_services_only(snapshot, snapshot.taken_at, false), options)
     }
 
     fn with(index: Index<'s>, options: &Options) -> Self {
@@ -68,25 +67,24 @@ impl<'s> Context<'s> {
         }
     }
 
-    /// Who uses an address, by all evidence that accuses.
+    /// Returns the users of an address, by all evidence.
     pub fn owners_of(&self, address: std::net::IpAddr) -> Vec<Arc<OwnerEvidence>> {
         self.index.describe_users(address, self.index.uses_of(address))
     }
 
-    /// True if the allocation is younger than the grace period: its owner may not have appeared yet.
+    /// Returns true if the allocation is younger than the grace period. Its owner may not have appeared yet.
     pub fn is_young(&self, record: &AttributeRef<'_>) -> bool {
         self.is_young_at(self.now, record)
     }
 
     pub(crate) fn is_young_at(&self, now: Timestamp, record: &AttributeRef<'_>) -> bool {
         let age = record.allocated_at().map(|allocated| now.duration_since(allocated));
-        // What a clock that runs wrong wrote would stay young for as long as it is in the future.
+        // A time in the future, by a wrong clock, would keep the allocation young until then.
         age.is_some_and(|age| age < self.grace && age >= -CLOCK_SKEW)
     }
 }
 
-/// The grace period that counts for a cluster: what was asked for, else what it configures, else
-/// [`DEFAULT_GRACE`].
+/// Returns the grace period of a cluster: that of the options, or else its own, or else [`DEFAULT_GRACE`].
 pub fn grace(snapshot: &Snapshot, options: &Options) -> SignedDuration {
     let configured = snapshot.kube_controllers.as_ref().and_then(|c| c.leak_grace_period);
     options.grace.or(configured.filter(|grace| grace.is_positive())).unwrap_or(DEFAULT_GRACE)

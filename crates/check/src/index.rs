@@ -1,4 +1,4 @@
-//! Lookups over a snapshot that many rules share. Built once per check.
+//! Lookups over a snapshot, built once per check.
 
 mod blocks;
 mod host_local;
@@ -34,7 +34,7 @@ use crate::claim::is_launcher;
 use crate::finding::OwnerEvidence;
 use crate::{FastMap, FastSet};
 
-/// Who uses an address.
+/// The user of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Owner {
     /// The endpoint with this position in the snapshot.
@@ -47,7 +47,7 @@ pub enum Owner {
     Service(u32),
 }
 
-/// What an endpoint or a pod says about itself. Absent texts are empty.
+/// The description of an endpoint or a pod. Absent texts are empty.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload<'s> {
     pub namespace: TextRef<'s>,
@@ -57,12 +57,11 @@ pub struct Workload<'s> {
     pub container_id: TextRef<'s>,
     /// The workload of orchestrators other than Kubernetes.
     pub workload: TextRef<'s>,
-    /// The virtual machine whose pod it is, empty for other pods, by the pod's owner reference. `None` if that was
-    /// not read.
+    /// The virtual machine of the pod by its owner reference, empty for other pods. `None` if that was not read.
     pub machine: Option<TextRef<'s>>,
 }
 
-/// Who an owner is: an endpoint and its pod, and all tunnels of one node are one.
+/// The identity of an owner. An endpoint and its pod are one, and so are all tunnels of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Identity<'s> {
     /// A pod, by namespace and name.
@@ -79,11 +78,10 @@ pub enum Identity<'s> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Use {
     pub address: IpAddr,
-    /// Who uses it.
     pub owner: Owner,
 }
 
-/// An endpoint or pod that cannot be decoded as a whole. It protects what its key names.
+/// An endpoint or pod that cannot be decoded as a whole. It protects the owners that its key names.
 #[derive(Debug)]
 pub struct BrokenWorkload<'s> {
     pub namespace: &'s str,
@@ -91,56 +89,55 @@ pub struct BrokenWorkload<'s> {
     pub name: Option<EndpointName>,
 }
 
-/// Namespace and name of a pod, packed.
+/// The namespace and name of a pod, packed.
 type PodName<'s> = (&'s [u8], &'s [u8]);
 
 /// Lookups over a snapshot.
 #[derive(Debug)]
 pub struct Index<'s> {
-    /// What was read.
     pub snapshot: &'s Snapshot,
     /// Blocks, ascending by CIDR.
     pub blocks: Vec<IndexedBlock<'s>>,
     /// Every use of an address by a live owner, ascending by address.
     pub uses: Vec<Use>,
-    /// Addresses that something names without owning them for certain, ascending: endpoints without a pod,
-    /// pods by evidence that does not decide, services. What is named is never leaked.
+    /// Addresses that something names without owning them for certain, ascending: endpoints without a pod, pods by weak
+    /// evidence, services. Such an address is never leaked.
     mentioned: Vec<IpAddr>,
     pods: FastMap<PodName<'s>, u32>,
-    /// Nodes, by position, whose own address is in a pool.
+    /// Positions of nodes whose own address is in a pool.
     nodes_in_pools: FastMap<IpAddr, u32>,
-    /// CIDRs of blocks that are corrupt or cannot be decoded: what is said of them is not checked.
+    /// CIDRs of blocks that are corrupt or cannot be decoded. Affinities and handles that name them are not checked.
     unchecked: Vec<IpNet>,
-    /// Those of them of whose addresses nothing is known.
+    /// CIDRs of those among them whose addresses are unknown.
     unknown: Vec<IpNet>,
     nodes: FastMap<&'s str, u32>,
     /// Calico's names of nodes, by those of Kubernetes.
     calico_nodes: FastMap<&'s str, &'s str>,
     /// Calico's names of nodes that are gone from Kubernetes.
     left_nodes: FastSet<&'s str>,
-    /// The names of nodes of Kubernetes, where they were read beside etcd.
+    /// Names of nodes of Kubernetes, if it was read beside etcd.
     kubernetes_nodes: FastSet<&'s str>,
     broken_nodes: HashSet<&'s str>,
     nodes_of_workloads: FastSet<&'s [u8]>,
-    /// Endpoints and pods that cannot be decoded, or an address of which cannot.
+    /// Endpoints and pods that cannot be decoded, or have an undecodable address.
     pub broken_workloads: Vec<BrokenWorkload<'s>>,
-    /// What findings say of owners with many addresses.
+    /// Evidence about owners with many addresses.
     pub(crate) large_owners: HashMap<Owner, Arc<OwnerEvidence>>,
-    /// A pool cannot be decoded, so that nothing can be said to be outside all pools.
+    /// True if a pool cannot be decoded, so that no address is known to be outside all pools.
     pub pools_incomplete: bool,
-    /// Calico IPAM serves LoadBalancer services and nothing else.
+    /// True if Calico IPAM serves only LoadBalancer services.
     pub(crate) services_only: bool,
-    /// Pods that have addresses of host-local, where that serves all pods and Calico IPAM none; else 0.
+    /// The number of pods with addresses of host-local, if that serves all pods and Calico IPAM none; otherwise 0.
     pub(crate) host_local_pods: usize,
 }
 
 impl<'s> Index<'s> {
-    /// Builds the lookups. What was released after `now` makes a block corrupt.
+    /// Builds the lookups. A release after `now` makes a block corrupt.
     pub fn new(snapshot: &'s Snapshot, now: Timestamp) -> Self {
         Self::with_services_only(snapshot, now, usage::is_for_services_only(snapshot))
     }
 
-    /// The same. With `services_only`, pods and tunnels get their addresses from another IPAM.
+    /// Builds the lookups. With `services_only`, pods and tunnels get their addresses from another IPAM.
     pub(crate) fn with_services_only(snapshot: &'s Snapshot, now: Timestamp, services_only: bool) -> Self {
         let blocks = index_blocks(snapshot, now);
         let corrupt = blocks.iter().filter(|b| b.sound.is_none()).map(|b| b.key);
@@ -214,17 +211,17 @@ impl<'s> Index<'s> {
         index
     }
 
-    /// Calico's object of the node of that name, if it was read, be the node gone from Kubernetes or not.
+    /// Returns Calico's object of a node, if it was read. The node may be gone from Kubernetes.
     pub fn node(&self, name: &str) -> Option<&'s Node> {
         self.stored_node(name).map(|stored| &stored.value)
     }
 
-    /// The same with its version.
+    /// Returns Calico's object of a node with its version.
     pub fn stored_node(&self, name: &str) -> Option<&'s Versioned<Node>> {
         self.nodes.get(name).map(|position| &self.snapshot.nodes[*position as usize])
     }
 
-    /// What Calico calls a node that pods name as Kubernetes does. On etcd the two may differ.
+    /// Returns Calico's name of a node of Kubernetes. On etcd the two may differ.
     pub fn calico_node(&self, name: TextRef<'_>) -> String {
         let name = name.to_string();
         if self.node_exists(&name) {
@@ -233,68 +230,67 @@ impl<'s> Index<'s> {
         self.calico_nodes.get(name.as_str()).map_or(name, |calico| (*calico).to_owned())
     }
 
-    /// True if the node exists, also if its object cannot be decoded. Where Kubernetes was read beside etcd, its nodes count,
-    /// as for Calico's collector: an object that Calico has of a node that is gone there says nothing.
+    /// Returns true if the node exists, even if its object cannot be decoded. If Kubernetes was read beside etcd, its
+    /// nodes count, as for Calico's collector: Calico may still have an object of a gone node.
     pub fn node_exists(&self, name: &str) -> bool {
         let has_object = self.nodes.contains_key(name) || self.broken_nodes.contains(name);
         has_object && !self.left_nodes.contains(name) || self.lacks_object(name)
     }
 
-    /// True for a node of Kubernetes of which Calico has no object.
+    /// Returns true for a node of Kubernetes without an object in Calico.
     pub fn lacks_object(&self, name: &str) -> bool {
         let has_object = self.nodes.contains_key(name) || self.broken_nodes.contains(name);
         !has_object && self.kubernetes_nodes.contains(name) && !self.calico_nodes.contains_key(name)
     }
 
-    /// True if the node's object cannot be decoded.
+    /// Returns true if the node's object cannot be decoded.
     pub fn node_is_broken(&self, name: &str) -> bool {
         self.broken_nodes.contains(name)
     }
 
-    /// True if an endpoint or unfinished pod names the node. Such a node may be alive even if its object is gone.
+    /// Returns true if an endpoint or unfinished pod names the node, which may be alive even if its object is gone.
     pub fn workloads_name_node(&self, name: &str) -> bool {
         let by_key = |e: &BrokenWorkload<'_>| e.name.as_ref().is_some_and(|parts| parts.node == name);
         self.nodes_of_workloads.contains(Text::new(name).as_ref().packed())
             || self.broken_workloads.iter().any(by_key)
     }
 
-    /// True if a corrupt or undecodable block lies over any part of `cidr`.
+    /// Returns true if a corrupt or undecodable block overlaps `cidr`.
     pub fn is_unchecked(&self, cidr: IpNet) -> bool {
         self.unchecked.iter().any(|block| cidr::overlap(*block, cidr))
     }
 
-    /// True if a block lies over any part of `cidr` of whose addresses nothing is known.
+    /// Returns true if a block with unknown addresses overlaps `cidr`.
     pub(crate) fn is_unknown(&self, cidr: IpNet) -> bool {
         self.unknown.iter().any(|block| cidr::overlap(*block, cidr))
     }
 
-    /// The block with exactly this CIDR as its key.
+    /// Returns the block with exactly this CIDR as its key.
     pub fn block(&self, key: IpNet) -> Option<&IndexedBlock<'s>> {
         let position = self.blocks.binary_search_by_key(&key, |b| b.key).ok()?;
         self.blocks.get(position)
     }
 
-    /// The blocks that contain an address.
     pub(crate) fn blocks_around(&self, address: IpAddr) -> impl Iterator<Item = &IndexedBlock<'s>> {
         blocks::blocks_around(&self.blocks, address)
     }
 
-    /// Pools that contain the whole of `cidr`, disabled ones included.
+    /// Returns the pools that contain the whole of `cidr`, including disabled ones.
     pub fn pools_around(&self, cidr: IpNet) -> impl Iterator<Item = &'s Pool> + '_ {
         self.snapshot.pools.iter().map(|p| &p.value).filter(move |p| p.cidr.contains(&cidr))
     }
 
-    /// The pool from which an address is assigned: of enabled ones that overlap, the first by name.
+    /// Returns the pool from which an address is assigned: the first by name of enabled ones that overlap.
     pub fn enabled_pool_around(&self, address: IpAddr) -> Option<&'s Pool> {
         self.pools_around(address.into()).filter(|pool| pool.is_enabled()).min_by_key(|pool| &pool.name)
     }
 
-    /// The pod of that name, by its position.
+    /// Returns the position of a pod.
     pub fn pod(&self, namespace: TextRef<'_>, name: TextRef<'_>) -> Option<u32> {
         self.pods.get(&(namespace.packed(), name.packed())).copied()
     }
 
-    /// The pod of an owner, by its position, if it was read.
+    /// Returns the position of an owner's pod, if it was read.
     pub fn pod_of(&self, owner: Owner) -> Option<u32> {
         match owner {
             Owner::Pod(position) => Some(position),
@@ -306,19 +302,18 @@ impl<'s> Index<'s> {
         }
     }
 
-    /// True if something names the address without owning it for certain.
+    /// Returns true if something names the address without owning it for certain.
     pub fn is_mentioned(&self, address: IpAddr) -> bool {
         self.mentioned.binary_search(&address).is_ok()
     }
 
-    /// The addresses of `cidr` that something names without owning them for certain, ascending.
+    /// Returns the addresses of `cidr` that something names without owning them for certain, ascending.
     pub fn mentioned_in(&self, cidr: IpNet) -> &[IpAddr] {
         let from = self.mentioned.partition_point(|address| *address < cidr.network());
         let len = self.mentioned[from..].partition_point(|address| *address <= cidr.broadcast());
         &self.mentioned[from..from + len]
     }
 
-    /// Who an owner is.
     pub fn identity(&self, owner: Owner) -> Identity<'s> {
         match owner {
             Owner::Tunnel(position, _) => Identity::Node(position),
@@ -337,7 +332,7 @@ impl<'s> Index<'s> {
         }
     }
 
-    /// Whose workload an owner is; `None` for tunnels and services.
+    /// Describes an endpoint or pod; `None` for tunnels and services.
     pub fn workload(&self, owner: Owner) -> Option<Workload<'s>> {
         match owner {
             Owner::Endpoint(position) => {
@@ -366,30 +361,30 @@ impl<'s> Index<'s> {
         }
     }
 
-    /// The service of an [`Owner::Service`].
+    /// Returns the service of an [`Owner::Service`].
     pub fn service(&self, position: u32) -> &'s Service {
         &self.snapshot.services[position as usize].value
     }
 
-    /// The endpoint of an [`Owner::Endpoint`].
+    /// Returns the endpoint of an [`Owner::Endpoint`].
     pub fn endpoint(&self, position: u32) -> &'s Endpoint {
         &self.snapshot.endpoints[position as usize].value
     }
 
-    /// The node whose own address this is, where it is in a pool.
+    /// Returns the node with this own address, if that is in a pool.
     pub(crate) fn node_of_own_address(&self, address: IpAddr) -> Option<&'s Node> {
         let position = *self.nodes_in_pools.get(&address)?;
         Some(&self.snapshot.nodes[position as usize].value)
     }
 
-    /// Uses of addresses that are in `cidr`, ascending.
+    /// Returns the uses of addresses in `cidr`, ascending.
     pub fn uses_in(&self, cidr: IpNet) -> &[Use] {
         let from = self.uses.partition_point(|u| u.address < cidr.network());
         let len = self.uses[from..].partition_point(|u| u.address <= cidr.broadcast());
         &self.uses[from..from + len]
     }
 
-    /// True if an endpoint or pod uses any address.
+    /// Returns true if an endpoint or pod uses any address.
     pub fn is_user(&self, owner: Owner) -> bool {
         let uses = |address| self.uses_of(address).iter().any(|used| used.owner == owner);
         match owner {

@@ -1,5 +1,5 @@
-//! The rules of calipam: from a [`Snapshot`] to a [`Report`], and the views that `show` prints. Pure
-//! functions: no I/O, no clock but the snapshot's.
+//! The rules of calipam, which make a [`Report`] from a [`Snapshot`], and the views that `show` prints. Nothing here
+//! does I/O, and the only clock is the snapshot's.
 //!
 //! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
 
@@ -50,23 +50,24 @@ pub use self::scope::Scope;
 pub use self::standing::Standing;
 pub use self::suspects::{Recheck, drop_changed, revisions, suspects};
 
-/// A map for a million short keys. Its hash is the same in every run and does not resist keys that are made to collide:
-/// those would cost no more than time.
+/// A map for a million short keys. Its hash is the same in every run. Keys that are made to collide would only cost
+/// time.
 pub(crate) type FastMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;
-/// A set of as many.
+/// A set for a million short keys.
 pub(crate) type FastSet<K> = std::collections::HashSet<K, foldhash::fast::FixedState>;
 
 impl Context<'_> {
     /// Checks by all rules.
     pub fn check(&self) -> Report {
-        let findings = match uses_ipam(self.snapshot) || !self.snapshot.defects.is_empty() {
-            true => rules::run(self),
-            false => rules::run_unused(self),
+        let findings = if uses_ipam(self.snapshot) || !self.snapshot.defects.is_empty() {
+            rules::run(self)
+        } else {
+            rules::run_unused(self)
         };
         report(self.snapshot, self.index.services_only, findings)
     }
 
-    /// The nodes whose next pod gets no address; the other rules do not run.
+    /// Returns the nodes whose next pod gets no address, without running the other rules.
     pub fn nodes_without_addresses(&self) -> BTreeSet<String> {
         let mut found = Vec::new();
         rules::without_address::check(self, &mut found);
@@ -74,8 +75,8 @@ impl Context<'_> {
         found.into_iter().flat_map(|finding| finding.nodes).collect()
     }
 
-    /// Code and subject of what would be a finding for the only reason that it is checked at a later time, such as an
-    /// allocation that is too young to be checked now. Findings of other codes than those in `codes` may be left out.
+    /// Returns the findings that appear merely because time passes, such as those about allocations that are too young
+    /// now. Findings of codes that are not in `codes` may be left out.
     pub fn aged(self, later: Timestamp, codes: &HashSet<Code>) -> HashSet<(Code, Subject)> {
         if !uses_ipam(self.snapshot) && self.snapshot.defects.is_empty() {
             return HashSet::new();
@@ -84,18 +85,17 @@ impl Context<'_> {
     }
 }
 
-/// True if the first block of a node lets rules see what they pass over now: nothing of IPAM is stored, or it serves
-/// LoadBalancer services only.
+/// Returns true if rules that do not run now will run after the first block of a node: nothing of IPAM is stored, or it
+/// serves LoadBalancer services only.
 pub fn awaits_first_block(snapshot: &Snapshot) -> bool {
     !uses_ipam(snapshot) || index::is_for_services_only(snapshot)
 }
 
-/// What a check finds once a node has its first block.
+/// Checks a snapshot as if a node had its first block.
 pub fn check_by_all_rules(snapshot: &Snapshot, options: &Options) -> Report {
     report_of_use(snapshot, false, rules::run(&Context::of_nodes(snapshot, options)))
 }
 
-/// The report of what was found.
 fn report(snapshot: &Snapshot, services_only: bool, findings: Vec<Finding>) -> Report {
     if uses_ipam(snapshot) {
         return report_of_use(snapshot, services_only, findings);
@@ -113,7 +113,7 @@ fn report_of_use(snapshot: &Snapshot, services_only: bool, findings: Vec<Finding
     Report::new(snapshot, notes.into_iter().flatten().chain(ignored).collect(), findings)
 }
 
-/// A note that Calico ignores a configuration of the allocator.
+/// Returns a note that Calico ignores a configuration of the allocator.
 pub fn says_ignored(name: &str) -> String {
     format!(
         "Calico ignores the IPAM configuration {}: only the one called default counts",
@@ -125,7 +125,7 @@ const UNUSED: &str = "There is no block, handle or affinity: this cluster does n
 const SERVES_SERVICES: &str =
     "No node has a block, handle or affinity: Calico IPAM serves LoadBalancer services only";
 
-/// A sentence that Calico IPAM does not assign the addresses of pods; `None` if it does, or that is not known.
+/// Returns a note that Calico IPAM does not assign the addresses of pods; `None` if it does, or that is not known.
 pub fn note_of_other_ipam(snapshot: &Snapshot) -> Option<&'static str> {
     let is_ipam = |key: &Option<Key>| matches!(key, None | Some(Key::Block(_) | Key::Affinity(_)));
     let read = |source| snapshot.has_read(source);
@@ -145,12 +145,13 @@ pub fn note_of_other_ipam(snapshot: &Snapshot) -> Option<&'static str> {
     })
 }
 
-/// True if something of IPAM is stored.
+/// Returns true if something of IPAM is stored.
 fn uses_ipam(snapshot: &Snapshot) -> bool {
     !snapshot.blocks.is_empty() || !snapshot.handles.is_empty() || !snapshot.affinities.is_empty()
 }
 
-/// True if an address that was assigned after blocks were listed, and before pods were, would give one of the findings.
+/// Returns true if an address that was assigned after blocks and before pods were listed could cause one of the
+/// findings.
 fn rests_on_order(snapshot: &Snapshot, findings: &[Finding]) -> bool {
     let codes = [Code::UnallocatedInUse, Code::OwnerMismatch, Code::DuplicateAddress];
     snapshot.blocks_before_pods && findings.iter().any(|finding| codes.contains(&finding.code))

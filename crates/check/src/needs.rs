@@ -1,4 +1,5 @@
-//! The families that new pods ask for. No datastore says which ones the CNI plugin asks for, but the pods that run show it.
+//! The families of addresses that new pods ask for. No datastore has the CNI plugin's setting, but running pods show
+//! it.
 
 use std::cell::OnceCell;
 
@@ -15,15 +16,15 @@ use crate::index::Owner;
 pub(crate) enum Need {
     /// Pods have addresses of the family in pools.
     OfPods,
-    /// No pod has any address: a new one may ask for this.
+    /// No pod has any address: a new one may ask for one of the family.
     Unknown,
-    /// Pods have addresses of the other family alone.
+    /// Pods have addresses only of the other family.
     NotOfPods,
     /// Pods have addresses of the family that are not Calico's.
     Elsewhere,
 }
 
-/// The needs of a cluster, each found out when it is asked for first.
+/// The needs of a cluster, computed lazily.
 pub(crate) struct Needs<'c, 's> {
     context: &'c Context<'s>,
     found: [OnceCell<Need>; 2],
@@ -34,14 +35,14 @@ impl<'c, 's> Needs<'c, 's> {
         Self { context, found: Default::default() }
     }
 
-    /// True if pods get addresses of the family from Calico, as far as that is known.
+    /// Returns true if pods get addresses of the family from Calico, as far as that is known.
     pub(crate) fn matters(&self, family: Family) -> bool {
         let mut pools = pools_of(self.context.snapshot, family).peekable();
         pools.peek().is_some()
             && (pools.any(|pool| pool.allows(PoolUse::Workload)) || self.of(family) == Need::OfPods)
     }
 
-    /// True if the next pod asks for an address of the family, for all that is known.
+    /// Returns true if the next pod asks for an address of the family, as far as that is known.
     pub(crate) fn is_needed(&self, family: Family) -> bool {
         self.matters(family) && matches!(self.of(family), Need::OfPods | Need::Unknown)
     }
@@ -59,15 +60,11 @@ impl<'c, 's> Needs<'c, 's> {
                 return Need::NotOfPods;
             }
             let is_in_pool = |address| self.context.index.pools_around(IpNet::from(address)).next().is_some();
-            match of_family.any(|used| is_in_pool(used.address)) {
-                true => Need::OfPods,
-                false => Need::Elsewhere,
-            }
+            if of_family.any(|used| is_in_pool(used.address)) { Need::OfPods } else { Need::Elsewhere }
         })
     }
 }
 
-/// The pools of a family.
 pub(crate) fn pools_of(snapshot: &Snapshot, family: Family) -> impl Iterator<Item = &Pool> {
     snapshot.pools.iter().map(|stored| &stored.value).filter(move |pool| Family::of(pool.cidr) == family)
 }

@@ -1,20 +1,20 @@
-//! Work that all cores do together.
+//! Work in parallel on all cores.
 
 use std::ops::Range;
 
 use calipam_model::parallel::{cores, map};
 
-/// For less objects than this a thread is not worth it.
+/// The smallest number of objects that is worth a thread.
 const LEAST: usize = 1 << 14;
-/// The same of what holds many objects.
+/// The smallest number of blocks or shards, which hold many objects.
 const LEAST_FEW: usize = 16;
 
-/// Does some work for each number below `length`, in as many parts as there are cores; what they come to, in their order.
+/// Does work for the numbers below `length`, in as many parts as there are cores. Returns the results in order.
 pub(crate) fn in_parts<T: Send>(length: usize, work: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
     in_parts_of(LEAST, length, work)
 }
 
-/// The same for things that are few and hold many objects.
+/// Does work for few things that hold many objects each.
 pub(crate) fn in_parts_of_few<T: Send>(length: usize, work: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
     in_parts_of(LEAST_FEW, length, work)
 }

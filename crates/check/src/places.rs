@@ -1,4 +1,4 @@
-//! Addresses of a cluster outside of Calico IPAM: those of its nodes and services, which no pool must give to pods.
+//! Addresses of the nodes and services of a cluster, which no pool may give to pods.
 
 use std::net::IpAddr;
 
@@ -42,7 +42,7 @@ impl Places {
     }
 }
 
-/// The part of `places`, which are ascending, that is in a range.
+/// Returns the part of `places`, which are ascending, in a range.
 pub(crate) fn within(places: &[Place], cidr: IpNet) -> &[Place] {
     let from = places.partition_point(|place| place.address < cidr.network());
     let len = places[from..].partition_point(|place| place.address <= cidr.broadcast());

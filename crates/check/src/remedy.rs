@@ -1,4 +1,4 @@
-//! What repairs a finding.
+//! Remedies of findings.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -9,33 +9,33 @@ use crate::claim::Claim;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, OwnerEvidence, OwnerKind, Subject};
 
-/// What repairs a finding, or says in its plan what a person has to decide first. Findings without one
-/// are about something that neither calipam nor a restart repairs: pools, configuration, services.
+/// An operation that repairs a finding, or whose plan says what a person has to decide first. Findings about pools,
+/// configuration and services have none.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Remedy {
-    /// Release every leaked address whose record says whose it was.
+    /// Release every leaked address whose record names its owner.
     ReleaseLeaked,
-    /// Release everything of nodes that are gone: of one for one finding.
+    /// Release everything of gone nodes. A finding names one.
     ReleaseNodes(BTreeSet<String>),
     /// Delete every handle that no allocation refers to.
     ReleaseOrphanHandles,
     ReleaseAddress(IpAddr),
-    /// Restart a pod, which gets another address then.
+    /// Restart a pod to get another address.
     RestartPod {
         namespace: String,
         pod: String,
     },
-    /// Restart calico-node on a node, which takes another tunnel address then.
+    /// Restart calico-node on a node to take another tunnel address.
     RestartCalicoNode(String),
-    /// Rebuild these blocks, their handles and their affinities; everything if there are none.
+    /// Rebuild these blocks, their handles and their affinities; without any, everything.
     Rebuild(BTreeSet<IpNet>),
 }
 
 impl Finding {
-    /// Returns the repair, where calipam or a restart can do it.
+    /// Returns the remedy, if calipam or a restart can repair the finding.
     pub fn remedy(&self) -> Option<Remedy> {
         match (self.code, &self.subject) {
-            // The record does not say whose it was: a person has to.
+            // The record names no owner, so a person has to decide.
             (Code::LeakedAddress, Subject::Address(address)) if self.is_owner_unknown() => {
                 Some(Remedy::ReleaseAddress(*address))
             }
@@ -54,7 +54,7 @@ impl Finding {
         }
     }
 
-    /// The restart of an owner for whom the address is not recorded, if it is recorded for one of the others.
+    /// Returns the restart of an owner without a record, if another owner has one.
     fn restart(&self) -> Option<Remedy> {
         let Evidence::Address(evidence) = &self.evidence else { return None };
         let is_recorded = |owner: &OwnerEvidence| {
@@ -75,7 +75,7 @@ impl Finding {
         }
     }
 
-    /// The rebuild of the blocks that it is about; of everything if there is none yet.
+    /// Returns the rebuild of its blocks; of everything if there is none yet.
     fn rebuild(&self) -> Remedy {
         let blocks: BTreeSet<IpNet> = match (&self.subject, &self.evidence) {
             (Subject::Block(cidr) | Subject::Affinity { cidr, .. }, _) => {
@@ -89,7 +89,7 @@ impl Finding {
     }
 }
 
-/// True for what a rebuild mends, or of which its plan says what is in the way.
+/// Returns true for findings that a rebuild repairs, or explains in its plan.
 fn is_rebuilt(code: Code) -> bool {
     matches!(
         code,

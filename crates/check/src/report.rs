@@ -10,7 +10,7 @@ use crate::code::{Code, Severity};
 use crate::finding::Finding;
 use crate::scope::Scope;
 
-/// Which cluster was read, where and when.
+/// The cluster that was read, with place and time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterIdentity {
@@ -19,7 +19,7 @@ pub struct ClusterIdentity {
     pub datastore: DatastoreKind,
     /// Endpoints or file, without secrets.
     pub location: String,
-    /// The revision at which it was read.
+    /// The revision of the read.
     pub revision: String,
     /// The newest Calico version that wrote to it.
     pub calico_version: String,
@@ -27,7 +27,6 @@ pub struct ClusterIdentity {
 }
 
 impl ClusterIdentity {
-    /// What a snapshot says about where it comes from.
     pub fn of(snapshot: &Snapshot) -> Self {
         let cluster = snapshot.cluster.clone().unwrap_or_default();
         Self {
@@ -41,13 +40,13 @@ impl ClusterIdentity {
     }
 }
 
-/// How much was read.
+/// Counts of what was read and found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
     /// Allocation blocks.
     pub blocks: usize,
-    /// Addresses that blocks record for an owner, reserved ones included.
+    /// Addresses that blocks record for an owner, including reserved ones.
     pub allocations: usize,
     /// Addresses that cool down.
     pub cooling: usize,
@@ -67,46 +66,43 @@ pub struct Counts {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// Which cluster was read.
     pub cluster: ClusterIdentity,
-    /// What a half-done Calico operation could explain was read again and had not changed.
+    /// True if objects of findings that a half-done operation of Calico could explain were read again and had not
+    /// changed.
     pub rechecked: bool,
-    /// Which sources were read.
     pub coverage: BTreeMap<Source, Coverage>,
-    /// Things to know about the whole.
+    /// Notes about the whole report.
     pub notes: Vec<String>,
-    /// How much was read and found.
     pub counts: Counts,
-    /// The findings, ordered by severity, code and subject. The program writes them, each with its remedy in words.
+    /// The findings, ordered by severity, code and subject. The program writes them with their remedies.
     #[serde(skip)]
     pub findings: Vec<Finding>,
 }
 
-/// Which findings a reader wants to see. It never changes what is known, only what is shown.
+/// A selection of findings to show.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// Only these codes; all if empty.
     pub rules: Vec<Code>,
     /// None of these codes.
     pub skip: Vec<Code>,
-    /// Only what is in this part of the cluster.
+    /// Only findings in this part of the cluster.
     pub scope: Scope,
 }
 
 impl Filter {
-    /// True if the finding is wanted.
     pub fn admits(&self, finding: &Finding) -> bool {
         self.admits_rule(finding.code) && self.scope.has(finding)
     }
 
-    /// True if findings of the rule are wanted, as far as that is known without them.
+    /// Returns true if findings of the code may be wanted.
     pub fn admits_rule(&self, code: Code) -> bool {
         (self.rules.is_empty() || self.rules.contains(&code)) && !self.skip.contains(&code)
     }
 }
 
 impl Report {
-    /// A report of the findings about a snapshot, ordered.
+    /// Makes the report of a snapshot, with the findings in order.
     pub(crate) fn new(snapshot: &Snapshot, notes: Vec<String>, findings: Vec<Finding>) -> Self {
         let (allocations, cooling) = snapshot.allocation_counts();
         let mut report = Self {
@@ -132,7 +128,7 @@ impl Report {
         report
     }
 
-    /// The report of a cluster that could not be read.
+    /// Makes the report of a cluster that could not be read.
     pub(crate) fn unread(cluster: ClusterIdentity, why: Finding) -> Self {
         let (rechecked, coverage, notes, counts) = Default::default();
         let mut report = Self { cluster, rechecked, coverage, notes, counts, findings: Vec::new() };
@@ -140,14 +136,14 @@ impl Report {
         report
     }
 
-    /// Adds findings in their places.
+    /// Adds findings, in order.
     pub(crate) fn add(&mut self, findings: Vec<Finding>) {
         self.findings.extend(findings);
         self.findings.sort_by(|a, b| (a.severity, a.code, &a.subject).cmp(&(b.severity, b.code, &b.subject)));
         self.count();
     }
 
-    /// Keeps what the filter admits.
+    /// Keeps the findings that the filter admits.
     pub fn filter(&mut self, filter: &Filter) {
         self.retain(|finding| filter.admits(finding));
     }
@@ -158,7 +154,7 @@ impl Report {
         self.count();
     }
 
-    /// Keeps what `earlier`, the report of an earlier read, has found as well, with the same evidence.
+    /// Keeps the findings that the report of an earlier read has, too, with the same evidence.
     pub fn confirm(&mut self, earlier: &Self) {
         let seen: std::collections::HashMap<_, _> =
             earlier.findings.iter().map(|f| (f.key_ref(), f)).collect();
@@ -166,12 +162,11 @@ impl Report {
         self.count();
     }
 
-    /// The worst severity among the findings.
     pub fn worst(&self) -> Option<Severity> {
         self.findings.iter().map(|f| f.severity).min()
     }
 
-    /// Takes out the findings for which `keep` is false.
+    /// Removes and returns the findings for which `keep` is false.
     pub(crate) fn take_unless(&mut self, mut keep: impl FnMut(&Finding) -> bool) -> Vec<Finding> {
         let taken = self.findings.extract_if(.., |finding| !keep(finding)).collect();
         self.count();

@@ -1,5 +1,5 @@
-//! Findings that a half-done operation of Calico could explain, or changes that are not known yet: they count once they have stood for a
-//! while.
+//! Findings that a half-done operation of Calico could explain, or changes that are not known yet. They count only
+//! after some time.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::finding::{Evidence, Finding, FindingKey};
 use crate::report::Report;
 
-/// Since when findings stand that depend on objects which Calico changes one after the other.
+/// The ages of findings that depend on several objects, which Calico changes one after the other.
 #[derive(Debug)]
 pub struct Standing {
     settle: SignedDuration,
@@ -19,35 +19,35 @@ pub struct Standing {
 #[derive(Debug)]
 struct Seen {
     since: Timestamp,
-    /// What was found; `None` once it has stood long enough. From then on it stands for as long as it is found at all: what is
-    /// wrong with a block is not right again because something else of it has changed.
+    /// The evidence; `None` once the finding is old enough. From then on it counts as long as it is found, even if its
+    /// evidence changes.
     evidence: Option<Evidence>,
-    /// When its own objects were read again, and were the same.
+    /// The last time at which its objects were read again and were the same.
     read_again: Option<Timestamp>,
 }
 
 impl Standing {
-    /// For how long a finding has to stand unchanged.
+    /// `settle` is the time for which a finding has to stay unchanged.
     pub fn new(settle: SignedDuration) -> Self {
         Self { settle, is_apart: false, seen: HashMap::new() }
     }
 
-    /// Where the changes of some objects may be known before earlier ones of others, any finding may be one of them alone: all have to
-    /// stand.
+    /// With `is_apart`, all findings have to stay unchanged: changes of some objects may arrive before earlier ones of
+    /// others.
     #[must_use]
     pub fn apart(self, is_apart: bool) -> Self {
         Self { is_apart, ..self }
     }
 
-    /// Takes out of a report of `now`, the next of the same cluster, what has not stood for long enough, and gives it. Up to `known`
-    /// everything is known that has happened.
+    /// Removes and returns findings that are not old enough from the next report of the cluster. `now` is its time, and
+    /// all changes up to `known` are known.
     pub fn hold_back(&mut self, report: &mut Report, now: Timestamp, known: Timestamp) -> Vec<Finding> {
         if !self.settle.is_positive() {
             return Vec::new();
         }
         let mut before = std::mem::take(&mut self.seen);
         let held_back = report.take_unless(|finding| {
-            // What rests on one object is the same finding whatever its numbers are.
+            // A finding about one object stays the same, whatever its numbers are.
             let is_of_one = finding.depends_on.is_empty();
             if is_of_one && !self.is_apart {
                 return true;
@@ -70,20 +70,21 @@ impl Standing {
         held_back
     }
 
-    /// True for a finding that has stood for long enough, if all is known that has happened until `now`.
+    /// Returns true for a finding that is old enough at `now`, if all changes until then are known.
     pub fn is_due(&self, finding: &FindingKey, now: Timestamp) -> bool {
-        let is_due = |seen: &Seen| seen.evidence.is_some() && now.duration_since(seen.since) >= self.settle;
-        self.seen.get(finding).is_some_and(is_due)
+        self.seen
+            .get(finding)
+            .is_some_and(|seen| seen.evidence.is_some() && now.duration_since(seen.since) >= self.settle)
     }
 
-    /// The objects that a finding rests on are known to be the same at this time.
+    /// Notes that the objects of a finding are the same at this time.
     pub fn confirm(&mut self, finding: &FindingKey, at: Timestamp) {
         if let Some(seen) = self.seen.get_mut(finding) {
             seen.read_again = Some(at);
         }
     }
 
-    /// When the first of those that were held back will have stood for long enough.
+    /// Returns the time at which the first of the findings that were held back is old enough.
     pub fn next(&self) -> Option<Timestamp> {
         let waiting = self.seen.values().filter(|seen| seen.evidence.is_some());
         waiting.filter_map(|seen| seen.since.checked_add(self.settle).ok()).min()

@@ -1,5 +1,6 @@
-//! The second read: what a half-done operation of Calico could explain (facts 3.14) is read again some seconds later, and
-//! only findings whose objects have not changed stand. `workflow/src/second_read/settle.rs` waits and reads.
+//! The second read. Objects of findings that a half-done operation of Calico could explain (facts 3.14) are read again
+//! some seconds later, and findings whose objects have changed are dropped. `workflow/src/second_read/settle.rs` waits
+//! and reads.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -15,16 +16,16 @@ use calipam_model::text::Text;
 use crate::finding::{Finding, Subject};
 use crate::report::Report;
 
-/// The keys that have to be read again before all findings of the report stand.
+/// Returns the keys of the objects that have to be read again.
 pub fn suspects(report: &Report) -> BTreeSet<Key> {
     report.findings.iter().flat_map(|f| f.depends_on.iter().cloned()).collect()
 }
 
-/// Reads of what a report rests on, until what stands rests on nothing that has just changed.
+/// Repeated reads of a report's objects, until no finding depends on one that has just changed.
 ///
-/// The second read is the last one but for a handle whose block was written meanwhile: an address that was assigned after the first
-/// read of the block and is being released at the second leaves the block as it was and the handle where it is. By a third read
-/// that release has ended.
+/// The second read is the last one, unless the block of a handle was written meanwhile. An address that was assigned
+/// after the first read of the block, and is being released at the second, leaves the block as it was while its handle
+/// still exists. By a third read that release has ended.
 pub struct Recheck<'s> {
     before: Cow<'s, Snapshot>,
     reads: usize,
@@ -32,21 +33,20 @@ pub struct Recheck<'s> {
 }
 
 impl<'s> Recheck<'s> {
-    /// Most reads after the first one.
+    /// The largest number of reads after the first one.
     const MOST_READS: usize = 2;
 
-    /// A recheck of a report about `first`.
     pub fn new(first: &'s Snapshot) -> Self {
         Self { before: Cow::Borrowed(first), reads: 0, is_settled: false }
     }
 
-    /// The keys to read next, or nothing if the report stands.
+    /// Returns the keys to read next; `None` if the report is settled.
     pub fn keys(&self, report: &Report) -> Option<BTreeSet<Key>> {
         let keys = suspects(report);
         (!self.is_settled && !keys.is_empty()).then_some(keys)
     }
 
-    /// Drops the findings whose objects are not the same in `later`, which holds the [`keys`](Self::keys). Returns what was dropped.
+    /// Drops and returns the findings whose objects have changed in `later`, which holds the [`keys`](Self::keys).
     pub fn take(&mut self, report: &mut Report, later: Snapshot) -> Vec<Finding> {
         let dropped = drop_changed(report, &self.before, &later);
         self.reads += 1;
@@ -55,7 +55,7 @@ impl<'s> Recheck<'s> {
         dropped
     }
 
-    /// True if a finding about a handle rests on a block that has been written since the read before.
+    /// Returns true if a finding about a handle depends on a block that was written since the read before.
     fn rests_on_written_block(&self, report: &Report, later: &Snapshot) -> bool {
         let about_handles = report.findings.iter().filter(|f| matches!(f.subject, Subject::Handle(_)));
         let wanted: BTreeSet<Key> = about_handles.flat_map(|f| f.depends_on.iter().cloned()).collect();
@@ -66,15 +66,15 @@ impl<'s> Recheck<'s> {
     }
 }
 
-/// Drops the findings whose objects are not the same in `later`, which holds the keys of [`suspects`]
-/// as they were some seconds after `first`. Returns what was dropped.
+/// Drops and returns the findings whose objects have changed in `later`, which holds the keys of [`suspects`] as they
+/// were some seconds after `first`.
 pub fn drop_changed(report: &mut Report, first: &Snapshot, later: &Snapshot) -> Vec<Finding> {
     let wanted = suspects(report);
     let before = Objects::new(first, &wanted);
     let after = Objects::new(later, &wanted);
     report.rechecked = true;
 
-    // Once for each object, not for each finding: all addresses of a pod may be findings.
+    // Compared once for each object, not for each finding: all addresses of a pod may be findings.
     let changed: HashSet<&Key> = wanted.iter().filter(|key| has_changed(key, &before, &after)).collect();
     let stands = |finding: &Finding, key: &Key| match key {
         Key::Block(_) => is_recorded_alike(finding, key, &before, &after),
@@ -90,7 +90,7 @@ struct Objects<'s> {
     others: HashMap<Key, &'s Revision>,
 }
 
-/// What uses addresses and is written for many other reasons: a heartbeat is not a change.
+/// A user of addresses. Only the parts about addresses count: a heartbeat is not a change.
 #[derive(PartialEq)]
 enum User<'s> {
     Node(&'s Node),
@@ -130,7 +130,7 @@ fn key_of_service(service: &Service) -> Key {
     Key::Service { namespace: service.namespace.clone(), name: service.name.clone() }
 }
 
-/// The versions that were read of some objects other than blocks; those that do not exist are left out.
+/// Returns the revisions of some objects other than blocks. Objects that do not exist are left out.
 pub fn revisions<'s>(snapshot: &'s Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Key, &'s Revision> {
     let mut found = HashMap::new();
     let mut add = |key: Key, revision: &'s Revision| {
@@ -160,7 +160,7 @@ pub fn revisions<'s>(snapshot: &'s Snapshot, wanted: &BTreeSet<Key>) -> HashMap<
     found
 }
 
-/// True if an object other than a block has changed.
+/// Returns true if an object other than a block has changed.
 fn has_changed(key: &Key, before: &Objects<'_>, after: &Objects<'_>) -> bool {
     match key {
         Key::Block(_) => false,
@@ -169,7 +169,7 @@ fn has_changed(key: &Key, before: &Objects<'_>, after: &Objects<'_>) -> bool {
     }
 }
 
-/// True if nothing in the block that matters to the finding has changed.
+/// Returns true if nothing in the block has changed that matters to the finding.
 fn is_recorded_alike(finding: &Finding, key: &Key, before: &Objects<'_>, after: &Objects<'_>) -> bool {
     let (before, after) = match (before.blocks.get(key), after.blocks.get(key)) {
         (Some(before), Some(after)) => (before, after),
@@ -194,7 +194,7 @@ fn is_recorded_alike(finding: &Finding, key: &Key, before: &Objects<'_>, after: 
             };
             held(old) == held(new)
         }
-        // A block that was deleted and claimed again meanwhile is another one.
+        // A block that was deleted and claimed again meanwhile has changed.
         _ => (old.owner(), old.claim_time()) == (new.owner(), new.claim_time()),
     }
 }
@@ -213,7 +213,7 @@ mod tests {
         cluster
     }
 
-    /// What stands of the leaks of `first` where `later` was read afterwards.
+    /// The leaks of `first` that are left after `later` was read.
     fn standing(first: &Cluster, later: &Cluster) -> Vec<String> {
         let mut report = check(&first.0, &Options::default());
         drop_changed(&mut report, &first.0, &later.0);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leak_stands_while_its_record_and_endpoint_are_unchanged() {
+    fn a_leak_stays_while_its_record_and_endpoint_are_unchanged() {
         let none = || Value::Null;
         let first = cluster([none(), pod("node-1", "a"), none(), none()]);
         assert_eq!(standing(&first, &first), ["10.244.1.1"]);

@@ -1,4 +1,4 @@
-//! `configure`: the settings of the allocator (facts 1.6, 7.8).
+//! Plans of `configure`, which changes the settings of the allocator (facts 1.6, 7.8).
 
 use std::collections::BTreeSet;
 
@@ -18,13 +18,13 @@ const LONGEST_COOLDOWN: i64 = 1200;
 /// The highest limit of blocks that all of Calico's schemas take.
 const MOST_BLOCKS: i64 = 1_000_000;
 
-/// Why the settings are refused. Nothing was changed.
+/// A reason to refuse the settings. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigureRefusal {
-    // The first three as calicoctl says them.
+    // The first three are calicoctl's words.
     #[error("at least one configuration option must be specified")]
     Nothing,
-    /// Without strict affinity nodes have to be allowed to claim blocks.
+    /// Without strict affinity, nodes have to be allowed to claim blocks.
     #[error("Cannot disable 'StrictAffinity' and 'AutoAllocateBlocks' at the same time")]
     NeedsAutoAllocation,
     /// A limit of blocks takes effect before strict affinity, and needs it.
@@ -33,7 +33,6 @@ pub enum ConfigureRefusal {
     /// The setting takes 0 to `most`.
     #[error("{} takes 0 to {most}, not {setting}", setting.name())]
     OutOfRange { setting: IpamSetting, most: i64 },
-    /// What is stored now cannot be decoded, and why.
     #[error("the configuration that is stored cannot be decoded: {0}")]
     Undecodable(DecodeError),
 }
@@ -51,8 +50,8 @@ impl ConfigureRefusal {
     }
 }
 
-/// Plans to set `settings`. `stored` is the configuration as it is stored, and its version; the snapshot says what cluster
-/// it is and, if it is whole, what follows.
+/// Plans to set `settings`. `stored` is the document of the configuration with its version. The snapshot names the
+/// cluster and, if it is whole, shows the consequences.
 pub fn plan(
     snapshot: Snapshot,
     stored: Option<(&Revision, &Document)>,
@@ -80,10 +79,14 @@ pub fn plan(
             Some((version, _)) => ConfigEdit::Replace(version.clone(), document),
             None => ConfigEdit::Create(document),
         }));
-        actions.push(Action { step, changes: changed.into_iter().map(|setting| change(*setting)).collect() });
+        let change = |setting: &IpamSetting| {
+            let subject = Subject::Configuration(setting.name().into());
+            Change::new(Verb::Configure, subject, format!("set to {setting}"), &[])
+        };
+        actions.push(Action { step, changes: changed.into_iter().map(change).collect() });
     }
 
-    // In etcd two objects say this, and only one of them counts.
+    // In etcd two objects have these settings, and only one of them counts.
     let differs = snapshot.datastore == DatastoreKind::Etcd
         && snapshot
             .ipam_configuration
@@ -96,7 +99,7 @@ pub fn plan(
     Ok(Plan { warnings, ..plan })
 }
 
-/// What a check finds with this configuration and not now: nodes above the limit of blocks, addresses that are borrowed
+/// Returns the findings that this configuration would add: nodes above the limit of blocks, addresses that are borrowed
 /// under strict affinity, and nodes that get no further address.
 fn consequences(mut snapshot: Snapshot, after: IpamConfig) -> Vec<String> {
     let codes = [Code::NodeOverBlockLimit, Code::BorrowedUnderStrictAffinity, Code::NodeWithoutAddresses];
@@ -146,26 +149,20 @@ fn follows(code: Code, subjects: &[Subject]) -> String {
 const OTHER_RESOURCE: &str = "the resource IPAMConfiguration `default` differs; with etcd, Calico reads what is set here, and the two are \
                               not kept in sync";
 
-fn change(setting: IpamSetting) -> Change {
-    Change {
-        action: Verb::Configure,
-        subject: Subject::Configuration(setting.name().into()),
-        detail: format!("set to {setting}"),
-        repairs: Vec::new(),
-    }
-}
-
 fn in_range(setting: &IpamSetting) -> Result<(), ConfigureRefusal> {
     let (number, most) = match setting {
         IpamSetting::MaxBlocksPerHost(number) => (*number, MOST_BLOCKS),
         IpamSetting::Cooldown(seconds) => (*seconds, LONGEST_COOLDOWN),
         _ => return Ok(()),
     };
-    let is_in_range = (0..=most).contains(&number);
-    if is_in_range { Ok(()) } else { Err(ConfigureRefusal::OutOfRange { setting: *setting, most }) }
+    if (0..=most).contains(&number) {
+        Ok(())
+    } else {
+        Err(ConfigureRefusal::OutOfRange { setting: *setting, most })
+    }
 }
 
-/// What Calico demands of a configuration.
+/// Refuses combinations that Calico refuses.
 fn check_together(config: &IpamConfig) -> Result<(), ConfigureRefusal> {
     if !config.strict_affinity && !config.auto_allocate_blocks {
         return Err(ConfigureRefusal::NeedsAutoAllocation);
@@ -176,8 +173,8 @@ fn check_together(config: &IpamConfig) -> Result<(), ConfigureRefusal> {
     Ok(())
 }
 
-/// What Calico assumes where nothing is stored, and stores with the first setting. Older schemas of Kubernetes do not have
-/// the field for virtual machines; without it they are treated the same.
+/// Returns the values that Calico assumes where nothing is stored, and stores with the first setting. Older schemas of
+/// Kubernetes lack the field for virtual machines, which are treated the same without it.
 fn defaults(datastore: DatastoreKind) -> Document {
     let mut document = Document::default();
     document.set(&[IpamSetting::AutoAllocateBlocks(true)]);

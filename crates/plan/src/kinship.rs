@@ -1,5 +1,5 @@
-//! Doubts that the Kubernetes that was read is that of the etcd. Nothing in etcd names its cluster, and nodes of two clusters may have
-//! the same names: the ages of nodes and the addresses of pods tell them apart.
+//! Doubts that etcd and Kubernetes belong to one cluster. Nothing in etcd names its cluster, and nodes of two clusters
+//! may have the same names. The ages of nodes and the addresses of pods tell them apart.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use calipam_check::claim::Claim;
 use calipam_model::pod::Pod;
 use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
 
-/// Why etcd and Kubernetes may be of two clusters.
+/// A sign that etcd and Kubernetes are of two clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Doubt {
     #[error("most of its nodes were created after Calico recorded nodes of these names")]
@@ -17,7 +17,7 @@ pub enum Doubt {
     UnknownPods(usize),
 }
 
-/// Returns the doubt; `None` if a pod speaks for one cluster, or only etcd or Kubernetes was read.
+/// Returns a doubt, or `None` if a pod shows that it is one cluster, or only one of the two was read.
 pub fn doubt(snapshot: &Snapshot) -> Option<Doubt> {
     if snapshot.datastore == DatastoreKind::Kubernetes || !snapshot.has_read(Source::Pods) {
         return None;

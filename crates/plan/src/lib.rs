@@ -1,8 +1,7 @@
-//! Plans of repairs: from what was read and found to the edits that repair it, each justified by a finding.
-//! Pure functions: nothing here reads or writes a datastore.
+//! Repair plans: edits of what was read, each justified by a finding. Nothing here reads or writes a datastore.
 //!
-//! A plan is [tried](try_plan()) in memory before anybody carries it out: what it claims to repair must be gone then, and
-//! nothing new may appear.
+//! A plan is [tried](try_plan()) in memory before it is carried out: the findings that it claims to repair must be gone
+//! then, and no new ones may appear.
 //!
 //! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
 

@@ -1,4 +1,4 @@
-//! What a plan is.
+//! The plan and its parts.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
@@ -36,30 +36,27 @@ pub enum PlanKind {
     Migrate,
 }
 
-/// What to change, and what not. Nothing changes a plan once it is made; the executor carries out its steps
-/// and never plans.
+/// A list of changes, and of what stays as it is. Nothing alters a plan once it is made: the executor carries out its
+/// steps and never plans.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub kind: PlanKind,
-    /// The cluster that it was made for, and what was read of it.
     pub cluster: ClusterIdentity,
-    /// What to do, in this order.
+    /// The actions, in the order in which they are carried out.
     pub actions: Vec<Action>,
-    /// What is left as it is although it was asked for, or although it is broken.
+    /// Broken or requested things that the plan leaves as they are.
     pub skipped: Vec<Skipped>,
-    /// What the operator should know before it is carried out.
     pub warnings: Vec<Hint>,
-    /// Addresses that are released although something says that they are in use, or assigned although nothing uses them:
-    /// the operator insists, so that findings about them are no objection.
+    /// Addresses that are released although they seem to be in use, or assigned although nothing uses them. The
+    /// operator insists, so new findings about them do not fail the trial.
     pub forced: Vec<IpAddr>,
-    /// Those of them that are assigned against an objection.
+    /// Forced addresses that are assigned against an objection.
     pub objected: Vec<IpAddr>,
-    /// Findings that corrupt blocks have hidden, and that show as soon as these are repaired: not of this plan's
-    /// making.
+    /// Findings that corrupt blocks hid and that show once these are repaired. The plan does not cause them.
     pub revealed: Vec<(Code, Subject)>,
 }
 
-/// What people see of a plan: everything but the edits, which the executor consumes.
+/// The part of a plan that people see: everything but the edits, which the executor consumes.
 #[derive(Clone, Debug)]
 pub struct PlanSummary {
     pub kind: PlanKind,
@@ -71,7 +68,7 @@ pub struct PlanSummary {
 }
 
 impl PlanSummary {
-    /// Both, where this one was made once the first was carried out.
+    /// Joins two summaries. `first` was carried out before this plan was made.
     #[must_use]
     pub fn after(self, first: Self) -> Self {
         let mut warnings = first.warnings;
@@ -86,30 +83,28 @@ impl PlanSummary {
         }
     }
 
-    /// True if a person who has read the other one learns nothing new.
+    /// Returns true if a person who has read the other summary learns nothing new from this one.
     pub fn says_the_same(&self, other: &Self) -> bool {
         (&self.changes, &self.skipped, &self.warnings) == (&other.changes, &other.skipped, &other.warnings)
     }
 }
 
-/// One step of a plan, and what it does in words.
+/// One step of a plan with a description of its changes.
 #[derive(Clone, Debug)]
 pub struct Action {
     /// The edits and their guards.
     pub step: Step,
-    /// What the step does, thing by thing.
     pub changes: Vec<Change>,
 }
 
-/// What a step does to one thing, for people.
+/// The change of one thing by a step, for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// What is done.
     pub action: Verb,
     pub subject: Subject,
-    /// Where and why, in one line.
+    /// The place and the reason, in one line.
     pub detail: String,
-    /// The findings that are gone after it.
+    /// The findings that it repairs.
     #[serde(serialize_with = "findings")]
     pub repairs: Vec<(Code, Subject)>,
 }
@@ -119,25 +114,32 @@ fn findings<S: serde::Serializer>(repairs: &[(Code, Subject)], serializer: S) ->
     serializer.collect_seq(repairs.iter().map(|(code, subject)| format!("{code} {subject}")))
 }
 
-/// What is done with a thing.
+impl Change {
+    /// Makes a change that repairs the findings of some codes about its subject.
+    pub(crate) fn new(action: Verb, subject: Subject, detail: impl Into<String>, repairs: &[Code]) -> Self {
+        let repairs = repairs.iter().map(|code| (*code, subject.clone())).collect();
+        Self { action, subject, detail: detail.into(), repairs }
+    }
+}
+
+/// A kind of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verb {
     /// An address is freed.
     ReleaseAddress,
-    /// An address that is in use is recorded.
+    /// An address in use is recorded.
     AssignAddress,
     /// An address gets the record of its real owner.
     RewriteOwner,
-    /// A block that does not exist is created.
     CreateBlock,
-    /// A block is written again as a whole.
+    /// A block is written anew as a whole.
     RebuildBlock,
     /// An empty block is deleted.
     DeleteBlock,
     /// A block gets another owner, or none.
     SetBlockOwner,
-    /// A handle gets the counts that the blocks say.
+    /// A handle gets the counts that the blocks record.
     SetHandleCounts,
     /// A handle that allocations refer to is created.
     CreateHandle,
@@ -165,7 +167,7 @@ impl fmt::Display for Verb {
     }
 }
 
-/// How much a plan changes.
+/// The number of things that a plan changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Totals {
@@ -183,7 +185,6 @@ pub struct Totals {
     /// 1 where the configuration of the allocator is written.
     #[serde(skip_serializing_if = "is_zero")]
     pub configurations: usize,
-    /// Things that are skipped.
     pub skipped: usize,
 }
 
@@ -204,19 +205,19 @@ impl Totals {
         }
     }
 
-    /// Objects that are written or deleted.
+    /// Returns the number of objects that are written or deleted.
     pub fn objects(&self) -> usize {
         self.blocks + self.handles + self.others()
     }
 
-    /// Of these, what is neither block nor handle.
+    /// Returns the number of these objects that are neither blocks nor handles.
     pub fn others(&self) -> usize {
         self.affinities + self.pools + self.configurations
     }
 }
 
 impl Plan {
-    /// A plan for what was read, with nothing but its actions.
+    /// Makes a plan that has actions and nothing else.
     pub(crate) fn new(kind: PlanKind, snapshot: &Snapshot, actions: Vec<Action>) -> Self {
         Self {
             kind,
@@ -230,27 +231,24 @@ impl Plan {
         }
     }
 
-    /// A plan that does nothing.
+    /// Makes a plan that does nothing.
     pub fn nothing(kind: PlanKind, snapshot: &Snapshot) -> Self {
         Self::new(kind, snapshot, Vec::new())
     }
 
-    /// True if there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.actions.is_empty()
     }
 
-    /// Everything that it does, thing by thing.
     pub fn changes(&self) -> impl Iterator<Item = &Change> {
         self.actions.iter().flat_map(|action| &action.changes)
     }
 
-    /// The objects that it writes.
+    /// Returns the keys of the objects that it writes.
     pub(crate) fn keys(&self) -> HashSet<Key> {
         self.actions.iter().flat_map(|action| action.step.edits()).map(Edit::key).collect()
     }
 
-    /// How much it changes.
     pub fn totals(&self) -> Totals {
         let keys = self.keys();
         let count = |wanted: fn(&Key) -> bool| keys.iter().filter(|key| wanted(key)).count();
@@ -273,7 +271,7 @@ impl Plan {
         }
     }
 
-    /// What people see of it, and the steps, for the executor.
+    /// Splits it into the summary for people and the steps for the executor.
     pub fn divide(self) -> (PlanSummary, Vec<Step>) {
         let totals = self.totals();
         let Self { kind, cluster, actions, skipped, mut warnings, .. } = self;

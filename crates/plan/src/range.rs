@@ -1,14 +1,14 @@
-//! Ranges that no pool can have, because of what the cluster itself has there.
+//! Ranges that no pool can have: special ones, and those of the cluster's own nodes and services.
 
 use calipam_check::{Place, Places};
 use calipam_model::IpNet;
 use calipam_model::cidr::{overlap, parse_cidr};
 use calipam_model::snapshot::Snapshot;
 
-/// Why no pool can have a range.
+/// A reason why no pool can have a range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RangeRefusal {
-    /// No router forwards packets to such addresses, or they are not those of one machine.
+    /// Routers forward no packets there, or the addresses belong to more than one machine.
     #[error("{cidr} overlaps {special}, which is for {purpose}")]
     Special { cidr: IpNet, special: &'static str, purpose: &'static str },
     #[error("{cidr} covers {place}, a node of this cluster")]
@@ -17,7 +17,7 @@ pub enum RangeRefusal {
     Service { cidr: IpNet, place: Place },
 }
 
-/// Ranges of which no address can be a pod's.
+/// Ranges whose addresses no pod can have, with their purpose.
 const SPECIAL: [(&str, &str); 7] = [
     ("0.0.0.0/8", "a host that does not know its address"),
     ("127.0.0.0/8", "a host's packets to itself"),

@@ -1,4 +1,4 @@
-//! What a plan leaves as it is, and why.
+//! Things that a plan leaves as they are, with the reasons.
 
 use std::fmt;
 
@@ -12,55 +12,52 @@ pub struct Skipped {
     /// The finding that would have justified a change.
     pub code: Option<Code>,
     pub reason: SkipReason,
-    /// The same with names and evidence, and what a person has to decide.
+    /// The reason with names and evidence, and what a person has to decide.
     pub detail: String,
-    /// What this program can do about it, if that is something else than the plan.
     pub suggested_action: Option<SuggestedAction>,
 }
 
-/// What this program can do about something that a plan leaves as it is. The program that shows it words the command.
+/// Something that calipam can do about a skipped thing. The program that shows it words the command.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SuggestedAction {
     /// Another run of the program.
     Remedy(Remedy),
-    /// To release what the operator names.
+    /// Releasing an address that the operator names.
     ReleaseByName,
-    /// To release what a node holds, once it is known that it is not alive.
+    /// Releasing what a node holds, once it is known to be dead.
     NodeIsDead(String),
-    /// To see what the allocator decides for this node.
+    /// Showing what the allocator decides for this node.
     ExplainNode(String),
-    /// To list the findings in full.
+    /// Listing the findings in full.
     ListFindings,
 }
 
 impl Skipped {
-    /// Something without a finding.
     pub fn new(subject: Subject, reason: SkipReason, detail: impl Into<String>) -> Self {
         Self { subject, code: None, reason, detail: detail.into(), suggested_action: None }
     }
 
-    /// What a finding is about.
+    /// Skips the subject of a finding.
     pub(crate) fn finding(finding: &Finding, reason: SkipReason, detail: impl Into<String>) -> Self {
-        Self::new(finding.subject.clone(), reason, detail).of(finding.code)
+        Self::new(finding.subject.clone(), reason, detail).with_code(finding.code)
     }
 
-    /// The finding that would have justified a change.
-    pub fn of(mut self, code: Code) -> Self {
+    /// Sets the code of the finding that would have justified a change.
+    pub fn with_code(mut self, code: Code) -> Self {
         self.code = Some(code);
         self
     }
 
-    /// Sets what this program can do about it.
     pub fn suggesting(mut self, suggested_action: SuggestedAction) -> Self {
         self.suggested_action = Some(suggested_action);
         self
     }
 }
 
-/// Why something is left as it is, and the same with names and evidence.
+/// The reason why something is left as it is, and the same with names and evidence.
 pub(crate) type Refusal = (SkipReason, String);
 
-/// Why something is left as it is.
+/// The reason why something is left as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SkipReason {
@@ -68,9 +65,9 @@ pub enum SkipReason {
     InUse,
     /// The allocation is younger than the grace period.
     Young,
-    /// It was seen unused once; that is too little.
+    /// It was seen unused only once.
     SeenOnce,
-    /// Other addresses of the same handle stay, and a handle is released completely or not at all.
+    /// Other addresses of its handle stay, and a handle is released completely or not at all.
     HandleHeld,
     /// There is no such thing.
     NotFound,
@@ -82,20 +79,20 @@ pub enum SkipReason {
     WindowsReserved,
     /// A block that is corrupt or cannot be decoded hides it.
     Unchecked,
-    /// What could show its owner was not read.
+    /// The objects that could show its owner were not read.
     NotRead,
-    /// Of what shows who uses addresses there is nothing at all: it is lost rather than gone.
+    /// There is not a single object that shows who uses addresses: they are lost rather than gone.
     EvidenceLost,
     /// Nothing names the address, but its owner may come back to it.
     OwnerMayLive,
-    /// The record does not say whose it is: released only if the operator names it.
+    /// The record names no owner: the address is released only if the operator names it.
     UnknownOwner,
     NodeExists,
     /// The node is missing, but workloads name it.
     NodeMayLive,
     /// It is named, but another option leaves it out.
     OutOfScope,
-    /// It is not what the report says any more.
+    /// It is no longer what the report says.
     ReportDiffers,
     /// A block records the address already.
     AlreadyAssigned,
@@ -121,9 +118,9 @@ pub enum SkipReason {
     HandleNotStorable,
     /// It is in no pool.
     OutsidePools,
-    /// Two blocks or pools lie over each other.
+    /// Two blocks or pools overlap.
     Overlap,
-    /// Made in memory, the plan would not repair it, or break something else: a mistake in calipam.
+    /// The trial in memory did not repair it, or broke something else: a mistake in calipam.
     TrialFailed,
     /// A person has to decide.
     NeedsDecision,

@@ -1,9 +1,9 @@
-//! `split`: from one pool to several smaller ones (facts 7.7). Blocks stay as they are: Calico matches them with pools by
-//! their CIDRs.
+//! Plans of `split`, which replaces a pool by several smaller ones (facts 7.7). Blocks stay as they are: Calico matches
+//! them with pools by their CIDRs.
 //!
-//! calicoctl disables the pool before it looks whether it can be split. Here everything is checked first, and the pool is
-//! disabled only for the drop-in, which makes the same writes: where the smaller pools lie over it for a moment, all of them
-//! have the same blocks.
+//! calicoctl disables the pool before it checks whether it can be split. Here everything is checked first, and only the
+//! drop-in disables the pool, to make the same writes as calicoctl. The parts overlap the pool for a moment, without
+//! harm: all of them have the same blocks.
 
 use calipam_check::Subject;
 use calipam_model::IpNet;
@@ -18,14 +18,14 @@ use calipam_model::snapshot::{DatastoreKind, Snapshot};
 use crate::plan::{Action, Change, Plan, PlanKind, Verb};
 use crate::range::{self, RangeRefusal};
 
-/// Most parts: each is an object that every node watches.
+/// The largest number of parts: each is an object that every node watches.
 pub const MOST_PARTS: u32 = 4096;
 
-/// Why a pool cannot be split. Nothing was changed.
+/// A reason not to split a pool. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SplitRefusal {
     /// The number of parts is not a power of two above 1.
-    // As calicoctl says it.
+    // calicoctl's words.
     #[error(
         "error splitting the CIDR {cidr} into {parts} CIDRs: number to split CIDR into is not a valid power of 2: {parts}"
     )]
@@ -39,18 +39,19 @@ pub enum SplitRefusal {
     #[error(transparent)]
     Range(#[from] RangeRefusal),
     /// A block is larger than a part, so that it would be in no pool.
-    #[error("the block {block} is larger than a part such as {part} and would lie in no pool")]
+    #[error("the block {block} is larger than a part such as {part} and would be in no pool")]
     BlockTooLarge { block: IpNet, part: IpNet },
     /// The name of a part is taken.
     #[error("the pool {0} already exists")]
     NameTaken(String),
-    /// Others have to agree before the pool goes. Calico's pool controller would release the affinities of all blocks.
+    /// Another program has to agree before the pool goes. Calico's pool controller would release the affinities of all
+    /// blocks.
     #[error(
         "the pool {pool} has the finalizer {finalizer}: if it were deleted now, Calico would release the affinities of its \
          blocks and keep it until all of them are gone"
     )]
     Finalizer { pool: String, finalizer: String },
-    /// Calico refuses such a pool when it is created.
+    /// Calico refuses to create such a pool.
     #[error(
         "the pool {0} has a namespaceSelector and allows the use Tunnel: Calico refuses both together where a pool is created"
     )]
@@ -97,16 +98,14 @@ fn too_many(cidr: IpNet, parts: u32) -> String {
     }
 }
 
-/// How a pool is split.
 #[derive(Clone, Copy, Debug)]
 pub struct Split {
-    /// Number of parts.
     pub parts: u32,
     /// Disable the pool first, in a step of its own, as calicoctl does.
     pub disables_first: bool,
 }
 
-/// Plans to split a pool. `stored` is the pool as it is stored.
+/// Plans to split a pool. `stored` is its document in the datastore.
 pub fn plan(snapshot: &Snapshot, pool: &Pool, stored: &Document, split: Split) -> Result<Plan, SplitRefusal> {
     if pool.deleting {
         return Err(SplitRefusal::BeingDeleted(pool.name.clone()));
@@ -162,7 +161,7 @@ fn disabling(pool: &Pool, stored: &Document) -> Action {
 }
 
 fn change(action: Verb, cidr: IpNet, detail: String) -> Change {
-    Change { action, subject: Subject::Pool(cidr), detail, repairs: Vec::new() }
+    Change::new(action, Subject::Pool(cidr), detail, &[])
 }
 
 /// The CIDRs of the parts, lowest first; at least two.
@@ -185,7 +184,7 @@ fn parts_of(pool: &Pool, parts: u32) -> Result<Vec<IpNet>, SplitRefusal> {
     }
 }
 
-/// No block spans parts: a pool whose block size was changed can have such blocks.
+/// Refuses blocks that span several parts. A pool whose block size was changed can have some.
 fn blocks_fit(snapshot: &Snapshot, pool: IpNet, part: IpNet) -> Result<(), SplitRefusal> {
     let spans = |block: &IpNet| overlap(*block, pool) && block.prefix_len() < part.prefix_len();
     let hidden = snapshot.defects.iter().filter_map(|defect| defect.hidden_block());
@@ -201,14 +200,14 @@ fn part_name(pool: &str, index: usize) -> String {
     if name.len() <= 253 { name } else { format!("split-{}-{index}", pool.get(..243).unwrap_or_default()) }
 }
 
-/// Gives a pool that is created an identity, which Kubernetes does by itself.
+/// Gives a new pool an identity. Kubernetes does that by itself.
 pub(crate) fn identify(pool: &mut Document, snapshot: &Snapshot, name: &str) {
     if snapshot.datastore == DatastoreKind::Etcd {
         pool.identify(&uid(snapshot, name), &created(snapshot));
     }
 }
 
-/// A UID that no other object has: of the cluster, the time and the name.
+/// Makes a UID that no other object has from the cluster, the time and the name.
 fn uid(snapshot: &Snapshot, name: &str) -> String {
     let guid = snapshot.guid();
     let hex = sha256_hex(format!("{guid} {} {name}", snapshot.taken_at));

@@ -1,18 +1,16 @@
-//! Why a repair does not begin, or ends early.
+//! Errors of repairs.
 
 use calipam_model::hint::{Call, Hint};
 
 use crate::journal::JournalError;
 use crate::lock::{LockAction, LockFailure};
 
-/// Why a repair did not begin, or ended early. What single steps met is not an error but a
-/// [`Conflict`](crate::Conflict).
+/// The reason why a repair did not begin, or ended early. A single step that is abandoned is a
+/// [`Conflict`](crate::Conflict) instead.
 #[derive(Debug, thiserror::Error)]
 pub enum RepairError {
-    /// The datastore cannot be read or written.
     #[error(transparent)]
     Datastore(#[from] calipam_datastore::Error),
-    /// The journal cannot be written or read.
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The plan or journal belongs to another cluster.
@@ -20,18 +18,17 @@ pub enum RepairError {
     OtherCluster {
         /// `plan` or `journal`.
         what: &'static str,
-        /// The GUID that it names.
+        /// The GUID in the plan or journal.
         planned: String,
-        /// The GUID that was found.
+        /// The GUID in the datastore.
         found: String,
     },
     /// A journal names something that calipam never writes.
     #[error("the journal names {path:?}, which calipam never writes")]
     StrangeKey { path: String },
-    /// What is to be written is more than what the operator agreed to.
+    /// The plan changes more objects than the operator agreed to.
     #[error("the operator agreed to change {agreed} objects, but the plan changes {planned}")]
     NotAgreed { agreed: usize, planned: usize },
-    /// The datastore lock cannot be taken or restored.
     #[error("cannot {action} the datastore lock: {reason}")]
     Lock { action: LockAction, reason: Box<LockFailure> },
 }

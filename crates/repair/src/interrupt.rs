@@ -1,16 +1,15 @@
-//! Being asked to stop.
+//! Requests to stop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Says whether a run has been asked to stop. What is under way is finished, nothing new is begun, and
-/// what was locked is unlocked.
+/// A request to stop a run. Steps under way are finished, no new ones begin, and the lock is restored.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// One that ctrl-c, ctrl-\\ (SIGQUIT), SIGTERM and the end of the terminal (SIGHUP) set. From the first of them on the process
-    /// does not end by these signals any more. Has to be called on a tokio runtime.
+    /// Makes one that is set by ctrl-c, ctrl-\\ (SIGQUIT), SIGTERM and the end of the terminal (SIGHUP). These signals
+    /// do not end the process any more. Has to be called on a tokio runtime.
     #[cfg(unix)]
     pub fn on_signals() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
@@ -29,7 +28,7 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// One that ctrl-c sets. Has to be called on a tokio runtime.
+    /// Makes one that is set by ctrl-c. Has to be called on a tokio runtime.
     #[cfg(not(unix))]
     pub fn on_signals() -> std::io::Result<Self> {
         let interrupt = Self::default();
@@ -42,12 +41,10 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Asks to stop.
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// True once it was asked to stop.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -1,5 +1,5 @@
-//! Carrying out repairs: every write is noted in a [`journal`] before it happens, made by
-//! compare-and-swap under guards, and can be undone.
+//! Carries out repairs. Every write is recorded in a [`journal`] before it happens, is made by compare-and-swap under
+//! guards, and can be undone.
 //!
 //! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
 

@@ -1,5 +1,4 @@
-//! The datastore lock: `datastoreReady` of ClusterInformation. While it is false, Calico starts and stops
-//! no pods.
+//! The datastore lock: `datastoreReady` of ClusterInformation. While it is false, Calico starts and stops no pods.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -18,42 +17,41 @@ use crate::engine::RETRIES;
 use crate::error::RepairError;
 use crate::journal::{Header, Journal, LockMark};
 
-/// How long restoring is tried while the datastore cannot be reached.
+/// The time for which restoring is tried while the datastore cannot be reached.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often taking it is tried again while answers are lost or the server is not able to write.
+/// The number of times that taking it is tried again while answers are lost or the server cannot write.
 const ATTEMPTS: usize = 5;
 
 const PAUSE: Duration = Duration::from_secs(1);
 
 const FIELD: &str = "datastoreReady";
 
-/// The annotation by which a lock says which run has taken it. Calico 2.x has no place for it.
+/// The annotation with the name of the run that took the lock. Calico 2.x has no annotations.
 const LOCKED_BY: &str = "calipam.io/locked-by";
 
-/// The name of a run in its lock: two runs begin at two times.
+/// Returns the name of a run in its lock. No two runs begin at the same time.
 pub(crate) fn name_of(header: &Header) -> String {
     sha256_hex(format!("{} {} {}", header.started_at, header.command, header.location))[..16].to_owned()
 }
 
-/// True if the lock says that it was taken by this run.
-pub(crate) fn is_of(stored: &Stored, name: &str) -> bool {
+/// Returns true if the lock has the name of this run.
+pub(crate) fn has_name(stored: &Stored, name: &str) -> bool {
     let value: Option<Value> = serde_json::from_slice(&stored.raw).ok();
     value.is_some_and(|value| value["metadata"]["annotations"][LOCKED_BY] == name)
 }
 
-/// The lock, held.
+/// A lock that this run holds.
 #[derive(Debug)]
-pub(crate) struct Held {
-    /// What the field was before; `None` if it was absent.
+pub(crate) struct HeldLock {
+    /// The earlier value of the field; `None` if it was absent.
     before: Option<bool>,
-    /// The value as it was, and the version that locking made of it. `None` if nothing was written
-    /// because others hold the lock.
+    /// The earlier object, and the revision after locking. `None` if nothing was written because others hold the lock.
     replaced: Option<(Stored, Revision)>,
 }
 
-impl Held {
-    /// The revision that locking made of ClusterInformation; `None` if others hold the lock.
+impl HeldLock {
+    /// Returns the revision of ClusterInformation after locking; `None` if others hold the lock.
     pub(crate) fn revision(&self) -> Option<String> {
         self.replaced.as_ref().map(|(_, revision)| revision.to_string())
     }
@@ -63,7 +61,7 @@ pub(crate) fn key() -> Key {
     Key::ClusterInformation("default".into())
 }
 
-/// What was to be done with the lock.
+/// An operation on the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockAction {
     Take,
@@ -82,7 +80,7 @@ impl fmt::Display for LockAction {
     }
 }
 
-/// Why the lock cannot be taken or restored.
+/// The reason why the lock cannot be taken or restored.
 #[derive(Debug, thiserror::Error)]
 pub enum LockFailure {
     #[error("there is no ClusterInformation")]
@@ -99,7 +97,7 @@ pub enum LockFailure {
     GivenUp(RepairError),
 }
 
-/// ClusterInformation as it is stored.
+/// The stored ClusterInformation.
 struct Information {
     stored: Stored,
     /// `None` if the field is absent.
@@ -107,14 +105,14 @@ struct Information {
 }
 
 impl Information {
-    /// Reads it to do something with the lock; `None` if it does not exist.
+    /// Reads it for an operation on the lock; `None` if it does not exist.
     async fn read(writer: &Writer, action: LockAction) -> Result<Option<Self>, RepairError> {
         let Some(stored) = writer.read(&[key()]).await?.pop().flatten() else { return Ok(None) };
         let ready = ready(&stored).map_err(|reason| action.failed(reason))?;
         Ok(Some(Self { stored, ready }))
     }
 
-    /// Swaps it for a value; `None` if it has changed since.
+    /// Replaces it by a value; `None` if it has changed since.
     async fn swap(&self, writer: &Writer, value: Bytes) -> calipam_datastore::Result<Option<Revision>> {
         let change = Change::update(key(), self.stored.revision.clone(), value);
         let batch = Batch { changes: vec![change], evidence: Vec::new() };
@@ -125,44 +123,44 @@ impl Information {
     }
 }
 
-/// Takes the lock. That it is about to be taken, and what the field was, is in the journal before.
-pub(crate) async fn take(writer: &Writer, journal: &Journal, name: &str) -> Result<Held, RepairError> {
+/// Takes the lock. The intent and the earlier value of the field are in the journal before.
+pub(crate) async fn take(writer: &Writer, journal: &Journal, name: &str) -> Result<HeldLock, RepairError> {
     let failed = |reason| LockAction::Take.failed(reason);
     let mut failures = 0;
-    // No answer was lost: what the server said it did not write, it did not.
+    // True while no answer was lost, so that what the server denies was not written.
     let mut is_certain = true;
-    // A write whose answer was lost: what it was to replace, and what it was to write.
+    // A write whose answer was lost: the value that it replaces, and its own.
     let mut unsure: Option<(Information, Bytes)> = None;
-    // What the journal says that the field was.
+    // The value of the field in the journal.
     let mut marked = None;
     for _ in 0..RETRIES {
         let now = Information::read(writer, LockAction::Take).await?;
         let now = now.ok_or_else(|| failed(LockFailure::NoInformation))?;
         if let Some((original, locked)) = unsure.take() {
             if original.stored.revision == now.stored.revision {
-                // It may still arrive, be it after the next attempt is sent.
+                // It may still arrive, even after the next attempt.
                 unsure = Some((original, locked));
-            } else if is_of(&now.stored, name)
+            } else if has_name(&now.stored, name)
                 || (writer.kind() == DatastoreKind::EtcdV2 && spec(&now.stored.raw) == spec(&locked))
             {
                 let replaced = Some((original.stored, now.stored.revision));
-                return Ok(Held { before: original.ready, replaced });
+                return Ok(HeldLock { before: original.ready, replaced });
             }
         }
-        // Whoever holds it may restore it while this run goes on.
+        // The holder could restore it while this run goes on.
         if now.ready == Some(false) {
             return Err(failed(LockFailure::Taken));
         }
 
         let locked = with_ready(&now.stored.raw, Some(false), Some(name)).map_err(failed)?;
-        // Once is enough: a journal that cannot be written any more would end the run with its first attempt still on the way.
+        // Once is enough: a journal that fails now would end the run with its first attempt still under way.
         if marked != Some(now.ready) {
             journal.mark_lock(LockMark::Taking(now.ready)).await?;
             marked = Some(now.ready);
         }
         match now.swap(writer, locked.clone()).await {
             Ok(Some(revision)) => {
-                return Ok(Held { before: now.ready, replaced: Some((now.stored, revision)) });
+                return Ok(HeldLock { before: now.ready, replaced: Some((now.stored, revision)) });
             }
             Ok(None) => {}
             Err(error) if error.may_pass() && failures < ATTEMPTS => {
@@ -182,8 +180,8 @@ pub(crate) async fn take(writer: &Writer, journal: &Journal, name: &str) -> Resu
     Err(failed(LockFailure::Contended))
 }
 
-/// Restores what the field was, also while the datastore is out of reach for a while.
-pub(crate) async fn restore(writer: &Writer, held: &Held) -> Result<(), RepairError> {
+/// Restores the field, even if the datastore cannot be reached for a while.
+pub(crate) async fn restore(writer: &Writer, held: &HeldLock) -> Result<(), RepairError> {
     let Some((original, ours)) = &held.replaced else { return Ok(()) };
     let begun = Instant::now();
     loop {
@@ -197,9 +195,9 @@ pub(crate) async fn restore(writer: &Writer, held: &Held) -> Result<(), RepairEr
     }
 }
 
-/// Puts the field back to `before`. If ClusterInformation is the very version that locking made, the
-/// whole value becomes what it was; else only the field changes, and only if it is still false: whoever
-/// has unlocked the datastore since meant it.
+/// Sets the field back to `before`. If ClusterInformation has not changed since it was locked, the whole value is
+/// restored. Otherwise only the field changes, and only if it is still false: the datastore may have been unlocked on
+/// purpose.
 async fn put_back(
     writer: &Writer,
     before: Option<bool>,
@@ -210,9 +208,10 @@ async fn put_back(
     for _ in 0..RETRIES {
         let now = Information::read(writer, LockAction::Restore).await?;
         let Some(now) = now.filter(|now| now.ready == Some(false)) else { return Ok(()) };
-        let value = match *ours == now.stored.revision {
-            true => original.raw.clone(),
-            false => with_ready(&now.stored.raw, before, None).map_err(failed)?,
+        let value = if *ours == now.stored.revision {
+            original.raw.clone()
+        } else {
+            with_ready(&now.stored.raw, before, None).map_err(failed)?
         };
         if now.swap(writer, value).await?.is_some() {
             return Ok(());
@@ -222,7 +221,7 @@ async fn put_back(
     Err(failed(LockFailure::Contended))
 }
 
-/// Locks or unlocks the datastore until others change that, as `calicoctl datastore migrate lock` does.
+/// Locks or unlocks the datastore for good, as `calicoctl datastore migrate lock` does.
 pub async fn set_lock(
     datastore: &Datastore,
     consent: Consent,
@@ -245,7 +244,7 @@ pub async fn set_lock(
     Err(action.failed(LockFailure::Contended))
 }
 
-/// Puts the field back to `before` where ClusterInformation is still so; false if it is not.
+/// Sets the field back to `before` if `is_still` holds for ClusterInformation; returns false if it does not.
 pub(crate) async fn put_back_if(
     writer: &Writer,
     before: Option<bool>,
@@ -265,12 +264,12 @@ pub(crate) fn ready(stored: &Stored) -> Result<Option<bool>, LockFailure> {
     }
 }
 
-/// What Kubernetes adds to a value is outside of `spec`.
+/// Returns `spec` of a value. Kubernetes adds fields only outside of it.
 fn spec(raw: &[u8]) -> Option<Value> {
     serde_json::from_slice::<Value>(raw).ok()?.get("spec").cloned()
 }
 
-/// The value with the field set, or without it, and with the name of the run that has locked it, or without one.
+/// Returns the value with the field set or removed, and with the name of the run that locks it or without one.
 fn with_ready(raw: &[u8], ready: Option<bool>, locked_by: Option<&str>) -> Result<Bytes, LockFailure> {
     let undecodable = |error: serde_json::Error| LockFailure::Undecodable(error.to_string());
     let not_object = |what: &str| LockFailure::Undecodable(format!("{what} is not a JSON object"));

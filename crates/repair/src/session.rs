@@ -1,5 +1,5 @@
-//! The executor: carries out steps, and never plans. The cluster is the right one, the journal is there, the lock
-//! is restored.
+//! The executor carries out steps, and never plans. It makes sure that the cluster is the right one, the journal is
+//! written, and the lock is restored.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,29 +19,27 @@ use crate::journal::{Disk, FORMAT, Header, Journal, LockMark, resolve_killed};
 use crate::lock;
 use crate::step::groups;
 
-/// How a run is carried out.
+/// Options of a run.
 #[derive(Clone)]
 pub struct Options {
-    /// What is run, for the journal, such as `release --leaked`.
+    /// The command for the journal, such as `release --leaked`.
     pub command: String,
     /// The file of the journal. It must not exist.
     pub journal: PathBuf,
-    /// The journal of what the run has written before this, which takes the place of a new one.
+    /// The journal of earlier writes of the run, used instead of a new one.
     pub begun: Option<Arc<Journal>>,
-    /// The run will write more: [`Execution::journal`] has the journal, without its end.
+    /// True if the run will write more: [`Execution::journal`] has the journal, without its end.
     pub goes_on: bool,
-    /// Lock the datastore for the duration.
+    /// Locks the datastore during the run.
     pub lock: bool,
-    /// Takes note of progress.
     pub events: EventFn,
-    /// Asks to stop.
     pub interrupt: Interrupt,
-    /// What a test puts in the place of the disk below the journal.
+    /// A test's replacement for the disk below the journal.
     pub disk: Option<Arc<dyn Disk>>,
 }
 
 impl Options {
-    /// Options without lock, progress and interrupt.
+    /// Makes options without lock, progress and interrupt.
     pub fn new(command: &str, journal: impl Into<PathBuf>) -> Self {
         Self {
             command: command.to_owned(),
@@ -64,23 +62,23 @@ impl std::fmt::Debug for Options {
     }
 }
 
-/// What a run is for.
+/// The purpose of a run.
 pub(crate) struct Purpose {
     /// `plan` or `journal`.
     pub what: &'static str,
     /// The cluster that it was made for.
     pub cluster: String,
-    /// Objects that it changes.
+    /// The number of objects that it changes.
     pub objects: usize,
 }
 
-/// Carries out steps that were planned for `cluster`, many at the same time. Each step reads its objects
-/// again, checks its guards, and is written by compare-and-swap; a step whose guards fail is abandoned
-/// and reported, the others go on. Steps that change the same object keep their order.
+/// Carries out steps that were planned for `cluster`, many at the same time. Each step reads its objects again, checks
+/// its guards, and is written by compare-and-swap. A step whose guards fail is abandoned and reported; the others go
+/// on. Steps that change the same object keep their order.
 ///
 /// # Errors
-/// If the cluster is another one, consent does not cover the steps, or the journal cannot be created:
-/// nothing is written then. What happens later is in the [`Execution`].
+/// If the cluster is another one, consent does not cover the steps, or the journal cannot be created. Nothing is
+/// written then. Later errors are in the [`Execution`].
 pub async fn execute(
     datastore: &Datastore,
     cluster: &str,
@@ -95,7 +93,7 @@ pub async fn execute(
     carry_out(datastore, writer, cluster, options, groups).await
 }
 
-/// A writer for what was agreed to, on the cluster that it is meant for.
+/// Checks consent and cluster, and returns a writer.
 pub(crate) async fn writer(
     datastore: &Datastore,
     consent: Consent,
@@ -115,7 +113,7 @@ pub(crate) async fn carry_out(
     options: &Options,
     groups: Vec<Group>,
 ) -> Result<Execution, RepairError> {
-    // What a killed run left open is certain only until this one writes to the same objects.
+    // The outcomes of a killed run can be found only until this one writes to the same objects.
     let passed_over = resolve_killed(datastore, folder_of(&options.journal), cluster).await?.passed_over;
     let header = Header {
         format: FORMAT,
@@ -131,7 +129,7 @@ pub(crate) async fn carry_out(
         (None, Some(disk)) => Arc::new(Journal::create_on(disk, &options.journal, &header)?),
         (None, None) => Arc::new(Journal::create(&options.journal, &header)?),
     };
-    // So many hold it without those who write.
+    // The number of holders apart from tasks that write.
     let holders = Arc::strong_count(&journal);
     (options.events)(&Event::Opened);
     let context = Context {
@@ -142,9 +140,10 @@ pub(crate) async fn carry_out(
         requests: Arc::new(Semaphore::new(REQUESTS)),
     };
 
-    let mut execution = match options.lock {
-        true => run_locked(&writer, &journal, &lock::name_of(&header), context, groups).await?,
-        false => run(context, groups).await,
+    let mut execution = if options.lock {
+        run_locked(&writer, &journal, &lock::name_of(&header), context, groups).await?
+    } else {
+        run(context, groups).await
     };
     execution.passed_over = passed_over;
     execution.open_intents = journal.open_intents();
@@ -152,7 +151,7 @@ pub(crate) async fn carry_out(
         execution.journal = Some(journal);
         return Ok(execution);
     }
-    // A run that was interrupted in the midst of its writes did not end by itself.
+    // A run that was interrupted while it wrote did not end by itself.
     if Arc::strong_count(&journal) == holders
         && (execution.failure.is_none() || !execution.may_have_written())
         && let Err(error) = journal.end().await
@@ -162,7 +161,7 @@ pub(crate) async fn carry_out(
     Ok(execution)
 }
 
-/// Carries out groups under the lock. Once it is taken nothing returns before it is restored.
+/// Carries out groups under the lock, and never returns without restoring it.
 async fn run_locked(
     writer: &Writer,
     journal: &Arc<Journal>,
@@ -177,7 +176,7 @@ async fn run_locked(
     };
 
     let steps = groups.len();
-    // On a task of its own, so that the lock is restored even if it panics.
+    // In a task, so that the lock is restored even if it panics.
     let ended = match marked {
         Ok(()) => tokio::spawn(run(context, groups)).await,
         Err(error) => {
@@ -200,12 +199,11 @@ async fn run_locked(
     Ok(execution)
 }
 
-/// The folder that a file is in.
 fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Consent covers this cluster and at least as many objects.
+/// Refuses consent for another cluster, or for fewer objects.
 fn check_consent(consent: &Consent, purpose: &Purpose) -> Result<(), RepairError> {
     let question = consent.question();
     if question.cluster != purpose.cluster {
@@ -223,14 +221,14 @@ fn check_consent(consent: &Consent, purpose: &Purpose) -> Result<(), RepairError
     Ok(())
 }
 
-/// The datastore holds the cluster that the plan or journal was made for.
+/// Refuses a datastore of another cluster.
 async fn check_cluster(writer: &Writer, purpose: &Purpose) -> Result<(), RepairError> {
     let stored = writer.read(&[lock::key()]).await?.pop().flatten();
-    names_cluster(stored.as_ref(), purpose.what, &purpose.cluster)
+    check_guid(stored.as_ref(), purpose.what, &purpose.cluster)
 }
 
-/// What is stored as ClusterInformation names this cluster, for which the plan or journal was made.
-pub(crate) fn names_cluster(
+/// Refuses a ClusterInformation of another cluster than the plan or journal was made for.
+pub(crate) fn check_guid(
     information: Option<&Stored>,
     what: &'static str,
     cluster: &str,

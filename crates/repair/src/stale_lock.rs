@@ -1,4 +1,4 @@
-//! Locks that runs left which were killed.
+//! Locks that killed runs left behind.
 
 use std::path::{Path, PathBuf};
 
@@ -11,21 +11,20 @@ use crate::error::RepairError;
 use crate::journal::{Entry, Header, JournalError, LockMark, append, journals, marks_if_over};
 use crate::lock;
 
-/// What a run that was killed has sent may still arrive for so long.
+/// The time for which a write of a killed run may still arrive.
 const LATE: SignedDuration = SignedDuration::from_mins(10);
 
-/// A lock of the datastore that a run took and could not restore: it was killed.
+/// A lock of the datastore that a killed run left behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaleLock {
     /// The journal of that run.
     pub journal: PathBuf,
-    /// When the run began, RFC 3339.
+    /// The start of the run, RFC 3339.
     pub started_at: String,
-    /// What was run.
     pub command: String,
-    /// What `datastoreReady` was before; `None` if it was absent.
+    /// The earlier value of `datastoreReady`; `None` if it was absent.
     pub before: Option<bool>,
-    /// The revision that locking made of ClusterInformation; `None` if the run was killed before it knew.
+    /// The revision of ClusterInformation after locking; `None` if the run was killed before it knew.
     revision: Option<String>,
     /// The name of the run in its lock.
     name: String,
@@ -40,7 +39,7 @@ impl StaleLock {
     }
 }
 
-/// What has become of a lock that was left.
+/// The present state of such a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockState {
     /// The datastore is locked, and ClusterInformation is as that run left it.
@@ -51,13 +50,13 @@ pub enum LockState {
     Unlocked,
 }
 
-/// Reads the journals of a folder for locks of `cluster` that were left. Journals of runs that still
-/// live are passed over, and so is what is not a journal of this user.
+/// Finds locks of `cluster` in the journals of a folder. Journals of live runs, and files that are not journals of this
+/// user, are ignored.
 pub fn stale_locks(folder: &Path, cluster: &str) -> Result<Vec<StaleLock>, JournalError> {
     Ok(journals(folder)?.into_iter().filter_map(|path| stale_lock(&path, cluster)).collect())
 }
 
-/// The lock that the run of one journal left.
+/// Returns the lock that the run of one journal left.
 pub fn stale_lock(path: &Path, cluster: &str) -> Option<StaleLock> {
     let (header, marks) = marks_if_over(path)?;
     let (before, revision) = match marks.as_slice() {
@@ -72,13 +71,13 @@ pub fn stale_lock(path: &Path, cluster: &str) -> Option<StaleLock> {
 }
 
 impl StaleLock {
-    /// Reads what has become of it. That the datastore is not locked any more is noted in the journal, unless what was to lock
-    /// it may still arrive.
+    /// Reads its present state. If the datastore is not locked any more, that is recorded in the journal, unless the
+    /// write that locks it may still arrive.
     pub async fn recheck(&self, datastore: &Datastore) -> Result<LockState, RepairError> {
         let stored = datastore.stored(&[lock::key()]).await?.pop().flatten();
         let Some(stored) = stored.filter(|stored| matches!(lock::ready(stored), Ok(Some(false)))) else {
-            if !self.may_come() {
-                // If this cannot be noted, the next run reads it again.
+            if !self.may_arrive() {
+                // If this fails, the next run reads it again.
                 self.forget().ok();
             }
             return Ok(LockState::Unlocked);
@@ -86,16 +85,16 @@ impl StaleLock {
         Ok(if self.is_left(&stored) { LockState::AsItWas } else { LockState::Unclear })
     }
 
-    /// True if ClusterInformation is as that run left it.
+    /// Returns true if ClusterInformation is as that run left it.
     fn is_left(&self, stored: &Stored) -> bool {
         match &self.revision {
             Some(revision) => *revision == stored.revision.to_string(),
-            None => lock::is_of(stored, &self.name),
+            None => lock::has_name(stored, &self.name),
         }
     }
 
-    /// Restores what `datastoreReady` was, and notes that in the journal of the run that was killed. Where
-    /// ClusterInformation is not as that run left it, nothing is changed, and this is false.
+    /// Restores `datastoreReady`, and records that in the journal of the killed run. Changes nothing and returns false
+    /// if ClusterInformation is not as that run left it.
     pub async fn restore(&self, datastore: &Datastore, consent: Consent) -> Result<bool, RepairError> {
         let writer = datastore.writer(consent)?;
         let restored = lock::put_back_if(&writer, self.before, |stored| self.is_left(stored)).await?;
@@ -105,8 +104,8 @@ impl StaleLock {
         Ok(restored)
     }
 
-    /// True if the run was killed so recently that its lock may still be on its way.
-    fn may_come(&self) -> bool {
+    /// Returns true if the run was killed so recently that its lock may still arrive.
+    fn may_arrive(&self) -> bool {
         let began = self.started_at.parse::<Timestamp>();
         self.revision.is_none() && began.is_ok_and(|began| clock::now().duration_since(began) < LATE)
     }
@@ -121,7 +120,7 @@ mod tests {
     use super::*;
     use crate::journal::{FORMAT, Journal, JournalState, list};
 
-    /// What is known of a run that was killed after these marks.
+    /// The stale lock and the state of a run that was killed after these marks.
     async fn left(
         marks: &[LockMark],
         cluster: &str,

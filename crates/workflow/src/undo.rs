@@ -110,7 +110,7 @@ async fn check_pools(
     let stored = datastore.stored(&keys).await?;
     let others: Vec<_> =
         keys.into_iter().zip(stored).filter_map(|(key, stored)| Some((key, stored?))).collect();
-    plan.rest_on(&others);
+    plan.depend_on(&others);
     Ok(plan)
 }
 

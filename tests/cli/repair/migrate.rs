@@ -190,7 +190,7 @@ fn a_refused_migration_changes_nothing() {
         ),
         (&["--from", OLD, "--block-size", "28", "--via", "10.244.0.0/17"], 1, "overlaps 10.244.0.0/16"),
         (&["--from", OLD, "--via", "10.99.0.0/16"], 2, "--block-size"),
-        (&["status"], 1, "no pool tells of a migration that has begun"),
+        (&["status"], 1, "no pool shows that a migration has begun"),
         (&["--from", OLD, "--to", "closed", "--to-cidr", "10.99.0.0/16"], 2, "cannot be used with"),
         (
             &["--datastore", "docs/examples/cluster.jsonl", "--from", OLD, "--to-cidr", "10.99.0.0/16"],

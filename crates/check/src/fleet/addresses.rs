@@ -8,7 +8,7 @@ use super::{Cluster, LISTED};
 use crate::code::Code;
 use crate::finding::{Elsewhere, ElsewhereEvidence, ElsewhereKind, Evidence, Finding, Subject};
 
-/// An address in use: where, by the position of the cluster in the group, and by whom.
+/// An address in use, with the position of its cluster in the group and its user.
 type InUse<'c> = (IpAddr, usize, &'c str);
 
 pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
@@ -21,7 +21,7 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
 
     let mut blocks = blocks.as_slice();
     while let Some((first, _)) = blocks.first() {
-        // Sorted: those that overlap the first, and are in it, follow it directly.
+        // Blocks that overlap the first one are in it, and follow it directly.
         let len = blocks.partition_point(|(block, _)| first.cidr.contains(&block.cidr));
         let (run, rest) = blocks.split_at(len);
         if run.iter().any(|(_, cluster)| *cluster != run[0].1) {
@@ -48,7 +48,8 @@ fn compare(group: &[&Cluster], run: &[(&UsedBlock, usize)], found: &mut Vec<(usi
     }
 }
 
-/// The finding at one of the clusters that use an address. They follow each other in `uses`; of each the first user is named.
+/// Makes the finding of one of the clusters that use an address. It names the first user of each. `uses` are in the
+/// order of the clusters.
 fn finding(group: &[&Cluster], uses: &[InUse<'_>], here: usize, clusters: usize) -> Finding {
     let address = uses[0].0;
     let first_users = uses.chunk_by(|a, b| a.1 == b.1).filter_map(<[_]>::first);

@@ -1,6 +1,5 @@
-//! Many clusters at once: what of each is kept once it was checked, and what is wrong between those that route to each
-//! other. Nothing here compares pairs of clusters: ranges are swept in their order, and addresses are compared only where
-//! ranges of several clusters overlap.
+//! Findings between clusters that route to each other. No pairs of clusters are compared: ranges are swept in their
+//! order, and addresses are compared only where ranges of several clusters overlap.
 
 mod addresses;
 mod earlier;
@@ -29,31 +28,32 @@ use crate::report::{ClusterIdentity, Report};
 use crate::views::{self, PoolList};
 use crate::{Context, Options};
 
-/// So many others are listed in a finding between clusters; the rest is counted. A thousand clusters may have one pool.
+/// The number of others that a finding between clusters lists. A thousand clusters may have one pool, so the rest is
+/// counted.
 const LISTED: usize = 16;
 
-/// A cluster of a fleet, with what is left of its data once it was checked.
+/// A cluster of a fleet, with the data that is kept after its check.
 #[derive(Clone, Debug)]
 pub struct Cluster {
     /// Its name in the fleet.
     pub name: String,
-    /// Clusters of one group route to each other; one without a group to no other.
+    /// The group. Clusters of one group route to each other; one without a group routes to no other.
     pub group: Option<String>,
     pub labels: BTreeMap<String, String>,
-    /// Ranges from which its services have their addresses, as the fleet file lists them: Calico's data does not say.
+    /// The ranges of its services in the fleet file. Calico's data does not have them.
     pub services: Vec<IpNet>,
-    /// The report of its own; [`compare`] adds what is wrong between clusters.
+    /// Its own report, to which [`compare`] adds findings between clusters.
     pub report: Report,
     pub pools: PoolList,
     pub ranges: Ranges,
-    /// False for one of which nothing is known but that it cannot be read.
+    /// False for a cluster that cannot be read.
     pub is_read: bool,
-    /// False for what a file holds, which may be a copy, or say anything.
+    /// False for a file, which may be a copy, or have any content.
     pub is_live: bool,
 }
 
 impl Cluster {
-    /// A cluster without name and group: its report, and what [`compare`] needs of it.
+    /// Makes a cluster without name and group.
     pub fn of(report: Report, snapshot: &Snapshot) -> Self {
         let context = Context::new(snapshot, &Options::default());
         Self::new(report, views::pools_in(&context), Ranges::in_context(&context))
@@ -64,7 +64,7 @@ impl Cluster {
         Self { name, group, labels, services, report, pools, ranges, is_read: true, is_live: true }
     }
 
-    /// A cluster that cannot be read, with the finding that says so.
+    /// Makes a cluster that cannot be read, with that finding.
     pub fn unreadable(name: &str, location: String, reason: String) -> Self {
         let identity = ClusterIdentity { location, ..ClusterIdentity::default() };
         let evidence = Evidence::Unreadable(Box::new(UnreadableEvidence { reason }));
@@ -74,8 +74,8 @@ impl Cluster {
     }
 }
 
-/// Lets one of those with one GUID count: one that is live rather than a file, of these the newest whose time has come. Another name of
-/// one that is live is left out, and a sentence says so. A file is told as unreadable: its GUID does not prove whose it is.
+/// Keeps one cluster of each GUID: rather a live one than a file, and then the newest that is not in the future.
+/// Another live one is left out, with a note. Another file becomes unreadable, since its GUID proves nothing.
 pub fn leave_out_doubles(clusters: &mut Vec<Cluster>, now: Timestamp) -> Vec<String> {
     let rank = |cluster: &Cluster| {
         let taken_at = cluster.report.cluster.taken_at;
@@ -112,8 +112,7 @@ pub fn leave_out_doubles(clusters: &mut Vec<Cluster>, now: Timestamp) -> Vec<Str
     said
 }
 
-/// Finds what is wrong between clusters of one group, and adds each finding to the reports of all clusters that it
-/// concerns.
+/// Compares the clusters of each group, and adds each finding to the reports of all clusters that it concerns.
 pub fn compare(clusters: &mut [Cluster]) {
     let mut groups: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (position, cluster) in clusters.iter().enumerate().filter(|(_, cluster)| cluster.is_read) {

@@ -1,4 +1,4 @@
-//! Pools of one cluster over pools, nodes, services and tunnels of another.
+//! Pools of one cluster that overlap pools, nodes, services or tunnels of another.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -36,9 +36,9 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
     check_places(group, &own, found);
 }
 
-/// True for a disabled pool in which its cluster uses nothing but what is in enabled ones. Calico does not translate the
-/// addresses of packets between pools: a pool that stands for one of another cluster is how clusters reach each other's pods
-/// by their own addresses.
+/// Returns true for a disabled pool whose cluster uses only those of its addresses that are in enabled pools. It stands
+/// for a pool of another cluster: Calico does not translate addresses of packets between pools, so pods of the clusters
+/// reach each other by their own addresses.
 fn holds_nothing(pool: &PoolView, enabled: &CidrSet, member: &Cluster) -> bool {
     let used = &member.ranges.used;
     let of_enabled: u64 = enabled.within(pool.cidr).map(|part| used.count_within(part)).sum();
@@ -53,7 +53,7 @@ fn check_overlaps(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(us
         }
         let others = overlapping.listed.iter().map(|other| {
             let there = &own[*other];
-            // One is in the other.
+            // CIDRs that overlap are nested, so the smaller one is shared.
             let shared = of.pool.cidr.max(there.pool.cidr);
             let in_use = |cluster: usize| group[cluster].ranges.used.count_within(shared);
             let in_use = SharedUse { here: in_use(of.cluster), there: in_use(there.cluster) };
@@ -64,7 +64,7 @@ fn check_overlaps(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(us
     }
 }
 
-/// Disabled pools that cover a part of another cluster's pool and not all of it: what they leave out is translated.
+/// Finds disabled pools that cover only a part of another cluster's pool. The addresses of the rest are translated.
 fn check_announced(
     group: &[&Cluster],
     announced: &[OfCluster<'_>],
@@ -77,7 +77,7 @@ fn check_announced(
     let position = |cidr: IpNet| enabled.partition_point(|of| of.pool.cidr < cidr);
 
     for of in announced {
-        // What is in it is covered as a whole: only larger pools can be covered in part.
+        // Smaller pools are covered as a whole: only larger ones can be covered in part.
         let larger = std::iter::successors(of.pool.cidr.supernet(), IpNet::supernet);
         let around = larger.flat_map(|cidr| {
             let from = position(cidr);
@@ -97,7 +97,7 @@ fn check_announced(
     }
 }
 
-/// What another cluster has outside of its pools: the address of a node, tunnel or service, or a range of services.
+/// A place of a cluster outside of its pools: the address of a node, tunnel or service, or a range of services.
 struct Place<'c> {
     cidr: IpNet,
     cluster: usize,
@@ -105,8 +105,8 @@ struct Place<'c> {
     name: &'c str,
 }
 
-/// Nodes, tunnels and services of other clusters in a pool, and ranges of services that overlap it. Addresses that are in a pool of
-/// their own cluster are left out: then the pools overlap.
+/// Finds nodes, tunnels and services of other clusters in a pool, and ranges of services that overlap it. Addresses in
+/// pools of their own cluster are left out: then the pools overlap.
 fn check_places(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(usize, Finding)>) {
     let mut places: Vec<Place<'_>> = Vec::new();
     let pools = by_cluster(own);
@@ -137,7 +137,7 @@ fn check_places(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(usiz
             from..from + places[from..].partition_point(|place| place.cidr == cidr)
         });
         let mut overlapping: Vec<Range<usize>> = larger.collect();
-        // What is in it comes after it.
+        // Places in the pool come after it.
         let from = places.partition_point(|place| place.cidr < pool);
         overlapping.push(from..from + places[from..].partition_point(|place| pool.contains(&place.cidr)));
 
@@ -164,7 +164,7 @@ fn check_places(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(usiz
     }
 }
 
-/// What the pools of each cluster cover. They are in the order of their clusters.
+/// Returns the addresses in the pools of each cluster. `pools` are in the order of the clusters.
 fn by_cluster(pools: &[OfCluster<'_>]) -> HashMap<usize, CidrSet> {
     let of_each = pools.chunk_by(|a, b| a.cluster == b.cluster);
     of_each.map(|pools| (pools[0].cluster, CidrSet::new(pools.iter().map(|of| of.pool.cidr)))).collect()

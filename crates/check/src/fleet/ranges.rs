@@ -1,4 +1,4 @@
-//! What of a cluster is compared with other clusters: pools are in the view of them.
+//! The addresses of a cluster that are compared with other clusters, besides its pools.
 
 use std::net::IpAddr;
 
@@ -9,19 +9,19 @@ use super::used::Used;
 use crate::finding::ElsewhereKind;
 use crate::{Context, Options};
 
-/// Where nodes, tunnels, services and pods of a cluster are.
+/// The addresses of nodes, tunnels, services and pods of a cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ranges {
     /// `None` if the configuration cannot be decoded or was not read.
     pub strict_affinity: Option<bool>,
     /// Addresses of nodes, tunnels and services, ascending.
     pub points: Vec<Point>,
-    /// What IP reservations keep back.
+    /// The CIDRs of IP reservations.
     pub reserved: Vec<IpNet>,
     pub used: Used,
 }
 
-/// An address that something else than a pod has.
+/// The address of a node, tunnel or service.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Point {
     pub address: IpAddr,
@@ -35,7 +35,7 @@ impl Ranges {
         Self::in_context(&Context::new(snapshot, &Options::default()))
     }
 
-    /// The same where there is a context already.
+    /// Gathers the ranges from an existing context.
     pub(super) fn in_context(context: &Context<'_>) -> Self {
         let snapshot = context.snapshot;
         let mut points = Vec::new();

@@ -1,6 +1,6 @@
-//! Settings that should be the same in clusters that route to each other: routers between them that take only prefixes of one
-//! length drop the routes of other blocks, and those of single addresses, which a cluster without strict affinity announces
-//! for what nodes borrow.
+//! Settings that should be the same in clusters that route to each other. Routers that accept only prefixes of one
+//! length drop the routes of other blocks, and of single addresses, which a cluster without strict affinity announces
+//! for borrowed ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
         let said = said.join(", ");
         for (position, value) in values.iter().enumerate() {
             let Some(value) = value else { continue };
-            // The others are right where most clusters agree; if none are most, no one knows which are.
+            // A value of most clusters is right. Without a majority, all values are reported.
             if numbers[value.as_str()] * 2 > known {
                 continue;
             }
@@ -46,7 +46,7 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
     }));
 }
 
-/// The sizes of blocks that its pools give to nodes, as `/26, /28`; `None` if it has no such pool.
+/// Returns the block sizes of its pools for nodes, as `/26, /28`; `None` if it has no such pool.
 fn block_sizes(cluster: &Cluster, v4: bool) -> Option<String> {
     let pools = cluster.pools.pools.iter().filter(|pool| pool.enabled && cidr::is_v4(pool.cidr) == v4);
     let sizes: BTreeSet<u8> =

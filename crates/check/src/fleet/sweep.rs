@@ -1,4 +1,4 @@
-//! Which of many CIDRs of several clusters overlap, in one walk over them.
+//! Finds overlaps of CIDRs of several clusters in one walk.
 
 use std::collections::HashMap;
 
@@ -7,28 +7,28 @@ use calipam_model::IpNet;
 /// The CIDRs of other clusters that overlap one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Others {
-    /// Positions of the first of them.
+    /// The positions of the first of them.
     pub listed: Vec<usize>,
-    /// How many there are.
+    /// Their number.
     pub number: usize,
 }
 
 impl Others {
-    /// How many are not listed.
+    /// Returns the number of CIDRs that are not listed.
     pub(super) fn further(&self) -> usize {
         self.number - self.listed.len()
     }
 }
 
-/// By position of each range, which is a CIDR and its cluster: the ranges of other clusters that overlap it, of which `most`
-/// are listed. Takes as long as sorting: if many overlap, they are counted and not gone through.
+/// Returns for each CIDR with its cluster the CIDRs of other clusters that overlap it, of which `most` are listed.
+/// Takes as long as sorting: many overlaps are counted without visiting each.
 pub(super) fn overlaps(ranges: &[(IpNet, usize)], most: usize) -> Vec<Others> {
     let mut sorted: Vec<usize> = (0..ranges.len()).collect();
     sorted.sort_by_key(|position| ranges[*position].0);
     let places = ByCluster::new(sorted.iter().map(|position| ranges[*position].1));
 
     let mut others = vec![Others::default(); ranges.len()];
-    // CIDRs nest or are disjoint: the stack holds those around the current one, by their places in the order.
+    // CIDRs nest or are disjoint: the stack holds those around the current one, by their places.
     let mut around: Vec<usize> = Vec::new();
     let mut around_of: HashMap<usize, usize> = HashMap::new();
     for place in 0..=sorted.len() {
@@ -38,7 +38,7 @@ pub(super) fn overlaps(ranges: &[(IpNet, usize)], most: usize) -> Vec<Others> {
         {
             let cluster = ranges[sorted[outer]].1;
             around_of.entry(cluster).and_modify(|number| *number -= 1);
-            // All between are in it.
+            // All CIDRs in between are in it.
             let inside = outer + 1..place;
             let found = &mut others[sorted[outer]];
             found.number += inside.len() - places.count(cluster, inside.clone());
@@ -61,7 +61,6 @@ pub(super) fn overlaps(ranges: &[(IpNet, usize)], most: usize) -> Vec<Others> {
 pub(super) struct ByCluster(HashMap<usize, Vec<usize>>);
 
 impl ByCluster {
-    /// Takes the clusters in that order.
     pub(super) fn new(clusters: impl Iterator<Item = usize>) -> Self {
         let mut places: HashMap<usize, Vec<usize>> = HashMap::new();
         for (place, cluster) in clusters.enumerate() {
@@ -70,7 +69,7 @@ impl ByCluster {
         Self(places)
     }
 
-    /// How many places within `range` are of the cluster.
+    /// Counts the places of the cluster within `range`.
     pub(super) fn count(&self, cluster: usize, range: std::ops::Range<usize>) -> usize {
         let Some(places) = self.0.get(&cluster) else { return 0 };
         places.partition_point(|place| *place < range.end)

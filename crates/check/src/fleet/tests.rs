@@ -14,7 +14,7 @@ impl Dice {
     }
 }
 
-/// Few addresses and short prefixes, so that CIDRs are often equal, nested, or in one cluster.
+/// Makes ranges of few addresses, so that CIDRs are often equal, nested, or in one cluster.
 fn random_ranges(dice: &mut Dice) -> Vec<(IpNet, usize)> {
     let number = dice.below(24);
     (0..number)

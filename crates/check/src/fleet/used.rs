@@ -1,4 +1,5 @@
-//! The addresses that a cluster uses, with their users, packed: of a fleet they are all in memory at once.
+//! The addresses that a cluster uses, with their users. They are packed, since those of a whole fleet are in memory at
+//! once.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -13,22 +14,22 @@ use crate::message::{name_of_claim, names_of_owners, short};
 pub struct Used {
     /// Ascending by CIDR, and no CIDR twice.
     blocks: Vec<UsedBlock>,
-    /// By position, the end included: how many addresses the blocks before it hold.
+    /// The number of addresses before each block, and of all.
     before: Vec<u64>,
 }
 
-/// Addresses in use in one range, of a block as a rule.
+/// Addresses in use in one range, usually a block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UsedBlock {
     pub cidr: IpNet,
-    /// Which addresses of it, ascending.
+    /// The ordinals of the addresses, ascending.
     pub ordinals: Box<[u32]>,
-    /// Who uses each of them, in the same order, a line for each.
+    /// The user of each, in the same order, one a line.
     users: Box<str>,
 }
 
 impl UsedBlock {
-    /// Ordinals, ascending, and who uses each.
+    /// Packs ordinals, which are ascending, and their users.
     pub fn new(cidr: IpNet, used: impl IntoIterator<Item = (u32, String)>) -> Self {
         let (mut ordinals, mut users) = (Vec::new(), String::new());
         for (ordinal, user) in used {
@@ -40,7 +41,7 @@ impl UsedBlock {
         Self { cidr, ordinals: ordinals.into(), users: users.into() }
     }
 
-    /// Addresses in use, with who uses each.
+    /// Returns the addresses in use with their users.
     pub fn addresses(&self) -> impl Iterator<Item = (IpAddr, &str)> {
         let users = self.users.split('\n');
         self.ordinals.iter().zip(users).map(|(ordinal, user)| (cidr::address_at(self.cidr, *ordinal), user))
@@ -61,7 +62,7 @@ impl Used {
         Self { blocks, before }
     }
 
-    /// What blocks record for an owner, and what a live owner uses without any record.
+    /// Gathers the addresses that blocks record for an owner, and those that a live owner uses without a record.
     pub(super) fn of(context: &Context<'_>) -> Self {
         let index = &context.index;
         let mut blocks = Vec::new();
@@ -89,14 +90,14 @@ impl Used {
         &self.blocks
     }
 
-    /// How many addresses of `region` are in use.
+    /// Counts the addresses of `region` in use.
     pub fn count_within(&self, region: IpNet) -> u64 {
         let from = self.blocks.partition_point(|block| block.cidr < region);
         let len = self.blocks[from..].partition_point(|block| region.contains(&block.cidr));
         let inside = self.before.get(from + len).zip(self.before.get(from));
         let inside = inside.map_or(0, |(end, begin)| end - begin);
 
-        // Blocks nest or are disjoint: of those that are larger, only one around the region holds any of it.
+        // Blocks nest or are disjoint: a larger one counts only if it is around the region.
         let outer = std::iter::successors(region.supernet(), IpNet::supernet);
         let around = outer.filter_map(|cidr| {
             let position = self.blocks.binary_search_by_key(&cidr, |block| block.cidr).ok()?;

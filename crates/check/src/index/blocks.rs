@@ -1,4 +1,4 @@
-//! The stored blocks: which of them are sound, which can be read anyway, and what has cooled down in them.
+//! The stored blocks: sound ones, readable ones, and their addresses that have cooled down.
 
 use std::net::IpAddr;
 
@@ -8,33 +8,32 @@ use calipam_model::snapshot::{Revision, Snapshot, Source};
 use calipam_model::time::CLOCK_SKEW;
 use jiff::Timestamp;
 
-/// A block that is stored and not marked deleted.
+/// A stored block that is not marked deleted.
 #[derive(Debug)]
 pub struct IndexedBlock<'s> {
     pub key: IpNet,
-    /// Who owns it.
     pub owner: Option<&'s BlockOwner>,
     /// The block, if it is sound.
     pub sound: Option<&'s Block>,
-    /// What the block says of its addresses: the sound block, or one that is corrupt only by records that no ordinal refers
-    /// to, without these. Of any other corrupt block nothing but its key is known.
+    /// The block, if its addresses can be read. It is sound, or its only defects are records without an ordinal, which
+    /// are left out. Nothing but the key is known of any other corrupt block.
     pub usable: Option<&'s Block>,
-    /// The sound block without the addresses whose cooldown has passed, if it holds such.
+    /// The sound block without the addresses that have cooled down, if it has any.
     cooled: Option<Box<Block>>,
-    /// What is broken; empty for a sound block.
+    /// The defects; empty for a sound block.
     pub problems: Vec<BlockProblem>,
-    /// Its version.
+    /// The revision of its object.
     pub revision: &'s Revision,
 }
 
 impl IndexedBlock<'_> {
-    /// A sound block as an allocator reads it: what has cooled down is free.
+    /// Returns a sound block as an allocator reads it: addresses that have cooled down are free.
     pub(crate) fn current(&self) -> Option<&Block> {
         self.cooled.as_deref().or(self.sound)
     }
 }
 
-/// The stored blocks, ascending by CIDR. What was released after `now` makes a block corrupt.
+/// Returns the stored blocks, ascending by CIDR. A release after `now` makes a block corrupt.
 pub(super) fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBlock<'_>> {
     let future = now.saturating_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
     let config = snapshot.effective_ipam_config().filter(|_| snapshot.has_read(Source::IpamConfig));
@@ -47,7 +46,7 @@ pub(super) fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBl
                 BlockContent::Sound(_) => Vec::new(),
                 BlockContent::Corrupt(block) => block.problems.clone(),
             };
-            // Few blocks have such addresses, and to look for them is most of the work.
+            // Looking for cooling addresses is most of the work, and few blocks have any.
             let has_cooling = content.usable().is_some_and(Block::has_cooling);
             if has_cooling {
                 problems
@@ -79,7 +78,7 @@ pub(super) fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBl
     blocks
 }
 
-/// The blocks that contain an address.
+/// Returns the blocks that contain an address.
 pub(super) fn blocks_around<'b, 's>(
     blocks: &'b [IndexedBlock<'s>],
     address: IpAddr,

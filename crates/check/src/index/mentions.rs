@@ -18,7 +18,7 @@ pub struct Mention {
     pub by: &'static str,
 }
 
-/// The fields of a pod that name addresses, the one that says most first.
+/// The fields of a pod that name addresses, the strongest evidence first.
 const FIELDS_OF_PODS: [(u8, &str); 5] = [
     (evidence::NO_IPAM, "annotation cni.projectcalico.org/ipAddrsNoIpam"),
     (evidence::CNI, "annotation cni.projectcalico.org/podIPs"),
@@ -28,7 +28,7 @@ const FIELDS_OF_PODS: [(u8, &str); 5] = [
 ];
 
 impl Index<'_> {
-    /// The objects that name the address and are none of its users, by name. Looks through the whole snapshot.
+    /// Returns the objects that name the address and do not use it, by name. Searches the whole snapshot.
     pub fn mentions(&self, address: IpAddr) -> Vec<Mention> {
         if !self.is_mentioned(address) {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! What findings say of those who use addresses.
+//! Evidence about the users of addresses.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,11 +9,12 @@ use calipam_model::text::TextRef;
 use super::{Index, Owner, Use};
 use crate::finding::{LISTED_FIELDS, OwnerEvidence, OwnerField, OwnerKind};
 
-/// Characters of a container ID that a finding shows. A real one has 64; the annotation of a pod may say anything.
+/// The number of characters of a container ID that a finding shows. A real one has 64, but the annotation of a pod may
+/// have any text.
 const LONGEST_ID: usize = 256;
 
 impl Index<'_> {
-    /// The owners of the uses of an address, in the order of their names.
+    /// Describes the users of an address, by name.
     pub(crate) fn describe_users(&self, address: IpAddr, uses: &[Use]) -> Vec<Arc<OwnerEvidence>> {
         let mut owners: Vec<Arc<OwnerEvidence>> =
             uses.iter().map(|used| self.describe_owner(used.owner)).collect();
@@ -26,7 +27,7 @@ impl Index<'_> {
         owners
     }
 
-    /// An owner, with its first addresses.
+    /// Describes an owner with its first addresses.
     pub(crate) fn describe_owner(&self, owner: Owner) -> Arc<OwnerEvidence> {
         self.large_owners
             .get(&owner)
@@ -34,17 +35,17 @@ impl Index<'_> {
             .unwrap_or_else(|| Arc::new(self.describe(owner, LISTED_FIELDS)))
     }
 
-    /// An endpoint with all its addresses.
+    /// Describes an endpoint with all its addresses.
     pub(crate) fn describe_endpoint(&self, position: u32) -> OwnerEvidence {
         self.describe(Owner::Endpoint(position), usize::MAX)
     }
 
-    /// A pod with all addresses that any evidence names.
+    /// Describes a pod with all addresses that any evidence names.
     pub(crate) fn describe_pod(&self, position: u32) -> OwnerEvidence {
         self.describe(Owner::Pod(position), usize::MAX)
     }
 
-    /// The owners that have more addresses than are listed: they are described once.
+    /// Describes owners that have more addresses than are listed, once for all findings.
     pub(super) fn large_owners(&self) -> HashMap<Owner, Arc<OwnerEvidence>> {
         let snapshot = self.snapshot;
         let is_large = |count: usize| count > LISTED_FIELDS;

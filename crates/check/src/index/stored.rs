@@ -1,4 +1,4 @@
-//! The blocks that are stored, whether they can be checked or not.
+//! The stored blocks, whether they can be checked or not.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use calipam_model::snapshot::Defect;
 
 use super::{Index, IndexedBlock};
 
-/// A block that is stored: read, or with a value that cannot be decoded.
+/// A stored block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stored<'c, 's> {
     pub key: IpNet,
@@ -16,7 +16,7 @@ pub(crate) struct Stored<'c, 's> {
 }
 
 impl<'s> Index<'s> {
-    /// All stored blocks, ascending by CIDR, no CIDR twice.
+    /// Returns all stored blocks, ascending by CIDR, no CIDR twice.
     pub(crate) fn stored(&self) -> Vec<Stored<'_, 's>> {
         let read = self.blocks.iter().map(|block| Stored { key: block.key, block: Some(block) });
         let broken = self.snapshot.defects.iter().filter_map(Defect::hidden_block);
@@ -28,7 +28,7 @@ impl<'s> Index<'s> {
         stored
     }
 
-    /// CIDRs of blocks that are corrupt or cannot be decoded. Nothing is said about what they hold, nor about
+    /// Returns the CIDRs of blocks that are corrupt or cannot be decoded. Their content is not checked, nor are
     /// affinities and handles that name them.
     pub(crate) fn unchecked(&self) -> HashSet<IpNet> {
         self.unchecked.iter().copied().collect()

@@ -1,4 +1,4 @@
-//! Who uses which address, by all evidence that was read.
+//! The users of addresses, by all evidence that was read.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ use crate::claim::{Claim, names_service};
 use crate::parallel::in_parts;
 use crate::{FastMap, FastSet};
 
-/// Uses by live owners, and addresses that are merely named; both ascending.
+/// Returns the uses by live owners, and the addresses that are merely named; both ascending.
 pub(super) fn of(
     snapshot: &Snapshot,
     blocks: &[IndexedBlock<'_>],
@@ -49,30 +49,31 @@ pub(super) fn of(
     }
     let nodes = (0..).zip(&snapshot.nodes);
     for (position, node) in nodes.filter(|(_, node)| !left_nodes.contains(node.value.name.as_str())) {
-        // By `usePodCIDR` tunnels have addresses of the node's range, too.
+        // With `usePodCIDR` tunnels have addresses of the node's range, too.
         let is_of_range = |address| node.value.pod_cidrs.iter().any(|range| range.contains(address));
         for (kind, address) in &node.value.tunnels {
-            match host_local && is_of_range(address) {
-                true => usage.mentioned.push(*address),
-                false => usage.uses.push(Use { address: *address, owner: Owner::Tunnel(position, *kind) }),
+            if host_local && is_of_range(address) {
+                usage.mentioned.push(*address);
+            } else {
+                usage.uses.push(Use { address: *address, owner: Owner::Tunnel(position, *kind) });
             }
         }
     }
     if services_only {
-        // What another IPAM gave to pods and tunnels may be in pools of Calico.
+        // Addresses that another IPAM gave to pods and tunnels may be in pools of Calico.
         usage.mentioned.extend(usage.uses.drain(..).map(|used| used.address));
     }
     usage.services(snapshot, blocks);
     usage.mentioned.extend(nodes_in_pools.keys());
-    // Unlike an unstable one, this sort makes use of what is sorted already.
+    // Unlike an unstable one, this sort makes use of sorted parts.
     usage.uses.sort();
     usage.mentioned.sort_unstable();
     usage.mentioned.dedup();
     (usage.uses, usage.mentioned)
 }
 
-/// True if Calico IPAM serves LoadBalancer services and nothing else: no node has, or had, a block. Pods and tunnels
-/// get their addresses from another IPAM then, such as host-local, also if Calico's CNI plugin networks them.
+/// Returns true if Calico IPAM serves only LoadBalancer services: no node has, or had, a block. Pods and tunnels get
+/// their addresses from another IPAM, such as host-local, even if Calico's CNI plugin networks them.
 pub(crate) fn is_for_services_only(snapshot: &Snapshot) -> bool {
     let sources = [Source::Blocks, Source::Affinities, Source::Handles];
     let is_ipam =
@@ -90,8 +91,8 @@ pub(crate) fn is_for_services_only(snapshot: &Snapshot) -> bool {
         && snapshot.handles.iter().all(|handle| is_service(handle.value.id().cut_at_carriage_return()))
 }
 
-/// The nodes, packed, that endpoints and unfinished pods name. They are stored node by node, so that most name the node
-/// of the one before.
+/// Returns the nodes, packed, that endpoints and unfinished pods name. These are stored node by node, so most name the
+/// same node as the one before.
 pub(super) fn nodes_of_workloads(snapshot: &Snapshot) -> FastSet<&[u8]> {
     let endpoints = snapshot.endpoints.iter().map(|e| e.value.node().packed());
     let unfinished = snapshot.pods.iter().filter(|p| !p.value.finished);
@@ -115,9 +116,9 @@ struct Usage {
 }
 
 impl Usage {
-    /// An endpoint is live unless pods were read and its pod is gone or finished; that of another
-    /// orchestrator always is. Addresses that bypass IPAM accuse no more by the endpoint than by the pod, and those of
-    /// OpenStack are assigned by Neutron, which shares and moves them.
+    /// Adds the uses of endpoints. An endpoint is live unless pods were read and its pod is gone or finished; one of
+    /// another orchestrator always is. Addresses that bypass IPAM count only as named. So do those of OpenStack:
+    /// Neutron assigns, shares and moves them.
     fn endpoints(&mut self, snapshot: &Snapshot, range: Range<usize>, pods: &FastMap<PodName<'_>, u32>) {
         let pods_read = snapshot.has_read(Source::Pods);
         for (position, endpoint) in (range.start as u32..).zip(&snapshot.endpoints[range]) {
@@ -142,12 +143,12 @@ impl Usage {
         }
     }
 
-    /// A pod owns what its annotation names. By its status alone it owns an address only if Calico networks it: on
-    /// Kubernetes the CNI plugin has then left an annotation.
+    /// Adds the uses of pods. A pod owns the addresses in its annotation. By its status alone it owns an address only
+    /// if Calico networks it: on Kubernetes the CNI plugin has then left an annotation.
     ///
-    /// On etcd it leaves none, and the status may be older than the sandbox: with an endpoint, the endpoint alone says
-    /// what the pod uses. Without one, a pod that is terminating or not ready has no sandbox with a network, its address
-    /// may be another's, and a node that Calico does not know has another plugin.
+    /// On etcd it leaves none, and the status may be older than the sandbox. An endpoint alone says then what the pod
+    /// uses. Without an endpoint, a pod that is terminating or not ready has no sandbox with a network, so its address
+    /// may be another's; and a node that Calico does not know has another plugin.
     fn pods(&mut self, snapshot: &Snapshot) {
         if snapshot.pods.is_empty() {
             return;
@@ -177,8 +178,8 @@ impl Usage {
         }
     }
 
-    /// A service that Calico serves owns the ingress addresses that are in a pool for LoadBalancers, or that
-    /// a block records for a service. All others are named at most.
+    /// Adds the uses of services. A service that Calico serves owns the ingress addresses that are in a pool for
+    /// LoadBalancers, or that a block records for it. All others are merely named.
     fn services(&mut self, snapshot: &Snapshot, blocks: &[IndexedBlock<'_>]) {
         let assign = snapshot.serves_services().and_then(Result::ok).unwrap_or_default();
         let pools = snapshot.pools.iter().filter(|p| p.value.allows(PoolUse::LoadBalancer));

@@ -1,5 +1,5 @@
-//! How many addresses of a pool nodes can still get, and what keeps the free ones from them: those of their own blocks, and
-//! what [`beyond_own_blocks`] gives them.
+//! The addresses of a pool that nodes can still get, and the limits: those of their own blocks, and those that
+//! [`beyond_own_blocks`] gives them.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -17,7 +17,7 @@ use calipam_model::{IpNet, cidr};
 use super::Occupancy;
 use crate::cidr_set::CidrSet;
 
-/// Why free addresses of a pool cannot be allocated.
+/// A reason why free addresses of a pool cannot be allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Limit {
     /// The pool is disabled.
@@ -26,11 +26,11 @@ pub enum Limit {
     Deleting,
     /// Calico has marked the pool as not allocatable, because it overlaps another one for example.
     NotAllocatable,
-    /// Its addresses may be used for nothing that this program knows.
+    /// The pool has no use that calipam knows.
     NoUse,
-    /// The node selector of this or another pool does not parse, so that Calico refuses every request.
+    /// The node selector of this or another pool does not parse: Calico refuses every request.
     BrokenSelector,
-    /// The pool's node selector matches no node: its addresses are had by name only.
+    /// The pool's node selector matches no node: its addresses are assigned by name only.
     NoNode,
     /// The pool's assignment mode is manual.
     Manual,
@@ -38,13 +38,13 @@ pub enum Limit {
     SmallerThanBlock,
     /// Nodes may not claim blocks.
     AutoAllocationOff,
-    /// The block limit of the nodes that may use the pool ends before the pool does.
+    /// The block limit keeps its nodes from using the whole pool.
     BlockLimit,
-    /// Strict affinity forbids to borrow from blocks of others.
+    /// Strict affinity forbids borrowing from blocks of others.
     StrictAffinity,
-    /// Free addresses are in blocks of others whose size is not the pool's: Calico does not look there.
+    /// Free addresses are in blocks of others of another size, where Calico does not look.
     BlockSize,
-    /// Something that decides it was not read or cannot be decoded.
+    /// An object that decides it was not read or cannot be decoded.
     NotKnown,
 }
 
@@ -68,15 +68,15 @@ impl fmt::Display for Limit {
     }
 }
 
-/// What can still be allocated from a pool.
+/// The addresses that can still be allocated from a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allocatable {
-    /// Addresses that the nodes together can get from the pool, as long as they ask for no other pool's:
-    /// pools share the block limit, so that their numbers do not add up. `None` if it is not known.
+    /// The number of addresses that the nodes together can get from the pool, if they ask for no other pool's: pools
+    /// share the block limit, so their numbers do not add up. `None` if it is not known.
     pub addresses: Option<u128>,
-    /// The number that requests can get which name it, where it serves no others.
+    /// The number for requests that name the pool, if it serves no others.
     pub by_name: Option<u128>,
-    /// Why that is not all that is free; empty if it is.
+    /// The reasons why that is less than all free addresses.
     pub limits: Vec<Limit>,
 }
 
@@ -90,31 +90,31 @@ impl Allocatable {
     }
 }
 
-/// What blocks of a pool have to give.
+/// The free addresses and blocks of a pool.
 #[derive(Default)]
 pub(crate) struct PoolCapacity {
-    /// Free addresses in blocks of those who may use the pool.
+    /// Free addresses in blocks of nodes that may use the pool.
     own: u128,
-    /// Free addresses in blocks of others, where Calico looks for them: it borrows these.
+    /// Free addresses in blocks of others, which Calico borrows.
     pub foreign: u128,
-    /// The same, if it does not: in blocks of another size than the pool's.
+    /// Free addresses in blocks of others of another size, which it does not borrow.
     other_size: u128,
-    /// Free addresses of the empty ones among the blocks of others, descending. Nodes may take such a block over (Calico
-    /// 3.32 and later).
+    /// Free addresses of each empty block of others, descending. Nodes may take over such a block (Calico 3.32 and
+    /// later).
     pub empty: Vec<u128>,
-    /// Blocks that could be created.
+    /// The number of blocks that could be created.
     pub new_blocks: u128,
 }
 
 impl PoolCapacity {
-    /// Blocks that can be claimed.
+    /// Returns the number of blocks that can be claimed.
     pub(crate) fn claimable(&self) -> u32 {
         u32::try_from(self.new_blocks.saturating_add(self.empty.len() as u128)).unwrap_or(u32::MAX)
     }
 }
 
 impl Occupancy<'_, '_> {
-    /// The addresses that can still be allocated from a pool of the snapshot; without an outlook they are not known.
+    /// Returns the addresses that can still be allocated from a pool. Without an outlook they are not known.
     pub(crate) fn allocatable(&self, outlook: Option<&Outlook<'_>>, pool: &Pool) -> Allocatable {
         let Some((outlook, config)) = outlook.zip(self.context.snapshot.effective_ipam_config()) else {
             return Allocatable::unknown(Limit::NotKnown);
@@ -149,7 +149,7 @@ impl Occupancy<'_, '_> {
             BlockOwner::Virtual(name) => wanted == PoolUse::LoadBalancer && name == LOAD_BALANCER,
             BlockOwner::Other(_) => false,
         });
-        // Blocks that an affinity names already need no claim.
+        // Blocks that an affinity names need no claim.
         let claims = users.iter().map(|user| {
             u128::from(outlook.headroom(*user, pool, wanted)) + outlook.to_come(*user, pool) as u128
         });
@@ -160,13 +160,13 @@ impl Occupancy<'_, '_> {
         }
     }
 
-    /// What the blocks of a pool have to give to those to whom `is_own` blocks belong.
+    /// Returns the free addresses and blocks of a pool for the owners of blocks for which `is_own` is true.
     pub(crate) fn stock(&self, pool: &Pool, is_own: impl Fn(&BlockOwner) -> bool) -> PoolCapacity {
         let reclaims = reclaims_empty_blocks(self.context.snapshot);
         let mut stock = PoolCapacity::default();
         let mut existing: u128 = 0;
         for stored in self.inside(pool.cidr) {
-            // Calico looks for blocks of the pool's present size only.
+            // Calico looks only for blocks of the pool's present size.
             let is_present_size = stored.key.prefix_len() == pool.block_size;
             if is_present_size && !self.reserved.covers(stored.key) {
                 existing += 1;
@@ -190,7 +190,7 @@ impl Occupancy<'_, '_> {
         stock
     }
 
-    /// Blocks that fit into the pool outside of what is reserved as a whole.
+    /// Returns the number of blocks that fit into the pool, apart from those that are reserved as a whole.
     fn room_for_blocks(&self, pool: &Pool) -> u128 {
         let count = |cidr: IpNet| match pool.block_size.checked_sub(cidr.prefix_len()) {
             Some(bits) => 1u128.checked_shl(bits.into()).unwrap_or(u128::MAX),
@@ -200,7 +200,7 @@ impl Occupancy<'_, '_> {
         count(pool.cidr).saturating_sub(reserved)
     }
 
-    /// Addresses of a block that automatic assignment finds free.
+    /// Counts the addresses of a block that automatic assignment finds free.
     pub(crate) fn open(&self, block: &Block) -> u128 {
         if self.reserved.within(block.cidr()).next().is_none() {
             return block.free().len() as u128;
@@ -208,7 +208,7 @@ impl Occupancy<'_, '_> {
         block.assignable(|address| self.reserved.contains(address)).count() as u128
     }
 
-    /// Addresses of a pool that lie neither in a block nor in a reservation, where blocks can be created.
+    /// Counts the addresses of a pool that are neither in a block nor in a reservation, where blocks can be created.
     fn unclaimed(&self, pool: &Pool) -> u128 {
         if pool.is_smaller_than_block() {
             return 0;
@@ -254,7 +254,7 @@ impl Occupancy<'_, '_> {
     }
 }
 
-/// Why nothing at all is allocated from a pool.
+/// Returns the reason why nothing at all is allocated from a pool.
 fn closed(pool: &Pool) -> Option<Limit> {
     PoolPassedOver::of_state(pool).map(|why| match why {
         PoolPassedOver::Disabled => Limit::Disabled,

@@ -1,4 +1,4 @@
-//! How full pools and blocks are, what takes their addresses, and who can still get one. Rules and `show` ask here.
+//! The occupancy of pools and blocks, for rules and `show`.
 
 mod allocatable;
 #[cfg(test)]
@@ -16,66 +16,66 @@ use crate::Context;
 use crate::cidr_set::CidrSet;
 use crate::index::Stored;
 
-/// What becomes of the addresses of a pool or block. The parts up to `free` do not overlap: `total` is their sum
-/// (but for `::/0`, whose size is one more than fits).
+/// Counts of the addresses of a pool or block. The parts up to `free` do not overlap: `total` is their sum (but for
+/// `::/0`, whose size is one more than fits).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// All addresses.
     pub total: u128,
-    /// Allocated to an owner, also if a reservation covers the address.
+    /// Allocated to an owner, even if a reservation covers the address.
     pub in_use: u128,
-    /// Released, and not handed out again for a while (Calico 3.33 and later).
+    /// Released, and not assigned again for a while (Calico 3.33 and later).
     pub cooling: u128,
     /// Ordinals that Windows nodes reserve in their blocks.
     pub windows_reserved: u128,
-    /// Left alone by automatic assignment because of an IP reservation, and not taken.
+    /// Reserved by IP reservations, and not taken.
     pub reserved: u128,
-    /// In a block that is corrupt or cannot be decoded: it is unknown whether they are taken.
+    /// In a block that is corrupt or cannot be decoded: they may be taken.
     pub unknown: u128,
     /// All others.
     pub free: u128,
     /// All addresses but those of IP reservations, taken or not.
     pub usable: u128,
-    /// Of the usable ones: in use, cooling, or reserved by Windows.
+    /// Usable addresses that are in use, cooling, or reserved by Windows.
     pub usable_taken: u128,
 }
 
 impl Tally {
-    /// The share of usable addresses that is taken, in percent; `None` if none is usable.
+    /// Returns the share of usable addresses that is taken, in percent; `None` if none is usable.
     pub fn percent(&self) -> Option<f64> {
         (self.usable > 0).then(|| self.usable_taken as f64 * 100.0 / self.usable as f64)
     }
 
-    /// The same in whole percent.
+    /// Returns the share in whole percent, rounded down.
     pub fn whole_percent(&self) -> Option<u8> {
         whole_percent(self.usable_taken, self.usable)
     }
 }
 
-/// A share in whole percent, rounded down, so that 100 means all; `None` of nothing.
+/// Returns a share in whole percent, rounded down, so that 100 means all; `None` if the whole is 0.
 pub fn whole_percent(part: u128, whole: u128) -> Option<u8> {
     if whole == 0 {
         return None;
     }
-    // Parts of large IPv6 pools would overflow when multiplied first.
+    // A part of a large IPv6 pool would overflow if it were multiplied first.
     let percent = part.checked_mul(100).map_or_else(|| part / (whole / 100), |hundred| hundred / whole);
     Some(u8::try_from(percent).unwrap_or(u8::MAX))
 }
 
-/// Why an address is not free. In the order in which one counts where overlapping blocks disagree.
+/// The use of an address that is not free. If overlapping blocks disagree, the first in this order counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Taken {
+enum AddressUse {
     InUse,
     WindowsReserved,
     Cooling,
 }
 
-/// Whether sums tell apart what takes an address.
+/// The detail of sums.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Detail {
     #[default]
     ByKind,
-    /// All that is taken counts as in use. Quicker: the records of most blocks are not looked at.
+    /// All taken addresses count as in use. This is quicker: most blocks are summed without their records.
     Total,
 }
 
@@ -99,18 +99,16 @@ impl<'c, 's> Occupancy<'c, 's> {
         Self { context, unknown: CidrSet::new(unknown), reserved: CidrSet::new(reserved), stored }
     }
 
-    /// The clock.
     pub(crate) fn now(&self) -> Timestamp {
         self.context.snapshot.taken_at
     }
 
-    /// The addresses of a pool or of any other CIDR. An address that overlapping blocks both hold counts
-    /// once.
+    /// Counts the addresses of a pool or of any other CIDR. An address in several overlapping blocks counts once.
     pub fn tally(&self, region: IpNet) -> Tally {
         self.sum(region, Detail::ByKind)
     }
 
-    /// As [`Self::tally`], but for cooling and Windows-reserved addresses, which count as in use.
+    /// Does the same as [`Self::tally`], but counts cooling and Windows-reserved addresses as in use.
     pub(crate) fn total_tally(&self, region: IpNet) -> Tally {
         self.sum(region, Detail::Total)
     }
@@ -123,7 +121,7 @@ impl<'c, 's> Occupancy<'c, 's> {
         let mut sum = Sum::new(detail);
         let mut blocks = blocks.as_slice();
         while let Some(first) = blocks.first() {
-            // Blocks are sorted, so that those that overlap the first one follow it directly.
+            // Blocks are sorted: those that overlap the first one follow it directly.
             let len = blocks.iter().take_while(|b| first.key.contains(&b.key)).count();
             let (run, rest) = blocks.split_at(len);
             self.add_run(&mut sum, run, region);
@@ -136,14 +134,14 @@ impl<'c, 's> Occupancy<'c, 's> {
         sum.tally(region, self.unknown.size_within(region), known, self.reserved.size_within(region))
     }
 
-    /// Blocks that are in the pool as a whole.
+    /// Returns the blocks that are in the pool as a whole.
     pub(crate) fn inside(&self, pool: IpNet) -> &[Stored<'c, 's>] {
         let from = self.stored.partition_point(|s| s.key < pool);
         let len = self.stored[from..].partition_point(|s| pool.contains(&s.key));
         &self.stored[from..from + len]
     }
 
-    /// Blocks that are larger than the pool and hold all of it.
+    /// Returns the larger blocks that contain the pool.
     pub(crate) fn around(&self, pool: IpNet) -> Vec<&Stored<'c, 's>> {
         let outer = std::iter::successors(pool.supernet(), IpNet::supernet);
         let position = |cidr: IpNet| self.stored.binary_search_by_key(&cidr, |s| s.key).ok();
@@ -152,7 +150,7 @@ impl<'c, 's> Occupancy<'c, 's> {
         found
     }
 
-    /// The addresses of one block, as if nothing overlapped it.
+    /// Counts the addresses of one block, as if nothing overlapped it.
     pub(crate) fn block(&self, stored: &Stored<'_, '_>) -> Tally {
         if stored.block.is_none_or(|b| b.sound.is_none()) {
             let size = cidr::size(stored.key);
@@ -164,19 +162,19 @@ impl<'c, 's> Occupancy<'c, 's> {
         sum.tally(stored.key, 0, reserved, reserved)
     }
 
-    /// Number of blocks in a pool, those that are corrupt or cannot be decoded included.
+    /// Counts the blocks in a pool, including those that are corrupt or cannot be decoded.
     pub fn blocks_in(&self, pool: IpNet) -> usize {
         self.inside(pool).len()
     }
 
-    /// The blocks that no pool contains, ascending, with what becomes of their addresses.
+    /// Returns the blocks that no pool contains, ascending, with the counts of their addresses.
     pub fn blocks_outside_pools(&self) -> impl Iterator<Item = (IpNet, Tally)> + '_ {
         let is_outside = |s: &&Stored<'_, '_>| self.context.index.pools_around(s.key).next().is_none();
         let outside = self.stored.iter().filter(is_outside);
         outside.map(|stored| (stored.key, self.block(stored)))
     }
 
-    /// Adds what a run of overlapping blocks holds of a region.
+    /// Adds the addresses of a region in a run of overlapping blocks.
     fn add_run(&self, sum: &mut Sum, run: &[&Stored<'_, '_>], region: IpNet) {
         let sound = run.iter().filter_map(|s| s.block?.current());
         if let [only] = run
@@ -186,15 +184,15 @@ impl<'c, 's> Occupancy<'c, 's> {
             sound.for_each(|block| sum.add_block(block));
             return;
         }
-        let mut taken: Vec<(IpAddr, Taken)> = sound
-            .flat_map(|block| block.allocations().map(|a| (a.address, taken_by(&a.attribute))))
+        let mut taken: Vec<(IpAddr, AddressUse)> = sound
+            .flat_map(|block| block.allocations().map(|a| (a.address, use_of(&a.attribute))))
             .filter(|(address, _)| region.contains(address))
             .collect();
         taken.sort_unstable();
         taken.dedup_by_key(|(address, _)| *address);
-        for (address, how) in taken {
+        for (address, address_use) in taken {
             let is_reserved = self.reserved.contains(address);
-            sum.add(how, 1);
+            sum.add(address_use, 1);
             sum.reserved += u128::from(is_reserved);
             if run.len() > 1 && self.unknown.contains(address) {
                 sum.of_unknown += 1;
@@ -205,28 +203,28 @@ impl<'c, 's> Occupancy<'c, 's> {
     }
 }
 
-fn taken_by(record: &AttributeRef<'_>) -> Taken {
+fn use_of(record: &AttributeRef<'_>) -> AddressUse {
     if record.is_cooling() {
-        Taken::Cooling
+        AddressUse::Cooling
     } else if record.is_windows_reserved() {
-        Taken::WindowsReserved
+        AddressUse::WindowsReserved
     } else {
-        Taken::InUse
+        AddressUse::InUse
     }
 }
 
-/// Addresses that are taken.
+/// Sums of taken addresses.
 #[derive(Default)]
 struct Sum {
     detail: Detail,
     in_use: u128,
     cooling: u128,
     windows_reserved: u128,
-    /// How many of all these are in reservations.
+    /// The number of these in reservations.
     reserved: u128,
-    /// How many are in corrupt or undecodable blocks as well.
+    /// The number of these that are in corrupt or undecodable blocks, too.
     of_unknown: u128,
-    /// How many are in reservations, and in no such block.
+    /// The number of these that are in reservations, and in no such block.
     of_reserved: u128,
 }
 
@@ -235,28 +233,28 @@ impl Sum {
         Self { detail, ..Self::default() }
     }
 
-    fn add(&mut self, how: Taken, count: u128) {
-        match how {
-            Taken::InUse => self.in_use += count,
-            Taken::Cooling => self.cooling += count,
-            Taken::WindowsReserved => self.windows_reserved += count,
+    fn add(&mut self, address_use: AddressUse, count: u128) {
+        match address_use {
+            AddressUse::InUse => self.in_use += count,
+            AddressUse::Cooling => self.cooling += count,
+            AddressUse::WindowsReserved => self.windows_reserved += count,
         }
     }
 
     fn add_block(&mut self, block: &Block) {
         let undivided = self.detail == Detail::Total
-            || block.attributes().all(|record| taken_by(&record) == Taken::InUse);
+            || block.attributes().all(|record| use_of(&record) == AddressUse::InUse);
         if undivided {
             self.in_use += u128::from(block.allocated());
             return;
         }
         for allocation in block.allocations() {
-            self.add(taken_by(&allocation.attribute), 1);
+            self.add(use_of(&allocation.attribute), 1);
         }
     }
 
-    /// `unknown`, `known_reserved` (outside of unknown blocks) and `reserved` are numbers of addresses, taken ones
-    /// included.
+    /// `unknown`, `known_reserved` (outside of unknown blocks) and `reserved` are numbers of addresses, including taken
+    /// ones.
     fn tally(self, region: IpNet, unknown: u128, known_reserved: u128, reserved: u128) -> Tally {
         let total = cidr::size(region);
         let taken = self.in_use + self.cooling + self.windows_reserved;

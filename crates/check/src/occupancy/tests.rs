@@ -1,4 +1,4 @@
-//! Sums and what can be allocated, on hand-written entries.
+//! Sums and allocatable addresses, on hand-written entries.
 
 use serde_json::{Value, json};
 
@@ -51,13 +51,13 @@ fn parts(cluster: &Cluster) -> [u128; 6] {
     parts
 }
 
-/// What can be allocated from the first pool, and why no more.
+/// The allocatable addresses of the first pool, and the limits.
 fn allocatable(cluster: &Cluster) -> (Option<u128>, Vec<Limit>) {
     let found = of_first_pool(cluster);
     (found.addresses, found.limits)
 }
 
-/// What requests get that name the first pool, where others get nothing.
+/// The addresses for requests that name the first pool, if others get nothing.
 fn by_name(cluster: &Cluster) -> Option<u128> {
     of_first_pool(cluster).by_name
 }
@@ -107,7 +107,7 @@ fn every_address_counts_once() {
 fn overlapping_blocks_count_once() {
     let mut cluster = small();
     cluster.block("10.244.1.0/29", None, [pod("node-1", "b"), Value::Null, Value::Null, Value::Null]);
-    // The fixture writes four ordinals, so that a /29 is corrupt: its other half is unknown.
+    // The fixture writes four ordinals, so a /29 is corrupt: its other half is unknown.
     assert_eq!(parts(&cluster), [1, 1, 1, 0, 5, 8]);
     let mut cluster = small();
     let value = json!({"cidr": "10.244.1.0/31", "allocations": [0, 0], "unallocated": [], "attributes": [pod("node-1", "b")]});
@@ -202,7 +202,7 @@ fn the_block_limit_keeps_space_unclaimed() {
     // An affinity without block counts for the limit, and its block is still to come.
     affinity(&mut cluster, "node-1", "10.244.1.4-30");
     assert_eq!(allocatable(&cluster), (Some(5), vec![Limit::BlockLimit]));
-    // A block in another pool of the same request counts as well; one that selects no node does not.
+    // A block in another pool of the same request counts, too; one that selects no node does not.
     cluster.resource(
         "ippools/else",
         json!({"cidr": "10.245.0.0/16", "blockSize": 30, "nodeSelector": "!all()"}),

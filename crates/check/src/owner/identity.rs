@@ -1,4 +1,4 @@
-//! The names under which pods and containers are found, and those that a record claims.
+//! Identities under which pods and containers are found, and those that a record claims.
 
 use calipam_model::endpoint::EndpointTexts;
 use calipam_model::pod::Pod;
@@ -6,10 +6,10 @@ use calipam_model::text::{Text, TextRef};
 
 use crate::claim::{Claim, tails};
 
-/// Stands for the namespace of containers, which have none.
+/// The namespace of containers, which have none.
 const NO_NAMESPACE: TextRef<'static> = TextRef::EMPTY;
 
-/// Writes the bytes that name a pod, or a container, into `key`.
+/// Writes the bytes that identify a pod or a container into `key`.
 fn identity(key: &mut Vec<u8>, namespace: TextRef<'_>, name: TextRef<'_>) {
     key.clear();
     key.extend_from_slice(&namespace.packed().len().to_be_bytes());
@@ -17,14 +17,14 @@ fn identity(key: &mut Vec<u8>, namespace: TextRef<'_>, name: TextRef<'_>) {
     key.extend_from_slice(name.packed());
 }
 
-/// Visits the identities of an endpoint or pod, of which `key` has the bytes meanwhile.
+/// Visits the identities of an endpoint or pod. `key` is a buffer.
 pub(super) fn each_identity(key: &mut Vec<u8>, workload: &EndpointTexts<'_>, mut visit: impl FnMut(&[u8])) {
     identity(key, workload.namespace, workload.pod);
     visit(key);
     identity(key, NO_NAMESPACE, workload.container_id);
     visit(key);
 
-    // Orchestrators other than Kubernetes name their handles after the workload.
+    // Other orchestrators name their handles after the workload.
     if !workload.workload.is_empty()
         && let Some((namespace, name)) = workload.workload.to_string().split_once('.')
     {
@@ -33,7 +33,7 @@ pub(super) fn each_identity(key: &mut Vec<u8>, workload: &EndpointTexts<'_>, mut
     }
 }
 
-/// What of a pod is as in the endpoint that it may have.
+/// Returns the texts that a pod has in common with its endpoint.
 pub(super) fn texts_of_pod(pod: &Pod) -> EndpointTexts<'_> {
     EndpointTexts {
         namespace: pod.namespace(),
@@ -44,7 +44,7 @@ pub(super) fn texts_of_pod(pod: &Pod) -> EndpointTexts<'_> {
     }
 }
 
-/// The identities under which the workload of a claim may be known.
+/// Returns the identities under which the workload of a claim may be found.
 pub(super) fn claimed_identities(claim: &Claim<'_>) -> Vec<Vec<u8>> {
     let bytes = |namespace: TextRef<'_>, name: TextRef<'_>| {
         let mut key = Vec::new();
@@ -55,7 +55,7 @@ pub(super) fn claimed_identities(claim: &Claim<'_>) -> Vec<Vec<u8>> {
     match claim {
         Claim::Pod { namespace, pod, .. } => vec![bytes(*namespace, *pod)],
         Claim::Container(id) => vec![container(id)],
-        // By its form this may be the handle of bare CNI, too: a network, and a container ID that is not hexadecimal.
+        // The handle may also be one of bare CNI: a network, and a container ID that is not hexadecimal.
         Claim::LegacyPod { namespace, pod } => {
             let handle = format!("{namespace}.{pod}");
             let of_pod = bytes(Text::new(namespace).as_ref(), Text::new(pod).as_ref());

@@ -1,4 +1,4 @@
-//! The walk over all addresses that a block records or that are in use, and the rules that check each.
+//! The walk over all addresses that are recorded or in use, with the rules that check each.
 
 use std::net::IpAddr;
 
@@ -10,15 +10,14 @@ use crate::finding::{AddressEvidence, Finding};
 use crate::index::{Index, IndexedBlock, Use};
 use crate::record::Record;
 
-/// An address that is recorded, used or both, and not hidden by a corrupt block.
+/// An address that is recorded, in use or both, and not hidden by a corrupt block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address<'a, 'c, 's> {
     pub address: IpAddr,
-    /// What sound blocks record about it; several where blocks overlap.
+    /// Its records in sound blocks; several where blocks overlap.
     pub records: &'a [Record<'c, 's>],
-    /// Who uses it.
     pub uses: &'a [Use],
-    /// The sound blocks that it is in or near: all that overlap each other there.
+    /// The sound blocks around it, and those that overlap them.
     pub blocks: &'c [IndexedBlock<'s>],
 }
 
@@ -51,7 +50,7 @@ fn walk<'c, 's>(index: &'c Index<'s>, mut visit: impl FnMut(Address<'_, 'c, 's>)
     let mut uses = index.uses.as_slice();
     let mut rest = index.blocks.as_slice();
     while let Some((first, _)) = rest.split_first() {
-        // Blocks are sorted, so that those that overlap the first one follow it directly.
+        // Blocks are sorted: those that overlap the first one follow it directly.
         let len = rest.iter().take_while(|b| first.key.contains(&b.key)).count();
         let (run, after) = rest.split_at(len);
         rest = after;
@@ -77,7 +76,7 @@ fn walk<'c, 's>(index: &'c Index<'s>, mut visit: impl FnMut(Address<'_, 'c, 's>)
     visit_gap(index, uses, &mut visit);
 }
 
-/// Visits addresses that are used if there is no block.
+/// Visits addresses in use outside of blocks.
 fn visit_gap<'c, 's>(index: &'c Index<'s>, uses: &[Use], visit: &mut impl FnMut(Address<'_, 'c, 's>)) {
     merge(&[], uses, |address, records, uses| {
         if !index.is_unknown(IpNet::from(address)) {
@@ -86,7 +85,7 @@ fn visit_gap<'c, 's>(index: &'c Index<'s>, uses: &[Use], visit: &mut impl FnMut(
     });
 }
 
-/// Brings records and uses of the same address together; both are ascending.
+/// Merges records and uses of the same address; both are ascending.
 fn merge<'c, 's>(
     mut records: &[Record<'c, 's>],
     mut uses: &[Use],
@@ -105,12 +104,11 @@ fn merge<'c, 's>(
 }
 
 impl<'a, 'c, 's> Address<'a, 'c, 's> {
-    /// The records that hold the address, but not those that cool down.
+    /// Returns the records that hold the address, without those that cool down.
     pub(crate) fn holding(&self) -> impl Iterator<Item = &'a Record<'c, 's>> + Clone + use<'a, 'c, 's> {
         self.records.iter().filter(|r| !r.allocation.attribute.is_cooling())
     }
 
-    /// All that is known about it.
     pub(crate) fn evidence(&self, context: &Context<'_>) -> AddressEvidence {
         AddressEvidence {
             pool: context.index.pools_around(self.address.into()).next().map(|p| p.name.clone()),
@@ -120,7 +118,7 @@ impl<'a, 'c, 's> Address<'a, 'c, 's> {
         }
     }
 
-    /// Blocks in which the address lies.
+    /// Returns the blocks that contain the address.
     pub(crate) fn containing_blocks(&self) -> impl Iterator<Item = &'c IndexedBlock<'s>> {
         let address = self.address;
         self.blocks.iter().filter(move |b| b.usable.is_some() && cidr::ordinal_of(b.key, address).is_some())

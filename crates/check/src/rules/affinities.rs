@@ -22,7 +22,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let mut seen = HashSet::new();
     for same_block in affinities.chunk_by(|a, b| a.value.key.cidr == b.value.key.cidr) {
         check_conflict(context, same_block, out);
-        // A holder may have several kinds of affinity for one block: one finding tells of them.
+        // A holder may have several kinds of affinity for one block, which share one finding.
         seen.clear();
         for affinity in same_block {
             let mut found = Vec::new();
@@ -72,7 +72,7 @@ fn finding(context: &Context<'_>, affinity: &Versioned<Affinity>, code: Code) ->
     Finding::new(code, Subject::affinity(&value.key), evidence).on_nodes(node)
 }
 
-/// What an affinity says, and the block that it names.
+/// Describes an affinity and the block that it names.
 pub(super) fn affinity_evidence(context: &Context<'_>, affinity: &Versioned<Affinity>) -> AffinityEvidence {
     let block = context.index.block(affinity.value.key.cidr);
     AffinityEvidence {
@@ -84,17 +84,17 @@ pub(super) fn affinity_evidence(context: &Context<'_>, affinity: &Versioned<Affi
     }
 }
 
-/// Several nodes that hold an affinity for one block. A pending one of a node that did not get the block announces no
-/// route, and Calico deletes it when the node comes across it.
+/// Checks whether several nodes hold an affinity for one block. A pending one of a node that did not get the block does
+/// not count: it announces no route, and Calico deletes it when the node meets it.
 fn check_conflict(context: &Context<'_>, same_block: &[&Versioned<Affinity>], out: &mut Vec<Finding>) {
     if same_block.len() < 2 {
         return;
     }
     let owner = |cidr: IpNet| context.index.block(cidr).and_then(|block| block.owner);
-    let is_vain = |affinity: &Affinity| {
+    let is_ignored = |affinity: &Affinity| {
         affinity.state == AffinityState::Pending && !affinity.key.is_of(owner(affinity.key.cidr))
     };
-    let claims = same_block.iter().map(|a| &a.value).filter(|affinity| !is_vain(affinity));
+    let claims = same_block.iter().map(|a| &a.value).filter(|affinity| !is_ignored(affinity));
     let hosts = claims.map(|affinity| &affinity.key).filter(|key| key.kind == AffinityType::Host);
     let nodes: BTreeSet<&str> = hosts.clone().map(|key| key.node.as_str()).collect();
     let Some(cidr) = same_block.first().map(|a| a.value.key.cidr).filter(|_| nodes.len() > 1) else { return };

@@ -1,7 +1,7 @@
-//! Findings that a snapshot does not have, and would have if the same were checked at a later time.
+//! Findings that appear when the same snapshot is checked at a later time.
 //!
-//! Time decides little: the age of an allocation, of a waiting and of a finished pod and of a service without an address, and whether a
-//! release is in the future. So little is checked again, and most often nothing.
+//! Only a few things depend on time: the ages of allocations, of waiting and finished pods and of services without an
+//! address, and releases in the future. So little is checked again, and usually nothing.
 
 use std::collections::HashSet;
 
@@ -25,13 +25,13 @@ pub(crate) fn findings(
     let earlier = std::mem::replace(&mut context.now, later);
     let has = |findings: Vec<Finding>| findings.into_iter().map(|finding| (finding.code, finding.subject));
     if has_future_releases(&context) {
-        // What is in a block that was corrupt is checked by any rule.
+        // All rules check the content of a block that was corrupt.
         context.index = Index::new(context.snapshot, later);
         return has(run(&context)).collect();
     }
 
     let mut found = Vec::new();
-    // By the code of [`owners`](super::owners) and the two of [`leaks`](super::leaks).
+    // The code of [`owners`](super::owners), and those of [`leaks`](super::leaks).
     let of_addresses = [Code::OwnerMismatch, Code::LeakedAddress, Code::ServiceAddressExtra];
     if of_addresses.iter().any(|code| codes.contains(code)) {
         check_addresses(&context, earlier, &mut found);
@@ -57,7 +57,7 @@ fn has_finished_pods(snapshot: &Snapshot) -> bool {
     snapshot.pods.iter().any(|pod| pod.value.finished)
 }
 
-/// Checks the addresses of which an allocation was young, and is not any more.
+/// Checks the addresses with an allocation that is no longer young.
 fn check_addresses(context: &Context<'_>, earlier: Timestamp, out: &mut Vec<Finding>) {
     let has_aged =
         |record: &AttributeRef<'_>| context.is_young_at(earlier, record) && !context.is_young(record);

@@ -28,7 +28,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
             owned.entry(node).or_default().push(block.key);
         }
     }
-    // Of most nodes all blocks together are not so many.
+    // Most nodes have fewer blocks in all pools together.
     owned.retain(|node, blocks| blocks.len() > limit as usize && context.index.node_exists(node));
     let mut over: BTreeMap<&str, Vec<NodePoolEvidence>> = BTreeMap::new();
     for (node, owned) in owned {

@@ -47,7 +47,6 @@ fn about(block: &IndexedBlock<'_>, code: Code) -> Finding {
     finding(code, &Stored { key: block.key, block: Some(block) }, |_| {})
 }
 
-/// The node that owns the block.
 fn host<'s>(block: &Stored<'_, 's>) -> Option<&'s str> {
     block.block?.owner?.host()
 }
@@ -130,7 +129,7 @@ pub(super) fn left_behind(context: &Context<'_>, node: &str) -> Detail {
     if context.index.node(node).is_some() { Detail::LeftBehind } else { Detail::None }
 }
 
-/// Affinities that exist, whether their value decodes or not; those marked deleted do not.
+/// The existing affinities, including undecodable ones and without those marked deleted.
 struct Affinities<'s>(HashSet<&'s AffinityKey, FixedState>);
 
 impl<'s> Affinities<'s> {

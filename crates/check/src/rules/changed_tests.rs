@@ -1,4 +1,5 @@
-//! A cluster that is followed: after any change the check of the snapshot that was changed is that of one that is read whole.
+//! Clusters that are followed: after any change, a check of the changed snapshot equals one of a snapshot that is read
+//! as a whole.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +11,15 @@ use jiff::SignedDuration;
 use super::random_tests::{Dice, entries, unread};
 use crate::{Code, Options, check};
 
-/// What is stored, by key: value and revision.
+/// Values and revisions by key.
 type Stored = BTreeMap<Vec<u8>, (Vec<u8>, i64)>;
-/// Keys with what is written under them; `None` deletes.
+/// Values to write by key; `None` deletes.
 type Writes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// A cluster that changes, and what is known of it.
+/// A cluster that changes, and a snapshot that follows it.
 struct World {
     stored: Stored,
-    /// What was read, without the objects.
+    /// The snapshot without objects.
     read: Snapshot,
     followed: Snapshot,
     revision: i64,
@@ -35,7 +36,7 @@ impl World {
         self.followed.taken_at = self.read.taken_at;
     }
 
-    /// Writes, and compares what is found by following with what is found by reading everything; gives the codes.
+    /// Writes, and compares the findings after following with those after reading everything. Returns the codes.
     fn change(&mut self, writes: Writes, name: &str) -> Vec<Code> {
         self.revision += 1;
         let mut fresh = Snapshot::default();
@@ -75,7 +76,7 @@ fn some_changes(dice: &mut Dice, stored: &Stored, other: &Stored, most: usize) -
     changes
 }
 
-/// Two objects of a kind with each other's value, as far as a key lets it be one.
+/// Exchanges the values of two objects of a kind, as far as they fit the keys.
 fn swapped(dice: &mut Dice, stored: &Stored) -> Writes {
     let prefix: &[u8] =
         [&b"/calico/ipam/v2/handle/"[..], b"/calico/resources/v3/projectcalico.org/workloadendpoints/"]
@@ -102,7 +103,7 @@ fn after_any_change_of_an_odd_cluster_it_is_what_a_full_check_finds() {
         for step in 0..60 {
             let other = odd(dice);
             let changes = some_changes(dice, &world.stored, &other, 3);
-            // A clock is also set back.
+            // The clock may also be set back.
             world.wait([0, 1, 30, 300, 900, -400][dice.below(6)]);
             codes.extend(world.change(changes, &format!("seed {seed}, step {step}")));
         }
@@ -126,7 +127,7 @@ fn after_any_change_of_a_cluster_with_every_fault_it_is_what_a_full_check_finds(
         let mut world = World::new(faulty.clone(), read);
         for step in 0..60 {
             let changes = match dice.below(4) {
-                // What was changed is as it was.
+                // The changed object is restored.
                 0 => some_changes(dice, &world.stored, &faulty, 12),
                 1 => some_changes(dice, &world.stored, &healthy, 3),
                 2 => swapped(dice, &world.stored),

@@ -13,7 +13,6 @@ use crate::finding::{Evidence, Finding, Subject};
 /// Setting → where it was found → value.
 type Settings = BTreeMap<String, BTreeMap<String, String>>;
 
-/// Checks the settings.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     check_lock(context, out);
     check_auto_allocation(context, out);
@@ -42,7 +41,7 @@ fn check_auto_allocation(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-/// Compares what the allocator reads with the resource that users see. On Kubernetes both are one object.
+/// Compares the object that the allocator reads with the resource that users see. On Kubernetes both are one.
 fn check_mismatch(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
     let (Some(used), Some(shown)) = (snapshot.ipam_config, snapshot.ipam_configuration) else { return };
@@ -61,7 +60,7 @@ fn check_mismatch(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-/// The settings with the values that they come down to.
+/// Returns the settings with their effective values.
 fn effective(config: &IpamConfig) -> [(&'static str, String); 5] {
     let persistence = if config.keeps_addresses_of_machines() { "Enabled" } else { "Disabled" };
     [

@@ -1,4 +1,4 @@
-//! What can only be wrong where Calico keeps its data in custom resources of Kubernetes.
+//! Faults of data in custom resources of Kubernetes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-/// Calico deletes in two steps: it marks the object, then removes it (facts 2.9).
+/// Reports deletions that stopped after the first of two steps: Calico marks an object, then removes it (facts 2.9).
 fn half_deleted(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
     let mut add = |subject: Subject, key: Key, evidence: Evidence| {
@@ -43,8 +43,8 @@ fn half_deleted(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-/// Calico 3.31 and later finds the affinities of a node by their labels (facts 2.5). Its calico-node adds them when it
-/// starts for the first time after the upgrade.
+/// Checks the labels by which Calico 3.31 and later finds the affinities of a node (facts 2.5). Its calico-node adds
+/// them at its first start after the upgrade.
 fn affinity_labels(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
     let mut live: Vec<&Versioned<Affinity>> =
@@ -54,7 +54,7 @@ fn affinity_labels(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
     live.sort_by_key(|a| holder(a));
     for of_holder in live.chunk_by(|a, b| holder(a) == holder(b)) {
-        // If none has a label, the holder has not been upgraded yet.
+        // Without any label, the holder has not been upgraded yet.
         let severity =
             if of_holder.iter().copied().any(is_labelled) { Severity::Warning } else { Severity::Info };
         for affinity in of_holder {
@@ -103,7 +103,7 @@ fn wrong_labels(
     )
 }
 
-/// IDs that differ only in case share one object, since its name is the lower-cased ID (facts 2.3).
+/// Reports IDs that differ only in case. They share one object, whose name is the lower-cased ID (facts 2.3).
 fn case_collisions(context: &Context<'_>, out: &mut Vec<Finding>) {
     let ids = || {
         let blocks = context.index.blocks.iter().filter_map(|block| block.sound);
@@ -111,7 +111,7 @@ fn case_collisions(context: &Context<'_>, out: &mut Vec<Finding>) {
         let stored = context.snapshot.handles.iter().filter(|h| !h.value.is_deleted());
         recorded.chain(stored.map(|h| h.value.id()))
     };
-    // Of two such IDs at least one holds a capital letter, which few do.
+    // At least one of two such IDs has a capital letter. Few IDs have any.
     let mut forms: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for id in ids().filter(|id| id.has_capital()) {
         let id = id.to_string();

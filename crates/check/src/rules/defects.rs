@@ -1,4 +1,4 @@
-//! Keys and values that cannot be understood.
+//! Keys and values that cannot be decoded.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ fn finding(path: &str, defects: &[&Defect]) -> Finding {
         .on_nodes(defects.iter().find_map(|defect| node(defect)))
 }
 
-/// The node that the key names.
+/// Returns the node that the key names.
 fn node(defect: &Defect) -> Option<String> {
     match defect.key.as_ref()? {
         Key::Affinity(key) if key.kind == AffinityType::Host => Some(key.node.clone()),

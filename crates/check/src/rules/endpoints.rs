@@ -12,8 +12,8 @@ use crate::code::Code;
 use crate::finding::{Evidence, Finding, OwnerEvidence, Subject};
 use crate::{Context, FastSet};
 
-/// Checks on which nodes live endpoints are, and unfinished pods: all of Kubernetes, which has no endpoints, and those without an
-/// address where the nodes of Kubernetes were read beside etcd.
+/// Checks the nodes of live endpoints and of unfinished pods: of all pods on Kubernetes, which has no endpoints, and of
+/// those without an address if the nodes of Kubernetes were read beside etcd.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
     if !snapshot.has_read(Source::Nodes) {
@@ -39,14 +39,14 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
         let is_wanted = !on_etcd || pod.mentioned().next().is_none();
         if !pod.finished && !pod.host_network && is_wanted && nodes.lacks(pod.node()) {
             let (namespace, name) = (pod.namespace().to_string(), pod.name().to_string());
-            // Nodes are listed at another moment.
+            // Pods and nodes are listed at different moments.
             let dependencies = [Key::Pod { namespace, name }, Key::Node(pod.node().to_string())];
             out.push(finding(context.index.describe_pod(position)).depending_on(dependencies));
         }
     }
 }
 
-/// Nodes of Kubernetes of which Calico has no object, although blocks or affinities are theirs.
+/// Reports nodes of Kubernetes without an object in Calico that own blocks or affinities.
 fn check_objects(context: &Context<'_>, out: &mut Vec<Finding>) {
     let index = &context.index;
     let owners = index.blocks.iter().filter_map(|block| block.owner?.host());
@@ -61,7 +61,7 @@ fn check_objects(context: &Context<'_>, out: &mut Vec<Finding>) {
     }));
 }
 
-/// True if nothing says that the endpoint's pod is gone or has finished.
+/// Returns true unless the endpoint's pod is gone or has finished.
 fn is_live(context: &Context<'_>, endpoint: &Endpoint) -> bool {
     if endpoint.pod().is_empty() || !context.snapshot.has_read(Source::Pods) {
         return true;
@@ -80,7 +80,7 @@ fn finding(owner: OwnerEvidence) -> Finding {
     .on_nodes([node])
 }
 
-/// Which nodes are missing.
+/// A lookup of missing nodes.
 struct Nodes<'c, 's> {
     context: &'c Context<'s>,
     kubernetes: FastSet<&'s str>,
@@ -95,7 +95,7 @@ impl<'c, 's> Nodes<'c, 's> {
         Self { context, kubernetes, last: None }
     }
 
-    /// True if a node of that name, in Calico or in Kubernetes, does not exist.
+    /// Returns true if no node has that name in Calico or in Kubernetes.
     fn lacks(&mut self, node: TextRef<'s>) -> bool {
         if let Some((last, missing)) = self.last
             && last == node

@@ -146,7 +146,7 @@ fn what_a_handle_counts_is_compared_with_what_the_same_blocks_record() {
 }
 
 #[test]
-fn what_overlapping_blocks_record_is_told_once_for_each_address() {
+fn overlapping_blocks_give_one_finding_for_each_address() {
     let mut cluster = whole();
     let cidr = "10.244.1.0/31";
     let value = json!({"cidr": cidr, "affinity": "host:node-1", "allocations": [0, 1], "unallocated": [],

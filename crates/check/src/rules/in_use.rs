@@ -1,4 +1,4 @@
-//! Addresses in use that are not allocated, or more than once.
+//! Addresses in use that are not allocated, or have several owners or records.
 
 use calipam_model::attributes::AttributeRef;
 use calipam_model::cidr::block_around;
@@ -21,9 +21,9 @@ pub(crate) fn finding(context: &Context<'_>, code: Code, address: &Address<'_, '
         .depending_on(dependencies(context, address))
 }
 
-/// What an allocation or a release between two lists would change: the record, and who uses the address. etcd alone is
-/// read at one revision, at which no operation of Calico leaves an address in use unrecorded; the lists of Kubernetes
-/// are of several moments.
+/// Returns the objects that an allocation or a release between two lists would change: the block and the users. The
+/// lists of Kubernetes are of several moments. etcd alone is read at one revision, at which no operation of Calico
+/// leaves an address in use unrecorded.
 fn dependencies(context: &Context<'_>, address: &Address<'_, '_, '_>) -> Vec<Key> {
     let snapshot = context.snapshot;
     if !snapshot.has_read(Source::Pods) {
@@ -31,7 +31,7 @@ fn dependencies(context: &Context<'_>, address: &Address<'_, '_, '_>) -> Vec<Key
     }
     let mut keys: Vec<Key> = address.containing_blocks().map(|block| Key::Block(block.key)).collect();
     if keys.is_empty() {
-        // The block may be claimed only after blocks were listed.
+        // The block may have been claimed after blocks were listed.
         let pools = context.index.pools_around(address.address.into());
         keys.extend(pools.filter_map(|pool| block_around(address.address, pool.block_size)).map(Key::Block));
     }
@@ -41,7 +41,6 @@ fn dependencies(context: &Context<'_>, address: &Address<'_, '_, '_>) -> Vec<Key
     keys
 }
 
-/// The object of an owner.
 fn key_of(index: &Index<'_>, owner: Owner) -> Key {
     match owner {
         Owner::Endpoint(position) => {
@@ -60,7 +59,7 @@ fn key_of(index: &Index<'_>, owner: Owner) -> Key {
     }
 }
 
-/// False if a source was not read at all, as in a list without it. A narrow read has what lies around its address.
+/// Returns false if a source was not read at all. A narrow read has the objects around its address.
 fn is_known(context: &Context<'_>, source: Source) -> bool {
     matches!(context.snapshot.coverage.get(&source), Some(Coverage::Read | Coverage::Partial))
 }
@@ -78,14 +77,14 @@ pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
             out.push(finding(context, Code::InUseOutsidePools, address));
         }
     } else if in_pool && address.holding().next().is_none() && is_known(context, Source::Blocks) {
-        // Without a block around it nothing more is to say, and with records it cools.
+        // Without a block there is no detail, and with a record the address cools down.
         let free_in = address.containing_blocks().next().filter(|_| address.records.is_empty());
         let detail = free_in.map_or(Detail::None, |block| Detail::FreeIn(block.key));
         out.push(finding(context, Code::UnallocatedInUse, address).with_detail(detail));
     }
 }
 
-/// Checks what blocks record about an address, used or not.
+/// Checks the records of an address, used or not.
 pub(crate) fn check_records(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
     if address.records.len() < 2 || address.holding().count() < 2 {
         return;
@@ -93,7 +92,7 @@ pub(crate) fn check_records(context: &Context<'_>, address: &Address<'_, '_, '_>
     out.push(finding(context, Code::AddressInSeveralBlocks, address));
 }
 
-/// True if the users are not all one owner.
+/// Returns true if the users are not all one owner.
 fn has_several_owners(index: &Index<'_>, address: &Address<'_, '_, '_>) -> bool {
     let Some((first, others)) = address.uses.split_first() else { return false };
     let is_first = |other: &Use| {
@@ -107,8 +106,9 @@ fn has_several_owners(index: &Index<'_>, address: &Address<'_, '_, '_>) -> bool 
     !others.iter().all(is_first) || address.uses.iter().any(is_of_node)
 }
 
-/// True if all are pods of one virtual machine: source and target of a live migration share the address that is
-/// recorded for the machine (facts 2.14), also if pods were not read. What is recorded for a container is its alone.
+/// Returns true if both are pods of one virtual machine. Source and target of a live migration share the address that
+/// is recorded for the machine (facts 2.14), even if pods were not read. An address that is recorded for a container
+/// belongs only to that.
 fn share_machine(index: &Index<'_>, address: &Address<'_, '_, '_>, uses: [Use; 2]) -> bool {
     let [Some(one), Some(other)] = uses.map(|used| index.workload(used.owner)) else { return false };
     let are_of_one = match (one.machine, other.machine) {
@@ -122,7 +122,7 @@ fn share_machine(index: &Index<'_>, address: &Address<'_, '_, '_>, uses: [Use; 2
         |record: AttributeRef<'_>| is_on_machine(&record, &one) && is_on_machine(&record, &other);
     match records.peek() {
         Some(_) => are_of_one && records.any(is_recorded_for_both),
-        // The record was lost, perhaps in the middle of a migration.
+        // The record was lost, perhaps during a migration.
         None => one.machine.is_some_and(|machine| !machine.is_empty()) && are_of_one,
     }
 }

@@ -1,4 +1,4 @@
-//! Who uses an address and whose it is, where pods and handles are not the usual ones.
+//! Users and recorded owners of addresses, with unusual pods and handles.
 
 use calipam_model::key::ENDPOINT_PREFIX;
 use calipam_model::names::endpoint_name;
@@ -26,7 +26,7 @@ pub(super) fn one(record: Value) -> [Value; 4] {
     [record, Value::Null, Value::Null, Value::Null]
 }
 
-/// The same with a kubeconfig: web-0 runs.
+/// The same cluster with pods read: web-0 runs.
 pub(super) fn etcd_with_pods(records: [Value; 4], pods: &[PodParts<'_>]) -> Cluster {
     let mut cluster = etcd(records);
     cluster.0.mark_read([Source::Pods, Source::Services, Source::Machines]);
@@ -34,7 +34,7 @@ pub(super) fn etcd_with_pods(records: [Value; 4], pods: &[PodParts<'_>]) -> Clus
     with_pods(with_pods(cluster, &[web]), pods)
 }
 
-/// The same on the Kubernetes datastore.
+/// The same cluster on the Kubernetes datastore.
 pub(super) fn kubernetes(records: [Value; 4], pods: &[PodParts<'_>]) -> Cluster {
     let mut cluster = etcd_with_pods(records, pods);
     cluster.0.datastore = DatastoreKind::Kubernetes;
@@ -45,8 +45,8 @@ pub(super) fn kubernetes(records: [Value; 4], pods: &[PodParts<'_>]) -> Cluster 
     cluster
 }
 
-/// Severity, code and subject of all findings but those about blocks and handles, of which the clusters here have
-/// no affinities and objects.
+/// Severity, code and subject of all findings but those about blocks and handles: the clusters here have no affinities
+/// and handles.
 pub(super) fn verdict(cluster: &Cluster) -> Vec<String> {
     let report = check(&cluster.0, &Options::default());
     let wanted = report.findings.iter().filter(|f| ["address", "endpoint"].contains(&f.subject.kind()));
@@ -126,7 +126,7 @@ fn a_record_of_another_client_names_its_own_container_only() {
     }
     let owned = json!({"owner": "team-a"});
     assert_eq!(used_by("default.web-9", &owned, "web_2"), ["error owner-mismatch 10.244.1.4"]);
-    // Nothing but a handle of no known form says nothing about its owner.
+    // A handle of unknown form alone names no owner.
     assert_eq!(used_by("reserved-1", &json!({}), "web_2"), NOTHING);
 
     let mut tunnel = etcd(one(json!({"handle_id": "nomad.web_1", "secondary": attributes})));
@@ -217,7 +217,7 @@ fn pods_that_another_plugin_networks_accuse_nobody() {
 }
 
 #[test]
-fn what_another_plugin_has_in_a_pool_may_be_given_out_and_whoever_names_it_is_told() {
+fn addresses_of_other_plugins_in_a_pool_are_reported_with_their_pods() {
     let record = one(pod("node-1", "gone"));
     let foreign = |address| PodParts { container_id: "", ..running("fargate", address) };
     let warned = |parts: PodParts<'_>| {
@@ -286,7 +286,7 @@ fn where_calico_ipam_serves_services_only_pods_and_tunnels_are_not_its_business(
     let notes = check(&cluster.0, &Options::default()).notes;
     assert!(notes[0].contains("LoadBalancer services only"), "{notes:?}");
 
-    // One handle of a pod says that the blocks of nodes are lost.
+    // One handle of a pod shows that the blocks of nodes are lost.
     cluster.put("/calico/ipam/v2/handle/k8s-pod-network.0123456789abcdef", json!({"block": {}}));
     assert_eq!(
         verdict(&cluster),

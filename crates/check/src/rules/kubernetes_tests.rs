@@ -1,4 +1,4 @@
-//! What pods, services and machines add to the picture.
+//! Evidence from pods, services and machines.
 
 use calipam_model::key::{ENDPOINT_PREFIX, Key};
 use calipam_model::pod::{Pod, PodParts};
@@ -48,8 +48,8 @@ pub(super) fn with_pods(mut cluster: Cluster, pods: &[PodParts<'_>]) -> Cluster 
     cluster
 }
 
-/// `code subject [reasons]` of every finding but those about affinities and handles, which the clusters
-/// here have none of.
+/// `code subject [reasons]` of every finding but those about affinities and handles, of which the clusters here have
+/// none.
 pub(super) fn verdict(cluster: &Cluster) -> Vec<String> {
     let report = check(&cluster.0, &Options::default());
     let wanted =
@@ -292,7 +292,7 @@ fn kubernetes_and_calico_compared_by_node() {
     assert_eq!(crate::views::compare(&cluster.0), None);
 }
 
-/// What stands of the findings about addresses and nodes of `first` where `later` was read afterwards.
+/// The findings about addresses and nodes of `first` that are left after `later` was read.
 fn standing(first: &Cluster, later: &Cluster) -> Vec<String> {
     let mut report = check(&first.0, &Options::default());
     report.findings.retain(|finding| ["address", "endpoint"].contains(&finding.subject.kind()));
@@ -302,7 +302,7 @@ fn standing(first: &Cluster, later: &Cluster) -> Vec<String> {
     report.findings.iter().map(|f| format!("{} {}", f.code, f.subject)).collect()
 }
 
-/// The cluster as it is later: all objects have been written since.
+/// The cluster at a later time: all objects have been written since.
 fn written_again(mut cluster: Cluster) -> Cluster {
     let version = || {
         Revision::Kubernetes(Box::new(ObjectVersion {
@@ -351,7 +351,7 @@ fn lists_of_different_moments_accuse_nobody() {
         [Value::Null, pod("node-1", "new"), Value::Null, Value::Null],
     );
     assert_eq!(standing(&first, &later), [""; 0], "the block is there");
-    // The address was another's when blocks were listed.
+    // Another owner had the address when blocks were listed.
     let first = with_pods(kubernetes(pod("node-1", "old")), &[running("web", "10.244.1.0")]);
     assert_eq!(standing(&first, &first), finding("owner-mismatch", "10.244.1.0"));
     let later = with_pods(kubernetes(web()), &[running("web", "10.244.1.0")]);
@@ -384,7 +384,7 @@ fn pods_are_listed_after_endpoints() {
     let mut later = both(&[web(), running("new", "")]);
     later.endpoint("node-1", "new", &["10.244.1.1/32"]);
     assert_eq!(standing(&first, &later), [""; 0], "its endpoint came meanwhile");
-    // CNI DEL has taken the endpoint away, and the address is another's already.
+    // CNI DEL has removed the endpoint, and the address has another owner already.
     let terminating = PodParts { deleting: true, ..running("old", "10.244.1.0") };
     assert_eq!(verdict(&both(&[web(), terminating])), [""; 0]);
     assert_eq!(verdict(&both(&[web(), running("old", "10.244.1.0")])).len(), 2, "one that runs is accused");

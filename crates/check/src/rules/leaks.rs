@@ -1,5 +1,5 @@
-//! Addresses that are allocated although nothing uses them: from which age on, and where everything was read that could use them.
-//! Whether the recorded owner is gone, elsewhere or finished says [`owner`].
+//! Allocated addresses that nothing uses, if they are old enough and everything was read that could use them. [`owner`]
+//! tells whether the recorded owner is gone, elsewhere or finished.
 
 use calipam_model::key::Key;
 use calipam_model::names::endpoint_name;
@@ -14,8 +14,8 @@ use crate::index::Owner;
 use crate::owner::{self, Owners, RecordedOwner};
 use crate::record::Record;
 
-/// True if an unused allocation may turn out to be leaked: it is old enough, and everything that
-/// could show its owner was read.
+/// Returns true if an unused allocation may be leaked: it is old enough, and everything was read that could show its
+/// owner.
 pub(crate) fn is_candidate(context: &Context<'_>, record: &Record<'_, '_>) -> bool {
     let attribute = &record.allocation.attribute;
     !context.is_young(attribute)
@@ -43,8 +43,7 @@ pub(crate) fn check(context: &Context<'_>, unused: &[Record<'_, '_>], out: &mut 
     }
 }
 
-/// Adds a finding. If overlapping blocks both record the address, one finding tells of all records,
-/// which follow each other.
+/// Adds a finding. If overlapping blocks record the address, one finding has all records, which follow each other.
 fn push(out: &mut Vec<Finding>, finding: Finding) {
     let same = |last: &&mut Finding| last.code == finding.code && last.subject == finding.subject;
     let Some(last) = out.last_mut().filter(same) else {
@@ -67,7 +66,7 @@ fn push(out: &mut Vec<Finding>, finding: Finding) {
     last.depends_on.extend(finding.depends_on);
 }
 
-/// True if the status of the recorded service names no address yet: this may be its only one.
+/// Returns true if the status of the recorded service names no address yet: this may be its only one.
 fn awaits_status(context: &Context<'_>, record: &Record<'_, '_>) -> bool {
     let snapshot = context.snapshot;
     let assign = snapshot.serves_services().and_then(Result::ok);
@@ -80,7 +79,7 @@ fn awaits_status(context: &Context<'_>, record: &Record<'_, '_>) -> bool {
     })
 }
 
-/// An address that is recorded for a service whose ingress does not name it.
+/// Reports an address that is recorded for a service whose ingress does not name it.
 fn extra(context: &Context<'_>, record: &Record<'_, '_>) -> Finding {
     let address = record.allocation.address;
     let services = (0..).zip(&context.snapshot.services);
@@ -118,7 +117,7 @@ fn leak(
     finding.with_severity(severity).on_nodes(nodes).depending_on(dependencies(context, record, claim))
 }
 
-/// What a normal deletion or creation would change: the block, and the endpoint that the record names.
+/// Returns the objects that a normal deletion or creation would change: the block, and the owner that the record names.
 fn dependencies(context: &Context<'_>, record: &Record<'_, '_>, claim: &Claim<'_>) -> Vec<Key> {
     let mut keys = vec![Key::Block(record.block.key)];
     if context.snapshot.has_read(Source::Pods)

@@ -1,4 +1,4 @@
-//! Who uses an address and whose it is, where virtual machines hold it.
+//! Users and recorded owners of addresses of virtual machines.
 
 use calipam_model::pod::PodParts;
 use calipam_model::service::Machine;

@@ -1,4 +1,4 @@
-//! Which node an address is recorded on, and which nodes exist.
+//! The recorded nodes of addresses, and missing nodes.
 
 use calipam_model::node::Node;
 use calipam_model::pod::PodParts;
@@ -16,7 +16,7 @@ fn web_on(node: &str) -> Value {
         "timestamp": "2026-05-01 11:59:00 +0000 UTC"}})
 }
 
-/// etcd with pods, where Kubernetes has the nodes of these names.
+/// etcd with pods, and Kubernetes with nodes of these names.
 fn with_kubernetes_nodes(mut cluster: Cluster, names: &[&str]) -> Cluster {
     let node = |name: &&str| Node { name: (*name).to_owned(), ..Node::default() };
     cluster.0.kubernetes_nodes = names.iter().map(node).map(versioned).collect();
@@ -24,7 +24,7 @@ fn with_kubernetes_nodes(mut cluster: Cluster, names: &[&str]) -> Cluster {
     cluster
 }
 
-/// `code subject: message` of every finding about nodes, pods and what has leaked, whatever the block.
+/// `code subject: message` of every finding about nodes, pods and leaked addresses, whatever the block.
 fn of_nodes(cluster: &Cluster) -> Vec<String> {
     let report = check(&cluster.0, &Options::default());
     let wanted = ["missing-node", "node-object-missing", "leaked-address", "unallocated", "mismatch"];

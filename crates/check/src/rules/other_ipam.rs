@@ -5,7 +5,7 @@ use crate::claim::Claim;
 use crate::code::{Code, Severity};
 use crate::finding::{Evidence, Finding, OtherIpamEvidence, Subject};
 
-/// Checks whether host-local assigns the addresses of pods. What Calico IPAM holds for pods then serves nobody.
+/// Checks whether host-local assigns the addresses of pods. Addresses that Calico IPAM holds for pods are useless then.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let pods = context.index.host_local_pods;
     if pods == 0 {

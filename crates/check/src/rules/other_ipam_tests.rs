@@ -7,7 +7,7 @@ use super::kubernetes_tests::{kubernetes, running, verdict, with_pods};
 use crate::test_cluster::{Cluster, pod};
 use crate::{Options, check, note_of_other_ipam};
 
-/// What `upgrade-ipam` records of a pod: no time.
+/// The record of a pod by `upgrade-ipam`, without a time.
 fn upgraded(name: &str) -> Value {
     let mut record = pod("node-1", name);
     record["secondary"].as_object_mut().unwrap().remove("timestamp");
@@ -33,7 +33,7 @@ fn addresses_of_host_local_are_one_finding() {
     let message = "2 pods have addresses of host-local, not of Calico IPAM: left over in blocks are records of 1 address for pods";
     assert_eq!((found.severity.to_string(), found.message()), ("warning".into(), message.into()));
 
-    // The record of a pod that is gone is of no interest to the pod that has its address.
+    // The record of a gone pod does not matter to the pod that has its address.
     let taken = cluster(upgraded("gone"), "10.244.1.0/24", &PODS);
     assert_eq!(verdict(&taken), ["pods-without-calico-ipam default"]);
     let clean = cluster(Value::Null, "10.244.1.0/24", &PODS);

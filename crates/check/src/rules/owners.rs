@@ -11,8 +11,7 @@ use crate::finding::{Detail, Finding, HeldOn};
 use crate::index::{Owner, Use};
 use crate::record::{Naming, Record, is_same_node, naming};
 
-/// Checks whether an address in use is recorded for one of its users. All its records are looked at
-/// together; one that names a user clears the address.
+/// Checks whether an address in use is recorded for one of its users. One record that does is enough.
 pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
     if address.holding().next().is_none() {
         return;
@@ -37,8 +36,8 @@ pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
     }
 }
 
-/// A record of a pod that names another node than the pod runs on. Calico's collector compares the two if it knows the
-/// recorded node, and takes the address for leaked.
+/// Reports the record of a pod that names another node than the pod runs on. If it knows the recorded node, Calico's
+/// collector compares the two and takes the address for leaked.
 pub(super) fn wrong_node(
     context: &Context<'_>,
     address: &Address<'_, '_, '_>,
@@ -57,7 +56,7 @@ pub(super) fn wrong_node(
     Some(finding.with_detail(Detail::PodOn(node.to_string().into())).on_nodes([node.to_string()]))
 }
 
-/// True for the VXLAN address of a Windows node: an ordinal of its own block that Windows reserves.
+/// Returns true for the VXLAN address of a Windows node: an ordinal of its own block that Windows reserves.
 fn is_windows_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, record: &Record<'_, '_>) -> bool {
     let host = record.block.owner.and_then(BlockOwner::host);
     let is_hosts = |used: &Use| {
@@ -67,7 +66,7 @@ fn is_windows_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, recor
     record.allocation.attribute.is_windows_reserved() && address.uses.iter().any(is_hosts)
 }
 
-/// Checks whether an address is in a block of another node where it must not.
+/// Checks whether an address must not be in a block of another node.
 pub(crate) fn check_borrowing(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
     check_tunnel(context, address, out);
     if !context.strict_affinity {
@@ -107,7 +106,7 @@ fn check_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut 
     }
 }
 
-/// The node of the owner: as recorded, else that of the one who uses the address.
+/// Returns the node of the owner, as recorded or else of the user.
 fn node_of(context: &Context<'_>, address: &Address<'_, '_, '_>, record: &Record<'_, '_>) -> Option<String> {
     if let Some(node) = record.allocation.attribute.get("node") {
         return Some(node.to_string());

@@ -1,4 +1,4 @@
-//! Pools and what nodes get of them, checked on clusters of a few hand-written entries.
+//! Findings about pools and their use by nodes, on clusters of a few hand-written entries.
 
 use calipam_assign::{Allocator, AutoAssign, SnapshotStore, without_waiting};
 use calipam_model::key::RESOURCE_PREFIX;
@@ -11,8 +11,8 @@ use super::structure_tests::{affinity, evidence, findings, handle, only, pod, ve
 use crate::test_cluster::Cluster;
 use crate::{Code, Options, Severity, check};
 
-/// A cluster whose one pool, of four blocks of four addresses, holds these blocks: owner and number of
-/// addresses taken. Nodes are node-1 and node-2.
+/// A cluster with one pool of four blocks of four addresses, which has these blocks, given by owner and number of taken
+/// addresses. The nodes are node-1 and node-2.
 fn small(config: Value, blocks: &[(&str, usize)]) -> Cluster {
     let mut cluster = whole();
     cluster.0.pools.clear();
@@ -48,7 +48,7 @@ fn open() -> Value {
     json!({"auto_allocate_blocks": true})
 }
 
-/// Nodes without addresses, and why.
+/// Nodes without addresses, with the reasons.
 fn stranded(cluster: &Cluster) -> Vec<(String, String)> {
     let found = findings(cluster).into_iter().filter(|f| f.code == Code::NodeWithoutAddresses);
     let reason = |value: &Value| value["refusals"][0]["reason"].as_str().unwrap().to_owned();
@@ -208,7 +208,7 @@ fn pools_that_do_not_serve() {
         spec.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         cluster.resource("ippools/tiny", spec);
         assert_eq!(stranded(&cluster), of(&expected), "{change}");
-        // Whatever is meant: a pod waits.
+        // Intended or not, a pod waits.
         waiting(&mut cluster, "stuck", PodParts { node: "node-1", ..PodParts::default() });
         let is_judged =
             cluster.0.pools[0].value.allows(PoolUse::Workload) && !change.to_string().contains("==\"");
@@ -398,7 +398,7 @@ fn the_block_limit() {
     assert_eq!(verdict(&unreadable), ["undecodable-object /calico/ipam/v2/config"]);
 }
 
-/// What one more request of a node for an address gives: the allocator itself, on the snapshot.
+/// The result of one more request of a node for an address, by the allocator itself on the snapshot.
 fn is_served(cluster: &Cluster, node: &str) -> bool {
     let store = SnapshotStore::new(&cluster.0);
     let request = AutoAssign {

@@ -30,7 +30,7 @@ fn sorted<'s>(context: &Context<'s>) -> Vec<&'s Pool> {
     pools
 }
 
-/// A finding's subject is the CIDR: pools with the same one are checked together.
+/// Groups pools by CIDR, which is the subject of a finding.
 fn same<'a, 's>(sorted: &'a [&'s Pool]) -> impl Iterator<Item = &'a [&'s Pool]> {
     sorted.chunk_by(|a, b| a.cidr == b.cidr)
 }
@@ -41,7 +41,7 @@ fn finding(code: Code, pool: &Pool, fill: impl FnOnce(&mut PoolEvidence)) -> Fin
     Finding::new(code, Subject::Pool(pool.cidr), Evidence::Pool(Box::new(evidence)))
 }
 
-/// What is wrong from the moment a pool has it: the first request may be refused, or the first block be another pool's, too.
+/// Checks faults that count before the first block: a request may be refused, or a block may also be in another pool.
 pub(super) fn check_settings(context: &Context<'_>, out: &mut Vec<Finding>) {
     check_overlaps(context, out);
     let pools = sorted(context);
@@ -56,8 +56,8 @@ pub(super) fn check_settings(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-/// Enabled pools over what the cluster itself has. Of nodes only pools for pods and tunnels count: a service may have the
-/// address of a node.
+/// Reports enabled pools that cover nodes or services of the cluster. A pool for services alone may cover nodes: a
+/// service may have the address of a node.
 fn check_places(context: &Context<'_>, pools: &[&Pool], out: &mut Vec<Finding>) {
     let enabled = || same(pools).filter_map(|same| same.iter().find(|pool| pool.is_enabled()));
     let places = Places::of(context.snapshot, enabled().map(|pool| pool.cidr));
@@ -73,21 +73,22 @@ fn check_places(context: &Context<'_>, pools: &[&Pool], out: &mut Vec<Finding>) 
     }
 }
 
-/// A selector that a request which names no pool is refused for. Calico evaluates them of every such pool, whatever its use.
+/// Returns a selector that makes Calico refuse requests without a named pool. It evaluates the selectors of all
+/// automatic pools, whatever their use.
 fn invalid_selector(pool: &Pool) -> Option<InvalidSelector> {
     if !pool.is_enabled() || !pool.automatic {
         return None;
     }
     let fields = [("nodeSelector", &pool.node_selector), ("namespaceSelector", &pool.namespace_selector)];
     fields.into_iter().find_map(|(field, selector)| match Selector::parse(selector) {
-        // Calico knows no such limit.
+        // Calico has no such limit.
         Ok(_) | Err(SelectorError::TooDeep) => None,
         Err(reason) => Some(InvalidSelector { field, selector: selector.clone(), reason }),
     })
 }
 
-/// In native v3 mode pools may overlap as long as addresses are given out from one of them only: Calico's pool
-/// controller sees to that.
+/// Reports overlapping pools. In native v3 mode disabled ones may overlap: Calico's pool controller makes sure that
+/// only one is used.
 fn check_overlaps(context: &Context<'_>, out: &mut Vec<Finding>) {
     let is_native = context.snapshot.is_native;
     let mut pools = sorted(context);

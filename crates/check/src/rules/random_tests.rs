@@ -1,4 +1,4 @@
-//! What holds for the findings about any cluster, however broken.
+//! Properties of findings about any cluster, however broken.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -81,7 +81,7 @@ fn block(dice: &mut Dice, cidr: &str) -> Value {
         "attributes": attributes, "deleted": dice.one_in(10)})
 }
 
-/// What is stored, by key.
+/// The stored values, by key.
 pub(super) type Entries = BTreeMap<String, Vec<u8>>;
 
 fn put(entries: &mut Entries, path: &str, value: &Value) {
@@ -96,7 +96,7 @@ fn cluster(dice: &mut Dice) -> Snapshot {
     snapshot
 }
 
-/// A snapshot of which nothing was read yet.
+/// An empty snapshot.
 pub(super) fn unread(dice: &mut Dice) -> Snapshot {
     let mut snapshot = Snapshot { taken_at: "2026-05-01T12:00:00Z".parse().unwrap(), ..Snapshot::default() };
     for source in [Source::Blocks, Source::Affinities, Source::Handles, Source::Pools, Source::Reservations] {
@@ -108,7 +108,7 @@ pub(super) fn unread(dice: &mut Dice) -> Snapshot {
     snapshot
 }
 
-/// What a cluster stores that may be broken in any way.
+/// A cluster that may be broken in any way.
 pub(super) fn entries(dice: &mut Dice) -> Entries {
     let mut entries = Entries::new();
     for cidr in CIDRS {
@@ -169,7 +169,7 @@ fn resources(dice: &mut Dice, entries: &mut Entries) {
 }
 
 #[test]
-fn every_finding_is_well_formed_and_stands_while_nothing_changes() {
+fn every_finding_is_well_formed_and_stays_while_nothing_changes() {
     let mut codes = HashSet::new();
     for seed in 0..calipam_testkit::rounds(1_000) {
         let snapshot = cluster(&mut Dice(seed));

@@ -1,5 +1,5 @@
-//! Calico's operations change one key after the other (facts 3.14). Whatever the state between two
-//! writes looks like, nothing of it stands once the next write is seen.
+//! Calico's operations change one key after the other (facts 3.14). No finding about the state between two writes is
+//! left once the next write is seen.
 
 use std::collections::BTreeMap;
 
@@ -84,7 +84,7 @@ fn life() -> Vec<(String, Value)> {
         (BLOCK, block(own(), 2, 3)),
         (BLOCK, block(own(), 1, 4)),
         (HANDLE, handle(1)),
-        // Give the block up while it holds an address, and take it back.
+        // Give up the block while it holds an address, and take it back.
         (AFFINITY, json!({"state": "pendingDeletion"})),
         (BLOCK, block(Value::Null, 1, 5)),
         (AFFINITY, Value::Null),
@@ -95,7 +95,7 @@ fn life() -> Vec<(String, Value)> {
         (&endpoint, Value::Null),
         (BLOCK, block(own(), 0, 7)),
         (HANDLE, Value::Null),
-        // Give the empty block up.
+        // Give up the empty block.
         (AFFINITY, json!({"state": "pendingDeletion"})),
         (BLOCK, Value::Null),
         (AFFINITY, Value::Null),
@@ -124,7 +124,7 @@ fn no_state_between_two_writes_leaves_a_finding() {
 }
 
 #[test]
-fn what_stays_as_it_was_stands() {
+fn findings_about_unchanged_objects_stay() {
     let mut store = Store::new();
     store.put(AFFINITY, json!({"state": "pending"}));
     store.put(HANDLE, json!({"block": {"10.244.1.0/30": 1}}));

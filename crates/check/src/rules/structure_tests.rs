@@ -11,7 +11,7 @@ use crate::{Code, Finding, Options, check};
 
 const BLOCK: &str = "/calico/ipam/v2/assignment/ipv4/block/";
 
-/// A healthy cluster of which everything was read: node-1 with one /30, a tunnel address and a pod.
+/// A healthy cluster with all sources read: node-1 with one /30, a tunnel address and a pod.
 pub(super) fn whole() -> Cluster {
     let mut cluster = Cluster::new();
     cluster.0.mark_read([Source::Affinities, Source::Reservations, Source::IpamConfig]);

@@ -13,7 +13,7 @@ use crate::Context;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, OwnerEvidence, OwnerField, OwnerKind, Subject};
 
-/// Checks the nodes on which Calico assigns addresses of the family: those with a block of it. Where pods have addresses of another IPAM, tunnels may have
+/// Checks the nodes that have a block of the tunnel's family. If pods have addresses of another IPAM, tunnels may have
 /// them, too, without a field of the node.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let (snapshot, index) = (context.snapshot, &context.index);
@@ -58,8 +58,8 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-/// True if the pool makes the node need an address of the tunnel, as Calico decides it: WireGuard encrypts whatever pools
-/// say, on nodes with a key.
+/// Returns true if the pool makes the node need an address of the tunnel. WireGuard does not depend on pools: it
+/// encrypts on all nodes with a key.
 fn encapsulates(pool: &Pool, kind: TunnelKind, node: &Node) -> bool {
     match kind {
         TunnelKind::Ipip => pool.ipip,
@@ -73,7 +73,7 @@ fn finding(node: &Node, fields: Vec<OwnerField>) -> Finding {
     let name = node.name.clone();
     let evidence =
         OwnerEvidence { node: name.clone(), fields, ..OwnerEvidence::new(OwnerKind::Node, name.clone()) };
-    // The address is assigned before the node states it.
+    // The address is assigned before the node has it.
     Finding::new(
         Code::TunnelAddressMissing,
         Subject::Node(name.clone()),

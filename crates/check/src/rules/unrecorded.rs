@@ -1,5 +1,5 @@
-//! Addresses of pools that pods have and Calico did not assign: those of another CNI plugin, and those that bypass IPAM.
-//! No block records them, so that Calico may assign them to other pods.
+//! Addresses of pools that pods have without Calico IPAM: those of another CNI plugin, and those that bypass it. No
+//! block records them, so Calico may assign them to other pods.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ use crate::finding::{Detail, Finding};
 use crate::index::{IndexedBlock, Owner, Use};
 use crate::{Context, FastSet};
 
-/// Checks the addresses of pods that are not in use by what Calico knows.
+/// Checks the addresses of pods that Calico does not know to be in use.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
     let are_read =
@@ -33,11 +33,11 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let nodes: FastSet<&[u8]> = nodes.iter().map(|name| name.as_ref().packed()).collect();
     for (position, pod) in (0..).zip(&snapshot.pods) {
         let pod = &pod.value;
-        // Without a sandbox that has a network, the address may be that of the sandbox before.
+        // Without a sandbox with a network, the address may be that of an earlier sandbox.
         if pod.finished || pod.deleting || pod.host_network || !pod.running || !pod.ready {
             continue;
         }
-        // Of a pod that Calico networks, the status repeats what Calico assigned.
+        // If Calico networks the pod, its status repeats the addresses that Calico assigned.
         let is_calicos = match snapshot.datastore {
             DatastoreKind::Kubernetes => pod.is_annotated(),
             DatastoreKind::Etcd | DatastoreKind::EtcdV2 => nodes.contains(pod.node().packed()),

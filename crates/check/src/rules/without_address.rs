@@ -20,9 +20,9 @@ use crate::code::{Code, Severity};
 use crate::finding::{Evidence, Finding, NoAddressEvidence, RefusalEvidence, Subject};
 use crate::needs::{Need, Needs, pools_of};
 
-/// Most nodes without an address for one reason that have a finding each; more of them share one.
+/// The largest number of nodes without an address for one reason that have a finding each. More of them share one.
 const MOST_SINGLE: usize = 3;
-/// Most waiting pods that are named.
+/// The largest number of waiting pods that are named.
 const MOST_NAMED: usize = 20;
 
 /// Checks every node that runs pods, and every pod that waits.
@@ -60,7 +60,7 @@ struct Judge<'c, 's> {
 }
 
 impl<'s> Judge<'_, 's> {
-    /// The nodes that get no address, and of which families some node gets one on which pods run.
+    /// Returns the nodes that get no address, and for each family true if some node with pods gets one.
     fn nodes(&self) -> (Vec<NodeRefusal<'s>>, [bool; 2]) {
         let families: Vec<Family> =
             Family::BOTH.into_iter().filter(|family| self.needs.matters(*family)).collect();
@@ -93,11 +93,12 @@ impl<'s> Judge<'_, 's> {
         nodes.filter(|node| self.context.index.node_exists(&node.name))
     }
 
-    /// The severity; `None` if it may be meant. `fails` if the node lacks a family that pods do ask for.
+    /// Returns the severity, or `None` if the state may be intended. `fails` is true if the node lacks a family that
+    /// pods ask for.
     fn severity(&self, node: &Node, family: Family, refused: &Refused, fails: bool) -> Option<Severity> {
         let waits = self.pods.waiting_on(node).any(|pod| pod.request.is_none());
-        let may_be_meant = match refused.reason {
-            // Without a block of the family it may be meant to have none.
+        let may_be_intended = match refused.reason {
+            // A node without a block of the family may be intended to have none.
             Reason::NoAutoAllocation => !self.outlook.holds_some(node, family),
             Reason::NoneSelectsNode
             | Reason::NoneAutomatic
@@ -108,7 +109,7 @@ impl<'s> Judge<'_, 's> {
             _ => false,
         };
         match (self.needs.of(family), waits) {
-            (_, false) if may_be_meant => None,
+            (_, false) if may_be_intended => None,
             (Need::NotOfPods, true) if !fails => Some(Severity::Error),
             (Need::NotOfPods, _) => (!refused.serving.is_empty()).then_some(Severity::Warning),
             (Need::Elsewhere, _) => None,
@@ -140,11 +141,11 @@ impl<'s> Judge<'_, 's> {
         out.extend(single.into_iter().map(|(node, of)| self.finding(Subject::Node(node.to_owned()), &of)));
     }
 
-    /// The finding about one node, or about all of one reason.
+    /// Makes the finding about one node, or about all of one reason.
     fn finding(&self, subject: Subject, of: &[NodeRefusal<'_>]) -> Finding {
         let is_group = matches!(subject, Subject::Cluster(_));
         let severity = of.iter().map(|refusal| refusal.severity).min().unwrap_or(Severity::Error);
-        let told = if is_group { &of[..1] } else { of };
+        let shown = if is_group { &of[..1] } else { of };
         let nodes: Vec<&str> = of.iter().map(|refusal| refusal.node.name.as_str()).collect();
         let mut waiting: Vec<String> = (if is_group { of } else { &of[..1] })
             .iter()
@@ -154,7 +155,7 @@ impl<'s> Judge<'_, 's> {
             .collect();
         waiting.sort();
         let evidence = NoAddressEvidence {
-            refusals: told.iter().map(|r| RefusalEvidence::new(r.family, &r.refused)).collect(),
+            refusals: shown.iter().map(|r| RefusalEvidence::new(r.family, &r.refused)).collect(),
             nodes: nodes.iter().filter(|_| is_group).map(|node| (*node).to_owned()).collect(),
             waiting_pods: waiting.len(),
             waiting: waiting.into_iter().take(MOST_NAMED).collect(),
@@ -193,7 +194,7 @@ impl<'s> Judge<'_, 's> {
         }
     }
 
-    /// Why a pod gets no address of a family; `None` if it gets one, or that is not known.
+    /// Returns the refusal of a pod for a family; `None` if it gets an address, or that is not known.
     fn refusal_of(&self, pod: &Pod, node: &Node, family: Family) -> Option<Arc<Refused>> {
         match answer_for_pod(&self.outlook, pod, &node.name, family) {
             PodAnswer::AsAny => {
@@ -204,8 +205,8 @@ impl<'s> Judge<'_, 's> {
         }
     }
 
-    /// True if pods ask for pools of the family by name: an annotation says so, or blocks of a pool that serves no node
-    /// without.
+    /// Returns true if pods ask for pools of the family by name: an annotation does, or a pool that is used only by
+    /// name has blocks.
     fn are_named(&self, family: Family) -> bool {
         *self.by_name[family as usize].get_or_init(|| {
             let snapshot = self.context.snapshot;
@@ -237,7 +238,7 @@ impl<'s> Judge<'_, 's> {
 pub(crate) enum PodAnswer {
     /// It asks for nothing in particular.
     AsAny,
-    /// The answer about the pools, or the address, that it asks for.
+    /// The answer about the pools or the address in its request.
     Asked(Box<Answer>),
     /// It names addresses, and none of this family.
     NotAsked,

@@ -1,5 +1,5 @@
-//! Endpoints against pods. Only where etcd and Kubernetes were both read are they two sources that can
-//! disagree; the addresses of a pod by status and by annotation are compared on Kubernetes alone, too.
+//! Endpoints against pods, which are two sources only if etcd and Kubernetes were both read. The addresses of a pod by
+//! status and by annotation are compared on Kubernetes alone, too.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -17,12 +17,12 @@ use crate::finding::{Detail, Evidence, Finding, OwnerEvidence, PodState, Subject
 use crate::index::Owner;
 use crate::record::{Naming, Record, is_same_node, naming};
 
-/// Orchestrator of the endpoints that belong to pods.
+/// The orchestrator of the endpoints of pods.
 const KUBERNETES: &str = "k8s";
-/// The interface in a pod's sandbox, by which its endpoint is named.
+/// The interface of a pod in the name of its endpoint.
 const INTERFACE: &str = "eth0";
 
-/// Compares what Kubernetes runs with what Calico records.
+/// Compares the pods of Kubernetes with the endpoints of Calico.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
     if !snapshot.has_read(Source::Pods) {
@@ -51,7 +51,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
             continue;
         }
         let own = endpoints.get(&position).map_or(&[][..], Vec::as_slice);
-        // CNI DEL takes the endpoint of a terminating pod away while its object is still there.
+        // CNI DEL removes the endpoint of a terminating pod before the pod's object goes.
         if both && pod.running && !pod.deleting && own.is_empty() && !is_endpoint_broken(context, pod) {
             out.extend(pod_without_endpoint(context, position));
         }
@@ -76,11 +76,10 @@ fn key_of_endpoint(context: &Context<'_>, position: u32) -> Key {
     Key::Endpoint { namespace: endpoint.namespace().to_string(), name: endpoint.name() }
 }
 
-/// True for a pod whose endpoint the CNI plugin should have removed by now. One that does not say when it finished
-/// did so long ago.
+/// Returns true for a pod whose endpoint the CNI plugin should have removed by now. A pod without the time of its end
+/// finished long ago.
 fn has_long_finished(context: &Context<'_>, pod: &Pod) -> bool {
-    let is_old = |at| context.now.duration_since(at) > context.grace;
-    pod.finished && pod.finished_at.is_none_or(is_old)
+    pod.finished && pod.finished_at.is_none_or(|at| context.now.duration_since(at) > context.grace)
 }
 
 fn endpoint_without_pod(context: &Context<'_>, position: u32, state: PodState) -> Finding {
@@ -91,10 +90,10 @@ fn endpoint_without_pod(context: &Context<'_>, position: u32, state: PodState) -
         .depending_on([Key::Pod { namespace, name }])
 }
 
-/// `None` for a pod of a node that Calico does not know: another plugin networks it.
+/// Reports a pod without an endpoint, unless Calico does not know its node: another plugin networks it then.
 fn pod_without_endpoint(context: &Context<'_>, position: u32) -> Option<Finding> {
     let pod = &context.snapshot.pods[position as usize].value;
-    // Pods are listed after endpoints: that of a new pod may have come meanwhile.
+    // Pods are listed after endpoints: a new pod may have got its endpoint in between.
     let endpoints = endpoint_keys(context, pod);
     if endpoints.is_empty() && context.snapshot.has_read(Source::Nodes) {
         return None;
@@ -103,7 +102,7 @@ fn pod_without_endpoint(context: &Context<'_>, position: u32) -> Option<Finding>
     Some(finding(Code::PodWithoutEndpoint, owner, pod.key()).depending_on(endpoints))
 }
 
-/// The keys that the pod's endpoint may have: the Calico node may have another name than that of Kubernetes.
+/// Returns the possible keys of the pod's endpoint. The node of Calico may have another name than that of Kubernetes.
 fn endpoint_keys(context: &Context<'_>, pod: &Pod) -> Vec<Key> {
     let (namespace, name, kubernetes) = (pod.namespace().to_string(), pod.name().to_string(), pod.node());
     let nodes = context.snapshot.nodes.iter().map(|node| &node.value);
@@ -117,7 +116,7 @@ fn endpoint_keys(context: &Context<'_>, pod: &Pod) -> Vec<Key> {
     same.map(|node| key(&node.name)).collect()
 }
 
-/// True if an endpoint that cannot be decoded may be the pod's.
+/// Returns true if an undecodable endpoint may be the pod's.
 fn is_endpoint_broken(context: &Context<'_>, pod: &Pod) -> bool {
     context.index.broken_workloads.iter().any(|broken| {
         pod.namespace() == *broken.namespace
@@ -139,7 +138,7 @@ fn node_mismatch(context: &Context<'_>, position: u32, pod: &Pod) -> Option<Find
     Some(found.on_nodes([pod.node().to_string()]).depending_on([pod.key()]))
 }
 
-/// The addresses of a pod that are recorded on the node of its endpoint, which is not its own.
+/// Reports the addresses of a pod that are recorded on its endpoint's node instead of its own.
 fn recorded_beside_pod(context: &Context<'_>, position: u32, pod: &Pod) -> Vec<Finding> {
     let (index, owner) = (&context.index, Owner::Endpoint(position));
     let is_holding = |record: &Record<'_, '_>| !record.allocation.attribute.is_cooling();
@@ -159,16 +158,16 @@ fn recorded_beside_pod(context: &Context<'_>, position: u32, pod: &Pod) -> Vec<F
     index.endpoint(position).addresses().filter(has).filter_map(finding).collect()
 }
 
-/// The addresses that status, annotation and endpoint name do not agree. A family that one of them does
-/// not name is not compared: statuses without IPv6 were a fault of their own. The status holds one address
-/// a family, so that it only has to be among the others.
+/// Reports a pod whose status, annotation and endpoint name different addresses. A family that one of them lacks is not
+/// compared: statuses without IPv6 are a separate fault. The status holds one address a family, which only has to be
+/// among the others.
 fn disagreement(context: &Context<'_>, position: u32, endpoints: &[u32]) -> Option<Finding> {
     let pod = &context.snapshot.pods[position as usize].value;
     let status: Vec<IpAddr> = pod.named_by(evidence::STATUS).collect();
     let annotation: Vec<IpAddr> = pod.named_by(evidence::CNI).collect();
     let endpoint: Vec<IpAddr> =
         endpoints.iter().flat_map(|e| context.index.endpoint(*e).addresses()).collect();
-    // Under Multus the status names the address of the default network only, which may be another plugin's.
+    // With Multus the status names only the address of the default network, which may be another plugin's.
     let secondary: HashSet<IpAddr> = pod.named_by(evidence::SECONDARY).collect();
     let of_default = |addresses: &[IpAddr]| -> Vec<IpAddr> {
         addresses.iter().copied().filter(|address| !secondary.contains(address)).collect()
@@ -187,12 +186,12 @@ fn disagreement(context: &Context<'_>, position: u32, endpoints: &[u32]) -> Opti
     Some(found.with_detail(named).depending_on(keys))
 }
 
-/// As many addresses are looked through faster than looked up.
+/// The number of addresses up to which a list is searched faster than a set.
 const FEW: usize = 16;
 
-/// True if every address of `some` is among `all`, of the families that both name.
+/// Returns true if every address of `some` is among `all`. A family that `all` lacks is not compared.
 fn is_among(some: &[IpAddr], all: &[IpAddr]) -> bool {
-    // An annotation may name tens of thousands.
+    // An annotation may name tens of thousands of addresses.
     let many: Option<HashSet<&IpAddr>> = (all.len() > FEW).then(|| all.iter().collect());
     let contains = |address| many.as_ref().map_or_else(|| all.contains(address), |all| all.contains(address));
     let [v4, v6] = [true, false].map(|v4| all.iter().any(|address| address.is_ipv4() == v4));

@@ -22,52 +22,51 @@ use crate::owner::{self, Owners, RecordedOwner};
 use crate::record::Record;
 use crate::{Context, Options};
 
-/// An address. Findings and what follows them are written by the program, which words the remedies.
+/// An address. The program writes the findings, with the words of remedies.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AddressView {
     pub address: IpAddr,
-    /// What is recorded about it.
     pub state: AddressState,
-    /// Pools that contain it, disabled ones included; empty if it is in none.
+    /// Pools that contain it, including disabled ones; empty if it is in none.
     pub pools: Vec<PoolOfAddress>,
-    /// An IP reservation keeps it from being assigned automatically.
+    /// True if an IP reservation keeps it from automatic assignment.
     pub reserved: bool,
-    /// Blocks that it is in, corrupt ones included; several where blocks overlap.
+    /// Blocks that contain it, including corrupt ones; several where blocks overlap.
     pub blocks: Vec<BlockOfAddress>,
-    /// Who is known to use it. If `partly_read` names sources, others may as well.
+    /// Its known users. If `partly_read` names sources, others may use it, too.
     #[serde(serialize_with = "shared")]
     pub owners: Vec<Arc<OwnerEvidence>>,
-    /// The objects that name it without owning it for certain.
+    /// Objects that name it without owning it for certain.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub named_by: Vec<Mention>,
-    /// What is wrong with it, as far as the objects that were read decide that.
+    /// Its findings, as far as the objects that were read allow them.
     #[serde(skip)]
     pub findings: Vec<Finding>,
-    /// Of which sources only objects around it were read, not the cluster: what rests on all of them is not checked.
+    /// Sources of which only objects around it were read. Findings that need a whole source are missing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub partly_read: Vec<Source>,
 }
 
-/// What is recorded about an address.
+/// The recorded state of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AddressState {
     /// A block records an owner.
     Allocated,
-    /// It was released, and is not free yet.
+    /// It was released and is not free yet.
     Cooling,
     /// A Windows node reserves it.
     WindowsReserved,
-    /// A block holds it as free.
+    /// A block has it as free.
     Free,
-    /// There is no block around it.
+    /// No block contains it.
     NoBlock,
-    /// The block around it is corrupt or cannot be decoded.
+    /// Its block is corrupt or cannot be decoded.
     Unknown,
 }
 
-/// Whether the owner that a record names exists.
+/// The status of the owner that a record names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OwnerStatus {
@@ -75,7 +74,7 @@ pub enum OwnerStatus {
     /// It exists, but does not name the address.
     NamesOthers,
     Gone,
-    /// The record names no owner, or what could tell was not read or cannot be decoded.
+    /// The record names no owner, or objects that could show it were not read or cannot be decoded.
     Unknown,
 }
 
@@ -83,7 +82,7 @@ impl From<RecordedOwner> for OwnerStatus {
     fn from(owner: RecordedOwner) -> Self {
         match owner {
             RecordedOwner::UsesAddress => Self::UsesIt,
-            // Of a pod that moved, the view tells of the node that the record names: a narrow read looks there only.
+            // The view is about the node in the record: a narrow read looks only there.
             RecordedOwner::Elsewhere(reasons) if reasons.contains(&LeakReason::PodMoved) => Self::Gone,
             RecordedOwner::Elsewhere(_) | RecordedOwner::Idle => Self::NamesOthers,
             RecordedOwner::Gone(_) => Self::Gone,
@@ -92,40 +91,39 @@ impl From<RecordedOwner> for OwnerStatus {
     }
 }
 
-/// A pool around an address.
+/// A pool that contains an address.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolOfAddress {
     pub name: String,
     pub cidr: IpNet,
-    /// Calico allocates from it.
+    /// True if Calico allocates from it.
     pub enabled: bool,
 }
 
-/// A block around an address.
+/// A block that contains an address.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockOfAddress {
     pub cidr: IpNet,
     pub owner: Option<BlockOwner>,
-    /// Its position in the block.
+    /// The position of the address in the block.
     pub ordinal: u32,
-    /// What is broken in it.
+    /// Its defects.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
-    /// What it records about the address.
+    /// Its record of the address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub record: Option<RecordEvidence>,
-    /// Whose address the record says it is, in words.
+    /// The owner in the record, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded_owner: Option<String>,
-    /// Whether that owner exists.
+    /// The status of that owner.
     #[serde(rename = "lives", skip_serializing_if = "Option::is_none")]
     pub owner_status: Option<OwnerStatus>,
-    /// Whether the node exists that the record names; `None` if it names none or that was not read.
+    /// True if the node in the record exists; `None` if the record names none, or nodes were not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_exists: Option<bool>,
-    /// The handle of the record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handle: Option<HandleOfAddress>,
 }
@@ -136,13 +134,13 @@ pub struct BlockOfAddress {
 pub struct HandleOfAddress {
     /// Its ID, cut at a carriage return.
     pub id: String,
-    /// Whether there is a handle object, be it one that cannot be decoded.
+    /// True if there is a handle object, even one that cannot be decoded.
     pub exists: bool,
-    /// Addresses that it claims to hold in the block.
+    /// The number of addresses that it claims to hold in the block.
     pub count: i64,
 }
 
-/// The story of an address.
+/// Describes an address.
 pub fn address(snapshot: &Snapshot, address: IpAddr) -> AddressView {
     let context = Context::new(snapshot, &Options::default());
     let index = &context.index;
@@ -168,7 +166,7 @@ pub fn address(snapshot: &Snapshot, address: IpAddr) -> AddressView {
     }
 }
 
-/// A record that holds the address counts before one that cools.
+/// Returns the state of an address. A record that holds it counts before one that cools down.
 fn state<'c, 's: 'c>(
     blocks: impl Iterator<Item = &'c IndexedBlock<'s>> + Clone,
     undecodable: bool,
@@ -228,18 +226,18 @@ fn handle_of(context: &Context<'_>, id: String, block: IpNet) -> HandleOfAddress
     HandleOfAddress { exists, count: found.map_or(0, |h| h.count(block)), id }
 }
 
-/// Findings about the address, and about what lies around it.
+/// Returns findings about the address, and about the objects around it.
 fn findings(context: &Context<'_>, address: IpAddr) -> Vec<Finding> {
     let report = context.check();
     let unsure = !context.snapshot.has_read(Source::Endpoints) && has_unfound_owner(context, address);
-    // A block may be under another name than its own, which only a read of all blocks shows.
+    // A block may have a wrong key, which only a read of all blocks shows.
     let is_recorded = |code: Code| {
         code != Code::UnallocatedInUse
             || context.snapshot.has_read(Source::Blocks)
             || context.index.blocks.iter().any(|block| block.key.contains(&address))
     };
     let about = |f: &Finding| match &f.subject {
-        // The recorded owner may use the address as well where a narrow read cannot find it.
+        // The recorded owner may use the address, too, without being found by a narrow read.
         Subject::Address(subject) => {
             *subject == address && is_recorded(f.code) && !(unsure && f.code == Code::OwnerMismatch)
         }
@@ -253,13 +251,13 @@ fn findings(context: &Context<'_>, address: IpAddr) -> Vec<Finding> {
     report.findings.into_iter().filter(about).collect()
 }
 
-/// What sound blocks record about an address.
+/// Returns the records of an address in sound blocks.
 fn records<'c, 's>(context: &'c Context<'s>, address: IpAddr) -> impl Iterator<Item = Record<'c, 's>> {
     let around = context.index.blocks.iter().filter(move |b| b.key.contains(&address));
     around.filter_map(move |block| Some(Record { block, allocation: block.usable?.allocation_of(address)? }))
 }
 
-/// True if a record names its owner by something else than the key of an endpoint.
+/// Returns true if a record names its owner by something else than the key of an endpoint.
 fn has_unfound_owner(context: &Context<'_>, address: IpAddr) -> bool {
     records(context, address).any(|record| {
         let claim = Claim::of(&record.allocation.attribute);
@@ -273,8 +271,8 @@ fn has_unfound_owner(context: &Context<'_>, address: IpAddr) -> bool {
     })
 }
 
-/// True if an object that cannot be decoded belongs to an address: its block or affinity, the handle that
-/// is recorded for it, or the node or pod.
+/// Returns true if an undecodable object belongs to an address: its block or affinity, or the handle, node or pod in
+/// its record.
 fn is_around(context: &Context<'_>, path: &str, address: IpAddr) -> bool {
     let defect = context.snapshot.defects.iter().find(|d| d.path == path);
     let is_node = |name: &str| {

@@ -1,4 +1,4 @@
-//! The story of an address where only the few keys around it were read, and around what cannot be decoded.
+//! Views of addresses when only the keys around them were read, and beside undecodable objects.
 
 use calipam_model::key::Key;
 use calipam_model::snapshot::{ALLOCATION_SOURCES, Coverage, Defect, DefectKind, Source};
@@ -9,7 +9,7 @@ use crate::test_cluster::{Cluster, pod, tunnel};
 
 const NONE: Value = Value::Null;
 
-/// What `show --ip` reads: pools as a whole, of all else the objects around an address.
+/// The cluster as `show --ip` reads it: all pools, and the objects around an address.
 fn narrow(records: [Value; 4]) -> Cluster {
     let mut cluster = Cluster::new();
     cluster.block("10.244.1.0/30", Some("host:node-1"), records);
@@ -79,7 +79,7 @@ fn a_mismatch_takes_an_owner_that_can_be_found() {
 }
 
 #[test]
-fn what_is_wrong_around_an_address_is_told() {
+fn findings_around_an_address_are_shown() {
     let mut cluster = narrow([NONE, NONE, NONE, NONE]);
     cluster.endpoint("node-1", "a", &["10.244.1.2/32"]);
     assert_eq!(codes(&story(&cluster, "10.244.1.2")), ["unallocated-in-use"], "its block was read");
@@ -117,7 +117,7 @@ fn what_does_not_decode_is_not_gone() {
 }
 
 #[test]
-fn overlapping_and_broken_blocks_are_all_told() {
+fn overlapping_and_broken_blocks_are_all_shown() {
     let mut cluster = Cluster::new();
     cluster.block("10.244.1.0/30", Some("host:node-1"), [NONE, pod("node-1", "a"), NONE, NONE]);
     cluster.put(

@@ -1,4 +1,4 @@
-//! Addresses by who holds them: nodes, pools or pods.
+//! Addresses by their holders: nodes, pools or pods.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -20,15 +20,15 @@ pub struct AddressList {
     pub addresses: Vec<HeldAddress>,
 }
 
-/// An address and who holds it.
+/// An address and its holder.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HeldAddress {
     pub address: IpAddr,
-    /// The node that the record names, else the owner of the block; `None` if neither is one.
+    /// The node in the record, or else the owner of the block; `None` if neither is a node.
     pub node: Option<String>,
-    /// `pod`, `virtual machine`, `service`, `tunnel` or `other`; `not recorded` for an address that a pod uses although
-    /// no block records it.
+    /// `pod`, `virtual machine`, `service`, `tunnel` or `other`; `not recorded` for an address that a pod uses without
+    /// a record.
     #[serde(rename = "type")]
     pub kind: &'static str,
     /// `namespace/name`, the kind of tunnel, or the handle.
@@ -39,8 +39,8 @@ pub struct HeldAddress {
     pub pool: Option<String>,
 }
 
-/// The addresses that are allocated within a scope; if pods are named, to one of them, or used by one. What cools
-/// down or is reserved is held by nothing.
+/// Returns the allocated addresses in a scope; if pods are named, those that are allocated to or used by one of them.
+/// Nothing holds addresses that cool down or are reserved.
 pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> AddressList {
     let context = Context::new(snapshot, &Options::default());
     let mut used = used_by(snapshot, pods);
@@ -76,7 +76,7 @@ pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> Addres
             });
         }
     }
-    // What is left of these no block records.
+    // No block records the remaining ones.
     for address in used.into_iter().filter(|address| scope.has_network((*address).into())) {
         let around =
             context.index.blocks.iter().map(|block| block.key).find(|block| block.contains(&address));
@@ -94,7 +94,7 @@ pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> Addres
     list
 }
 
-/// The addresses that pods use, or name, by their endpoints and by Kubernetes.
+/// Returns the addresses that pods use, or name, by their endpoints and by Kubernetes.
 fn used_by(snapshot: &Snapshot, pods: &[PodName]) -> BTreeSet<IpAddr> {
     let is_named = |namespace: String, name: String| pods.contains(&(namespace, name));
     let mut used = BTreeSet::new();

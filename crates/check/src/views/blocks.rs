@@ -21,19 +21,19 @@ pub struct BlockList {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockView {
-    /// Its CIDR, as its key names it.
+    /// The CIDR of its key.
     pub cidr: IpNet,
     /// The pool that contains it; `None` if none does.
     pub pool: Option<String>,
     pub owner: Option<BlockOwner>,
-    /// When the owner claimed it (Calico 3.32 and later).
+    /// The time of the claim (Calico 3.32 and later).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claimed_at: Option<String>,
     /// All its addresses.
     pub total: Count,
     /// Allocated to an owner.
     pub in_use: u32,
-    /// Of these, held on another node than the owner's.
+    /// Allocated to another node than the owner.
     pub borrowed: u32,
     /// Released, but not free yet.
     pub cooling: u32,
@@ -41,11 +41,11 @@ pub struct BlockView {
     /// Free, but left out by IP reservations.
     pub reserved: u32,
     pub free: u32,
-    /// Its sequence number; `None`, written as an empty text, where the block is corrupt.
+    /// The sequence number; `None`, written as an empty text, if the block is corrupt.
     #[serde(serialize_with = "digits_or_nothing")]
     pub sequence_number: Option<u64>,
-    /// What is broken. Nothing else but CIDR, pool and owner is known of such a block, and of one that does
-    /// not decode not even the owner.
+    /// The defects. Only CIDR, pool and owner are known of such a block, and not even the owner if it cannot be
+    /// decoded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
 }
@@ -64,7 +64,7 @@ pub fn blocks(snapshot: &Snapshot) -> BlockList {
     BlockList { blocks: stored.map(|stored| view(&context, &occupancy, stored)).collect() }
 }
 
-/// Why a block cannot be decoded.
+/// Returns the reason why a block cannot be decoded.
 fn reason(snapshot: &Snapshot, block: IpNet) -> Option<String> {
     snapshot.defects.iter().find_map(|defect| match (&defect.key, &defect.kind) {
         (Some(Key::Block(cidr)), DefectKind::Key(reason) | DefectKind::Value(reason)) if *cidr == block => {
@@ -115,7 +115,7 @@ fn view(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, stored: &Stored<'_
     view
 }
 
-/// The smallest pool that contains a block or address.
+/// Returns the smallest pool that contains a block or address.
 pub(super) fn pool_of(context: &Context<'_>, cidr: IpNet) -> Option<String> {
     let around = context.index.pools_around(cidr);
     around.max_by_key(|pool| pool.cidr.prefix_len()).map(|pool| pool.name.clone())

@@ -10,14 +10,13 @@ use serde::Serialize;
 use crate::claim::{Claim, describe};
 use crate::{Context, Options, Scope};
 
-/// All borrowed addresses.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BorrowedList {
     /// The addresses, ascending.
     pub addresses: Vec<BorrowedAddress>,
-    /// Allocations that record no node, so that it cannot be told (before Calico 3.6). Addresses of services
-    /// belong to no node and are not among them.
+    /// The number of allocations without a node, which may be borrowed (before Calico 3.6). Addresses of services
+    /// belong to no node and do not count.
     pub unknown: usize,
 }
 
@@ -37,8 +36,7 @@ pub struct BorrowedAddress {
     pub allocated_to: String,
 }
 
-/// The borrowed addresses of a snapshot, by the node that holds them or that lends them. A block without owner lends to
-/// everybody.
+/// Returns borrowed addresses by the node that holds or lends them. A block without owner lends to everybody.
 pub fn borrowed(snapshot: &Snapshot, scope: &Scope) -> BorrowedList {
     let context = Context::new(snapshot, &Options::default());
     let mut list = BorrowedList { addresses: Vec::new(), unknown: 0 };
@@ -53,7 +51,7 @@ pub fn borrowed(snapshot: &Snapshot, scope: &Scope) -> BorrowedList {
         {
             let attribute = allocation.attribute;
             let node = attribute.get("node");
-            // Nearly all addresses are held by the owner of their block: nothing else of these is read.
+            // Owners hold nearly all addresses of their blocks, so these are skipped before their records are read.
             if node.is_some_and(|node| host.is_some_and(|host| node == *host)) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! What `calicoctl ipam check` counts and lists, by the verdicts of calipam.
+//! The counts and lists of `calicoctl ipam check`, by the findings of calipam.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 use crate::index::Owner;
 use crate::{Code, Context, Options, Report, Subject};
 
-/// What calicoctl counts and lists.
+/// The counts and lists of calicoctl.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CalicoctlView {
     /// Blocks that can be decoded, ascending.
@@ -22,20 +22,20 @@ pub struct CalicoctlView {
     pub pools: Vec<IpNet>,
     /// Addresses of tunnels, of all five kinds; calicoctl knows three.
     pub tunnels: Vec<AddressOwner>,
-    /// Services that Calico gives addresses; `None` if it gives none, or services were not read.
+    /// The number of services that get addresses from Calico; `None` if it serves none, or services were not read.
     pub services: Option<usize>,
     /// Addresses of such services.
     pub service_addresses: Vec<AddressOwner>,
     pub workloads: Vec<AddressOwner>,
-    /// Addresses that anything uses.
+    /// The number of addresses in use.
     pub in_use: usize,
-    /// Handles that something refers to.
+    /// The number of handles that something refers to.
     pub good_handles: usize,
     /// Handles that nothing refers to.
     pub leaked_handles: Vec<LeakedHandle>,
 }
 
-/// A block, and what it records.
+/// A block with its allocations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CalicoctlBlock {
     pub cidr: IpNet,
@@ -64,9 +64,9 @@ pub struct CalicoctlAllocation {
     /// The attribute `timestamp`, verbatim.
     #[serde(rename = "creationTimestamp", skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<String>,
-    /// Not leaked by calipam's verdict: what is young, or whose owner is not known, counts as in use.
+    /// True unless calipam finds it leaked: young addresses, and those of unknown owners, count as in use.
     pub in_use: bool,
-    /// Its node is not the one that owns the block.
+    /// True if its node does not own the block.
     #[serde(skip_serializing_if = "is_false")]
     pub borrowed: bool,
     #[serde(rename = "coolingDown", skip_serializing_if = "is_false")]
@@ -87,27 +87,27 @@ fn null_if_empty<S: Serializer>(list: &[String], serializer: S) -> Result<S::Ok,
     Some(list).filter(|list| !list.is_empty()).serialize(serializer)
 }
 
-/// Who uses an address.
+/// The user of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressOwner {
     pub address: IpAddr,
-    /// As calicoctl names it: `Node(<name>)`, `Workload(<namespace>/<endpoint>)`, or a service.
+    /// Its name in calicoctl: `Node(<name>)`, `Workload(<namespace>/<endpoint>)`, or a service.
     pub owner: String,
 }
 
-/// A handle that nothing refers to, as the report file has it: calicoctl gives these fields no names of their own.
+/// A handle that nothing refers to, with the field names of calicoctl's report file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeakedHandle {
     #[serde(rename = "ID")]
     pub id: String,
-    /// As calicoctl shows it: on Kubernetes, in the classic group, with the bits of its bytes reversed (facts 2.8).
+    /// The UID as calicoctl shows it, by [`shown_uid`].
     #[serde(rename = "UID")]
     pub uid: Option<String>,
     #[serde(rename = "Revision")]
     pub revision: String,
 }
 
-/// What calicoctl would count and list of a snapshot, by the findings of `report`, which must not be filtered.
+/// Returns the counts and lists of calicoctl for a snapshot, by the findings of `report`, which must not be filtered.
 pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
     let context = Context::new(snapshot, &Options::default());
     let leaked: HashSet<IpAddr> = subjects(report, Code::LeakedAddress)
@@ -176,7 +176,7 @@ pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
     view
 }
 
-/// What the findings of a code are about.
+/// Returns the subjects of the findings of a code.
 fn subjects(report: &Report, code: Code) -> impl Iterator<Item = &Subject> {
     report.findings.iter().filter(move |finding| finding.code == code).map(|finding| &finding.subject)
 }
@@ -203,7 +203,7 @@ fn allocation(
     CalicoctlAllocation {
         address: address.to_string(),
         attributes: attributes(attribute),
-        // What Windows reserves is listed without its handle, so that nothing releases it.
+        // Addresses that Windows reserves are listed without their handle, so that nothing releases them.
         handle: handle.filter(|handle| !handle.is_empty() && !windows),
         sequence: allocation.sequence,
         pod: text("pod"),
@@ -218,7 +218,7 @@ fn allocation(
     }
 }
 
-/// An owner as calicoctl names it.
+/// Returns calicoctl's name of an owner.
 fn name_of(context: &Context<'_>, owner: Owner) -> String {
     let snapshot = context.snapshot;
     match owner {
@@ -237,7 +237,7 @@ fn name_of(context: &Context<'_>, owner: Owner) -> String {
     }
 }
 
-/// `Main:<handle> Extra:<k=v,k=v> Alternate:<k=v>`, each list ordered by name (facts 7.5).
+/// Writes `Main:<handle> Extra:<k=v,k=v> Alternate:<k=v>`, each list ordered by name (facts 7.5).
 fn attributes(attribute: &AttributeRef<'_>) -> String {
     let list = |owner: OwnerMap<'_>| {
         let pairs: BTreeMap<String, String> =
@@ -252,8 +252,8 @@ fn attributes(attribute: &AttributeRef<'_>) -> String {
     }
 }
 
-/// The UID as calicoctl shows it: in the classic group each byte of it has its bits reversed, but for the two of version and
-/// variant (facts 2.8).
+/// Returns the UID as calicoctl shows it. In the classic group the bits of each byte are reversed, but for the two
+/// bytes of version and variant (facts 2.8).
 fn shown_uid(revision: &Revision, is_native: bool) -> Option<String> {
     let Revision::Kubernetes(version) = revision else { return None };
     if is_native {

@@ -1,5 +1,5 @@
-//! What Kubernetes runs against what Calico records, node by node: the comparison that people make by hand
-//! before and after a repair.
+//! The pods of Kubernetes against the records of Calico, node by node, as people compare them by hand before and after
+//! a repair.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,36 +15,36 @@ use crate::{Context, Options};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Comparison {
-    /// The nodes, by name; addresses whose node is not known are under the empty name.
+    /// The nodes, by name. Addresses of unknown nodes are under the empty name.
     pub nodes: Vec<NodeComparison>,
-    /// Endpoints were read: Calico keeps them in etcd only.
+    /// True if endpoints were read, which Calico keeps only in etcd.
     pub with_endpoints: bool,
 }
 
-/// The addresses of pods on one node. Tunnels, services and what cools down are left out.
+/// The addresses of pods on one node, without tunnels, services and addresses that cool down.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeComparison {
     pub node: String,
-    /// Unfinished pods with addresses of their own.
+    /// The number of unfinished pods with addresses of their own.
     pub pods: usize,
-    /// Addresses that these pods use, by Kubernetes.
+    /// The number of addresses of these pods, by Kubernetes.
     pub in_kubernetes: usize,
-    /// Addresses that endpoints of the node name.
+    /// The number of addresses of the node's endpoints.
     pub in_endpoints: usize,
-    /// Addresses that blocks record for pods of the node.
+    /// The number of addresses that blocks record for pods of the node.
     pub in_blocks: usize,
-    /// Addresses that all sources which were read name.
+    /// The number of addresses that all sources have.
     pub agreed: usize,
     /// Used by a pod, but recorded by no block.
     pub not_recorded: BTreeSet<IpAddr>,
-    /// Used by a pod, and recorded, but not for a pod: for whom.
+    /// Used by a pod, but recorded for something else.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub recorded_for_others: BTreeMap<IpAddr, RecordedFor>,
-    /// Used by a pod here, and recorded on another node.
+    /// Used by a pod here, but recorded on another node.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub recorded_elsewhere: BTreeSet<IpAddr>,
-    /// Recorded for a pod, but used by none. Addresses of virtual machines, which outlive their pods, are left out.
+    /// Recorded for a pod, but used by none. Addresses of virtual machines are left out, since they outlive their pods.
     pub not_used: BTreeSet<IpAddr>,
     /// Used by a pod, but named by no endpoint.
     pub without_endpoint: BTreeSet<IpAddr>,
@@ -52,7 +52,7 @@ pub struct NodeComparison {
     pub endpoint_only: BTreeSet<IpAddr>,
 }
 
-/// For whom an address is recorded.
+/// The recorded owner of an address that is not a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RecordedFor {
@@ -61,12 +61,12 @@ pub enum RecordedFor {
     VirtualMachine,
     Tunnel,
     Service,
-    /// By a handle of no known form.
+    /// A handle of unknown form.
     Unknown,
 }
 
 impl RecordedFor {
-    /// `None` for a pod's, and where nothing is held.
+    /// Returns `None` for pods, and if nothing holds the address.
     fn of(claim: &Claim<'_>) -> Option<Self> {
         match claim {
             Claim::Anonymous => Some(Self::NoOwner),
@@ -94,7 +94,7 @@ impl fmt::Display for RecordedFor {
 
 type ByNode = BTreeMap<String, BTreeSet<IpAddr>>;
 
-/// Compares the sources of a snapshot. `None` if pods were not read: then there is nothing to compare with.
+/// Compares the sources of a snapshot; `None` if pods were not read.
 pub fn compare(snapshot: &Snapshot) -> Option<Comparison> {
     if !snapshot.has_read(Source::Pods) {
         return None;
@@ -108,7 +108,7 @@ pub fn compare(snapshot: &Snapshot) -> Option<Comparison> {
     Some(Comparison { nodes, with_endpoints: sources.with_endpoints })
 }
 
-/// What unfinished pods of Calico use.
+/// The addresses of unfinished pods of Calico.
 #[derive(Default)]
 struct InKubernetes {
     /// Pods with addresses of their own, by node.
@@ -118,8 +118,7 @@ struct InKubernetes {
 }
 
 fn in_kubernetes(context: &Context<'_>) -> InKubernetes {
-    // Pods that another plugin networks are none of Calico's: on Kubernetes they have no annotation, and no block records
-    // what they use.
+    // Pods of another plugin do not count: on Kubernetes they have no annotation, and no block records their addresses.
     let is_recorded = |address: IpAddr| {
         let around = context.index.blocks.iter().filter(|block| block.key.contains(&address));
         around.filter_map(|block| block.usable).any(|block| block.allocation_of(address).is_some())
@@ -143,7 +142,7 @@ fn in_kubernetes(context: &Context<'_>) -> InKubernetes {
     found
 }
 
-/// What endpoints name.
+/// Returns the addresses of endpoints.
 fn in_endpoints(context: &Context<'_>) -> ByNode {
     let mut endpoints = ByNode::new();
     for endpoint in context.snapshot.endpoints.iter().map(|e| &e.value) {
@@ -153,7 +152,7 @@ fn in_endpoints(context: &Context<'_>) -> ByNode {
     endpoints
 }
 
-/// What blocks record for pods and virtual machines, and for others where a pod uses it.
+/// The addresses that blocks record for pods and virtual machines, and for others if a pod uses them.
 #[derive(Default)]
 struct InBlocks {
     addresses: ByNode,
@@ -188,19 +187,19 @@ fn in_blocks(context: &Context<'_>, node_of: &BTreeMap<IpAddr, String>) -> InBlo
     found
 }
 
-/// The addresses that each source names.
+/// The addresses in each source.
 struct Sources {
     pods: BTreeMap<String, usize>,
     running: ByNode,
     endpoints: ByNode,
     recorded: ByNode,
-    /// Recorded on any node: a virtual machine that migrates is recorded on one and runs on two.
+    /// Addresses that are recorded on any node. A virtual machine that migrates is recorded on one and runs on two.
     all_recorded: BTreeSet<IpAddr>,
-    /// Recorded for virtual machines.
+    /// Addresses that are recorded for virtual machines.
     machines: BTreeSet<IpAddr>,
-    /// Recorded, but not for a pod.
+    /// Addresses that are recorded, but not for a pod.
     others: BTreeMap<IpAddr, RecordedFor>,
-    /// Used on any node, or held for a virtual machine.
+    /// Addresses that are used on any node, or held for a virtual machine.
     used: BTreeSet<IpAddr>,
     with_endpoints: bool,
 }
@@ -227,14 +226,15 @@ impl Sources {
     }
 
     fn node(&self, node: String) -> NodeComparison {
-        let of = |source: &ByNode| source.get(&node).cloned().unwrap_or_default();
-        let (running, endpoints, recorded) = (of(&self.running), of(&self.endpoints), of(&self.recorded));
+        let on_node = |source: &ByNode| source.get(&node).cloned().unwrap_or_default();
+        let [running, endpoints, recorded] = [&self.running, &self.endpoints, &self.recorded].map(on_node);
 
         let has_endpoint = |address: &&IpAddr| !self.with_endpoints || endpoints.contains(*address);
         let agreed = running.iter().filter(|a| self.all_recorded.contains(*a)).filter(has_endpoint).count();
-        let (without_endpoint, endpoint_only) = match self.with_endpoints {
-            true => (&running - &endpoints, &endpoints - &running),
-            false => Default::default(),
+        let (without_endpoint, endpoint_only) = if self.with_endpoints {
+            (&running - &endpoints, &endpoints - &running)
+        } else {
+            Default::default()
         };
 
         let elsewhere = running.iter().filter(|a| self.all_recorded.contains(*a) && !recorded.contains(*a));

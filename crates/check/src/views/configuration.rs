@@ -1,4 +1,4 @@
-//! How the allocator is configured, and where each setting comes from.
+//! The configuration of the allocator, with the origin of each setting.
 
 use calipam_model::config::IpamConfig;
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
@@ -9,7 +9,7 @@ use crate::DEFAULT_GRACE;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigurationView {
-    /// The settings of the allocator, and what else bears on addresses.
+    /// The settings of the allocator, and others that affect addresses.
     pub settings: Vec<Setting>,
     /// Configurations that Calico ignores: only the one called `default` counts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -23,21 +23,19 @@ pub struct Setting {
     pub name: &'static str,
     /// The value that counts.
     pub value: String,
-    /// Where it comes from.
+    /// The object that has it, or a default.
     pub origin: String,
-    /// What the resource IPAMConfiguration says instead (etcd, where the two can differ).
+    /// The other value of the resource IPAMConfiguration, which can differ in etcd.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
 }
 
-/// The settings of an [`IpamConfig`]: name, value, and whether the value is that of a field that is absent. `is_limited` where a limit of
-/// blocks is built in.
+/// Returns the settings of an [`IpamConfig`]: name, value, and true if the field is absent. `is_limited` is true if
+/// Calico has a built-in block limit.
 fn settings_of(config: &IpamConfig, is_limited: bool) -> [(&'static str, String, bool); 5] {
     let has_blocks = config.max_blocks_per_host > 0;
-    let blocks = match has_blocks || is_limited {
-        true => config.block_limit().to_string(),
-        false => "no limit".to_owned(),
-    };
+    let blocks =
+        if has_blocks || is_limited { config.block_limit().to_string() } else { "no limit".to_owned() };
     let persistence = if config.keeps_addresses_of_machines() { "Enabled" } else { "Disabled" };
     [
         ("strictAffinity", config.strict_affinity.to_string(), false),

@@ -1,4 +1,4 @@
-//! One handle, and what blocks record under it.
+//! One handle, with the records of blocks under it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -14,40 +14,40 @@ use super::partly_read;
 use crate::finding::{Finding, Subject};
 use crate::{Context, Options, check};
 
-/// A handle. Findings and what follows them are written by the program, which words the remedies.
+/// A handle. The program writes the findings, with the words of remedies.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HandleView {
     pub id: String,
-    /// Whether there is a handle object, be it one that cannot be decoded.
+    /// True if there is a handle object, even one that cannot be decoded.
     pub exists: bool,
-    /// The object's revision; `None` as well where it cannot be decoded.
+    /// The object's revision; `None` if there is none, or it cannot be decoded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// By block: what the handle claims and what the block records.
+    /// The claims of the handle and the records of the blocks, by block.
     pub blocks: Vec<HandleBlock>,
-    /// What is wrong with it, as far as the objects that were read decide that.
+    /// Its findings, as far as the objects that were read allow them.
     #[serde(skip)]
     pub findings: Vec<Finding>,
-    /// Of which sources only what the handle names was read: other blocks may record addresses under it as well.
+    /// Sources of which only objects that the handle names were read. Other blocks may record addresses under it, too.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub partly_read: Vec<Source>,
 }
 
-/// What a handle and a block say about each other.
+/// A handle and one of its blocks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HandleBlock {
     pub block: IpNet,
-    /// Whether there is such a block. A corrupt one does not count: what it records is unknown.
+    /// True if there is such a block. A corrupt one does not count, since its records are unknown.
     pub exists: bool,
-    /// Addresses that the handle claims to hold there.
+    /// The number of addresses that the handle claims to hold there.
     pub in_handle: i64,
     /// Addresses that the block records under the handle.
     pub addresses: Vec<IpAddr>,
 }
 
-/// The handle with the given ID; `None` if there is no object and nothing is recorded under it.
+/// Describes the handle with an ID; `None` if there is no object and no record under it.
 pub fn handle(snapshot: &Snapshot, id: &str) -> Option<HandleView> {
     let context = Context::new(snapshot, &Options::default());
     let wanted = Text::new(id);
@@ -88,7 +88,7 @@ pub fn handle(snapshot: &Snapshot, id: &str) -> Option<HandleView> {
     })
 }
 
-/// The IDs of handles that begin with a text, of objects and of what blocks record, as far as they were read.
+/// Returns the IDs of objects and records, as far as they were read, that begin with a text.
 pub fn handle_ids(snapshot: &Snapshot, begin: &str) -> BTreeSet<String> {
     let begin = clean_id(begin);
     let mut ids: BTreeSet<String> = BTreeSet::new();
@@ -112,7 +112,7 @@ pub fn handle_ids(snapshot: &Snapshot, begin: &str) -> BTreeSet<String> {
     ids
 }
 
-/// The path of the handle's object, if it cannot be decoded.
+/// Returns the path of the handle's object, if it cannot be decoded.
 pub(super) fn broken<'s>(snapshot: &'s Snapshot, id: &str) -> Option<&'s str> {
     let is_it = |key: &Key| matches!(key, Key::Handle(key) if clean_id(key) == id);
     let defect = snapshot.defects.iter().find(|d| d.key.as_ref().is_some_and(is_it));

@@ -17,14 +17,14 @@ use crate::message::name_of_claim;
 use crate::occupancy::Occupancy;
 use crate::{Context, Options, Report};
 
-/// How much a map shows. What is left out is left out as a whole, so that nothing looks empty that is not.
+/// Limits of a map. A list that is too long is left out as a whole, so that nothing looks empty that is not.
 #[derive(Clone, Copy, Debug)]
 pub struct MapLimits {
-    /// Most cells of a pool; a power of two.
+    /// The largest number of cells of a pool; a power of two.
     pub cells: u32,
-    /// Up to so many blocks they are listed, each with the states of its addresses.
+    /// The largest number of blocks that are listed, with the states of their addresses.
     pub blocks: usize,
-    /// Up to so many allocations it is told whose each address is.
+    /// The largest number of allocations that are listed with their owners.
     pub owners: usize,
 }
 
@@ -33,18 +33,18 @@ pub struct MapLimits {
 pub struct PoolMap {
     pub name: String,
     pub cidr: IpNet,
-    /// Prefix length of a cell: the pool's block size or, in large pools, less.
+    /// The prefix length of a cell: the pool's block size or, in large pools, less.
     pub cell_size: u8,
-    /// Cells of the pool, empty ones included.
+    /// The number of cells, including empty ones.
     pub size: u32,
-    /// The cells in which there are blocks or findings, ascending.
+    /// The cells with blocks or findings, ascending.
     pub cells: Vec<MapCell>,
-    /// The blocks, ascending; `None` if they are more than the map lists.
+    /// The blocks, ascending; `None` if they are too many.
     #[serde(skip)]
     pub blocks: Option<Vec<MappedBlock>>,
 }
 
-/// A part of a pool. What is neither of the numbers is free.
+/// A part of a pool. Addresses that are not counted are free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MapCell {
@@ -54,7 +54,7 @@ pub struct MapCell {
     pub total: Count,
     pub in_use: Count,
     pub cooling: Count,
-    /// By IP reservations and Windows nodes.
+    /// Reserved by IP reservations and Windows nodes.
     pub reserved: Count,
     /// In blocks that are corrupt or cannot be decoded.
     pub unknown: Count,
@@ -67,16 +67,16 @@ pub struct MapCell {
 #[derive(Clone, Debug, PartialEq)]
 pub struct MappedBlock {
     pub cidr: IpNet,
-    /// The cells of the map in which it lies.
+    /// Its cells in the map.
     pub cells: Range<u32>,
     pub owner: Option<BlockOwner>,
-    /// By ordinal; empty if the block is corrupt or cannot be decoded.
+    /// The states by ordinal; empty if the block is corrupt or cannot be decoded.
     pub states: Vec<MappedState>,
-    /// Ordinals and whose they are; empty if the map does not tell.
+    /// Ordinals with their owners; empty if there are too many.
     pub owners: Vec<(u32, String)>,
 }
 
-/// What becomes of an address.
+/// The state of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MappedState {
     Free,
@@ -85,20 +85,20 @@ pub enum MappedState {
     WindowsReserved,
 }
 
-/// The maps of pools, as `show` prints them.
+/// The maps of pools for `show`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MapList {
     pub pools: Vec<PoolMap>,
 }
 
 impl PoolMap {
-    /// What a cell stands for.
+    /// Returns the CIDR of a cell.
     pub fn cell_cidr(&self, index: u32) -> IpNet {
         Grid { pool: self.cidr, cell_size: self.cell_size }.cidr(index)
     }
 }
 
-/// The map of every pool, ascending by CIDR.
+/// Maps every pool, ascending by CIDR.
 pub fn map(snapshot: &Snapshot, report: &Report, limits: MapLimits) -> Vec<PoolMap> {
     let context = Context::new(snapshot, &Options::default());
     let occupancy = Occupancy::new(&context);
@@ -141,7 +141,7 @@ impl Grid {
         1 << (self.cell_size - self.pool.prefix_len())
     }
 
-    /// The cells that a CIDR touches; none if it is outside the pool, all if it is larger.
+    /// Returns the cells that overlap a CIDR; none if it is outside the pool, all if it is larger.
     fn touched(&self, network: IpNet) -> Range<u32> {
         if network.contains(&self.pool) {
             return 0..self.size();
@@ -154,7 +154,6 @@ impl Grid {
         first..last + 1
     }
 
-    /// The cell of an address of the pool.
     fn index(&self, address: IpAddr) -> u32 {
         let bits = |address: IpAddr| match address {
             IpAddr::V4(v4) => u128::from(u32::from(v4)),
@@ -268,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_for_each_block_with_what_lies_in_it() {
+    fn each_block_has_a_cell() {
         let map = mapped(&small(), LIMITS);
         assert_eq!((map.cell_size, map.size, map.cells.len()), (30, 8, 2));
         // The tunnel address of the node is in no block.
@@ -291,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_larger_than_a_cell_lies_in_several() {
+    fn a_block_larger_than_a_cell_is_in_several() {
         let mut cluster = small();
         cluster.0.pools.clear();
         cluster.resource("ippools/small", json!({"cidr": "10.244.1.0/27", "blockSize": 32}));

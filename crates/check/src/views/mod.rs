@@ -1,5 +1,5 @@
-//! What `show` prints: pools, blocks, nodes, one address, one handle, borrowed addresses, configuration.
-//! Each view is data; `cli` renders it.
+//! The views of `show`: pools, blocks, nodes, one address, one handle, borrowed addresses, configuration. A view is
+//! data, which `cli` renders.
 
 mod address;
 #[cfg(test)]
@@ -43,8 +43,8 @@ pub(crate) use self::pools::pools_in;
 pub use self::pools::{OutsidePools, PoolList, PoolView, pools};
 pub use self::why::{Explanation, FamilyAnswer, PodStanding, explain_node, explain_pod};
 
-/// A number of addresses. IPv6 pools hold more than 64 bits can count: as JSON and YAML it is a number up
-/// to 2^53, which every reader keeps exactly, and decimal digits in a text above.
+/// A number of addresses. IPv6 pools hold more than 64 bits can count. In JSON and YAML it is a number up to 2^53,
+/// which every reader keeps exactly, and a text of decimal digits above.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Count(pub u128);
 
@@ -72,8 +72,8 @@ impl From<u32> for Count {
     }
 }
 
-/// Of what uses addresses or records them, the sources of which only some objects were read. If there are any, a view has
-/// no findings that rest on all of them.
+/// Returns the sources of users and records of which only some objects were read. A view has no findings that need all
+/// of them.
 fn partly_read(snapshot: &Snapshot) -> Vec<Source> {
     let sources = [Source::Blocks, Source::Nodes, Source::Endpoints, Source::Pods, Source::Services];
     let is_partial = |source: &Source| snapshot.coverage.get(source) == Some(&Coverage::Partial);

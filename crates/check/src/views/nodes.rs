@@ -1,4 +1,4 @@
-//! Nodes: what they hold, and how much more they may claim.
+//! Nodes, with their addresses and the blocks that they may still claim.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -17,11 +17,10 @@ use crate::index::IndexedBlock;
 use crate::occupancy::Occupancy;
 use crate::{Context, FastMap, Options};
 
-/// All nodes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeList {
-    /// The nodes, by name; those that own blocks or addresses without existing as well.
+    /// The nodes by name, including missing ones that own blocks or addresses.
     pub nodes: Vec<NodeView>,
 }
 
@@ -30,37 +29,35 @@ pub struct NodeList {
 pub struct NodeView {
     /// Its name in Calico.
     pub node: String,
-    /// Whether there is such a node.
+    /// True if there is such a node.
     pub exists: bool,
-    /// The CNI plugin that it uses, as far as that shows.
     pub plugin: NodePlugin,
-    /// Its tunnel addresses.
     pub tunnels: Vec<TunnelView>,
-    /// By pool and family: its blocks, and whether it may claim more. Pools from which it gets addresses
-    /// without being asked for by name are there as well where it has no block of them yet.
+    /// Its blocks by pool and family, with those that it may still claim. Pools that serve it automatically are listed
+    /// even without a block.
     pub pools: Vec<NodePool>,
     pub blocks: u32,
-    /// Addresses that are held on it, wherever they lie.
+    /// The number of addresses that it holds in any block.
     pub addresses: u32,
-    /// Of these, addresses of blocks that are not its own, as the list of borrowed addresses has them.
+    /// The number of these in blocks of others, as in the list of borrowed addresses.
     pub borrowed: u32,
-    /// Addresses of its blocks that are held on other nodes.
+    /// The number of addresses in its blocks that other nodes hold.
     pub borrowed_by_others: u32,
-    /// Free addresses of its blocks.
+    /// The number of free addresses in its blocks.
     pub free: u32,
-    /// The same by family, and whether it gets one more: of the families of which it has blocks, or which pools give it.
+    /// The families of its blocks, and those that pools offer it.
     pub families: Vec<NodeFamily>,
 }
 
-/// Which CNI plugin a node uses.
+/// The CNI plugin of a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePlugin {
-    /// What an installer has noted at the node.
+    /// The plugin in the note of an installer at the node.
     pub installed: Option<String>,
     /// The plugin that assigned the newest of its addresses; `None` if it has none with a time.
     pub assigned_by: Option<Plugin>,
-    /// When that was.
+    /// The time of that assignment.
     pub assigned_at: Option<Timestamp>,
 }
 
@@ -72,17 +69,17 @@ impl NodePlugin {
     }
 }
 
-/// What a node still gets of a family.
+/// The free addresses of a node in one family, and its outlook.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeFamily {
     /// `ipv4` or `ipv6`.
     pub family: &'static str,
-    /// Free addresses of its blocks.
+    /// The number of free addresses in its blocks.
     pub free: u32,
     /// True if its next pod gets no address; `None` if that is not known.
     pub without_address: Option<bool>,
-    /// Why not.
+    /// The reason why it gets none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -91,12 +88,12 @@ pub struct NodeFamily {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TunnelView {
-    /// The kind, as allocations record it.
+    /// The kind in records of allocations.
     pub kind: &'static str,
     pub address: IpAddr,
 }
 
-/// What a node holds of a pool.
+/// The blocks of a node in one pool.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePool {
@@ -105,14 +102,13 @@ pub struct NodePool {
     /// `ipv4` or `ipv6`.
     pub family: &'static str,
     pub blocks: u32,
-    /// Most blocks that it may hold. The limit holds for one family and all pools together that one request
-    /// may use, so that blocks of one pool take from the headroom of another.
-    ///
-    /// `None` if there is none, as in Calico before 3.19.
+    /// The largest number of blocks that it may hold; `None` if there is no limit, as in Calico before 3.19. The limit
+    /// holds for one family in all pools together that one request may use: blocks of one pool take from the headroom
+    /// of another.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// Blocks that it may still claim from this pool. 0 if the pool is not enabled or does not select the
-    /// node, where automatic allocation of blocks is off, and where there is no such node; `None` if it is not known.
+    /// The number of blocks that it may still claim from this pool; `None` if it is not known. 0 if the pool is not
+    /// enabled or does not select the node, if automatic allocation of blocks is off, or if there is no such node.
     pub headroom: Option<u32>,
 }
 
@@ -172,7 +168,7 @@ impl NodeView {
     }
 }
 
-/// Says of every node whether it gets one more address. One that does not exist asks for none.
+/// Adds to every node whether it gets one more address. A node that does not exist asks for none.
 fn add_outlook(context: &Context<'_>, outlook: Option<&Outlook<'_>>, nodes: &mut BTreeMap<String, NodeView>) {
     let missing = nodes.values_mut().filter(|view| !view.exists);
     missing.flat_map(|view| &mut view.families).for_each(|of_node| of_node.without_address = Some(false));
@@ -198,7 +194,7 @@ fn add_outlook(context: &Context<'_>, outlook: Option<&Outlook<'_>>, nodes: &mut
     }
 }
 
-/// Node, pool and family → what is said about them.
+/// Rows by node, pool and family.
 type Rows = BTreeMap<(String, Option<String>, Family), Row>;
 
 #[derive(Default)]
@@ -208,7 +204,7 @@ struct Row {
     free: u32,
 }
 
-/// Adds what a block says about its owner and about who holds its addresses.
+/// Adds the addresses of a block to its owner and to the nodes that hold them.
 fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
     let host = block.owner.and_then(|o| o.host());
     let mut own = NodeView { blocks: 1, ..NodeView::default() };
@@ -224,7 +220,7 @@ fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
                     borrower.borrowed += u32::from(!matches!(block.owner, Some(BlockOwner::Virtual(_))));
                     own.borrowed_by_others += 1;
                 }
-                // Old records name no node: the address counts for the owner of the block.
+                // Old records name no node: the owner of the block counts.
                 Some(_) | None => {
                     own.addresses += 1;
                     Plugin::of(record).into_iter().for_each(|made| own.plugin.note(made));
@@ -243,7 +239,7 @@ fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
     }
 }
 
-/// Adds how many blocks the nodes may claim from each pool, as far as there are some.
+/// Adds the numbers of blocks that nodes may claim from each pool, as far as there are some.
 fn add_headroom(context: &Context<'_>, outlook: &Outlook<'_>, rows: &mut Rows) {
     let config = context.snapshot.effective_ipam_config().unwrap_or_default();
     if !config.auto_allocate_blocks {
@@ -261,7 +257,7 @@ fn add_headroom(context: &Context<'_>, outlook: &Outlook<'_>, rows: &mut Rows) {
             }
             let headroom = outlook.headroom(holder, pool, wanted).min(left);
             let key = (holder.name().to_owned(), Some(pool.name.clone()), Family::of(pool.cidr));
-            // Manual pools serve who asks for them: not every node has to do with them.
+            // A manual pool serves requests that name it, so it is not shown for every node.
             if pool.automatic {
                 rows.entry(key).or_default().headroom = headroom;
             } else if let Some(row) = rows.get_mut(&key) {

@@ -1,4 +1,4 @@
-//! How full the pools are, and what they can still give.
+//! The pools, with their used and free addresses.
 
 use calipam_assign::Outlook;
 use calipam_model::IpNet;
@@ -23,22 +23,20 @@ pub struct PoolList {
     pub outside: Option<OutsidePools>,
 }
 
-/// A pool. `total` = `in_use` + `cooling` + `windows_reserved` + `reserved` + `unknown` + `free`: an address
-/// counts once, also if blocks overlap or a reservation lies over an allocated address.
+/// A pool. `total` = `in_use` + `cooling` + `windows_reserved` + `reserved` + `unknown` + `free`: an address counts
+/// once, even if blocks overlap or a reservation covers an allocated address.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolView {
     pub name: String,
     pub cidr: IpNet,
-    /// Prefix length of blocks that are created today.
+    /// The prefix length of new blocks.
     pub block_size: u8,
-    /// Calico allocates from it.
+    /// True if Calico allocates from it.
     pub enabled: bool,
-    /// Addresses are taken from it without being asked for by name.
+    /// True if it serves requests that do not name it.
     pub automatic: bool,
-    /// What its addresses may be used for.
     pub allowed_uses: Vec<&'static str>,
-    /// Which nodes may use it.
     pub node_selector: String,
     pub blocks: usize,
     /// All its addresses.
@@ -47,33 +45,31 @@ pub struct PoolView {
     pub in_use: Count,
     /// Released, but not free yet.
     pub cooling: Count,
-    /// The times from which the first of these, and all of them, are free.
+    /// The times at which the first of these, and all of them, are free.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cooled: Option<[Timestamp; 2]>,
     /// Reserved by Windows nodes.
     pub windows_reserved: Count,
-    /// Left out by IP reservations, and not taken.
+    /// Reserved by IP reservations, and not taken.
     pub reserved: Count,
     /// In blocks that are corrupt or cannot be decoded.
     pub unknown: Count,
-    /// Neither of these.
     pub free: Count,
-    /// The share of the addresses that can be in use which is taken, in whole percent, rounded down.
+    /// The share of usable addresses that is taken, in whole percent, rounded down.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percent: Option<u8>,
-    /// The addresses that can be in use, and those of them that are taken.
+    /// Addresses that can be in use.
     #[serde(skip)]
     pub usable: Count,
     #[serde(skip)]
     pub usable_taken: Count,
-    /// Of the free ones, those that the nodes together can get now, as long as they ask for no other pool's:
-    /// pools share the block limit, so that their numbers do not add up. `None` if it is not known; `limited_by`
-    /// says why.
+    /// Free addresses that the nodes together can get now, if they ask for no other pool's: pools share the block
+    /// limit, so their numbers do not add up. `None` if it is not known; `limited_by` has the reason.
     pub allocatable: Option<Count>,
-    /// The free ones that requests by name can get, where the pool serves no others.
+    /// Free addresses for requests that name the pool, if it serves no others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_name: Option<Count>,
-    /// Why not all free ones are allocatable; empty if they are.
+    /// The reasons why not all free addresses are allocatable.
     pub limited_by: Vec<String>,
 }
 
@@ -81,9 +77,8 @@ pub struct PoolView {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OutsidePools {
-    /// How many.
     pub blocks: usize,
-    /// Addresses of them.
+    /// All their addresses.
     pub total: Count,
     /// Allocated to an owner.
     pub in_use: Count,
@@ -97,7 +92,7 @@ pub fn pools(snapshot: &Snapshot) -> PoolList {
     pools_in(&Context::new(snapshot, &Options::default()))
 }
 
-/// The same where there is a context already.
+/// Lists the pools of an existing context.
 pub(crate) fn pools_in(context: &Context<'_>) -> PoolList {
     let occupancy = Occupancy::new(context);
     let outlook = Outlook::new(context.snapshot);
@@ -144,7 +139,7 @@ fn view(
     }
 }
 
-/// The times from which the first cooling address of a pool, and all of them, are free.
+/// Returns the times at which the first cooling address of a pool, and all of them, are free.
 fn cooled(occupancy: &Occupancy<'_, '_>, pool: &Pool, config: &IpamConfig) -> Option<[Timestamp; 2]> {
     let blocks = occupancy.inside(pool.cidr).iter().filter_map(|stored| stored.block?.current());
     let cooling = Cooling::of(blocks, occupancy.now(), config.cooldown())?;
@@ -159,7 +154,7 @@ fn name_of_use(used: PoolUse) -> &'static str {
     }
 }
 
-/// Blocks that no pool contains as a whole, those that are corrupt or cannot be decoded included.
+/// Sums the blocks that no pool contains as a whole, including those that are corrupt or cannot be decoded.
 fn outside(occupancy: &Occupancy<'_, '_>) -> Option<OutsidePools> {
     let mut sum = OutsidePools::default();
     for (_, tally) in occupancy.blocks_outside_pools() {

@@ -32,7 +32,7 @@ impl Comparison {
 }
 
 impl PoolList {
-    /// Of pools that are named, themselves and those that overlap them.
+    /// Keeps the named pools and those that overlap them.
     pub fn within(mut self, scope: &Scope) -> Self {
         if !scope.networks.is_empty() {
             self.pools.retain(|pool| scope.has_network(pool.cidr));

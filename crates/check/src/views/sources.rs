@@ -1,4 +1,4 @@
-//! What the views that need not everything are made of. Of the records of blocks they need those that
+//! The sources of views that do not need the whole cluster. They need the records of blocks that
 //! `RecordDetail::Borrowers` keeps.
 
 use calipam_model::snapshot::Source;
@@ -13,11 +13,11 @@ pub const POOLS: [Source; 7] = [
     Source::ClusterInformation,
 ];
 
-/// The configuration says how long addresses cool down.
+/// The configuration has the cooldown of addresses.
 pub const BLOCKS: [Source; 5] =
     [Source::Blocks, Source::Pools, Source::Reservations, Source::IpamConfig, Source::ClusterInformation];
 
-/// Whether a node is stranded depends on the pools.
+/// A node without addresses shows only by the pools.
 pub const NODES: [Source; 7] = POOLS;
 
 pub const BORROWED: [Source; 3] = [Source::Blocks, Source::Pools, Source::ClusterInformation];

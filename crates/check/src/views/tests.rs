@@ -20,7 +20,7 @@ fn small() -> Cluster {
     cluster
 }
 
-/// The same with everything read that decides what can be allocated, and the affinity of the block.
+/// The same cluster with all sources for allocation read, and the affinity of the block.
 fn judged() -> Cluster {
     let mut cluster = small();
     cluster.0.mark_read([Source::Affinities, Source::Reservations, Source::IpamConfig]);
@@ -159,7 +159,7 @@ fn which_plugin_a_node_uses_shows_in_its_newest_address_and_in_what_is_noted() {
     let mut records = nothing();
     records[0] = at("node-1", calipam);
     assert_eq!(plugins(records.clone()), [(noted.clone(), Some(Plugin::Calipam))]);
-    // The address of another node in its block says nothing of it.
+    // An address of another node in its block does not count.
     records[1] = at("node-9", calico);
     let expected = [(noted.clone(), Some(Plugin::Calipam)), (None, Some(Plugin::Calico))];
     assert_eq!(plugins(records.clone()), expected);
@@ -167,9 +167,9 @@ fn which_plugin_a_node_uses_shows_in_its_newest_address_and_in_what_is_noted() {
     assert_eq!(plugins(records)[0], (noted, Some(Plugin::Calico)));
 }
 
-/// A node of two families, with room in one of them only.
+/// A node of two families, with room in only one of them.
 #[test]
-fn a_node_without_addresses_is_told_by_family() {
+fn a_node_without_addresses_is_shown_by_family() {
     let families = |cluster: &Cluster| {
         let view = nodes(&cluster.0).nodes.swap_remove(0);
         let families = view.families.into_iter();
@@ -186,7 +186,7 @@ fn a_node_without_addresses_is_told_by_family() {
     cluster.put("/calico/ipam/v2/config", json!({"auto_allocate_blocks": true, "maxBlocksPerHost": 1}));
     let full = Some("the block limit is reached: it holds 1 blocks and may hold 1".to_owned());
     assert_eq!(families(&cluster), [("ipv4", 2, Some(false), None), ("ipv6", 0, Some(true), full)]);
-    // Of a node that does not exist nothing asks for an address.
+    // A node that does not exist asks for no address.
     cluster.0.nodes.clear();
     assert_eq!(families(&cluster), [("ipv4", 2, Some(false), None), ("ipv6", 0, Some(false), None)]);
 }
@@ -234,7 +234,7 @@ fn a_handle_and_what_is_recorded_under_it() {
     let ids = |begin: &str| handle_ids(&cluster.0, begin).into_iter().collect::<Vec<_>>();
     assert_eq!((ids("k8s-pod"), ids("lb-")), (vec!["k8s-pod-network.a".to_owned()], Vec::new()));
 
-    // Without its object it is what blocks record.
+    // Without an object only the records of blocks show the node.
     let unknown = handle(&small().0, "k8s-pod-network.a").unwrap();
     assert_eq!((unknown.exists, unknown.blocks[0].addresses.len()), (false, 1));
 }

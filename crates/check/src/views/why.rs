@@ -1,4 +1,4 @@
-//! Why a pod, or the next pod of a node, gets an address or none.
+//! Explains why a pod, or the next pod of a node, gets an address or none.
 
 use std::net::IpAddr;
 
@@ -40,9 +40,9 @@ pub enum PodStanding {
     NoNode,
     /// It names a pool that does not exist.
     UnknownPool(String),
-    /// Something that the allocator looks at was not read, or cannot be decoded.
+    /// An object that the allocator needs was not read, or cannot be decoded.
     NotKnown,
-    /// Pools serve some namespaces only, and the labels of its own were not read.
+    /// Pools serve only some namespaces, and the labels of its own were not read.
     NamespacesNotRead,
 }
 
@@ -50,7 +50,7 @@ pub enum PodStanding {
 #[derive(Clone, Debug)]
 pub struct FamilyAnswer {
     pub family: Family,
-    /// The cluster's pods have addresses of it, or none has any.
+    /// True if the cluster's pods have addresses of the family, or no pod has any address.
     pub is_needed: bool,
     pub answer: Answer,
     /// The holder of the address that was asked for.
@@ -64,7 +64,7 @@ impl FamilyAnswer {
         self.answer.outcome.as_ref().err()
     }
 
-    /// The reason, with who is in the way.
+    /// Returns the reason, with the holder of the address.
     fn why(&self, refused: &Refused) -> String {
         match &self.holder {
             Some(holder) => format!("{} by {holder}", refused.reason),
@@ -74,20 +74,20 @@ impl FamilyAnswer {
 }
 
 impl Explanation {
-    /// Why the pod does not start, as far as IPAM is the cause; `None` if it is not.
+    /// Returns the refusal of IPAM that keeps the pod from starting, if there is one.
     pub fn refusal(&self) -> Option<&Refused> {
-        let of = |is_needed| self.families.iter().filter(move |family| family.is_needed == is_needed);
-        of(true).chain(of(false)).find_map(FamilyAnswer::refused)
+        let (needed, others): (Vec<_>, Vec<_>) = self.families.iter().partition(|family| family.is_needed);
+        needed.into_iter().chain(others).find_map(FamilyAnswer::refused)
     }
 
-    /// True if IPAM keeps the pod, or the next one of the node, from its address.
+    /// Returns true if IPAM keeps the pod, or the next one of the node, from its address.
     pub fn is_refused(&self) -> bool {
         let needed = self.families.iter().filter(|family| family.is_needed);
         needed.into_iter().any(|family| family.refused().is_some())
             || matches!(self.standing, PodStanding::NoNode | PodStanding::UnknownPool(_))
     }
 
-    /// The answer in one sentence.
+    /// Returns the answer in one sentence.
     pub fn sentence(&self) -> String {
         let who = self.pod.as_deref().map_or_else(|| "the next pod".to_owned(), short);
         let node = short(&self.node);
@@ -238,7 +238,7 @@ fn explain(context: &Context<'_>, pod: Option<&Pod>, on: &str, node: Option<&Nod
     explained
 }
 
-/// The holder of an address: the owner that its record names, or else a user.
+/// Returns the holder of an address: the owner in its record, or else a user.
 fn holder_of(snapshot: &Snapshot, address: IpAddr) -> Option<String> {
     let view = super::address(snapshot, address);
     let recorded = view.blocks.into_iter().find_map(|block| block.recorded_owner);

@@ -1,4 +1,4 @@
-//! Comparing a report with the ground truth.
+//! Compares a report with the ground truth.
 
 use calipam_check::{Finding, Options, check};
 use calipam_testkit::cluster::{Cluster, Found};

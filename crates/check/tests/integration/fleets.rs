@@ -17,7 +17,7 @@ fn checked(fleet: &Fleet) -> Vec<Cluster> {
     fleet.clusters.iter().map(cluster).collect()
 }
 
-/// Cluster, code and subject of what is wrong between them.
+/// Cluster, code and subject of the findings between them.
 fn found(clusters: &[Cluster]) -> BTreeSet<[String; 3]> {
     let of_cluster = |cluster: &Cluster| -> Vec<[String; 3]> {
         let between = cluster.report.findings.iter().filter(|finding| finding.code.is_of_fleet());
@@ -80,7 +80,7 @@ fn every_code_of_a_fleet_has_a_fault_in_the_generator() {
         .flat_map(|fault| after(&[*fault]).0.expected)
         .map(|[_, code, _]| code)
         .collect();
-    // That a cluster cannot be read, the data of none can say.
+    // No data of a cluster can show that it cannot be read.
     let expected = Code::ALL.iter().filter(|code| code.is_of_fleet() && **code != Code::ClusterUnreadable);
     assert_eq!(all, expected.map(|code| code.name().to_owned()).collect());
 }
@@ -134,7 +134,7 @@ fn a_disabled_pool_in_which_addresses_are_used_overlaps_that_of_another_cluster(
 }
 
 #[test]
-fn how_many_more_pools_overlap_is_told() {
+fn the_number_of_further_pools_is_counted() {
     let fleet = Fleet::healthy(1);
     let one = checked(&fleet).remove(0);
     let mut clusters: Vec<Cluster> = (0..20)
@@ -162,7 +162,7 @@ fn a_cluster_that_is_named_twice_counts_once() {
 }
 
 #[test]
-fn a_file_with_the_guid_of_another_cluster_is_told() {
+fn a_file_with_the_guid_of_another_cluster_is_unreadable() {
     let one = checked(&Fleet::healthy(1)).remove(0);
     let at = |hours| one.report.cluster.taken_at + jiff::SignedDuration::from_hours(hours);
     let read = |is_live: [bool; 2], taken: i64, now: i64| -> Vec<bool> {

@@ -1,4 +1,4 @@
-//! What a healthy cluster may lack, and what becomes of it when the options change.
+//! Healthy clusters of all kinds, with different options.
 
 use calipam_check::{Options, check};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};

@@ -1,4 +1,4 @@
-//! Values as a broken disk, a bad script or an enemy leaves them. Nothing panics, and what does not decode is said so.
+//! Values from a broken disk, a bad script or an enemy. Nothing panics, and undecodable objects are reported.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ fn healthy() -> Cluster {
     Cluster::plain(ClusterSpec::new(5), 2, 2)
 }
 
-/// Keys of what a check decodes: two of each kind.
+/// Keys of objects that a check decodes, two of each kind.
 fn victims(cluster: &Cluster) -> Vec<Vec<u8>> {
     let kinds = [
         "/calico/ipam/v2/assignment/ipv4/",
@@ -43,8 +43,7 @@ fn value_of(cluster: &Cluster, key: &[u8]) -> Vec<u8> {
     cluster.get(std::str::from_utf8(key).unwrap()).unwrap().value()
 }
 
-/// `code subject` of every finding where `value` is under `key`. What does not decode, and a block that is
-/// broken, must be among them.
+/// `code subject` of every finding with `value` under `key`. Undecodable objects and corrupt blocks must be among them.
 fn judge(cluster: &Cluster, key: &[u8], value: &[u8]) -> BTreeSet<String> {
     let mut changed = cluster.clone();
     changed.put_raw(key, value);
@@ -60,7 +59,7 @@ fn judge(cluster: &Cluster, key: &[u8], value: &[u8]) -> BTreeSet<String> {
             assert!(found.contains(&format!("corrupt-block {}", block.value.key)), "{found:?}");
         }
     }
-    // Printing must bear all of it, too.
+    // Printing must not panic, either.
     serde_json::to_vec(&report).unwrap();
     found
 }
@@ -101,7 +100,7 @@ fn flipped_bytes_never_panic() {
     }
 }
 
-/// What may stand where something else belongs.
+/// Values of wrong types.
 fn strangers() -> Vec<Value> {
     vec![
         Value::Null,

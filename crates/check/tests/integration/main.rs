@@ -1,4 +1,4 @@
-//! The rules, tried on generated clusters: a healthy one has no finding, and what a fault breaks is found exactly.
+//! The rules on generated clusters: a healthy one has no finding, and a fault has exactly its own.
 
 mod each_fault;
 mod expected;

@@ -1,4 +1,4 @@
-//! What the allocator wrote on the snapshot as the steps of a plan: one for each block.
+//! The allocator's writes as the steps of a plan: one for each block.
 
 use std::collections::BTreeSet;
 
@@ -17,8 +17,8 @@ use crate::basis::Basis;
 use crate::basis::preconditions::as_read;
 use crate::plan::{Action, Change, Verb};
 
-/// The steps, in the order of the blocks' first writes. What the allocator counted in the handle is not used: it counts
-/// what was asked of a block, and a plan knows what the block gives.
+/// Returns the steps, in the order of the blocks' first writes. The allocator's counts of the handle are not used: it
+/// counts the addresses that it asks of a block, and a plan those that the block gives.
 pub(super) fn actions(basis: &Basis<'_>, request: &Request, writes: Vec<Write>) -> Vec<Action> {
     let mut blocks: Vec<IpNet> = Vec::new();
     for write in &writes {
@@ -42,6 +42,8 @@ pub(super) fn actions(basis: &Basis<'_>, request: &Request, writes: Vec<Write>) 
     });
     actions
 }
+
+const HALF_DELETED: &str = "its deletion stopped half-way";
 
 /// The steps of one block and its affinities.
 struct BlockSteps<'a, 's> {
@@ -98,34 +100,37 @@ impl<'a, 's> BlockSteps<'a, 's> {
                     self.record(after, |_| true);
                     let from = before.owner().map_or_else(|| "no owner".to_owned(), ToString::to_string);
                     let detail = format!("taken over for {}: {from} left it empty", self.holder());
-                    self.changes
-                        .insert(0, self.change(Verb::SetBlockOwner, Subject::Block(self.cidr), detail));
+                    let change = Change::new(Verb::SetBlockOwner, Subject::Block(self.cidr), detail, &[]);
+                    self.changes.insert(0, change);
                     self.edit(BlockEdit::Replace(revision, Box::new(after.clone())));
                 }
             }
             (before, Some(after), revision) => {
                 if let (Some(_), Some(revision)) = (before, revision) {
                     let edit = Edit::Block(self.cidr, BlockEdit::Delete(revision));
-                    self.marked.push((edit, self.finished(Verb::DeleteBlock, Subject::Block(self.cidr))));
+                    let subject = Subject::Block(self.cidr);
+                    self.marked.push((edit, Change::new(Verb::DeleteBlock, subject, HALF_DELETED, &[])));
                 }
                 self.record(after, |_| true);
                 let detail = format!("for {}{}", self.holder(), self.in_pool());
-                self.changes.insert(0, self.change(Verb::CreateBlock, Subject::Block(self.cidr), detail));
+                let change = Change::new(Verb::CreateBlock, Subject::Block(self.cidr), detail, &[]);
+                self.changes.insert(0, change);
                 self.edit(BlockEdit::Create(Box::new(after.clone())));
             }
             (Some(before), None, Some(revision)) => {
-                let detail = match before.is_deleted() {
-                    true => "its deletion stopped half-way".to_owned(),
-                    false => format!("empty, and its pool does not select {} any more", self.request.node),
+                let detail = if before.is_deleted() {
+                    HALF_DELETED.to_owned()
+                } else {
+                    format!("empty, and its pool does not select {} any more", self.request.node)
                 };
-                self.changes.push(self.change(Verb::DeleteBlock, Subject::Block(self.cidr), detail));
+                self.note(Verb::DeleteBlock, Subject::Block(self.cidr), detail);
                 self.edit(BlockEdit::Delete(revision));
             }
             _ => {}
         }
     }
 
-    /// Addresses that an existing block gets.
+    /// Assigns addresses of an existing block.
     fn assign(&mut self, before: &Block, after: &Block) {
         let is_new = |ordinal: u32| match (before.allocation(ordinal), after.allocation(ordinal)) {
             (None, Some(_)) => true,
@@ -154,7 +159,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
         self.edit(BlockEdit::Assign { records });
     }
 
-    /// Notes the addresses that are assigned, and counts them in their handle. Returns their records.
+    /// Adds the changes of the assigned addresses, and counts them in their handle. Returns their records.
     fn record(&mut self, after: &Block, is_new: impl Fn(u32) -> bool) -> Vec<(u32, Attribute)> {
         let assigned = after.allocations().filter(|allocation| is_new(allocation.ordinal));
         let assigned = assigned.filter(|allocation| !allocation.attribute.is_windows_reserved());
@@ -167,7 +172,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
                 record.handle.as_deref().map(|id| format!(", under the handle {id}")).unwrap_or_default();
             let detail = format!("in block {} {owner}{}{handle}", self.cidr, self.in_pool());
             let address = Subject::Address(address_at(self.cidr, *ordinal));
-            self.changes.push(self.change(Verb::AssignAddress, address, detail));
+            self.note(Verb::AssignAddress, address, detail);
         }
 
         if let Some(id) = self.request.handle.clone()
@@ -177,8 +182,9 @@ impl<'a, 's> BlockSteps<'a, 's> {
             let stored = self.basis.snapshot.handles.iter().map(|handle| &handle.value);
             let exists = stored.into_iter().any(|handle| !handle.is_deleted() && handle.id() == *id);
             let verb = if exists { Verb::SetHandleCounts } else { Verb::CreateHandle };
-            let detail = format!("counts {count} more in block {}", self.cidr);
-            self.changes.push(self.change(verb, Subject::Handle(id.clone()), detail));
+            let addresses =
+                if count == 1 { "1 more address".to_owned() } else { format!("{count} more addresses") };
+            self.note(verb, Subject::Handle(id.clone()), format!("{addresses} in block {}", self.cidr));
             self.edits.push(Edit::Handle(id, HandleEdit::Increment(self.cidr, count)));
         }
 
@@ -202,30 +208,29 @@ impl<'a, 's> BlockSteps<'a, 's> {
         match (before, after) {
             (Some((before, revision)), Some(after)) if !before.deleted => {
                 self.edits.push(edit(AffinityEdit::State(revision, after.state.clone())));
-                let detail = match before.is_unstated {
-                    true => "it had no state".to_owned(),
-                    false => format!("it was {}", before.state),
+                let detail = if before.is_unstated {
+                    "it had no state".to_owned()
+                } else {
+                    format!("it was {}", before.state)
                 };
-                self.changes.push(self.change(Verb::ConfirmAffinity, subject(), detail));
+                self.note(Verb::ConfirmAffinity, subject(), detail);
             }
             (before, Some(after)) => {
                 if let Some((_, revision)) = before {
                     let delete = edit(AffinityEdit::Delete(revision));
-                    self.marked.push((delete, self.finished(Verb::DeleteAffinity, subject())));
+                    self.marked
+                        .push((delete, Change::new(Verb::DeleteAffinity, subject(), HALF_DELETED, &[])));
                 }
-                // Before the block, as in a claim of Calico's: what a crash leaves is an affinity whose block its holder creates,
-                // never a block that its owner does not find.
+                // Before the block, as Calico claims: a crash leaves an affinity whose holder creates the block, never
+                // a block that its owner does not find.
                 self.edits.insert(0, edit(AffinityEdit::Create(Box::new(after.clone()))));
-                let detail = format!("the block is {}'s", key.node);
-                self.changes.push(self.change(Verb::CreateAffinity, subject(), detail));
+                self.note(Verb::CreateAffinity, subject(), format!("the block is {}'s", key.node));
             }
             (Some((before, revision)), None) => {
                 self.edits.push(edit(AffinityEdit::Delete(revision)));
-                let detail = match before.deleted {
-                    true => "its deletion stopped half-way",
-                    false => "the block is not its holder's any more",
-                };
-                self.changes.push(self.change(Verb::DeleteAffinity, subject(), detail.to_owned()));
+                let not_its_own = "the block is not its holder's any more";
+                let detail = if before.deleted { HALF_DELETED } else { not_its_own };
+                self.note(Verb::DeleteAffinity, subject(), detail);
             }
             (None, None) => {}
         }
@@ -258,16 +263,12 @@ impl<'a, 's> BlockSteps<'a, 's> {
         actions
     }
 
+    fn note(&mut self, action: Verb, subject: Subject, detail: impl Into<String>) {
+        self.changes.push(Change::new(action, subject, detail, &[]));
+    }
+
     fn edit(&mut self, edit: BlockEdit) {
         self.edits.push(Edit::Block(self.cidr, edit));
-    }
-
-    fn change(&self, action: Verb, subject: Subject, detail: String) -> Change {
-        Change { action, subject, detail, repairs: Vec::new() }
-    }
-
-    fn finished(&self, action: Verb, subject: Subject) -> Change {
-        self.change(action, subject, "its deletion stopped half-way".to_owned())
     }
 
     fn holder(&self) -> String {
@@ -280,7 +281,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
     }
 }
 
-/// Node and pools have to stay what they were when the allocator decided by them.
+/// The node and the pools by which the allocator decided: they have to be as they were.
 fn preconditions(basis: &Basis<'_>, node: &str, cidr: IpNet) -> Vec<(Key, Precondition)> {
     let node = Key::Node(node.to_owned());
     let mut preconditions: Vec<(Key, Precondition)> =
@@ -299,7 +300,7 @@ fn block_of(entry: Option<&Entry>) -> Option<&Block> {
     }
 }
 
-/// As findings name it.
+/// Returns the name of the holder in findings.
 fn holder_of(key: &AffinityKey) -> String {
     match key.kind {
         AffinityType::Host => key.node.clone(),

@@ -1,5 +1,5 @@
-//! Plans that assign addresses for people: what `assign` does. The allocator of `calipam-assign` runs on the snapshot, and what
-//! it writes there becomes the plan.
+//! Plans of `assign`, which assigns addresses for people. The allocator of `calipam-assign` runs on the snapshot, and
+//! its writes there become the plan.
 
 mod edits;
 mod refusal;
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 
 use calipam_assign::{
-    Allocator, AssignIp, AutoAssign, Error, Family, NodeSelector, SnapshotStore, Write, without_waiting,
+    Allocator, AssignIp, AutoAssign, Family, NodeSelector, SnapshotStore, Write, without_waiting,
 };
 use calipam_check::owner::RecordedOwner;
 use calipam_check::{Places, Subject, names_of_mentions, names_of_owners};
@@ -25,27 +25,27 @@ use crate::plan::{Plan, PlanKind, Verb};
 use crate::range;
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
-/// What to assign.
+/// A request for addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// The node that the addresses are for. It has to exist.
     pub node: String,
-    /// These addresses.
+    /// Addresses that the operator names.
     pub addresses: Vec<IpAddr>,
-    /// So many addresses that the allocator chooses, in each family of the pools; if no pools are named, of IPv4, or of
-    /// IPv6 in a cluster without IPv4 pools.
+    /// The number of addresses that the allocator chooses, in each family of the pools. If no pools are named, it is
+    /// IPv4, or IPv6 in a cluster without IPv4 pools.
     pub count: u32,
     /// The pools to choose from, by CIDR; empty for those that select the node.
     pub pools: Vec<IpNet>,
     /// The handle under which they are recorded.
     pub handle: Option<String>,
-    /// What the record says of the owner.
+    /// The attributes of the owner in the record.
     pub attributes: BTreeMap<String, String>,
-    /// Assign the addresses that are named although something uses them, or the allocator would never give them to a node.
+    /// Assigns named addresses although something uses them, or the allocator would never give them to a node.
     pub force: bool,
 }
 
-/// Plans an assignment. What cannot be assigned is skipped, with the reason.
+/// Plans an assignment. Addresses that cannot be assigned are skipped, with the reason.
 pub fn plan(basis: &Basis<'_>, node: &Node, request: &Request) -> Plan {
     let mut planner =
         Planner { basis, node, request, skipped: Vec::new(), warnings: Vec::new(), objected: Vec::new() };
@@ -67,7 +67,7 @@ pub fn plan(basis: &Basis<'_>, node: &Node, request: &Request) -> Plan {
         .collect();
 
     if addresses.is_empty() {
-        // A block that was claimed in vain helps no one.
+        // A block without an address is not claimed.
         actions.clear();
     }
 
@@ -90,7 +90,7 @@ struct Planner<'b, 's> {
 }
 
 impl Planner<'_, '_> {
-    /// Why nothing can be assigned, whatever the allocator says.
+    /// Returns a reason to assign nothing, whatever the allocator says.
     fn refusal(&mut self) -> Option<Skipped> {
         let snapshot = self.basis.snapshot;
         if let Some(source) = ALLOCATION_SOURCES.into_iter().find(|source| !snapshot.has_read(*source)) {
@@ -126,7 +126,7 @@ impl Planner<'_, '_> {
         None
     }
 
-    /// Who, alive, has addresses under the handle.
+    /// Returns an owner that is alive and has addresses under the handle.
     fn owner_of_handle(&self, id: &str) -> Option<String> {
         let handles = HandleAllocations::new(self.basis, &HashSet::from([id.to_owned()]));
         let held = handles.allocated(id);
@@ -154,13 +154,13 @@ impl Planner<'_, '_> {
         }
 
         for address in &self.request.addresses {
-            self.named(&allocator, *address);
+            self.assign_named(&allocator, *address);
         }
         drop(allocator);
         store.into_writes()
     }
 
-    /// Addresses that something uses or names, or a service has in the cluster, although no block records them: the allocator
+    /// Returns addresses that something uses or names, or a service has, although no block records them. The allocator
     /// would give them out a second time.
     fn unrecorded(&self) -> Vec<IpAddr> {
         let index = &self.basis.context.index;
@@ -178,14 +178,11 @@ impl Planner<'_, '_> {
         named.filter(|address| !is_recorded(self.basis, *address)).collect()
     }
 
-    /// Addresses that the allocator chooses.
+    /// Assigns addresses that the allocator chooses.
     fn choose(&mut self, allocator: &Allocator<&SnapshotStore<'_>>) {
         let request = self.request;
-        let of = |family| -> Vec<IpNet> {
-            request.pools.iter().copied().filter(|pool| Family::of(*pool) == family).collect()
-        };
-
-        let (pools_v4, pools_v6) = (of(Family::V4), of(Family::V6));
+        let (pools_v4, pools_v6): (Vec<IpNet>, Vec<IpNet>) =
+            request.pools.iter().partition(|pool| Family::of(**pool) == Family::V4);
         let pools = self.basis.snapshot.pools.iter().map(|pool| pool.value.cidr);
         let has_v4 = pools.into_iter().any(|pool| Family::of(pool) == Family::V4);
         let (v4, v6) = match (pools_v4.is_empty(), pools_v6.is_empty()) {
@@ -216,7 +213,7 @@ impl Planner<'_, '_> {
         if missing > 0 {
             let messages = done.v4.iter().chain(&done.v6).flat_map(|assigned| &assigned.messages);
             let mut reasons: Vec<String> =
-                error.iter().map(|error| refusal::of_choice(self.basis, error)).collect();
+                error.iter().map(|error| refusal::explain_choice(self.basis, error)).collect();
             reasons.extend(messages.map(ToString::to_string));
             let detail = format!("{missing} of {asked} addresses cannot be assigned: {}", reasons.join("; "));
             let node = Subject::Node(request.node.clone());
@@ -225,8 +222,8 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// An address that the operator names.
-    fn named(&mut self, allocator: &Allocator<&SnapshotStore<'_>>, address: IpAddr) {
+    /// Assigns an address that the operator names.
+    fn assign_named(&mut self, allocator: &Allocator<&SnapshotStore<'_>>, address: IpAddr) {
         let against = in_use(self.basis, address).or_else(|| refusal::never_given(self.basis, address));
         if let Some(against) = against {
             if !self.request.force {
@@ -246,11 +243,13 @@ impl Planner<'_, '_> {
 
         match without_waiting(allocator.assign_ip(&wanted)) {
             Ok(()) => self.warn_of(address),
-            Err(error) => self.skipped.push(self.why_not(address, &error)),
+            Err(error) => {
+                self.skipped.push(refusal::explain(self.basis, &self.request.node, address, &error));
+            }
         }
     }
 
-    /// Reservations and node selectors hold for automatic assignment only.
+    /// Warns of reservations and node selectors, which only automatic assignment respects.
     fn warn_of(&mut self, address: IpAddr) {
         let pool = self.basis.context.index.enabled_pool_around(address);
         let excludes =
@@ -275,16 +274,12 @@ impl Planner<'_, '_> {
         }
     }
 
-    fn why_not(&self, address: IpAddr, error: &Error) -> Skipped {
-        refusal::of(self.basis, &self.request.node, address, error)
-    }
-
     fn is_windows(&self) -> bool {
         self.node.is_windows()
     }
 }
 
-/// Who uses an address that no block records, or may use it.
+/// Refuses an address that no block records although something uses it, or may.
 fn in_use(basis: &Basis<'_>, address: IpAddr) -> Option<Skipped> {
     if is_recorded(basis, address) {
         return None;
@@ -313,8 +308,8 @@ fn is_recorded(basis: &Basis<'_>, address: IpAddr) -> bool {
     })
 }
 
-/// Of addresses that a plan assigns, those that something uses in what was read since, but for those with which that is
-/// known of the plan.
+/// Returns the addresses of a plan that something uses in what was read since, but for those that the plan assigns in
+/// spite of that.
 pub fn taken_since(basis: &Basis<'_>, plan: &Plan) -> Vec<Skipped> {
     let addresses = plan.forced.iter().filter(|address| !plan.objected.contains(address));
     addresses.filter_map(|address| in_use(basis, *address)).collect()

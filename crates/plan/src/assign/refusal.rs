@@ -1,4 +1,4 @@
-//! Why an address that is named cannot be assigned, and whose it is.
+//! Reasons why an address cannot be assigned, with its owner.
 
 use std::net::IpAddr;
 
@@ -12,8 +12,8 @@ use calipam_model::pool::PoolUse;
 use crate::basis::Basis;
 use crate::skipped::{Refusal, SkipReason, Skipped, SuggestedAction};
 
-/// What the allocator's refusal means for the operator.
-pub(super) fn of(basis: &Basis<'_>, node: &str, address: IpAddr, error: &Error) -> Skipped {
+/// Explains the allocator's refusal of a named address.
+pub(super) fn explain(basis: &Basis<'_>, node: &str, address: IpAddr, error: &Error) -> Skipped {
     let (reason, detail) = match error {
         Error::AddressOutsidePools(_) => (SkipReason::OutsidePools, outside_pools(basis, address)),
         Error::AlreadyAssigned(_) => taken(basis, address),
@@ -37,8 +37,8 @@ pub(super) fn of(basis: &Basis<'_>, node: &str, address: IpAddr, error: &Error) 
     }
 }
 
-/// What the allocator's refusal of an address of its choice means.
-pub(super) fn of_choice(basis: &Basis<'_>, error: &Error) -> String {
+/// Explains the allocator's failure to choose an address.
+pub(super) fn explain_choice(basis: &Basis<'_>, error: &Error) -> String {
     let Error::PoolNotEnabled(cidr) = error else { return error.to_string().trim().to_owned() };
     let mut pools = basis.snapshot.pools.iter().map(|pool| &pool.value);
     match pools.find(|pool| pool.cidr == *cidr) {
@@ -50,7 +50,7 @@ pub(super) fn of_choice(basis: &Basis<'_>, error: &Error) -> String {
     }
 }
 
-/// Why the allocator would never give an address to a node, whatever is asked for.
+/// Refuses an address that the allocator would never give to a node.
 pub(super) fn never_given(basis: &Basis<'_>, address: IpAddr) -> Option<Skipped> {
     let mut around =
         calipam_assign::blocks_around(address).filter_map(|cidr| basis.context.index.block(cidr));
@@ -85,13 +85,14 @@ fn outside_pools(basis: &Basis<'_>, address: IpAddr) -> String {
         })
         .collect();
 
-    match closed.is_empty() {
-        true => format!("{address} is in no pool"),
-        false => format!("{address} is in no enabled pool: {}", closed.join("; ")),
+    if closed.is_empty() {
+        format!("{address} is in no pool")
+    } else {
+        format!("{address} is in no enabled pool: {}", closed.join("; "))
     }
 }
 
-/// Who has the address already.
+/// Explains who has the address already.
 fn taken(basis: &Basis<'_>, address: IpAddr) -> Refusal {
     let blocks = calipam_assign::blocks_around(address);
     let mut records =
@@ -113,14 +114,15 @@ fn taken(basis: &Basis<'_>, address: IpAddr) -> Refusal {
     }
 
     let owners = basis.context.owners_of(address);
-    let used = match owners.is_empty() {
-        true => "nothing is known to use it".to_owned(),
-        false => format!("{} uses it", names_of_owners(&owners)),
+    let used = if owners.is_empty() {
+        "nothing is known to use it".to_owned()
+    } else {
+        format!("{} uses it", names_of_owners(&owners))
     };
     (SkipReason::AlreadyAssigned, format!("{address} is already assigned, {}; {used}", recorded_for(&record)))
 }
 
-/// What the record says.
+/// Describes the owner in a record.
 fn recorded_for(record: &Allocation<'_>) -> String {
     let attribute = record.attribute.to_attribute();
     let handle = match &attribute.handle {

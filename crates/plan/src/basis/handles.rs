@@ -1,4 +1,4 @@
-//! Which addresses some handles hold, and which objects stand for them.
+//! The addresses and the objects of some handles.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
@@ -14,10 +14,11 @@ use calipam_model::text::Text;
 
 use crate::basis::Basis;
 
-/// Most blocks that the deletion or creation of a handle compares; a transaction takes 128 comparisons.
+/// The largest number of blocks that the deletion or creation of a handle compares. A transaction takes 128
+/// comparisons.
 pub(crate) const MOST_NAMED: usize = 64;
 
-/// One allocation as a planner sees it.
+/// One allocation.
 #[derive(Clone, Debug)]
 pub(crate) struct Allocated {
     /// The block that records it.
@@ -28,42 +29,41 @@ pub(crate) struct Allocated {
 }
 
 impl Allocated {
-    /// The allocation of a sound block.
     pub(crate) fn new(block: IpNet, allocation: &Allocation<'_>) -> Self {
         Self { block, address: allocation.address, held: Held::new(allocation) }
     }
 
-    /// The ID of its handle, as Calico compares it.
+    /// Returns the ID of its handle, as Calico compares it.
     pub(crate) fn handle(&self) -> Option<String> {
         handle_of(&self.held)
     }
 
-    /// What is released together: all addresses of its handle in the block.
+    /// Returns the unit of its release: all addresses of its handle in the block.
     pub(crate) fn unit(&self) -> Unit {
         self.handle().map_or(Unit::Address(self.address), Unit::Handle)
     }
 }
 
-/// The ID of the handle that an address is held under, as Calico compares it.
+/// Returns the ID of the handle of an address, as Calico compares it.
 pub(crate) fn handle_of(held: &Held) -> Option<String> {
     let id = held.record.as_ref().handle().filter(|id| !id.is_empty())?;
     Some(id.cut_at_carriage_return().to_string())
 }
 
-/// What is stored and recorded under some handles, by clean ID.
+/// The allocations and objects of some handles, by clean ID.
 pub(crate) struct HandleAllocations<'s>(HashMap<Text, Holding<'s>>);
 
-/// What is stored and recorded under one handle.
+/// The allocations and objects of one handle.
 #[derive(Default)]
 struct Holding<'s> {
-    /// Every allocation of sound blocks.
+    /// All allocations in sound blocks.
     allocated: Vec<Allocated>,
     /// Objects, those with a carriage return in their own ID included.
     objects: Vec<&'s Versioned<Handle>>,
 }
 
 impl<'s> HandleAllocations<'s> {
-    /// Looks up all that is known of `handles`, clean IDs. Two passes over the snapshot, however many they are.
+    /// Looks up `handles`, which are clean IDs, in two passes over the snapshot.
     pub(crate) fn new(basis: &Basis<'s>, handles: &HashSet<String>) -> Self {
         let mut known: HashMap<Text, Holding<'s>> =
             handles.iter().map(|id| (Text::new(id), Holding::default())).collect();
@@ -95,17 +95,15 @@ impl<'s> HandleAllocations<'s> {
         self.0.get(&Text::new(id))
     }
 
-    /// Every allocation under the handle.
     pub(crate) fn allocated(&self, id: &str) -> &[Allocated] {
         self.of(id).map_or(&[], |holding| holding.allocated.as_slice())
     }
 
-    /// The objects that stand for the handle.
     pub(crate) fn objects(&self, id: &str) -> &[&'s Versioned<Handle>] {
         self.of(id).map_or(&[], |holding| holding.objects.as_slice())
     }
 
-    /// How many addresses of each block are recorded under the handle.
+    /// Counts the addresses that each block records under the handle.
     pub(crate) fn counts(&self, id: &str) -> BTreeMap<IpNet, i64> {
         self.allocated(id).iter().fold(BTreeMap::new(), |mut counts, allocated| {
             *counts.entry(allocated.block).or_default() += 1;
@@ -113,7 +111,7 @@ impl<'s> HandleAllocations<'s> {
         })
     }
 
-    /// Edits that make every object of the handle say what the blocks record, if it does not, with what they rest on.
+    /// Returns edits of the objects that count other addresses than the blocks record, with their preconditions.
     pub(crate) fn corrections(&self, id: &str) -> Vec<(Edit, Vec<(Key, Precondition)>)> {
         let counts = self.counts(id);
         let correct = |object: &&&Versioned<Handle>| {
@@ -131,8 +129,8 @@ impl<'s> HandleAllocations<'s> {
     }
 }
 
-/// What has to be true if a handle is made to count so many addresses: an ADD counts an address before it records it, so that a
-/// block must not record more than a count that falls says, nor fewer than one that rises.
+/// Returns the preconditions of new counts. An ADD counts an address before it records it. A block must therefore
+/// record no more than a falling count says, and no fewer than a rising one.
 pub(crate) fn recorded(id: &str, handle: &Handle, counts: &BTreeMap<IpNet, i64>) -> Vec<(Key, Precondition)> {
     let falls = |(block, count): &(&IpNet, &i64)| handle.count(**block) > **count;
     let (fall, rise): (Vec<_>, Vec<_>) = counts.iter().partition(falls);
@@ -148,7 +146,7 @@ fn number(count: i64) -> usize {
     usize::try_from(count).unwrap_or_default()
 }
 
-/// Adds one more of which nearly always there is only one.
+/// Adds an element to a list that nearly always has only one.
 fn push<T>(list: &mut Vec<T>, one: T) {
     if list.is_empty() {
         list.reserve_exact(1);

@@ -1,4 +1,4 @@
-//! What a plan rests on: what was read, and what was found in it.
+//! The basis of a plan: the snapshot and its findings.
 
 pub(crate) mod handles;
 pub(crate) mod preconditions;
@@ -8,24 +8,22 @@ use std::collections::{BTreeMap, HashMap};
 use calipam_check::{Code, Context, Finding, Options, Report, Subject};
 use calipam_model::snapshot::Snapshot;
 
-/// What planners look at. The report decides what may change; the snapshot says what it is now.
+/// The input of planners. The report decides what may change, and the snapshot says what it is now.
 pub struct Basis<'s> {
-    /// What was read.
     pub snapshot: &'s Snapshot,
-    /// What was found in it, without anything that the recheck dropped.
+    /// The findings, without those that the recheck dropped.
     pub report: &'s Report,
-    /// Lookups over the snapshot.
     pub context: Context<'s>,
     findings: HashMap<(Code, &'s Subject), &'s Finding>,
-    /// What there is nothing of although much refers to it: nothing is leaked on its account.
+    /// A kind of object that is missing completely, so that addresses only seem to be leaked.
     pub(crate) missing_evidence: Option<&'static str>,
 }
 
-/// So many leaked addresses may be all that a small cluster has left.
+/// A small cluster may have fewer leaked addresses than this and nothing else.
 const FEW_LEAKS: usize = 50;
 
-/// Of which kind of object there is none, although many addresses look leaked. In a cluster without a single node, or
-/// without a single workload, these objects were lost, as by half a restore, and every address looks unused.
+/// Returns a kind of object of which there is none, although many addresses look leaked. A cluster without a single
+/// node or workload has lost these objects, as by half a restore, and every address looks unused.
 fn missing_evidence(snapshot: &Snapshot, report: &Report) -> Option<&'static str> {
     let leaks = report.findings.iter().filter(|finding| finding.code == Code::LeakedAddress);
     if leaks.take(FEW_LEAKS).count() < FEW_LEAKS {
@@ -38,8 +36,8 @@ fn missing_evidence(snapshot: &Snapshot, report: &Report) -> Option<&'static str
 }
 
 impl<'s> Basis<'s> {
-    /// Prepares to plan by the report of a check with `options`. The report must not be filtered: what it
-    /// does not list counts as healthy.
+    /// Prepares planning by the report of a check with `options`. The report must not be filtered: things that it does
+    /// not list count as healthy.
     pub fn new(snapshot: &'s Snapshot, report: &'s Report, options: &Options) -> Self {
         Self {
             snapshot,
@@ -50,23 +48,22 @@ impl<'s> Basis<'s> {
         }
     }
 
-    /// The finding of that code about that subject.
     pub fn finding(&self, code: Code, subject: &Subject) -> Option<&'s Finding> {
         self.findings.get(&(code, subject)).copied()
     }
 
-    /// The code of the worst finding about a subject.
+    /// Returns the code of the worst finding about a subject.
     pub fn worst(&self, subject: &Subject) -> Option<Code> {
         let found = Code::ALL.iter().filter_map(|code| self.finding(*code, subject));
         found.min_by_key(|finding| (finding.severity, finding.code)).map(|finding| finding.code)
     }
 
-    /// The findings of one code, in the order of the report.
+    /// Returns the findings of one code, in the order of the report.
     pub fn findings(&self, code: Code) -> impl Iterator<Item = &'s Finding> {
         self.report.findings.iter().filter(move |f| f.code == code)
     }
 
-    /// How many findings of each code there are.
+    /// Counts the findings by code.
     pub fn counts(&self) -> BTreeMap<Code, usize> {
         self.report.findings.iter().fold(BTreeMap::new(), |mut counts, finding| {
             *counts.entry(finding.code).or_default() += 1;

@@ -1,4 +1,4 @@
-//! What has to be true of objects that a step does not change.
+//! Preconditions about objects that a step does not change.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -9,19 +9,19 @@ use calipam_model::edit::{Condition, Precondition, User};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Revision, Snapshot, Versioned};
 
-/// The state of what findings rest on.
+/// The objects that findings rest on, as they were read.
 pub(crate) struct Preconditions {
     as_read: HashMap<Key, Precondition>,
 }
 
 impl Preconditions {
-    /// Looks up what the findings rest on. One pass over the snapshot, however many they are.
+    /// Looks up the objects of all findings in one pass over the snapshot.
     pub(crate) fn new<'f>(snapshot: &Snapshot, findings: impl IntoIterator<Item = &'f Finding>) -> Self {
         let wanted: BTreeSet<Key> = findings.into_iter().flat_map(preconditions).collect();
         Self { as_read: as_read(snapshot, &wanted) }
     }
 
-    /// What must be as it was read for the finding to hold: the owner that a record names is absent, or as it was.
+    /// Returns the preconditions of a finding: the owner that a record names is absent, or as it was read.
     pub(crate) fn of(&self, finding: &Finding) -> Vec<(Key, Precondition)> {
         let expect = |key: Key| {
             let expect = self.as_read.get(&key).cloned();
@@ -31,9 +31,9 @@ impl Preconditions {
     }
 }
 
-/// What some objects have to be for a plan to hold: in etcd the version that was read; on Kubernetes, where heartbeats,
-/// labels and annotations change the version, the object that says the same about addresses. Objects that do not exist
-/// are left out.
+/// Returns preconditions that hold while some objects are as they were read. In etcd that is the version. On Kubernetes
+/// heartbeats, labels and annotations change the version, so the object has to say the same about addresses. Objects
+/// that do not exist are left out.
 pub(crate) fn as_read(snapshot: &Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Key, Precondition> {
     let versions = revisions(snapshot, wanted);
     let mut found: HashMap<Key, Precondition> =
@@ -66,13 +66,13 @@ pub(crate) fn as_read(snapshot: &Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Ke
     found
 }
 
-/// `None` for what is not in Kubernetes.
+/// Returns `None` for objects that are not in Kubernetes.
 fn same_user(revision: &Revision, user: impl FnOnce() -> User) -> Option<Precondition> {
     let Revision::Kubernetes(version) = revision else { return None };
     Some(Precondition::Matches(Condition::SameUser(version.uid.clone(), Arc::new(user()))))
 }
 
-/// Evidence that pods and services are as they were read, shared by all addresses that one of them uses.
+/// Preconditions that pods and services are as they were read, shared by all addresses of each.
 pub(crate) struct Users<'s> {
     snapshot: &'s Snapshot,
     pods: RefCell<HashMap<u32, Precondition>>,
@@ -99,7 +99,7 @@ impl<'s> Users<'s> {
     }
 }
 
-/// What a finding rests on besides blocks and handles, which have guards of their own.
+/// Returns the objects that a finding rests on. Blocks, handles and affinities have guards of their own.
 fn preconditions(finding: &Finding) -> BTreeSet<Key> {
     let dependencies = finding
         .depends_on
@@ -108,7 +108,7 @@ fn preconditions(finding: &Finding) -> BTreeSet<Key> {
     dependencies.cloned().chain(gone_nodes(finding)).collect()
 }
 
-/// The nodes whose absence makes the addresses leaked.
+/// Returns the nodes whose absence makes the addresses leaked.
 fn gone_nodes(finding: &Finding) -> Vec<Key> {
     let Evidence::Address(evidence) = &finding.evidence else { return Vec::new() };
     if !evidence.reasons.contains(&LeakReason::NodeGone) {

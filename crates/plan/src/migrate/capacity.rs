@@ -1,4 +1,5 @@
-//! What the allocator finds for the users of the old pool once that is disabled: by its own code, node by node, on the snapshot.
+//! The room for the users of the old pool once it is disabled. The allocator itself is run on the snapshot, node by
+//! node.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -14,24 +15,24 @@ use serde::Serialize;
 
 use super::{Detour, Leg, Migration, User, UserKind};
 
-/// What a node finds without the old pool.
+/// The room of one node without the old pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeCapacity {
     pub node: String,
     /// Addresses of the old pool that are in use on the node: of pods, endpoints and tunnels.
     pub needed: u32,
-    /// How many of them the allocator finds in other pools.
+    /// The number of addresses that the allocator finds in other pools.
     pub found: u32,
-    /// Blocks that the node claims for them.
+    /// The number of blocks that the node claims for them.
     pub new_blocks: usize,
-    /// Why there are not more.
+    /// The reason why there are not more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// Lets the allocator assign an address to each user of the old pool, with the old pool disabled and the new one there. Nothing is kept: the
-/// snapshot is afterwards as it was.
+/// Lets the allocator assign an address to each user of the old pool, with the old pool disabled and the new one there.
+/// The snapshot is afterwards as it was.
 pub fn capacity(snapshot: &mut Snapshot, migration: &Migration, users: &[User]) -> Vec<NodeCapacity> {
     let before = snapshot.pools.clone();
     for pool in &mut snapshot.pools {
@@ -43,8 +44,8 @@ pub fn capacity(snapshot: &mut Snapshot, migration: &Migration, users: &[User]) 
     capacity
 }
 
-/// The same for the way back from a temporary pool, with the old CIDR empty and blocks of the other size there. Nothing if no
-/// temporary pool is needed, or where its users have left.
+/// Does the same for the way back from a temporary pool, with the old CIDR empty and blocks of the other size there.
+/// Returns nothing if no temporary pool is needed, or its users have left.
 pub fn capacity_back(snapshot: &mut Snapshot, migration: &Migration, users: &[User]) -> Vec<NodeCapacity> {
     let Some(Detour { leg: Leg::There, temporary, successor }) = migration.detour() else {
         return Vec::new();
@@ -75,7 +76,7 @@ fn open(pools: &mut Vec<Versioned<Pool>>, new: Option<&Pool>) {
     }
 }
 
-/// What the allocator finds for the users, node by node.
+/// Lets the allocator assign an address to each user, node by node.
 pub(super) fn assign_to(snapshot: &Snapshot, family: Family, users: &[User]) -> Vec<NodeCapacity> {
     let mut demand: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
     for user in users {

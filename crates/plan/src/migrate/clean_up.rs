@@ -1,5 +1,6 @@
-//! The clean-up of a pool that nothing uses any more: leaked addresses under the guards of a release, then empty blocks and affinities in
-//! Calico's order. Calico does neither for a disabled pool: its collector keeps the last block of each node.
+//! The clean-up of a pool that nothing uses any more: leaked addresses under the guards of a release, then empty blocks
+//! and affinities in Calico's order. Calico itself does not clean up a disabled pool: its collector keeps the last
+//! block of each node.
 
 use std::collections::BTreeSet;
 
@@ -14,13 +15,13 @@ use calipam_model::snapshot::Versioned;
 use super::Migration;
 use crate::basis::Basis;
 use crate::plan::{Action, Change, Plan, PlanKind, Verb};
-use crate::release::gone_node::not_its_own;
+use crate::release::gone_node::not_owned_by_holder;
 use crate::release::may_release::too_early_affinity;
 use crate::release::unselected::give_up;
 use crate::release::{self, Observations, Request};
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
-/// Plans the clean-up of the old pool. What still holds addresses that are not leaked is skipped, with the reason.
+/// Plans the clean-up of the old pool. Blocks that hold addresses that are not leaked are skipped, with the reason.
 pub fn clean_up(
     basis: &Basis<'_>,
     migration: &Migration,
@@ -66,12 +67,12 @@ struct Planner<'b, 's> {
     pool: &'b str,
     actions: Vec<Action>,
     skipped: Vec<Skipped>,
-    /// Affinities that go with their blocks, by block and holder.
+    /// Affinities that are deleted with their blocks, by block and holder.
     done: BTreeSet<(IpNet, String)>,
 }
 
 impl<'s> Planner<'_, 's> {
-    /// A block that is empty, or will be once its leaked addresses are released, goes with its affinity.
+    /// Deletes a block with its affinity if it is empty, or will be once its leaked addresses are released.
     fn block(&mut self, block: &IndexedBlock<'s>, cooldown: i64) {
         let cidr = block.key;
         let Some(sound) = block.sound.filter(|_| !self.basis.context.index.is_unchecked(cidr)) else {
@@ -85,7 +86,7 @@ impl<'s> Planner<'_, 's> {
         let current = sound.without_cooled(self.basis.context.now, config.cooldown());
         let held = current.allocations().filter(|held| !held.attribute.is_windows_reserved());
         let (cooling, held): (Vec<_>, Vec<_>) = held.partition(|held| held.attribute.is_cooling());
-        // Released addresses cool down first; what cools keeps a block.
+        // Released addresses cool down first, and Calico keeps a block while they do.
         if !cooling.is_empty() || (released > 0 && cooldown > 0) {
             let detail = format!("addresses of block {cidr} cool down: it can be deleted after that");
             self.skipped.push(Skipped::new(Subject::Block(cidr), SkipReason::Cooling, detail));
@@ -119,18 +120,18 @@ impl<'s> Planner<'_, 's> {
             (None, owner) => {
                 let edit = match owner {
                     Some(owner) => BlockEdit::GiveUp(owner.clone()),
-                    // It goes with its last address.
+                    // The release of its last address deletes it.
                     None if released > 0 => return self.actions.push(action),
                     None => BlockEdit::Delete(block.revision.clone()),
                 };
                 action.step.whole().edits.push(Edit::Block(cidr, edit));
-                action.changes.push(change(Verb::DeleteBlock, Subject::Block(cidr), why));
+                action.changes.push(Change::new(Verb::DeleteBlock, Subject::Block(cidr), why, &[]));
             }
         }
         self.actions.push(action);
     }
 
-    /// Blocks whose deletion stopped half-way.
+    /// Finishes the deletions of blocks that stopped half-way.
     fn half_deleted(&mut self, old: IpNet) {
         let stored = self.basis.snapshot.blocks.iter();
         for block in stored.filter(|block| block.value.content.is_deleted() && overlap(block.value.key, old))
@@ -138,13 +139,13 @@ impl<'s> Planner<'_, 's> {
             let cidr = block.value.key;
             let mut step = Step::new(format!("half-deleted block {cidr}"));
             step.whole().edits.push(Edit::Block(cidr, BlockEdit::Delete(block.revision.clone())));
-            let why = "its deletion stopped half-way".to_owned();
-            self.actions
-                .push(Action { step, changes: vec![change(Verb::DeleteBlock, Subject::Block(cidr), why)] });
+            let (subject, why) = (Subject::Block(cidr), "its deletion stopped half-way");
+            let changes = vec![Change::new(Verb::DeleteBlock, subject, why, &[])];
+            self.actions.push(Action { step, changes });
         }
     }
 
-    /// The affinity of the block's own holder.
+    /// Returns the affinity of the block's owner.
     fn affinity_of(&self, block: &IndexedBlock<'s>) -> Option<&'s Versioned<Affinity>> {
         let owner = block.owner?;
         self.basis.snapshot.affinities.iter().find(|affinity| {
@@ -153,7 +154,7 @@ impl<'s> Planner<'_, 's> {
         })
     }
 
-    /// Affinities that do not go with a block: of blocks that are not there, or not their holder's.
+    /// Deletes affinities for blocks that do not exist, or that belong to others.
     fn affinities(&mut self, old: IpNet) {
         for affinity in self.basis.snapshot.affinities.iter().filter(|a| overlap(a.value.key.cidr, old)) {
             let key = &affinity.value.key;
@@ -163,7 +164,7 @@ impl<'s> Planner<'_, 's> {
             if is_kept || self.done.contains(&(key.cidr, key.node.clone())) {
                 continue;
             }
-            // Its holder may be about to create the block, which it could not find then.
+            // Its holder may be about to create the block, and would not find it without the affinity.
             if let Some((reason, why)) = too_early_affinity(self.basis, affinity, self.observations) {
                 self.skipped.push(Skipped::new(Subject::affinity(key), reason, why));
                 continue;
@@ -173,12 +174,12 @@ impl<'s> Planner<'_, 's> {
             whole
                 .edits
                 .push(Edit::Affinity(key.clone().into(), AffinityEdit::Delete(affinity.revision.clone())));
-            // One that is marked deleted is not an affinity any more.
+            // An affinity that is marked deleted does not count any more.
             if !affinity.value.deleted {
-                whole.require(not_its_own(key));
+                whole.require(not_owned_by_holder(key));
             }
             let why = format!("no block of its holder is there, and pool {} is disabled", self.pool);
-            let changes = vec![change(Verb::DeleteAffinity, Subject::affinity(key), why)];
+            let changes = vec![Change::new(Verb::DeleteAffinity, Subject::affinity(key), why, &[])];
             self.actions.push(Action { step, changes });
         }
     }
@@ -190,17 +191,13 @@ impl<'s> Planner<'_, 's> {
     }
 }
 
-/// How many addresses of the block the action releases.
+/// Counts the addresses of the block that the action releases.
 fn releases(action: &Action, cidr: IpNet) -> usize {
     let of_edit = |edit: &Edit| match edit {
         Edit::Block(block, BlockEdit::Release { held, .. }) if *block == cidr => held.len(),
         _ => 0,
     };
     action.step.edits().map(of_edit).sum()
-}
-
-fn change(action: Verb, subject: Subject, detail: String) -> Change {
-    Change { action, subject, detail, repairs: Vec::new() }
 }
 
 fn count(addresses: usize) -> String {

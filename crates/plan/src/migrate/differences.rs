@@ -1,4 +1,4 @@
-//! Settings in which a pool that exists differs from the old one: what moves would be treated in another way.
+//! Settings in which an existing new pool differs from the old one. Pods that move would be treated differently.
 
 use calipam_model::document::Document;
 use serde::Serialize;
@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 pub struct Difference {
     /// Its name in `spec`.
     pub setting: &'static str,
-    /// What the old pool says, or Calico assumes where it says nothing.
+    /// The value of the old pool, or Calico's default.
     pub from: String,
     pub to: String,
 }
 
-/// The settings besides CIDR, block size and `disabled`, with what Calico assumes (facts 1.7).
+/// Returns the settings besides CIDR, block size and `disabled`, with Calico's defaults (facts 1.7).
 fn settings() -> [(&'static str, Value); 8] {
     [
         ("ipipMode", json!("Never")),
@@ -28,15 +28,15 @@ fn settings() -> [(&'static str, Value); 8] {
     ]
 }
 
-/// In which settings the pools differ.
+/// Returns the settings in which the pools differ.
 pub fn differences(old: &Document, new: &Document) -> Vec<Difference> {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let difference = |(setting, assumed): (&'static str, Value)| {
-        let of = |pool: &Document| {
+    let difference = |(setting, default): (&'static str, Value)| {
+        let value = |pool: &Document| {
             let stated = pool.spec().and_then(|spec| spec.get(setting)).filter(|value| !value.is_null());
-            text(stated.unwrap_or(&assumed))
+            text(stated.unwrap_or(&default))
         };
-        let (from, to) = (of(old), of(new));
+        let (from, to) = (value(old), value(new));
         (from != to).then_some(Difference { setting, from, to })
     };
     settings().into_iter().filter_map(difference).collect()

@@ -1,9 +1,9 @@
-//! `migrate`: from one pool to another. A migration has phases, and each of them is a plan of its own: the new pool is
-//! created, the old one is disabled, its users move, what is left there is cleaned up, and it is deleted. Which phase is next
-//! follows from the datastore alone, so that nothing about a migration is kept anywhere else.
+//! Plans of `migrate`, which moves from one pool to another. A migration has phases, and each of them is a plan of its
+//! own: the new pool is created, the old one is disabled, its users move, its leftovers are cleaned up, and it is
+//! deleted. The next phase follows from the datastore alone: nothing about a migration is kept anywhere else.
 //!
-//! Blocks of another size in the new pool are refused before it is created: the affinities of such blocks make nodes go on with
-//! them, and Calico assigns addresses twice where blocks overlap (projectcalico/calico issue 10778).
+//! Blocks of another size in the new pool are refused before it is created. Nodes with affinities for such blocks go on
+//! using them, and Calico assigns addresses twice where blocks overlap (projectcalico/calico issue 10778).
 
 mod capacity;
 mod clean_up;
@@ -30,23 +30,23 @@ pub use self::differences::{Difference, differences};
 pub use self::pools::{capacity_in, has_room, leaving, may_become};
 use self::pools::{of_another_size, serves};
 pub use self::refusal::MigrateRefusal;
-pub use self::survey::{Left, Phase, Survey, User, UserKind, lying_in, survey};
+pub use self::survey::{Leftovers, Phase, Survey, User, UserKind, objects_in, survey};
 pub use self::temporary::{Detour, Leg, find};
 use crate::plan::{Action, Change, Plan, PlanKind, Verb};
 use crate::range;
 use crate::split::identify;
 
-/// Where the users of a pool move to.
+/// The destination of a migration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A pool that exists, by its name.
     Pool(String),
-    /// The pool of this CIDR. Where there is none, it gets the settings of the old one, blocks of this size or else of the same, and
-    /// this name or else one that is made of the old one's.
+    /// The pool of this CIDR. If there is none, it is created with the settings of the old one. Block size and name are
+    /// those of the old pool too, unless stated; the name gets the CIDR added.
     Network { cidr: IpNet, block_size: Option<u8>, name: Option<String> },
-    /// The CIDR of the old pool with blocks of another size: there and back, through a temporary pool of the CIDR `via`.
+    /// The CIDR of the old pool with blocks of another size, reached through a temporary pool of the CIDR `via`.
     SameNetwork { block_size: u8, via: Option<IpNet> },
-    /// To any enabled pool: how far the migration is follows from the old one.
+    /// Any enabled pool. The phase follows from the old pool.
     Unstated,
 }
 
@@ -61,10 +61,10 @@ pub struct Migration {
 }
 
 impl Migration {
-    /// The migration from `old` to the target.
+    /// Returns the migration from `old` to the target.
     ///
     /// # Errors
-    /// If it would not be safe, or can never come to its end.
+    /// If it would not be safe, or could never end.
     pub fn of(snapshot: &Snapshot, old: &Pool, target: &Target) -> Result<Self, MigrateRefusal> {
         if old.deleting {
             return Err(MigrateRefusal::BeingDeleted(old.name.clone()));
@@ -109,13 +109,13 @@ impl Migration {
         Ok(Self { old: old.clone(), new: Some(new), creates })
     }
 
-    /// The new pool is there, and still to be enabled.
+    /// Returns true if the new pool exists and has to be enabled.
     pub fn enables(&self) -> bool {
         !self.creates && self.new.as_ref().is_some_and(|new| new.disabled)
     }
 }
 
-/// The pool that is created: the old one with another name, CIDR and block size.
+/// Returns the pool to create: the old one with another name, CIDR and block size.
 fn made_of(
     snapshot: &Snapshot,
     old: &Pool,
@@ -156,7 +156,7 @@ fn made_of(
     })
 }
 
-/// Calico takes blocks of this size (facts section 8), and one fits into the CIDR.
+/// Refuses block sizes that Calico does not take (facts section 8), or that do not fit into the CIDR.
 fn takes_blocks(cidr: IpNet, size: u8) -> Result<(), MigrateRefusal> {
     let sizes = if is_v4(cidr) { 20..=32 } else { 116..=128 };
     if !sizes.contains(&size) {
@@ -168,8 +168,8 @@ fn takes_blocks(cidr: IpNet, size: u8) -> Result<(), MigrateRefusal> {
     Ok(())
 }
 
-/// `<old pool>-10-9-0-0-16`, where the old pool is called without the network that it got in the same way. Names have at most
-/// 253 characters.
+/// Returns a name such as `<old pool>-10-9-0-0-16`. If the old name ends in its own network in the same way, that is
+/// cut off. Names have at most 253 characters.
 fn name_of(old: &Pool, cidr: IpNet) -> String {
     let suffix = |cidr: IpNet| format!("-{}", cidr.to_string().replace(['.', ':', '/'], "-"));
     let base = old.name.strip_suffix(&suffix(old.cidr)).unwrap_or(&old.name);
@@ -178,7 +178,7 @@ fn name_of(old: &Pool, cidr: IpNet) -> String {
     format!("{}{suffix}", base.get(..room).unwrap_or(base))
 }
 
-/// The new pool can take what the old one has: it is of the same family, and nothing overlaps it.
+/// Refuses a new pool that cannot take the users of the old one: of another family, unusable, or overlapping something.
 fn suits(snapshot: &Snapshot, old: &Pool, new: &Pool) -> Result<(), MigrateRefusal> {
     if new.name == old.name {
         return Err(MigrateRefusal::SamePool(old.name.clone()));
@@ -186,7 +186,7 @@ fn suits(snapshot: &Snapshot, old: &Pool, new: &Pool) -> Result<(), MigrateRefus
     if is_v4(new.cidr) != is_v4(old.cidr) {
         return Err(MigrateRefusal::OtherFamily { old: old.cidr, new: new.cidr });
     }
-    // Of a disabled pool Calico says that nothing can be allocated there, too.
+    // Calico marks a disabled pool as not allocatable, too.
     if !new.is_enabled() && (new.deleting || !new.disabled) {
         return Err(MigrateRefusal::NewPoolUnusable(new.name.clone()));
     }
@@ -204,7 +204,7 @@ fn suits(snapshot: &Snapshot, old: &Pool, new: &Pool) -> Result<(), MigrateRefus
     }
 }
 
-/// No other pool has an address of `pool`.
+/// Refuses a CIDR that overlaps another pool than `pool`.
 fn overlaps_none(snapshot: &Snapshot, pool: &Pool, cidr: IpNet) -> Result<(), MigrateRefusal> {
     let mut others = snapshot.pools.iter().map(|other| &other.value).filter(|other| other.name != pool.name);
     match others.find(|other| overlap(other.cidr, cidr)) {
@@ -215,7 +215,7 @@ fn overlaps_none(snapshot: &Snapshot, pool: &Pool, cidr: IpNet) -> Result<(), Mi
     }
 }
 
-/// Pools as they are stored.
+/// The documents of the two pools.
 #[derive(Clone, Debug)]
 pub struct StoredPools {
     pub old: Document,
@@ -223,7 +223,7 @@ pub struct StoredPools {
     pub new: Option<Document>,
 }
 
-/// The plan of a phase that writes nothing but a pool, and of the one that writes nothing.
+/// Plans a phase that writes a pool or nothing.
 ///
 /// # Errors
 /// If the pool is not calipam's to write.
@@ -267,7 +267,7 @@ pub fn plan_pools(
     Ok(Plan::new(PlanKind::Migrate, snapshot, vec![action]))
 }
 
-/// The pools after a phase.
+/// Returns the pools after a phase.
 fn pools_after(snapshot: &Snapshot, migration: &Migration, phase: Phase) -> Vec<Pool> {
     let Migration { old, new, .. } = migration;
     let mut pools: Vec<Pool> = snapshot.pools.iter().map(|pool| pool.value.clone()).collect();
@@ -286,11 +286,11 @@ fn pools_after(snapshot: &Snapshot, migration: &Migration, phase: Phase) -> Vec<
     pools
 }
 
-/// Most pools that a phase compares; there are a few.
+/// The largest number of pools that a phase compares; clusters have a few.
 const MOST_COMPARED: usize = 32;
 
-/// A phase after which the old pool does not serve any more is written only while the new one, or all others where none was
-/// named, are as they were read.
+/// Makes an action depend on the new pool as it was read, or on all others if none was named. It ends the service of
+/// the old pool.
 fn resting_on_others(snapshot: &Snapshot, migration: &Migration, mut action: Action) -> Action {
     let Migration { old, new, .. } = migration;
     let is_relied_on = |pool: &&Versioned<Pool>| match new {
@@ -304,12 +304,12 @@ fn resting_on_others(snapshot: &Snapshot, migration: &Migration, mut action: Act
     action
 }
 
-/// The label by which pools say that a program keeps them as it wants them.
+/// The label that names the program that manages a pool.
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// Tigera's operator, which writes the pools of its resource Installation.
+/// Tigera's operator, which manages the pools of its resource Installation.
 const OPERATOR: &str = "tigera-operator";
 
-/// No program would bring back what it finds changed.
+/// Refuses a pool that another program manages and would change back.
 fn is_free(pool: &Pool, stored: &Document) -> Result<(), MigrateRefusal> {
     match stored.label(MANAGED_BY).filter(|manager| *manager == OPERATOR) {
         Some(manager) => {
@@ -336,9 +336,9 @@ fn create(snapshot: &Snapshot, old: &Pool, new: &Pool, stored: &Document) -> Act
 fn action(old: &Pool, pool: &Pool, edit: PoolEdit, verb: Verb, why: String) -> Action {
     let mut step = Step::new(format!("migration from pool {}", old.name));
     step.whole().edits.push(Edit::Pool(pool.name.clone(), edit));
-    let subject = Subject::Pool(pool.cidr);
+
     // Details of pools begin with the name.
     let separator = if verb == Verb::CreatePool { ", " } else { ": " };
     let detail = format!("{}{separator}{why}", pool.name);
-    Action { step, changes: vec![Change { action: verb, subject, detail, repairs: Vec::new() }] }
+    Action { step, changes: vec![Change::new(verb, Subject::Pool(pool.cidr), detail, &[])] }
 }

@@ -1,5 +1,4 @@
-//! Conditions on the pools after a change of them: when `migrate` writes one, when it goes on, and when an undo takes that
-//! back.
+//! Conditions on the pools after a change: of a phase of `migrate`, or of an undo.
 
 use std::mem;
 
@@ -14,10 +13,10 @@ use super::capacity::assign_to;
 use super::survey::users;
 use super::{MigrateRefusal, NodeCapacity, User};
 
-/// Refuses pools of which none of a family is enabled any more, and one that is created or enabled over blocks of another size.
+/// Checks the pools after a change.
 ///
 /// # Errors
-/// Why the pools must not become so.
+/// If no pool of a family would be enabled any more, or one would be created or enabled over blocks of another size.
 pub fn may_become(snapshot: &Snapshot, after: &[Pool]) -> Result<(), MigrateRefusal> {
     let before = || snapshot.pools.iter().map(|pool| &pool.value);
     for pool in before().filter(|pool| pool.is_enabled()) {
@@ -33,7 +32,7 @@ pub fn may_become(snapshot: &Snapshot, after: &[Pool]) -> Result<(), MigrateRefu
         })
     };
     for pool in after.iter().filter(is_new) {
-        // Where a split is undone, the parts have had them.
+        // If a split is undone, the parts had these blocks already.
         let was_there = |block: &IpNet| {
             before().any(|old| {
                 old.block_size == pool.block_size
@@ -49,13 +48,13 @@ pub fn may_become(snapshot: &Snapshot, after: &[Pool]) -> Result<(), MigrateRefu
     Ok(())
 }
 
-/// True for a pool from which those of `cidr` can get addresses: it is enabled, and of the same family.
+/// Returns true if the users of `cidr` can get addresses from the pool: it is enabled, and of the same family.
 pub(super) fn serves(pool: &Pool, cidr: IpNet) -> bool {
     pool.is_enabled() && is_v4(pool.cidr) == is_v4(cidr)
 }
 
-/// The blocks of a pool that are not of its size, and those that affinities name. Calico would use both, and assign
-/// addresses twice.
+/// Returns the blocks of a pool that are not of its size, including those that only affinities name. Calico would use
+/// blocks of both sizes, and assign addresses twice.
 pub(super) fn of_another_size(snapshot: &Snapshot, pool: &Pool) -> impl Iterator<Item = IpNet> {
     let blocks = snapshot.blocks.iter().map(|block| block.value.key);
     let hidden = snapshot.defects.iter().filter_map(|defect| defect.hidden_block());
@@ -65,14 +64,14 @@ pub(super) fn of_another_size(snapshot: &Snapshot, pool: &Pool) -> impl Iterator
     all.filter(move |block| overlap(*block, cidr) && block.prefix_len() != size)
 }
 
-/// The users of addresses of enabled pools that are in no pool that is enabled afterwards.
+/// Returns the users of enabled pools whose addresses will be in no enabled pool.
 pub fn leaving(index: &Index<'_>, after: &[Pool]) -> Vec<User> {
     let pools = index.snapshot.pools.iter().map(|pool| &pool.value).filter(|pool| pool.is_enabled());
     let stays = |user: &User| after.iter().any(|pool| pool.is_enabled() && pool.cidr.contains(&user.address));
     pools.flat_map(|pool| users(index, pool.cidr)).filter(|user| !stays(user)).collect()
 }
 
-/// The room that the allocator finds for the users with the pools as they would be. The snapshot is afterwards as it was.
+/// Returns the room that the allocator finds for the users in the pools `after`. The snapshot is afterwards as it was.
 pub fn capacity_in(snapshot: &mut Snapshot, after: Vec<Pool>, users: &[User]) -> Vec<NodeCapacity> {
     let after = after.into_iter().map(|value| Versioned { value, revision: Revision::Etcd(0) }).collect();
     let before = mem::replace(&mut snapshot.pools, after);
@@ -85,7 +84,7 @@ pub fn capacity_in(snapshot: &mut Snapshot, after: Vec<Pool>, users: &[User]) ->
     capacity
 }
 
-/// Refuses to leave a pool where its users do not all find addresses.
+/// Checks that all users of a pool find addresses elsewhere.
 ///
 /// # Errors
 /// If one does not.
@@ -98,11 +97,11 @@ pub fn has_room(pool: &str, capacity: &[NodeCapacity]) -> Result<(), MigrateRefu
     }
 }
 
-/// Addresses that are not found.
+/// A lack of addresses.
 pub(super) struct Shortage {
     pub needed: u32,
     pub missing: u32,
-    /// The first node without, and why.
+    /// The first node that lacks some.
     pub node: String,
     pub reason: String,
 }

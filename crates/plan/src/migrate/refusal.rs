@@ -1,4 +1,4 @@
-//! Why a pool is not migrated.
+//! Reasons not to migrate a pool.
 
 use calipam_model::IpNet;
 use calipam_model::hint::{Call, Hint};
@@ -6,13 +6,13 @@ use calipam_model::hint::{Call, Hint};
 use super::Phase;
 use crate::range::RangeRefusal;
 
-/// Why a pool is not migrated. Nothing was changed.
+/// A reason not to migrate a pool. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MigrateRefusal {
     #[error("there is no pool {0}")]
     NoSuchPool(String),
-    /// No pool is named, none is disabled and has blocks, and none is called as one that was created for another.
-    #[error("no pool tells of a migration that has begun")]
+    /// No pool is named, none is disabled and has blocks, and none has the name of a replacement of another.
+    #[error("no pool shows that a migration has begun")]
     NoneBegun,
     /// No pool is named, and several are disabled and have blocks.
     #[error("several disabled pools have blocks: {}", .0.join(", "))]
@@ -31,7 +31,7 @@ pub enum MigrateRefusal {
         "the migration to blocks of /{block_size} in {cidr} through the temporary pool {temporary} has begun"
     )]
     OtherBegun { temporary: String, cidr: IpNet, block_size: u8 },
-    /// All of its users would have to move on with those of the old pool.
+    /// All users of that pool would have to move on with those of the old one.
     #[error("{cidr} is the CIDR of the pool {pool}, which is not temporary")]
     NotTemporary { pool: String, cidr: IpNet },
     #[error("the pool {pool} has blocks of /{size}, not of /{wanted}")]
@@ -46,7 +46,7 @@ pub enum MigrateRefusal {
     Overlaps { cidr: IpNet, other: String, other_cidr: IpNet },
     #[error(transparent)]
     Range(#[from] RangeRefusal),
-    /// Calico would use both, and assign addresses twice.
+    /// Calico would use blocks of both sizes, and assign addresses twice.
     #[error("the block {block} still exists in {cidr}, where blocks must be /{block_size}")]
     BlockInTheWay { block: IpNet, cidr: IpNet, block_size: u8 },
     #[error("{cidr} is the CIDR of the pool {pool}, not of {wanted}")]
@@ -59,20 +59,20 @@ pub enum MigrateRefusal {
     NewPoolUnusable(String),
     #[error("the pool {0} is being deleted")]
     BeingDeleted(String),
-    /// Calico refuses such a pool when it is created.
+    /// Calico refuses to create such a pool.
     #[error(
         "the pool {0} has a namespaceSelector and allows the use Tunnel: Calico refuses both together where a pool is created"
     )]
     NamespaceSelectorOfTunnels(String),
-    /// Without the old pool these would not get an address again.
+    /// Without the old pool some users would not get an address again.
     #[error("without {pool} there are no addresses for {missing} of {needed} users; first {node}: {reason}")]
     NoRoom { pool: String, missing: u32, needed: u32, node: String, reason: String },
-    /// They could leave the pool, and not come back.
+    /// The users could leave the pool, and not come back.
     #[error(
         "with blocks of /{block_size} {cidr} has no addresses for {missing} of {needed} users; first {node}: {reason}"
     )]
     NoRoomBack { cidr: IpNet, block_size: u8, missing: u32, needed: u32, node: String, reason: String },
-    /// Without it no pod of its family gets an address.
+    /// Without this pool no pod gets an address of its family.
     #[error("no other pool of its family would be enabled without {0}")]
     LastPool(String),
     /// The migration has no pool to go to.
@@ -81,15 +81,15 @@ pub enum MigrateRefusal {
     /// Others have changed pools, blocks or addresses since the plan was shown.
     #[error("{pool} has changed meanwhile: {now} is next, not {phase}")]
     PhaseHasChanged { pool: String, phase: Phase, now: Phase },
-    /// Something has come since it was found empty.
+    /// Something uses the pool that was found empty.
     #[error("the pool {0} is not empty any more")]
     NoLongerEmpty(String),
-    /// Others have to agree before the pool goes.
+    /// Another program has to agree before the pool is deleted.
     #[error(
         "the pool {pool} has the finalizer {finalizer}: Calico itself deletes it, and looks for blocks before"
     )]
     Finalizer { pool: String, finalizer: String },
-    /// Another program writes the pool again as it wants it.
+    /// Another program would change the pool back.
     #[error("the pool {pool} is managed by {manager}, which brings back what others change")]
     ManagedBy { pool: String, manager: String },
 }

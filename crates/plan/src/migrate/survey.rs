@@ -1,4 +1,4 @@
-//! Where a migration stands, by the datastore alone.
+//! The phase of a migration and the leftovers of the old pool, by the datastore alone.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
@@ -16,17 +16,17 @@ use super::pools::{Shortage, serves, shortage};
 use super::{Detour, Difference, MigrateRefusal, Migration, NodeCapacity, has_room};
 use crate::basis::Basis;
 
-/// What is next. In this order.
+/// A phase of a migration, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// The new pool is created, enabled; or enabled, if it is there.
+    /// The new pool is created enabled, or enabled if it exists.
     Create,
     /// The old pool is disabled.
     Disable,
-    /// What uses addresses of the old pool gets others. Nothing here writes that: who runs the workloads restarts them.
+    /// Users of the old pool get other addresses. Calipam does not do that: people restart the workloads.
     Move,
-    /// Leaked addresses, and the blocks and affinities of the old pool, are released.
+    /// Leaked addresses, blocks and affinities of the old pool are released.
     CleanUp,
     /// The old pool is deleted.
     Delete,
@@ -42,14 +42,14 @@ impl fmt::Display for Phase {
     }
 }
 
-/// Who uses an address.
+/// A kind of user of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UserKind {
     Pod,
     /// An endpoint of another orchestrator than Kubernetes.
     Endpoint,
-    /// A tunnel of a node. Calico's agent on the node moves it by itself.
+    /// A tunnel of a node. Calico's agent on the node moves it.
     Tunnel,
     /// A service of the type LoadBalancer.
     Service,
@@ -66,10 +66,10 @@ pub struct User {
     pub name: String,
 }
 
-/// What is left in the old pool.
+/// The leftovers in the old pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Left {
+pub struct Leftovers {
     pub blocks: usize,
     pub affinities: usize,
     /// Addresses that something uses.
@@ -78,32 +78,34 @@ pub struct Left {
     pub named: usize,
     /// Addresses that are recorded and leaked.
     pub leaked: usize,
-    /// Addresses that are recorded, and neither in use nor known to be leaked: young, cooling, or of an owner who may come back.
+    /// Recorded addresses that are neither in use nor known to be leaked: young, cooling, or of an owner that may come
+    /// back.
     pub others: usize,
 }
 
-/// Where a migration stands, and what it meets.
+/// The state of a migration.
 #[derive(Clone, Debug)]
 pub struct Survey {
     pub migration: Migration,
-    /// What is next.
+    /// The next phase.
     pub phase: Phase,
-    pub left: Left,
-    /// Who uses addresses of the old pool, ascending.
+    pub left: Leftovers,
+    /// The users of the old pool, ascending.
     pub users: Vec<User>,
-    /// What the allocator finds for them without the old pool, by node.
+    /// The room for them without the old pool, by node.
     pub capacity: Vec<NodeCapacity>,
     /// The same for the way back, before they leave for a temporary pool.
     pub capacity_back: Vec<NodeCapacity>,
-    /// In which settings a new pool that exists differs from the old one.
+    /// Settings in which an existing new pool differs from the old one.
     pub differences: Vec<Difference>,
 }
 
-/// Surveys a migration. Capacity and differences are not in it yet: see [`super::capacity()`], [`super::capacity_back()`] and [`super::differences()`].
+/// Surveys a migration, but for its capacity and differences: see [`super::capacity()`], [`super::capacity_back()`] and
+/// [`super::differences()`].
 pub fn survey(basis: &Basis<'_>, migration: Migration) -> Survey {
     let cidr = migration.old.cidr;
     let users = users(&basis.context.index, cidr);
-    let left = left(basis, cidr, &users);
+    let left = leftovers(basis, cidr, &users);
     let mut others = basis.snapshot.pools.iter().map(|pool| &pool.value);
     let has_other = others.any(|pool| pool.name != migration.old.name && serves(pool, cidr));
     let phase = if migration.creates || migration.enables() || !has_other {
@@ -129,7 +131,8 @@ pub fn survey(basis: &Basis<'_>, migration: Migration) -> Survey {
 }
 
 impl Survey {
-    /// While the old pool still serves, all of its users have to find an address without it, and back again from a temporary pool.
+    /// Checks that all users find an address without the old pool, and on the way back from a temporary one. Later
+    /// phases need no room.
     ///
     /// # Errors
     /// If one does not.
@@ -148,7 +151,7 @@ impl Survey {
     }
 }
 
-fn left(basis: &Basis<'_>, cidr: IpNet, users: &[User]) -> Left {
+fn leftovers(basis: &Basis<'_>, cidr: IpNet, users: &[User]) -> Leftovers {
     let (index, snapshot) = (&basis.context.index, basis.snapshot);
     let used: HashSet<IpAddr> = users.iter().map(|user| user.address).collect();
     let named = index.mentioned_in(cidr).iter().filter(|address| !used.contains(address)).count();
@@ -160,24 +163,22 @@ fn left(basis: &Basis<'_>, cidr: IpNet, users: &[User]) -> Left {
         })
         .collect();
 
-    let lies_there = |network: IpNet| overlap(network, cidr);
-    let indexed = index.blocks.iter().filter(|block| lies_there(block.key));
+    let indexed = index.blocks.iter().filter(|block| overlap(block.key, cidr));
     let records = indexed.filter_map(|block| block.usable).flat_map(|block| block.allocations());
-    let is_other = |address: &IpAddr| !used.contains(address) && !leaked.contains(address);
     let others = records
         .filter(|record| !record.attribute.is_windows_reserved())
         .map(|record| record.address)
-        .filter(is_other)
+        .filter(|address| !used.contains(address) && !leaked.contains(address))
         .count();
 
     let (blocks, affinities) =
-        lying_in(snapshot, cidr).into_iter().partition::<Vec<Key>, _>(|key| matches!(key, Key::Block(_)));
+        objects_in(snapshot, cidr).into_iter().partition::<Vec<Key>, _>(|key| matches!(key, Key::Block(_)));
     let affinities = affinities.len();
-    Left { blocks: blocks.len(), affinities, in_use: used.len(), named, leaked: leaked.len(), others }
+    Leftovers { blocks: blocks.len(), affinities, in_use: used.len(), named, leaked: leaked.len(), others }
 }
 
-/// The blocks and affinities that share an address with `cidr`; also those that cannot be decoded, or are half deleted.
-pub fn lying_in(snapshot: &Snapshot, cidr: IpNet) -> BTreeSet<Key> {
+/// Returns the blocks and affinities that overlap `cidr`, including those that cannot be decoded or are half deleted.
+pub fn objects_in(snapshot: &Snapshot, cidr: IpNet) -> BTreeSet<Key> {
     let hidden = snapshot.defects.iter().filter_map(|defect| defect.hidden_block());
     let blocks = snapshot.blocks.iter().map(|block| block.value.key).chain(hidden);
     let blocks = blocks.filter(|block| overlap(*block, cidr)).map(Key::Block);
@@ -186,7 +187,7 @@ pub fn lying_in(snapshot: &Snapshot, cidr: IpNet) -> BTreeSet<Key> {
     blocks.chain(affinities).collect()
 }
 
-/// Who uses addresses in `cidr`, ascending.
+/// Returns the users of addresses in `cidr`, ascending.
 pub(super) fn users(index: &Index<'_>, cidr: IpNet) -> Vec<User> {
     let mut users: Vec<User> = Vec::new();
     for used in index.uses_in(cidr) {

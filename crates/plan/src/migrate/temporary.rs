@@ -1,6 +1,6 @@
-//! Another block size in the same CIDR: blocks of two sizes would overlap, so that all users leave for a temporary pool before
-//! the old one is deleted and created again. An annotation of the temporary pool says what comes after it. With that the datastore
-//! alone tells where such a migration stands, also while the old pool does not exist.
+//! Migrations to another block size in the same CIDR. Blocks of two sizes would overlap, so all users leave for a
+//! temporary pool before the old one is deleted and created again. An annotation of the temporary pool describes its
+//! successor: the datastore shows the phase even while the old pool does not exist.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{MigrateRefusal, Migration, Target, made_of, name_of, takes_blocks};
 
-/// One of the two halves of the way.
+/// One half of such a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Leg {
@@ -21,7 +21,7 @@ pub enum Leg {
     Back,
 }
 
-/// Which part a migration is of one to another block size in the same CIDR.
+/// A migration as one half of a change of block size.
 #[derive(Clone, Copy, Debug)]
 pub struct Detour<'m> {
     pub leg: Leg,
@@ -30,7 +30,7 @@ pub struct Detour<'m> {
 }
 
 impl Migration {
-    /// `None` if no temporary pool is in between.
+    /// Returns `None` if no temporary pool is involved.
     pub fn detour(&self) -> Option<Detour<'_>> {
         let new = self.new.as_ref()?;
         match (&new.temporary_for, &self.old.temporary_for) {
@@ -45,7 +45,7 @@ impl Migration {
     }
 }
 
-/// The temporary pool that is created: the old one with another name and CIDR.
+/// Returns the temporary pool to create: the old one with another name and CIDR.
 pub(super) fn made_for(
     snapshot: &Snapshot,
     old: &Pool,
@@ -94,14 +94,14 @@ impl<'s> Begun<'s> {
         Some(Self { temporary, successor, old, target })
     }
 
-    /// True if one of its two pools is meant.
+    /// Returns true if the name or CIDR is that of one of its two pools.
     fn is_of(&self, name: &str) -> bool {
         let Self { temporary, successor, .. } = self;
         is_named(name, &temporary.name, temporary.cidr) || is_named(name, &successor.name, successor.cidr)
     }
 
-    /// The target that was stated is not another one.
-    fn is_the_same(&self, target: &Target) -> Result<(), MigrateRefusal> {
+    /// Refuses a stated target that differs.
+    fn check_target(&self, target: &Target) -> Result<(), MigrateRefusal> {
         let Self { temporary, successor, .. } = self;
         match target {
             Target::SameNetwork { block_size, via }
@@ -115,24 +115,25 @@ impl<'s> Begun<'s> {
     }
 }
 
-/// The pool to leave, and for which. `from` is a name or CIDR; otherwise it is the one disabled pool that has blocks, or of which a
-/// temporary pool or the name of a new one tells. `None` if there is no pool of that name.
+/// Finds the old pool and the target. `from` is the name or CIDR of the old pool. Without it, that is the one disabled
+/// pool that has blocks, or the one to which a temporary pool or the name of a new pool refers. Returns `None` if there
+/// is no pool `from`.
 ///
 /// # Errors
-/// If none is named and there is not one alone, or another migration of the named one has begun.
+/// If `from` is not stated and there is not exactly one such pool, or another migration of it has begun.
 pub fn find<'s>(
     snapshot: &'s Snapshot,
     from: Option<&str>,
     target: &Target,
 ) -> Result<Option<(&'s Pool, Target)>, MigrateRefusal> {
     let pools = || snapshot.pools.iter().map(|pool| &pool.value);
-    // A target that is stated is where to go, whatever a temporary pool says.
+    // A stated pool or network outweighs what a temporary pool says.
     let follows = matches!(target, Target::Unstated | Target::SameNetwork { .. });
     let begun = pools().filter(|_| follows).filter_map(|pool| Begun::of(snapshot, pool));
 
     if let Some(name) = from {
         if let Some(begun) = begun.into_iter().find(|begun| begun.is_of(name)) {
-            begun.is_the_same(target)?;
+            begun.check_target(target)?;
             return Ok(Some((begun.old, begun.target)));
         }
         let named = pools().find(|pool| is_named(name, &pool.name, pool.cidr));
@@ -144,7 +145,7 @@ pub fn find<'s>(
     let created = pools().filter(|_| follows).filter_map(|new| Some((made_from(snapshot, new)?, new)));
     let left = created.map(|(old, new)| (old, Target::Pool(new.name.clone()))).chain(left);
     let left = left.chain(begun.map(|begun| (begun.old, begun.target)));
-    // Of a pool that is there twice, the temporary one says where to go.
+    // If a pool was found twice, the temporary pool decides.
     let left: BTreeMap<&str, (&Pool, Target)> = left.map(|found| (found.0.name.as_str(), found)).collect();
     if left.len() > 1 {
         return Err(MigrateRefusal::SeveralBegun(left.into_keys().map(str::to_owned).collect()));
@@ -152,7 +153,7 @@ pub fn find<'s>(
     left.into_values().next().map(Some).ok_or(MigrateRefusal::NoneBegun)
 }
 
-/// The pool that an enabled one was created to replace, by the name that it got. It is the only trace of it.
+/// Returns the pool that an enabled one was created to replace. Only its name tells.
 fn made_from<'s>(snapshot: &'s Snapshot, new: &Pool) -> Option<&'s Pool> {
     let mut pools = snapshot.pools.iter().map(|pool| &pool.value);
     let is_usual = |pool: &Pool| pool.temporary_for.is_none();

@@ -1,6 +1,5 @@
-//! Affinities that are unconfirmed, stale or missing (facts 3.9, 3.15).
-//!
-//! A confirmed affinity without block stays: its host creates the block as soon as it wants an address.
+//! Affinities that are unconfirmed, stale or missing (facts 3.9, 3.15). A confirmed affinity without block stays: its
+//! host creates the block as soon as it wants an address.
 
 use calipam_check::{Code, Finding, Subject};
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
@@ -9,14 +8,14 @@ use calipam_model::edit::{AffinityEdit, BlockEdit, Condition, Edit, Precondition
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 
-use super::planner::{Planner, action, change};
+use super::planner::{Planner, action};
 use crate::basis::Basis;
 use crate::plan::{Action, Change, Verb};
-use crate::release::gone_node::not_its_own;
+use crate::release::gone_node::not_owned_by_holder;
 use crate::release::may_release::too_early_affinity;
 use crate::skipped::SkipReason;
 
-/// Codes of findings whose subject is an affinity, and that a rebuild may repair.
+/// Codes of findings about affinities that a rebuild may repair.
 const CODES: [Code; 6] = [
     Code::AffinityBlockMismatch,
     Code::UnsettledAffinity,
@@ -26,7 +25,6 @@ const CODES: [Code; 6] = [
     Code::UnexpectedAffinityType,
 ];
 
-/// Plans what becomes of affinities.
 pub(super) fn plan(planner: &mut Planner<'_, '_>) {
     let mut deleted = Vec::new();
     for affinity in &planner.basis.snapshot.affinities {
@@ -47,25 +45,25 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
     missing(planner);
 }
 
-/// What an affinity needs.
+/// A decision about an affinity.
 enum Decision<'f> {
     Delete(&'static str),
-    /// It is deleted with its block, which loses its owner.
+    /// Delete it with its block, which loses its owner.
     WithBlock,
     Confirm,
-    /// Its block and it are deleted.
+    /// Delete its block and it.
     Finish,
-    /// Its labels are set again.
+    /// Set its labels again.
     Label,
-    /// It stays: why, and which finding says so.
+    /// Leave it, for a reason.
     Skip(&'f Finding, SkipReason, String),
-    /// Its node may be alive.
+    /// Leave it, since its node may be alive.
     SkipOfLiving(&'f Finding),
-    /// Nothing that a rebuild does.
+    /// Leave it to others.
     Leave,
 }
 
-/// Decides about an affinity and plans it. True if it is deleted.
+/// Decides about an affinity and plans that. Returns true if it is deleted.
 fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, found: &[&Finding]) -> bool {
     let key = &affinity.value.key;
     let subject = Subject::affinity(key);
@@ -97,10 +95,11 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
         }
         Decision::Delete(why) => {
             let absent = gone.then(|| (Key::Node(key.node.clone()), Precondition::Absent));
-            // One that is marked deleted is not an affinity any more.
-            let not_its_own = (!affinity.value.deleted && !is_own(planner, key)).then(|| not_its_own(key));
-            let evidence = absent.into_iter().chain(not_its_own).collect();
-            let what = change(Verb::DeleteAffinity, subject, why, &repairs);
+            // An affinity that is marked deleted does not count any more.
+            let not_owned =
+                (!affinity.value.deleted && !is_own(planner, key)).then(|| not_owned_by_holder(key));
+            let evidence = absent.into_iter().chain(not_owned).collect();
+            let what = Change::new(Verb::DeleteAffinity, subject, why, &repairs);
             planner.before_blocks.push(action(
                 reason(),
                 edit(AffinityEdit::Delete(revision)),
@@ -114,22 +113,23 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
             let mut edits = vec![Edit::Block(key.cidr, BlockEdit::Delete(block.revision.clone()))];
             edits.extend(edit(AffinityEdit::Delete(revision)));
             let why = "its node was about to release it, and the block is empty";
-            let what = change(Verb::DeleteAffinity, subject, why, &repairs);
+            let what = Change::new(Verb::DeleteAffinity, subject, why, &repairs);
             let mut action = action(reason(), edits, Vec::new(), what);
-            let block = change(Verb::DeleteBlock, Subject::Block(key.cidr), "its release is finished", &[]);
+            let block =
+                Change::new(Verb::DeleteBlock, Subject::Block(key.cidr), "its release is finished", &[]);
             action.changes.push(block);
             planner.before_blocks.push(action);
             true
         }
         Decision::Confirm => {
             let why = "its node owns the block, which is written first so that concurrent writes fail";
-            let what = change(Verb::ConfirmAffinity, subject, why, &repairs);
+            let what = Change::new(Verb::ConfirmAffinity, subject, why, &repairs);
             let state = AffinityEdit::State(revision, AffinityState::Confirmed);
             with_touch(planner, key, Edit::Affinity(key.clone().into(), state), what, reason());
             false
         }
         Decision::Label => {
-            let what = change(Verb::LabelAffinity, subject, "by which Calico finds it", &repairs);
+            let what = Change::new(Verb::LabelAffinity, subject, "by which Calico finds it", &repairs);
             let state = AffinityEdit::State(revision, affinity.value.state.clone());
             planner.before_blocks.push(action(reason(), edit(state), Vec::new(), what));
             false
@@ -200,7 +200,7 @@ fn unconfirmed<'f>(
             let detail = format!("{} is in the state {state:?}, which Calico does not know", value.key);
             Decision::Skip(finding, SkipReason::NeedsDecision, detail)
         }
-        // It is confirmed with the block, if that is its own.
+        // It is confirmed with its own block.
         _ if created.is_some_and(|block| block.owner() == Some(&value.key.owner())) => Decision::Leave,
         _ if !exists => Decision::Delete("there is no such block"),
         AffinityState::PendingDeletion
@@ -216,13 +216,13 @@ fn unconfirmed<'f>(
     }
 }
 
-/// True if the block belongs to the holder of the affinity.
+/// Returns true if the block belongs to the holder of the affinity.
 fn is_own(planner: &Planner<'_, '_>, key: &AffinityKey) -> bool {
     planner.index().block(key.cidr).is_some_and(|block| block.owner == Some(&key.owner()))
 }
 
-/// Plans an edit of an affinity after a write of its block: a racing writer of the block fails then. The block still
-/// has to belong to the holder of the affinity; its addresses may come and go.
+/// Plans an edit of an affinity after a write of its block, so that a concurrent writer of the block fails. The block
+/// has to belong to the holder of the affinity still; its addresses may come and go.
 fn with_touch(planner: &mut Planner<'_, '_>, key: &AffinityKey, edit: Edit, what: Change, reason: String) {
     let is_written = planner.changes_addresses(key.cidr) || planner.corrupt.blocks.contains_key(&key.cidr);
     let Some(block) = planner.index().block(key.cidr).filter(|_| !is_written) else {
@@ -235,7 +235,7 @@ fn with_touch(planner: &mut Planner<'_, '_>, key: &AffinityKey, edit: Edit, what
     let owned = (Key::Block(key.cidr), Precondition::Matches(Condition::OwnedSince(key.owner(), since)));
     let mut made = action(reason, vec![touch, edit], vec![owned], what);
 
-    // Stale affinities of others go in the same step, and first: two nodes must not hold one block.
+    // Stale affinities of others are deleted first in the same step: two nodes must not hold one block.
     let is_stale = |other: &mut Action| {
         let edits: Vec<&Edit> = other.step.edits().collect();
         matches!(edits[..], [Edit::Affinity(k, AffinityEdit::Delete(_))] if k.cidr == key.cidr && k.as_ref() != key)
@@ -252,7 +252,7 @@ fn with_touch(planner: &mut Planner<'_, '_>, key: &AffinityKey, edit: Edit, what
     planner.before_blocks.push(made);
 }
 
-/// Several nodes with an affinity for one block: repaired where all but one go.
+/// Notes conflicts of several affinities for one block as repaired if all but one are deleted.
 fn conflicts(planner: &mut Planner<'_, '_>, deleted: &[&Versioned<Affinity>]) {
     for finding in planner.findings(Code::AffinityConflict) {
         let Subject::Block(cidr) = finding.subject else { continue };
@@ -278,7 +278,7 @@ fn conflicts(planner: &mut Planner<'_, '_>, deleted: &[&Versioned<Affinity>]) {
     }
 }
 
-/// Blocks whose owner has no affinity that says so.
+/// Creates affinities for blocks whose owners have none.
 fn missing(planner: &mut Planner<'_, '_>) {
     for finding in planner.findings(Code::BlockWithoutAffinity) {
         let Subject::Block(cidr) = finding.subject else { continue };
@@ -291,10 +291,10 @@ fn missing(planner: &mut Planner<'_, '_>) {
         if kind == AffinityType::Host && !planner.index().node_exists(node) {
             let planned = planner.blocks.get_mut(&cidr).filter(|planned| planned.loses_owner.is_some());
             match planned {
-                Some(planned) => planned.changes.push(change(
+                Some(planned) => planned.changes.push(Change::new(
                     Verb::SetBlockOwner,
                     finding.subject.clone(),
-                    format!("to none, as {node} has no affinity for it either"),
+                    format!("no owner, since {node} has no affinity for it either"),
                     &[finding.code],
                 )),
                 None => planner.skip_of_living(finding, node),
@@ -303,7 +303,7 @@ fn missing(planner: &mut Planner<'_, '_>) {
         }
         let key = AffinityKey { kind, node: node.clone(), cidr };
         let detail = "its node owns the block, but cannot find it without an affinity";
-        let mut what = change(Verb::CreateAffinity, Subject::affinity(&key), detail, &[]);
+        let mut what = Change::new(Verb::CreateAffinity, Subject::affinity(&key), detail, &[]);
         what.repairs.push(finding.key());
         let created = AffinityEdit::Create(Box::new(Affinity::new(key.clone(), AffinityState::Confirmed)));
         let edit = Edit::Affinity(key.clone().into(), created);
@@ -311,7 +311,7 @@ fn missing(planner: &mut Planner<'_, '_>) {
     }
 }
 
-/// True if what is stored as this affinity cannot be decoded.
+/// Returns true if the stored affinity cannot be decoded.
 pub(super) fn is_unreadable(basis: &Basis<'_>, key: &AffinityKey) -> bool {
     basis.snapshot.defects.iter().any(|defect| matches!(&defect.key, Some(Key::Affinity(k)) if k == key))
 }

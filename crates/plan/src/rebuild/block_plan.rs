@@ -1,4 +1,4 @@
-//! What is to become of one block, before it is put into steps.
+//! The plan for one block, from which its steps are made.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,64 +14,63 @@ use calipam_model::snapshot::Versioned;
 use crate::basis::handles::{clean, handle_of};
 use crate::plan::Change;
 
-/// What is to become of one block.
+/// The plan for one block.
 #[derive(Default)]
 pub(super) struct BlockPlan<'s> {
     /// By ordinal.
     pub addresses: BTreeMap<u32, AddressPlan>,
-    /// The node that is gone and loses the block.
+    /// The gone node that loses the block.
     pub loses_owner: Option<String>,
     /// Affinities of that node, which are deleted with the block.
     pub released: Vec<&'s Versioned<Affinity>>,
     /// Affinities that are confirmed or created once the block is written.
     pub affinities: Vec<(Edit, Change)>,
-    /// The block without its addresses, if there is none yet.
+    /// The new block without its addresses, if it does not exist yet.
     pub created: Option<Box<Block>>,
-    /// What else is done.
+    /// Other changes.
     pub changes: Vec<Change>,
     /// The block is deleted: it is empty.
     pub deleted: bool,
 }
 
-/// What is to become of one address.
+/// The plan for one address.
 pub(super) struct AddressPlan {
     pub address: IpAddr,
-    pub what: What,
-    /// What else has to be true.
+    pub edit: RecordEdit,
     pub evidence: Vec<(Key, Precondition)>,
     pub change: Change,
 }
 
-/// How its record changes.
-pub(super) enum What {
+/// An edit of the record of an address.
+pub(super) enum RecordEdit {
     Release(Held),
     Assign(Attribute),
-    Record(Held, Attribute),
+    Rewrite(Held, Attribute),
 }
 
-impl What {
-    /// Clean IDs of the handles that lose and that gain the address.
+impl RecordEdit {
+    /// Returns the clean IDs of the handle that loses the address and of the one that gains it.
     pub(super) fn handles(&self) -> [Option<String>; 2] {
-        let of = |record: &Attribute| {
+        let handle = |record: &Attribute| {
             let id = record.handle.as_deref().filter(|id| !id.is_empty())?;
             Some(clean(id).to_owned())
         };
         match self {
             Self::Release(held) => [handle_of(held), None],
-            Self::Assign(record) => [None, of(record)],
-            Self::Record(held, record) => [handle_of(held), of(record)],
+            Self::Assign(record) => [None, handle(record)],
+            Self::Rewrite(held, record) => [handle_of(held), handle(record)],
         }
     }
 }
 
 pub(super) type BlockPlans<'s> = BTreeMap<IpNet, BlockPlan<'s>>;
 
-/// By clean ID and block: how many addresses more, or fewer, are recorded under a handle.
+/// Returns how many addresses each handle gains or loses, by clean ID and block.
 pub(super) fn moved(blocks: &BlockPlans<'_>) -> BTreeMap<String, BTreeMap<IpNet, i64>> {
     let mut moved: BTreeMap<String, BTreeMap<IpNet, i64>> = BTreeMap::new();
     for (block, planned) in blocks {
         for address in planned.addresses.values() {
-            let [loses, gains] = address.what.handles();
+            let [loses, gains] = address.edit.handles();
             for (id, by) in [(loses, -1), (gains, 1)] {
                 if let Some(id) = id {
                     *moved.entry(id).or_default().entry(*block).or_default() += by;

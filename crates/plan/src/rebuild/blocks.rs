@@ -1,15 +1,14 @@
-//! Blocks of nodes that are gone, and blocks that are not needed.
+//! Blocks of gone nodes, and blocks that are not needed.
 
 use calipam_check::{Code, Subject};
 use calipam_model::affinity::AffinityType;
 use calipam_model::block::BlockOwner;
 use calipam_model::edit::{BlockEdit, Edit};
 
-use super::planner::{Planner, action, change};
-use crate::plan::Verb;
+use super::planner::{Planner, action};
+use crate::plan::{Change, Verb};
 use crate::skipped::SkipReason;
 
-/// Plans what becomes of whole blocks.
 pub(super) fn plan(planner: &mut Planner<'_, '_>) {
     of_missing_nodes(planner);
     empty(planner);
@@ -37,11 +36,11 @@ fn of_missing_nodes(planner: &mut Planner<'_, '_>) {
     }
 }
 
-/// A block without owner in which nothing is recorded, unless an address of it turns out to be in use.
+/// Deletes blocks without owner that record nothing, unless one of their addresses turns out to be in use.
 fn empty(planner: &mut Planner<'_, '_>) {
     for finding in planner.findings(Code::EmptyUnownedBlock) {
         let Subject::Block(cidr) = finding.subject else { continue };
-        let what = change(
+        let what = Change::new(
             Verb::DeleteBlock,
             finding.subject.clone(),
             "it has no owner and no allocated address",
@@ -65,7 +64,7 @@ fn empty(planner: &mut Planner<'_, '_>) {
     }
 }
 
-/// Finishes deletions of blocks that are empty.
+/// Finishes half-done deletions of empty blocks.
 fn half_deleted(planner: &mut Planner<'_, '_>) {
     let stored = planner.basis.snapshot.blocks.iter().filter(|block| block.value.content.is_deleted());
     for block in stored {
@@ -88,7 +87,7 @@ fn half_deleted(planner: &mut Planner<'_, '_>) {
             continue;
         }
         let detail = "its deletion stopped half-way";
-        let what = change(Verb::DeleteBlock, finding.subject.clone(), detail, &[finding.code]);
+        let what = Change::new(Verb::DeleteBlock, finding.subject.clone(), detail, &[finding.code]);
         let edit = Edit::Block(cidr, BlockEdit::Delete(block.revision.clone()));
         planner.before_blocks.push(action(format!("{} {cidr}", finding.code), vec![edit], Vec::new(), what));
     }

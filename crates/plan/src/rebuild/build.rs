@@ -1,4 +1,4 @@
-//! From blocks to steps.
+//! The steps of a rebuild.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -8,14 +8,13 @@ use calipam_model::attributes::Attribute;
 use calipam_model::cidr::ordinal_of;
 use calipam_model::edit::{BlockEdit, Condition, Edit, Part, Precondition, Step, Unit};
 
-use super::block_plan::{AddressPlan, BlockPlan, What};
+use super::block_plan::{AddressPlan, BlockPlan, RecordEdit};
 use super::corrupt::{CorruptBlocks, Repaired};
 use super::handles::{Counting, Countings};
-use super::planner::{Planner, change};
-use crate::plan::{Action, Verb};
-use crate::release::gone_node::{clear_owner, expect_left, release_affinity};
+use super::planner::Planner;
+use crate::plan::{Action, Change, Verb};
+use crate::release::gone_node::{clear_owner, expect_stored_nodes, release_affinity};
 
-/// All steps, in their order.
 pub(super) fn actions(planner: Planner<'_, '_>, mut countings: Countings) -> Vec<Action> {
     let index = planner.index();
     let Planner { blocks, before_blocks, after_blocks, corrupt, cooldown, .. } = planner;
@@ -33,7 +32,7 @@ pub(super) fn actions(planner: Planner<'_, '_>, mut countings: Countings) -> Vec
     }
     actions.extend(after_blocks);
     actions.retain(|action| action.step.edits().next().is_some());
-    expect_left(index, &mut actions);
+    expect_stored_nodes(index, &mut actions);
     actions
 }
 
@@ -51,14 +50,13 @@ fn block(
     match planned.created.take() {
         Some(created) => {
             let create = Edit::Block(cidr, BlockEdit::Create(created));
-            at_once(cidr, vec![create], planned, counting, cooldown)
+            write_whole(cidr, vec![create], planned, counting, cooldown)
         }
         None => edit(cidr, planned, counting, cooldown),
     }
 }
 
-/// A corrupt block is replaced at once by what it is in the end: between two writes an address in use would be
-/// free.
+/// Replaces a corrupt block by its final state in one write. Between two writes an address in use would be free.
 fn replace(
     cidr: IpNet,
     repaired: &Repaired,
@@ -77,14 +75,14 @@ fn replace(
     }
 
     let rebuilt =
-        change(Verb::RebuildBlock, Subject::Block(cidr), repaired.broken.clone(), &[Code::CorruptBlock]);
+        Change::new(Verb::RebuildBlock, Subject::Block(cidr), repaired.broken.clone(), &[Code::CorruptBlock]);
     planned.changes.insert(0, rebuilt);
-    at_once(cidr, edits, planned, counting, cooldown)
+    write_whole(cidr, edits, planned, counting, cooldown)
 }
 
-/// A block that is written as a whole. An address that is to be freed and is in use again stays recorded, and one whose user
-/// has gone stays free; all others are written.
-fn at_once(
+/// Writes a block as a whole. An address that is to be freed and is in use again stays recorded, and one whose user has
+/// gone stays free; all others are written.
+fn write_whole(
     cidr: IpNet,
     write: Vec<Edit>,
     mut planned: BlockPlan<'_>,
@@ -93,7 +91,7 @@ fn at_once(
 ) -> Action {
     let mut action = Action { step: Step::new(format!("block {cidr}")), changes: Vec::new() };
     action.changes.append(&mut planned.changes);
-    let mut groups = together(std::mem::take(&mut planned.addresses));
+    let mut groups = group(std::mem::take(&mut planned.addresses));
     groups.sort_by_key(|addresses| addresses.iter().map(|address| address.address).min());
     let mut block = Part { unit: Unit::Block, edits: Vec::new(), evidence: Vec::new() };
     let mut parts = Vec::new();
@@ -124,11 +122,11 @@ fn at_once(
     action
 }
 
-/// In a block that is written as a whole, an address that is left out is free, and will be given out. Left out is therefore
-/// what has no user any more; if a user has merely changed, its address is recorded as planned. If an address of the
-/// same handle is freed with it, what forbids that keeps the whole block as it is.
+/// Relaxes the preconditions of a group in a block that is written as a whole, where an address that is left out would
+/// be given out. So only an address without a user is left out; if its user has merely changed, it is recorded as
+/// planned. If the group also frees an address, the preconditions of that hold for the whole block.
 fn keep_in_use(addresses: &mut [AddressPlan], block: &mut Part) {
-    let is_assigned = |address: &AddressPlan| matches!(address.what, What::Assign(_));
+    let is_assigned = |address: &AddressPlan| matches!(address.edit, RecordEdit::Assign(_));
     if !addresses.iter().any(is_assigned) {
         return;
     }
@@ -150,7 +148,7 @@ fn keep_in_use(addresses: &mut [AddressPlan], block: &mut Part) {
     }
 }
 
-/// Addresses in use that the corrupt block held without a record, and for which none can be made: they stay held.
+/// Holds addresses in use that the corrupt block held without a record, and for which none can be made.
 fn hold_unrecorded(cidr: IpNet, repaired: &Repaired, planned: &BlockPlan<'_>) -> Option<Edit> {
     let held = repaired.unrecorded.iter().filter(|ordinal| !planned.addresses.contains_key(ordinal));
     let records: Vec<(u32, Attribute)> = held.map(|ordinal| (*ordinal, Attribute::default())).collect();
@@ -160,12 +158,12 @@ fn hold_unrecorded(cidr: IpNet, repaired: &Repaired, planned: &BlockPlan<'_>) ->
 fn address_edits(cidr: IpNet, addresses: &[&AddressPlan], cooldown: i64) -> Vec<Edit> {
     let (mut held, mut records, mut rewritten) = (Vec::new(), Vec::new(), Vec::new());
     for address in addresses {
-        match &address.what {
-            What::Release(found) => held.push(found.clone()),
-            What::Assign(record) => {
+        match &address.edit {
+            RecordEdit::Release(found) => held.push(found.clone()),
+            RecordEdit::Assign(record) => {
                 records.extend(ordinal_of(cidr, address.address).map(|ordinal| (ordinal, record.clone())));
             }
-            What::Record(found, record) => rewritten
+            RecordEdit::Rewrite(found, record) => rewritten
                 .push(BlockEdit::Record { held: Box::new(found.clone()), record: Box::new(record.clone()) }),
         }
     }
@@ -181,11 +179,11 @@ fn address_edits(cidr: IpNet, addresses: &[&AddressPlan], cooldown: i64) -> Vec<
     edits.into_iter().map(|edit| Edit::Block(cidr, edit)).collect()
 }
 
-/// A sound block, which is edited address by address. What an address rests on is evidence for its part alone: where
-/// it does not hold, the others are written anyway.
+/// Edits a sound block address by address. The preconditions of an address hold for its part alone: if they fail, the
+/// others are written anyway.
 fn edit(cidr: IpNet, mut planned: BlockPlan<'_>, mut counting: Counting, cooldown: i64) -> Action {
     let mut action = Action { step: Step::new(""), changes: Vec::new() };
-    for addresses in together(std::mem::take(&mut planned.addresses)) {
+    for addresses in group(std::mem::take(&mut planned.addresses)) {
         action.step.parts.push(part(cidr, &addresses, &mut counting, cooldown));
         action.changes.extend(addresses.into_iter().map(|address| address.change));
     }
@@ -207,9 +205,9 @@ fn edit(cidr: IpNet, mut planned: BlockPlan<'_>, mut counting: Counting, cooldow
     action
 }
 
-/// The part of addresses that change together, with what their handles count.
+/// Returns the part of addresses that change together, with the counts of their handles.
 fn part(cidr: IpNet, addresses: &[AddressPlan], counting: &mut Counting, cooldown: i64) -> Part {
-    let handles = addresses.iter().map(|address| address.what.handles());
+    let handles = addresses.iter().map(|address| address.edit.handles());
     let first = handles.clone().find_map(|[loses, gains]| gains.or(loses));
     let unit = match (first, addresses) {
         (None, [address, ..]) => Unit::Address(address.address),
@@ -230,26 +228,26 @@ fn part(cidr: IpNet, addresses: &[AddressPlan], counting: &mut Counting, cooldow
     part
 }
 
-/// The addresses of a block that change together: those of one handle, and those of handles between which an address
-/// moves. An address without handle changes alone.
-fn together(addresses: BTreeMap<u32, AddressPlan>) -> Vec<Vec<AddressPlan>> {
+/// Groups the addresses of a block that change together: those of one handle, and those of handles between which an
+/// address moves. An address without handle changes alone.
+fn group(addresses: BTreeMap<u32, AddressPlan>) -> Vec<Vec<AddressPlan>> {
     let mut addresses: Vec<AddressPlan> = addresses.into_values().collect();
     addresses.sort_by_cached_key(|address| {
-        let [loses, gains] = address.what.handles();
+        let [loses, gains] = address.edit.handles();
         gains.or(loses)
     });
 
     let mut groups: Vec<Vec<AddressPlan>> = Vec::new();
     let mut group_of: HashMap<String, usize> = HashMap::new();
     for address in addresses {
-        let ids: Vec<String> = address.what.handles().into_iter().flatten().collect();
+        let ids: Vec<String> = address.edit.handles().into_iter().flatten().collect();
         let mut known =
             ids.iter().filter_map(|id| group_of.get(id).copied()).collect::<BTreeSet<_>>().into_iter();
         let group = known.next().unwrap_or_else(|| {
             groups.push(Vec::new());
             groups.len() - 1
         });
-        // It moves from a handle of one group to a handle of another: they are one.
+        // An address that moves between handles of two groups joins them.
         for other in known {
             let joined = std::mem::take(&mut groups[other]);
             groups[group].extend(joined);

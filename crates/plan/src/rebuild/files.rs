@@ -1,4 +1,4 @@
-//! The blocks of a plan before and after it, for people to compare.
+//! Files of the blocks before and after a plan, for people to compare.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::plan::Plan;
 use crate::trial::{StepError, apply_plan};
 
-/// The JSON of a block as the datastore will hold it.
+/// Converts the JSON of a block to the form of the datastore.
 fn as_stored(datastore: DatastoreKind, cidr: IpNet, value: Value) -> Value {
     if datastore != DatastoreKind::EtcdV2 {
         return value;
@@ -23,8 +23,8 @@ fn as_stored(datastore: DatastoreKind, cidr: IpNet, value: Value) -> Value {
     converted.and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or(value)
 }
 
-/// The values of the blocks of each host after a plan, as the scripts that rebuilt Calico 2.x wrote them: one file for each
-/// host, by its name. A block is a line.
+/// Returns one file for each host, by its name, with the blocks of the host after a plan as lines. The scripts that
+/// rebuilt Calico 2.x wrote such files.
 pub fn host_files(files: &[BlockFile]) -> BTreeMap<String, String> {
     let mut hosts: BTreeMap<String, String> = BTreeMap::new();
     for after in files.iter().filter_map(|file| file.after.as_ref()) {
@@ -42,19 +42,19 @@ pub fn host_files(files: &[BlockFile]) -> BTreeMap<String, String> {
     hosts
 }
 
-/// A block before and after a plan, in the JSON that etcd holds.
+/// A block before and after a plan, in the JSON of etcd.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockFile {
     pub cidr: IpNet,
-    /// A name for the file: `10-244-1-0-26.json`.
+    /// The name of the file: `10-244-1-0-26.json`.
     pub name: String,
-    /// As it is; `None` if there is none. A corrupt block that is not JSON is a text.
+    /// The present block, if it exists. A corrupt block that is not JSON is a text.
     pub before: Option<Value>,
-    /// As it is to be; `None` if it goes.
+    /// The planned block, unless it is deleted.
     pub after: Option<Value>,
 }
 
-/// One file for each block that the plan writes. No more than these blocks are copied.
+/// Returns one file for each block that the plan writes. Only these blocks are copied.
 pub fn block_files(before: &Snapshot, plan: &Plan, now: Timestamp) -> Result<Vec<BlockFile>, StepError> {
     let edits = plan.actions.iter().flat_map(|action| action.step.edits());
     let touched: BTreeSet<IpNet> = edits
@@ -73,18 +73,21 @@ pub fn block_files(before: &Snapshot, plan: &Plan, now: Timestamp) -> Result<Vec
     }
 
     let earlier: Vec<(IpNet, Value)> = small.blocks.iter().map(json).collect();
-    let later: Vec<(IpNet, Value)> = apply_plan(small, &only_blocks, now)?.blocks.iter().map(json).collect();
-    let later = later.into_iter().map(|(cidr, value)| (cidr, as_stored(before.datastore, cidr, value)));
-    let later: Vec<(IpNet, Value)> = later.collect();
-    let of = |all: &[(IpNet, Value)], cidr: IpNet| {
+    let later: Vec<(IpNet, Value)> = apply_plan(small, &only_blocks, now)?
+        .blocks
+        .iter()
+        .map(json)
+        .map(|(cidr, value)| (cidr, as_stored(before.datastore, cidr, value)))
+        .collect();
+    let value = |all: &[(IpNet, Value)], cidr: IpNet| {
         all.iter().find(|(key, _)| *key == cidr).map(|(_, value)| value.clone())
     };
 
     let file = |cidr: IpNet| BlockFile {
         cidr,
         name: format!("{}.json", cidr.to_string().replace(['.', ':', '/'], "-")),
-        before: of(&earlier, cidr),
-        after: of(&later, cidr),
+        before: value(&earlier, cidr),
+        after: value(&later, cidr),
     };
 
     Ok(touched.into_iter().map(file).collect())

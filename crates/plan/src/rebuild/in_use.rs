@@ -1,4 +1,4 @@
-//! Addresses in use that are not recorded, or recorded for an owner that is gone.
+//! Records of addresses in use that have none, or one of a gone owner.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use calipam_model::key::Key;
 use calipam_model::names::endpoint_name;
 use calipam_model::snapshot::Source;
 
-use super::block_plan::{AddressPlan, What};
+use super::block_plan::{AddressPlan, RecordEdit};
 use super::missing_blocks::MissingBlocks;
 use super::networks::Networks;
 use super::planner::{Planner, blocks_around};
@@ -68,12 +68,11 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
         }
     }
 
-    as_read(planner);
+    expect_as_read(planner);
 }
 
-/// What is expected to be absent may be there anyway, such as an endpoint whose pod is gone: then it
-/// has to be as it was read.
-fn as_read(planner: &mut Planner<'_, '_>) {
+/// Expects objects that were read to be as they were, instead of absent: an endpoint may be left of a gone pod.
+fn expect_as_read(planner: &mut Planner<'_, '_>) {
     let blocks = || planner.blocks.values().flat_map(|planned| planned.addresses.values());
     let absent =
         blocks().flat_map(|planned| &planned.evidence).filter(|(_, expect)| *expect == Precondition::Absent);
@@ -91,13 +90,13 @@ fn as_read(planner: &mut Planner<'_, '_>) {
     }
 }
 
-/// What records are made from besides the uses of an address.
+/// Sources of records besides the uses of an address.
 struct Sources<'s> {
     networks: Networks,
     users: Users<'s>,
 }
 
-/// The networks of all who need a record.
+/// Looks up the networks of all users that need a record.
 fn networks<'f>(planner: &Planner<'_, '_>, findings: impl Iterator<Item = &'f Finding>) -> Networks {
     let (mut containers, mut nodes) = (BTreeSet::new(), BTreeSet::new());
     for finding in findings {
@@ -118,12 +117,12 @@ fn used_once(planner: &Planner<'_, '_>, address: IpAddr) -> Result<(), Refusal> 
     Err((SkipReason::DuplicateOwners, detail))
 }
 
-/// What the record of an address in use should be.
+/// Returns the right record of an address in use.
 fn wanted_for(planner: &Planner<'_, '_>, sources: &Sources<'_>, address: IpAddr) -> Result<Wanted, Refusal> {
     used_once(planner, address)?;
     let wanted = wanted(planner.basis, &sources.networks, &sources.users, planner.index().uses_of(address))?;
     let handle = wanted.record.handle.as_deref().map(clean);
-    match handle.and_then(|id| planner.uncountable.why(id)) {
+    match handle.and_then(|id| planner.uncountable.refusal(id)) {
         Some(refusal) => Err(refusal),
         None => Ok(wanted),
     }
@@ -142,18 +141,14 @@ fn record(
     }
 
     let wanted = wanted_for(planner, sources, address)?;
-    let change = Change {
-        action: Verb::AssignAddress,
-        subject: Subject::Address(address),
-        detail: finding.says(),
-        repairs: vec![finding.key()],
-    };
+    let subject = finding.subject.clone();
+    let change = Change::new(Verb::AssignAddress, subject, finding.says(), &[finding.code]);
     let blocks = blocks_around(planner.index(), address);
 
     let block = match blocks.as_slice() {
         [] => {
-            let what = What::Assign(wanted.record);
-            return missing.add(planner, AddressPlan { address, what, evidence: wanted.evidence, change });
+            let edit = RecordEdit::Assign(wanted.record);
+            return missing.add(planner, AddressPlan { address, edit, evidence: wanted.evidence, change });
         }
         [block] => *block,
         [first, second, ..] => {
@@ -167,17 +162,17 @@ fn record(
     }
     let Some(ordinal) = ordinal_of(block.key, address) else { return Ok(()) };
 
-    let what = match block.sound.and_then(|sound| sound.allocation(ordinal)) {
-        Some(cooling) => What::Record(Allocated::new(block.key, &cooling).held, wanted.record),
-        None => What::Assign(wanted.record),
+    let edit = match block.sound.and_then(|sound| sound.allocation(ordinal)) {
+        Some(cooling) => RecordEdit::Rewrite(Allocated::new(block.key, &cooling).held, wanted.record),
+        None => RecordEdit::Assign(wanted.record),
     };
 
-    let planned = AddressPlan { address, what, evidence: wanted.evidence, change };
+    let planned = AddressPlan { address, edit, evidence: wanted.evidence, change };
     planner.blocks.entry(block.key).or_default().addresses.insert(ordinal, planned);
     Ok(())
 }
 
-/// Why there is no one record to write.
+/// Explains why there is not exactly one record to write.
 fn why_not_one(planner: &Planner<'_, '_>, finding: &Finding) -> Refusal {
     let corrupt = match finding.subject {
         Subject::Address(address) => in_corrupt_block(planner.index(), address),
@@ -186,7 +181,7 @@ fn why_not_one(planner: &Planner<'_, '_>, finding: &Finding) -> Refusal {
     corrupt.unwrap_or_else(|| (SkipReason::Overlap, "more than one block records it".into()))
 }
 
-/// The one record that the finding is about; `None` if several blocks have one.
+/// Returns the one record of the finding; `None` if several blocks have one.
 fn only_record(planner: &Planner<'_, '_>, finding: &Finding) -> Option<Allocated> {
     let Subject::Address(address) = finding.subject else { return None };
     let blocks = blocks_around(planner.index(), address);
@@ -194,7 +189,7 @@ fn only_record(planner: &Planner<'_, '_>, finding: &Finding) -> Option<Allocated
     Some(Allocated::new(block.key, &block.sound?.allocation_of(address)?))
 }
 
-/// Gives an address the record of the one who uses it, where the recorded owner does not exist.
+/// Rewrites the record of an address for its user, if the recorded owner does not exist.
 fn rewrite(
     planner: &mut Planner<'_, '_>,
     sources: &Sources<'_>,
@@ -216,7 +211,7 @@ fn rewrite(
     }
 
     let wanted = wanted_for(planner, sources, held.address)?;
-    if let Some(refusal) = held.handle().and_then(|id| planner.uncountable.why(&id)) {
+    if let Some(refusal) = held.handle().and_then(|id| planner.uncountable.refusal(&id)) {
         return Err(refusal);
     }
     if !is_gone(planner, &owner, &claim) {
@@ -232,21 +227,16 @@ fn rewrite(
         }
     }
 
-    let change = Change {
-        action: Verb::RewriteOwner,
-        subject: Subject::Address(held.address),
-        detail: format!("{}, which is gone", finding.says()),
-        repairs: vec![finding.key()],
-    };
+    let detail = format!("{}, which is gone", finding.says());
+    let change = Change::new(Verb::RewriteOwner, finding.subject.clone(), detail, &[finding.code]);
     let ordinal = held.held.ordinal;
-
-    let what = What::Record(held.held, wanted.record);
-    let planned = AddressPlan { address: held.address, what, evidence, change };
+    let edit = RecordEdit::Rewrite(held.held, wanted.record);
+    let planned = AddressPlan { address: held.address, edit, evidence, change };
     planner.blocks.entry(held.block).or_default().addresses.insert(ordinal, planned);
     Ok(())
 }
 
-/// Corrects the node in the record of a live pod; all else of it stays.
+/// Corrects only the node in the record of a live pod.
 fn correct_node(
     planner: &mut Planner<'_, '_>,
     sources: &Sources<'_>,
@@ -268,29 +258,25 @@ fn correct_node(
     let mut record = held.held.record.as_ref().to_attribute();
     record.owner.get_or_insert_default().insert("node".to_owned(), node);
     let evidence = vec![(pod.key(), sources.users.pod(position))];
-    let change = Change {
-        action: Verb::RewriteOwner,
-        subject: Subject::Address(held.address),
-        detail: finding.says(),
-        repairs: vec![finding.key()],
-    };
+    let subject = finding.subject.clone();
+    let change = Change::new(Verb::RewriteOwner, subject, finding.says(), &[finding.code]);
     let (ordinal, block, address) = (held.held.ordinal, held.block, held.address);
-    let planned = AddressPlan { address, what: What::Record(held.held, record), evidence, change };
+    let planned = AddressPlan { address, edit: RecordEdit::Rewrite(held.held, record), evidence, change };
     planner.blocks.entry(block).or_default().addresses.insert(ordinal, planned);
     Ok(())
 }
 
-/// True if the recorded owner does not exist any more. One that exists and has another address might come
-/// back to this one, or release it by its handle.
+/// Returns true if the recorded owner no longer exists. One that exists and has another address might come back to this
+/// one, or release it by its handle.
 fn is_gone(planner: &Planner<'_, '_>, owner: &RecordedOwner, claim: &Claim<'_>) -> bool {
     let index = planner.index();
-    // Endpoints or pods that name a node show that it may exist although its object does not.
+    // A node that endpoints or pods name may exist although its object does not.
     if claim.node().is_some_and(|node| !index.node_exists(&node) && index.workloads_name_node(&node)) {
         return false;
     }
 
     match owner {
-        // Endpoints name their containers, pods only if an annotation is there.
+        // Endpoints name their containers, pods only in an annotation that not all have.
         RecordedOwner::Gone(reasons) => {
             !is_unnamed(reasons) || planner.basis.snapshot.has_read(Source::Endpoints)
         }
@@ -301,7 +287,7 @@ fn is_gone(planner: &Planner<'_, '_>, owner: &RecordedOwner, claim: &Claim<'_>) 
     }
 }
 
-/// What must still be absent: the recorded owner, or its node.
+/// Requires that the recorded owner or its node is still absent.
 fn absences(planner: &Planner<'_, '_>, claim: &Claim<'_>) -> Vec<(Key, Precondition)> {
     let index = planner.index();
     let snapshot = planner.basis.snapshot;

@@ -1,11 +1,11 @@
-//! Leaked addresses, which are released.
+//! Releases leaked addresses.
 
 use calipam_check::{Code, Subject};
 use calipam_model::IpNet;
 use calipam_model::block::BlockOwner;
 use calipam_model::snapshot::DatastoreKind;
 
-use super::block_plan::{AddressPlan, What};
+use super::block_plan::{AddressPlan, RecordEdit};
 use super::planner::Planner;
 use crate::basis::handles::Allocated;
 use crate::basis::preconditions::Preconditions;
@@ -22,8 +22,8 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
     for ((block, ordinal), chosen) in choice {
         let Some(finding) = chosen.finding else { continue };
         let (address, change) = (chosen.allocated.address, chosen.change());
-        let what = What::Release(chosen.allocated.held);
-        let planned = AddressPlan { address, what, evidence: preconditions.of(finding), change };
+        let edit = RecordEdit::Release(chosen.allocated.held);
+        let planned = AddressPlan { address, edit, evidence: preconditions.of(finding), change };
         planner.blocks.entry(block).or_default().addresses.insert(ordinal, planned);
     }
 }
@@ -33,7 +33,7 @@ fn choose<'s>(planner: &mut Planner<'_, 's>) -> Choice<'s> {
     for finding in planner.findings(Code::LeakedAddress) {
         let held = allocations(planner.basis, finding);
         let uncountable =
-            held.iter().filter_map(|held| held.handle()).find_map(|id| planner.uncountable.why(&id));
+            held.iter().filter_map(|held| held.handle()).find_map(|id| planner.uncountable.refusal(&id));
         let in_scope = held
             .iter()
             .all(|held| planner.index().block(held.block).is_some_and(|block| planner.may_change(block)));
@@ -56,7 +56,7 @@ fn choose<'s>(planner: &mut Planner<'_, 's>) -> Choice<'s> {
         } else if let Some((reason, detail)) = too_early(planner.basis, finding, &held, planner.observations)
         {
             if held.iter().any(|held| planner.corrupt.blocks.contains_key(&held.block)) {
-                // No read of the block as it is now could have seen it.
+                // No earlier read could have seen the address in the repaired block.
                 let detail =
                     format!("{}: its block is repaired first; rebuild again after that", finding.message());
                 planner.skip(finding, SkipReason::Unchecked, detail);
@@ -75,8 +75,8 @@ fn choose<'s>(planner: &mut Planner<'_, 's>) -> Choice<'s> {
     choice
 }
 
-/// Why nothing uses what a host of Calico 2.x holds without a handle, as it does for its tunnel: there is no such host, its
-/// tunnel has no address, or one that is outside of the block.
+/// Explains an unused address that a host of Calico 2.x holds without a handle, as for its tunnel: there is no such
+/// host, or its tunnel has no address in the block.
 fn tunnel_of_calico2(planner: &Planner<'_, '_>, held: &[Allocated]) -> Option<Refusal> {
     if planner.basis.snapshot.datastore != DatastoreKind::EtcdV2 {
         return None;
@@ -105,11 +105,12 @@ fn tunnel_of_calico2(planner: &Planner<'_, '_>, held: &[Allocated]) -> Option<Re
     Some((reason, format!("{about} whose IpInIpTunnelAddr is {tunnel}, outside of the block {block}")))
 }
 
-/// A handle is released completely or not at all. What gets another owner leaves it, too.
+/// Keeps the addresses of handles that cannot be released completely. An address that gets another owner leaves its
+/// handle, too.
 fn whole_handles<'s>(planner: &mut Planner<'_, 's>, choice: &mut Choice<'s>) {
     let leaves = |id: &str, (block, ordinal): (IpNet, u32)| {
         let planned = planner.blocks.get(&block).and_then(|planned| planned.addresses.get(&ordinal));
-        planned.is_some_and(|planned| planned.what.handles()[1].as_deref() != Some(id))
+        planned.is_some_and(|planned| planned.edit.handles()[1].as_deref() != Some(id))
     };
     let in_scope =
         |held: &Allocated| planner.index().block(held.block).is_some_and(|block| planner.may_change(block));

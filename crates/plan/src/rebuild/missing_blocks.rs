@@ -1,4 +1,4 @@
-//! Blocks that do not exist although their addresses are in use.
+//! Creates blocks that do not exist although their addresses are in use.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
@@ -16,30 +16,30 @@ use calipam_model::pool::PoolUse;
 use calipam_model::snapshot::Versioned;
 
 use super::affinities::is_unreadable;
-use super::block_plan::{AddressPlan, What};
-use super::planner::{Planner, blocks_around, change, hidden_blocks, overlapping};
+use super::block_plan::{AddressPlan, RecordEdit};
+use super::planner::{Planner, blocks_around, hidden_blocks, overlapping};
 use crate::basis::Basis;
 use crate::plan::{Change, Verb};
 use crate::skipped::{Refusal, SkipReason, Skipped};
 
-/// Addresses in use by the block that should be around them.
+/// Addresses in use without a block, by the block that should contain them.
 #[derive(Default)]
 pub(super) struct MissingBlocks {
     blocks: BTreeMap<IpNet, BTreeMap<u32, AddressPlan>>,
-    /// Addresses in use for which no right record can be made. In a new block they must not be free.
+    /// Addresses in use for which no right record can be made. They must not be free in a new block.
     held: BTreeMap<IpNet, BTreeMap<u32, IpAddr>>,
 }
 
 impl MissingBlocks {
-    /// Puts an address into the block in which it should lie by the block size of its pool.
+    /// Adds an address to the block that should contain it by the block size of its pool.
     pub(super) fn add(&mut self, planner: &Planner<'_, '_>, planned: AddressPlan) -> Result<(), Refusal> {
         let (cidr, ordinal) = expected_block(planner, planned.address)?;
         self.blocks.entry(cidr).or_default().insert(ordinal, planned);
         Ok(())
     }
 
-    /// Remembers an address in use that is skipped. Should its block be created, it is held there by an empty
-    /// record: free it would be given out a second time.
+    /// Remembers an address in use that is skipped. If its block is created, an empty record holds it there, since a
+    /// free one would be given out a second time.
     pub(super) fn hold(&mut self, planner: &Planner<'_, '_>, address: IpAddr) {
         if let ([], Ok((cidr, ordinal))) =
             (&*blocks_around(planner.index(), address), expected_block(planner, address))
@@ -48,7 +48,7 @@ impl MissingBlocks {
         }
     }
 
-    /// Plans the blocks that can be created, and says of the others why not.
+    /// Plans the blocks that can be created, and skips the others.
     pub(super) fn plan(self, planner: &mut Planner<'_, '_>) {
         if self.blocks.is_empty() {
             return;
@@ -67,7 +67,7 @@ impl MissingBlocks {
                     planned.created = Some(Box::new(block));
                     planned.addresses = addresses;
                     planned.affinities = affinities;
-                    planned.changes.push(change(Verb::CreateBlock, Subject::Block(cidr), detail, &[]));
+                    planned.changes.push(Change::new(Verb::CreateBlock, Subject::Block(cidr), detail, &[]));
                 }
                 Err((reason, why)) => {
                     for planned in
@@ -76,7 +76,7 @@ impl MissingBlocks {
                         let detail =
                             format!("{}: its block {cidr} does not exist, and {why}", planned.address);
                         let skipped = Skipped::new(Subject::Address(planned.address), reason, detail);
-                        planner.skipped.push(skipped.of(Code::UnallocatedInUse));
+                        planner.skipped.push(skipped.with_code(Code::UnallocatedInUse));
                     }
                 }
             }
@@ -84,7 +84,7 @@ impl MissingBlocks {
     }
 }
 
-/// The block in which an address should lie, and its ordinal there.
+/// Returns the block that should contain an address, and its ordinal there.
 fn expected_block(planner: &Planner<'_, '_>, address: IpAddr) -> Result<(IpNet, u32), Refusal> {
     let pools: Vec<_> = planner.index().pools_around(address.into()).collect();
     let pool = match pools.as_slice() {
@@ -104,11 +104,11 @@ fn expected_block(planner: &Planner<'_, '_>, address: IpAddr) -> Result<(IpNet, 
     Ok((cidr, ordinal))
 }
 
-/// The empty record of an address in use. Only a release that names it frees it.
+/// Plans the empty record of an address in use. Only a release that names the address frees it.
 fn held_without_owner(address: IpAddr) -> AddressPlan {
     let detail = "in use, but recorded without an owner: deleting its user would not free it";
-    let change = change(Verb::AssignAddress, Subject::Address(address), detail, &[]);
-    AddressPlan { address, what: What::Assign(Attribute::default()), evidence: Vec::new(), change }
+    let change = Change::new(Verb::AssignAddress, Subject::Address(address), detail, &[]);
+    AddressPlan { address, edit: RecordEdit::Assign(Attribute::default()), evidence: Vec::new(), change }
 }
 
 type Created = (Block, BlockOwner, Vec<(Edit, Change)>);
@@ -145,9 +145,9 @@ fn create(
 
     block.set_own_strict_affinity(own_strict_affinity(planner.basis));
     let assigned = block.clone().update(|edit| {
-        addresses.iter().try_for_each(|(ordinal, planned)| match &planned.what {
-            What::Assign(record) => edit.assign(*ordinal, record),
-            What::Release(_) | What::Record(..) => Ok(()),
+        addresses.iter().try_for_each(|(ordinal, planned)| match &planned.edit {
+            RecordEdit::Assign(record) => edit.assign(*ordinal, record),
+            RecordEdit::Release(_) | RecordEdit::Rewrite(..) => Ok(()),
         })
     });
 
@@ -169,8 +169,8 @@ fn create(
     }
 }
 
-/// Blocks of Calico 3.13 and older say for themselves whether others may borrow from them. A new one says what the cluster
-/// is set to, where its siblings say anything.
+/// Returns the block's own setting of strict affinity, which blocks of Calico 3.13 and older have. A new one gets that
+/// of the cluster if its siblings have any.
 fn own_strict_affinity(basis: &Basis<'_>) -> Option<bool> {
     let mut siblings = basis.context.index.blocks.iter().filter_map(|block| block.sound);
     let is_old = basis.snapshot.is_calico_since((3, 14)) == Some(false);
@@ -179,8 +179,8 @@ fn own_strict_affinity(basis: &Basis<'_>) -> Option<bool> {
     says.then(|| config.is_some_and(|config| config.strict_affinity))
 }
 
-/// Affinities for the block, those left out that Calico never writes. A confirmed one outweighs those that are not,
-/// which go.
+/// Returns the affinities for the block, but for those of types that Calico never writes. Unconfirmed ones do not count
+/// if there is a confirmed one.
 fn holders<'s>(planner: &Planner<'_, 's>, cidr: IpNet) -> Vec<&'s Versioned<Affinity>> {
     let of_block = planner.basis.snapshot.affinities.iter().filter(|affinity| {
         let key = &affinity.value.key;
@@ -192,8 +192,8 @@ fn holders<'s>(planner: &Planner<'_, 's>, cidr: IpNet) -> Vec<&'s Versioned<Affi
     if confirmed.is_empty() { all } else { confirmed }
 }
 
-/// Who should own the block: who has an affinity for it; else the node whose tunnel address is in it, or that
-/// uses most of it.
+/// Returns the right owner of the block: the holder of its affinity, or else the node whose tunnel address is in it, or
+/// that uses most of it.
 fn owner(
     planner: &Planner<'_, '_>,
     cidr: IpNet,
@@ -236,7 +236,7 @@ fn owner(
         }
     }
 
-    // Of equals the first by name.
+    // The first by name wins a tie.
     let best = users.into_iter().rev().max_by_key(|(_, weight)| *weight);
     let for_services = || index.pools_around(cidr).any(|pool| pool.allows(PoolUse::LoadBalancer));
 
@@ -247,7 +247,7 @@ fn owner(
     }
 }
 
-/// The affinity that goes with the block.
+/// Plans the affinity of the block.
 fn affinity(cidr: IpNet, owner: &BlockOwner, held: &[&Versioned<Affinity>]) -> Vec<(Edit, Change)> {
     if let [affinity] = held {
         let key = &affinity.value.key;
@@ -257,7 +257,7 @@ fn affinity(cidr: IpNet, owner: &BlockOwner, held: &[&Versioned<Affinity>]) -> V
         let edit = AffinityEdit::State(affinity.revision.clone(), AffinityState::Confirmed);
         let repaired = [Code::UnsettledAffinity];
         let change =
-            change(Verb::ConfirmAffinity, Subject::affinity(key), "its block is there again", &repaired);
+            Change::new(Verb::ConfirmAffinity, Subject::affinity(key), "its block is there again", &repaired);
         return vec![(Edit::Affinity(key.clone().into(), edit), change)];
     }
 
@@ -268,7 +268,7 @@ fn affinity(cidr: IpNet, owner: &BlockOwner, held: &[&Versioned<Affinity>]) -> V
     };
     let key = AffinityKey { kind, node: node.clone(), cidr };
 
-    let change = change(Verb::CreateAffinity, Subject::affinity(&key), "for the new block", &[]);
+    let change = Change::new(Verb::CreateAffinity, Subject::affinity(&key), "for the new block", &[]);
     let created = AffinityEdit::Create(Box::new(Affinity::new(key.clone(), AffinityState::Confirmed)));
     vec![(Edit::Affinity(key.into(), created), change)]
 }

@@ -1,8 +1,7 @@
-//! Plans that make blocks, handles and affinities agree with what uses addresses: what `rebuild` does.
+//! Plans of `rebuild`, which makes blocks, handles and affinities agree with the users of addresses.
 //!
-//! What is right stays as it is. A sound block is edited address by address, so that a change elsewhere in it
-//! disturbs nothing; a corrupt one is written again as a whole, from what can still be trusted of it and from what
-//! uses its addresses.
+//! Correct records stay as they are. A sound block is edited address by address, so that a change elsewhere in it does
+//! no harm. A corrupt one is written anew as a whole, from its trustworthy parts and from the users of its addresses.
 
 mod affinities;
 mod block_plan;
@@ -34,19 +33,17 @@ use crate::basis::Basis;
 use crate::plan::{Plan, PlanKind};
 use crate::release::Observations;
 
-/// True if only workload endpoints of the same etcd say who uses addresses: they may come from the same
-/// old backup as the blocks.
+/// Returns true if only workload endpoints of the same etcd show who uses addresses. They may come from the same old
+/// backup as the blocks.
 pub fn needs_endpoints_only(snapshot: &Snapshot) -> bool {
     snapshot.datastore != DatastoreKind::Kubernetes && !snapshot.has_read(Source::Pods)
 }
 
-/// Plans a rebuild. What is broken within the request and not repaired is skipped, with the reason.
+/// Plans a rebuild. Broken things in scope that are not repaired are skipped, with the reason.
 ///
-/// `observations` are earlier reads of the cluster, and `cooldown` is how many seconds a released address cools
-/// down, as for [`release::plan`](crate::release::plan()): leaked addresses are released by the same rules.
-///
-/// Where corrupt blocks are repaired, the snapshot is copied once and checked again as if they were sound: that
-/// shows what they have hidden.
+/// Leaked addresses are released by the rules of [`release::plan`](crate::release::plan()), to which `observations` and
+/// `cooldown` belong. If corrupt blocks are repaired, the snapshot is copied once and checked again as if they were
+/// sound: that shows what they hid.
 pub fn plan(basis: &Basis<'_>, request: &Request, observations: &[Observations], cooldown: i64) -> Plan {
     let scope = Scope::new(request);
     let mut corrupt = CorruptBlocks::new(basis, &scope);
@@ -57,7 +54,7 @@ pub fn plan(basis: &Basis<'_>, request: &Request, observations: &[Observations],
         of_repaired(basis, &scope, &corrupt, observations, cooldown)
     };
 
-    // A corrupt block that stays so is skipped for its own reason.
+    // A corrupt block that stays corrupt is skipped for its own reason.
     for skipped in skipped {
         plan.skipped.retain(|other| (other.code, &other.subject) != (skipped.code, &skipped.subject));
         plan.skipped.push(skipped);
@@ -88,7 +85,7 @@ fn of_repaired(
     let seen: HashSet<(Code, &Subject)> =
         basis.report.findings.iter().map(|finding| finding.key_ref()).collect();
 
-    // What was found before and dropped by the recheck stands no more now.
+    // Findings that the recheck dropped stay dropped.
     let dropped: HashSet<(Code, Subject)> = check(basis.snapshot, &options)
         .findings
         .into_iter()
@@ -114,8 +111,8 @@ fn of_sound(
     cooldown: i64,
 ) -> Plan {
     let mut planner = Planner::new(basis, scope, corrupt, observations, cooldown);
-    // Addresses that get another owner are known before those that are released, since a handle is released completely
-    // or not at all.
+    // A handle is released completely or not at all, so addresses that get another owner come before those that are
+    // released.
     in_use::plan(&mut planner);
 
     leaked::plan(&mut planner);

@@ -1,5 +1,5 @@
-//! The network in the handle of a pod, `<network>.<container ID>`. The CNI plugin takes it from its
-//! configuration, which is not in the datastore; other handles of the node show it.
+//! The network in the handle of a pod, `<network>.<container ID>`. The CNI plugin takes it from its configuration,
+//! which is not in the datastore. Other handles of the node show it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -9,22 +9,21 @@ use calipam_model::text::TextRef;
 use crate::basis::Basis;
 use crate::basis::handles::clean;
 
-/// Networks by what shows them.
+/// Networks by their sources.
 #[derive(Default)]
 pub(super) struct Networks {
-    /// By container ID: a handle of that very container is stored.
+    /// Networks of stored handles, by container ID.
     containers: HashMap<String, String>,
-    /// By node: how often its records name a network.
+    /// Counts of networks in the records of each node.
     nodes: HashMap<String, BTreeMap<String, usize>>,
-    /// How often all records name a network.
+    /// Counts of networks in all records.
     all: BTreeMap<String, usize>,
-    /// How often all stored handles name one.
+    /// Counts of networks in all stored handles.
     stored: BTreeMap<String, usize>,
 }
 
 impl Networks {
-    /// Looks for the networks of some containers and nodes. Two passes over the snapshot, however many
-    /// they are.
+    /// Looks up the networks of some containers and nodes in two passes over the snapshot.
     pub(super) fn new(basis: &Basis<'_>, containers: &BTreeSet<String>, nodes: &BTreeSet<String>) -> Self {
         let mut networks = Self::default();
         if containers.is_empty() {
@@ -62,8 +61,8 @@ impl Networks {
         networks
     }
 
-    /// The network of a container on a node: that of its own handle, else what most records of the node
-    /// name, else what most of the cluster do.
+    /// Returns the network of a container: that of its own handle, or else of most records of the node, or of the
+    /// cluster.
     pub(super) fn of(&self, container: &str, node: &str) -> Option<String> {
         let most = |counts: &BTreeMap<String, usize>| {
             counts.iter().max_by_key(|(_, count)| **count).map(|(network, _)| network.clone())
@@ -74,7 +73,7 @@ impl Networks {
     }
 }
 
-/// The network that the handle of a container names.
+/// Returns the network in the handle of a container.
 fn network_of(handle: TextRef<'_>) -> Option<String> {
     let id = handle.to_string();
     let id = clean(&id);

@@ -1,4 +1,4 @@
-//! What a rebuild is worked out on.
+//! The state of planning a rebuild.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use super::corrupt::CorruptBlocks;
 use super::handles::UncountableHandles;
 use super::request::Scope;
 use crate::basis::Basis;
-use crate::plan::{Action, Change, Verb};
+use crate::plan::{Action, Change};
 use crate::release::Observations;
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
@@ -25,15 +25,11 @@ pub(super) struct Planner<'p, 's> {
     pub basis: &'p Basis<'s>,
     pub scope: &'p Scope<'p>,
     pub corrupt: &'p CorruptBlocks,
-    /// Earlier reads of the cluster.
     pub observations: &'p [Observations],
     pub cooldown: i64,
     pub uncountable: UncountableHandles,
-    /// What becomes of each block.
     pub blocks: BlockPlans<'s>,
-    /// What is done before the blocks.
     pub before_blocks: Vec<Action>,
-    /// What is done after them.
     pub after_blocks: Vec<Action>,
     pub skipped: Vec<Skipped>,
 }
@@ -64,7 +60,7 @@ impl<'p, 's> Planner<'p, 's> {
         &self.basis.context.index
     }
 
-    /// The findings of one code that are in scope.
+    /// Returns the findings of one code in scope.
     pub(super) fn findings(&self, code: Code) -> Vec<&'s Finding> {
         let found = self.basis.findings(code);
         found.filter(|finding| self.scope.has(finding, self.index())).collect()
@@ -74,7 +70,7 @@ impl<'p, 's> Planner<'p, 's> {
         self.skipped.push(Skipped::finding(finding, reason, detail));
     }
 
-    /// Skips what belongs to a node that may be alive although its object is gone.
+    /// Skips a finding about a node that may be alive although its object is gone.
     pub(super) fn skip_of_living(&mut self, finding: &Finding, node: &str) {
         let detail = format!(
             "{node} does not exist, but endpoints or pods name it: if it is alive, recreate its object"
@@ -87,7 +83,7 @@ impl<'p, 's> Planner<'p, 's> {
         self.scope.has_block(block.key, block.owner)
     }
 
-    /// True for a block whose deletion stopped half-way and is finished: it is empty.
+    /// Returns true if the plan finishes the half-done deletion of the block, which has to be empty.
     pub(super) fn finishes(&self, block: &StoredBlock) -> bool {
         let found = self.basis.finding(Code::HalfDeleted, &Subject::Block(block.key)).is_some();
         let is_empty = block.content.sound().is_some_and(|sound| sound.is_empty());
@@ -99,7 +95,7 @@ impl<'p, 's> Planner<'p, 's> {
     }
 }
 
-/// A step with one change.
+/// Makes a step with one change.
 pub(super) fn action(
     reason: String,
     edits: Vec<Edit>,
@@ -110,21 +106,15 @@ pub(super) fn action(
     Action { step: Step { reason, parts }, changes: vec![change] }
 }
 
-/// A change that repairs some findings about its subject.
-pub(super) fn change(verb: Verb, subject: Subject, detail: impl Into<String>, repairs: &[Code]) -> Change {
-    let repairs = repairs.iter().map(|code| (*code, subject.clone())).collect();
-    Change { action: verb, subject, detail: detail.into(), repairs }
-}
-
-/// Sound blocks in which an address lies.
+/// Returns the sound blocks that contain an address.
 pub(super) fn blocks_around<'i, 's>(index: &'i Index<'s>, address: IpAddr) -> Vec<&'i IndexedBlock<'s>> {
     let longest = if address.is_ipv4() { 32 } else { 128 };
     let around = (0..=longest).filter_map(|prefix| index.block(block_around(address, prefix)?));
     around.filter(|block| block.sound.is_some()).collect()
 }
 
-/// Where blocks lie that are stored but not in the index: marked deleted, unless their deletion is finished by this
-/// plan, or not decoding.
+/// Returns the CIDRs of stored blocks that are not in the index: undecodable ones, and those marked deleted, unless
+/// this plan finishes their deletion.
 pub(super) fn hidden_blocks(snapshot: &Snapshot, goes: impl Fn(&StoredBlock) -> bool) -> HashSet<IpNet> {
     let deleted = snapshot.blocks.iter().filter(|block| block.value.content.is_deleted());
     let deleted = deleted.filter(|block| !goes(&block.value));
@@ -132,7 +122,7 @@ pub(super) fn hidden_blocks(snapshot: &Snapshot, goes: impl Fn(&StoredBlock) -> 
     deleted.map(|block| block.value.key).chain(undecodable).collect()
 }
 
-/// Another stored block that lies over any part of `cidr`.
+/// Returns another stored block that overlaps `cidr`.
 pub(super) fn overlapping(index: &Index<'_>, hidden: &HashSet<IpNet>, cidr: IpNet) -> Option<IpNet> {
     let mut around = (0..cidr.prefix_len()).filter_map(|prefix| block_around(cidr.network(), prefix));
     let around = around.find(|around| index.block(*around).is_some());

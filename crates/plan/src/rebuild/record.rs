@@ -1,4 +1,4 @@
-//! The record that an address in use should have, as Calico would write it (facts 4).
+//! Makes the record of an address in use, as Calico would write it (facts 4).
 
 use calipam_check::index::{Owner, Use, Workload};
 use calipam_model::attributes::Attribute;
@@ -12,14 +12,14 @@ use crate::basis::Basis;
 use crate::basis::preconditions::Users;
 use crate::skipped::{Refusal, SkipReason};
 
-/// What the record of an address should be, and what must not have changed for it.
+/// The right record of an address.
 pub(super) struct Wanted {
     pub record: Attribute,
-    /// The one who uses the address, as it was read.
+    /// The user of the address as it was read.
     pub evidence: Vec<(Key, Precondition)>,
 }
 
-/// The record for an address that is used by one owner, whose uses these are.
+/// Makes the record for an address from the uses of its only owner.
 pub(super) fn wanted(
     basis: &Basis<'_>,
     networks: &Networks,
@@ -44,8 +44,8 @@ pub(super) fn wanted(
                 DatastoreKind::EtcdV2 => Attribute::default(),
                 _ => Attribute::new(Some(&handle), [("node", name), ("type", kind.attribute())]),
             };
-            // A Kubernetes node changes with every heartbeat, so that its version would say nothing about its
-            // tunnel. Should the address have been given up since, the next check finds it leaked.
+            // A Kubernetes node changes with every heartbeat, so its version says nothing about its tunnel. If the
+            // address was given up since, the next check finds it leaked.
             let evidence = match snapshot.datastore {
                 DatastoreKind::Etcd | DatastoreKind::EtcdV2 => {
                     vec![(Key::Node(name.to_owned()), at(&node.revision))]
@@ -83,7 +83,7 @@ pub(super) fn wanted(
     }
 }
 
-/// The sandbox of a workload, from whichever source names it, and its node.
+/// Returns the sandbox of a workload, from any source that names it, and its node.
 pub(super) fn sandbox(basis: &Basis<'_>, uses: &[Use]) -> Option<(String, String)> {
     let workloads = uses.iter().filter_map(|used| basis.context.index.workload(used.owner));
     let mut workloads: Vec<Workload<'_>> = workloads.collect();
@@ -136,16 +136,17 @@ fn of_workload(
     Ok(Attribute::new(Some(&handle), owner))
 }
 
-/// The record of Calico 2.x has no attributes. Its handle is `<namespace>.<pod>`; with the CNI plugins of its last versions
-/// the network and the container, as other records show then.
+/// Makes a record of Calico 2.x, which has no attributes. Its handle is `<namespace>.<pod>`, or network and container
+/// with the last CNI plugins, as other records show.
 fn of_calico_2(networks: &Networks, workload: &Workload<'_>, sandbox: Option<(String, String)>) -> Attribute {
     let named = sandbox.and_then(|(container, node)| {
         let network = networks.of(&container, &node)?;
         Some(format!("{network}.{container}"))
     });
-    let workload = match workload.pod.is_empty() {
-        true => workload.workload.to_string(),
-        false => format!("{}.{}", workload.namespace, workload.pod),
+    let workload = if workload.pod.is_empty() {
+        workload.workload.to_string()
+    } else {
+        format!("{}.{}", workload.namespace, workload.pod)
     };
     Attribute::new(Some(&named.unwrap_or(workload)), [])
 }

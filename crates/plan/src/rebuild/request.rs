@@ -1,4 +1,4 @@
-//! What a rebuild is asked for, and what is within that.
+//! The request of a rebuild, and its scope.
 
 use calipam_check::index::Index;
 use calipam_check::{Evidence, Finding, Subject};
@@ -8,18 +8,18 @@ use calipam_model::block::BlockOwner;
 use calipam_model::cidr::overlap;
 use calipam_model::key::Key;
 
-/// What to rebuild: what is in one of the pools, and is of one of the nodes, and is one of the blocks, as far as any is named.
+/// A request to rebuild. Each kind of name that is given narrows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// Blocks and affinities of its nodes, in its networks.
     pub scope: calipam_check::Scope,
     /// These blocks, and affinities for them.
     pub blocks: Vec<IpNet>,
-    /// The operator knows that workload endpoints are all there is to say who uses addresses.
+    /// The operator accepts that only workload endpoints show who uses addresses.
     pub endpoints_only: bool,
 }
 
-/// What a plan may change.
+/// The objects that a plan may change.
 pub(super) struct Scope<'r> {
     request: &'r Request,
 }
@@ -29,7 +29,6 @@ impl<'r> Scope<'r> {
         Self { request }
     }
 
-    /// True without any limit.
     pub(super) fn is_everything(&self) -> bool {
         self.request.scope.is_everything() && self.request.blocks.is_empty()
     }
@@ -48,18 +47,17 @@ impl<'r> Scope<'r> {
             && (blocks.is_empty() || blocks.iter().any(|block| overlap(*block, cidr)))
     }
 
-    /// True for a block that may change.
     pub(super) fn has_block(&self, cidr: IpNet, owner: Option<&BlockOwner>) -> bool {
         self.has_network(cidr) && self.has_owner(owner)
     }
 
-    /// True for an affinity that may change: of a node, or of a block that may.
+    /// Returns true for an affinity of a node in scope, or for a block in scope.
     pub(super) fn has_affinity(&self, key: &AffinityKey, owner: Option<&BlockOwner>) -> bool {
         let by_node = key.kind == AffinityType::Host && self.has_node(&key.node);
         self.has_network(key.cidr) && (by_node || self.has_owner(owner))
     }
 
-    /// True for a finding about something that may change. A handle does where one of its blocks may.
+    /// Returns true for a finding about something in scope. A handle is in scope if one of its blocks is.
     pub(super) fn has(&self, finding: &Finding, index: &Index<'_>) -> bool {
         if self.is_everything() {
             return true;
@@ -82,13 +80,13 @@ impl<'r> Scope<'r> {
                 blocks().any(|cidr| self.has_network(cidr) && (self.has_owner(owner(cidr)) || of_node()))
             }
             Subject::Pool(cidr) => self.request.scope.nodes.is_empty() && self.has_network(*cidr),
-            // Whatever else there is is in no network.
+            // Everything else is in no network.
             _ => self.request.scope.networks.is_empty() && self.request.blocks.is_empty() && of_node(),
         }
     }
 }
 
-/// The blocks that a finding about an address or a handle speaks of.
+/// Returns the blocks of a finding about an address or a handle.
 pub(super) fn blocks_of(finding: &Finding) -> Vec<IpNet> {
     let named: Vec<IpNet> = match &finding.evidence {
         Evidence::Address(evidence) => evidence.records.iter().map(|record| record.block).collect(),

@@ -1,4 +1,4 @@
-//! What a rebuild cannot repair, and what a person has to decide about it.
+//! Findings that a rebuild cannot repair, with advice.
 
 use std::collections::HashSet;
 
@@ -12,8 +12,7 @@ use crate::basis::Basis;
 use crate::plan::Action;
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
-/// Says of every finding in scope that nothing is planned for why not.
-/// `skipped_so_far` is what was skipped so far.
+/// Skips every finding in scope that nothing is planned for, in addition to `skipped_so_far`.
 pub(super) fn skipped(
     basis: &Basis<'_>,
     scope: &Scope<'_>,
@@ -49,7 +48,7 @@ pub(super) fn skipped(
     skipped
 }
 
-/// Why a finding stays, and what a person has to do; `None` if a rebuild should have repaired it.
+/// Returns the reason why a finding stays, and what a person has to do; `None` if a rebuild should have repaired it.
 fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static str)> {
     use SkipReason as Why;
     Some(match finding.code {
@@ -118,7 +117,7 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static 
     })
 }
 
-/// What this program does about a finding that a rebuild leaves.
+/// Returns what calipam can do about a finding that a rebuild leaves.
 fn suggested_action(finding: &Finding) -> Option<SuggestedAction> {
     match finding.code {
         Code::SharedLegacyHandle => Some(SuggestedAction::ReleaseByName),
@@ -131,7 +130,8 @@ fn suggested_action(finding: &Finding) -> Option<SuggestedAction> {
     }
 }
 
-/// A tunnel address in another node's block: where it lies, seen from the node's own block.
+/// Advises about a tunnel address in another node's block. The reason tells on which side of the node's own block it
+/// is.
 fn tunnel_advice(basis: &Basis<'_>, finding: &Finding) -> (SkipReason, &'static str) {
     let advice = "restart calico-node there, so that it takes an address of its own block";
     let (Subject::Address(address), Evidence::Address(evidence)) = (&finding.subject, &finding.evidence)
@@ -154,7 +154,7 @@ fn tunnel_advice(basis: &Basis<'_>, finding: &Finding) -> (SkipReason, &'static 
     }
 }
 
-/// What cannot be decoded has no version that a write could be guarded by.
+/// Advises about an undecodable object, which has no version to guard a write by.
 fn undecodable(basis: &Basis<'_>, finding: &Finding) -> (SkipReason, &'static str) {
     let path = finding.subject.to_string();
     let mut defects = basis.snapshot.defects.iter().filter(|defect| defect.path == path);

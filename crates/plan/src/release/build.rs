@@ -1,4 +1,4 @@
-//! From what is chosen to steps.
+//! The steps of a release.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,19 +17,19 @@ use crate::basis::Basis;
 use crate::basis::handles::{HandleAllocations, MOST_NAMED};
 use crate::basis::preconditions::Preconditions;
 use crate::plan::{Action, Change, Verb};
-use crate::release::gone_node::{clear_owner, expect_left, release_affinity};
+use crate::release::gone_node::{clear_owner, expect_stored_nodes, release_affinity};
 use crate::release::may_release::Chosen;
 use crate::release::unselected::{give_up, unselected};
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
-/// The steps, in this order: handles that miscount what goes, blocks, what else nodes that are gone hold,
-/// handles without allocations.
+/// Returns the steps in this order: counts of handles, blocks, other affinities of gone nodes, handles without
+/// allocations.
 pub(super) fn actions<'s>(basis: &Basis<'s>, selection: &mut Selection<'s>, cooldown: i64) -> Vec<Action> {
     let mut builder = Builder { basis, cooldown, actions: Vec::new() };
     builder.miscounts(selection);
     builder.blocks(selection);
     builder.orphans(selection);
-    expect_left(&basis.context.index, &mut builder.actions);
+    expect_stored_nodes(&basis.context.index, &mut builder.actions);
     builder.actions
 }
 
@@ -40,27 +40,22 @@ struct Builder<'b, 's> {
 }
 
 impl<'s> Builder<'_, 's> {
-    /// A handle that counts more than there is would be left over when all of its addresses are released: it is
-    /// corrected first.
+    /// Corrects handles that count too much. They would be left over when all of their addresses are released.
     fn miscounts(&mut self, selection: &Selection<'_>) {
         let handles: BTreeSet<String> =
             selection.chosen.values().filter_map(|chosen| chosen.allocated.handle()).collect();
         for id in handles {
-            let is_chosen = |record| selection.chosen.contains_key(&record);
-            let all = selection.handles.allocated(&id).iter();
-            if !all.map(|held| (held.block, held.held.ordinal)).all(is_chosen) {
+            let mut allocated = selection.handles.allocated(&id).iter();
+            if !allocated.all(|held| selection.chosen.contains_key(&(held.block, held.held.ordinal))) {
                 continue;
             }
             for (edit, evidence) in selection.handles.corrections(&id) {
                 let subject = Subject::Handle(id.clone());
                 let finding = self.basis.finding(Code::HandleCount, &subject);
-                let change = Change {
-                    action: Verb::SetHandleCounts,
-                    subject: subject.clone(),
-                    detail: finding
-                        .map_or_else(|| "its counts differ from the blocks".into(), |f| f.message()),
-                    repairs: finding.map(|f| f.key()).into_iter().collect(),
-                };
+                let detail =
+                    finding.map_or_else(|| "its counts differ from the blocks".into(), |f| f.message());
+                let codes = finding.map(|f| f.code);
+                let change = Change::new(Verb::SetHandleCounts, subject, detail, codes.as_slice());
                 let mut step = Step::new(format!("handle-count {id}"));
                 *step.whole() = Part { unit: Unit::WholeStep, edits: vec![edit], evidence };
                 self.actions.push(Action { step, changes: vec![change] });
@@ -68,8 +63,7 @@ impl<'s> Builder<'_, 's> {
         }
     }
 
-    /// One step for each block: its addresses, their handles, and what makes it the block of a node that is
-    /// gone.
+    /// Adds one step for each block: its addresses, their handles, and its owner if that node is gone.
     fn blocks(&mut self, selection: &mut Selection<'s>) {
         let findings = selection.chosen.values().filter_map(|chosen| chosen.finding);
         let preconditions = Preconditions::new(self.basis.snapshot, findings);
@@ -125,8 +119,8 @@ impl<'s> Builder<'_, 's> {
         Action { step: Step { reason, parts }, changes }
     }
 
-    /// The addresses of one handle. Each object of the handle counts what it loses: it may also exist with a carriage
-    /// return in its ID.
+    /// Releases the addresses of one handle. All objects of the handle count down: there may be another one with a
+    /// carriage return in its ID.
     fn part(
         &self,
         block: IpNet,
@@ -169,12 +163,8 @@ impl<'s> Builder<'_, 's> {
 
         for (id, finding) in &selection.orphans {
             let Some(revision) = revisions.get(&Key::Handle(id.clone())) else { continue };
-            let change = Change {
-                action: Verb::DeleteHandle,
-                subject: finding.subject.clone(),
-                detail: "no allocation refers to it".into(),
-                repairs: vec![finding.key()],
-            };
+            let (subject, detail) = (finding.subject.clone(), "no allocation refers to it");
+            let change = Change::new(Verb::DeleteHandle, subject, detail, &[finding.code]);
             let mut step = Step::new(format!("orphan-handle {id}"));
             let delete = HandleEdit::Delete((*revision).clone());
             step.whole().edits.push(Edit::Handle(id.clone(), delete));
@@ -186,11 +176,11 @@ impl<'s> Builder<'_, 's> {
     }
 }
 
-/// What nodes that are gone still hold.
+/// Blocks and affinities that gone nodes still hold.
 struct HeldByGoneNodes<'s> {
-    /// Blocks that state such a node as their owner.
+    /// Blocks with the name of their owner.
     blocks: BTreeMap<IpNet, String>,
-    /// Affinities of such nodes, by block.
+    /// Affinities by block.
     affinities: BTreeMap<IpNet, Vec<&'s Versioned<Affinity>>>,
 }
 

@@ -1,4 +1,4 @@
-//! What a node that is gone leaves: blocks of which it is the owner, and affinities.
+//! Edits of the blocks and affinities that a gone node leaves behind.
 
 use calipam_check::index::Index;
 use calipam_check::{Code, Subject};
@@ -11,8 +11,8 @@ use calipam_model::snapshot::Versioned;
 
 use crate::plan::{Action, Change, Verb};
 
-/// The object that Calico may still have of a node that is gone from Kubernetes: it has to stay as it was read.
-pub(crate) fn expect_left(index: &Index<'_>, actions: &mut [Action]) {
+/// Expects objects of gone nodes that Calico still has to be as they were read, rather than absent.
+pub(crate) fn expect_stored_nodes(index: &Index<'_>, actions: &mut [Action]) {
     let parts = actions.iter_mut().flat_map(|action| &mut action.step.parts);
     for (key, expect) in parts.flat_map(|part| &mut part.evidence) {
         if let (Key::Node(node), Precondition::Absent) = (key, &*expect)
@@ -23,22 +23,19 @@ pub(crate) fn expect_left(index: &Index<'_>, actions: &mut [Action]) {
     }
 }
 
-/// The block loses its owner, and is deleted if it is empty then.
+/// Takes the owner from a block, which is deleted if it is empty then.
 pub(crate) fn clear_owner(action: &mut Action, block: IpNet, node: &str) {
     let owner = BlockOwner::Host(node.to_owned());
     let edit = BlockEdit::Owner { from: Some(owner), to: None };
     let whole = action.step.whole();
     whole.edits.push(Edit::Block(block, edit));
     whole.require((Key::Node(node.to_owned()), Precondition::Absent));
-    action.changes.push(Change {
-        action: Verb::SetBlockOwner,
-        subject: Subject::Block(block),
-        detail: format!("to none: {node} does not exist; the block is deleted with its last address"),
-        repairs: vec![(Code::BlockOfMissingNode, Subject::Block(block))],
-    });
+    let (subject, repairs) = (Subject::Block(block), [Code::BlockOfMissingNode]);
+    let detail = format!("no owner: {node} does not exist; the block is deleted with its last address");
+    action.changes.push(Change::new(Verb::SetBlockOwner, subject, detail, &repairs));
 }
 
-/// An affinity of the node is deleted.
+/// Deletes an affinity of the node.
 pub(crate) fn release_affinity(action: &mut Action, affinity: &Versioned<Affinity>) {
     let key = &affinity.value.key;
     let edit = AffinityEdit::Delete(affinity.revision.clone());
@@ -46,21 +43,18 @@ pub(crate) fn release_affinity(action: &mut Action, affinity: &Versioned<Affinit
     whole.edits.push(Edit::Affinity(key.clone().into(), edit));
     whole.require((Key::Node(key.node.clone()), Precondition::Absent));
 
-    // If the step takes the block from its node, it compares the owner by that.
+    // A step that takes the block from its node compares the owner anyway.
     if !whole.edits.iter().any(|edit| edit.key() == Key::Block(key.cidr)) {
-        whole.require(not_its_own(key));
+        whole.require(not_owned_by_holder(key));
     }
 
-    action.changes.push(Change {
-        action: Verb::DeleteAffinity,
-        subject: Subject::affinity(key),
-        detail: format!("{} does not exist", key.node),
-        repairs: vec![(Code::AffinityOfMissingNode, Subject::affinity(key))],
-    });
+    let (subject, repairs) = (Subject::affinity(key), [Code::AffinityOfMissingNode]);
+    let detail = format!("{} does not exist", key.node);
+    action.changes.push(Change::new(Verb::DeleteAffinity, subject, detail, &repairs));
 }
 
-/// What has to be true if an affinity is deleted alone: its holder has not created or claimed the block since,
-/// which it could not find then.
-pub(crate) fn not_its_own(key: &AffinityKey) -> (Key, Precondition) {
+/// Requires that the holder of an affinity has not created or claimed the block since. Without the affinity it would
+/// not find its block.
+pub(crate) fn not_owned_by_holder(key: &AffinityKey) -> (Key, Precondition) {
     (Key::Block(key.cidr), Precondition::Matches(Condition::NotOwnedBy(key.owner())))
 }

@@ -1,5 +1,5 @@
-//! Which handles belong to an owner that exists, although no block records an address under them. If blocks were lost,
-//! the handles of all their owners look like orphans, and a rebuild needs them.
+//! Owners of orphan handles. If blocks were lost, the handles of all their owners look like orphans, and a rebuild
+//! needs them.
 
 use calipam_check::claim::Claim;
 use calipam_check::owner::Owners;
@@ -24,7 +24,7 @@ impl<'b, 's> HandleOwners<'b, 's> {
         Self { basis, owners: Owners::new(&basis.context, &claims) }
     }
 
-    /// The owner of an orphan handle, if it exists and none of its addresses is recorded elsewhere.
+    /// Returns the owner of an orphan handle, if it exists and none of its addresses is recorded elsewhere.
     pub(super) fn owner_of(&self, id: &str) -> Option<String> {
         match Claim::of_handle(id) {
             Claim::Tunnel { kind, node } => self.unrecorded_tunnel(kind, &node),
@@ -37,8 +37,8 @@ impl<'b, 's> HandleOwners<'b, 's> {
         }
     }
 
-    /// A tunnel whose address no block records. One that is recorded, be it without a handle, does not need
-    /// the orphan.
+    /// Returns a tunnel whose address no block records. One that is recorded, even without a handle, does not need the
+    /// orphan.
     fn unrecorded_tunnel(&self, kind: TunnelKind, node: &str) -> Option<String> {
         let found = self.basis.context.index.node(node)?;
         let mut addresses = found.tunnels.iter().filter(|(of, _)| *of == kind).map(|(_, address)| *address);

@@ -1,10 +1,10 @@
-//! Which address may be released, and why another may not. `rebuild` releases by the same rules.
+//! The rules by which addresses are released, for `release` and `rebuild`.
 //!
-//! The check says what is leaked ([`calipam_check::owner`]). Of that is released what was seen unused twice, or whose node
-//! or pod is gone for certain ([`too_early`]), whose record names an owner ([`unknown_owner`]), and whose handle is released
-//! completely ([`keep_whole_handles`]). What the operator names without a finding is refused ([`why_not`]), and some of it even
-//! where they insist ([`can_be_forced`]). A step carries what it rests on as preconditions, which
-//! the executor compares again when it writes.
+//! The check says which addresses are leaked ([`calipam_check::owner`]). Such an address is released if it was seen
+//! unused twice, or its node or pod is gone for certain ([`too_early`]); if its record names an owner
+//! ([`unknown_owner`]); and if its handle is released completely ([`keep_whole_handles`]). An address without a finding
+//! is refused ([`why_not`]), and some even if the operator insists ([`can_be_forced`]). The executor compares the
+//! preconditions of a step again when it writes.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
@@ -21,7 +21,6 @@ use calipam_model::affinity::{Affinity, AffinityState};
 use calipam_model::block::Allocation;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Revision, Versioned};
-use jiff::Timestamp;
 
 use super::Observations;
 use crate::basis::Basis;
@@ -33,28 +32,25 @@ use crate::skipped::{Refusal, SkipReason, Skipped};
 #[derive(Clone, Debug)]
 pub(crate) struct Chosen<'s> {
     pub allocated: Allocated,
-    /// What justifies it; `None` if the operator insists.
+    /// The finding that justifies it; `None` if the operator insists.
     pub finding: Option<&'s Finding>,
 }
 
 impl Chosen<'_> {
-    /// The release, for people.
+    /// Describes the release.
     pub(crate) fn change(&self) -> Change {
         let Allocated { block, address, .. } = self.allocated;
         let why = self.finding.map_or_else(|| "forced".to_owned(), Finding::says);
-        Change {
-            action: Verb::ReleaseAddress,
-            subject: Subject::Address(address),
-            detail: format!("{why} (block {block})"),
-            repairs: self.finding.map_or_else(Vec::new, |f| vec![f.key()]),
-        }
+        let codes = self.finding.map(|finding| finding.code);
+        let (subject, detail) = (Subject::Address(address), format!("{why} (block {block})"));
+        Change::new(Verb::ReleaseAddress, subject, detail, codes.as_slice())
     }
 }
 
-/// What is to be released, by block and ordinal.
+/// The allocations to release, by block and ordinal.
 pub(crate) type Choice<'s> = BTreeMap<(IpNet, u32), Chosen<'s>>;
 
-/// The allocations that a finding is about; none if a block of them is corrupt, which is repaired first.
+/// Returns the allocations of a finding; none if one of their blocks is corrupt, which is repaired first.
 pub(crate) fn allocations(basis: &Basis<'_>, finding: &Finding) -> Vec<Allocated> {
     let Evidence::Address(evidence) = &finding.evidence else { return Vec::new() };
     let allocation = |record: &RecordEvidence| {
@@ -69,19 +65,19 @@ pub(crate) fn allocations(basis: &Basis<'_>, finding: &Finding) -> Vec<Allocated
     evidence.records.iter().map(allocation).collect::<Option<_>>().unwrap_or_default()
 }
 
-/// Why a leaked address is released only if the operator names it, or insists on what reports list.
+/// Refuses a leaked address without a recorded owner. The operator can name it, or insist on what reports list.
 pub(crate) fn unknown_owner(finding: &Finding) -> Option<Refusal> {
     finding.is_owner_unknown().then(|| (SkipReason::UnknownOwner, finding.message()))
 }
 
-/// False if an address stays even if the operator insists.
+/// Returns false if an address stays even if the operator insists.
 pub(super) fn can_be_forced(reason: SkipReason) -> bool {
     use SkipReason::{Cooling, NotAllocated, Unchecked, WindowsReserved};
     !matches!(reason, Unchecked | NotAllocated | Cooling | WindowsReserved)
 }
 
-/// Why a leaked address has to wait: what shows its owner is lost, or it was not yet seen unused twice, its node is
-/// not gone and its pod did not finish long ago.
+/// Refuses a leaked address that has to wait: the objects that show owners are lost, or it was not seen unused twice,
+/// its node is not gone and its pod did not finish long ago.
 pub(crate) fn too_early(
     basis: &Basis<'_>,
     finding: &Finding,
@@ -96,7 +92,7 @@ pub(crate) fn too_early(
         return Some((SkipReason::EvidenceLost, detail));
     }
 
-    let seen = |held: &Allocated| has_stood(basis, observations, |s| s.saw(held.address, &held.held));
+    let seen = |held: &Allocated| seen_before(basis, observations, |s| s.saw(held.address, &held.held));
     if is_certain_at_once(basis, finding) || held.iter().all(seen) {
         return None;
     }
@@ -106,8 +102,8 @@ pub(crate) fn too_early(
     Some((SkipReason::SeenOnce, detail))
 }
 
-/// Why a handle that no allocation refers to has to wait: a CNI plugin writes the handle before the block, so that it has
-/// to be seen twice in the same version.
+/// Refuses a handle without allocations that was not seen twice in the same version. A CNI plugin writes the handle
+/// before the block.
 pub(crate) fn too_early_orphan(
     basis: &Basis<'_>,
     finding: &Finding,
@@ -120,10 +116,10 @@ pub(crate) fn too_early_orphan(
     let seen = |s: &Observations| {
         s.handles.get(id).is_some_and(|revision| Some(revision) == evidence.revision.as_ref())
     };
-    (!has_stood(basis, observations, seen)).then(|| seen_once(basis, finding.message()))
+    (!seen_before(basis, observations, seen)).then(|| seen_once(basis, finding.message()))
 }
 
-/// Why an affinity between two steps of Calico has to wait: its holder may be about to create the block.
+/// Refuses an affinity between two steps of Calico, whose holder may be about to create the block.
 pub(crate) fn too_early_affinity(
     basis: &Basis<'_>,
     affinity: &Versioned<Affinity>,
@@ -137,7 +133,7 @@ pub(crate) fn too_early_affinity(
     too_early_unsettled(basis, &key, revision, observations, what)
 }
 
-/// Why an object that an operation of Calico may be half through with has to wait: it has to be seen twice in the same version.
+/// Refuses an object between two steps of Calico that was not seen twice in the same version.
 pub(crate) fn too_early_unsettled(
     basis: &Basis<'_>,
     key: &Key,
@@ -146,7 +142,7 @@ pub(crate) fn too_early_unsettled(
     what: impl Into<String>,
 ) -> Option<Refusal> {
     let seen = |s: &Observations| s.unsettled.get(key).is_some_and(|seen| *seen == revision.to_string());
-    (!has_stood(basis, observations, seen)).then(|| seen_once(basis, what))
+    (!seen_before(basis, observations, seen)).then(|| seen_once(basis, what))
 }
 
 fn seen_once(basis: &Basis<'_>, what: impl Into<String>) -> Refusal {
@@ -154,37 +150,44 @@ fn seen_once(basis: &Basis<'_>, what: impl Into<String>) -> Refusal {
     (SkipReason::SeenOnce, format!("{what}: it must be found so twice, {grace:#} apart"))
 }
 
-/// True if an observation of this kind is as old as the grace period, or there is none.
-fn has_stood(basis: &Basis<'_>, observations: &[Observations], saw: impl Fn(&Observations) -> bool) -> bool {
+/// Returns true if an observation as old as the grace period saw it, or there is no grace period.
+fn seen_before(
+    basis: &Basis<'_>,
+    observations: &[Observations],
+    saw: impl Fn(&Observations) -> bool,
+) -> bool {
     let (grace, now) = (basis.context.grace, basis.snapshot.taken_at);
     !grace.is_positive() || observations.iter().any(|s| now.duration_since(s.at) >= grace && saw(s))
 }
 
-/// True if one read is enough: whose address it was cannot come back.
+/// Returns true if one read is enough, since the owner cannot come back.
 fn is_certain_at_once(basis: &Basis<'_>, finding: &Finding) -> bool {
     let Evidence::Address(evidence) = &finding.evidence else { return false };
     is_of_gone_node(basis, evidence) || is_of_long_finished(basis, evidence)
 }
 
-/// True if the recorded node is gone, and no workload says that it may be alive.
+/// Returns true if the recorded node is gone, and no workload names it.
 fn is_of_gone_node(basis: &Basis<'_>, evidence: &AddressEvidence) -> bool {
     let alive = |node: String| basis.context.index.workloads_name_node(&node);
     let mut nodes = evidence.recorded_nodes().peekable();
     evidence.reasons.contains(&LeakReason::NodeGone) && nodes.peek().is_some() && !nodes.any(alive)
 }
 
-/// True if the only pods of the recorded name finished so long ago that its network must have been torn down.
+/// Returns true if the only pods of the recorded name finished so long ago that their networks must have been torn
+/// down.
 fn is_of_long_finished(basis: &Basis<'_>, evidence: &AddressEvidence) -> bool {
-    let is_long_ago = |at: Timestamp| basis.snapshot.taken_at.duration_since(at) > basis.context.grace;
     let mut pods = evidence.owners.iter().filter(|owner| owner.kind == OwnerKind::Pod).peekable();
     evidence.reasons.iter().all(|reason| *reason == LeakReason::PodFinished)
         && pods.peek().is_some()
-        && pods.all(|pod| pod.finished_at.is_some_and(is_long_ago))
+        && pods.all(|pod| {
+            pod.finished_at.is_some_and(|at| basis.snapshot.taken_at.duration_since(at) > basis.context.grace)
+        })
 }
 
-/// Takes out of a choice the addresses of handles that cannot be released completely, and says of each why. `insists`
-/// tells of addresses that the operator insists on, `leaves` of records that the plan gives
-/// another handle than the one with this ID, `in_scope` of addresses that the request may be about.
+/// Removes the addresses of handles that cannot be released completely from a choice, and skips them.
+///
+/// `insists` is true for addresses that the operator insists on, `leaves` for records that the plan gives another
+/// handle than the one with this ID, and `in_scope` for addresses in the scope of the request.
 pub(crate) fn keep_whole_handles<'s>(
     basis: &Basis<'s>,
     choice: &mut Choice<'s>,
@@ -216,7 +219,7 @@ pub(crate) fn keep_whole_handles<'s>(
     (handles, skipped)
 }
 
-/// Why the chosen addresses of a handle must stay: a handle is released completely or not at all.
+/// Returns the reason why the chosen addresses of a handle must stay. A handle is released completely or not at all.
 fn why_kept(
     basis: &Basis<'_>,
     handles: &HandleAllocations<'_>,
@@ -233,42 +236,41 @@ fn why_kept(
         return Some((SkipReason::Unchecked, detail));
     }
 
-    let is_chosen = |held: &&Allocated| choice.contains_key(&(held.block, held.held.ordinal));
     let (chosen, kept): (Vec<&Allocated>, Vec<&Allocated>) =
-        handles.allocated(id).iter().partition(is_chosen);
+        handles.allocated(id).iter().partition(|held| choice.contains_key(&(held.block, held.held.ordinal)));
     let kept = kept.into_iter().find(|held| !leaves((held.block, held.held.ordinal)))?;
-    let is_released_alone = |held: &&Allocated| insists(held.address) || is_extra(choice, held);
-    if is_of_several(id) || chosen.iter().any(is_released_alone) {
+    if is_of_several(id) || chosen.iter().any(|held| insists(held.address) || is_extra(choice, held)) {
         return None;
     }
-    let why = match in_scope(kept) {
-        true => "is not released",
-        false => "is outside the selection; a handle is released completely or not at all",
+    let why = if in_scope(kept) {
+        "is not released"
+    } else {
+        "is outside the selection; a handle is released completely or not at all"
     };
     let detail = format!("its handle {id} also holds {}, which {why}", kept.address);
     Some((SkipReason::HandleHeld, detail))
 }
 
-/// True for handles whose addresses are released one by one: those of Calico 2.x, which a pod shares with its
-/// predecessors of the same name, and those of tunnels, which name a node rather than one allocation.
+/// Returns true for handles whose addresses are released one by one. A handle of Calico 2.x is shared with earlier pods
+/// of the same name, and that of a tunnel names a node rather than one allocation.
 fn is_of_several(id: &str) -> bool {
     matches!(Claim::of_handle(id), Claim::LegacyPod { .. } | Claim::Tunnel { .. })
 }
 
-/// True for an address of a service that has other addresses: a service holds them all under one handle.
+/// Returns true for an address of a service that has other addresses. A service holds them all under one handle.
 fn is_extra(choice: &Choice<'_>, held: &Allocated) -> bool {
     let finding = choice.get(&(held.block, held.held.ordinal)).and_then(|chosen| chosen.finding);
     finding.is_some_and(|finding| finding.code == Code::ServiceAddressExtra)
 }
 
-/// Why an address is not released although no finding says that it is leaked.
+/// Explains why an address without a finding is not released.
 pub(super) fn why_not(basis: &Basis<'_>, address: IpAddr) -> Skipped {
     let (reason, detail) = why_kept_address(basis, address);
     let subject = Subject::Address(address);
     Skipped { code: basis.worst(&subject), ..Skipped::new(subject, reason, detail) }
 }
 
-/// Why nothing is written about an address whose block is corrupt or cannot be decoded.
+/// Refuses an address whose block is corrupt or cannot be decoded.
 pub(crate) fn in_corrupt_block(index: &Index<'_>, address: IpAddr) -> Option<Refusal> {
     let detail = || format!("{address} is in a block that is corrupt or cannot be decoded");
     index.is_unchecked(address.into()).then(|| (SkipReason::Unchecked, detail()))

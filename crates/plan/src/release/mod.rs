@@ -1,4 +1,4 @@
-//! Plans that free addresses and delete handles: what `release` does.
+//! Plans of `release`, which frees addresses and deletes handles.
 
 mod build;
 pub(crate) mod gone_node;
@@ -20,17 +20,18 @@ pub use self::reports::{ReadReport, ReportError, ReportFile, objections, read_re
 use crate::basis::Basis;
 use crate::plan::{Plan, PlanKind};
 
-/// What to release: leaked addresses, handles without allocations, or both; without either what is named. Names of one
-/// kind add up, and each kind that is named narrows the rest: an address that is named is released only if its node
-/// is one of the nodes, it is in one of the pools, and so on.
+/// A request to release leaked addresses, handles without allocations, or both; without either, the named things. Names
+/// of one kind add up, and each kind narrows the others: a named address is released only if its node is one of the
+/// nodes, it is in one of the pools, and so on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     pub addresses: Vec<IpAddr>,
     /// IDs of handles.
     pub handles: Vec<String>,
-    /// Where nothing else says what to release, everything of its nodes, which must be gone.
+    /// The part of the cluster. Without `leaked`, `orphan_handles`, addresses and handles, everything of its nodes is
+    /// released; they must be gone.
     pub scope: Scope,
-    /// Every leaked address whose record says whose it was.
+    /// Every leaked address whose record names its owner.
     pub leaked: bool,
     /// Every handle that no allocation refers to.
     pub orphan_handles: bool,
@@ -38,28 +39,29 @@ pub struct Request {
 }
 
 impl Request {
-    /// True if nothing but nodes says what to release: everything of these.
+    /// Returns true if everything of the nodes is to be released.
     pub fn is_of_nodes(&self) -> bool {
         !self.leaked && !self.orphan_handles && self.addresses.is_empty() && self.handles.is_empty()
     }
 }
 
-/// What the operator insists on.
+/// The things that the operator insists on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Force {
     #[default]
     Nothing,
-    /// The one address or handle that is named, although it may be in use.
+    /// The one named address or handle, although it may be in use.
     Named,
-    /// What reports list: reports that could not be used otherwise, and leaked addresses whose records name no owner.
+    /// The contents of reports: reports that could not be used otherwise, and leaked addresses whose records name no
+    /// owner.
     Reported,
 }
 
-/// Plans a release. What is asked for and cannot be released is skipped, with the reason.
+/// Plans a release. Requested things that cannot be released are skipped, with the reason.
 ///
-/// `observations` are earlier reads of the cluster: of the report of an earlier read, or of files that
-/// `--from-report` names. `cooldown` is how many seconds a released address cools down: what the cluster
-/// configures, or 0 if its schema has no field for it.
+/// `observations` are earlier reads of the cluster: of the same run, or from files that `--from-report` names.
+/// `cooldown` is the number of seconds for which a released address cools down: the cluster's setting, or 0 if its
+/// schema has no field for it.
 pub fn plan(basis: &Basis<'_>, request: &Request, observations: &[Observations], cooldown: i64) -> Plan {
     let mut selection = select::select(basis, request, observations);
     let actions = build::actions(basis, &mut selection, cooldown);

@@ -1,5 +1,5 @@
-//! Earlier reads of the cluster. An address counts as leaked for a release only if it was seen unused twice,
-//! since every normal deletion of a pod passes through "allocated, but no endpoint".
+//! Earlier reads of the cluster. A release frees an address only if it was seen unused twice, since every normal
+//! deletion of a pod passes through "allocated, but no endpoint".
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,49 +11,48 @@ use calipam_model::key::Key;
 use calipam_model::text::TextRef;
 use jiff::Timestamp;
 
-/// An address that was seen unused, and what was recorded about it then.
+/// The record of an address when it was seen unused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// The record as far as the report tells it.
+    /// The record as far as the report has it.
     pub record: PackedAttribute,
-    /// False if the report tells the handle alone.
-    pub tells_owner: bool,
-    /// The per-ordinal sequence number; `None` if the report does not tell it: it may have been any allocation then.
+    /// False if the report has the handle alone.
+    pub has_owner: bool,
+    /// The per-ordinal sequence number. `None` if the report lacks it: it may have been any allocation then.
     pub sequence: Option<u64>,
 }
 
 impl Observation {
-    /// True if the address is still held by the same allocation.
-    pub(crate) fn is_of(&self, held: &Held) -> bool {
+    /// Returns true if the same allocation still holds the address.
+    pub(crate) fn matches(&self, held: &Held) -> bool {
         let (seen, now) = (self.record.as_ref(), held.record.as_ref());
         seen.handle().unwrap_or(TextRef::EMPTY) == now.handle().unwrap_or(TextRef::EMPTY)
             && self.sequence == Some(held.sequence)
-            && (!self.tells_owner || seen.owner().to_map() == now.owner().to_map())
+            && (!self.has_owner || seen.owner().to_map() == now.owner().to_map())
     }
 }
 
 /// One earlier read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observations {
-    /// When it was.
+    /// The time of the read.
     pub at: Timestamp,
-    /// What it is called in messages: the path of a report.
+    /// Its name in messages: the path of a report.
     pub name: String,
     /// The GUID of the cluster.
     pub cluster: String,
-    /// Nothing that it does not list is released. False for the first of two reads of one run.
+    /// True if only listed things are released. False for the first of two reads of one run.
     pub narrows: bool,
-    /// Addresses that were seen unused; several observations where blocks overlap.
+    /// Addresses that were seen unused. Where blocks overlap, there are several observations of one.
     pub addresses: HashMap<IpAddr, Vec<Observation>>,
-    /// Handles that no allocation referred to, and their revisions.
+    /// Revisions of handles that no allocation referred to.
     pub handles: HashMap<String, String>,
-    /// Handles that counted another number of addresses than the blocks recorded, and affinities between two steps of Calico, with
-    /// their revisions.
+    /// Revisions of handles whose counts differed from the blocks, and of affinities between two steps of Calico.
     pub unsettled: HashMap<Key, String>,
 }
 
 impl Observations {
-    /// What the report of an earlier read of the same run saw.
+    /// Returns the observations of an earlier read of the same run.
     pub fn of_report(report: &Report) -> Self {
         let mut observations =
             Self { at: report.cluster.taken_at, cluster: report.cluster.guid.clone(), ..Self::default() };
@@ -62,7 +61,7 @@ impl Observations {
                 (Code::LeakedAddress, Subject::Address(address), Evidence::Address(evidence)) => {
                     let records = evidence.records.iter().map(|record| Observation {
                         record: record.record.clone(),
-                        tells_owner: true,
+                        has_owner: true,
                         sequence: Some(record.sequence_number),
                     });
                     observations.addresses.entry(*address).or_default().extend(records);
@@ -87,10 +86,10 @@ impl Observations {
         observations
     }
 
-    /// True if the allocation was seen unused.
+    /// Returns true if the allocation was seen unused.
     pub(crate) fn saw(&self, address: IpAddr, held: &Held) -> bool {
         self.addresses
             .get(&address)
-            .is_some_and(|seen| seen.iter().any(|observation| observation.is_of(held)))
+            .is_some_and(|seen| seen.iter().any(|observation| observation.matches(held)))
     }
 }

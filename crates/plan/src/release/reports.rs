@@ -1,4 +1,4 @@
-//! Reports of earlier checks, as files: calipam's own, and calicoctl's (facts 5.2, 5.4).
+//! Files with reports of earlier checks, calipam's own and calicoctl's (facts 5.2, 5.4).
 
 mod file;
 
@@ -15,15 +15,15 @@ use serde_json::{Map, Value};
 pub use self::file::ReportFile;
 use super::observation::{Observation, Observations};
 
-/// Why a report cannot be used.
+/// A reason not to use a report.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReportError {
     #[error("it is not a report: {0}")]
     NoReport(#[from] NoReport),
-    /// It is the report of another cluster. Nothing overrides that.
+    /// The report is of another cluster. Nothing overrides that.
     #[error("it is about cluster {reported}, but this is cluster {found}")]
     OtherCluster {
-        /// The GUID that it names.
+        /// The GUID in the report.
         reported: String,
         /// The GUID of the cluster.
         found: String,
@@ -31,7 +31,6 @@ pub enum ReportError {
     /// calicoctl of another version wrote it. `--force` overrides that.
     #[error("{}", other_version(reported, found))]
     OtherVersion {
-        /// The version that wrote it.
         reported: String,
         /// The version of the cluster.
         found: String,
@@ -70,24 +69,22 @@ impl ReportError {
         }
     }
 
-    /// True for what `--force` passes over.
+    /// Returns true if `--force` overrides it.
     pub fn can_be_forced(&self) -> bool {
         matches!(self, Self::OtherVersion { .. } | Self::Stale | Self::NotLocked)
     }
 }
 
-/// A report, and what forbids using it here.
+/// A report that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadReport {
-    /// What it saw.
     pub observations: Observations,
-    /// What forbids it, that which nothing overrides first.
+    /// Reasons not to use it here. One that nothing overrides comes first.
     pub objections: Vec<ReportError>,
 }
 
-/// Says what a report saw, and what forbids using it here. `written` is when the file was written, which counts for reports
-/// that do not say when they were made; a copy is younger than what it shows, never older. `locked`: the datastore is
-/// locked, or will be for the release.
+/// Interprets a report. `written` is the time of the file, which counts for reports without a time of their own: a copy
+/// can only be younger than its content. `locked` is true if the datastore is locked, or will be for the release.
 pub fn read_report(
     name: &str,
     file: ReportFile,
@@ -116,14 +113,14 @@ fn text(fields: &Map<String, Value>, name: &str) -> String {
     fields.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// What `calipam check -o json` or `-o yaml` writes.
+/// Reads the output of `calipam check -o json` or `-o yaml`.
 fn own(file: ReportFile) -> Result<ReadReport, ReportError> {
     let EarlierReport { guid: cluster, taken_at: at, .. } = EarlierReport::without_findings(&file.fields)?;
     let found = file.found.ok_or(NoReport::Missing("findings"))??;
     Ok(ReadReport { observations: Observations { at, cluster, ..found }, objections: Vec::new() })
 }
 
-/// What a report does not tell matches every allocation, so that what it tells and cannot be read is an error.
+/// Reads a record. A missing field matches every allocation, so a field that cannot be read is an error.
 fn own_record(record: &Map<String, Value>) -> Result<Observation, NoReport> {
     let attributes = match record.get("attributes") {
         None => None,
@@ -136,19 +133,19 @@ fn own_record(record: &Map<String, Value>) -> Result<Observation, NoReport> {
             Some(number.ok_or(NoReport::Undecodable("sequenceNumber"))?)
         }
     };
-    let tells_owner = attributes.is_some();
+    let has_owner = attributes.is_some();
     let handle = record.get("handle").and_then(Value::as_str).map(str::to_owned);
     let record = Attribute { handle, owner: attributes, ..Attribute::default() }.into();
-    Ok(Observation { record, tells_owner, sequence })
+    Ok(Observation { record, has_owner, sequence })
 }
 
-/// An object that has texts only.
+/// Reads an object whose values are all texts.
 fn texts(value: &Value) -> Option<BTreeMap<String, String>> {
     let text = |(name, value): (&String, &Value)| Some((name.clone(), value.as_str()?.to_owned()));
     value.as_object()?.iter().map(text).collect()
 }
 
-/// What `calicoctl ipam check --output` writes.
+/// Reads the output of `calicoctl ipam check --output`.
 fn calicoctl(file: ReportFile, written: Timestamp, snapshot: &Snapshot, locked: bool) -> ReadReport {
     let ReportFile { fields, listed, .. } = file;
     let observations = Observations {
@@ -176,15 +173,16 @@ fn calicoctl(file: ReportFile, written: Timestamp, snapshot: &Snapshot, locked: 
     ReadReport { observations, objections }
 }
 
-/// True for what calicoctl would release. It lists what Windows reserves as unused (facts 5.3).
+/// Returns true if calicoctl would release the allocation. It lists addresses that Windows reserves as unused (facts
+/// 5.3).
 fn is_released(element: &Map<String, Value>) -> bool {
-    // What cannot be read is not released.
+    // A flag that cannot be read counts as set.
     let is = |name: &str| element.get(name).is_some_and(|value| value.as_bool().unwrap_or(true));
     let handle = text(element, "handle");
     !is("inUse") && !is("coolingDown") && !is_windows_reserved(Text::new(&handle).as_ref())
 }
 
-/// `None` if the sequence number cannot be read: then it is not known which allocation was seen.
+/// Reads an allocation. Returns `None` if its sequence number cannot be read, so that it could be any.
 fn allocation(element: &Map<String, Value>) -> Option<Observation> {
     let sequence = match element.get("sequenceNumber") {
         None => None,
@@ -192,7 +190,7 @@ fn allocation(element: &Map<String, Value>) -> Option<Observation> {
     };
     let handle = element.get("handle").and_then(Value::as_str).map(str::to_owned);
     let record = Attribute { handle, ..Attribute::default() }.into();
-    Some(Observation { record, tells_owner: false, sequence })
+    Some(Observation { record, has_owner: false, sequence })
 }
 
 fn leaked_handles(fields: &Map<String, Value>) -> HashMap<String, String> {
@@ -203,12 +201,13 @@ fn leaked_handles(fields: &Map<String, Value>) -> HashMap<String, String> {
         .collect()
 }
 
-/// What forbids using these reports together, by report. calicoctl's rule is that one of them has to be
-/// of the current state of the lock (facts 5.4); the others are older by nature.
+/// Returns the reasons not to use these reports together, by report. By calicoctl's rule one of them has to show the
+/// current state of the lock (facts 5.4); the others may be older.
 pub fn objections(reports: &[ReadReport]) -> Vec<(&str, &ReportError)> {
     let one_is_fresh = reports.iter().any(|report| !report.objections.contains(&ReportError::Stale));
-    let all = reports.iter().flat_map(|report| {
-        report.objections.iter().map(|objection| (report.observations.name.as_str(), objection))
-    });
-    all.filter(|(_, objection)| !(one_is_fresh && **objection == ReportError::Stale)).collect()
+    reports
+        .iter()
+        .flat_map(|report| report.objections.iter().map(|error| (report.observations.name.as_str(), error)))
+        .filter(|(_, objection)| !(one_is_fresh && **objection == ReportError::Stale))
+        .collect()
 }

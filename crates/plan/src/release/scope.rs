@@ -1,4 +1,4 @@
-//! What a release may touch: each kind of name that was given narrows it.
+//! The scope of a release. Each kind of name in the request narrows it.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -13,9 +13,9 @@ use crate::basis::handles::clean;
 
 pub(super) struct Scope {
     addresses: HashSet<IpAddr>,
-    /// IDs as they are compared.
+    /// Clean IDs.
     handles: HashSet<String>,
-    /// As a check filters by it.
+    /// The part of the cluster, with the rules of a check.
     part: calipam_check::Scope,
 }
 
@@ -28,7 +28,8 @@ impl Scope {
         }
     }
 
-    /// True for a finding that a check with the same nodes, pools and namespace shows, and that no name leaves out.
+    /// Returns true for a finding that a check with the same nodes, pools and namespace shows, and that the named
+    /// addresses and handles include.
     pub(super) fn has(&self, finding: &Finding, index: &Index<'_>) -> bool {
         self.part.has(finding)
             && match &finding.subject {
@@ -40,7 +41,7 @@ impl Scope {
             }
     }
 
-    /// True for an address that no name leaves out, by what blocks record of it.
+    /// Returns true for an address in scope, by what blocks record of it.
     pub(super) fn has_address(&self, address: IpAddr, index: &Index<'_>) -> bool {
         let calipam_check::Scope { nodes, namespace, .. } = &self.part;
         let has_node = |name: &str| nodes.contains(name);
@@ -68,12 +69,12 @@ impl Scope {
             && namespace.as_deref().is_none_or(is_of_namespace)
     }
 
-    /// True for a block or affinity of a node that is gone: neither belongs to a namespace.
+    /// Returns true for a block in scope, or an affinity for it. Neither belongs to a namespace.
     pub(super) fn has_block(&self, cidr: IpNet) -> bool {
         self.part.namespace.is_none() && self.part.has_network(cidr)
     }
 
-    /// True if the address, and the handle that it is recorded under, are among those that are named.
+    /// Returns true if the named addresses and handles include the address and its handle.
     fn is_named(&self, address: IpAddr, index: &Index<'_>) -> bool {
         let is_under = || {
             let mut ids = records(index, address).filter_map(|record| record.attribute.handle());
@@ -84,12 +85,12 @@ impl Scope {
     }
 }
 
-/// True if a block that can be checked records the address.
+/// Returns true if a sound block records the address.
 pub(super) fn is_recorded(index: &Index<'_>, address: IpAddr) -> bool {
     records(index, address).next().is_some()
 }
 
-/// What sound blocks record of an address.
+/// Returns the records of an address in sound blocks.
 fn records<'i>(index: &'i Index<'_>, address: IpAddr) -> impl Iterator<Item = Allocation<'i>> {
     let around = index.blocks.iter().filter(move |block| block.key.contains(&address));
     around.filter_map(move |block| block.sound?.allocation_of(address))

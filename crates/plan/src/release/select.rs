@@ -1,4 +1,4 @@
-//! What of that which is asked for may be released.
+//! Selects the requested things that may be released.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
@@ -19,15 +19,15 @@ use crate::basis::Basis;
 use crate::basis::handles::{Allocated, HandleAllocations, clean};
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
-/// What may be released, and what not.
+/// The things to release, and those to skip.
 pub(super) struct Selection<'s> {
     pub chosen: Choice<'s>,
-    /// Handles without allocations, which are deleted.
+    /// Handles without allocations to delete.
     pub orphans: BTreeMap<String, &'s Finding>,
-    /// Nodes that are gone, which lose their blocks and affinities.
+    /// Gone nodes, which lose their blocks and affinities.
     pub nodes: BTreeSet<String>,
     pub scope: Scope,
-    /// What is known of the handles of what is chosen.
+    /// The handles of the chosen allocations.
     pub handles: HandleAllocations<'s>,
     pub skipped: Vec<Skipped>,
     pub warnings: Vec<Hint>,
@@ -78,7 +78,8 @@ struct Selector<'b, 's> {
 }
 
 impl<'s> Selector<'_, 's> {
-    /// What is named one by one, which rests on the operator's word, not on earlier observations; else what nodes leave.
+    /// Chooses named addresses and handles, by the operator's word instead of earlier observations; without any,
+    /// everything of the nodes.
     fn named(&mut self, request: &Request) {
         if request.is_of_nodes() {
             request.scope.nodes.iter().for_each(|node| self.node(node));
@@ -92,7 +93,7 @@ impl<'s> Selector<'_, 's> {
     fn named_address(&mut self, address: IpAddr) {
         let index = &self.basis.context.index;
         let finding = self.about(address);
-        // What no block records is told as such.
+        // An address that no block records is reported as such.
         let is_known = finding.is_some() || is_recorded(index, address);
         let is_wanted = |finding: &Finding| self.selection.scope.has(finding, index);
         if is_known && !finding.map_or_else(|| self.selection.scope.has_address(address, index), is_wanted) {
@@ -103,12 +104,11 @@ impl<'s> Selector<'_, 's> {
         self.address(address);
     }
 
-    /// True for a finding that no name leaves out.
     fn is_wanted(&self, finding: &Finding) -> bool {
         self.selection.scope.has(finding, &self.basis.context.index)
     }
 
-    /// Every leaked address whose record says whose it was. Reports narrow them.
+    /// Chooses every leaked address whose record names its owner. Reports narrow them.
     fn leaked(&mut self) {
         let reports: Vec<&Observations> = self.observations.iter().filter(|s| s.narrows).collect();
         if let Some((first, others)) = reports.split_first() {
@@ -137,11 +137,11 @@ impl<'s> Selector<'_, 's> {
         }
     }
 
-    /// An address that every report lists.
+    /// Chooses an address that every report lists.
     fn reported(&mut self, address: IpAddr, reports: &[&Observations]) {
         let Some(finding) = self.basis.finding(Code::LeakedAddress, &Subject::Address(address)) else {
             if self.selection.scope.has_address(address, &self.basis.context.index) {
-                self.selection.skipped.push(why_not(self.basis, address).of(Code::LeakedAddress));
+                self.selection.skipped.push(why_not(self.basis, address).with_code(Code::LeakedAddress));
             }
             return;
         };
@@ -159,12 +159,13 @@ impl<'s> Selector<'_, 's> {
         match reports.iter().find(|report| !same(report)) {
             Some(report) => {
                 let tells = report.addresses[&address].iter().any(|seen| seen.sequence.is_some());
-                let detail = match tells {
-                    true => format!("{address} is not the allocation that {} lists", report.name),
-                    false => format!(
+                let detail = if tells {
+                    format!("{address} is not the allocation that {} lists", report.name)
+                } else {
+                    format!(
                         "{} does not say the sequence number of {address}: which allocation it saw cannot be known",
                         report.name
-                    ),
+                    )
                 };
                 self.skip(finding, SkipReason::ReportDiffers, detail);
             }
@@ -172,7 +173,7 @@ impl<'s> Selector<'_, 's> {
         }
     }
 
-    /// Chooses a leaked address that was seen unused long enough ago, or whose node is gone.
+    /// Chooses a leaked address unless it has to wait.
     fn if_seen_enough(&mut self, finding: &'s Finding) {
         let held = allocations(self.basis, finding);
         match too_early(self.basis, finding, &held, self.observations) {
@@ -181,7 +182,7 @@ impl<'s> Selector<'_, 's> {
         }
     }
 
-    /// Everything of a node that is gone.
+    /// Chooses everything of a gone node.
     fn node(&mut self, node: &str) {
         let index = &self.basis.context.index;
         if index.node_exists(node) {
@@ -190,8 +191,9 @@ impl<'s> Selector<'_, 's> {
             return;
         }
 
-        let is_of = |finding: &&Finding| finding.nodes.iter().any(|name| name == node);
-        let findings: Vec<&'s Finding> = self.basis.report.findings.iter().filter(is_of).collect();
+        let all = self.basis.report.findings.iter();
+        let findings: Vec<&'s Finding> =
+            all.filter(|finding| finding.nodes.iter().any(|name| name == node)).collect();
         let known = index.workloads_name_node(node) || !findings.is_empty();
 
         if !known {
@@ -219,7 +221,7 @@ impl<'s> Selector<'_, 's> {
         self.selection.nodes.insert(node.to_owned());
     }
 
-    /// True if the records of the address name the node, or name none and are in its block.
+    /// Returns true if the records of the address name the node, or name none and are in its block.
     fn is_recorded_for(&self, finding: &Finding, node: &str) -> bool {
         let Evidence::Address(evidence) = &finding.evidence else { return false };
         evidence.records.iter().all(|record| match record.record.as_ref().get("node") {
@@ -257,7 +259,7 @@ impl<'s> Selector<'_, 's> {
         }
     }
 
-    /// An address that the operator names.
+    /// Chooses a named address.
     fn address(&mut self, address: IpAddr) {
         match self.about(address) {
             Some(finding) => {
@@ -273,14 +275,14 @@ impl<'s> Selector<'_, 's> {
         }
     }
 
-    /// What justifies the release of an address that the operator names.
+    /// Returns the finding that justifies the release of a named address.
     fn about(&self, address: IpAddr) -> Option<&'s Finding> {
         let subject = Subject::Address(address);
         let mut codes = [Code::LeakedAddress, Code::ServiceAddressExtra].into_iter();
         codes.find_map(|code| self.basis.finding(code, &subject))
     }
 
-    /// Everything under a handle that the operator names, in whichever block.
+    /// Chooses all addresses under a named handle.
     fn handle(&mut self, id: &str) {
         let held = self.selection.handles.allocated(id).to_vec();
         if held.is_empty() {
@@ -290,7 +292,7 @@ impl<'s> Selector<'_, 's> {
         held.iter().for_each(|allocated| self.named_address(allocated.address));
     }
 
-    /// A handle without allocations that can be seen.
+    /// Chooses a named handle without known allocations.
     fn empty_handle(&mut self, id: &str) {
         let subject = Subject::Handle(id.to_owned());
         if let Some(finding) = self.basis.finding(Code::OrphanHandle, &subject) {
@@ -322,7 +324,7 @@ impl<'s> Selector<'_, 's> {
         self.skip_other(subject, reason, detail);
     }
 
-    /// Releases an address although it may be in use, unless that cannot work.
+    /// Chooses an address although it may be in use, unless it cannot be released.
     fn insist(&mut self, address: IpAddr) {
         let refusal = why_not(self.basis, address);
         if !can_be_forced(refusal.reason) {
@@ -361,7 +363,7 @@ impl<'s> Selector<'_, 's> {
         }
     }
 
-    /// A handle is released completely or not at all: if one of its addresses stays, all do.
+    /// Leaves out handles that keep an address: a handle is released completely or not at all.
     fn whole_handles(&mut self) {
         let Selection { chosen, forced, scope, .. } = &mut self.selection;
         let insisted: HashSet<IpAddr> = forced.iter().copied().collect();

@@ -1,4 +1,4 @@
-//! Blocks of nodes that their pool does not select any more: with its last address Calico gives up such a block (facts 3.11).
+//! Blocks of nodes that their pool no longer selects. Calico gives up such a block with its last address (facts 3.11).
 
 use calipam_assign::NodeSelector;
 use calipam_check::Subject;
@@ -11,8 +11,8 @@ use calipam_model::snapshot::Versioned;
 use crate::basis::Basis;
 use crate::plan::{Action, Change, Verb};
 
-/// The affinity of a block that is empty once so many of its addresses are released, and whose pool does not select its
-/// node. What cools down keeps a block from being empty.
+/// Returns the affinity of a block that is empty once `released` of its addresses are, and whose pool does not select
+/// its node. A block with addresses that cool down is not empty.
 pub(super) fn unselected<'s>(
     basis: &Basis<'s>,
     block: IpNet,
@@ -39,15 +39,18 @@ pub(super) fn unselected<'s>(
     })
 }
 
-/// The block and its affinity are deleted, and why.
+/// Deletes the block and its affinity.
 pub(crate) fn give_up(action: &mut Action, affinity: &Versioned<Affinity>, why: String) {
     let key = &affinity.value.key;
     let whole = action.step.whole();
     whole.edits.push(Edit::Block(key.cidr, BlockEdit::GiveUp(key.owner())));
     whole.edits.push(Edit::Affinity(key.clone().into(), AffinityEdit::Delete(affinity.revision.clone())));
 
-    let change = |action, subject, detail| Change { action, subject, detail, repairs: Vec::new() };
-    action.changes.push(change(Verb::DeleteBlock, Subject::Block(key.cidr), why));
-    let why = "its block is released".to_owned();
-    action.changes.push(change(Verb::DeleteAffinity, Subject::affinity(key), why));
+    action.changes.push(Change::new(Verb::DeleteBlock, Subject::Block(key.cidr), why, &[]));
+    action.changes.push(Change::new(
+        Verb::DeleteAffinity,
+        Subject::affinity(key),
+        "its block is released",
+        &[],
+    ));
 }

@@ -1,4 +1,4 @@
-//! What a snapshot becomes when a plan is carried out.
+//! Makes the steps of a plan on a snapshot.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use super::touched::{indices, remove};
 use crate::plan::Plan;
 
-/// A step that cannot be made on the very data that it was planned on.
+/// A step that cannot be made even on the data that it was planned on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the step for {step} cannot be made: {reason}")]
 pub struct StepError {
@@ -49,9 +49,9 @@ struct Objects<'s> {
     snapshot: &'s mut Snapshot,
     /// The indices of the objects that the plan touches.
     indices: HashMap<Key, usize>,
-    /// Objects that are gone; they are removed at the end, so that indices stay as they are.
+    /// Objects that are deleted. They are removed at the end, so that indices stay valid.
     gone: HashSet<Key>,
-    /// What is written to affinities carries labels.
+    /// True if affinities are written with labels.
     labels: bool,
 }
 
@@ -106,7 +106,7 @@ impl<'s> Objects<'s> {
             (Some(Object::Affinity(value)), _) => {
                 self.store(key, index, |s| &mut s.affinities, Versioned { value, revision });
             }
-            // Plans that change pools or the configuration are checked by what they are, not by findings.
+            // Plans that change pools or the configuration are not tried.
             (Some(Object::Block(_) | Object::Pool(_) | Object::IpamConfig(_)), _) => {}
         }
     }
@@ -129,7 +129,7 @@ impl<'s> Objects<'s> {
     }
 }
 
-/// The revision of what a plan writes: none that was read is equal to it.
+/// Returns the revision of what a plan writes. It differs from all that were read.
 fn written(datastore: DatastoreKind, labels: BTreeMap<String, String>) -> Revision {
     match datastore {
         DatastoreKind::Etcd | DatastoreKind::EtcdV2 => Revision::Etcd(i64::MAX),

@@ -1,4 +1,4 @@
-//! The trial of a plan in memory, and what becomes of a plan that fails it.
+//! The trial of a plan in memory. Steps that fail it are left out.
 
 mod apply;
 mod touched;
@@ -16,15 +16,15 @@ use calipam_model::snapshot::Snapshot;
 use self::apply::apply_steps;
 pub use self::apply::{StepError, apply_plan};
 use self::touched::Touched;
-use self::verify::Found;
+use self::verify::FindingSet;
 pub use self::verify::{Refusal, verify};
 use crate::plan::{Action, Plan};
 use crate::skipped::{SkipReason, Skipped};
 
-/// How often steps are left out. Each time the whole snapshot is checked again.
+/// The largest number of trials. Each of them checks the whole snapshot.
 const MOST_TRIALS: usize = 10;
 
-/// How a plan failed in memory.
+/// The failure of a plan in memory.
 #[derive(Debug, thiserror::Error)]
 pub enum FailedTrial {
     #[error(transparent)]
@@ -33,8 +33,8 @@ pub enum FailedTrial {
     Refused(Refusal),
 }
 
-/// Makes the plan in memory on the snapshot that it was made from, checks again, and compares: what it claims to
-/// repair is gone then, and nothing new appears. If that is not so, the steps that are involved are left out of
+/// Makes the plan in memory on the snapshot that it was made from, checks again, and compares. The findings that it
+/// claims to repair have to be gone, and no new ones may appear. Steps that are involved in a failure are left out of
 /// the plan and skipped, and the rest is tried again.
 ///
 /// `report` is whole: neither filtered nor rechecked.
@@ -45,10 +45,11 @@ pub fn try_plan(
     options: &Options,
 ) -> Result<Plan, FailedTrial> {
     let now = snapshot.taken_at;
-    // How a hundred thousand findings are known takes more memory than all that the trial adds.
-    let before = Found::from(match awaits_first_block(&snapshot) {
-        true => check_by_all_rules(&snapshot, options),
-        false => report,
+    // Their evidence is dropped: that of a hundred thousand findings takes more memory than all that the trial adds.
+    let before = FindingSet::from(if awaits_first_block(&snapshot) {
+        check_by_all_rules(&snapshot, options)
+    } else {
+        report
     });
 
     for trial in 1.. {
@@ -60,8 +61,7 @@ pub fn try_plan(
             Err(error) => FailedTrial::Step(error),
             Ok(()) => match before.verify(&plan, &check(&snapshot, options)) {
                 Ok(()) => {
-                    // Giving back the memory of a million objects one by one takes its time. Without it what comes next, a second
-                    // look or the writing, would need as much again.
+                    // Freeing a million objects one by one takes its time, but the next step needs the memory.
                     let thread = std::thread::Builder::new().name("free".into());
                     thread.spawn(move || drop((snapshot, touched))).ok();
                     break;
@@ -78,8 +78,8 @@ pub fn try_plan(
     Ok(plan)
 }
 
-/// Leaves out the steps that have to do with the failure, and those that write to the same objects as they. False
-/// where it cannot be told which these are.
+/// Leaves out the steps that are involved in the failure, and those that write the same objects. Returns false if it
+/// cannot tell which these are.
 fn leave_out(plan: &mut Plan, failed: &FailedTrial) -> bool {
     let is_involved = |action: &Action| match failed {
         FailedTrial::Step(error) => action.step.reason == error.step,
@@ -123,23 +123,23 @@ fn leave_out(plan: &mut Plan, failed: &FailedTrial) -> bool {
     true
 }
 
-/// True if the step changes something that the finding is about.
+/// Returns true if the step changes something that the finding is about.
 fn may_cause(action: &Action, finding: &Finding) -> bool {
     let place = finding.subject.network();
     let addresses = finding.addresses();
     action.step.edits().any(|edit| {
-        let lies_there = |cidr: IpNet| {
+        let is_near = |cidr: IpNet| {
             place.is_some_and(|place| overlap(place, cidr))
                 || addresses.iter().any(|address| cidr.contains(address))
         };
         finding.depends_on.contains(&edit.key())
             || match edit {
-                Edit::Block(cidr, _) => lies_there(*cidr),
+                Edit::Block(cidr, _) => is_near(*cidr),
                 Edit::Affinity(key, _) => {
-                    lies_there(key.cidr) || finding.subject == Subject::Node(key.node.clone())
+                    is_near(key.cidr) || finding.subject == Subject::Node(key.node.clone())
                 }
                 Edit::Handle(id, _) => finding.subject == Subject::Handle(id.clone()),
-                // Plans of these are not tried: the planner looks at all that can come of them.
+                // Plans of these are not tried: their planners check all consequences.
                 Edit::Pool(..) | Edit::IpamConfig(_) => false,
             }
     })
@@ -148,11 +148,11 @@ fn may_cause(action: &Action, finding: &Finding) -> bool {
 fn skipped(action: Action, detail: &str) -> Vec<Skipped> {
     let mut all = Vec::new();
     for change in action.changes {
-        let of = |subject: Subject| Skipped::new(subject, SkipReason::TrialFailed, detail);
-        match change.repairs.is_empty() {
-            true => all.push(of(change.subject)),
-            false => all.extend(change.repairs.into_iter().map(|(code, subject)| of(subject).of(code))),
+        let skipped = |subject: Subject| Skipped::new(subject, SkipReason::TrialFailed, detail);
+        if change.repairs.is_empty() {
+            all.push(skipped(change.subject));
         }
+        all.extend(change.repairs.into_iter().map(|(code, subject)| skipped(subject).with_code(code)));
     }
     all
 }

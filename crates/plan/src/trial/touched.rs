@@ -1,4 +1,4 @@
-//! The objects that a plan touches, as they are before it is tried.
+//! Copies of the objects that a plan touches, from before its trial.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +9,6 @@ use calipam_model::snapshot::{Snapshot, StoredBlock, Versioned};
 
 use crate::plan::Plan;
 
-/// The blocks, handles and affinities of a snapshot that a plan touches.
 pub(super) struct Touched {
     keys: HashSet<Key>,
     blocks: Vec<Versioned<StoredBlock>>,
@@ -18,21 +17,20 @@ pub(super) struct Touched {
 }
 
 impl Touched {
-    /// Copies them.
+    /// Copies the blocks, handles and affinities that a plan touches.
     pub(super) fn of(snapshot: &Snapshot, plan: &Plan) -> Self {
         let keys = plan.keys();
         let blocks = snapshot.blocks.iter().filter(|block| keys.contains(&of_block(block)));
         let affinities = snapshot.affinities.iter().filter(|affinity| keys.contains(&of_affinity(affinity)));
-        let handles = match has_handle(&keys) {
-            true => {
-                snapshot.handles.iter().filter(|handle| keys.contains(&of_handle(handle))).cloned().collect()
-            }
-            false => Vec::new(),
+        let handles = if has_handle(&keys) {
+            snapshot.handles.iter().filter(|handle| keys.contains(&of_handle(handle))).cloned().collect()
+        } else {
+            Vec::new()
         };
         Self { blocks: blocks.cloned().collect(), affinities: affinities.cloned().collect(), handles, keys }
     }
 
-    /// Makes the snapshot hold them again, in whatever order, and no others in their places.
+    /// Puts the copies back into the snapshot, in any order.
     pub(super) fn put_back(self, snapshot: &mut Snapshot) {
         remove(snapshot, &self.keys);
         snapshot.blocks.extend(self.blocks);
@@ -41,7 +39,7 @@ impl Touched {
     }
 }
 
-/// The positions of blocks, handles and affinities in their lists.
+/// Returns the positions of objects in their lists.
 pub(super) fn indices(snapshot: &Snapshot, wanted: &HashSet<Key>) -> HashMap<Key, usize> {
     let mut indices = HashMap::new();
     let mut add = |key: Key, index: usize| {
@@ -57,7 +55,7 @@ pub(super) fn indices(snapshot: &Snapshot, wanted: &HashSet<Key>) -> HashMap<Key
     indices
 }
 
-/// Takes objects out of a snapshot.
+/// Removes objects from a snapshot.
 pub(super) fn remove(snapshot: &mut Snapshot, keys: &HashSet<Key>) {
     snapshot.blocks.retain(|block| !keys.contains(&of_block(block)));
     snapshot.affinities.retain(|affinity| !keys.contains(&of_affinity(affinity)));
@@ -66,7 +64,7 @@ pub(super) fn remove(snapshot: &mut Snapshot, keys: &HashSet<Key>) {
     }
 }
 
-/// True if a million handles have to be looked at.
+/// Returns true if one of the keys is a handle's. There may be a million handles to search.
 fn has_handle(keys: &HashSet<Key>) -> bool {
     keys.iter().any(|key| matches!(key, Key::Handle(_)))
 }

@@ -1,4 +1,4 @@
-//! Whether a tried plan does what it claims, and nothing else.
+//! Verifies that a tried plan does what it claims, and nothing else.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -9,7 +9,7 @@ use calipam_model::{IpNet, cidr};
 
 use crate::plan::{Change, Plan, Verb};
 
-/// Why a plan must not be carried out.
+/// The reason why a plan must not be carried out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
     /// Findings that it claims to repair and that would still be there.
@@ -35,30 +35,31 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Compares the report on the data of the trial with the one that the plan was made from, both of which must
-/// be whole: filtered and rechecked in the same way, or not at all. What lay under a block that could not be
-/// checked, and is checked after the plan has repaired it, is nothing new; nor is what shows only because an
+/// Compares the report on the data of the trial with the one that the plan was made from. Both must be whole: filtered
+/// and rechecked in the same way, or not at all.
+///
+/// Findings that a corrupt block hid until the plan repaired it are not new. Nor are those that show only because an
 /// address in use is recorded at last.
 pub fn verify(before: &Report, plan: &Plan, after: &Report) -> Result<(), Refusal> {
-    Found::from(before).verify(plan, after)
+    FindingSet::from(before).verify(plan, after)
 }
 
-/// What a report has found, without how it is known.
-pub(super) struct Found(HashSet<(Code, Subject)>);
+/// The findings of a report without their evidence.
+pub(super) struct FindingSet(HashSet<(Code, Subject)>);
 
-impl From<&Report> for Found {
+impl From<&Report> for FindingSet {
     fn from(report: &Report) -> Self {
         Self(report.findings.iter().map(|f| f.key()).collect())
     }
 }
 
-impl From<Report> for Found {
+impl From<Report> for FindingSet {
     fn from(report: Report) -> Self {
         Self(report.findings.into_iter().map(|f| (f.code, f.subject)).collect())
     }
 }
 
-impl Found {
+impl FindingSet {
     pub(super) fn verify(&self, plan: &Plan, after: &Report) -> Result<(), Refusal> {
         let later = Self::from(after);
         let claimed = plan.changes().flat_map(|change| &change.repairs);
@@ -74,14 +75,16 @@ impl Found {
             .iter()
             .filter(|f| !self.0.contains(&f.key()))
             .filter(|f| !revealed.contains(&f.key_ref()))
-            .filter(|f| !recorded.tells(f) && !f.addresses().iter().any(|address| forced.contains(address)))
+            .filter(|f| {
+                !recorded.explains(f) && !f.addresses().iter().any(|address| forced.contains(address))
+            })
             .cloned()
             .collect();
 
         if remaining.is_empty() && new.is_empty() { Ok(()) } else { Err(Refusal { remaining, new }) }
     }
 
-    /// What corrupt blocks have hidden, where the plan repairs any that was found.
+    /// Returns the findings that corrupt blocks hid, if the plan repairs one of these blocks.
     fn revealed<'p>(&self, plan: &'p Plan) -> HashSet<(Code, &'p Subject)> {
         let mut repairs = plan.changes().flat_map(|change| &change.repairs);
         if !repairs.any(|repair| repair.0 == Code::CorruptBlock && self.0.contains(repair)) {
@@ -91,7 +94,7 @@ impl Found {
     }
 }
 
-/// What the plan records that was so already: a pool was as full before, and a node had as many blocks.
+/// The places where a plan records what was so already: the pool was as full before, and the node had as many blocks.
 struct Recorded {
     networks: HashSet<IpNet>,
 }
@@ -108,8 +111,8 @@ impl Recorded {
         Self { networks: changes.filter_map(|change| change.subject.network()).collect() }
     }
 
-    /// True if the finding counts or places what is recorded there.
-    fn tells(&self, finding: &Finding) -> bool {
+    /// Returns true if the finding only counts what the plan records.
+    fn explains(&self, finding: &Finding) -> bool {
         let counts = matches!(
             finding.code,
             Code::PoolNearlyFull

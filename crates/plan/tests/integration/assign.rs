@@ -1,4 +1,4 @@
-//! Assignments: what their trial holds against them, and the order in which they are written.
+//! Plans of assignments, their trials, and the order of their writes.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ use calipam_plan::{Basis, Plan, SkipReason, SuggestedAction, try_plan};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use serde_json::json;
 
-/// The plan of one more address for the first node, and what its trial leaves of it.
+/// The plan of one more address for the first node, before and after its trial.
 fn one_more(snapshot: Snapshot, report: Report) -> (Plan, Plan) {
     let options = Options::default();
     let node = snapshot.nodes[0].value.clone();
@@ -55,8 +55,8 @@ fn the_first_block_is_not_blamed_for_pools_that_overlap() {
     assert_eq!(kept.actions.len(), made.actions.len(), "{:?}", kept.skipped);
 }
 
-/// Calico IPAM serves services only, so that pods and tunnels, which have addresses in its pools, are another IPAM's. With the
-/// first block of a node they are not any more, and that is not the assignment's fault.
+/// Calico IPAM serves only services, so pods and tunnels with addresses in its pools belong to another IPAM. After the
+/// first block of a node they count as Calico's. That is not the assignment's fault.
 #[test]
 fn the_first_block_of_a_node_beside_those_of_services_is_not_blamed_for_pods() {
     let cluster = Cluster::plain(ClusterSpec::new(12), 2, 3);
@@ -81,7 +81,7 @@ fn the_first_block_of_a_node_beside_those_of_services_is_not_blamed_for_pods() {
     assert_eq!(kept.actions.len(), made.actions.len(), "{:?}", kept.skipped);
 }
 
-/// As Calico's allocator does: what no ordinal refers to is dropped with the next write.
+/// Like Calico's allocator: a record without an ordinal is dropped with the next write.
 #[test]
 fn a_block_with_a_record_that_no_ordinal_refers_to_gives_addresses() {
     let cluster = Cluster::plain(ClusterSpec::new(12), 1, 3);
@@ -129,7 +129,7 @@ fn the_affinity_of_a_new_block_comes_before_the_handle_and_the_block() {
     assert_eq!(kinds.collect::<Vec<_>>(), ["affinity", "handle", "block"]);
 }
 
-/// What is planned for these addresses.
+/// The plan for these addresses.
 fn of_addresses(snapshot: &Snapshot, addresses: Vec<IpAddr>, force: bool) -> Plan {
     let options = Options::default();
     let report = check(snapshot, &options);
@@ -186,7 +186,7 @@ fn an_address_that_is_in_use_is_held_against_a_plan_unless_that_was_known() {
 }
 
 #[test]
-fn why_an_address_cannot_be_had_is_told() {
+fn a_refused_address_has_a_reason() {
     let cluster = Cluster::plain(ClusterSpec::new(12), 2, 3);
     let mut snapshot = cluster.snapshot();
     snapshot.ipam_config = Some(IpamConfig { strict_affinity: true, ..IpamConfig::default() });
@@ -205,14 +205,14 @@ fn why_an_address_cannot_be_had_is_told() {
     let addresses = [free_of(&own, true), free_of(&other, false)];
 
     let plan = of_addresses(&snapshot, addresses.to_vec(), false);
-    let told = |address| {
+    let skip_of = |address| {
         let skipped =
             plan.skipped.iter().find(|skipped| skipped.subject == Subject::Address(address)).unwrap();
         (skipped.reason, skipped.suggested_action.clone())
     };
-    assert_eq!(told(addresses[0]), (SkipReason::WindowsReserved, None));
+    assert_eq!(skip_of(addresses[0]), (SkipReason::WindowsReserved, None));
     let explained = Some(SuggestedAction::ExplainNode("node-1".into()));
-    assert_eq!(told(addresses[1]), (SkipReason::NotAvailable, explained));
+    assert_eq!(skip_of(addresses[1]), (SkipReason::NotAvailable, explained));
 
     let mut cluster = Cluster::plain(ClusterSpec::new(12), 1, 1);
     let pod = cluster.add_pod_on(0);
@@ -221,33 +221,33 @@ fn why_an_address_cannot_be_had_is_told() {
     assert!(said.contains(", for ") && said.contains(" on node-1; "), "{said}");
 }
 
-/// Verbs, subjects and details of a plan.
-fn told(plan: &Plan) -> Vec<String> {
+/// The verbs, subjects and details of a plan.
+fn described(plan: &Plan) -> Vec<String> {
     plan.changes().map(|change| format!("{:?} {} {}", change.action, change.subject, change.detail)).collect()
 }
 
 #[test]
-fn what_a_plan_writes_is_told_with_the_pool_and_the_handle() {
+fn changes_name_the_pool_and_the_handle() {
     let cluster = Cluster::plain(ClusterSpec::new(12), 2, 3);
     let snapshot = cluster.snapshot();
     let report = check(&snapshot, &Options::default());
     let pool = snapshot.pools[0].value.name.clone();
     let (plain, _) = one_more(snapshot.clone(), report);
-    let [assigned, handle] = &told(&plain)[..] else { panic!("{:?}", told(&plain)) };
+    let [assigned, handle] = &described(&plain)[..] else { panic!("{:?}", described(&plain)) };
     assert!(
         assigned.starts_with("AssignAddress ") && assigned.contains(&format!(", in pool {pool}")),
         "{assigned}"
     );
-    assert!(handle.starts_with("CreateHandle printer counts 1 more in block "), "{handle}");
+    assert!(handle.starts_with("CreateHandle printer 1 more address in block "), "{handle}");
     assert!(plain.warnings.is_empty(), "{:?}", plain.warnings);
 
     let mut with_handle = snapshot.clone();
     with_handle.handles.push(Versioned { value: Handle::new("printer"), revision: Revision::Etcd(7) });
     let (again, _) = one_more(with_handle.clone(), check(&with_handle, &Options::default()));
-    assert!(told(&again)[1].starts_with("SetHandleCounts printer "), "{:?}", told(&again));
+    assert!(described(&again)[1].starts_with("SetHandleCounts printer "), "{:?}", described(&again));
 
     let cidr = cluster.spec().spare_block_v4(0);
-    let claimed = told(&of_addresses(&snapshot, cidr.hosts().skip(4).take(1).collect(), false));
+    let claimed = described(&of_addresses(&snapshot, cidr.hosts().skip(4).take(1).collect(), false));
     let affinity = format!("{} {cidr}", snapshot.nodes[0].value.name).replace(' ', "/");
     assert!(claimed.iter().any(|line| line.contains(&format!("Affinity {affinity} "))), "{claimed:?}");
 }
@@ -266,7 +266,7 @@ fn reservations_and_selectors_are_warned_of_where_an_address_is_named() {
     assert!(selector.text.contains("nodeSelector (!all())") && reservation.text.contains("reserved by r,"));
 }
 
-/// More than the rest of the own block, so that all that is free in it is taken, and two blocks of each family are claimed.
+/// More addresses than the own block has left: it is filled, and two blocks of each family are claimed.
 #[test]
 fn many_addresses_come_from_several_blocks_and_pass_over_what_is_in_use() {
     let mut cluster = Cluster::plain(ClusterSpec::new(12), 2, 3);

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 
-/// Two pools, and a block of node-1 with an address that a pod got a minute ago in the first one, which is disabled. node-2
-/// has two blocks there: one with such an address, and an empty one.
+/// Two pools. In the first one, which is disabled, node-1 has a block with an address that a pod got a minute ago, and
+/// node-2 has one such block and an empty one.
 fn cluster() -> Snapshot {
     let mut snapshot = Snapshot { taken_at: "2026-05-01T12:00:00Z".parse().unwrap(), ..Snapshot::default() };
     snapshot.mark_read([Source::Blocks, Source::Affinities, Source::Handles, Source::Endpoints]);
@@ -108,7 +108,7 @@ fn a_migration_that_has_begun_is_that_of_its_own_two_pools_alone() {
     assert_eq!((&found("other").0.name, found("other").1), (&other.name, Target::Unstated));
 }
 
-/// Right after the new pool was created, nothing but its name tells of it; and until the old one is deleted.
+/// Until the old pool is disabled, only the name of the new one shows that a migration has begun.
 #[test]
 fn a_migration_has_begun_once_its_new_pool_exists() {
     let begun = |name: &str, old: &str, is_old_disabled: bool, hours: [i64; 2]| {
@@ -126,7 +126,7 @@ fn a_migration_has_begun_once_its_new_pool_exists() {
     let new = "old-10-1-0-0-24";
     let of = |old: &str| Ok(Some((old.to_owned(), Target::Pool(new.into()))));
     assert_eq!([false, true].map(|disabled| begun(new, "old", disabled, [2, 2])), [of("old"), of("old")]);
-    // Names of both that calipam gave: the later one is the new one.
+    // If calipam named both pools, the later one is the new one.
     assert_eq!(begun(new, "old-10-0-0-0-24", false, [1, 2]), of("old-10-0-0-0-24"));
     assert_eq!(begun(new, "old-10-0-0-0-24", true, [2, 2]), Err(MigrateRefusal::NoneBegun));
     for other in ["other", "old-10-9-0-0-24"] {
@@ -134,7 +134,7 @@ fn a_migration_has_begun_once_its_new_pool_exists() {
     }
 }
 
-/// The clean-up leaves an affinity alone whose ADD may be about to create the block.
+/// The clean-up keeps an affinity whose ADD may be about to create the block.
 #[test]
 fn a_clean_up_waits_for_an_affinity_between_two_steps() {
     for state in ["pending", "pendingDeletion"] {
@@ -158,7 +158,7 @@ fn a_clean_up_waits_for_an_affinity_between_two_steps() {
 }
 
 #[test]
-fn pools_do_not_become_what_leaves_a_family_without_one_or_lies_over_other_blocks() {
+fn pools_do_not_become_what_leaves_a_family_without_one_or_covers_other_blocks() {
     let mut snapshot = cluster();
     for (name, cidr) in [("six", "fd00::/64"), ("six-b", "fd01::/64")] {
         let spec = json!({"spec": {"cidr": cidr, "blockSize": 122}});

@@ -1,4 +1,4 @@
-//! One group: read, decide, note the intent, write, note the outcome.
+//! Runs one group: read, decide, record the intent, write, record the outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,43 +17,43 @@ use crate::journal::{
     same_value,
 };
 
-/// How often a write is sent again whose answer was lost.
+/// The number of times that a write is sent again after its answer was lost.
 const RESENDS: usize = 3;
 
-/// The pause before that, longer each time.
+/// The first pause before that. It grows each time.
 const RESEND_PAUSE: Duration = Duration::from_millis(100);
 
 /// The longest pause before a swap that was lost is tried again.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// What became of one write.
-enum Written {
+/// The result of one write.
+enum WriteResult {
     Done(Made),
     /// Objects are marked deleted, and could not be deleted after that.
     Marked(String),
     Lost,
-    /// Others changed the objects while the answer was lost: who wrote what cannot be told.
+    /// The answer was lost, and others changed these objects meanwhile: it is unknown who wrote what.
     Unclear(Vec<String>),
-    /// The server does not take it.
+    /// The server refuses it.
     Refused(String),
 }
 
-/// What became of a task.
-enum TaskEnd {
+/// The result of a task.
+enum TaskResult {
     Written(Made),
     Marked(String),
     Already,
     Conflict(String),
 }
 
-/// What a write made of each object.
-type Made = Vec<MadeOf>;
+/// The changes of a write.
+type Made = Vec<MadeChange>;
 
-struct MadeOf {
+struct MadeChange {
     key: Key,
     /// The value before; `None` if there was none.
     before: Option<Bytes>,
-    /// The revision and value after; `None` if it was deleted.
+    /// The revision and value after it; `None` if it was deleted.
     left: Option<(String, Bytes)>,
 }
 
@@ -65,10 +65,10 @@ pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Om
             return Ended::Interrupted;
         }
         match run_task(context, group, task, omitted).await {
-            Ok(TaskEnd::Already) => {}
-            Ok(TaskEnd::Written(more)) => made.extend(more),
-            Ok(TaskEnd::Marked(reason)) => return Ended::Partly(reason),
-            Ok(TaskEnd::Conflict(reason)) => {
+            Ok(TaskResult::Already) => {}
+            Ok(TaskResult::Written(more)) => made.extend(more),
+            Ok(TaskResult::Marked(reason)) => return Ended::Partly(reason),
+            Ok(TaskResult::Conflict(reason)) => {
                 let is_nothing_left = made.is_empty() || revert(context, group, made).await;
                 return if is_nothing_left { Ended::Conflict(reason) } else { Ended::Partly(reason) };
             }
@@ -79,7 +79,7 @@ pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Om
         }
     }
 
-    // Without transactions a handle was counted before the part of its address turned out to be omitted.
+    // Without transactions a handle may have been counted before the part of its address was omitted.
     let is_stranded = |key: &Key| match key {
         Key::Handle(id) => omitted.has(&Unit::Handle(clean_id(id).to_owned())),
         _ => false,
@@ -94,10 +94,10 @@ pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Om
     if made.is_empty() { Ended::Already } else { Ended::Written }
 }
 
-/// Takes back handles that were counted for a block which could not be written, affinities that were created for it, and pools
-/// of a split that could not be brought to its end. True if nothing of the step is left.
+/// Takes back handles that were counted for a block that could not be written, affinities that were created for it, and
+/// pools of an unfinished split. Returns true if nothing of the step is left.
 async fn revert(context: &Context, group: &Group, made: Made) -> bool {
-    let may_go = |made: &MadeOf| match made.key {
+    let may_go = |made: &MadeChange| match made.key {
         Key::Handle(_) | Key::Pool(_) => true,
         Key::Affinity(_) => made.before.is_none(),
         _ => false,
@@ -107,7 +107,7 @@ async fn revert(context: &Context, group: &Group, made: Made) -> bool {
         return false;
     }
 
-    for MadeOf { key, before, left } in made.into_iter().rev() {
+    for MadeChange { key, before, left } in made.into_iter().rev() {
         let keys = [key.clone()];
         let Ok(objects) = read(context, &keys).await else { return false };
         let now = objects.get(&key).and_then(Option::as_ref);
@@ -128,7 +128,7 @@ async fn revert(context: &Context, group: &Group, made: Made) -> bool {
             (None, None) => continue,
         };
         let batch = Batch { changes: vec![change], evidence: Vec::new() };
-        if !matches!(write(context, group, &objects, &batch).await, Ok(Written::Done(_))) {
+        if !matches!(write(context, group, &objects, &batch).await, Ok(WriteResult::Done(_))) {
             return false;
         }
     }
@@ -141,28 +141,28 @@ async fn run_task(
     group: &Group,
     task: &Arc<dyn Task>,
     omitted: &mut Omitted,
-) -> Result<TaskEnd, RepairError> {
+) -> Result<TaskResult, RepairError> {
     for attempt in 0..RETRIES {
         let keys = if attempt == 0 { task.reads_first() } else { task.reads() };
         let objects = read(context, &keys).await?;
         let batch = loop {
             match task.decide(&objects, omitted) {
                 Decision::Write(batch) => break context.writer.converted(batch),
-                Decision::Already => return Ok(TaskEnd::Already),
-                Decision::Conflict(reason) => return Ok(TaskEnd::Conflict(reason)),
+                Decision::Already => return Ok(TaskResult::Already),
+                Decision::Conflict(reason) => return Ok(TaskResult::Conflict(reason)),
                 Decision::Omit(parts) => omitted.add(parts),
             }
         };
         match write(context, group, &objects, &batch).await? {
-            Written::Done(made) => return Ok(TaskEnd::Written(made)),
-            Written::Marked(reason) => return Ok(TaskEnd::Marked(reason)),
-            Written::Lost => {
+            WriteResult::Done(made) => return Ok(TaskResult::Written(made)),
+            WriteResult::Marked(reason) => return Ok(TaskResult::Marked(reason)),
+            WriteResult::Lost => {
                 (context.events)(&Event::Lost { step: group.step });
                 tokio::time::sleep(pause(attempt)).await;
             }
-            Written::Refused(reason) => return Ok(TaskEnd::Conflict(reason)),
-            Written::Unclear(keys) => {
-                return Ok(TaskEnd::Conflict(format!(
+            WriteResult::Refused(reason) => return Ok(TaskResult::Conflict(reason)),
+            WriteResult::Unclear(keys) => {
+                return Ok(TaskResult::Conflict(format!(
                     "the answer of the datastore was lost, and {} was changed by others since",
                     keys.join(", ")
                 )));
@@ -170,10 +170,10 @@ async fn run_task(
         }
     }
 
-    Ok(TaskEnd::Conflict(format!("others changed the objects {RETRIES} times in a row")))
+    Ok(TaskResult::Conflict(format!("others changed the objects {RETRIES} times in a row")))
 }
 
-/// Longer with every attempt, so that a busy object is left to those who work with it.
+/// Returns a pause that grows with every attempt, so that others get their turn at a busy object.
 fn pause(attempt: usize) -> Duration {
     Duration::from_millis(attempt as u64 / 2).min(LONGEST_PAUSE)
 }
@@ -189,7 +189,7 @@ async fn write(
     group: &Group,
     objects: &Objects,
     batch: &Batch,
-) -> Result<Written, RepairError> {
+) -> Result<WriteResult, RepairError> {
     let mut intent = intent(group, objects, batch);
     context.journal.intend(&mut intent).await?;
     (context.events)(&Event::Intended { step: group.step });
@@ -207,7 +207,7 @@ async fn write(
             Ok(Swap::Conflict) => match outcome_of(context, &intent).await? {
                 IntentOutcome::Written(outcome) => break outcome.written,
                 IntentOutcome::NotWritten => break None,
-                IntentOutcome::Changed(keys) => return Ok(Written::Unclear(keys)),
+                IntentOutcome::Changed(keys) => return Ok(WriteResult::Unclear(keys)),
             },
             Err(error) if resends == RESENDS && !error.is_refusal() => {
                 is_certain &= error.is_certainly_unwritten();
@@ -224,16 +224,16 @@ async fn write(
                         failure = finish_deletions(context, batch).await;
                         break outcome.written;
                     }
-                    // A refusal is about these objects; others may be taken.
+                    // The server refuses these objects, but may accept others.
                     Ok(IntentOutcome::NotWritten)
                         if error.is_refusal() && (resends > RESENDS || !error.may_pass()) =>
                     {
                         context.journal.conclude(Outcome { id: intent.id, written: None })?;
-                        return Ok(Written::Refused(error.to_string()));
+                        return Ok(WriteResult::Refused(error.to_string()));
                     }
                     // Sending it again is safe: it still expects the same versions.
                     Ok(IntentOutcome::NotWritten) => tokio::time::sleep(RESEND_PAUSE * resends as u32).await,
-                    Ok(IntentOutcome::Changed(keys)) => return Ok(Written::Unclear(keys)),
+                    Ok(IntentOutcome::Changed(keys)) => return Ok(WriteResult::Unclear(keys)),
                     Err(_) => return Err(error.into()),
                 }
             }
@@ -241,9 +241,9 @@ async fn write(
     };
 
     let result = match (&written, failure) {
-        (Some(revisions), None) => Written::Done(made(objects, batch, revisions)),
-        (Some(_), Some(failure)) => Written::Marked(failure),
-        (None, _) => Written::Lost,
+        (Some(revisions), None) => WriteResult::Done(made(objects, batch, revisions)),
+        (Some(_), Some(failure)) => WriteResult::Marked(failure),
+        (None, _) => WriteResult::Lost,
     };
 
     if written.is_some() {
@@ -253,8 +253,8 @@ async fn write(
     Ok(result)
 }
 
-/// On Kubernetes an object is marked deleted before it is deleted, and a failure can come between the two: the second step
-/// is sent again. Returns why it still failed.
+/// Finishes deletions that failed after their mark: on Kubernetes an object is marked deleted before it is deleted.
+/// Returns the reason if one fails again.
 async fn finish_deletions(context: &Context, batch: &Batch) -> Option<String> {
     let mut failure = None;
     for change in batch.changes.iter().filter(|change| change.value().is_none()) {
@@ -292,7 +292,7 @@ async fn finish_deletions(context: &Context, batch: &Batch) -> Option<String> {
 }
 
 fn made(objects: &Objects, batch: &Batch, revisions: &[Option<String>]) -> Made {
-    let object = |(change, revision): (&Change, &Option<String>)| MadeOf {
+    let object = |(change, revision): (&Change, &Option<String>)| MadeChange {
         key: change.key().clone(),
         before: objects.get(change.key()).and_then(Option::as_ref).map(|stored| stored.raw.clone()),
         left: revision.clone().zip(change.value().cloned()),
@@ -304,14 +304,14 @@ fn text_of(revision: &Option<Revision>) -> Option<String> {
     revision.as_ref().map(ToString::to_string)
 }
 
-/// Finds out by reading what became of a write whose answer was lost.
+/// Reads the objects to find the outcome of a write whose answer was lost.
 async fn outcome_of(context: &Context, intent: &Intent) -> Result<IntentOutcome, RepairError> {
     let keys: Vec<Key> =
         intent.changes.iter().map(|change| crate::journal::key_of(&change.key)).collect::<Result<_, _>>()?;
     Ok(intent_outcome(intent, &context.writer.read(&keys).await?))
 }
 
-/// What the journal says about a batch.
+/// Makes the intent of a batch for the journal.
 fn intent(group: &Group, objects: &Objects, batch: &Batch) -> Intent {
     let change = |change: &Change| {
         let stored = objects.get(change.key()).and_then(Option::as_ref);

@@ -1,6 +1,5 @@
-//! The engine: carries out tasks that each read objects again, decide, and write by compare-and-swap.
-//!
-//! It knows neither plans nor journals that are undone; those make the tasks.
+//! The engine carries out tasks, which read objects again, decide, and write by compare-and-swap. It does not know
+//! whether a plan or an undo makes the tasks.
 
 mod group;
 mod omitted;
@@ -28,60 +27,59 @@ use crate::error::RepairError;
 use crate::interrupt::Interrupt;
 use crate::journal::Journal;
 
-/// Groups that are under way at the same time: enough of them wait for the disk together, if what they are about to write is
-/// made durable at once. With four times as many their blocks no longer fit into the caches of the processor, and each
-/// write takes a fifth more of its time.
+/// The number of groups under way at the same time. Enough of them share one `fsync` of the journal. With four times as
+/// many, their blocks no longer fit into the caches of the processor, and each write takes a fifth more of its time.
 const IN_FLIGHT: usize = 256;
 
-/// Requests to the datastore that are under way at the same time.
+/// The number of requests to the datastore under way at the same time.
 pub(crate) const REQUESTS: usize = 256;
 
-/// How often a swap that was lost is tried again while the guards hold: as often as Calico does.
+/// The number of attempts at a swap while the guards hold, as many as Calico makes.
 pub(crate) const RETRIES: usize = 100;
 
-/// Objects that were just read; `None` for those that do not exist. Of those that are not in it nothing is known: the write
+/// Objects that were just read; `None` for those that do not exist. Objects that are not in it were not read: the write
 /// compares them.
 pub(crate) type Objects = HashMap<Key, Option<Stored>>;
 
-/// What a task wants to do with the objects as they are.
+/// The decision of a task about objects that were read.
 #[derive(Debug)]
 pub(crate) enum Decision {
     Write(Batch),
-    /// Nothing: they are as they should be.
+    /// Write nothing: the objects are as they should be.
     Already,
-    /// Nothing: a guard of the whole does not hold.
+    /// Write nothing: a guard of the whole step does not hold.
     Conflict(String),
-    /// To omit these parts, none of which is omitted yet, and to be asked again.
+    /// Omit these parts, none of which is omitted yet, and ask again.
     Omit(Vec<Omission>),
 }
 
 /// One write of a step.
 pub(crate) trait Task: Send + Sync {
-    /// Everything that it needs to see: what it changes, what guards and evidence are about.
+    /// Returns all objects that it needs: those of its changes, guards and evidence.
     fn reads(&self) -> Vec<Key>;
-    /// What of that it needs to see before its first attempt, since the write compares the rest by itself. Only where that
-    /// is lost, everything is read, to tell what has changed.
+    /// Returns the objects that it needs at its first attempt. The write compares the others, which are read only after
+    /// a lost swap, to tell what has changed.
     fn reads_first(&self) -> Vec<Key> {
         self.reads()
     }
-    /// What it may change.
+    /// Returns the objects that it may change.
     fn writes(&self) -> Vec<Key>;
-    /// What to do with the objects as they are, without what is omitted.
+    /// Decides about the objects, without the omitted parts.
     fn decide(&self, objects: &Objects, omitted: &Omitted) -> Decision;
 }
 
 /// Tasks of one step that run one after the other. If one meets a conflict, the rest are abandoned.
 pub(crate) struct Group {
-    /// Which step of the plan it is.
+    /// The index of its step in the plan.
     pub step: usize,
-    /// Why it is written, for people.
+    /// The reason for the step, for people.
     pub reason: String,
-    /// The addresses that cool down after it, and for how many seconds.
+    /// The number of addresses that cool down after it, and of seconds.
     pub cooling: Option<(usize, i64)>,
     pub tasks: Vec<Arc<dyn Task>>,
 }
 
-/// What happens during a run, for progress.
+/// An event of a run, for progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The journal is on disk; nothing is written yet.
@@ -101,7 +99,7 @@ pub enum Event {
         /// The step of the plan.
         step: usize,
     },
-    /// A step has come to its end, one way or another.
+    /// A step has ended in any way.
     Ended {
         /// Steps that have ended so far.
         ended: usize,
@@ -110,17 +108,17 @@ pub enum Event {
     },
 }
 
-/// Takes note of events.
+/// A callback for events.
 pub type EventFn = Arc<dyn Fn(&Event) + Send + Sync>;
 
-/// What a run needs.
+/// The context of a run.
 #[derive(Clone)]
 pub(crate) struct Context {
     pub writer: Writer,
     pub journal: Arc<Journal>,
     pub events: EventFn,
     pub interrupt: Interrupt,
-    /// Lets so many tasks talk to the datastore at once.
+    /// Limits the requests to the datastore.
     pub requests: Arc<Semaphore>,
 }
 
@@ -129,67 +127,67 @@ pub(crate) struct Context {
 pub struct Conflict {
     /// The step of the plan.
     pub step: usize,
-    /// What was to be done.
+    /// The change that was planned.
     pub what: String,
-    /// What had changed.
+    /// The reason why it is abandoned.
     pub reason: String,
-    /// The addresses that stay as they were, where the other parts of the step went on. Empty if the step as a
-    /// whole was abandoned.
+    /// The addresses that stay as they were although the other parts of the step went on. Empty if the whole step was
+    /// abandoned.
     pub addresses: Vec<IpAddr>,
 }
 
-/// How a group ended.
+/// The end of a group.
 #[derive(Debug)]
 pub(crate) enum Ended {
     /// Something was written.
     Written,
-    /// Something was written, and something that belongs to it was not.
+    /// Only a part was written.
     Partly(String),
     /// Everything was as it should be.
     Already,
     /// A guard did not hold.
     Conflict(String),
-    /// It was asked to stop before anything was written.
+    /// A stop was requested before anything was written.
     Interrupted,
     /// The journal or the datastore failed. True if something was written before.
     Broken(RepairError, bool),
 }
 
-/// What a run did.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub struct Execution {
     /// Steps of the run.
     pub steps: usize,
-    /// Steps that wrote something, be it without some of their addresses.
+    /// Steps that wrote something, possibly without some of their addresses.
     pub written: usize,
-    /// Steps that found everything as they were to leave it.
+    /// Steps that found everything done already.
     pub already: usize,
-    /// Steps that were written in part: what remains to be written met a conflict, or the run was interrupted in it.
+    /// Steps that were written in part: the rest met a conflict, or the run was interrupted.
     pub partly: usize,
-    /// Steps of which nothing was written, because something had changed.
+    /// Steps that wrote nothing, because something had changed.
     pub aborted: usize,
-    /// The addresses that were released and cool down.
+    /// The released addresses that cool down.
     pub cooling: Option<Cooling>,
-    /// Intents in the journal of which it is not known whether they were written.
+    /// Intents in the journal without an outcome: they may have been written.
     pub open_intents: u64,
-    /// What was abandoned because something had changed: steps, and addresses of steps.
+    /// Steps, and addresses of steps, that were abandoned because something had changed.
     pub conflicts: Vec<Conflict>,
-    /// Steps that were not begun: the run was interrupted, or a failure ended it.
+    /// Steps that did not begin: the run was interrupted, or a failure ended it.
     pub not_started: usize,
     /// The failure that ended the run.
     pub failure: Option<RepairError>,
-    /// The run was asked to stop.
+    /// A stop was requested.
     pub interrupted: bool,
-    /// Why the datastore lock that the run has taken could not be restored: the datastore is still locked.
+    /// The error if the lock could not be restored: the datastore is still locked.
     pub lock_left: Option<RepairError>,
     /// The journal, if the run will write more.
     pub journal: Option<Arc<Journal>>,
-    /// Journals of runs that were killed whose open intents could not be compared with the datastore, and why.
+    /// Journals of killed runs whose open intents could not be resolved, with the reasons.
     pub passed_over: Vec<(PathBuf, String)>,
 }
 
 impl Execution {
-    /// Both, where a run wrote in two parts and this is what the second came to.
+    /// Joins the results of a run that wrote in two parts. This is the second one.
     #[must_use]
     pub fn after(self, first: Self) -> Self {
         Self {
@@ -206,17 +204,16 @@ impl Execution {
         }
     }
 
-    /// Addresses that stay as they were because something had changed.
+    /// Counts the addresses that stay as they were because something had changed.
     pub fn kept(&self) -> usize {
         self.conflicts.iter().map(|conflict| conflict.addresses.len()).sum()
     }
 
-    /// True if something was written, or may have been.
     pub fn may_have_written(&self) -> bool {
         self.written + self.partly > 0 || self.open_intents > 0
     }
 
-    /// True if every step is done: exit code 0.
+    /// Returns true if every step is done: exit code 0.
     pub fn is_complete(&self) -> bool {
         self.written + self.already == self.steps
             && self.conflicts.is_empty()
@@ -225,7 +222,7 @@ impl Execution {
     }
 }
 
-/// Carries out groups, many at the same time. Groups that touch the same object keep their order.
+/// Carries out groups, many at the same time. Groups that share an object keep their order.
 pub(crate) async fn run(context: Context, groups: Vec<Group>) -> Execution {
     let mut execution = Execution { steps: groups.len(), ..Execution::default() };
     let mut order = Order::new(&groups);
@@ -297,7 +294,7 @@ impl Execution {
             }
         }
 
-        // What fails for the same reason is reported once.
+        // Failures for the same reason are reported once.
         let mut conflicts: Vec<Conflict> = Vec::new();
         for Omission { unit, addresses, releases, reason } in omissions {
             let known =

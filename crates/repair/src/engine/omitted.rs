@@ -1,4 +1,4 @@
-//! Parts of steps that are not made because their guards do not hold, while the others go on.
+//! Omitted parts of steps, whose guards do not hold. The other parts go on.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,23 +10,23 @@ use calipam_model::edit::Unit;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Omission {
     pub unit: Unit,
-    /// The addresses that stay as they are on account of it.
+    /// The addresses that stay as they are.
     pub addresses: Vec<IpAddr>,
     /// The part only frees addresses.
     pub releases: bool,
-    /// What had changed.
+    /// The change that broke the guard.
     pub reason: String,
 }
 
-/// Handles of which some step of the run does not free the addresses, and why.
+/// Handles whose addresses some step of the run keeps, with the reasons.
 pub(crate) type KeptHandles = Arc<Mutex<HashMap<String, String>>>;
 
-/// What is omitted so far, as a group sees it.
+/// The omitted parts so far, as a group sees them.
 #[derive(Debug, Default)]
 pub(crate) struct Omitted {
-    /// Parts of the step of this group.
+    /// Omitted parts of the group's step.
     parts: Vec<Omission>,
-    /// Of all groups.
+    /// The handles that any group keeps.
     kept: KeptHandles,
 }
 
@@ -35,17 +35,15 @@ impl Omitted {
         Self { parts: Vec::new(), kept: Arc::clone(kept) }
     }
 
-    /// True if the part of this step is omitted already.
     pub(crate) fn has(&self, unit: &Unit) -> bool {
         self.parts.iter().any(|omission| omission.unit == *unit)
     }
 
-    /// Why another step keeps the addresses of the handle.
-    pub(crate) fn why_kept(&self, handle: &str) -> Option<String> {
+    /// Returns the reason why another step keeps the addresses of the handle.
+    pub(crate) fn kept_reason(&self, handle: &str) -> Option<String> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).get(handle).cloned()
     }
 
-    /// Omits parts from now on.
     pub(crate) fn add(&mut self, omissions: Vec<Omission>) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         for omission in omissions {

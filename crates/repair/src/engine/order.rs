@@ -1,4 +1,4 @@
-//! In which order groups may run: those that share no object at the same time, others one by one.
+//! The order of groups. Those that share no object run at the same time, others one by one.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -6,17 +6,17 @@ use calipam_model::key::Key;
 
 use super::Group;
 
-/// Which groups wait for which.
+/// The groups that wait for each other.
 pub(super) struct Order {
-    /// By group: how many others it still waits for.
+    /// The number of groups that each group still waits for.
     waits: Vec<usize>,
-    /// By group: who waits for it.
+    /// The groups that wait for each group.
     followers: Vec<Vec<usize>>,
     /// Groups that wait for nothing, in order.
     ready: BTreeSet<usize>,
 }
 
-/// Who has used an object so far.
+/// The groups that use an object, so far.
 #[derive(Default)]
 struct Users {
     writer: Option<usize>,
@@ -55,12 +55,12 @@ impl Order {
         order
     }
 
-    /// The next group that may run.
+    /// Returns the next group that may run.
     pub(super) fn next(&mut self) -> Option<usize> {
         self.ready.pop_first()
     }
 
-    /// A group has ended: those that waited for it may run.
+    /// Lets groups run that waited for one that has ended.
     pub(super) fn ended(&mut self, index: usize) {
         for follower in std::mem::take(&mut self.followers[index]) {
             self.waits[follower] -= 1;

@@ -1,4 +1,4 @@
-//! Adding to the journal of a run that is over, and finding those that did not end by themselves.
+//! Appends to journals of runs that are over, and finds those that were interrupted.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Read, Write};
@@ -13,12 +13,12 @@ use super::frames::{FrameWriter, last_frame};
 use super::line::{LENGTH as SUM, Lines};
 use super::read::{JournalError, header};
 
-/// What the header begins with.
+/// The beginning of a header.
 const BEGIN: &[u8] = b"{\"header\":";
-/// What the last line of a run begins with that came to its end.
+/// The beginning of the last line of a run that ended by itself.
 const END: &[u8] = b"{\"end\":{}";
 
-/// Appends lines. A last line that is incomplete, since the run was killed, is dropped: nothing rests on it.
+/// Appends lines. An incomplete last line of a killed run is dropped: nothing relies on it.
 pub(crate) fn append(path: &Path, entries: &[Entry]) -> Result<(), JournalError> {
     let write = || -> io::Result<()> {
         let mut file = regular::open_own(path, OpenOptions::new().read(true).append(true))?;
@@ -45,7 +45,7 @@ fn damaged() -> io::Error {
     io::Error::other("it is damaged")
 }
 
-/// The journals of a folder, by name. A folder that does not exist, or is none, holds none.
+/// Returns the journals of a folder, by name. A path that is no folder has none.
 pub(crate) fn journals(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
     let failed = |e: io::Error| JournalError::Read { path: folder.to_owned(), reason: e.to_string() };
     let entries = match std::fs::read_dir(folder) {
@@ -60,7 +60,7 @@ pub(crate) fn journals(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
     Ok(paths)
 }
 
-/// The journals of a folder with what their headers say. What is damaged or cannot be read is left out.
+/// Returns the journals of a folder with their headers. Damaged and unreadable files are left out.
 pub fn headers(folder: &Path) -> Vec<(PathBuf, Header)> {
     let with_header = |path: PathBuf| {
         let mut lines = Lines::new(BufReader::new(open_own(&path).ok()?));
@@ -71,8 +71,8 @@ pub fn headers(folder: &Path) -> Vec<(PathBuf, Header)> {
     journals(folder).unwrap_or_default().into_iter().filter_map(with_header).collect()
 }
 
-/// True for a file of this user that begins as journals do, whatever its name: `--journal` takes any, and a file that
-/// is called `*.journal` can be anything.
+/// Returns true for a file of this user that begins like a journal. Its name does not count: `--journal` takes any, and
+/// a file `*.journal` can be anything.
 fn is_journal(path: &Path) -> bool {
     let begins = || -> io::Result<bool> {
         let mut first = Vec::new();
@@ -82,13 +82,13 @@ fn is_journal(path: &Path) -> bool {
     begins().unwrap_or(false)
 }
 
-/// Opens a journal of this user to read it; `None` if that cannot be or its run still lives.
+/// Opens a journal of this user for reading; `None` if that fails or its run still lives.
 fn open_if_over(path: &Path) -> Option<File> {
     open_own(path).ok().filter(|file| !is_alive(file))
 }
 
-/// The header of a journal whose run is over, and its marks about the lock. Journals can be long: only these lines are
-/// understood. `None` for what is not a journal, or is damaged.
+/// Returns the header of a journal whose run is over, and its marks about the lock. Only these lines are decoded, since
+/// journals can be long. `None` if it is not a journal, or is damaged.
 pub(crate) fn marks_if_over(path: &Path) -> Option<(Header, Vec<LockMark>)> {
     let mut lines = Lines::new(BufReader::new(open_if_over(path)?));
     let (mut header, mut marks) = (None, Vec::new());
@@ -108,7 +108,7 @@ pub(crate) fn marks_if_over(path: &Path) -> Option<(Header, Vec<LockMark>)> {
     Some((header?, marks))
 }
 
-/// The journals of a folder whose runs are over and did not end by themselves.
+/// Returns the journals of a folder whose runs are over and did not end by themselves.
 pub(crate) fn unfinished(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
     let broke_off = |path: &PathBuf| {
         let ends = open_if_over(path).map(|mut file| -> io::Result<bool> {

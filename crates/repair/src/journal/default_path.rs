@@ -1,4 +1,4 @@
-//! Where journals lie unless the call says otherwise, and whether one can be created.
+//! The default paths of journals, and a check whether one can be created.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,16 +7,15 @@ use jiff::Timestamp;
 
 use super::read::JournalError;
 
-/// The variables that name the user's state directory: itself, and a folder above it with the way from there.
+/// The variables that name the user's state directory, or a folder above it with the path from there.
 const STATE: &str = "XDG_STATE_HOME";
 const ABOVE_STATE: (&str, &str) = if cfg!(windows) { ("LOCALAPPDATA", "") } else { ("HOME", ".local/state") };
 
-/// The variables that [`default_directory`] looks at.
+/// The variables that [`default_directory`] reads.
 pub const VARIABLES: [&str; 2] = [STATE, ABOVE_STATE.0];
 
-/// The folder for journals in the user's state directory: `$XDG_STATE_HOME/calipam`, else
-/// `$HOME/.local/state/calipam`, on Windows `%LOCALAPPDATA%\calipam`. `None` if the environment names neither by an absolute
-/// path.
+/// Returns the folder for journals in the user's state directory: `$XDG_STATE_HOME/calipam` or
+/// `$HOME/.local/state/calipam`, on Windows `%LOCALAPPDATA%\calipam`. `None` if the environment has no absolute path.
 pub fn default_directory(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
     let absolute = |name: &str| environment.get(name).map(Path::new).filter(|p| p.is_absolute());
     let state = absolute(STATE).map(Path::to_owned);
@@ -24,7 +23,7 @@ pub fn default_directory(environment: &BTreeMap<String, String>) -> Option<PathB
     Some(state.join("calipam"))
 }
 
-/// A name for the journal of one run in `directory`: time, cluster and process, so that runs never share
+/// Returns a path in `directory` for the journal of one run, with time, cluster and process, so that runs never share
 /// one.
 pub fn default_path(directory: &Path, cluster: &str, now: Timestamp) -> PathBuf {
     let cluster: String = cluster.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
@@ -32,11 +31,11 @@ pub fn default_path(directory: &Path, cluster: &str, now: Timestamp) -> PathBuf 
     directory.join(format!("{time}-{cluster}-{}.journal", std::process::id()))
 }
 
-/// Looks whether a journal can be created at `path`, and creates nothing: a run that would fail for that later should not
-/// keep its operator waiting.
+/// Checks whether a journal can be created at `path`, without creating it. A run that would fail later should fail
+/// early.
 ///
 /// # Errors
-/// If the file is there already, or its folder cannot be written to.
+/// If the file exists already, or its folder cannot be written to.
 #[cfg(unix)]
 pub fn check_place(path: &Path) -> Result<(), JournalError> {
     use rustix::fs::{Access, access};
@@ -47,24 +46,24 @@ pub fn check_place(path: &Path) -> Result<(), JournalError> {
         return Err(failed(Errno::EXIST));
     }
 
-    // Folders that are missing are created with the journal.
+    // Missing folders are created with the journal.
     let folders = path.ancestors().skip(1);
     let folders = folders.map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
     let mut existing =
         folders.skip_while(|folder| matches!(access(*folder, Access::EXISTS), Err(Errno::NOENT)));
     let folder = existing.next().unwrap_or(Path::new("/"));
 
-    // Asked before the rights: those of a file say "Permission denied" to everyone but root.
+    // Checked before access rights: for a file in the path those give "Permission denied" to everyone but root.
     if folder.metadata().is_ok_and(|found| !found.is_dir()) {
         return Err(failed(Errno::NOTDIR));
     }
     access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(failed)
 }
 
-/// Looks whether there is a file at `path`. Whether one may create it shows when that is done.
+/// Checks that there is no file at `path`. Missing rights show when it is created.
 ///
 /// # Errors
-/// If the file is there already.
+/// If the file exists already.
 #[cfg(not(unix))]
 pub fn check_place(path: &Path) -> Result<(), JournalError> {
     match path.symlink_metadata() {

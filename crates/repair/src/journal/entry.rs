@@ -1,26 +1,23 @@
-//! What the lines of a journal say. `line.rs` adds the sum of each, `frames.rs` compresses them.
+//! The entries of a journal. `line.rs` makes them lines with sums, `frames.rs` compresses these.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// The version of the format, the only one that this program writes and reads.
+/// The version of the format, the only one that calipam writes and reads.
 pub const FORMAT: u32 = 1;
 
-/// One line of a journal.
+/// One entry of a journal.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Entry {
     /// The first line.
     Header(Header),
-    /// What is about to be written.
     Intent(Intent),
-    /// What became of an intent.
     Outcome(Outcome),
-    /// The datastore lock was about to be taken, or was restored.
     Lock(LockMark),
-    /// The run came to its end by itself.
+    /// The run ended by itself.
     End {},
 }
 
@@ -28,35 +25,35 @@ pub enum Entry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Header {
-    /// Version of the format.
+    /// The version of the format.
     pub format: u32,
-    /// Version of the program that wrote it.
+    /// The version of calipam.
     pub program: String,
-    /// When the run began, RFC 3339.
+    /// The start of the run, RFC 3339.
     pub started_at: String,
-    /// What was run, such as `release --leaked`.
+    /// The command, such as `release --leaked`.
     pub command: String,
-    /// GUID of the cluster; empty if it has none.
+    /// The GUID of the cluster; empty if it has none.
     pub cluster: String,
     /// `etcd`, `etcdv2` or `kubernetes`.
     pub datastore: String,
-    /// Where the datastore is, without secrets.
+    /// The location of the datastore, without secrets.
     pub location: String,
 }
 
-/// What is about to be written, in one batch.
+/// A batch that is about to be written.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Intent {
-    /// Number of the intent, from 0. Intents that are noted at the same time may be in another order.
+    /// The number of the intent, from 0. Intents of the same moment may be in another order.
     pub id: u64,
-    /// Which step of the plan it belongs to.
+    /// The index of the step in the plan.
     pub step: usize,
-    /// Why it is written, for people.
+    /// The reason for it, for people.
     pub reason: String,
     /// The changes, in order.
     pub changes: Vec<ChangeRecord>,
-    /// What else had to be true: key and revision, or that it does not exist.
+    /// Other objects that had to have a certain revision, or not to exist.
     pub guards: Vec<GuardRecord>,
 }
 
@@ -65,9 +62,9 @@ pub struct Intent {
 pub struct ChangeRecord {
     /// The object, by its etcd path.
     pub key: String,
-    /// What was stored; `None` if nothing was.
+    /// The present version, if there is one.
     pub before: Option<Version>,
-    /// What is to be stored; `None` if it is deleted.
+    /// The value to write; `None` to delete it.
     pub after: Option<Value>,
 }
 
@@ -80,7 +77,7 @@ pub struct Version {
     pub value: Value,
 }
 
-/// What an object had to be like for the change of another.
+/// The state that an object had to have for the change of another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GuardRecord {
@@ -90,19 +87,19 @@ pub struct GuardRecord {
     pub revision: Option<String>,
 }
 
-/// A value as it is stored.
+/// The value of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Value {
-    /// A text in UTF-8; nearly always JSON.
+    /// A text in UTF-8, nearly always JSON.
     #[serde(with = "text")]
     Text(Bytes),
-    /// Bytes that are no text, in base64.
+    /// Other bytes, in base64.
     Base64(String),
 }
 
 impl Value {
-    /// The value of some bytes, which are not copied.
+    /// Makes the value of bytes. A text is not copied.
     pub fn new(bytes: &Bytes) -> Self {
         match std::str::from_utf8(bytes) {
             Ok(_) => Self::Text(bytes.clone()),
@@ -110,7 +107,7 @@ impl Value {
         }
     }
 
-    /// The bytes; `None` if the base64 is broken.
+    /// Returns the bytes; `None` if the base64 is broken.
     pub fn bytes(&self) -> Option<Bytes> {
         match self {
             Self::Text(text) => Some(text.clone()),
@@ -118,7 +115,7 @@ impl Value {
         }
     }
 
-    /// True if this is the value of `bytes`.
+    /// Returns true if this is the value of `bytes`.
     pub fn is(&self, bytes: &[u8]) -> bool {
         self.bytes().is_some_and(|own| same_value(&own, bytes))
     }
@@ -131,8 +128,8 @@ impl Value {
     }
 }
 
-/// True if two values are the same, be it that one says `strictAffinity: false` and the other nothing: blocks on
-/// Kubernetes have to say it, and it is left out when they are read (facts 2.4).
+/// Returns true if two values are equal. A field `strictAffinity: false` does not count: blocks on Kubernetes must have
+/// it, and it is left out when they are read (facts 2.4).
 pub(crate) fn same_value(a: &[u8], b: &[u8]) -> bool {
     let without = |raw: &[u8]| {
         let mut value: serde_json::Value = serde_json::from_slice(raw).ok()?;
@@ -145,7 +142,7 @@ pub(crate) fn same_value(a: &[u8], b: &[u8]) -> bool {
     a == b || without(a).is_some_and(|a| Some(a) == without(b))
 }
 
-/// Bytes that are a text.
+/// Serializes bytes as a text.
 mod text {
     use bytes::Bytes;
     use serde::{Deserialize, Deserializer, Serializer};
@@ -160,7 +157,7 @@ mod text {
 }
 
 impl Intent {
-    /// About how long its line is: values are JSON, in which a tenth of the characters needs escaping.
+    /// Estimates the length of its line. Values are JSON, in which a tenth of the characters needs escaping.
     pub(super) fn length_hint(&self) -> usize {
         let of_change = |change: &ChangeRecord| {
             let before = change.before.as_ref().map(|before| &before.value);
@@ -172,14 +169,14 @@ impl Intent {
     }
 }
 
-/// What became of an intent.
+/// The outcome of an intent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
-    /// Number of the intent.
+    /// The number of the intent.
     pub id: u64,
-    /// The revisions that the changed objects have now, in the order of the changes; `None` for the whole
-    /// where nothing was written because something had changed since.
+    /// The new revisions of the objects, in the order of the changes; `None` if nothing was written because something
+    /// had changed.
     pub written: Option<Vec<Option<String>>>,
 }
 
@@ -187,9 +184,9 @@ pub struct Outcome {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LockMark {
-    /// About to be taken. The value is what `datastoreReady` was before; `None` if it was absent.
+    /// The lock is about to be taken. Holds the earlier `datastoreReady`; `None` if it was absent.
     Taking(Option<bool>),
-    /// Taken. The value is the revision that this made of ClusterInformation.
+    /// The lock is taken. Holds the new revision of ClusterInformation.
     Taken(String),
     Restored,
 }

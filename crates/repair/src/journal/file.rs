@@ -1,4 +1,4 @@
-//! Writing a journal.
+//! Writes journals.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -19,18 +19,18 @@ use super::frames::FrameWriter;
 use super::line::Sum;
 use super::read::JournalError;
 
-/// Lines that are written together when many writes are under way at once.
+/// The largest number of lines that are written together.
 const MOST_TOGETHER: usize = 1024;
-/// How long lines wait for others at most, and how long for the next one: a frame of many lines is smaller than many frames, and
-/// one `fsync` is enough for it. With a thousand writes under way none is the slower for it.
+/// The longest time that lines wait for others. A frame of many lines is smaller than many frames, and needs one
+/// `fsync`. With a thousand writes under way this slows none.
 const GATHERING: Duration = Duration::from_millis(20);
+/// The longest time that they wait for the next one.
 const NEXT_LINE: Duration = Duration::from_millis(4);
-/// Length of lines without values.
+/// The length of lines without values.
 const SHORT: usize = 256;
 
-/// A journal that is being written. A thread of its own writes the lines in the order in which they come
-/// and makes those that wait durable together, so that writes under way at the same time share one
-/// `fsync`. After the first failure it takes nothing more.
+/// A journal that is being written. Its thread writes the lines in their order and makes waiting ones durable together,
+/// so that concurrent writes share one `fsync`. After the first failure it takes nothing more.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -39,41 +39,41 @@ pub struct Journal {
     concluded: AtomicU64,
 }
 
-/// Who writes the lines.
+/// The writer of the lines.
 #[derive(Debug)]
 enum LineWriter {
     Thread(Option<(Sender<Line>, JoinHandle<()>)>),
-    /// Each is written at once.
+    /// Writes each line at once.
     OnDisk(Arc<dyn Disk>, Mutex<Pen>),
 }
 
-/// A disk that can be full, or let others go first: what a test puts in the place of the one below.
+/// A disk for tests that can be full, or let others go first.
 pub trait Disk: fmt::Debug + Send + Sync {
-    /// A line of so many bytes is to be made durable; gives how many of them find room. What finds none is cut off.
+    /// Returns how many bytes of the next line have room. The rest is cut off.
     fn admit(&self, bytes: usize) -> Pending<'_, usize>;
 }
 
-/// Writes the file.
+/// The open file.
 struct Pen {
     file: File,
     sum: Sum,
     frames: FrameWriter,
-    /// After it nothing more is written.
+    /// The failure after which nothing more is written.
     failure: Option<Arc<io::Error>>,
 }
 
-/// Told that a line is durable, or why it is not.
+/// Reports that a line is durable, or the error.
 type Durable = oneshot::Sender<Result<(), Arc<io::Error>>>;
 
 struct Line {
     text: Vec<u8>,
-    /// `None` if no one waits for it.
+    /// `None` if nobody waits for the line.
     done: Option<Durable>,
 }
 
 impl Journal {
-    /// Creates the file and its folder, and makes the header durable. The file must not exist: a journal
-    /// is never overwritten. Only the user can read it.
+    /// Creates the file and its folder, and makes the header durable. A journal is never overwritten, so the file must
+    /// not exist. Only the user can read it.
     pub fn create(path: &Path, header: &Header) -> Result<Self, JournalError> {
         let pen = Pen::create(path, header)?;
         let (queue, lines) = channel();
@@ -83,7 +83,7 @@ impl Journal {
         Ok(Self::new(path, LineWriter::Thread(Some((queue, thread)))))
     }
 
-    /// The same on a disk of which a test says what becomes of each line.
+    /// Creates a journal on the disk of a test.
     pub fn create_on(disk: &Arc<dyn Disk>, path: &Path, header: &Header) -> Result<Self, JournalError> {
         let pen = Pen::create(path, header)?;
         Ok(Self::new(path, LineWriter::OnDisk(Arc::clone(disk), Mutex::new(pen))))
@@ -94,20 +94,18 @@ impl Journal {
         Self { path: path.to_owned(), lines, next_intent, concluded }
     }
 
-    /// Where it is written.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How many intents have no outcome: it is not known whether they were written.
+    /// Counts the intents without outcome, which may have been written.
     pub fn open_intents(&self) -> u64 {
-        // Others go on meanwhile: an intent that ends between two looks is not to count as fewer than none.
+        // Others go on meanwhile: an intent that ends between the two loads must not make the difference negative.
         let concluded = self.concluded.load(Ordering::Acquire);
         self.next_intent.load(Ordering::Relaxed).saturating_sub(concluded)
     }
 
-    /// Gives an intent its number and waits until it is on disk. Only then may it be written to the
-    /// datastore.
+    /// Numbers an intent and waits until it is on disk. Only then may it be written to the datastore.
     ///
     /// # Errors
     /// If it could not be made durable. Nothing may be written to the datastore then.
@@ -122,8 +120,8 @@ impl Journal {
         self.append(&Line { intent }, length).await
     }
 
-    /// Writes what became of an intent, without waiting until it is on disk: if it is lost, reading
-    /// the objects tells. A failure shows at the next intent, or at the end.
+    /// Writes the outcome of an intent, without waiting until it is on disk: if it is lost, the objects tell. A failure
+    /// shows at the next intent, or at the end.
     pub fn conclude(&self, outcome: Outcome) -> Result<(), JournalError> {
         self.send(&Entry::Outcome(outcome), SHORT, None)?;
         self.concluded.fetch_add(1, Ordering::Release);
@@ -135,7 +133,7 @@ impl Journal {
         self.append(&Entry::Lock(mark), SHORT).await
     }
 
-    /// Writes the end: nothing but marks about the lock may follow.
+    /// Writes the end. Only marks about the lock may follow.
     pub async fn end(&self) -> Result<(), JournalError> {
         self.append(&Entry::End {}, SHORT).await
     }
@@ -191,7 +189,7 @@ impl Journal {
             && let Some((queue, thread)) = thread.take()
         {
             drop(queue);
-            // A thread that panicked has dropped its lines, and everybody who waited was told.
+            // A thread that panicked has dropped its lines, so nobody waits any more.
             thread.join().ok();
         }
     }
@@ -203,7 +201,7 @@ impl Drop for Journal {
     }
 }
 
-/// A line, which will be about so long: growing step by step would copy it again and again.
+/// Encodes a line of about `length` bytes. Growing it step by step would copy it again and again.
 fn encode(entry: &impl serde::Serialize, length: usize) -> io::Result<Vec<u8>> {
     let mut line = Vec::with_capacity(length);
     serde_json::to_writer(&mut line, entry)?;
@@ -216,12 +214,12 @@ impl Pen {
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder).map_err(failed)?;
         let mut options = OpenOptions::new();
-        // For its user alone. On Windows the folder says who may read it.
+        // Only for its user. On Windows the rights of the folder count.
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let mut file = options.write(true).create_new(true).open(path).map_err(failed)?;
 
-        // Held while the run lives: a journal without this lock belongs to a run that is over.
+        // The lock lasts as long as the run: a journal without it belongs to a run that is over.
         file.lock().map_err(failed)?;
         let (mut sum, mut frames) = (Sum::default(), FrameWriter::new().map_err(failed)?);
         let line = encode(&Entry::Header(header.clone()), SHORT).map_err(failed)?;
@@ -245,13 +243,13 @@ impl Pen {
             }
             self.write(&together, None);
             for done in together.into_iter().filter_map(|line| line.done) {
-                // No one waits any more where the run was interrupted.
+                // Nobody waits any more if the run was interrupted.
                 done.send(self.failure.clone().map_or(Ok(()), Err)).ok();
             }
         }
     }
 
-    /// Writes lines at once, as far as there is room.
+    /// Writes lines, as far as there is room.
     fn write(&mut self, lines: &[Line], room: Option<usize>) {
         if self.failure.is_none() {
             self.failure = self.try_to_write(lines, room).err().map(Arc::new);
@@ -276,7 +274,8 @@ impl Pen {
 
 impl Drop for Pen {
     fn drop(&mut self) {
-        // Closing the file is not enough: a child process that is just being started has it, too, until its own program begins.
+        // Closing the file is not enough: a child process that is being started has it open, too, until its own program
+        // begins.
         self.file.unlock().ok();
     }
 }
@@ -287,12 +286,12 @@ impl fmt::Debug for Pen {
     }
 }
 
-/// Opens a journal that was found in a folder.
+/// Opens a file of this user for reading.
 pub(crate) fn open_own(path: &Path) -> io::Result<File> {
     regular::open_own(path, OpenOptions::new().read(true))
 }
 
-/// True if the run that writes a journal still lives.
+/// Returns true if the run that writes a journal still lives.
 pub(super) fn is_alive(file: &File) -> bool {
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }

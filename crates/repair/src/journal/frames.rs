@@ -1,20 +1,20 @@
 //! The file of a journal: its lines in compressed frames, one for all lines that are made durable together.
 //!
-//! Each frame is one of zstd after a head, which is a frame that zstd passes over, so that `zstdcat` prints the lines. A
-//! frame ends at the end of a line; only a line that is longer than a frame takes several, which hold nothing else. What a
-//! killed run left of its last frame is passed over, as half a line is.
+//! Each frame is one of zstd after a head, which is a skippable frame for zstd, so that `zstdcat` prints the lines. A
+//! frame ends at the end of a line. Only a line that is longer than a frame takes several, which hold nothing else. An
+//! incomplete last frame of a killed run is ignored.
 
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
 
 use calipam_files::frames::{HEAD, Head, MOST_TEXT, Packer, damaged};
 
-/// How much of the zeros at the end of a file is read at once.
+/// The number of zeros at the end of a file that are read at once.
 const PART: u64 = 64 << 10;
 
 /// Makes frames of lines.
 pub(super) struct FrameWriter {
     packer: Packer,
-    /// Lines that are in no frame yet.
+    /// Lines without a frame so far.
     text: Vec<u8>,
     frames: Vec<u8>,
 }
@@ -24,7 +24,7 @@ impl FrameWriter {
         Ok(Self { packer: Packer::new()?, text: Vec::new(), frames: Vec::new() })
     }
 
-    /// The frames of lines that are written together, each of which `add` appends to the text that it is given.
+    /// Returns the frames of lines that are written together. `add` appends a line to a text.
     pub(super) fn frames<L>(
         &mut self,
         lines: impl IntoIterator<Item = L>,
@@ -57,15 +57,15 @@ impl FrameWriter {
     }
 }
 
-/// Reads the lines of a journal. If a frame is not what was written, the kind of the error is
+/// Reads the text of a journal. The error of a damaged frame is of the kind
 /// [`InvalidData`](io::ErrorKind::InvalidData).
 pub(super) struct Text<R> {
     file: R,
     /// The text of the last frame.
     text: Vec<u8>,
-    /// How much of it was taken.
+    /// The number of bytes taken of it.
     taken: usize,
-    /// Where in the file it ends.
+    /// Its end in the file.
     end: u64,
 }
 
@@ -74,12 +74,12 @@ impl<R: Read> Text<R> {
         Self { file, text: Vec::new(), taken: 0, end: 0 }
     }
 
-    /// The place in the file up to which text was taken; `None` within a frame.
+    /// Returns the place in the file up to which text was taken; `None` within a frame.
     pub(super) fn position(&self) -> Option<u64> {
         (self.taken == self.text.len()).then_some(self.end)
     }
 
-    /// Reads the next frame; at the end there is none.
+    /// Reads the next frame. At the end the text is empty.
     fn read_more(&mut self) -> io::Result<()> {
         self.text.clear();
         self.taken = 0;
@@ -89,7 +89,7 @@ impl<R: Read> Text<R> {
             return Ok(());
         }
         let Some(head) = Head::read(&bytes) else {
-            // After a power failure a file can be as long as it was to become without what was to be there.
+            // After a power failure a file can have its new length, but zeros instead of its content.
             return if bytes.iter().all(|b| *b == 0) && self.is_only_zeros()? {
                 Ok(())
             } else {
@@ -106,7 +106,7 @@ impl<R: Read> Text<R> {
         Ok(())
     }
 
-    /// True if nothing but zeros follows.
+    /// Returns true if only zeros follow.
     fn is_only_zeros(&mut self) -> io::Result<bool> {
         let mut part = Vec::new();
         loop {
@@ -141,7 +141,7 @@ impl<R: Read> BufRead for Text<R> {
     }
 }
 
-/// The text of the last whole frame of a file; `None` if there is none, or it is damaged.
+/// Returns the text of the last whole frame of a file; `None` if there is none, or it is damaged.
 pub(super) fn last_frame(file: &mut (impl Read + Seek)) -> io::Result<Option<Vec<u8>>> {
     let (mut last, mut start) = (None, 0);
     loop {

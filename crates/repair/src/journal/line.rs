@@ -1,14 +1,14 @@
-//! The lines of a journal as bytes. Each ends with a sum over itself and the sum of the line before it, so that a
-//! byte that was flipped, and a line that was moved, shows. What is in them says `entry.rs`.
+//! The lines of a journal as bytes. Each ends with a sum over itself and the sum of the line before it, so that flipped
+//! bytes and moved lines show. Their content is in `entry.rs`.
 
 use std::io::{self, BufRead, Read};
 
 use super::frames::Text;
 
-/// What is before the eight digits of a sum, and after them.
+/// The text before the eight digits of a sum, and after them.
 const FIELD: (&[u8], &[u8]) = (b",\"sum\":\"", b"\"}\n");
 const DIGITS: usize = 8;
-/// Length of the field with its end of the object and of the line.
+/// The length of the field with the end of the object and of the line.
 pub(super) const LENGTH: usize = FIELD.0.len() + DIGITS + FIELD.1.len();
 
 /// The sum of the last line.
@@ -23,7 +23,7 @@ impl Sum {
         self.0 = hasher.finalize();
     }
 
-    /// Appends a line: a JSON object, which gets the field `sum`.
+    /// Appends a JSON object as a line, with the field `sum` added.
     pub(super) fn seal(&mut self, object: &[u8], text: &mut Vec<u8>) {
         self.add(object);
         text.extend_from_slice(object.strip_suffix(b"}").unwrap_or(object));
@@ -32,7 +32,7 @@ impl Sum {
         text.extend_from_slice(FIELD.1);
     }
 
-    /// Makes the object again that was sealed; false if the line is not what was written after the one before.
+    /// Removes the sum from a line. Returns false if it is not the line that was written after the one before.
     fn open(&mut self, line: &mut Vec<u8>) -> bool {
         let field = line.len().checked_sub(LENGTH).and_then(|start| line.get(start..));
         let digits = field.and_then(|field| field.strip_prefix(FIELD.0)?.strip_suffix(FIELD.1));
@@ -45,15 +45,15 @@ impl Sum {
     }
 }
 
-/// Reads lines, and whether they are what was written.
+/// Reads lines and checks their sums.
 pub(super) struct Lines<R> {
     text: Text<R>,
     line: Vec<u8>,
     /// The sum of the last line.
     pub sum: Sum,
-    /// Where in the file the last whole line ends; `None` within a frame, which no journal has.
+    /// The end of the last whole line in the file; `None` within a frame, which no journal has.
     pub end: Option<u64>,
-    /// Number of the last line, from 1.
+    /// The number of the last line, from 1.
     pub number: usize,
 }
 
@@ -62,8 +62,8 @@ impl<R: Read> Lines<R> {
         Self { text: Text::new(file), line: Vec::new(), sum: Sum::default(), end: Some(0), number: 0 }
     }
 
-    /// The next line, and whether it is sound; nothing after one that is not can be. `None` at the end; a last line that
-    /// breaks off is passed over, since what was not durable was never begun.
+    /// Returns the next line, and true if it is sound; after one that is not, none is. `None` at the end. An incomplete
+    /// last line is ignored: its write never began.
     pub(super) fn next(&mut self) -> io::Result<Option<(&[u8], bool)>> {
         self.line.clear();
         match self.text.read_until(b'\n', &mut self.line) {

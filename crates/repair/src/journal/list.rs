@@ -1,4 +1,4 @@
-//! The journals of a folder, for the person who looks for one.
+//! Lists the journals of a folder.
 
 use std::collections::HashSet;
 use std::io::{self, BufReader};
@@ -13,40 +13,39 @@ use super::file::{is_alive, open_own};
 use super::line::Lines;
 use super::read::{JournalError, Recorded, header};
 
-/// What became of the run that wrote a journal.
+/// The state of the run that wrote a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum JournalState {
-    /// It came to its end by itself.
+    /// It ended by itself.
     Ended,
     /// It was killed, or a failure ended it.
     Interrupted,
-    /// It was killed, and the lock that it took may still be there.
+    /// It was killed, and its lock may still be there.
     LockLeft,
-    /// It lives.
     Running,
     /// The journal was changed after it was written.
     Damaged,
 }
 
-/// A journal, as far as its first and its short lines tell.
+/// A journal by its first and its short lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     pub path: PathBuf,
     pub header: Header,
-    /// Number of objects that were written.
+    /// The number of objects that were written.
     pub objects: usize,
     pub state: JournalState,
-    /// A later run has undone it, and was not undone itself.
+    /// True if a later run has undone it, and was not undone itself.
     pub undone: bool,
 }
 
-/// What the journal of an undo says was run.
+/// Returns the command in the journal of an undo.
 pub fn undo_command(journal: &Path) -> String {
     format!("undo {}", journal.file_name().unwrap_or_default().to_string_lossy())
 }
 
-/// The journals of a folder, newest first. What does not begin as a journal of this user is left out.
+/// Returns the journals of a folder, newest first. Files that do not begin like journals of this user are left out.
 pub fn list(folder: &Path) -> Result<Vec<Listed>, JournalError> {
     let mut found: Vec<Listed> =
         journals(folder)?.iter().filter_map(|path| listed(path).ok().flatten()).collect();
@@ -61,14 +60,13 @@ pub fn list(folder: &Path) -> Result<Vec<Listed>, JournalError> {
     Ok(found)
 }
 
-/// Files of a folder of journals that cannot be understood: damaged in their first line, or something else.
+/// Returns the files of a folder that begin like journals and have no sound first line.
 pub fn unreadable(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
-    let is_unreadable = |path: &PathBuf| !matches!(listed(path), Ok(Some(_)));
-    Ok(journals(folder)?.into_iter().filter(is_unreadable).collect())
+    Ok(journals(folder)?.into_iter().filter(|path| !matches!(listed(path), Ok(Some(_)))).collect())
 }
 
-/// The journals in some folders of runs for the same cluster that began later than this one, the oldest first. What cannot
-/// be read is left out.
+/// Returns the journals of later runs for the same cluster in some folders, the oldest first. Unreadable ones are left
+/// out.
 pub fn later(folders: &[PathBuf], than: &Recorded) -> Vec<Recorded> {
     let began = |header: &Header| header.started_at.parse::<Timestamp>().ok();
     let is_later =
@@ -81,20 +79,19 @@ pub fn later(folders: &[PathBuf], than: &Recorded) -> Vec<Recorded> {
 }
 
 impl Listed {
-    /// True for the journal of an undo.
     pub fn is_undo(&self) -> bool {
         self.header.command == "undo" || self.header.command.starts_with("undo ")
     }
 
-    /// True if `undo --last` takes it: it wrote something, is over, and is neither an undo nor undone.
+    /// Returns true if `undo --last` takes it: it wrote something, is over, and is neither an undo nor undone.
     pub fn can_be_last(&self) -> bool {
         let is_over = !matches!(self.state, JournalState::Running | JournalState::Damaged);
         is_over && self.objects > 0 && !self.undone && !self.is_undo()
     }
 }
 
-/// Reads one journal; `None` if its first line is damaged. Journals can be long: of its lines only the first and
-/// those that are short are understood.
+/// Reads one journal; `None` if its first line is damaged. Only the first and the short lines are decoded, since
+/// journals can be long.
 fn listed(path: &Path) -> io::Result<Option<Listed>> {
     let file = open_own(path)?;
     let is_running = is_alive(&file);
@@ -170,7 +167,7 @@ mod tests {
         let names: Vec<_> = found.iter().map(|l| l.path.file_name().unwrap().to_str().unwrap()).collect();
         assert_eq!(names, ["f", "e", "d", "c", "b", "a"]);
         let undone: Vec<_> = found.iter().map(|l| l.undone).collect();
-        // The undo of `b` was undone, so that `b` stands again.
+        // The undo of `b` was undone, so `b` is not undone.
         assert_eq!(undone, [false, false, false, true, false, true]);
         let last: Vec<_> = found.iter().filter(|l| l.can_be_last()).map(|l| l.path.clone()).collect();
         assert_eq!(last, [at("b")]);

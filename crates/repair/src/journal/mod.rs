@@ -1,7 +1,7 @@
-//! The journal of a run: one file of JSON lines, compressed, in which everything is before it is written.
+//! The journal of a run: one compressed file of JSON lines that records every write before it happens.
 //!
-//! An [`Intent`] is on disk before its write begins, an [`Outcome`] follows it. After a crash,
-//! [`resolve`] finds out what became of the intents that have no outcome.
+//! An [`Intent`] is on disk before its write begins, and an [`Outcome`] follows it. After a crash, [`resolve`] finds
+//! the outcomes of intents that have none.
 
 mod append;
 mod default_path;

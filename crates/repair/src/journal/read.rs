@@ -1,4 +1,4 @@
-//! Reading a journal.
+//! Reads journals.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
@@ -12,23 +12,22 @@ use super::entry::{Entry, FORMAT, Header, Intent, LockMark, Outcome};
 use super::file::{is_alive, open_own};
 use super::line::Lines;
 
-/// Why a journal cannot be used. The reasons are what the system says.
+/// The reason why a journal cannot be used. `reason` has the system's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
     #[error("cannot write the journal {}: {reason}", path.display())]
     Write { path: PathBuf, reason: String },
     #[error("cannot read the journal {}: {reason}", path.display())]
     Read { path: PathBuf, reason: String },
-    /// It does not begin as a journal does.
+    /// It does not begin like a journal.
     #[error("{} is not a journal of calipam", path.display())]
     NoJournal { path: PathBuf },
     /// Another version of the program wrote it.
     #[error("the journal {} has format {found}; this program reads format {FORMAT}", path.display())]
     OtherFormat { path: PathBuf, found: u32 },
-    /// The run that writes it has not ended.
     #[error("the run that writes the journal {} is still running", path.display())]
     Alive { path: PathBuf },
-    /// The number of the line, from 1.
+    /// A line, numbered from 1, has a fault.
     #[error("line {line} of the journal {}: {reason}", path.display())]
     Line { path: PathBuf, line: usize, reason: LineFault },
 }
@@ -54,12 +53,12 @@ impl JournalError {
     }
 }
 
-/// What is wrong with a line of a journal.
+/// The fault of a line of a journal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineFault {
     #[error("it is not the line that was written here")]
     Changed,
-    /// What the decoder says.
+    /// The decoder's error.
     #[error("{0}")]
     Undecodable(String),
     #[error("it comes after the end of the run")]
@@ -103,16 +102,15 @@ pub struct Recorded {
     pub outcomes: BTreeMap<u64, Outcome>,
     /// The last mark about the datastore lock.
     pub lock: Option<LockMark>,
-    /// The run came to its end by itself.
+    /// True if the run ended by itself.
     pub ended: bool,
-    /// Intents of a run that did not which were not written when their objects were read: what was sent may still
-    /// arrive. Empty before that.
+    /// Intents of an interrupted run that were not written when their objects were read. They may still arrive. Empty
+    /// before [`resolve`](super::resolve()).
     pub awaited: BTreeSet<u64>,
 }
 
 impl Recorded {
-    /// Reads the journal that the user has named. An incomplete last line is passed over: what was not durable was
-    /// never begun.
+    /// Reads the journal that the user has named. An incomplete last line is ignored: its write never began.
     ///
     /// # Errors
     /// If the file cannot be read, is not a journal, has another format, is damaged, or its run still lives.
@@ -143,14 +141,15 @@ impl Recorded {
             awaited: BTreeSet::new(),
         };
 
-        // By the number of an intent: how many objects it changes.
+        // The number of objects that each intent changes.
         let mut changes = HashMap::new();
         while let Some((line, is_sound)) = lines.next().map_err(failed)? {
-            let taken = match is_sound {
-                true => serde_json::from_slice(line)
+            let taken = if is_sound {
+                serde_json::from_slice(line)
                     .map_err(|error| LineFault::Undecodable(error.to_string()))
-                    .and_then(|entry| recorded.take(entry, &mut changes)),
-                false => Err(LineFault::Changed),
+                    .and_then(|entry| recorded.take(entry, &mut changes))
+            } else {
+                Err(LineFault::Changed)
             };
             if let Err(reason) = taken {
                 return Err(JournalError::Line { path: path.to_owned(), line: lines.number, reason });
@@ -189,20 +188,20 @@ impl Recorded {
         if outcome.written.as_ref().is_some_and(|written| written.len() != *changes) {
             return Err(LineFault::OutcomeOfOthers(outcome.id));
         }
-        // Two runs may find out at the same time what became of an intent.
+        // Two runs may resolve the same intent at the same time.
         match self.outcomes.insert(outcome.id, outcome.clone()) {
             Some(other) if other != outcome => Err(LineFault::SecondOutcome(outcome.id)),
             _ => Ok(()),
         }
     }
 
-    /// The intents whose outcome was not recorded: the run ended between a write and the line about it.
+    /// Returns the intents without outcome: the run ended between a write and the line about it.
     pub fn open_intents(&self) -> impl Iterator<Item = &Intent> {
         self.intents.iter().filter(|intent| !self.outcomes.contains_key(&intent.id))
     }
 
-    /// The intents whose objects have to be read for what became of them: those without outcome and, where the run did not end by
-    /// itself, those that were found not written and were the last of their objects.
+    /// Returns the intents whose objects have to be read to resolve them: those without outcome and, if the run did not
+    /// end by itself, those that were not written and were the last of their objects.
     pub(crate) fn open(&self) -> Vec<&Intent> {
         let mut later: BTreeSet<&str> = BTreeSet::new();
         let mut open = Vec::new();
@@ -221,13 +220,13 @@ impl Recorded {
         open
     }
 
-    /// True if the run was to lock the datastore, and ended without restoring the lock.
+    /// Returns true if the run took the lock, or was about to, and did not restore it.
     pub fn leaves_lock(&self) -> bool {
         matches!(self.lock, Some(LockMark::Taking(_) | LockMark::Taken(_)))
     }
 }
 
-/// What an intent must be like for its undo to be right.
+/// Refuses an intent that could not be undone.
 fn check(intent: &Intent) -> Result<(), LineFault> {
     let mut keys = BTreeSet::new();
     for change in &intent.changes {
@@ -243,7 +242,7 @@ fn check(intent: &Intent) -> Result<(), LineFault> {
 }
 
 pub(super) fn header(path: &Path, text: &[u8], is_sound: bool) -> Result<Header, JournalError> {
-    /// What every version of the format begins with.
+    /// The beginning of a header in any version of the format.
     #[derive(serde::Deserialize)]
     struct Any {
         header: AnyHeader,

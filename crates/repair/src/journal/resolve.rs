@@ -1,4 +1,4 @@
-//! What became of intents whose outcome was not recorded.
+//! Resolves intents whose outcome was not recorded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -12,20 +12,20 @@ use super::entry::{ChangeRecord, Entry, Intent, Outcome};
 use super::read::Recorded;
 use crate::error::RepairError;
 
-/// What became of an intent without an outcome.
+/// The outcome of an intent, by its objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IntentOutcome {
-    /// All objects are as it was to write them.
+    /// All objects are as the intent would leave them.
     Written(Outcome),
     /// All objects are as they were before it.
     NotWritten,
-    /// Some objects are neither; others have changed them since. Their keys.
+    /// Others have changed the objects with these keys since.
     Changed(Vec<String>),
 }
 
-/// Finds out what became of the intents of a journal that have no outcome, by reading their objects, and whether what a killed
-/// run had sent has arrived since it was found not written. Returns the journal with those outcomes added that are certain, and
-/// what became of each such intent by its number.
+/// Reads the objects of open intents to find their outcomes, including those that were not written so far: writes of a
+/// killed run may arrive late. Returns the journal with the certain outcomes added, and the outcome of each such intent
+/// by its number.
 pub async fn resolve(
     mut recorded: Recorded,
     datastore: &Datastore,
@@ -52,17 +52,17 @@ pub async fn resolve(
     Ok((recorded, found))
 }
 
-/// What became of the journals of runs that were killed.
+/// The journals of killed runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resolved {
-    /// Those that say now what became of their open intents.
+    /// Journals whose outcomes are recorded now.
     pub resolved: Vec<PathBuf>,
-    /// Those that cannot be understood, and why. They stay as open as they are.
+    /// Journals that could not be resolved, with the reasons. They stay as they are.
     pub passed_over: Vec<(PathBuf, String)>,
 }
 
-/// Resolves the journals of a folder whose runs for `cluster` were killed, and notes in them what became of
-/// their open intents, so that it is still known when others have written to the same objects.
+/// Resolves the journals of killed runs for `cluster` in a folder. The outcomes are recorded in them, to be known after
+/// others have written to the same objects.
 pub async fn resolve_killed(
     datastore: &Datastore,
     folder: &Path,
@@ -81,13 +81,13 @@ pub async fn resolve_killed(
     Ok(all)
 }
 
-/// True if outcomes were added.
+/// Returns true if outcomes were added.
 async fn resolve_one(datastore: &Datastore, path: &Path, cluster: &str) -> Result<bool, RepairError> {
     let recorded = Recorded::read_own(path)?;
     if recorded.header.cluster != cluster || recorded.open_intents().next().is_none() {
         return Ok(false);
     }
-    // An outcome is noted once.
+    // An outcome is recorded once.
     let open: BTreeSet<u64> = recorded.open_intents().map(|intent| intent.id).collect();
     let (recorded, _) = resolve(recorded, datastore).await?;
     let outcomes = open.iter().filter_map(|id| recorded.outcomes.get(id).cloned());
@@ -96,18 +96,17 @@ async fn resolve_one(datastore: &Datastore, path: &Path, cluster: &str) -> Resul
     Ok(true)
 }
 
-/// The key of a path in a journal: a block, a handle, an affinity, a pool or the configuration of the allocator, since
-/// calipam changes nothing else.
+/// Parses a path in a journal. Calipam changes only blocks, handles, affinities, pools and the configuration of the
+/// allocator.
 pub(crate) fn key_of(path: &str) -> Result<Key, RepairError> {
-    let parsed = Key::parse(path).ok().flatten();
     let is_ours = |key: &Key| {
         matches!(key, Key::Block(_) | Key::Handle(_) | Key::Affinity(_) | Key::Pool(_) | Key::IpamConfig)
     };
-    let ours = parsed.filter(is_ours);
+    let ours = Key::parse(path).ok().flatten().filter(is_ours);
     ours.ok_or_else(|| RepairError::StrangeKey { path: path.to_owned() })
 }
 
-/// Checks an intent by its objects as they are now.
+/// Returns the outcome of an intent by its objects as they are now.
 pub(crate) fn intent_outcome(intent: &Intent, stored: &[Option<Stored>]) -> IntentOutcome {
     let pairs = || intent.changes.iter().zip(stored);
     if pairs().all(|(change, now)| is_after(change, now.as_ref())) {
@@ -127,19 +126,19 @@ pub(crate) fn intent_outcome(intent: &Intent, stored: &[Option<Stored>]) -> Inte
     IntentOutcome::Changed(if neither.is_empty() { not_before } else { neither })
 }
 
-/// True if the object is as the intent was to write it, and is not the version from before. Versions alone do not
-/// tell: they come a second time where etcd was restored from a backup.
+/// Returns true if the object is as the intent would leave it, and is not the version from before. Revisions alone do
+/// not tell: they come a second time if etcd is restored from a backup.
 fn is_after(change: &ChangeRecord, now: Option<&Stored>) -> bool {
     match (&change.after, now) {
         (None, None) => true,
-        // On Kubernetes, the first of the two steps was made.
+        // On Kubernetes the first of the two steps of a deletion was made.
         (None, Some(now)) => now.is_deleted() && !is_before(change, Some(now)),
         (Some(after), Some(now)) => after.is(&now.raw) && !is_before(change, Some(now)),
         _ => false,
     }
 }
 
-/// True if the object is the version from before the intent.
+/// Returns true if the object is the version from before the intent.
 fn is_before(change: &ChangeRecord, now: Option<&Stored>) -> bool {
     match (&change.before, now) {
         (None, None) => true,
@@ -151,8 +150,8 @@ fn is_before(change: &ChangeRecord, now: Option<&Stored>) -> bool {
     }
 }
 
-/// True for objects of which the value alone counts. On Kubernetes controllers note in the status of a pool whether it can
-/// be used, which changes its version; and settings that say what a run has set are what it left.
+/// Returns true for objects whose value alone counts. On Kubernetes controllers write the status of pools, which
+/// changes their versions. Settings with the values of a run are unchanged, whatever their version.
 pub(crate) fn goes_by_value(key: impl Into<Option<Key>>) -> bool {
     matches!(key.into(), Some(Key::Pool(_) | Key::IpamConfig))
 }

@@ -13,10 +13,10 @@ use self::pack::{Piece, writes};
 use self::task::WriteTask;
 use crate::engine::{Group, Task};
 
-/// A part of a step, by its index.
+/// A part of a step, with its index.
 type PartOf = (Arc<Step>, usize);
 
-/// The groups of the steps: each step in as many writes as the datastore needs for it.
+/// Makes a group of each step, with as many writes as the datastore needs.
 pub(crate) fn groups(steps: Vec<Step>, limits: Limits) -> Vec<Group> {
     let steps: Vec<Arc<Step>> = steps.into_iter().map(Arc::new).collect();
     let shared = handles_of_several_steps(&steps);
@@ -32,8 +32,8 @@ pub(crate) fn groups(steps: Vec<Step>, limits: Limits) -> Vec<Group> {
     steps.iter().enumerate().map(group).collect()
 }
 
-/// By handle: the parts that free its addresses, with the index of their step, where several steps do. Those are
-/// handles of pods with an IPv4 and an IPv6 address.
+/// Returns the parts that free the addresses of each handle, with the indices of their steps, if several steps do.
+/// These are handles of pods with an IPv4 and an IPv6 address.
 fn handles_of_several_steps(steps: &[Arc<Step>]) -> HashMap<&str, Vec<(usize, PartOf)>> {
     let mut handles: HashMap<&str, Vec<(usize, usize)>> = HashMap::new();
     for (index, step) in steps.iter().enumerate() {
@@ -49,7 +49,7 @@ fn handles_of_several_steps(steps: &[Arc<Step>]) -> HashMap<&str, Vec<(usize, Pa
     handles.into_iter().map(|(id, parts)| (id, parts.into_iter().map(with_step).collect())).collect()
 }
 
-/// Parts of later steps that free addresses of the same handles as this write.
+/// Returns the parts of later steps that free addresses of the same handles as this write.
 fn later_parts(
     step: &Step,
     index: usize,

@@ -1,4 +1,4 @@
-//! Which edits of a step are written at once.
+//! Packs the edits of a step into writes.
 
 use std::collections::HashSet;
 
@@ -9,9 +9,9 @@ use calipam_model::key::Key;
 /// Edits of one part that are written at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
-    /// Index of the part.
+    /// The index of the part.
     pub part: usize,
-    /// Indices of the edits.
+    /// The indices of the edits.
     pub edits: Vec<usize>,
 }
 
@@ -20,23 +20,22 @@ impl Piece {
         self.edits.iter().map(|index| &step.parts[self.part].edits[*index])
     }
 
-    /// True if it frees addresses.
     pub(super) fn frees(&self, step: &Step) -> bool {
         self.edits(step).any(|edit| matches!(edit, Edit::Block(_, BlockEdit::Release { .. })))
     }
 }
 
-/// The writes of a step, in their order.
+/// Returns the writes of a step, in their order.
 pub(super) fn writes(step: &Step, limits: Limits) -> Vec<Vec<Piece>> {
     let most = limits.changes.min(limits.conditions);
     match step.block_part() {
         _ if limits.changes == 1 => one_by_one(step, limits.affinity_first),
         Some(_) => block_at_once(step, most),
-        None => together(step, most),
+        None => pack_parts(step, most),
     }
 }
 
-/// One object at a time.
+/// Writes one object at a time.
 fn one_by_one(step: &Step, affinity_first: bool) -> Vec<Vec<Piece>> {
     let is_claim = |(_, edits): &(Key, Vec<(usize, usize)>)| {
         let mut edits = edits.iter().map(|(part, edit)| &step.parts[*part].edits[*edit]);
@@ -57,7 +56,7 @@ fn one_by_one(step: &Step, affinity_first: bool) -> Vec<Vec<Piece>> {
     objects.into_iter().map(write).collect()
 }
 
-/// A block that is created or replaced is written once, with all of its addresses: between two writes one in use would be
+/// Writes a block that is created or replaced once, with all of its addresses. Between two writes one in use would be
 /// free. If not everything can be compared at once, the block alone is one write, and as many handles as possible are
 /// another.
 fn block_at_once(step: &Step, most: usize) -> Vec<Vec<Piece>> {
@@ -67,7 +66,7 @@ fn block_at_once(step: &Step, most: usize) -> Vec<Vec<Piece>> {
         return vec![step.parts.iter().enumerate().map(piece).collect()];
     }
 
-    // Room for the evidence of what comes with the block.
+    // Leaves room for the evidence of the block and of the whole step.
     let own = step.block_part().map_or(&[][..], |part| &part.evidence).iter().chain(step.evidence_of_whole());
     let own: HashSet<&Key> = own.map(|(key, _)| key).collect();
     let most = most.saturating_sub(own.len()).max(1);
@@ -90,9 +89,9 @@ fn block_at_once(step: &Step, most: usize) -> Vec<Vec<Piece>> {
     writes
 }
 
-/// As many parts at a time as `most` comparisons are enough for: one for each object that changes, and one for each
-/// piece of evidence.
-fn together(step: &Step, most: usize) -> Vec<Vec<Piece>> {
+/// Writes as many parts at a time as `most` comparisons allow: one for each object that changes, and one for each piece
+/// of evidence.
+fn pack_parts(step: &Step, most: usize) -> Vec<Vec<Piece>> {
     let of_whole: HashSet<Key> = step.evidence_of_whole().iter().map(|(key, _)| key.clone()).collect();
     let mut writes: Vec<Vec<Piece>> = Vec::new();
     let mut compared = of_whole.clone();
@@ -115,7 +114,7 @@ fn together(step: &Step, most: usize) -> Vec<Vec<Piece>> {
             write(index, &all, keys);
             continue;
         }
-        // A handle that is deleted with the objects of other IDs that stand for it can take more than one write.
+        // The deletion of a handle with its objects of other IDs can take more than one write.
         for edit in all {
             write(index, &[edit], self::keys(part, &part.edits[edit..=edit]));
         }
@@ -152,7 +151,7 @@ mod tests {
         "10.0.0.0/24".parse().unwrap()
     }
 
-    /// The release of so many addresses, each with a handle and two pieces of evidence, and the end of their block.
+    /// Releases `count` addresses, each with a handle and two pieces of evidence, and gives up their block.
     fn release(count: u32) -> Step {
         let mut step = Step::new("a test");
         for ordinal in 0..count {
@@ -204,7 +203,7 @@ mod tests {
         assert_eq!((of_block, writes.len()), (vec![0, 1, 2, 3], 4));
     }
 
-    /// The creation of a block with so many addresses, each with a handle and a user, and of its affinity.
+    /// Creates a block with `count` addresses, each with a handle and a user, and its affinity.
     fn creation(count: u32) -> Step {
         let mut step = Step::new("a test");
         let created = Block::new(block(), None, Timestamp::UNIX_EPOCH).unwrap();

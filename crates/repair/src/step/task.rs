@@ -23,13 +23,13 @@ use crate::engine::{Decision, Objects, Omission, Omitted, Task};
 pub(super) struct WriteTask {
     step: Arc<Step>,
     pieces: Vec<Piece>,
-    /// Parts of later steps that free addresses of the same handles. They are compared before the first address of
-    /// a handle is freed, since a handle is released completely or not at all.
+    /// Parts of later steps that free addresses of the same handles. A handle is released completely or not at all, so
+    /// they are compared before its first address is freed.
     later: Vec<PartOf>,
-    /// Nothing but counts of handles is written, one object at a time. The evidence is about addresses and their
-    /// blocks: a handle is counted right whatever has happened to them since.
+    /// Only counts of handles are written, one object at a time. They need no evidence, which is about addresses and
+    /// blocks: the count has to follow the blocks in any case.
     counts_only: bool,
-    /// Most pieces of evidence and changes that one write can hold.
+    /// The largest number of changes and pieces of evidence in one write.
     conditions: usize,
 }
 
@@ -47,7 +47,7 @@ impl Task for WriteTask {
     }
 
     fn reads_first(&self) -> Vec<Key> {
-        // What finds no room in the write is only compared, and so is what later steps rest on.
+        // Evidence without room in the write, and that of later steps, is compared only here.
         if self.step.block_part().is_some() || !self.later.is_empty() {
             return self.reads();
         }
@@ -92,9 +92,10 @@ impl Task for WriteTask {
                         .map(|error| error.to_string())
                 };
                 let failing = self.failing(&pieces, alone);
-                match failing.is_empty() {
-                    true => Decision::Conflict(error.to_string()),
-                    false => self.omit(failing, omitted),
+                if failing.is_empty() {
+                    Decision::Conflict(error.to_string())
+                } else {
+                    self.omit(failing, omitted)
                 }
             }
         }
@@ -104,7 +105,7 @@ impl Task for WriteTask {
 impl WriteTask {
     pub(super) fn new(step: Arc<Step>, pieces: Vec<Piece>, later: Vec<PartOf>, limits: Limits) -> Self {
         let counts = |piece: &Piece| piece.edits(&step).all(|edit| matches!(edit, Edit::Handle(..)));
-        // A handle that stands for itself is deleted or created by the evidence of its blocks.
+        // A step about handles alone creates or deletes them, by the evidence of their blocks.
         let is_about_handle = step.edits().all(|edit| matches!(edit, Edit::Handle(..)));
         let is_divided = limits.changes == 1 || step.block_part().is_some();
         let counts_only = is_divided && !is_about_handle && pieces.iter().all(counts);
@@ -116,7 +117,7 @@ impl WriteTask {
     }
 
     fn evidence(&self, piece: &Piece) -> &[(Key, Precondition)] {
-        // What an address rests on is evidence for the write of its block.
+        // The evidence of an address is compared with the write of its block.
         let is_counted_apart = || {
             self.step.block_part().is_some()
                 && piece.edits(&self.step).all(|edit| matches!(edit, Edit::Handle(..)))
@@ -124,7 +125,7 @@ impl WriteTask {
         if self.counts_only || is_counted_apart() { &[] } else { &self.part(piece).evidence }
     }
 
-    /// True for the creation of a block of which no address is left.
+    /// Returns true if a block would be created although no address of it is left.
     fn is_created_for_none(&self, pieces: &[&Piece]) -> bool {
         let is_created = |piece: &&Piece| {
             piece.edits(&self.step).any(|e| matches!(e, Edit::Block(_, BlockEdit::Create(_))))
@@ -139,13 +140,13 @@ impl WriteTask {
         if self.counts_only { &[] } else { self.step.evidence_of_whole() }
     }
 
-    /// The parts that something forbids.
+    /// Omits the parts that something forbids.
     fn failing(&self, pieces: &[&Piece], why_not: impl Fn(&Piece) -> Option<String>) -> Vec<Omission> {
         let omission = |piece: &&Piece| Some(omission(self.part(piece), why_not(piece)?));
         pieces.iter().filter_map(omission).collect()
     }
 
-    /// Why a part must not be made, whatever its own edits say; `None` if nothing forbids it.
+    /// Returns the reason why a part must not be made, apart from its own edits.
     fn why_not(&self, piece: &Piece, objects: &Objects, omitted: &Omitted, now: Timestamp) -> Option<String> {
         let part = self.part(piece);
         if let Some((key, why)) = broken(self.evidence(piece), objects) {
@@ -155,7 +156,7 @@ impl WriteTask {
         if !part.releases() {
             return None;
         }
-        if let Some(reason) = omitted.why_kept(id) {
+        if let Some(reason) = omitted.kept_reason(id) {
             return Some(format!("its handle is kept: {reason}"));
         }
 
@@ -172,7 +173,7 @@ impl WriteTask {
         })
     }
 
-    /// Omits parts, and with them what the step does only if all others are made.
+    /// Omits parts, and with them the part that needs all others.
     fn omit(&self, mut failing: Vec<Omission>, omitted: &Omitted) -> Decision {
         if let ([Part { unit: Unit::WholeStep, .. }], [only]) = (&*self.step.parts, &*failing) {
             return Decision::Conflict(only.reason.clone());
@@ -209,7 +210,7 @@ impl WriteTask {
         let mut seen = BTreeSet::new();
         let mut pieces = pieces.to_vec();
 
-        // What frees an address is compared first, should not everything find room.
+        // If room is short, the evidence of freed addresses comes first.
         pieces.sort_by_key(|piece| !piece.frees(&self.step));
         let evidence = pieces.iter().flat_map(|piece| self.evidence(piece));
         let evidence = self.evidence_of_whole().iter().chain(evidence).filter(|(key, _)| seen.insert(key));
@@ -227,18 +228,19 @@ fn omission(part: &Part, reason: String) -> Omission {
     Omission { unit: part.unit.clone(), addresses: part.addresses(), releases: part.releases(), reason }
 }
 
-/// A reason, after the addresses that the part is about.
+/// Puts the addresses of a part before a reason.
 fn about_addresses(part: &Part, reason: &str) -> String {
     let addresses: Vec<String> = part.addresses().iter().map(ToString::to_string).collect();
     if addresses.is_empty() { reason.to_owned() } else { format!("{}: {reason}", addresses.join(", ")) }
 }
 
-/// True for evidence that a write compares without reading the object first.
+/// Returns true for evidence that a write compares without reading the object first.
 fn is_compared_as_it_is(expect: &Precondition) -> bool {
     matches!(expect, Precondition::Absent | Precondition::At(_))
 }
 
-/// The first piece of evidence that does not hold, and why. What was not read is left to the write.
+/// Returns the first piece of evidence that does not hold, and the reason. Evidence that was not read is left to the
+/// write.
 fn broken<'e>(evidence: &'e [(Key, Precondition)], objects: &Objects) -> Option<(&'e Key, &'static str)> {
     evidence.iter().find_map(|(key, expect)| {
         let stored = match objects.get(key) {
@@ -272,7 +274,7 @@ fn broken<'e>(evidence: &'e [(Key, Precondition)], objects: &Objects) -> Option<
     })
 }
 
-/// How many addresses a block records under a handle; `None` if it cannot be decoded.
+/// Counts the addresses that a block records under a handle; `None` if it cannot be decoded.
 fn records(block: Option<&Stored>, id: &str) -> Option<usize> {
     let Some(block) = block else { return Some(0) };
     match &block.object {
@@ -285,7 +287,7 @@ fn records(block: Option<&Stored>, id: &str) -> Option<usize> {
     }
 }
 
-/// The evidence that a write compares: what was read stays the version that it is.
+/// Converts evidence for the write, which compares the versions that were read.
 fn compared((key, expect): &(Key, Precondition), objects: &Objects) -> (Key, Precondition) {
     let expect = match (expect, objects.get(key).and_then(Option::as_ref)) {
         (Precondition::Records(..) | Precondition::Matches(_), Some(stored)) => {

@@ -1,4 +1,4 @@
-//! Undoing a run: the inverse of what its journal says was written.
+//! Undoes a run by the inverse of the writes in its journal.
 
 mod later;
 mod refusal;
@@ -16,18 +16,18 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::DatastoreKind;
 use jiff::Timestamp;
 
-use self::refusal::in_the_way;
+use self::refusal::refusals;
 use self::task::UndoTask;
 use crate::engine::{Execution, Group, Task};
 use crate::error::RepairError;
 use crate::journal::{ChangeRecord, Intent, Recorded, Value, goes_by_value, key_of, same_value};
 use crate::session::{Options, Purpose, carry_out, writer};
 
-/// What undoing a run would do. Nothing is written by making it.
+/// The plan to undo a run.
 #[derive(Clone, Debug)]
 pub struct UndoPlan {
     cluster: String,
-    /// When the run began, by the clock of its machine.
+    /// The start of the run, by the clock of its machine.
     began: Option<Timestamp>,
     steps: Vec<UndoStep>,
     skipped: Vec<NotUndone>,
@@ -37,39 +37,38 @@ pub struct UndoPlan {
 /// Objects that were written together and are brought back together.
 #[derive(Clone, Debug)]
 pub struct UndoStep {
-    /// What had been repaired, for people.
+    /// The earlier repair, for people.
     pub reason: String,
     pub objects: Vec<UndoObject>,
-    /// Objects that have to be as they were. The run was killed before it had written them, or so it seems, one of each write: what
-    /// it has sent may still arrive, and one half of a step is undone with the other. Or the undo relies on them.
+    /// Objects that have to be as they were, one of each write. The killed run seems not to have written them, but its
+    /// writes may still arrive, and a step is undone as a whole. Or the undo relies on them.
     pub awaited: Vec<UndoObject>,
-    /// Blocks that had to be absent for it.
+    /// Blocks that had to be absent for the repair.
     pub absent: BTreeSet<Key>,
 }
 
 /// One object to bring back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UndoObject {
-    /// The object.
     pub key: Key,
-    /// What the run left; `None` if the run deleted it.
+    /// The version after the run; `None` if the run deleted it.
     pub left: Option<LeftVersion>,
-    /// What it was before the run; `None` if it did not exist.
+    /// The value before the run; `None` if it did not exist.
     pub before: Option<Bytes>,
 }
 
 /// The version that a run left of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftVersion {
-    /// Its revision. It may come a second time, where etcd was restored from a backup.
+    /// Its revision, which may come a second time if etcd is restored from a backup.
     pub revision: String,
-    /// Its value; `None` if the run was to delete it and got as far as the mark.
+    /// Its value; `None` if the run only marked it deleted.
     pub value: Option<Bytes>,
 }
 
 impl UndoObject {
-    /// When it is written, if one write cannot hold a whole step. As with Calico, what claims an address comes before
-    /// the block that records it, and what gives it up after that block (facts 3.14).
+    /// Returns the order of its write if one write cannot hold a whole step. As with Calico, claims come before the
+    /// block, and releases after it (facts 3.14).
     fn phase(&self) -> u8 {
         let left = self.left.as_ref().and_then(|left| left.value.as_ref());
         match &self.key {
@@ -78,34 +77,25 @@ impl UndoObject {
                 let count = |value: Option<&Bytes>| {
                     let handle =
                         value.and_then(|raw| Handle::parse(id, raw).ok()).filter(|h| !h.is_deleted());
-                    handle.map_or(0, |handle| {
-                        handle.blocks().map(|(_, count)| count).fold(0, i64::saturating_add)
-                    })
+                    handle.map_or(0, |h| h.blocks().map(|(_, count)| count).fold(0, i64::saturating_add))
                 };
                 if count(self.before.as_ref()) > count(left) { 0 } else { 2 }
             }
-            _ => {
-                if self.before.is_some() && left.is_none() {
-                    0
-                } else {
-                    2
-                }
-            }
+            _ if self.before.is_some() && left.is_none() => 0,
+            _ => 2,
         }
     }
 }
 
-/// Objects that are not undone, and why.
+/// Objects that are not undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotUndone {
-    /// The objects.
     pub keys: Vec<Key>,
-    /// Why.
     pub reason: String,
 }
 
-/// What a run did to one object in all.
-struct Net {
+/// The sum of all changes of one object by a run.
+struct NetChange {
     object: UndoObject,
     /// Others changed it between two writes of the run.
     broken: bool,
@@ -113,7 +103,7 @@ struct Net {
 
 impl UndoPlan {
     /// Plans the inverse of a run. Its open intents have to be resolved before, by
-    /// [`resolve`](crate::journal::resolve()); those that cannot be are skipped.
+    /// [`resolve`](crate::journal::resolve()); unresolved ones are skipped.
     pub fn new(recorded: &Recorded) -> Result<Self, RepairError> {
         let mut plan = Self {
             cluster: recorded.header.cluster.clone(),
@@ -122,9 +112,8 @@ impl UndoPlan {
             skipped: Vec::new(),
             already: 0,
         };
-        let mut nets: BTreeMap<Key, Net> = BTreeMap::new();
-
-        let mut together: Vec<Together> = Vec::new();
+        let mut nets: BTreeMap<Key, NetChange> = BTreeMap::new();
+        let mut units: Vec<UndoUnit> = Vec::new();
         let is_marked = is_marked(recorded);
 
         for intent in &recorded.intents {
@@ -132,13 +121,15 @@ impl UndoPlan {
             let mut awaited = Vec::new();
             match outcome.map(|outcome| &outcome.written) {
                 Some(Some(revisions)) => {
-                    wrote(intent, revisions, is_marked)?.into_iter().for_each(|wrote| note(&mut nets, wrote));
+                    object_writes(intent, revisions, is_marked)?
+                        .into_iter()
+                        .for_each(|write| add_write(&mut nets, write));
                 }
                 Some(None) if recorded.awaited.contains(&intent.id) => awaited.push(as_before(intent)?),
                 Some(None) => continue,
                 None => {}
             }
-            together.push(Together {
+            units.push(UndoUnit {
                 awaited,
                 steps: BTreeSet::from([intent.step]),
                 keys: keys(intent)?.into_iter().collect(),
@@ -148,21 +139,18 @@ impl UndoPlan {
             });
         }
 
-        for Together { keys, awaited, absent, is_known, reason, .. } in join(together) {
-            // What is written at once arrives at once: one of its objects tells.
+        for UndoUnit { keys, awaited, absent, is_known, reason, .. } in join(units) {
+            // The objects of one write arrive together, so one of them is enough.
             let one =
                 |intent: Vec<UndoObject>| intent.into_iter().find(|object| !nets.contains_key(&object.key));
             let awaited = awaited.into_iter().filter_map(one).collect();
-            let nets: Vec<&Net> = keys.iter().filter_map(|key| nets.get(key)).collect();
+            let nets: Vec<&NetChange> = keys.iter().filter_map(|key| nets.get(key)).collect();
             if nets.is_empty() && is_known {
                 continue;
             }
-            let why_not = match nets.iter().any(|net| net.broken) {
-                _ if !is_known => Some(UNRESOLVED),
-                true => Some("others changed it between two writes of the run"),
-                false => None,
-            };
-            if let Some(reason) = why_not {
+            let is_broken = nets.iter().any(|net| net.broken);
+            if !is_known || is_broken {
+                let reason = if is_known { BROKEN } else { UNRESOLVED };
                 plan.skipped.push(NotUndone { keys: keys.into_iter().collect(), reason: reason.into() });
                 continue;
             }
@@ -173,27 +161,24 @@ impl UndoPlan {
         Ok(plan)
     }
 
-    /// The cluster of the run.
     pub fn cluster(&self) -> &str {
         &self.cluster
     }
 
-    /// What is to be brought back.
     pub fn steps(&self) -> &[UndoStep] {
         &self.steps
     }
 
-    /// Objects that are as they were before the run, and are left out for that.
+    /// Returns the number of objects that are left out because they are as they were before the run.
     pub fn already(&self) -> usize {
         self.already
     }
 
-    /// What is not undone, and why.
     pub fn skipped(&self) -> &[NotUndone] {
         &self.skipped
     }
 
-    /// What the operator has to agree to. Addresses are not counted: undo restores whole objects.
+    /// Returns the question to the operator. Addresses are not counted: undo restores whole objects.
     pub fn question(&self, location: &str) -> Question {
         let count = |wanted: fn(&Key) -> bool| {
             self.steps.iter().flat_map(|s| &s.objects).filter(|o| wanted(&o.key)).count()
@@ -210,8 +195,9 @@ impl UndoPlan {
 }
 
 const UNRESOLVED: &str = "the run ended while it was written, and others have changed it since";
+const BROKEN: &str = "others changed it between two writes of the run";
 
-/// True if a deletion has two steps, of which the first is a mark.
+/// Returns true if deletions have two steps, of which the first is a mark.
 fn is_marked(recorded: &Recorded) -> bool {
     recorded.header.datastore == DatastoreKind::Kubernetes.to_string()
 }
@@ -220,7 +206,7 @@ fn keys(intent: &Intent) -> Result<Vec<Key>, RepairError> {
     intent.changes.iter().map(|change| key_of(&change.key)).collect()
 }
 
-/// The objects of an intent as they were before it.
+/// Returns the objects of an intent as they were before it.
 fn as_before(intent: &Intent) -> Result<Vec<UndoObject>, RepairError> {
     let object = |change: &ChangeRecord| {
         let before = change.before.as_ref();
@@ -232,26 +218,30 @@ fn as_before(intent: &Intent) -> Result<Vec<UndoObject>, RepairError> {
     intent.changes.iter().map(object).collect()
 }
 
-/// The blocks that had to be absent for it.
+/// Returns the blocks that had to be absent for an intent.
 fn absent(intent: &Intent) -> BTreeSet<Key> {
     let guards = intent.guards.iter().filter(|guard| guard.revision.is_none());
     let keys = guards.filter_map(|guard| key_of(&guard.key).ok());
     keys.filter(|key| matches!(key, Key::Block(_))).collect()
 }
 
-/// What one write did to one object.
-struct Wrote {
+/// One write of one object.
+struct ObjectWrite {
     key: Key,
-    /// The version that it found; `None` if there was none.
+    /// The version before; `None` if there was none.
     found: Option<LeftVersion>,
-    /// What it left; `None` if it deleted it.
+    /// The version after; `None` if it was deleted.
     left: Option<LeftVersion>,
 }
 
-/// What an intent did that was written. A deletion on Kubernetes has a revision only if it got as far as the mark
-/// (`is_marked`); in etcd it has one, too, but leaves nothing.
-fn wrote(intent: &Intent, revisions: &[Option<String>], is_marked: bool) -> Result<Vec<Wrote>, RepairError> {
-    let one = |(change, revision): (&ChangeRecord, &Option<String>)| {
+/// Returns the writes of an intent that was written. A deletion on Kubernetes (`is_marked`) has a revision only if it
+/// stopped at the mark. In etcd it has one, too, but leaves nothing.
+fn object_writes(
+    intent: &Intent,
+    revisions: &[Option<String>],
+    is_marked: bool,
+) -> Result<Vec<ObjectWrite>, RepairError> {
+    let write = |(change, revision): (&ChangeRecord, &Option<String>)| {
         let found = change.before.as_ref().and_then(|version| {
             Some(LeftVersion { revision: version.revision.clone(), value: Some(version.value.bytes()?) })
         });
@@ -260,14 +250,14 @@ fn wrote(intent: &Intent, revisions: &[Option<String>], is_marked: bool) -> Resu
             .clone()
             .filter(|_| stays)
             .map(|revision| LeftVersion { revision, value: change.after.as_ref().and_then(Value::bytes) });
-        Ok(Wrote { key: key_of(&change.key)?, found, left })
+        Ok(ObjectWrite { key: key_of(&change.key)?, found, left })
     };
-    intent.changes.iter().zip(revisions).map(one).collect()
+    intent.changes.iter().zip(revisions).map(write).collect()
 }
 
-/// Adds one write to what the run did to each object.
-fn note(nets: &mut BTreeMap<Key, Net>, wrote: Wrote) {
-    let Wrote { key, found, left } = wrote;
+/// Adds one write to the changes of its object.
+fn add_write(nets: &mut BTreeMap<Key, NetChange>, write: ObjectWrite) {
+    let ObjectWrite { key, found, left } = write;
     match nets.get_mut(&key) {
         Some(net) => {
             net.broken |= !is_same_version(&key, net.object.left.as_ref(), found.as_ref());
@@ -276,7 +266,7 @@ fn note(nets: &mut BTreeMap<Key, Net>, wrote: Wrote) {
         None => {
             let before = found.and_then(|version| version.value);
             let object = UndoObject { key: key.clone(), left, before };
-            nets.insert(key, Net { object, broken: false });
+            nets.insert(key, NetChange { object, broken: false });
         }
     }
 }
@@ -291,49 +281,49 @@ fn is_same_version(key: &Key, left: Option<&LeftVersion>, found: Option<&LeftVer
     (left.revision == found.revision || goes_by_value(key.clone())) && is_value
 }
 
-/// What is undone as a whole or not at all.
-struct Together {
+/// Objects that are undone as a whole or not at all.
+struct UndoUnit {
     /// Steps of the run that is undone.
     steps: BTreeSet<usize>,
     keys: BTreeSet<Key>,
-    /// By intent.
+    /// Awaited objects by intent.
     awaited: Vec<Vec<UndoObject>>,
     absent: BTreeSet<Key>,
-    /// It is known what became of all that was to be written.
+    /// True if all outcomes are known.
     is_known: bool,
     reason: String,
 }
 
-/// Joins what belongs to one step of the run, and steps that have an object in common.
-fn join(together: Vec<Together>) -> Vec<Together> {
-    let mut sets: Vec<Option<Together>> = Vec::new();
+/// Joins units of one step of the run, and units that have an object in common.
+fn join(units: Vec<UndoUnit>) -> Vec<UndoUnit> {
+    let mut sets: Vec<Option<UndoUnit>> = Vec::new();
     let (mut set_of, mut set_of_step) = (BTreeMap::<Key, usize>::new(), BTreeMap::<usize, usize>::new());
-    for mut all in together {
-        let of_keys = all.keys.iter().filter_map(|key| set_of.get(key));
-        let of_steps = all.steps.iter().filter_map(|step| set_of_step.get(step));
+    for mut unit in units {
+        let of_keys = unit.keys.iter().filter_map(|key| set_of.get(key));
+        let of_steps = unit.steps.iter().filter_map(|step| set_of_step.get(step));
         let joined: BTreeSet<usize> = of_keys.chain(of_steps).copied().collect();
-        // The larger one takes the smaller ones in, so that many intents of one step do not take forever.
+        // The smaller ones are merged into the largest, so that many intents of one step do not take forever.
         let largest =
             joined.iter().copied().max_by_key(|index| sets[*index].as_ref().map(|set| set.keys.len()));
         let index = largest.unwrap_or(sets.len());
         for other in joined.into_iter().filter(|other| *other != index) {
             if let Some(mut other) = sets[other].take() {
-                all.take_in(&mut other);
+                unit.merge(&mut other);
             }
         }
-        set_of.extend(all.keys.iter().map(|key| (key.clone(), index)));
-        set_of_step.extend(all.steps.iter().map(|step| (*step, index)));
+        set_of.extend(unit.keys.iter().map(|key| (key.clone(), index)));
+        set_of_step.extend(unit.steps.iter().map(|step| (*step, index)));
         match sets.get_mut(index) {
-            Some(Some(set)) => set.take_in(&mut all),
-            _ => sets.push(Some(all)),
+            Some(Some(set)) => set.merge(&mut unit),
+            _ => sets.push(Some(unit)),
         }
     }
 
     sets.into_iter().flatten().collect()
 }
 
-impl Together {
-    fn take_in(&mut self, other: &mut Self) {
+impl UndoUnit {
+    fn merge(&mut self, other: &mut Self) {
         self.steps.append(&mut other.steps);
         self.keys.append(&mut other.keys);
         self.awaited.append(&mut other.awaited);
@@ -345,12 +335,12 @@ impl Together {
     }
 }
 
-/// Undoes a run as planned. Objects that have changed since are refused, with everything that was written
-/// together with them, and reported as conflicts.
+/// Undoes a run as planned. Objects that have changed since are refused, with all that were written together with them,
+/// and reported as conflicts.
 ///
 /// # Errors
-/// If the cluster is another one, consent does not cover the plan, or the journal of the undoing
-/// cannot be created. What happens later is in the [`Execution`].
+/// If the cluster is another one, consent does not cover the plan, or the journal of the undo cannot be created. Later
+/// errors are in the [`Execution`].
 pub async fn undo(
     datastore: &Datastore,
     plan: &UndoPlan,
@@ -364,8 +354,8 @@ pub async fn undo(
     };
     let writer = writer(datastore, consent, &purpose).await?;
 
-    // Again: between plan and consent others may have created something.
-    let refusals = in_the_way(datastore, &plan.steps, plan.began).await?;
+    // Checked again, since others may have created something between plan and consent.
+    let refusals = refusals(datastore, &plan.steps, plan.began).await?;
     let groups = groups(plan.steps.clone(), refusals, &writer);
     carry_out(datastore, writer, &purpose.cluster, options, groups).await
 }

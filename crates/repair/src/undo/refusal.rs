@@ -1,4 +1,4 @@
-//! What an undo does not touch: what has changed since the run, and what lies where it would create something again.
+//! Refuses to undo steps whose objects have changed since the run, or would overlap something newer.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use super::{LeftVersion, NotUndone, UndoObject, UndoPlan, UndoStep};
 use crate::error::RepairError;
 use crate::journal::{goes_by_value, same_value};
 use crate::lock;
-use crate::session::names_cluster;
+use crate::session::check_guid;
 
-/// How an object that is to be brought back is now.
+/// The present state of an object that is to be brought back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// As the run left it.
+    /// It is as the run left it.
     AsLeft,
-    /// As it was before the run: an undo that was killed has brought it back already.
+    /// It is as it was before the run: a killed undo has brought it back already.
     Undone,
     /// Others have changed it.
     Changed,
@@ -44,8 +44,8 @@ impl State {
     }
 }
 
-/// Why objects that are undone together are not, where something has changed since. An undo deletes what the run created
-/// last: if that is gone and the rest is not undone, others have deleted it.
+/// Refuses objects that are undone together if one has changed since. An undo deletes objects that the run created
+/// last: if one is gone and the rest is not undone, others have deleted it.
 pub(super) fn why_refused(found: &[(&UndoObject, State)]) -> Option<String> {
     let begun =
         found.iter().filter(|(_, state)| *state == State::AsLeft).map(|(object, _)| object.phase()).min();
@@ -62,19 +62,18 @@ pub(super) fn why_refused(found: &[(&UndoObject, State)]) -> Option<String> {
     changed.map(|(object, _)| format!("{} has changed since the run", object.key))
 }
 
-/// What is said where an object has changed that has to be as it was: by a write of the run that arrived after its end, or by
-/// others.
-pub(super) fn late(object: &UndoObject) -> String {
+/// Explains that an object has changed that has to be as it was, by a late write of the run or by others.
+pub(super) fn changed_since_plan(object: &UndoObject) -> String {
     format!("{} has changed since this was planned: undo the run again", object.key)
 }
 
-/// True if the object is as the run left it.
+/// Returns true if the object is as the run left it.
 fn is_left(object: &UndoObject, now: Option<&Stored>) -> bool {
     match (&object.left, now) {
         (None, None) => true,
-        // It was marked deleted, and the deletion was finished since.
+        // It was marked deleted, and was deleted since.
         (Some(left), None) => left.value.is_none(),
-        // An undo was killed between the two steps of a deletion, which is finished.
+        // An undo that was killed between the two steps of a deletion: it will be finished.
         (_, Some(now)) if object.before.is_none() && now.is_deleted() => true,
         (Some(left), Some(now)) => {
             let is_value = left.value.as_ref().map_or(now.is_deleted(), |value| same_value(value, &now.raw));
@@ -85,25 +84,25 @@ fn is_left(object: &UndoObject, now: Option<&Stored>) -> bool {
 }
 
 impl UndoStep {
-    /// True if a pool is one of its objects.
+    /// Returns true if one of its objects is a pool.
     pub fn writes_pools(&self) -> bool {
         self.objects.iter().any(|object| matches!(object.key, Key::Pool(_)))
     }
 
-    /// The objects of the step and those that belong to it.
-    fn looked_at(&self) -> impl Iterator<Item = &UndoObject> {
+    /// Returns the objects to check: its own and the awaited ones.
+    fn checked(&self) -> impl Iterator<Item = &UndoObject> {
         self.objects.iter().chain(&self.awaited)
     }
 }
 
 impl UndoPlan {
-    /// The same for the objects as they are now: steps of which something has changed since are skipped, those that would
-    /// create what overlaps something else, and those that find everything as it was before the run are left out.
+    /// Reads the objects as they are now. Skips steps whose objects have changed since, or would overlap something
+    /// else. Leaves out steps that find everything as it was before the run.
     pub async fn read(mut self, datastore: &Datastore) -> Result<Self, RepairError> {
         let information = datastore.stored(&[lock::key()]).await?.pop().flatten();
-        names_cluster(information.as_ref(), "journal", &self.cluster)?;
+        check_guid(information.as_ref(), "journal", &self.cluster)?;
         let keys: Vec<Key> =
-            self.steps.iter().flat_map(UndoStep::looked_at).map(|object| object.key.clone()).collect();
+            self.steps.iter().flat_map(UndoStep::checked).map(|object| object.key.clone()).collect();
         let mut stored = datastore.stored(&keys).await?.into_iter();
 
         for step in std::mem::take(&mut self.steps) {
@@ -113,7 +112,7 @@ impl UndoPlan {
             let arrived = awaited.iter().position(|state| *state != State::Undone);
             let found: Vec<_> = step.objects.iter().zip(states.iter().copied()).collect();
             if let Some(reason) =
-                why_refused(&found).or_else(|| arrived.map(|index| late(&step.awaited[index])))
+                why_refused(&found).or_else(|| arrived.map(|index| changed_since_plan(&step.awaited[index])))
             {
                 self.skip(step, reason);
             } else if states.iter().all(|state| *state == State::Undone) {
@@ -123,9 +122,9 @@ impl UndoPlan {
             }
         }
 
-        // What one refused step would have deleted is in the way of others.
+        // An object that a refused step would have deleted is in the way of others.
         loop {
-            let refusals = in_the_way(datastore, &self.steps, self.began).await?;
+            let refusals = refusals(datastore, &self.steps, self.began).await?;
             if refusals.iter().all(Option::is_none) {
                 return Ok(self);
             }
@@ -138,7 +137,7 @@ impl UndoPlan {
         }
     }
 
-    /// The pools as they are after the undo, of those that are there now.
+    /// Returns the pools after the undo, from the present ones.
     pub fn pools_after(&self, mut pools: Vec<Pool>) -> Vec<Pool> {
         for object in self.steps.iter().flat_map(|step| &step.objects) {
             let Key::Pool(name) = &object.key else { continue };
@@ -151,16 +150,12 @@ impl UndoPlan {
 
     /// Skips the steps that write pools.
     pub fn keep_pools(&mut self, reason: &str) {
-        for step in std::mem::take(&mut self.steps) {
-            match step.writes_pools() {
-                true => self.skip(step, reason.to_owned()),
-                false => self.steps.push(step),
-            }
-        }
+        let skipped: Vec<UndoStep> = self.steps.extract_if(.., |step| step.writes_pools()).collect();
+        skipped.into_iter().for_each(|step| self.skip(step, reason.to_owned()));
     }
 
-    /// Lets the steps that write pools rest on others, which have to be as they were read.
-    pub fn rest_on(&mut self, others: &[(Key, Stored)]) {
+    /// Makes the steps that write pools depend on other objects as they were read.
+    pub fn depend_on(&mut self, others: &[(Key, Stored)]) {
         let as_read = |(key, stored): &(Key, Stored)| {
             let (revision, value) = (stored.revision.to_string(), Some(stored.raw.clone()));
             UndoObject {
@@ -180,16 +175,16 @@ impl UndoPlan {
     }
 }
 
-/// What an object that is created again takes.
-enum Taken {
+/// The ranges that an object occupies when it is created again.
+enum Footprint {
     Pool(IpNet),
-    /// A block, the right to one, or addresses in some.
+    /// A block, an affinity for one, or addresses in some.
     Blocks(Vec<IpNet>),
 }
 
-impl Taken {
-    /// `None` if nothing is created again.
-    fn by(object: &UndoObject) -> Option<Self> {
+impl Footprint {
+    /// Returns `None` if the object is not created again.
+    fn of(object: &UndoObject) -> Option<Self> {
         let stays = object.left.as_ref().is_some_and(|left| left.value.is_some());
         let before = object.before.as_ref().filter(|_| !stays)?;
         match &object.key {
@@ -207,7 +202,7 @@ impl Taken {
     fn overlaps(&self, other: &Key, cidr: IpNet) -> bool {
         match (self, other) {
             (Self::Pool(own), Key::Pool(_)) => overlap(*own, cidr),
-            // An affinity with the same block is resolved by Calico, and can have been there before.
+            // Calico resolves several affinities for the same block, and they may have been there before.
             (Self::Blocks(own), Key::Block(_) | Key::Affinity(_)) => {
                 own.iter().any(|own| *own != cidr && overlap(*own, cidr))
             }
@@ -216,34 +211,34 @@ impl Taken {
     }
 }
 
-/// The CIDR of a pool that the undo deletes, as the run has created it.
+/// Returns the CIDR of a pool that the run created and the undo deletes.
 fn deleted_pool(object: &UndoObject) -> Option<IpNet> {
     let (Key::Pool(name), None) = (&object.key, &object.before) else { return None };
     let left = object.left.as_ref()?.value.as_ref()?;
     Some(Pool::parse(name, left).ok()?.value.cidr)
 }
 
-/// A block or affinity in a pool that the step deletes, which would be in no pool then. `pools` are those that are there after
-/// the undo.
+/// Refuses to delete a pool with a block or affinity that would be in no pool. `pools` are those after the undo.
 fn stranded(step: &UndoStep, pools: &[IpNet], existing: &[(Key, IpNet)]) -> Option<String> {
-    let lies_in_none = |cidr: &IpNet| !pools.iter().any(|pool| pool.contains(cidr));
     step.objects.iter().find_map(|object| {
         let pool = deleted_pool(object)?;
         let is_stranded = |(key, cidr): &&(Key, IpNet)| {
-            !matches!(key, Key::Pool(_)) && pool.contains(cidr) && lies_in_none(cidr)
+            !matches!(key, Key::Pool(_))
+                && pool.contains(cidr)
+                && !pools.iter().any(|pool| pool.contains(cidr))
         };
         let (key, _) = existing.iter().find(is_stranded)?;
         Some(format!("{} would be deleted, but {key} is in it", object.key))
     })
 }
 
-/// How many seconds the clocks of machines differ at most.
+/// The largest difference between the clocks of machines, in seconds.
 const CLOCKS: i64 = 60;
 
-/// A block or affinity that is created again in a pool which has blocks of another size, and is newer than the run: nodes would have
-/// blocks of both sizes, which overlap.
+/// Refuses to create a block or affinity again in a pool that is newer than the run and has blocks of another size.
+/// Nodes would have overlapping blocks of both sizes.
 fn of_another_size(object: &UndoObject, newer: &[&Pool]) -> Option<String> {
-    Taken::by(object)?;
+    Footprint::of(object)?;
     let cidr = match &object.key {
         Key::Block(cidr) => *cidr,
         Key::Affinity(key) => key.cidr,
@@ -257,9 +252,10 @@ fn of_another_size(object: &UndoObject, newer: &[&Pool]) -> Option<String> {
     ))
 }
 
-/// Of each step, what is in its way, where something is: what overlaps an object that it creates again, blocks that
-/// were absent when the run wrote it, and blocks in a pool that it deletes. What the steps write themselves is not.
-pub(super) async fn in_the_way(
+/// Returns the reason to refuse each step, if there is one: something overlaps an object that it creates again, a block
+/// exists that was absent for the run, or a pool that it deletes has blocks. Objects that the steps write themselves do
+/// not count.
+pub(super) async fn refusals(
     datastore: &Datastore,
     steps: &[UndoStep],
     began: Option<Timestamp>,
@@ -275,9 +271,9 @@ pub(super) async fn in_the_way(
     let others: Vec<&(Key, IpNet)> = existing.iter().filter(|(key, _)| !own.contains(key)).collect();
 
     let objects = || steps.iter().flat_map(|step| &step.objects);
-    let again = objects().filter_map(Taken::by).filter_map(|taken| match taken {
-        Taken::Pool(cidr) => Some(cidr),
-        Taken::Blocks(_) => None,
+    let again = objects().filter_map(Footprint::of).filter_map(|footprint| match footprint {
+        Footprint::Pool(cidr) => Some(cidr),
+        Footprint::Blocks(_) => None,
     });
     let deleted: BTreeSet<&Key> =
         objects().filter(|object| deleted_pool(object).is_some()).map(|object| &object.key).collect();
@@ -295,29 +291,30 @@ pub(super) async fn in_the_way(
             return Some(reason);
         }
         step.objects.iter().find_map(|object| {
-            let taken = Taken::by(object)?;
-            let (other, _) = others.iter().find(|(key, cidr)| taken.overlaps(key, *cidr))?;
+            let footprint = Footprint::of(object)?;
+            let (other, _) = others.iter().find(|(key, cidr)| footprint.overlaps(key, *cidr))?;
             Some(format!("{} would overlap {other}, which was not there before the run", object.key))
         })
     };
     Ok(steps.iter().map(refusal).collect())
 }
 
-/// The pools, blocks and affinities that are there, as far as they can be in the way. All blocks are read only if one is
-/// missing: two that overlap are not both there.
+/// Reads the existing pools, blocks and affinities, as far as they can be in the way. All blocks are read only if one
+/// is missing: two that overlap do not both exist.
 async fn existing(
     datastore: &Datastore,
     steps: &[UndoStep],
 ) -> Result<(Vec<(Key, IpNet)>, Vec<Pool>), RepairError> {
-    let taken: Vec<Taken> = steps.iter().flat_map(|step| &step.objects).filter_map(Taken::by).collect();
+    let footprints: Vec<Footprint> =
+        steps.iter().flat_map(|step| &step.objects).filter_map(Footprint::of).collect();
     let mut sources = BTreeSet::new();
-    if taken.iter().any(|taken| matches!(taken, Taken::Pool(_))) {
+    if footprints.iter().any(|footprint| matches!(footprint, Footprint::Pool(_))) {
         sources.insert(Source::Pools);
     }
     let deletes_pool =
         steps.iter().flat_map(|step| &step.objects).any(|object| deleted_pool(object).is_some());
     if deletes_pool
-        || is_block_missing(datastore, &taken).await?
+        || is_block_missing(datastore, &footprints).await?
         || steps.iter().any(|step| !step.absent.is_empty())
     {
         sources.extend([Source::Blocks, Source::Affinities, Source::Pools]);
@@ -340,10 +337,10 @@ async fn existing(
     Ok((keys, snapshot.pools.iter().map(|pool| pool.value.clone()).collect()))
 }
 
-async fn is_block_missing(datastore: &Datastore, taken: &[Taken]) -> Result<bool, RepairError> {
-    let blocks = taken.iter().filter_map(|taken| match taken {
-        Taken::Blocks(blocks) => Some(blocks),
-        Taken::Pool(_) => None,
+async fn is_block_missing(datastore: &Datastore, footprints: &[Footprint]) -> Result<bool, RepairError> {
+    let blocks = footprints.iter().filter_map(|footprint| match footprint {
+        Footprint::Blocks(blocks) => Some(blocks),
+        Footprint::Pool(_) => None,
     });
     let created: BTreeSet<Key> = blocks.flatten().map(|cidr| Key::Block(*cidr)).collect();
     let created: Vec<Key> = created.into_iter().collect();
@@ -388,9 +385,9 @@ mod tests {
 
     #[test]
     fn what_is_still_there_takes_nothing_new() {
-        let blocks = |object: UndoObject| match Taken::by(&object) {
-            Some(Taken::Blocks(blocks)) => blocks,
-            Some(Taken::Pool(_)) | None => Vec::new(),
+        let blocks = |object: UndoObject| match Footprint::of(&object) {
+            Some(Footprint::Blocks(blocks)) => blocks,
+            Some(Footprint::Pool(_)) | None => Vec::new(),
         };
         assert_eq!(blocks(handle(None, Some(1))), [parse_cidr("10.0.0.0/30").unwrap()]);
         assert!(blocks(handle(Some(2), Some(1))).is_empty() && blocks(handle(Some(2), None)).is_empty());

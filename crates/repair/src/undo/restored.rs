@@ -1,4 +1,4 @@
-//! The value that undo writes: what was stored before, with sequence numbers that only rise.
+//! The values that an undo writes: the earlier ones, with sequence numbers that only rise.
 
 use bytes::Bytes;
 use calipam_datastore::write::Stored;
@@ -8,9 +8,8 @@ use calipam_model::writable::Object;
 
 use crate::journal::{goes_by_value, same_value};
 
-/// What to write to bring `before` back. A block gets new sequence numbers, since whoever remembers the old
-/// ones must see that something happened (facts 3.2). Anything else comes back as it was, byte by byte; so
-/// does a block that was corrupt.
+/// Returns the value that brings `before` back. A sound block gets new sequence numbers, so that readers of the old
+/// ones see a change (facts 3.2). Anything else comes back byte by byte.
 pub(super) fn restored(key: &Key, now: Option<&Stored>, before: &Bytes) -> Bytes {
     let Some(mut block) = sound(key, before) else { return before.clone() };
     let now = now.and_then(|now| sound(key, &now.raw));
@@ -18,7 +17,7 @@ pub(super) fn restored(key: &Key, now: Option<&Stored>, before: &Bytes) -> Bytes
     Object::from(block).encode().into()
 }
 
-/// True if an object is as it was before the run, but for sequence numbers.
+/// Returns true if an object is as it was before the run, but for sequence numbers.
 pub(super) fn is_restored(key: &Key, now: Option<&Bytes>, before: Option<&Bytes>) -> bool {
     match (now, before) {
         (None, None) => true,

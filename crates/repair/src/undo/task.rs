@@ -1,36 +1,36 @@
-//! One batch of an undo.
+//! One write of an undo as a task of the engine.
 
 use std::sync::Arc;
 
 use calipam_datastore::write::{Batch, Change, Precondition, Stored};
 use calipam_model::key::Key;
 
-use super::refusal::{State, late, why_refused};
+use super::refusal::{State, changed_since_plan, why_refused};
 use super::restored::restored;
 use super::{UndoObject, UndoStep};
 use crate::engine::{Decision, Objects, Omitted, Task};
 
-/// Brings back some of the objects of a step; those before `from` were brought back by other tasks.
+/// Brings back the objects `from` to `to` of a step. Other tasks bring back the rest.
 pub(super) struct UndoTask {
     pub step: Arc<UndoStep>,
     pub from: usize,
     pub to: usize,
-    /// The most pieces of evidence that one write has room for.
+    /// The largest number of pieces of evidence in one write.
     pub evidence: usize,
-    /// Why the step is not undone.
+    /// The reason why the step is not undone.
     pub refusal: Option<String>,
 }
 
 impl UndoTask {
-    /// The first write of a step looks at the whole step: it is undone as a whole or not at all.
-    fn looked_at(&self) -> &[UndoObject] {
+    /// Returns the objects to check. The first write checks the whole step, which is undone as a whole or not at all.
+    fn checked(&self) -> &[UndoObject] {
         if self.from == 0 { &self.step.objects } else { &self.step.objects[self.from..self.to] }
     }
 }
 
 impl Task for UndoTask {
     fn reads(&self) -> Vec<Key> {
-        self.looked_at().iter().chain(&self.step.awaited).map(|object| object.key.clone()).collect()
+        self.checked().iter().chain(&self.step.awaited).map(|object| object.key.clone()).collect()
     }
 
     fn writes(&self) -> Vec<Key> {
@@ -41,8 +41,8 @@ impl Task for UndoTask {
         let now = |object: &UndoObject| objects.get(&object.key).and_then(Option::as_ref);
         let undone = |object: &UndoObject| State::of(object, now(object)) == State::Undone;
         let found: Vec<_> =
-            self.looked_at().iter().map(|object| (object, State::of(object, now(object)))).collect();
-        let arrived = || self.step.awaited.iter().find(|object| !undone(object)).map(late);
+            self.checked().iter().map(|object| (object, State::of(object, now(object)))).collect();
+        let arrived = || self.step.awaited.iter().find(|object| !undone(object)).map(changed_since_plan);
         if let Some(reason) = self.refusal.clone().or_else(|| why_refused(&found)).or_else(arrived) {
             return Decision::Conflict(reason);
         }

@@ -1,4 +1,4 @@
-//! A cluster in etcd, and a repair made by hand: what a run writes, without a plan.
+//! A cluster in etcd, and a repair by hand that writes like a run without a plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ pub(crate) async fn dump(etcd: &Etcd) -> Entries {
     etcd.entries().unwrap()
 }
 
-/// The values alone, blocks without their sequence numbers, which only ever rise.
+/// The values alone, without the sequence numbers of blocks, which only rise.
 pub(crate) fn values(entries: &Entries) -> BTreeMap<String, serde_json::Value> {
     let value = |raw: &[u8]| {
         let mut value: serde_json::Value = serde_json::from_slice(raw).unwrap();
@@ -87,7 +87,7 @@ pub(crate) fn journal_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.journal"))
 }
 
-/// Blocks, each with an address of a pod to release and the handle that goes with it.
+/// Blocks, each with an address of a pod to release and its handle.
 pub(crate) async fn leaks(store: &Datastore, count: usize) -> Vec<(Key, u32, Key)> {
     let snapshot = observe(store).await;
     let single: BTreeSet<String> = snapshot
@@ -106,7 +106,7 @@ pub(crate) async fn leaks(store: &Datastore, count: usize) -> Vec<(Key, u32, Key
     found
 }
 
-/// How far one write of a repair by hand comes.
+/// The end of one write of a repair by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
     Intent,
@@ -114,7 +114,7 @@ pub(crate) enum Until {
     Outcome,
 }
 
-/// Releases addresses and their handles as a run does, the last one as far as `until`.
+/// Releases addresses and their handles like a run, the last one up to `until`.
 pub(crate) async fn repair_by_hand(
     store: &Datastore,
     path: &Path,

@@ -1,4 +1,4 @@
-//! Steps are carried out under their guards: what breaks one abandons its step, what does not is no matter.
+//! Steps are carried out under their guards. A broken guard abandons its step; other changes do no harm.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -36,7 +36,7 @@ fn pod_blocks(snapshot: &Snapshot) -> Vec<(&Block, Vec<u32>)> {
     sound.filter(|b| b.owner().is_some()).map(|b| (b, of_pod(b))).filter(|(_, o)| o.len() >= 2).collect()
 }
 
-/// The release of addresses of a block with their handles, as a planner makes it of leaked ones.
+/// The release of addresses of a block with their handles, as a planner makes it.
 pub(crate) fn release(block: &Block, ordinals: &[u32], evidence: Vec<(Key, Precondition)>) -> Step {
     let mut handles: BTreeMap<String, Vec<Held>> = BTreeMap::new();
     for held in ordinals.iter().map(|ordinal| held(block, *ordinal)) {
@@ -102,7 +102,7 @@ async fn a_block_and_its_handles_change_and_nothing_else() {
     assert_eq!(dump(&etcd).await, after);
 }
 
-/// What happens between plan and execution, and whether it breaks the guards of the release. What is not here is in
+/// A change between plan and execution, and whether it breaks the guards of the release. Other changes are in
 /// `meanwhile`, on every datastore.
 struct Meanwhile {
     what: &'static str,
@@ -113,7 +113,7 @@ async fn put(etcd: &Etcd, key: &Key, value: String) {
     etcd.client().await.unwrap().put(key.to_string(), value, None).await.unwrap();
 }
 
-/// Makes one change; gives the number of the case after the last as `None`.
+/// Makes one change; returns `None` after the last case.
 async fn meanwhile(case: usize, etcd: &Etcd, block: &Block, pods: &[u32], node: &Key) -> Option<Meanwhile> {
     let key = Key::Block(block.cidr());
     let edited = |edit: &dyn Fn(&mut Block)| {
@@ -347,7 +347,7 @@ async fn a_handle_whose_block_records_it_meanwhile_stays() {
         "{execution:?}"
     );
     assert_eq!(dump(&etcd).await, before);
-    // Any other write of the block is no matter, and a block that is gone records nothing.
+    // Other writes of the block do no harm, and a deleted block records nothing.
     let key = Key::Block(block.cidr()).to_string();
     let mut client = etcd.client().await.unwrap();
     client.put(key.as_str(), before[&key].0.clone(), None).await.unwrap();

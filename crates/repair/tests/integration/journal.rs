@@ -1,4 +1,4 @@
-//! The file of the journal: what is refused, what a crash leaves. A full disk is in `tests/cli/repair/journal.rs`.
+//! Files of journals: refused ones, and those after a crash. A full disk is tested in `tests/cli/repair/journal.rs`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -68,7 +68,7 @@ async fn an_outcome_without_its_intent_leaves_none_open() {
     assert!(matches!(error, JournalError::Line { reason: LineFault::OutcomeOfNothing(0), .. }), "{error}");
 }
 
-/// What can be seen of a journal of two intents: how many intents and outcomes, and whether it ended.
+/// The numbers of intents and outcomes in a journal of two intents, and whether it ended.
 type Seen = std::collections::BTreeSet<(usize, usize, bool)>;
 
 /// Cuts a journal at many places; before `header` ends there is none.
@@ -102,7 +102,7 @@ async fn cut_at_any_byte_it_reads_as_what_was_durable() {
     let states = [(0, 0), (1, 0), (1, 1), (2, 1), (2, 2)].map(|(i, o)| (i, o, false));
     let expected: Seen = states.into_iter().chain([(2, 2, true)]).collect();
     assert_eq!(seen_when_cut(&each.concat(), each[0].len()), expected, "a frame for each line");
-    // An outcome does not wait: it can share a frame with what comes after it.
+    // An outcome does not wait, and can share a frame with later lines.
     let seen = seen_when_cut(&whole, frames_of(&whole)[0].len());
     assert!(seen.is_subset(&expected), "{seen:?}");
     for state in [(0, 0, false), (1, 0, false), (2, 2, true)] {
@@ -160,7 +160,7 @@ fn intent(key: &str, before: Option<Value>) -> Intent {
     Intent { id: 0, step: 0, reason: "a test".into(), changes: vec![change], guards: Vec::new() }
 }
 
-/// What reads a journal of one intent and its outcome, sound as a file.
+/// Reads a journal of one intent and its outcome, which is sound as a file.
 async fn read_one(mut one: Intent, written: Vec<Option<String>>) -> Result<Recorded, JournalError> {
     let folder = tempfile::tempdir().unwrap();
     let path = journal_path(folder.path(), "run");
@@ -195,7 +195,7 @@ async fn what_would_be_undone_wrongly_is_refused() {
     let text = || Some(Value::Text("{}".into()));
     assert!(read_one(intent(handle, text()), vec![None]).await.is_ok());
     let told = |error: JournalError| error.to_string();
-    // Broken base64 would mean that there was nothing, and what is there now would be deleted.
+    // Broken base64 would be taken for an absent object, and the present one would be deleted.
     let broken = read_one(intent(handle, Some(Value::Base64("?".into()))), vec![None]).await.unwrap_err();
     assert!(told(broken).contains("line 2 of the journal"));
     let unequal = read_one(intent(handle, text()), vec![None, None]).await.unwrap_err();
@@ -220,7 +220,7 @@ async fn a_journal_whose_run_lives_is_not_read() {
     assert!(Recorded::read(&path).unwrap().ended);
 }
 
-/// A child process has all files of its parent until it begins its own program, and with them their locks.
+/// A child process shares all files of its parent, and their locks, until it begins its own program.
 #[test]
 fn a_run_that_is_over_is_over_while_children_are_started() {
     let folder = tempfile::tempdir().unwrap();
@@ -245,8 +245,8 @@ fn a_run_that_is_over_is_over_while_children_are_started() {
     assert!(read.unwrap().iter().all(|recorded| recorded.ended));
 }
 
-/// Pipes, links and folders that are called like journals neither hang a run nor steer it, and what cannot be understood
-/// is named.
+/// Pipes, links and folders with names of journals neither block a run nor affect it, and undecodable files are
+/// reported.
 #[tokio::test]
 async fn what_only_looks_like_a_journal_is_passed_over() {
     let (_etcd, store) = start(300).await;
@@ -259,7 +259,7 @@ async fn what_only_looks_like_a_journal_is_passed_over() {
     let left = journal_path(elsewhere.path(), "left");
     let touched = repair_by_hand(&store, &left, &leaks(&store, 1).await, Until::Write).await;
     std::os::unix::fs::symlink(&left, journal("link")).unwrap();
-    // Of another version: a key that is not understood.
+    // An unknown key of another version.
     let strange = journal("strange");
     let open = Journal::create(&strange, &header(&cluster)).unwrap();
     open.intend(&mut intent("/calico/ipam/v2/handle/a/b", None)).await.unwrap();
@@ -271,7 +271,7 @@ async fn what_only_looks_like_a_journal_is_passed_over() {
     assert!(*path == strange && reason.contains("handle/a/b"), "{reason}");
     assert_eq!(Recorded::read(&left).unwrap().open_intents().count(), 1);
     assert!(matches!(Recorded::read(&journal("pipe")).unwrap_err(), JournalError::Read { .. }));
-    // A run goes on nevertheless, and says so.
+    // A run goes on nevertheless, with a warning.
     let plan = UndoPlan::new(&resolve(Recorded::read(&left).unwrap(), &store).await.unwrap().0).unwrap();
     let options = Options::new("undo", journal("next"));
     let execution = undo(&store, &plan, consent(&cluster), &options).await.unwrap();
@@ -279,8 +279,8 @@ async fn what_only_looks_like_a_journal_is_passed_over() {
     assert_eq!(touched.len(), 2);
 }
 
-/// A journal that was cut, whose bytes were flipped, or whose lines changed places: an error, or the undo of what was
-/// written before that place, and never another effect.
+/// A journal that was cut, with flipped bytes or with exchanged lines: an error, or an undo of the writes before that
+/// place, and never another effect.
 #[tokio::test]
 async fn a_damaged_journal_has_no_other_effect() {
     let (_etcd, store) = start(300).await;
@@ -298,7 +298,7 @@ async fn a_damaged_journal_has_no_other_effect() {
     };
     let (mut errors, mut undone) = (0, 0);
     for round in 0..1200 {
-        // What happens to the lines before they are packed again shows by their sums alone.
+        // Changed lines that are packed again are found only by their sums.
         let to_frames = round % 2 == 0;
         let whole = if to_frames { &file } else { &lines };
         let mut text = whole.clone();

@@ -1,4 +1,4 @@
-//! A real SIGKILL of a process that repairs, at every kind of moment.
+//! Processes that repair and are killed by SIGKILL at every kind of moment.
 
 use std::path::Path;
 use std::process::Command;
@@ -37,8 +37,8 @@ fn deadly(moment: String, number: usize) -> EventFn {
     })
 }
 
-/// Waits until etcd has carried out what the killed process had sent: on a busy machine some of it is written after
-/// the end of the process.
+/// Waits until etcd has carried out the requests of the killed process. On a busy machine some of them are written
+/// after its end.
 async fn quiet(etcd: &Etcd) {
     let mut before = values(&dump(etcd).await);
     loop {
@@ -51,7 +51,7 @@ async fn quiet(etcd: &Etcd) {
     }
 }
 
-/// Runs a copy of this program that does what `test` does when it is told to die, and is killed.
+/// Runs a copy of this program that carries out the deadly part of `test`, and is killed.
 fn run_and_die(test: &str, etcd: &Etcd, folder: &Path, moment: &str, number: usize) {
     let status = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test])
@@ -62,8 +62,7 @@ fn run_and_die(test: &str, etcd: &Etcd, folder: &Path, moment: &str, number: usi
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{moment}: {status}");
 }
 
-/// In the copy: an undo, which writes as every repair does, and which kills itself at the n-th event of a
-/// kind.
+/// In the copy: runs an undo, which writes as every repair does, and kills itself at the n-th event of a kind.
 async fn die(what: &str) {
     let [endpoint, folder, moment, number] = what.split('\n').collect::<Vec<_>>()[..] else { panic!() };
     let (folder, moment) = (Path::new(folder), moment.to_owned());
@@ -105,13 +104,13 @@ async fn killed_at(moment: &str, number: usize) {
     let torn = dump(&etcd).await;
     assert_ne!(torn, base, "{moment}: nothing was locked or written");
 
-    // The lock that it left is named, and restored.
+    // The lock that it left is found, and restored.
     let left = stale_locks(folder.path(), &cluster).unwrap();
     assert_eq!(left.iter().map(|l| (&l.journal, l.before)).collect::<Vec<_>>(), [(&killed, Some(true))]);
     left[0].restore(&store, consent(&cluster)).await.unwrap();
     assert!(stale_locks(folder.path(), &cluster).unwrap().is_empty());
 
-    // Its journal says, after it was resolved, exactly what it wrote; undone, everything is as before it.
+    // After it was resolved, its journal has exactly the writes of the run; an undo restores everything.
     let (resolved, _) = resolve(Recorded::read(&killed).unwrap(), &store).await.unwrap();
     assert_eq!(resolved.open_intents().count(), 0, "{moment}");
     let written = resolved.outcomes.values().filter(|o| o.written.is_some()).count();
@@ -175,7 +174,7 @@ async fn a_killed_release_converges_and_can_be_undone() {
     if let Ok(what) = std::env::var(DYING) {
         return die_releasing(&what).await;
     }
-    // What an undisturbed run leaves; then everything is brought back.
+    // The state after an undisturbed run, which is then undone.
     let (etcd, store) = start(3000).await;
     let cluster = guid(&store).await;
     let folder = tempfile::tempdir().unwrap();
@@ -199,13 +198,13 @@ async fn a_killed_release_converges_and_can_be_undone() {
         let test = "kill::a_killed_release_converges_and_can_be_undone";
         run_and_die(test, &etcd, folder.path(), moment, number);
         quiet(&etcd).await;
-        // Run again, it ends where the undisturbed one ended.
+        // A second run ends like the undisturbed one.
         let again = Options::new("release", journal_path(folder.path(), "again"));
         let plan = firsts(&store).await;
         let execution = execute(&store, &cluster, plan, consent(&cluster), &again).await.unwrap();
         assert!(execution.is_complete(), "{moment}: {execution:?}");
         assert_eq!(values(&dump(&etcd).await), whole, "{moment}");
-        // Undone, last run first, everything is as it was.
+        // Undoing the runs, the last one first, restores everything.
         for name in ["again", "killed"] {
             let recorded = Recorded::read(&journal_path(folder.path(), name)).unwrap();
             assert_eq!(recorded.open_intents().count(), 0, "{moment}: the run after it resolves it");

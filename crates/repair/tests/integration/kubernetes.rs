@@ -110,7 +110,7 @@ async fn releases_are_made_in_order_and_undone() {
         assert!(execution.is_complete(), "{flavour:?}: {execution:?}");
         let released = observe(&store).await;
         assert!(released.handles.is_empty());
-        // The drained block without owner is gone, the other one stays.
+        // The empty block without owner is gone, the other one stays.
         let cidrs: Vec<String> = released.blocks.iter().map(|b| b.value.key.to_string()).collect();
         assert_eq!(cidrs, ["10.0.0.0/30"]);
         assert_eq!(released.cluster.as_ref().unwrap().datastore_ready, Some(true));
@@ -127,7 +127,7 @@ async fn releases_are_made_in_order_and_undone() {
         let undone = observe(&store).await;
         assert_eq!(values(&undone), values(&original));
         assert!(undone.defects.is_empty(), "{:?}", undone.defects);
-        // Again, the plan of the first run meets addresses that have been reassigned since.
+        // The plan of the first run meets addresses that have been assigned again since.
         let execution = run(&store, steps(&original, &[0]), &third, false).await;
         assert_eq!(execution.conflicts.len(), 2, "{execution:?}");
         assert_eq!(values(&observe(&store).await), values(&original));
@@ -148,7 +148,7 @@ async fn others_who_write_at_the_same_time_are_not_overwritten() {
     let options = Options {
         events: Arc::new(move |event| {
             let mut seen = note.lock().unwrap();
-            // Between the intent and the first write, another address is given out.
+            // Another address is assigned between the intent and the first write.
             if matches!(event, Event::Intended { .. }) && !seen.iter().any(|e| e == event) {
                 let response = other.request("GET", &path, "").unwrap();
                 let mut block: Value = serde_json::from_str(&response.body).unwrap();
@@ -170,7 +170,7 @@ async fn others_who_write_at_the_same_time_are_not_overwritten() {
     assert_eq!((taken, block.free()), (vec![1, 2], [3, 0].as_slice()));
 }
 
-/// A handle is counted before its block is written. If the address turns out to be omitted meanwhile, it is counted back.
+/// A handle is counted before its block is written. If the address is omitted meanwhile, it is counted back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handle_is_counted_back_where_its_address_is_omitted() {
     let flavour = Flavour::Classic;
@@ -196,7 +196,7 @@ async fn a_handle_is_counted_back_where_its_address_is_omitted() {
         events: Arc::new(move |event| {
             let mut marked = marked.lock().unwrap();
             if matches!(event, Event::Written { .. }) && !*marked {
-                // What speaks against the second address appears after the first handle was written.
+                // The owner of the second address appears after the first handle was written.
                 *marked = true;
                 let spec = json!({"handleID": "marker.3", "block": {}, "deleted": false});
                 let marker = resource(flavour, "IPAMHandle", "marker.3", spec);

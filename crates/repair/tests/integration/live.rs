@@ -1,4 +1,4 @@
-//! Repairs again and again next to allocators that assign and release at full speed, on both datastores.
+//! Repeated repairs beside allocators that assign and release at full speed, on both datastores.
 //!
 //! Each test takes 14 seconds, or longer on a busy machine. `CALIPAM_LIVE=full` makes it at least 60 seconds and 10,000
 //! operations.
@@ -30,8 +30,8 @@ use jiff::SignedDuration;
 use crate::cluster::{consent, journal_path, observe, open};
 use crate::kubernetes::open as open_kubernetes;
 
-/// Longer than most operations of a worker take; those that take longer are waited for, so that what a worker has half
-/// done is not mistaken for a leak.
+/// Longer than most operations of a worker. Slower ones are waited for, so that a half-done operation is not mistaken
+/// for a leak.
 const SETTLE: Duration = Duration::from_secs(4);
 
 /// The datastore of a cluster without pods.
@@ -88,7 +88,7 @@ impl Scene {
     }
 }
 
-/// How long, how many addresses assigned and released at least, and how long one round may take.
+/// The duration, the smallest number of assigned and released addresses, and the longest duration of a round.
 fn extent() -> (Duration, u64, Duration) {
     match std::env::var("CALIPAM_LIVE").as_deref() {
         Ok("full") => (Duration::from_secs(60), 10_000, Duration::from_secs(600)),
@@ -96,7 +96,7 @@ fn extent() -> (Duration, u64, Duration) {
     }
 }
 
-/// What allocators and repairers tell each other.
+/// The state that allocators and repairers share.
 #[derive(Default)]
 struct Course {
     activity: Activity,
@@ -120,7 +120,7 @@ impl Course {
     }
 }
 
-/// Works until it was long and much enough, for the repairers as well, with new pods in each round.
+/// Works until duration and number suffice, for the repairers as well, with new pods in each round.
 fn work(scene: &Scene, course: &Course) -> Vec<ChurnLog> {
     let ((enough, least, limit), begin) = (extent(), Instant::now());
     let mut rounds: Vec<ChurnLog> = Vec::new();
@@ -143,7 +143,7 @@ fn work(scene: &Scene, course: &Course) -> Vec<ChurnLog> {
     rounds
 }
 
-/// Ends the repairers when the allocators end, also if these fail.
+/// Ends the repairers when the allocators end, even if these fail.
 struct SetAtEnd(Arc<Course>);
 
 impl Drop for SetAtEnd {
@@ -158,7 +158,7 @@ enum Repair {
     Rebuild,
 }
 
-/// What a repairer did.
+/// The result of a repairer.
 #[derive(Debug, Default)]
 struct Done {
     runs: usize,
@@ -166,7 +166,7 @@ struct Done {
     conflicts: usize,
 }
 
-/// Looks, looks again at what could be half done, and plans without any grace.
+/// Reads, reads again the objects that could be half done, and plans without a grace period.
 async fn planned(store: &Datastore, repair: Repair, activity: &Activity) -> Plan {
     let judgement = Judgement { grace: Some(SignedDuration::ZERO), ..Judgement::default() };
     let snapshot = observe(store).await;
@@ -193,7 +193,7 @@ async fn planned(store: &Datastore, repair: Repair, activity: &Activity) -> Plan
     }
 }
 
-/// One of [`REPAIRS`], again and again.
+/// Repeats one of [`REPAIRS`].
 async fn repair_until_over(scene: Arc<Scene>, course: Arc<Course>, number: usize) {
     let (store, folder) = (scene.open().await, tempfile::tempdir().unwrap());
     let repair = REPAIRS[number];
@@ -226,7 +226,7 @@ async fn leaked_addresses_go_and_live_ones_stay(scene: Scene) {
     let rounds = working.join().unwrap();
     assert!(course.is_enough_repaired(), "{:?} beside {rounds:?}", course.repairs());
 
-    // What leaked last goes when everybody has ended, and then there is nothing left to do.
+    // After the end of all, the last leaked addresses are released, and nothing is left to do.
     let (store, folder) = (scene.open().await, tempfile::tempdir().unwrap());
     let plan = planned(&store, Repair::Release, &course.activity).await;
     let options = Options::new("a test", journal_path(folder.path(), "last"));
@@ -258,7 +258,7 @@ async fn beside_allocators_on_kubernetes_with_native_kinds() {
     leaked_addresses_go_and_live_ones_stay(Scene::on_kubernetes(Flavour::Native)).await;
 }
 
-/// Frees addresses of live pods of one block behind their back, with their handles: what a rebuild records again.
+/// Frees addresses of live pods in one block with their handles, for a rebuild to record again.
 async fn lose_records(store: &Datastore, tenants: &[&Tenant]) {
     let block = tenants[0].block;
     let guid = observe(store).await.cluster.unwrap().guid;
@@ -289,8 +289,8 @@ fn roomy(snapshot: &Snapshot) -> BTreeMap<IpNet, String> {
     blocks.map(|block| (block.value.key, block.revision.to_string())).collect()
 }
 
-/// Between a rebuild and its undo the allocator writes the block: then the block stays, and with it the handles of the live
-/// pods in it.
+/// The allocator writes the block between a rebuild and its undo. The block stays then, with the handles of its live
+/// pods.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_undo_leaves_live_pods_their_addresses_and_handles() {
     for scene in [Scene::on_etcd(), Scene::on_kubernetes(Flavour::Classic)] {
@@ -334,7 +334,7 @@ async fn an_undo_leaves_live_pods_their_addresses_and_handles() {
             later.push(churn(later.len() as u64 + 3));
         }
 
-        // The plan says so beforehand, and a run that does not look first refuses it as well.
+        // The plan refuses this, and so does a run that does not read first.
         let plan = UndoPlan::new(&Recorded::read(&run).unwrap()).unwrap();
         let looked = plan.clone().read(&store).await.unwrap();
         assert!(looked.steps().is_empty() && !looked.skipped().is_empty(), "{looked:?}");

@@ -1,4 +1,4 @@
-//! The datastore lock next to others. What restores it is in `tests/cli/repair/lock.rs`.
+//! The datastore lock beside other writers. Restoring it is tested in `tests/cli/repair/lock.rs`.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ async fn what_others_change_meanwhile_stays() {
         lock: true,
         events: Arc::new(move |event| {
             if let Event::Intended { .. } = event {
-                // A component notes its version while the lock is held.
+                // A component writes its version while the lock is held.
                 let endpoint = endpoint.clone();
                 std::thread::spawn(move || {
                     let work = async {

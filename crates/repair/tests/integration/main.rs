@@ -1,4 +1,4 @@
-//! Carrying out repairs against real servers.
+//! Repairs on real servers.
 
 mod cluster;
 mod execute;

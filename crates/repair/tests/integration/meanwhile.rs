@@ -1,5 +1,5 @@
-//! Between plan and execution every object of a plan is changed in turn, on every datastore: what breaks the guards of
-//! one address keeps that address, and what breaks none is no matter.
+//! Every object of a plan is changed in turn between plan and execution, on every datastore. A change that breaks the
+//! guards of an address keeps that address; other changes do no harm.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use crate::kubernetes::open as open_kubernetes;
 
 const GUID: &str = "0f0e1d2c";
 
-/// What is changed. Each has a block of its own with two leaked addresses, of which the change is about the first.
+/// The changes. Each has its own block with two leaked addresses, and concerns the first of them.
 const CASES: [(Meanwhile, &[u64]); 9] = [
     (Meanwhile::Nothing, &[0, 1]),
     (Meanwhile::GivenOutAnew, &[1]),
@@ -39,15 +39,15 @@ enum Meanwhile {
     GivenOutAnew,
     /// The first address is free already.
     Freed,
-    /// An address that is not of the plan was given out.
+    /// An address outside of the plan was assigned.
     OtherAddress,
     BlockGone,
-    /// The handle of the first address counts another block as well.
+    /// The handle of the first address counts another block, too.
     HandleGrew,
     HandleGone,
-    /// The endpoint or pod that the first address is recorded for is there.
+    /// The endpoint or pod in the record of the first address exists.
     WorkloadThere,
-    /// The node that was gone is there.
+    /// The gone node exists again.
     NodeThere,
 }
 
@@ -90,7 +90,7 @@ impl World {
         }
     }
 
-    /// Changes a block or handle; deletes it where nothing is left of it.
+    /// Changes a block or handle; deletes it if nothing is left of it.
     async fn change(&self, key: &Key, edit: impl Fn(&mut Value)) {
         match self {
             Self::Etcd(etcd) => {
@@ -123,7 +123,7 @@ impl World {
         }
     }
 
-    /// Makes something that was absent.
+    /// Creates an object that was absent.
     async fn appear(&self, key: &Key) {
         match (self, key) {
             (Self::Etcd(etcd), key) => {
@@ -145,7 +145,7 @@ impl World {
         }
     }
 
-    /// The blocks of all cases, on nodes that are gone.
+    /// The blocks of all cases, on gone nodes.
     async fn seed(&self) {
         let spec = json!({"clusterGUID": GUID, "calicoVersion": "v3.32.1", "datastoreReady": true});
         let information = json!({
@@ -227,7 +227,7 @@ fn block_key(case: usize) -> Key {
     Key::Block(cidr(case).parse().unwrap())
 }
 
-/// Path, name and kind of an object of Calico.
+/// The path, name and kind of an object of Calico.
 fn place(flavour: Flavour, key: &Key) -> (String, String, &'static str) {
     let (plural, name, kind) = match key {
         Key::Block(cidr) => ("ipamblocks", cidr.to_string().replace(['.', '/'], "-"), "IPAMBlock"),
@@ -238,7 +238,7 @@ fn place(flavour: Flavour, key: &Key) -> (String, String, &'static str) {
     (flavour.path(plural), name, kind)
 }
 
-/// What the release of the first address rests on being absent.
+/// The objects that have to be absent for the release of the first address.
 fn absent(step: &Step, wanted: fn(&Key) -> bool) -> Key {
     let evidence = &step.parts[0].evidence;
     let found = evidence.iter().find(|(key, expect)| *expect == Precondition::Absent && wanted(key));
@@ -280,7 +280,7 @@ async fn every_object_in_turn(world: World) {
             Meanwhile::BlockGone | Meanwhile::NodeThere => assert!(!conflicts.is_empty(), "{what:?}"),
             _ => assert!(conflicts.is_empty(), "{what:?}: {conflicts:?}"),
         }
-        // A handle is there as long as an address of it is.
+        // A handle exists as long as it has an address.
         let handles = (0..2).filter(|n| after.handles.iter().any(|h| h.value.id() == *id(case, *n)));
         let kept: Vec<usize> = match what {
             Meanwhile::GivenOutAnew | Meanwhile::Freed | Meanwhile::HandleGrew | Meanwhile::WorkloadThere => {

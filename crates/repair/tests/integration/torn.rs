@@ -1,5 +1,5 @@
-//! Connections to etcd that break at every request in turn, and members that die: what was begun comes to a defined end,
-//! the lock is restored, and running again converges.
+//! Connections to etcd that break at every request in turn, and members that die: every step has a defined end, the
+//! lock is restored, and running again converges.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -76,7 +76,7 @@ impl Site {
         undo(&self.store, &plan, consent(&self.cluster), &options).await.ok()
     }
 
-    /// What a rebuild has to do here.
+    /// The steps of a rebuild.
     async fn break_affinity_and_add_orphan(&self) {
         let snapshot = observe(&self.sound).await;
         let owned = snapshot.affinities.iter().find(|a| a.value.key.kind == AffinityType::Host).unwrap();
@@ -87,7 +87,7 @@ impl Site {
         client.put(Key::Handle(ORPHAN.into()).to_string(), orphan, None).await.unwrap();
     }
 
-    /// Brings back what was there at first.
+    /// Restores the first state.
     async fn reset(&self, base: &Entries) {
         let mut client = self.etcd.client().await.unwrap();
         let now = dump(&self.etcd).await;
@@ -101,7 +101,7 @@ impl Site {
         }
     }
 
-    /// The lock is as it was, or the run has named it.
+    /// The lock is restored, or the run has reported it.
     async fn is_settled(&self, base: &Entries, execution: Option<&Execution>, what: &str) {
         let is_named = execution.is_some_and(|execution| execution.lock_left.is_some());
         let now = dump(&self.etcd).await;
@@ -113,8 +113,8 @@ fn information(entries: &Entries) -> &[u8] {
     &entries[INFORMATION].0
 }
 
-/// What a rebuild writes, as far as it is not written yet: an address in use with its handle, an affinity with its
-/// block, and the end of a handle that nothing refers to.
+/// The remaining steps of a rebuild: an address in use with its handle, an affinity with its block, and the deletion of
+/// an orphan handle.
 fn rebuild(snapshot: &Snapshot) -> Vec<Step> {
     let owned = snapshot.affinities.iter().find(|a| a.value.key.kind == AffinityType::Host).unwrap();
     let cidr = owned.value.key.cidr;
@@ -203,7 +203,7 @@ async fn every_request_torn_in_turn() {
     let base = dump(&site.etcd).await;
     let plan = steps(&site.store).await;
 
-    // How many requests it takes undisturbed, and what it leaves.
+    // The number of requests of an undisturbed run, and the state after it.
     site.torn.plan(|_| Tear::Pass);
     let (execution, journal) = site.release(plan.clone()).await;
     assert!(execution.unwrap().is_complete());
@@ -234,7 +234,7 @@ async fn every_request_torn_in_turn() {
     }
 }
 
-/// Every kind of answer at every request of a release, of a rebuild, and of their undoing, in turn.
+/// Every kind of answer at every request of a release, of a rebuild, and of their undo, in turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_answer_at_every_request() {
     let mut site = Site::new().await;
@@ -263,7 +263,7 @@ async fn every_answer_at_every_request() {
                 site.is_settled(&base, torn.as_ref(), &what).await;
                 keeps(&before, &observe(&site.sound).await, &targets, &what);
 
-                // It is undone as far as it went, or running again converges.
+                // The finished part is undone, or running again converges.
                 site.torn.plan(|_| Tear::Pass);
                 let is_undone = number % 4 < 2 && torn.is_some();
                 if is_undone {
@@ -292,7 +292,7 @@ async fn every_answer_at_every_request() {
     }
 }
 
-/// The member that a run talks to dies in the middle, while another one is healthy.
+/// The member that a run talks to dies, while another one is healthy.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_lock_is_restored_through_another_member() {
     let (etcd, sound) = start(300).await;
@@ -318,7 +318,7 @@ async fn the_lock_is_restored_through_another_member() {
     assert_eq!(information(&dump(&etcd).await), information(&base));
 }
 
-/// No member answers any more: that the datastore stays locked is said, whatever else went wrong.
+/// No member answers any more: the run reports that the datastore stays locked, whatever else went wrong.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_that_cannot_be_restored_is_named() {
     let (etcd, sound) = start(300).await;

@@ -1,5 +1,5 @@
 //! API servers that fail at every request in turn: no live address is freed, no handle of one is lost, the lock is
-//! restored or named, and running again converges.
+//! restored or reported, and running again converges.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ struct Site {
     folder: tempfile::TempDir,
     runs: usize,
     connection: Connection,
-    /// What is stored at first, by path.
+    /// The objects at first, by path.
     base: BTreeMap<String, Value>,
 }
 
@@ -76,7 +76,7 @@ impl Site {
         journal_path(self.folder.path(), &self.runs.to_string())
     }
 
-    /// What a run did, and its journal. `None` if it could not begin.
+    /// The result of a run, which is `None` if it could not begin, and its journal.
     async fn run(&mut self, steps: Vec<Step>) -> (Option<Execution>, PathBuf) {
         let options = Options { lock: true, ..Options::new("a test", self.path()) };
         let run = execute(&self.store, GUID, steps, consent(GUID), &options).await;
@@ -98,7 +98,7 @@ impl Site {
         self.snapshot().await.cluster.unwrap().datastore_ready == Some(false)
     }
 
-    /// The addresses that stay are recorded under their handles, and the lock is as it was or named.
+    /// The kept addresses are recorded under their handles, and the lock is restored or reported.
     async fn is_settled(&self, execution: Option<&Execution>, what: &str) {
         let now = self.snapshot().await;
         let recorded: Vec<(u32, String)> = now
@@ -118,7 +118,7 @@ impl Site {
         assert!(!self.is_locked().await || is_named, "{what}: {execution:?}");
     }
 
-    /// What is stored, by path. Versions and what the server adds are left out.
+    /// The objects by path, without versions and fields that the server adds.
     fn stored(&mut self) -> BTreeMap<String, Value> {
         let mut stored = BTreeMap::new();
         for plural in ["ipamblocks", "ipamhandles", "blockaffinities", "clusterinformations"] {
@@ -135,7 +135,7 @@ impl Site {
         stored
     }
 
-    /// Brings back what was there at first: what has changed is deleted and created again.
+    /// Restores the first state: changed objects are deleted and created again.
     fn reset(&mut self) {
         let now = self.stored();
         for path in now.keys().filter(|path| self.base.get(*path) != now.get(*path)) {
@@ -155,7 +155,7 @@ fn gone() -> (Key, Precondition) {
     (Key::Pod { namespace: "default".into(), name: "gone".into() }, Precondition::Absent)
 }
 
-/// The release of the first address of each block, as far as it is not made yet.
+/// The remaining releases of the first address of each block.
 fn releases(snapshot: &Snapshot) -> Vec<Step> {
     let blocks = || snapshot.blocks.iter().filter_map(|block| block.value.content.sound());
     let held = blocks().filter(|block| block.allocation(0).is_some());
@@ -167,8 +167,8 @@ fn releases(snapshot: &Snapshot) -> Vec<Step> {
     steps
 }
 
-/// An address in use with its handle, an affinity with its block, and the end of a handle that nothing refers to, as far
-/// as that is not written yet.
+/// The remaining steps for an address in use with its handle, an affinity with its block, and the deletion of an orphan
+/// handle.
 fn rebuild(snapshot: &Snapshot) -> Vec<Step> {
     let cidr: IpNet = "10.0.0.0/30".parse().unwrap();
     let block = snapshot.blocks.iter().find(|block| block.value.key == cidr).unwrap();
@@ -221,10 +221,10 @@ async fn tear_every_request(plan: fn(&Snapshot) -> Vec<Step>) {
             site.torn.tear_at(number, tear);
             let (torn, journal) = site.run(plan(&site.snapshot().await)).await;
             site.is_settled(torn.as_ref(), &what).await;
-            // What one request met does not break the run off.
+            // One failed request does not end the run.
             assert!(torn.as_ref().is_none_or(|torn| torn.failure.is_none()), "{what}: {torn:?}");
 
-            // What was written is undone as it says; or running again converges.
+            // The run is undone, or running again converges.
             site.torn.plan(|_| Tear::Pass);
             if number % 2 == 0 && torn.is_some() {
                 let undone = site.undo(&journal).await.unwrap();
@@ -274,7 +274,7 @@ async fn a_handle_without_its_block_is_counted_back() {
             Edit::Handle(id.into(), HandleEdit::Increment(cidr, 1)),
             Edit::Block(cidr, BlockEdit::Assign { records: vec![(2, record(id))] }),
         ];
-        // The API server does not take the block.
+        // The API server refuses the block.
         site.torn.plan(|seen| match seen.method == "PUT" && seen.path.contains("/ipamblocks/") {
             true => Tear::Status(422),
             false => Tear::Pass,
@@ -295,8 +295,8 @@ async fn a_handle_without_its_block_is_counted_back() {
     }
 }
 
-/// A deletion that was killed between its two steps leaves a block that records nothing any more, and both running again
-/// and undoing it go on from there.
+/// A deletion that is killed between its two steps leaves an empty block. Both running again and an undo go on from
+/// there.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deletion_that_got_as_far_as_the_mark() {
     for is_undone in [true, false] {
@@ -310,7 +310,7 @@ async fn a_deletion_that_got_as_far_as_the_mark() {
             _ => Tear::Pass,
         });
         let (execution, journal) = site.run(plan).await;
-        // What is only marked is not reported as done.
+        // A block that is only marked is not reported as deleted.
         let execution = execution.unwrap();
         assert_eq!((execution.partly, execution.written), (1, 0), "{execution:?}");
         assert!(execution.conflicts[0].reason.contains("could not be deleted"), "{execution:?}");
@@ -324,7 +324,7 @@ async fn a_deletion_that_got_as_far_as_the_mark() {
             let undone = site.undo(&journal).await.unwrap();
             assert!(undone.is_complete(), "{undone:?}");
             assert_eq!(values(&site.snapshot().await), base);
-            // Under the UID that is about to be deleted nothing lives again.
+            // Nothing is created under the UID that is about to be deleted.
             let stored = site.server.request("GET", &block, "").unwrap().body;
             assert_ne!(serde_json::from_str::<Value>(&stored).unwrap()["metadata"]["uid"], uid);
             continue;
@@ -346,7 +346,7 @@ async fn a_deletion_that_got_as_far_as_the_mark() {
     }
 }
 
-/// Calico's second step of a deletion names the UID: a handle that is wanted again must not live under it.
+/// Calico's second step of a deletion names the UID: a handle that is needed again must get another one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_marked_handle_is_created_anew() {
     let mut site = Site::new().await;

@@ -1,4 +1,4 @@
-//! Undo brings values back, and refuses what has changed since.
+//! Undo restores values, and refuses objects that have changed since.
 
 use calipam_model::attributes::Attribute;
 use calipam_model::block::Block;
@@ -45,7 +45,7 @@ async fn values_come_back_and_the_rest_is_untouched() {
     let block = all[0].0.to_string();
     assert!(number(&undone, &block) > number(&repaired, &block));
     assert!(number(&repaired, &block) > number(&base, &block));
-    // Again: everything is back already. And the undo can be undone.
+    // A second undo finds everything restored already. The undo can be undone, too.
     let execution = undo(&store, &plan, consent(&cluster), &Options::new("undo", &third)).await.unwrap();
     assert_eq!((execution.written, execution.already), (0, 20));
     let back = UndoPlan::new(&Recorded::read(&second).unwrap()).unwrap();
@@ -65,7 +65,7 @@ async fn what_changed_since_is_refused_and_the_rest_undone() {
     let base = dump(&etcd).await;
     repair_by_hand(&store, &first, &all, Until::Outcome).await;
     let mut client = etcd.client().await.unwrap();
-    // The block of the first is rewritten with the same value, the handle of the second is there again.
+    // The block of the first is rewritten with the same value, and the handle of the second exists again.
     let block = all[0].0.to_string();
     let value = dump(&etcd).await[&block].0.clone();
     client.put(block.as_str(), value, None).await.unwrap();
@@ -96,7 +96,7 @@ async fn changes_between_two_writes_of_a_run_are_noticed() {
     let leak = leaks(&store, 1).await;
     repair_by_hand(&store, &first, &leak, Until::Outcome).await;
     let mut recorded = Recorded::read(&first).unwrap();
-    // A second intent on a version of the block that the run has not made.
+    // A second intent on a version of the block that the run has not written.
     let mut again = recorded.intents[0].clone();
     again.id = 1;
     again.changes.truncate(1);
@@ -141,14 +141,14 @@ async fn another_cluster_and_missing_consent_are_refused() {
     assert_eq!(dump(&etcd).await, before);
 }
 
-/// A step that took more than one write falls apart into intents that share no object: it is undone as a whole or not at
-/// all, else the handles of live pods would go while their block stays.
+/// A step of several writes has intents that share no object. It is undone as a whole or not at all: otherwise the
+/// handles of live pods would be deleted while their block stays.
 #[tokio::test]
 async fn a_step_of_many_writes_is_undone_as_a_whole() {
     let (etcd, store) = start(600).await;
     let cluster = guid(&store).await;
     let folder = tempfile::tempdir().unwrap();
-    // A block is lost, and its handles; a rebuild has made them again, in several writes.
+    // A block and its handles are lost, and a rebuild creates them again in several writes.
     let block = Block::new("10.99.0.0/24".parse().unwrap(), None, Timestamp::now()).unwrap();
     let id = |ordinal: u32| format!("k8s-pod-network.{ordinal}");
     let record = |ordinal| (ordinal, Attribute { handle: Some(id(ordinal)), ..Attribute::default() });
@@ -178,7 +178,7 @@ async fn a_step_of_many_writes_is_undone_as_a_whole() {
     assert_eq!((undone.written, undone.partly, undone.conflicts.len()), (0, 0, 1), "{undone:?}");
     assert_eq!(dump(&etcd).await, before);
 
-    // What became of one of its writes is not known: none of them is undone.
+    // The outcome of one of its writes is not known: none of them is undone.
     let mut unknown = recorded.clone();
     unknown.outcomes.pop_last();
     let plan = UndoPlan::new(&unknown).unwrap();

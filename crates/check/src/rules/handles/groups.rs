@@ -1,6 +1,5 @@
-//! Bringing handles together with the allocations that name them. A large cluster has a million of
-//! either, so that both are sorted by a hash of the ID and merged, on all cores, and what agrees is not looked at
-//! any closer.
+//! Groups handles with the allocations that name them. A large cluster has a million of either: both are sorted by a
+//! hash of the ID and merged, on all cores, and groups that agree are skipped.
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{BuildHasher, Hasher};
@@ -23,7 +22,7 @@ use crate::{Context, FastMap};
 
 pub(crate) type StoredHandle = Versioned<Handle>;
 
-/// What is stored and recorded under one ID, compared as Calico does: up to the first carriage return.
+/// The handles and allocations under one ID. IDs are compared as Calico does, up to the first carriage return.
 #[derive(Debug)]
 pub(crate) struct Group<'c, 's> {
     /// The ID, cut at the carriage return.
@@ -37,12 +36,11 @@ pub(crate) struct Group<'c, 's> {
 }
 
 impl<'s> Group<'_, 's> {
-    /// All handles of the group.
     pub(crate) fn objects(&self) -> impl Iterator<Item = &'s StoredHandle> + '_ {
         self.object.into_iter().chain(self.strays.iter().copied())
     }
 
-    /// The forms other than the ID itself in which it is recorded or stored.
+    /// Returns the forms other than the clean ID in which it is recorded or stored.
     pub(crate) fn recorded_as(&self) -> Vec<String> {
         let stored = self.strays.iter().map(|object| object.value.id());
         let recorded = self.records.iter().filter_map(|r| r.allocation.attribute.handle());
@@ -52,16 +50,16 @@ impl<'s> Group<'_, 's> {
     }
 }
 
-/// Marks a reference that goes on after a carriage return.
+/// The mark of a reference that goes on after a carriage return.
 const DIRTY: u32 = 1 << 31;
-/// Stands if there is no block.
+/// The absence of a block.
 const NO_BLOCK: u32 = u32::MAX;
 
 /// An allocation that names a handle.
 #[derive(Clone, Copy)]
 struct Reference {
     hash: u64,
-    /// Place of the block, with [`DIRTY`].
+    /// The position of the block, with [`DIRTY`].
     block: u32,
     ordinal: u32,
 }
@@ -71,14 +69,13 @@ struct Reference {
 struct Object {
     hash: u64,
     position: u32,
-    /// Places of the blocks in each of which it claims one address: of one block, or of one IPv4 and
-    /// one IPv6 block. [`NO_BLOCK`] twice where it claims anything else.
+    /// The positions of the blocks in each of which it claims one address: one block, or one IPv4 and one IPv6 block.
+    /// [`NO_BLOCK`] twice if it claims anything else.
     blocks: [u32; 2],
 }
 
-/// Every ID under which something is stored or recorded, but for the typical ones that are in
-/// order: a handle that claims one address of one block, or one of either family, and blocks that
-/// record just that.
+/// Returns all IDs under which something is stored or recorded, but for typical ones that are in order: a handle that
+/// claims one address of one block, or one of each family, and blocks that record just that.
 pub(crate) fn groups<'c, 's>(context: &'c Context<'s>) -> Vec<Group<'c, 's>> {
     let (objects, references) = (objects(context), references(context));
     let groups = in_parts_of_few(SHARDS, |shards| {
@@ -91,7 +88,7 @@ pub(crate) fn groups<'c, 's>(context: &'c Context<'s>) -> Vec<Group<'c, 's>> {
     groups.into_iter().flatten().collect()
 }
 
-/// How many parts there are by hash: few enough of a million things that a part of them lies near a core while it is sorted.
+/// The number of parts by hash. A part of a million things fits into the cache of a core while it is sorted.
 const SHARDS: usize = 64;
 
 /// Things by the first bits of their hashes.
@@ -115,7 +112,6 @@ impl Hashed for Reference {
 }
 
 impl<T: Hashed> Shards<T> {
-    /// With room for so many things.
     fn with_capacity(number: usize) -> Self {
         // Hashes are spread evenly, but not quite.
         let room = number / SHARDS + number / SHARDS / 16;
@@ -127,7 +123,7 @@ impl<T: Hashed> Shards<T> {
     }
 }
 
-/// What all parts have in a shard, by hash.
+/// Joins a shard of all parts, sorted by hash.
 fn sorted<T: Hashed>(parts: &[Shards<T>], shard: usize) -> Vec<T> {
     let mut all: Vec<T> = Vec::with_capacity(parts.iter().map(|part| part.0[shard].len()).sum());
     parts.iter().for_each(|part| all.extend_from_slice(&part.0[shard]));
@@ -135,7 +131,7 @@ fn sorted<T: Hashed>(parts: &[Shards<T>], shard: usize) -> Vec<T> {
     all
 }
 
-/// Brings handles and references together, both by hash, and adds what is not in order.
+/// Merges handles and references, both by hash, and adds groups that are not in order.
 fn merge<'c, 's>(
     context: &'c Context<'s>,
     mut objects: &[Object],
@@ -156,9 +152,8 @@ fn merge<'c, 's>(
     }
 }
 
-/// True for a typical handle that agrees with what is recorded. Equal hashes of 64 bits stand for equal
-/// IDs here: a coincidence could only hide that one handle is an orphan while another one, with the
-/// same hash and blocks, is missing.
+/// Returns true for a typical handle that agrees with the records. Equal hashes of 64 bits count as equal IDs: a
+/// collision could only hide an orphan handle while another one, with the same hash and blocks, is missing.
 fn is_in_order(objects: &[Object], references: &[Reference]) -> bool {
     let [Object { blocks, .. }] = objects else { return false };
     match references {
@@ -168,7 +163,7 @@ fn is_in_order(objects: &[Object], references: &[Reference]) -> bool {
     }
 }
 
-/// Handles that are not marked deleted.
+/// Returns the handles that are not marked deleted.
 fn objects(context: &Context<'_>) -> Vec<Shards<Object>> {
     let sound = (0..).zip(&context.index.blocks).filter(|(_, b)| b.sound.is_some());
     let positions: FastMap<u64, u32> =
@@ -200,13 +195,13 @@ fn objects(context: &Context<'_>) -> Vec<Shards<Object>> {
     })
 }
 
-/// An IPv4 block as one number, which is quicker to look up. Nearly all handles hold addresses of such a block.
+/// Encodes an IPv4 block as a number, for a quick lookup. Nearly all handles hold addresses of such a block.
 fn number_of(block: IpNet) -> Option<u64> {
     let IpNet::V4(block) = block else { return None };
     Some(u64::from(block.addr().to_bits()) << 8 | u64::from(block.prefix_len()))
 }
 
-/// The blocks, where the handle claims just one address in one block, or one of either family.
+/// Returns the blocks of a handle that claims just one address in one block, or one of each family.
 fn typical_blocks(handle: &Handle, place: impl Fn(IpNet) -> Option<u32>) -> Option<[u32; 2]> {
     let mut blocks = handle.blocks();
     let (first, one) = blocks.next()?;
@@ -219,8 +214,7 @@ fn typical_blocks(handle: &Handle, place: impl Fn(IpNet) -> Option<u32>) -> Opti
     (one == 1 && blocks.next().is_none()).then_some([first, second])
 }
 
-/// Allocations of sound blocks that name a handle. For what Windows reserves there is no
-/// handle (facts 3.1).
+/// Returns the allocations of sound blocks that name a handle. Addresses that Windows reserves have none (facts 3.1).
 fn references(context: &Context<'_>) -> Vec<Shards<Reference>> {
     let of_blocks = |range: Range<usize>| {
         let blocks = &context.index.blocks[range.clone()];
@@ -242,7 +236,7 @@ fn references(context: &Context<'_>) -> Vec<Shards<Reference>> {
     in_parts_of_few(context.index.blocks.len(), of_blocks)
 }
 
-/// The hash of a handle's ID that is cut at the carriage return.
+/// Hashes a clean ID.
 fn hash_of_handle(id: TextRef<'_>) -> u64 {
     let mut hasher = FixedState::default().build_hasher();
     hasher.write(id.packed());
@@ -255,7 +249,7 @@ enum Member<'c, 's> {
     Record(Record<'c, 's>),
 }
 
-/// Splits what has one hash by ID.
+/// Splits things with the same hash by ID.
 fn split<'c, 's>(
     context: &'c Context<'s>,
     objects: &[Object],
@@ -297,7 +291,7 @@ fn group<'c, 's>(id: TextRef<'s>, members: impl Iterator<Item = Member<'c, 's>>)
     group
 }
 
-/// IDs, packed and cut at the carriage return, that the blocks name whose content is not checked.
+/// Returns the clean IDs, packed, in blocks whose content is not checked.
 pub(super) fn named_by_unchecked(context: &Context<'_>, unchecked: &HashSet<IpNet>) -> HashSet<Box<[u8]>> {
     let mut named = HashSet::new();
     if unchecked.is_empty() {
@@ -315,7 +309,7 @@ pub(super) fn named_by_unchecked(context: &Context<'_>, unchecked: &HashSet<IpNe
     named
 }
 
-/// IDs of handles whose value cannot be decoded.
+/// Returns the IDs of handles whose value cannot be decoded.
 pub(super) fn undecodable(snapshot: &Snapshot) -> HashSet<Box<[u8]>> {
     let broken = snapshot.defects.iter().filter_map(|defect| match (&defect.key, &defect.kind) {
         (Some(Key::Handle(id)), DefectKind::Value(_)) => Some(Text::new(id)),
@@ -328,8 +322,7 @@ fn clean(id: TextRef<'_>) -> Box<[u8]> {
     id.cut_at_carriage_return().packed().into()
 }
 
-/// Takes the handles from the JSON of a corrupt block. Like Calico's reader it passes over the case of
-/// field names.
+/// Reads the handles from the JSON of a corrupt block. Like Calico's decoder it ignores the case of field names.
 fn named_in(raw: &str, named: &mut HashSet<Box<[u8]>>) {
     let Ok(block) = serde_json::from_str::<Value>(raw) else { return };
     let attributes = fields(&block, "attributes").filter_map(Value::as_array).flatten();

@@ -1,4 +1,4 @@
-//! Handles and what blocks record under them (facts 3.8, 3.13, 3.15).
+//! Handles and the records of blocks under them (facts 3.8, 3.13, 3.15).
 
 mod groups;
 #[cfg(test)]
@@ -22,7 +22,7 @@ use crate::record::Record;
 /// Checks every handle, stored or recorded.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let unchecked = context.index.unchecked();
-    let scope = Scope {
+    let checker = Checker {
         context,
         blocks_read: context.snapshot.has_read(Source::Blocks),
         handles_read: context.snapshot.has_read(Source::Handles),
@@ -30,38 +30,37 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
         unchecked_blocks: unchecked,
         undecodable: undecodable(context.snapshot),
     };
-    groups(context).iter().for_each(|group| scope.check(group, out));
+    groups(context).iter().for_each(|group| checker.check(group, out));
 }
 
-/// What decides whether a handle can be checked.
-struct Scope<'c, 's> {
+/// The checks of handles, with the data that decides whether one can be checked.
+struct Checker<'c, 's> {
     context: &'c Context<'s>,
     blocks_read: bool,
     handles_read: bool,
-    /// CIDRs of blocks about whose content nothing is known.
+    /// CIDRs of blocks with unknown content.
     unchecked_blocks: HashSet<IpNet>,
-    /// IDs, packed, that such blocks name.
+    /// IDs, packed, in such blocks.
     unchecked_handles: HashSet<Box<[u8]>>,
-    /// IDs, packed, of handles whose value cannot be decoded. They exist.
+    /// IDs, packed, of handles that exist and cannot be decoded.
     undecodable: HashSet<Box<[u8]>>,
 }
 
-impl<'s> Scope<'_, 's> {
+impl<'s> Checker<'_, 's> {
     fn check(&self, group: &Group<'_, 's>, out: &mut Vec<Finding>) {
         if self.is_unchecked(group) {
             return;
         }
         self.check_carriage_return(group, out);
         self.check_sharing(group, out);
-        // IDs are compared up to the carriage return, so that a handle stored under the whole ID counts
-        // if there is no other one.
+        // A handle with a carriage return in its ID counts if there is no other one.
         let stray = group.strays.first().copied().filter(|_| !group.records.is_empty());
         match group.object.or(stray) {
             Some(_) if !self.blocks_read => {}
             Some(object) if group.records.is_empty() => out.push(self.orphan(group, object)),
             Some(object) => self.check_counts(group, object, out),
             None if self.undecodable.contains(group.id.packed()) => {}
-            // Only IDs with a carriage return, and nothing recorded under what comes before it.
+            // There are only IDs with a carriage return, and no records under the clean ID.
             None if group.records.is_empty() && self.blocks_read => {
                 out.extend(group.strays.iter().map(|stray| self.orphan(group, stray)));
             }
@@ -70,7 +69,7 @@ impl<'s> Scope<'_, 's> {
         }
     }
 
-    /// True if a block that cannot be checked may hold addresses of the handle.
+    /// Returns true if a block that cannot be checked may hold addresses of the handle.
     fn is_unchecked(&self, group: &Group<'_, '_>) -> bool {
         if self.unchecked_blocks.is_empty() {
             return false;
@@ -125,7 +124,7 @@ impl<'s> Scope<'_, 's> {
         out.push(finding.on_nodes(self.nodes(group)).depending_on(self.dependencies(group)));
     }
 
-    /// IDs with a carriage return, in a record or in the key of a handle.
+    /// Reports IDs with a carriage return, in a record or in the key of a handle.
     fn check_carriage_return(&self, group: &Group<'_, '_>, out: &mut Vec<Finding>) {
         let records: Vec<Record<'_, '_>> = group.records.iter().filter(|r| is_dirty(r)).copied().collect();
         if records.is_empty() && group.strays.is_empty() {
@@ -142,8 +141,8 @@ impl<'s> Scope<'_, 's> {
         out.push(finding.on_nodes(self.nodes(group)));
     }
 
-    /// `<namespace>.<pod>`, the form of Calico 2.x, under which a pod and its predecessor of the same
-    /// name are one (facts 4.2).
+    /// Reports handles `<namespace>.<pod>` of Calico 2.x that a pod shares with an earlier pod of the same name (facts
+    /// 4.2).
     fn check_sharing(&self, group: &Group<'_, '_>, out: &mut Vec<Finding>) {
         if group.records.len() < 2 {
             return;
@@ -173,7 +172,7 @@ impl<'s> Scope<'_, 's> {
         );
     }
 
-    /// The handle, and every block that it or a record names.
+    /// Returns the keys of the handle, and of every block that it or a record names.
     fn dependencies(&self, group: &Group<'_, '_>) -> Vec<Key> {
         let named = group.objects().flat_map(|object| object.value.blocks()).map(|(cidr, _)| cidr);
         let blocks: BTreeSet<IpNet> = named.chain(group.records.iter().map(|r| r.block.key)).collect();
@@ -182,7 +181,7 @@ impl<'s> Scope<'_, 's> {
         ids.into_iter().map(Key::Handle).chain(blocks.into_iter().map(Key::Block)).collect()
     }
 
-    /// Nodes of the records, and owners of the blocks.
+    /// Returns the nodes of the records, and the owners of the blocks.
     fn nodes(&self, group: &Group<'_, '_>) -> BTreeSet<String> {
         let recorded = group.records.iter().filter_map(|r| r.allocation.attribute.get("node"));
         let named = group.objects().flat_map(|object| object.value.blocks());
@@ -197,7 +196,7 @@ fn handle_finding(code: Code, id: String, evidence: HandleEvidence) -> Finding {
     Finding::new(code, Subject::Handle(id), Evidence::Handle(Box::new(evidence)))
 }
 
-/// True if the handle is recorded with a carriage return.
+/// Returns true if the handle is recorded with a carriage return.
 fn is_dirty(record: &Record<'_, '_>) -> bool {
     record.allocation.attribute.handle().is_some_and(TextRef::has_carriage_return)
 }
@@ -207,15 +206,15 @@ fn held(records: &[Record<'_, '_>]) -> Vec<IpAddr> {
     addresses.into_iter().collect()
 }
 
-/// Which blocks to list.
+/// A selection of blocks.
 #[derive(Clone, Copy, PartialEq)]
 enum Which {
     All,
-    /// Those of which handle and block say different numbers.
+    /// Blocks for which handle and block have different numbers.
     Wrong,
 }
 
-/// Block by block: how many addresses the handle claims, and how many are recorded.
+/// Returns the numbers of addresses that the handle claims and that are recorded, block by block.
 fn differences(
     object: Option<&StoredHandle>,
     records: &[Record<'_, '_>],

@@ -1,4 +1,4 @@
-//! Handles checked on clusters of a few hand-written entries.
+//! Findings about handles, on clusters of a few hand-written entries.
 
 use serde_json::{Value, json};
 
@@ -85,10 +85,10 @@ fn carriage_returns() {
     let finding = only(&cluster, Code::HandleCarriageReturn);
     assert_eq!(evidence(&finding)["recordedAs"], json!(["k8s-pod-network.a\r\neth0"]));
     assert_eq!(evidence(&finding)["addresses"], json!(["10.244.1.4"]));
-    // A handle stored under the long ID is not an orphan where the cut one exists.
+    // A handle under the long ID is not an orphan if one under the clean ID exists.
     handle(&mut cluster, "k8s-pod-network.a\r\neth0", json!({"10.244.1.4/30": 1}));
     assert_eq!(verdict(&cluster), ["handle-carriage-return k8s-pod-network.a"]);
-    // If there is no other one, the long one is the handle of the allocation.
+    // Without another one, it is the handle of the allocation.
     cluster.0.handles.retain(|h| h.value.id() != *"k8s-pod-network.a");
     assert_eq!(verdict(&cluster), ["handle-carriage-return k8s-pod-network.a"]);
     cluster.0.handles.pop();

@@ -1,4 +1,4 @@
-//! Pods by their node: on which there are some, and which of them wait for an address.
+//! Nodes with pods, and the pods that wait for an address.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,12 +9,12 @@ use jiff::SignedDuration;
 
 use crate::Context;
 
-/// The age from which a pod without an address counts as waiting.
+/// The age after which a pod without an address counts as waiting.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(1);
 
 /// Nodes by their packed names.
 pub(super) struct PodsOfNodes<'s> {
-    /// The nodes on which pods have, or wait for, an address of their own.
+    /// Nodes with pods that have, or wait for, an address of their own.
     with_pods: HashSet<&'s [u8]>,
     waiting: HashMap<&'s [u8], Vec<&'s Pod>>,
 }
@@ -42,7 +42,7 @@ impl<'s> PodsOfNodes<'s> {
     }
 }
 
-/// The names by which pods may call a node: in Calico and in Kubernetes.
+/// Returns the names of a node in Calico and in Kubernetes, either of which pods may have.
 fn names(node: &Node) -> impl Iterator<Item = Text> {
     let names = std::iter::once(node.name.as_str()).chain(node.kubernetes_name.as_deref());
     names.map(Text::new).collect::<Vec<_>>().into_iter()

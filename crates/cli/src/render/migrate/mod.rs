@@ -4,7 +4,9 @@ mod shown;
 
 use calipam_model::pool::Pool;
 use calipam_plan::PlanSummary;
-use calipam_plan::migrate::{Detour, Difference, Left, Leg, NodeCapacity, Phase, Survey, User, UserKind};
+use calipam_plan::migrate::{
+    Detour, Difference, Leftovers, Leg, NodeCapacity, Phase, Survey, User, UserKind,
+};
 use calipam_workflow::{Estimate, Executed, Group, Moving, Pin, Surveyed};
 use jiff::Unit;
 use serde::Serialize;
@@ -137,8 +139,8 @@ fn phases(survey: &Survey) -> Grid {
 }
 
 /// The work that is left in a phase.
-fn still(left: &Left, phase: Phase) -> String {
-    let Left { blocks, affinities, in_use, named, leaked, others } = *left;
+fn still(left: &Leftovers, phase: Phase) -> String {
+    let Leftovers { blocks, affinities, in_use, named, leaked, others } = *left;
     let parts: &[(usize, &str, &str)] = match phase {
         Phase::Move => {
             &[(in_use, "address in use", "addresses in use"), (named, "address named", "addresses named")]

@@ -2,7 +2,7 @@
 
 use calipam_model::IpNet;
 use calipam_model::pool::Pool;
-use calipam_plan::migrate::{Detour, Difference, Left, Leg, NodeCapacity, Phase, User};
+use calipam_plan::migrate::{Detour, Difference, Leftovers, Leg, NodeCapacity, Phase, User};
 use calipam_workflow::{Estimate, Group, Pin, Surveyed};
 use serde::Serialize;
 
@@ -76,7 +76,7 @@ pub(super) struct ShownSurvey<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     detour: Option<ShownDetour<'a>>,
     phase: Phase,
-    left: &'a Left,
+    left: &'a Leftovers,
     capacity: &'a [NodeCapacity],
     #[serde(skip_serializing_if = "<[NodeCapacity]>::is_empty")]
     capacity_back: &'a [NodeCapacity],

@@ -1,4 +1,4 @@
-//! Which owner record belongs to which address of a corrupt block.
+//! Finds the owner record of each address of a corrupt block.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -15,26 +15,26 @@ use super::{beyond, is_users};
 use crate::basis::Basis;
 use crate::skipped::{Refusal, SkipReason};
 
-/// What an ordinal becomes.
+/// The state of an ordinal in the repaired block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
     Free,
-    /// Held, by the record with this index.
+    /// Held by the record with this index.
     Held(usize),
     /// Held for an unknown owner. It gets an empty record, which only a person releases.
     Unknown,
 }
 
-/// What every ordinal becomes.
+/// The states of all ordinals.
 pub(super) struct Mapping {
     pub slots: Vec<Slot>,
-    /// Ordinals that were held for an owner that still uses them, and whose records are lost: free here.
+    /// Ordinals that are still used, but whose records are lost. They are free in `slots`.
     pub unrecorded: Vec<u32>,
 }
 
 impl Mapping {
-    /// Keeps what the block says, and finds records for ordinals that are held without a readable one: by
-    /// who uses the address, by the ordinals that Windows reserves, or because only one is left.
+    /// Keeps what the block says, and finds records for ordinals that are held without a readable one: by the user of
+    /// the address, by the ordinals that Windows reserves, or because only one is left.
     pub(super) fn new(
         basis: &Basis<'_>,
         key: IpNet,
@@ -56,20 +56,20 @@ struct Sorter<'m, 'b, 's> {
     raw: &'m RawBlock,
     records: &'m [AttributeRef<'s>],
     slots: Vec<Slot>,
-    /// Ordinals that are held, and by what is not yet known.
+    /// Ordinals that are held by unknown records so far.
     open: BTreeSet<u32>,
 }
 
 impl Sorter<'_, '_, '_> {
-    /// What the block itself says.
+    /// Reads the slots of the block itself.
     fn read(&mut self) -> Result<(), Refusal> {
         let RawBlock { size, allocations, free, attributes, .. } = self.raw;
         let listed: BTreeSet<u32> = free.iter().copied().collect();
         let contradicts =
             |(ordinal, index): (u32, &Option<i64>)| index.is_some() == listed.contains(&ordinal);
 
-        // A list of the wrong length whose entries contradict the free list may have lost some in the
-        // middle: then no position in it means anything.
+        // A list of the wrong length that contradicts the free list may have lost entries in the middle. No position in
+        // it counts then.
         let is_shifted = allocations.len() != *size as usize && (0..*size).zip(allocations).any(contradicts);
         let readable: &[Option<i64>] = if is_shifted { &[] } else { allocations };
 
@@ -95,7 +95,7 @@ impl Sorter<'_, '_, '_> {
         Ok(())
     }
 
-    /// Records that no ordinal holds.
+    /// Returns the records that no ordinal has.
     fn unused(&self) -> Vec<usize> {
         let used: BTreeSet<usize> = self
             .slots
@@ -113,7 +113,7 @@ impl Sorter<'_, '_, '_> {
         self.slots[ordinal as usize] = slot;
     }
 
-    /// Addresses in use whose record is among those that are left over, or lost.
+    /// Matches addresses in use with unused records. Returns the ordinals of those whose records are lost.
     fn by_usage(&mut self) -> Vec<u32> {
         let unused = self.unused();
         let mut unrecorded = Vec::new();
@@ -138,7 +138,7 @@ impl Sorter<'_, '_, '_> {
         unrecorded
     }
 
-    /// True if the record names the very tunnel or sandbox that uses the address.
+    /// Returns true if the record names the very tunnel or sandbox that uses the address.
     fn is_exact(&self, record: usize, address: IpAddr) -> bool {
         let index = &self.basis.context.index;
         let record = &self.records[record];
@@ -152,7 +152,7 @@ impl Sorter<'_, '_, '_> {
         })
     }
 
-    /// Windows reserves always the same ordinals.
+    /// Matches the ordinals that Windows reserves, which are always the same.
     fn by_windows(&mut self) {
         let windows = self.unused().into_iter().find(|index| self.records[*index].is_windows_reserved());
         let Some(windows) = windows else { return };
@@ -163,7 +163,7 @@ impl Sorter<'_, '_, '_> {
         }
     }
 
-    /// What is left: held ordinals that are not in use, and records that no ordinal holds.
+    /// Matches the remaining ordinals, which are not in use, with the remaining records.
     fn match_unused(&mut self) -> Result<(), Refusal> {
         let unused = self.unused();
         let cooling = unused.iter().rev().find(|index| self.records[**index].is_cooling()).copied();
@@ -172,14 +172,14 @@ impl Sorter<'_, '_, '_> {
         let open: Vec<u32> = self.open.iter().copied().collect();
 
         match (open.as_slice(), named.as_slice()) {
-            // They are not handed out before they have cooled.
+            // The addresses are not given out before they have cooled down.
             (_, []) if !cooled.is_empty() => {
                 if let Some(cooling) = cooling {
                     open.into_iter().for_each(|ordinal| self.decide(ordinal, Slot::Held(cooling)));
                 }
                 Ok(())
             }
-            // No ordinal is open; or each stays held without an owner.
+            // Ordinals without a record stay held without an owner.
             ([], _) | (_, []) => Ok(()),
             ([ordinal], [index]) => {
                 self.decide(*ordinal, Slot::Held(*index));

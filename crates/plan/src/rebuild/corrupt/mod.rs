@@ -1,4 +1,4 @@
-//! Corrupt blocks: keeping what can still be trusted, so that the rest of the plan sees sound blocks.
+//! Repairs the structure of corrupt blocks, so that the rest of the plan sees sound ones.
 
 mod mapping;
 mod raw;
@@ -22,16 +22,15 @@ use super::request::Scope;
 use crate::basis::Basis;
 use crate::skipped::{Refusal, SkipReason, Skipped};
 
-/// A corrupt block as it is after repairing its structure.
+/// A corrupt block with its structure repaired.
 pub(super) struct Repaired {
     /// Structurally sound, with a raised sequence number.
     pub block: Block,
-    /// The version of the corrupt one.
+    /// The version of the corrupt block.
     pub revision: Revision,
-    /// What was broken, in words.
+    /// A description of the damage.
     pub broken: String,
-    /// Ordinals that the corrupt block held for an owner that still uses them, and whose records are lost. They
-    /// are free in `block`, and must not stay so.
+    /// Ordinals that are still used, but whose records are lost. They are free in `block`, and must not stay so.
     pub unrecorded: Vec<u32>,
 }
 
@@ -60,7 +59,7 @@ impl CorruptBlocks {
 
         for block in broken {
             let Some(content) = stored.get(&block.key) else { continue };
-            // What both of them record would be recorded twice.
+            // An address in both blocks would be recorded twice.
             let repaired = match overlapping(&basis.context.index, &hidden, block.key) {
                 None => repair(basis, block, &content.content),
                 Some(other) => {
@@ -78,7 +77,7 @@ impl CorruptBlocks {
                 }
                 Err((reason, detail)) => {
                     let skipped = Skipped::new(Subject::Block(block.key), reason, detail);
-                    corrupt.skipped.push(skipped.of(Code::CorruptBlock));
+                    corrupt.skipped.push(skipped.with_code(Code::CorruptBlock));
                 }
             }
         }
@@ -86,7 +85,7 @@ impl CorruptBlocks {
         corrupt
     }
 
-    /// The snapshot with the repaired blocks instead of the corrupt ones.
+    /// Returns the snapshot with the repaired blocks instead of the corrupt ones.
     pub(super) fn apply(&self, snapshot: &Snapshot) -> Snapshot {
         let mut repaired = snapshot.clone();
         for stored in repaired.blocks.iter_mut().filter(|block| !block.value.content.is_deleted()) {
@@ -110,7 +109,7 @@ fn beyond(detail: impl Into<String>) -> Refusal {
     (SkipReason::CorruptBeyondRepair, detail.into())
 }
 
-/// The block with its structure repaired, and the ordinals whose records are lost although they are in use.
+/// Repairs a block. Also returns the ordinals whose records are lost although they are in use.
 fn repair(
     basis: &Basis<'_>,
     broken: &IndexedBlock<'_>,
@@ -146,8 +145,8 @@ fn repair(
     }
 }
 
-/// True if the content of a block whose key and field `cidr` differ is that of the key: more of its records
-/// name those who use the addresses there, or it has none.
+/// Returns true if the content belongs to the key of a block, and not to its field `cidr`: more of its records match
+/// the users of the addresses there, or it has none.
 fn belongs_to_key(
     basis: &Basis<'_>,
     key: IpNet,
@@ -171,7 +170,7 @@ fn belongs_to_key(
     raw.allocations.iter().all(Option::is_none) || support(key) > support(stated)
 }
 
-/// True if the record names one who uses the address of that ordinal for certain.
+/// Returns true if the record names a user of the address for certain.
 fn is_users(basis: &Basis<'_>, record: &AttributeRef<'_>, cidr: IpNet, ordinal: u32) -> bool {
     let index = &basis.context.index;
     let vague = matches!(Claim::of(record), Claim::Anonymous | Claim::Unknown);

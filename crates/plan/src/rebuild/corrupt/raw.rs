@@ -11,24 +11,23 @@ use super::beyond;
 use super::mapping::{Mapping, Slot};
 use crate::skipped::Refusal;
 
-/// Addresses of the largest block that Calico allows.
+/// The number of addresses of the largest block that Calico allows.
 const MOST: usize = 4096;
 
 /// The fields of a block as they are stored.
 pub(super) struct RawBlock {
     key: IpNet,
     fields: Map<String, Value>,
-    /// Number of addresses.
+    /// The number of addresses.
     pub size: u32,
-    /// As stored: of whatever length.
+    /// The list as it is stored, of any length.
     pub allocations: Vec<Option<i64>>,
-    /// Ordinals of the block that are listed as free, each once, in their order.
+    /// Ordinals that are listed as free, each once, in their order.
     pub free: Vec<u32>,
     pub attributes: Vec<Value>,
 }
 
 impl RawBlock {
-    /// Takes the JSON apart.
     pub(super) fn new(key: IpNet, content: &BlockContent) -> Result<Self, Refusal> {
         let value = match content {
             BlockContent::Sound(block) => serde_json::to_value(block).ok(),
@@ -60,8 +59,8 @@ impl RawBlock {
         Ok(Self { key, fields, size, allocations, free, attributes })
     }
 
-    /// A block that holds nothing but the owner records, to read them by. Records beyond the size of the largest
-    /// block cannot all be in use.
+    /// Makes a block of the owner records alone, to decode them. Records beyond the size of the largest block cannot
+    /// all be in use.
     pub(super) fn records(&self) -> Result<Block, Refusal> {
         if self.attributes.len() > MOST {
             return Err(beyond(format!("{} has {} owner records", self.key, self.attributes.len())));
@@ -77,7 +76,7 @@ impl RawBlock {
         }
     }
 
-    /// Replaces what is broken by the mapping. Everything else stays as it was.
+    /// Replaces the broken lists by the mapping. Everything else stays as it was.
     pub(super) fn write(&mut self, mapping: &Mapping, now: Timestamp) {
         let mut indices = vec![None; self.attributes.len()];
         let mut kept = Vec::new();
@@ -122,13 +121,13 @@ impl RawBlock {
     }
 }
 
-/// Takes a field out, whatever its case, as Go's reader finds it.
+/// Removes a field of any case, as Go's decoder finds it.
 fn take(fields: &mut Map<String, Value>, name: &str) -> Option<Value> {
     let names: Vec<String> = fields.keys().filter(|key| key.eq_ignore_ascii_case(name)).cloned().collect();
     names.iter().filter_map(|key| fields.remove(key)).last()
 }
 
-/// A record that was released in the future cools from now on.
+/// Lets a record that was released in the future cool from now on.
 fn not_in_future(mut record: Value, now: Timestamp) -> Value {
     let limit = now.saturating_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
     for (name, value) in record.as_object_mut().into_iter().flatten() {

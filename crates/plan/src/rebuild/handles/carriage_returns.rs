@@ -1,6 +1,5 @@
-//! Handle IDs with a carriage return (facts 3.13). Calico looks handles up by what comes before it, so that a
-//! record under such an ID works, and an object under one is never found. Both get the ID alone: that is
-//! how the address is freed.
+//! Handle IDs with a carriage return (facts 3.13). Calico looks handles up by the part before it: a record under such
+//! an ID works, but an object is never found. Both get the clean ID, so that the address can be freed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,13 +7,13 @@ use calipam_check::{Code, Subject};
 use calipam_model::attributes::Attribute;
 use calipam_model::text::TextRef;
 
-use super::super::block_plan::{AddressPlan, What};
-use super::super::planner::{Planner, change};
+use super::super::block_plan::{AddressPlan, RecordEdit};
+use super::super::planner::Planner;
 use crate::basis::handles::{Allocated, HandleAllocations};
-use crate::plan::Verb;
+use crate::plan::{Change, Verb};
 use crate::skipped::SkipReason;
 
-/// Plans the records under such handles. Returns the clean IDs whose objects may be put right, too.
+/// Plans the records under such handles. Returns the clean IDs whose objects may be corrected, too.
 pub(in crate::rebuild) fn plan_carriage_returns(planner: &mut Planner<'_, '_>) -> BTreeSet<String> {
     let mut approved = BTreeSet::new();
     let findings = planner.findings(Code::HandleCarriageReturn);
@@ -26,7 +25,7 @@ pub(in crate::rebuild) fn plan_carriage_returns(planner: &mut Planner<'_, '_>) -
     let handles = HandleAllocations::new(planner.basis, &ids.collect());
     for finding in findings {
         let Subject::Handle(id) = &finding.subject else { continue };
-        if let Some((reason, why)) = planner.uncountable.why(id) {
+        if let Some((reason, why)) = planner.uncountable.refusal(id) {
             planner.skip(finding, reason, why);
             continue;
         }
@@ -50,7 +49,7 @@ fn is_dirty(held: &Allocated) -> bool {
     held.held.record.as_ref().handle().is_some_and(TextRef::has_carriage_return)
 }
 
-/// The same record under the clean ID, unless the address changes anyway.
+/// Rewrites the record under the clean ID, unless the address changes anyway.
 fn rewrite(planner: &mut Planner<'_, '_>, id: &str, held: &Allocated) {
     let planned: &mut BTreeMap<u32, AddressPlan> =
         &mut planner.blocks.entry(held.block).or_default().addresses;
@@ -59,9 +58,10 @@ fn rewrite(planner: &mut Planner<'_, '_>, id: &str, held: &Allocated) {
     }
     let record = Attribute { handle: Some(id.to_owned()), ..held.held.record.as_ref().to_attribute() };
     let subject = Subject::Address(held.address);
-    let mut change = change(Verb::RewriteOwner, subject, "the same owner, without the carriage return", &[]);
+    let mut change =
+        Change::new(Verb::RewriteOwner, subject, "the same owner, without the carriage return", &[]);
     change.repairs.push((Code::HandleCarriageReturn, Subject::Handle(id.to_owned())));
-    let what = What::Record(held.held.clone(), record);
-    let rewritten = AddressPlan { address: held.address, what, evidence: Vec::new(), change };
+    let edit = RecordEdit::Rewrite(held.held.clone(), record);
+    let rewritten = AddressPlan { address: held.address, edit, evidence: Vec::new(), change };
     planned.insert(held.held.ordinal, rewritten);
 }

@@ -1,7 +1,7 @@
-//! Handles: what they count once the blocks are as planned.
+//! The counts of handles.
 //!
-//! A handle is written under its version at most once, before the blocks: it is made to say what the blocks say
-//! that the plan leaves alone. For every other block it counts up or down in the step that writes the block.
+//! A handle is written under its version at most once, before the blocks: its counts of blocks that the plan leaves
+//! alone are corrected. For every other block it counts up or down in the step that writes the block.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::RangeInclusive;
@@ -21,21 +21,19 @@ use crate::plan::{Change, Verb};
 use crate::release::may_release::{too_early_orphan, too_early_unsettled};
 use crate::skipped::{Refusal, SkipReason, Skipped};
 
-/// What a step does to handles besides its block.
+/// Edits of handles in the step of a block.
 #[derive(Default)]
 pub(in crate::rebuild) struct Counting {
-    /// By clean ID: counts that rise, before the block is written.
+    /// Rising counts, by clean ID. They are written before the block.
     pub up: BTreeMap<String, Edit>,
-    /// Counts that fall, after it, with what they rest on.
+    /// Falling counts with their preconditions. They are written after the block.
     pub down: BTreeMap<String, (Edit, Vec<(Key, Precondition)>)>,
-    /// What is repaired thereby.
     pub changes: Vec<Change>,
 }
 
-/// By block.
 pub(in crate::rebuild) type Countings = BTreeMap<IpNet, Counting>;
 
-/// Codes of findings whose subject is a handle, and that counting repairs.
+/// Codes of findings about handles that counting repairs.
 const CODES: [Code; 5] = [
     Code::MissingHandle,
     Code::HandleCount,
@@ -52,7 +50,7 @@ pub(in crate::rebuild) fn plan(planner: &mut Planner<'_, '_>, approved: &BTreeSe
         for finding in planner.basis.findings(code) {
             let Subject::Handle(id) = &finding.subject else { continue };
             let id = clean(id);
-            // A handle that counts an address which changes, or names a block that is created, is corrected as a whole.
+            // A handle of an address that changes, or of a block that is created, is corrected as a whole.
             let is_new =
                 |cidr: &IpNet| planner.blocks.get(cidr).is_some_and(|planned| planned.created.is_some());
             let in_scope =
@@ -63,7 +61,7 @@ pub(in crate::rebuild) fn plan(planner: &mut Planner<'_, '_>, approved: &BTreeSe
             }
         }
     }
-    found.retain(|id, of_handle| match planner.uncountable.why(id) {
+    found.retain(|id, of_handle| match planner.uncountable.refusal(id) {
         Some((reason, why)) => {
             skip_all(planner, of_handle, reason, &why);
             false
@@ -111,11 +109,11 @@ pub(in crate::rebuild) fn plan(planner: &mut Planner<'_, '_>, approved: &BTreeSe
 
 fn skip_all(planner: &mut Planner<'_, '_>, found: &[(Code, Subject)], reason: SkipReason, why: &str) {
     for (code, subject) in found {
-        planner.skipped.push(Skipped::new(subject.clone(), reason, why).of(*code));
+        planner.skipped.push(Skipped::new(subject.clone(), reason, why).with_code(*code));
     }
 }
 
-/// Why a handle that the plan otherwise leaves alone is not deleted, or made to count less, yet.
+/// Refuses to delete a handle, or to lower its counts, too early. The plan changes none of its addresses.
 fn too_early(
     planner: &Planner<'_, '_>,
     found: &[(Code, Subject)],
@@ -127,7 +125,7 @@ fn too_early(
         return None;
     }
     let is_more = |(block, count): (IpNet, i64)| {
-        // No ADD records in a corrupt block, and what is wrong with it was hidden at the first look.
+        // No ADD writes to a corrupt block, and an earlier read could not see its handles' counts.
         count > recorded.get(&block).copied().unwrap_or_default()
             && !planner.corrupt.blocks.contains_key(&block)
     };
@@ -146,7 +144,7 @@ fn too_early(
     })
 }
 
-/// The findings that are gone afterwards.
+/// Returns the findings that are repaired.
 fn repairs(found: &[(Code, Subject)], observed: &Observed<'_>, is_approved: bool) -> Vec<(Code, Subject)> {
     match observed {
         _ if is_approved => found.to_vec(),
@@ -156,44 +154,45 @@ fn repairs(found: &[(Code, Subject)], observed: &Observed<'_>, is_approved: bool
     }
 }
 
-/// What stands for a handle now.
+/// The object of a handle as it is now.
 enum Observed<'s> {
     /// The object with its ID.
     Object(&'s Versioned<Handle>),
     /// The object with its ID, which is marked deleted.
     MarkedDeleted(&'s Revision),
-    /// An object whose ID goes on after a carriage return. It stays, and counts instead of the other.
+    /// An object whose ID goes on after a carriage return. It stays, and is counted instead of the other.
     Stray(&'s Versioned<Handle>),
     Missing,
 }
 
-/// What is known of one handle.
+/// The plan for one handle.
 struct HandlePlan<'p, 's> {
     id: &'p str,
-    /// What the blocks record now.
+    /// The numbers of addresses that the blocks record.
     recorded: BTreeMap<IpNet, i64>,
-    /// What the plan changes about that.
+    /// The changes of these numbers.
     moved: &'p BTreeMap<IpNet, i64>,
     observed: Observed<'s>,
-    /// Objects whose ID goes on after a carriage return, and that are deleted.
+    /// Objects with a carriage return in the ID that are deleted.
     strays: Vec<&'s Versioned<Handle>>,
-    /// The findings that are gone afterwards. If there is none, the object keeps its difference from the blocks.
+    /// The findings that are repaired. Without any, the object keeps its difference from the blocks.
     repairs: Vec<(Code, Subject)>,
 }
 
-/// What becomes of the object of a handle, apart from what it counts up and down with the blocks.
+/// A decision about the object of a handle, apart from its counts of blocks that are written.
 enum Decision {
-    /// It says what the blocks say that stay as they are, or it keeps its difference.
+    /// Its counts of untouched blocks are right, or keep their difference.
     Keep,
     /// No block records an address under it.
     Delete(Revision),
-    /// The plan releases its last addresses, of which it knows nothing: it is deleted after their last block.
+    /// The plan releases its last addresses, which it does not count: it is deleted after their last block.
     DeleteAfter(IpNet, Revision),
     /// Some of its counts are wrong or needless.
     Correct(Revision, Vec<(IpNet, i64)>),
-    /// Blocks record addresses under it, and it does not exist.
+    /// It does not exist although blocks record addresses under it.
     Create(Handle),
-    /// The same, but it is marked deleted. It counts nothing then, and becomes a handle again with the first count.
+    /// It is marked deleted although blocks record addresses under it. It counts nothing, and becomes a handle again
+    /// with its first count.
     Revive(Vec<(IpNet, i64)>),
 }
 
@@ -212,7 +211,7 @@ impl HandlePlan<'_, '_> {
         };
 
         let (mut edits, mut evidence) = self.edits(decision);
-        // A corrupt block says nothing, and is replaced.
+        // A corrupt block is replaced, so that it cannot be compared.
         let is_corrupt =
             |key: &Key| matches!(key, Key::Block(block) if planner.corrupt.blocks.contains_key(block));
         evidence.retain(|(key, _)| !is_corrupt(key));
@@ -239,7 +238,7 @@ impl HandlePlan<'_, '_> {
         }
     }
 
-    /// What the blocks record under it in the end.
+    /// Returns the counts after the rebuild.
     fn desired(&self) -> BTreeMap<IpNet, i64> {
         let mut desired = self.recorded.clone();
         for (block, by) in self.moved {
@@ -249,7 +248,7 @@ impl HandlePlan<'_, '_> {
         desired
     }
 
-    /// What the object says now.
+    /// Returns the present counts of the object.
     fn claimed(&self) -> BTreeMap<IpNet, i64> {
         match self.observed {
             Observed::Object(object) => object.value.blocks().collect(),
@@ -261,8 +260,8 @@ impl HandlePlan<'_, '_> {
         Edit::Handle(self.id.to_owned(), edit)
     }
 
-    /// Compares what is desired with what is observed. Counts of blocks that change are no matter of this: these are
-    /// written with the block.
+    /// Compares the desired counts with the observed ones. Counts of blocks that change are written with the block, and
+    /// do not matter here.
     fn decide(&self, desired: &BTreeMap<IpNet, i64>, is_unchecked: impl Fn(&IpNet) -> bool) -> Decision {
         let is_untouched = |block: &IpNet| !self.moved.contains_key(block) && !is_unchecked(block);
         let is_corrected = !self.repairs.is_empty();
@@ -274,7 +273,7 @@ impl HandlePlan<'_, '_> {
         };
 
         match (&self.observed, desired.is_empty(), self.moved.last_key_value()) {
-            // Nothing was found about it, or its findings cannot be repaired.
+            // It has no findings, or they cannot be repaired.
             (Observed::Stray(_), ..) => Decision::Keep,
             (Observed::MarkedDeleted(_) | Observed::Missing, ..) if !is_corrected => Decision::Keep,
 
@@ -286,9 +285,10 @@ impl HandlePlan<'_, '_> {
             }
             (Observed::Object(object), ..) => {
                 let corrections = self.corrections(&claimed, is_untouched);
-                match corrections.is_empty() {
-                    true => Decision::Keep,
-                    false => Decision::Correct(object.revision.clone(), corrections),
+                if corrections.is_empty() {
+                    Decision::Keep
+                } else {
+                    Decision::Correct(object.revision.clone(), corrections)
                 }
             }
 
@@ -298,15 +298,15 @@ impl HandlePlan<'_, '_> {
             (Observed::Missing, ..) => {
                 let mut handle = Handle::new(self.id);
                 recorded().for_each(|(block, count)| handle.set_count(block, count));
-                // If only blocks that change record it, it is created with the first of them.
+                // A handle that only changing blocks record is created with the first of them.
                 let is_empty = handle.blocks().next().is_none();
                 if is_empty { Decision::Keep } else { Decision::Create(handle) }
             }
         }
     }
 
-    /// The counts of its object that are wrong. If nothing was found about it, these are only counts of 0, which would
-    /// keep it when its last address is released.
+    /// Returns corrections of wrong counts. Without findings to repair, these are only counts of 0, which would keep
+    /// the object when its last address is released.
     fn corrections(
         &self,
         claimed: &BTreeMap<IpNet, i64>,
@@ -325,8 +325,8 @@ impl HandlePlan<'_, '_> {
         blocks.into_iter().filter(is_untouched).filter_map(correction).collect()
     }
 
-    /// What is written before the blocks, and what it rests on: the blocks record nothing under a handle that is deleted,
-    /// and still do under one that is created.
+    /// Returns the edits before the blocks, with their preconditions: the blocks record nothing under a handle that is
+    /// deleted, and still something under one that is created.
     fn edits(&self, decision: Decision) -> (Vec<Edit>, Vec<(Key, Precondition)>) {
         match decision {
             Decision::Keep | Decision::DeleteAfter(..) => (Vec::new(), Vec::new()),
@@ -358,7 +358,7 @@ impl HandlePlan<'_, '_> {
         (Key::Block(block), Precondition::Records(self.id.to_owned(), count))
     }
 
-    /// The blocks that its object names record nothing under it.
+    /// Requires that the blocks of its object record nothing under it.
     fn none_recorded(&self) -> Vec<(Key, Precondition)> {
         self.claimed().into_keys().take(MOST_NAMED).map(|block| self.records(block, 0..=0)).collect()
     }
@@ -376,8 +376,8 @@ impl HandlePlan<'_, '_> {
         Change { action, subject, detail: detail.to_owned(), repairs: self.repairs.clone() }
     }
 
-    /// What is written with each block that changes: the object counts by so much up or down that it says afterwards what
-    /// the block records. Returns the first block with a count.
+    /// Adds the counts that are written with each changing block: the object has the numbers of the blocks afterwards.
+    /// Returns the first block with a count.
     fn count_with_blocks(&self, countings: &mut Countings) -> Option<IpNet> {
         let target = match self.observed {
             Observed::Stray(stray) => stray.value.id().to_string(),
@@ -388,11 +388,8 @@ impl HandlePlan<'_, '_> {
         let mut first = None;
         for (block, moved) in self.moved {
             let recorded = self.recorded.get(block).copied().unwrap_or_default();
-            // An object that is not corrected counts as if it was right, and so keeps its difference.
-            let says = match is_corrected {
-                true => claimed.get(block).copied().unwrap_or_default(),
-                false => recorded,
-            };
+            // An object that is not corrected counts as if it were right, and so keeps its difference.
+            let says = if is_corrected { claimed.get(block).copied().unwrap_or_default() } else { recorded };
             let by = recorded + moved - says;
             let is_needless = says == 0 && claimed.contains_key(block);
 
@@ -406,7 +403,8 @@ impl HandlePlan<'_, '_> {
                 let down = (edit(HandleEdit::Decrement(*block, -by)), rests_on.into_iter().collect());
                 counting.down.insert(self.id.to_owned(), down);
             } else if is_needless {
-                // Counting up by 0 removes a count of 0, which would keep the handle when its last address is released.
+                // Counting up by 0 removes a count of 0, which would keep the handle after the release of its last
+                // address.
                 counting.up.insert(self.id.to_owned(), edit(HandleEdit::Increment(*block, 0)));
             } else {
                 continue;

@@ -1,4 +1,4 @@
-//! Handles: what they count once the blocks are as planned, and which of them nothing must be written to.
+//! Plans the handles: their counts after the rebuild, and those that must not be written.
 
 mod carriage_returns;
 mod counts;
@@ -16,7 +16,7 @@ use crate::basis::Basis;
 use crate::basis::handles::clean;
 use crate::skipped::{Refusal, SkipReason};
 
-/// Handles that cannot be counted: what is recorded under them stays as it is.
+/// Handles that cannot be counted. Addresses under them stay as they are.
 pub(super) struct UncountableHandles {
     /// Clean IDs of objects that cannot be decoded.
     undecodable: HashSet<String>,
@@ -40,8 +40,8 @@ impl UncountableHandles {
         Self { undecodable: undecodable.collect(), colliding: colliding.collect(), datastore }
     }
 
-    /// Why the handle, by its clean ID, must not be counted up or down.
-    pub(super) fn why(&self, id: &str) -> Option<Refusal> {
+    /// Refuses a handle, by its clean ID, that must not be counted up or down.
+    pub(super) fn refusal(&self, id: &str) -> Option<Refusal> {
         if self.undecodable.contains(id) {
             let detail = format!("its handle {id} cannot be decoded; repair or delete that object first");
             return Some((SkipReason::Unchecked, detail));

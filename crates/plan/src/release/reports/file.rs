@@ -1,4 +1,4 @@
-//! A report as a stream: of a million allocations only those that were unused are kept.
+//! Reads reports as streams, and keeps only the unused ones of a million allocations.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use super::{Observation, Observations, allocation, is_released, own_record};
 /// A report of either form, JSON or YAML.
 #[derive(Debug, Default)]
 pub struct ReportFile {
-    /// Everything but the lists that grow with the cluster.
+    /// The fields but for the lists that grow with the cluster.
     pub(super) fields: Map<String, Value>,
     /// The unused addresses among calicoctl's `allocations`.
     pub(super) listed: HashMap<IpAddr, Vec<Observation>>,
@@ -23,7 +23,7 @@ pub struct ReportFile {
 }
 
 impl ReportFile {
-    /// Takes what calicoctl would release of an address.
+    /// Keeps the allocations of an address that calicoctl would release.
     fn list(&mut self, address: &str, elements: &Value) {
         let Some(address) = parse_address(address) else { return };
         let elements = elements.as_array().into_iter().flatten().filter_map(Value::as_object);
@@ -35,7 +35,7 @@ impl ReportFile {
     }
 }
 
-/// Adds a finding to what was seen.
+/// Adds a finding to the observations.
 fn add_finding(seen: &mut Observations, finding: &Value) -> Result<(), NoReport> {
     let EarlierFinding { code, subject, evidence, .. } = EarlierFinding::decode(finding)?;
     match code.as_str() {
@@ -98,7 +98,8 @@ impl<'de> Visitor<'de> for Fields {
     }
 }
 
-/// Hands on each member of an object with its name, or each element of a list; nothing of another value. Gives true for a list.
+/// Calls a function with each member of an object and its name, or with each element of a list. Returns true for a
+/// list.
 struct Each<F>(F);
 
 impl<'de, F: FnMut(&str, &Value)> DeserializeSeed<'de> for Each<F> {

@@ -1,4 +1,4 @@
-//! Data that no one has foreseen: parts of values changed, exchanged and lost at random.
+//! Unforeseen data: parts of values changed, exchanged and lost at random.
 
 use calipam_check::Scope;
 use calipam_plan::rebuild::Request;
@@ -16,7 +16,7 @@ fn keys(cluster: &Cluster) -> Vec<String> {
     cluster.keys().filter_map(text).filter(|key| key.starts_with("/calico/ipam/v2/")).collect()
 }
 
-/// Changes one value: loses it, puts another of its kind in its place, or changes one part of it.
+/// Changes one value: removes it, replaces it by another of its kind, or changes a part of it.
 fn disturb(cluster: &mut Cluster, rng: &mut Rng) {
     let keys = keys(cluster);
     let key = rng.pick(&keys).clone();
@@ -87,7 +87,7 @@ fn whatever_is_there_a_rebuild_keeps_its_promises() {
         }
         let name = format!("round {round}, {wanted:?}");
         let Rebuilt { before, plan, .. } = rebuild(&name, cluster.snapshot(), &wanted);
-        // The same, broken off at random.
+        // The same, interrupted at random.
         let kept = plan.actions.iter().filter(|_| rng.below(4) > 0).collect::<Vec<_>>();
         let parts = kept.into_iter().map(|action| {
             let all = action.step.edits().count() as u64;

@@ -1,4 +1,4 @@
-//! Corrupt blocks: what can be trusted stays, and what cannot be told is left alone.
+//! Corrupt blocks: trustworthy parts stay, and doubtful blocks are left alone.
 
 use calipam_check::{Code, Options, Remedy, Subject, check};
 use calipam_model::IpNet;
@@ -21,7 +21,7 @@ fn net() -> IpNet {
     BLOCK.parse().unwrap()
 }
 
-/// A cluster, and the JSON of its first block: three tunnels and some pods.
+/// A cluster, and the JSON of its first block with three tunnels and some pods.
 fn cluster() -> (Cluster, Value) {
     let cluster = Cluster::plain(ClusterSpec::new(5), 2, 4);
     let value = serde_json::from_slice(&cluster.get(KEY).unwrap().value()).unwrap();
@@ -39,7 +39,7 @@ fn block(snapshot: &Snapshot) -> &Block {
     stored.value.content.sound().expect("it is sound")
 }
 
-fn mended(name: &str, value: &Value) -> Rebuilt {
+fn rebuilt(name: &str, value: &Value) -> Rebuilt {
     rebuild(name, with(value), &Request::default())
 }
 
@@ -48,7 +48,7 @@ fn healthy() -> Block {
     block(&cluster().0.snapshot()).clone()
 }
 
-/// Owner by ordinal.
+/// The owner of each ordinal.
 fn owners(block: &Block) -> Vec<(u32, Option<String>, String)> {
     let owner = |a: calipam_model::block::Allocation<'_>| {
         let record = a.attribute.to_attribute();
@@ -64,7 +64,7 @@ fn what_can_be_trusted_stays() {
     let order: Vec<u64> = value["unallocated"].as_array().unwrap().iter().filter_map(Value::as_u64).collect();
     value["unallocated"].as_array_mut().unwrap().push(json!(20));
     value["field-of-tomorrow"] = json!({"a": [1]});
-    let rebuilt = mended("free twice", &value);
+    let rebuilt = rebuilt("free twice", &value);
     assert!(rebuilt.later.findings.is_empty());
     let (before, after) = (healthy(), block(&rebuilt.after).clone());
     assert_eq!(owners(&before), owners(&after));
@@ -81,7 +81,7 @@ fn records_find_their_addresses_by_who_uses_them() {
     for lost in [json!(null), json!([]), json!([null, 5])] {
         let (_, mut value) = cluster();
         value["allocations"] = lost.clone();
-        let rebuilt = mended(&format!("allocations {lost}"), &value);
+        let rebuilt = rebuilt(&format!("allocations {lost}"), &value);
         assert_eq!(owners(&healthy()), owners(block(&rebuilt.after)), "{lost}");
         assert!(rebuilt.later.findings.is_empty(), "{:?}", rebuilt.later.findings);
     }
@@ -91,7 +91,7 @@ fn records_find_their_addresses_by_who_uses_them() {
 fn records_that_are_lost_are_made_anew_from_who_uses_the_addresses() {
     let (_, mut value) = cluster();
     value["attributes"] = json!([]);
-    let rebuilt = mended("no attributes", &value);
+    let rebuilt = rebuilt("no attributes", &value);
     assert_eq!(owners(&healthy()), owners(block(&rebuilt.after)));
     assert!(rebuilt.later.findings.is_empty(), "{:?}", rebuilt.later.findings);
 }
@@ -103,7 +103,7 @@ fn an_address_that_the_block_holds_is_never_free_afterwards() {
     value["attributes"] = json!([]);
     value["allocations"][40] = json!(12);
     value["unallocated"].as_array_mut().unwrap().retain(|ordinal| ordinal != 40);
-    let rebuilt = mended("held by an unknown", &value);
+    let rebuilt = rebuilt("held by an unknown", &value);
     let held = block(&rebuilt.after).allocation(40).expect("it is held");
     assert!(held.attribute.is_anonymous());
     let address = Subject::Address(held.address);
@@ -125,14 +125,14 @@ fn what_leaked_under_a_corrupt_block_waits_for_the_next_rebuild() {
         skipped.map(|skipped| skipped.reason)
     };
     assert_eq!(reason(&first), Some(SkipReason::Unchecked));
-    let second = rebuild("mended", first.after, &Request::default());
+    let second = rebuild("repaired", first.after, &Request::default());
     assert_eq!((reason(&second), second.later.findings), (None, Vec::new()));
 }
 
 #[test]
 fn what_nobody_can_tell_is_left_alone() {
     let reason = |name: &str, value: &Value| {
-        let rebuilt = mended(name, value);
+        let rebuilt = rebuilt(name, value);
         assert!(rebuilt.plan.actions.is_empty(), "{name}");
         let skipped = rebuilt.plan.skipped.iter().find(|s| s.code == Some(Code::CorruptBlock));
         skipped.unwrap_or_else(|| panic!("{name} is not skipped")).reason
@@ -144,7 +144,7 @@ fn what_nobody_can_tell_is_left_alone() {
         value[field] = json!(null);
     }
     assert_eq!(reason("empty", &value), SkipReason::CorruptBeyondRepair);
-    // Two addresses that no one uses, and two records: which is whose?
+    // Two unused addresses and two records, which cannot be matched.
     let ghost = |n: u32| json!({"handle_id": format!("k8s-pod-network.{n:012}"), "secondary": {"namespace": "x", "pod": format!("ghost-{n}"), "node": "node-1"}});
     let mut value = whole.clone();
     value["attributes"].as_array_mut().unwrap().extend([ghost(1), ghost(2)]);
@@ -152,7 +152,7 @@ fn what_nobody_can_tell_is_left_alone() {
     value["allocations"][51] = json!(-2);
     value["unallocated"].as_array_mut().unwrap().retain(|ordinal| ordinal != 50 && ordinal != 51);
     assert_eq!(reason("two ghosts", &value), SkipReason::CorruptBeyondRepair);
-    // The same with the tunnel of a node that has none: the reason of the scripts of Calico 2.x.
+    // The same for a node without a tunnel address, with the reason of the scripts of Calico 2.x.
     let tunnel = json!({"handle_id": "ipip-tunnel-addr-node-9", "secondary": {"node": "node-9", "type": "ipipTunnelAddress"}});
     let count = value["attributes"].as_array().unwrap().len();
     value["attributes"][count - 1] = tunnel.clone();
@@ -169,7 +169,7 @@ fn what_nobody_can_tell_is_left_alone() {
     let foreign: Value =
         serde_json::from_slice(&other.get(&KEY.replace("244.1.0", "244.2.0")).unwrap().value()).unwrap();
     assert_eq!(reason("another block's", &foreign), SkipReason::CorruptBeyondRepair);
-    assert!(mended("its own", &value).later.findings.is_empty());
+    assert!(rebuilt("its own", &value).later.findings.is_empty());
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn the_files_show_the_block_before_and_after() {
 }
 
 #[test]
-fn a_corrupt_block_that_lies_over_another_is_skipped() {
+fn a_corrupt_block_that_overlaps_another_is_skipped() {
     let reason = |rebuilt: &Rebuilt, cidr: IpNet| {
         let mut of_block = rebuilt.plan.skipped.iter().filter(|s| s.code == Some(Code::CorruptBlock));
         of_block.find(|skipped| skipped.subject == Subject::Block(cidr)).map(|skipped| skipped.reason)
@@ -204,7 +204,7 @@ fn a_corrupt_block_that_lies_over_another_is_skipped() {
     let rebuilt = rebuild("within a sound one", cluster.snapshot(), &Request::default());
     assert_eq!(reason(&rebuilt, part), Some(SkipReason::Overlap), "{}", words(&rebuilt.plan));
 
-    // Both are corrupt; and the other cannot be decoded.
+    // Both are corrupt; or the other cannot be decoded.
     let (_, mut whole) = self::cluster();
     whole["unallocated"].as_array_mut().unwrap().push(json!(64));
     cluster.put_raw(KEY, whole.to_string());
@@ -215,7 +215,7 @@ fn a_corrupt_block_that_lies_over_another_is_skipped() {
     assert_eq!(reason(&rebuilt, net()), Some(SkipReason::Overlap));
 }
 
-/// What may stand where something else belongs.
+/// Values of wrong types.
 fn strangers() -> Vec<Value> {
     vec![
         Value::Null,
@@ -250,7 +250,7 @@ fn whatever_breaks_a_block_no_address_in_use_is_freed() {
                 _ => value[field] = rng.pick(&strangers()).clone(),
             }
         }
-        let rebuilt = mended(&format!("round {round}: {value}"), &value);
+        let rebuilt = rebuilt(&format!("round {round}: {value}"), &value);
         let stored = rebuilt.after.blocks.iter().find(|block| block.value.key == net());
         let Some(sound) = stored.and_then(|stored| stored.value.content.sound()) else { continue };
         for (ordinal, handle, _) in owners(&healthy()) {

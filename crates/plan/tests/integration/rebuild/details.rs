@@ -1,4 +1,4 @@
-//! What exactly is written, and under which conditions.
+//! The exact writes of rebuilds, with their conditions.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -36,7 +36,7 @@ fn owner<'a>(entries: impl IntoIterator<Item = (&'a str, &'a str)>) -> Option<BT
     Some(entries.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect())
 }
 
-/// Why the plan leaves an address.
+/// The reason why the plan skips an address.
 fn reason(rebuilt: &Rebuilt, code: Code, address: IpAddr) -> Option<SkipReason> {
     let mut skipped = rebuilt.plan.skipped.iter();
     let found = skipped.find(|s| s.code == Some(code) && s.subject == Subject::Address(address));
@@ -74,7 +74,7 @@ fn the_record_of_a_pod_is_made_as_the_cni_plugin_makes_it() {
             (Some(pod.handle.as_str()), expected.clone())
         );
     }
-    // The handle rises before the block, and the endpoint is the one that was read.
+    // The handle counts up before the block is written, and the endpoint is the one that was read.
     for action in &rebuilt.plan.actions {
         let edits: Vec<&Edit> = action.step.edits().collect();
         let [Edit::Handle(id, HandleEdit::Increment(_, 1)), Edit::Block(_, BlockEdit::Assign { .. })] =
@@ -151,7 +151,7 @@ fn a_tunnel_gets_its_own_record() {
 
 #[test]
 fn an_owner_is_rewritten_only_where_the_recorded_one_does_not_exist() {
-    // The recorded pod is gone: the record becomes that of the one who uses the address.
+    // The recorded pod is gone: the address is recorded for its user.
     let mut cluster = plain();
     let (gone, user) = (cluster.add_pod_on(0), cluster.add_pod_on(0));
     cluster.remove(&gone.endpoint);
@@ -170,7 +170,7 @@ fn an_owner_is_rewritten_only_where_the_recorded_one_does_not_exist() {
             && *expect == Precondition::Absent
     });
     assert_eq!(absent.count(), 1, "{evidence:?}");
-    // The recorded pod lives and has another address: no one knows which of them is right.
+    // The recorded pod lives and has another address: nobody knows which of them is right.
     let mut cluster = plain();
     let (lives, user) = (cluster.add_pod_on(0), cluster.add_pod_on(0));
     let stolen = lives.address();
@@ -181,7 +181,7 @@ fn an_owner_is_rewritten_only_where_the_recorded_one_does_not_exist() {
     assert_eq!(record(&rebuilt.after, stolen), record(&rebuilt.before, stolen));
 }
 
-/// A plan without an earlier look at the cluster.
+/// A plan without observations.
 fn at_first_sight(cluster: &Cluster) -> Plan {
     let (snapshot, options) = (cluster.snapshot(), Options::default());
     let report = check(&snapshot, &options);
@@ -203,13 +203,13 @@ fn what_was_seen_unused_once_stays_unless_its_node_is_gone() {
 }
 
 #[test]
-fn a_block_of_another_size_stands_in_the_way_of_a_lost_one() {
+fn a_block_of_another_size_is_in_the_way_of_a_lost_one() {
     let mut cluster = plain();
     cluster.inject(Fault::UnallocatedNoBlock, 1);
     let info = cluster.nodes().last().unwrap().clone();
     let wide: IpNet = IpNet::new(info.blocks[0].network(), 28).unwrap();
     let value = r#"{"cidr":"CIDR","affinity":"host:node-1","allocations":[null,null,null,null,null,null,null,null,null,null,null,null,null,null,null,null],"unallocated":[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15],"attributes":[],"deleted":false}"#;
-    // At the end of the lost block, so that none of its addresses is there.
+    // The end of the lost block, where it has no addresses.
     let wide = wide.supernet().unwrap().supernet().unwrap().subnets(28).unwrap().last().unwrap();
     cluster.put_raw(key::block(wide), value.replace("CIDR", &wide.to_string()));
     cluster.put_raw(key::affinity("host", "node-1", wide), r#"{"state":"confirmed","deleted":false}"#);
@@ -286,7 +286,7 @@ fn an_empty_block_that_is_being_given_up_goes() {
 }
 
 #[test]
-fn a_corrupt_block_of_a_node_that_is_gone_is_mended_and_given_up_at_once() {
+fn a_corrupt_block_of_a_node_that_is_gone_is_rebuilt_and_given_up_at_once() {
     let mut cluster = plain();
     cluster.inject(Fault::NodeGone, 1);
     let info = cluster.nodes().last().unwrap().clone();

@@ -9,17 +9,17 @@ use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
 
 use super::judge::{Rebuilt, rebuild, words};
 
-/// Whether a rebuild repairs findings of a code.
+/// The cases in which a rebuild repairs findings of a code.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Repair {
     Always,
-    /// Unless one of the reasons speaks against it.
+    /// Unless there is one of the reasons.
     Sometimes,
     /// Never: a person decides.
     Never,
 }
 
-/// For every code: whether it is repaired, and the reasons for which it is left.
+/// Returns for every code whether it is repaired, and the reasons why it is left.
 fn expected(code: Code) -> (Repair, &'static [SkipReason]) {
     use Repair::{Always, Never, Sometimes};
     use SkipReason as Why;
@@ -93,14 +93,14 @@ fn expected(code: Code) -> (Repair, &'static [SkipReason]) {
         | Code::AutoAllocationOff
         | Code::ConfigurationMismatch
         | Code::DatastoreLocked => (Never, &[Why::NeedsDecision]),
-        // A rebuild is of one cluster.
+        // A rebuild concerns only one cluster.
         Code::AddressInSeveralClusters
         | Code::OverlappingClusterPools
         | Code::PoolCoversOtherCluster
         | Code::DisabledPoolMismatch
         | Code::ClusterSettingsDiffer
         | Code::ClusterUnreadable => (Never, &[]),
-        // For information only: nothing is planned, and nothing is said.
+        // Only information: nothing is planned, and nothing is skipped.
         Code::BlockSizeMismatch | Code::AffinityWithoutBlock | Code::NodeOverBlockLimit => (Never, &[]),
     }
 }
@@ -118,7 +118,7 @@ const LEFT: [(Fault, Code, SkipReason); 16] = [
     (Fault::OwnerMismatchPodAsTunnel, Code::OwnerMismatch, SkipReason::OwnerMayLive),
     (Fault::OwnerMismatchForeign, Code::OwnerMismatch, SkipReason::OwnerMayLive),
     (Fault::OwnerMismatchReserved, Code::OwnerMismatch, SkipReason::WindowsReserved),
-    // An ordinal that the block holds and no one can say for whom stays held.
+    // An ordinal that the block holds for an unknown owner stays held.
     (Fault::CorruptIndexNegative, Code::LeakedAddress, SkipReason::UnknownOwner),
     (Fault::CorruptIndexHuge, Code::LeakedAddress, SkipReason::UnknownOwner),
     (Fault::BlocksLost, Code::UnallocatedInUse, SkipReason::NeedsDecision),
@@ -126,7 +126,7 @@ const LEFT: [(Fault, Code, SkipReason); 16] = [
     (Fault::BlocksLost, Code::UnallocatedInUse, SkipReason::ContainerUnknown),
 ];
 
-/// Fails unless what is left is what the table says.
+/// Fails unless the remaining findings are those of the table.
 fn assert_table(fault: Fault, rebuilt: &Rebuilt) {
     let name = fault.name();
     let left: BTreeSet<_> = rebuilt.later.findings.iter().map(|f| f.key_ref()).collect();

@@ -1,4 +1,4 @@
-//! Planning a rebuild, simulating it, and what must be true of any.
+//! Plans and simulates rebuilds, and checks what must be true of every one.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -12,7 +12,7 @@ use calipam_plan::release::Observations;
 use calipam_plan::{Basis, Plan, apply_plan, verify};
 use jiff::SignedDuration;
 
-/// A rebuild from beginning to end.
+/// A whole rebuild.
 pub(super) struct Rebuilt {
     pub before: Snapshot,
     pub report: Report,
@@ -21,12 +21,12 @@ pub(super) struct Rebuilt {
     pub later: Report,
 }
 
-/// Plans with an earlier look at the same cluster, so that what leaked was seen twice.
+/// Plans with the same report as an observation, so that leaked addresses were seen twice.
 pub(super) fn planned(snapshot: &Snapshot, report: &Report, request: &Request) -> Plan {
     planned_with(snapshot, report, request, report)
 }
 
-/// The same, where the earlier look was that of another report.
+/// Plans with an earlier report as an observation.
 fn planned_with(snapshot: &Snapshot, report: &Report, request: &Request, earlier: &Report) -> Plan {
     let options = Options::default();
     let hour_ago = snapshot.taken_at.checked_sub(SignedDuration::from_hours(1)).expect("a time in this era");
@@ -54,7 +54,7 @@ pub(super) fn rebuild(name: &str, snapshot: Snapshot, request: &Request) -> Rebu
     rebuilt
 }
 
-/// What a plan does and what it leaves, for messages of failures.
+/// Describes the changes and the skipped things of a plan, for messages of failures.
 pub(super) fn words(plan: &Plan) -> String {
     let changes =
         plan.changes().map(|change| format!("{} {}: {}", change.action, change.subject, change.detail));
@@ -70,18 +70,18 @@ fn line(finding: &Finding) -> String {
 }
 
 impl Rebuilt {
-    /// True if the plan says why it leaves the finding.
+    /// Returns true if the plan skips the finding with a reason.
     pub(super) fn is_skipped(&self, code: Code, subject: &Subject) -> bool {
         self.plan.skipped.iter().any(|skipped| skipped.code == Some(code) && skipped.subject == *subject)
     }
 
-    /// Whatever is left, that of a rebuild of everything, is skipped with a reason.
+    /// A rebuild of everything skips all remaining findings with a reason.
     fn assert_all_is_said(&self, name: &str, request: &Request) {
         if *request != Request::default() {
             return;
         }
         let known: BTreeSet<String> = self.report.findings.iter().map(line).collect();
-        // What counts or places records shows only once they are there.
+        // Findings that count records show only once the records exist.
         let told = [Code::PoolNearlyFull, Code::NodeWithoutAddresses, Code::BorrowedTunnelAddress];
         let is_told = |f: &&Finding| told.contains(&f.code) && !known.contains(&line(f));
         let left = self.later.findings.iter();
@@ -91,7 +91,7 @@ impl Rebuilt {
         assert!(unsaid.is_empty(), "{name}: neither repaired nor skipped: {unsaid:?}\n{}", words(&self.plan));
     }
 
-    /// Objects that no edit names are what they were.
+    /// Objects without an edit are unchanged.
     fn assert_nothing_else_changed(&self, name: &str) {
         let edits = self.plan.actions.iter().flat_map(|action| action.step.edits());
         let touched: HashSet<Key> = edits.map(Edit::key).collect();
@@ -134,7 +134,7 @@ impl Rebuilt {
         }
     }
 
-    /// There is nothing left to do.
+    /// A second rebuild has nothing to do.
     fn assert_idempotent(&self, name: &str, request: &Request) {
         let again = planned_with(&self.after, &self.later, request, &self.report);
         assert!(

@@ -1,4 +1,4 @@
-//! The same data on Kubernetes: pods instead of endpoints, labels, names without case.
+//! Rebuilds on Kubernetes: pods instead of endpoints, labels, names without case.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ fn version(number: usize) -> Revision {
     }))
 }
 
-/// The pods of endpoints. On nodes that exist under another name in Kubernetes they name that.
+/// Makes the pods of endpoints. They have the names of nodes in Kubernetes.
 fn pods_of(snapshot: &Snapshot) -> Vec<Versioned<Pod>> {
     let mut pods = Vec::new();
     for (number, endpoint) in snapshot.endpoints.iter().enumerate() {
@@ -124,7 +124,7 @@ fn a_record_names_the_node_by_its_name_in_calico() {
     snapshot.nodes[0].value.kubernetes_name = Some("worker-a.example.org".to_owned());
     snapshot.pods = pods_of(&snapshot);
     snapshot.mark_read([Source::Pods]);
-    // The pod has no endpoint any more, so that its own object alone tells where it runs.
+    // The pod has no endpoint any more, so only its own object has its node.
     snapshot.endpoints.retain(|endpoint| endpoint.value.pod() != *pod.name.pod.as_str());
     let rebuilt = rebuild("renamed", snapshot, &Request::default());
     let block = rebuilt.after.blocks.iter().find(|b| b.value.key == pod.block()).unwrap();
@@ -169,7 +169,7 @@ fn handles_that_share_an_object_are_left_alone() {
     let mut twin = Handle::new(&id.to_uppercase());
     twin.set_count(snapshot.blocks[0].value.key, 1);
     snapshot.handles.push(Versioned { value: twin, revision: version(7) });
-    // What is recorded under it leaks.
+    // Addresses that are recorded under it leak.
     snapshot.pods.retain(|pod| !id.ends_with(&pod.value.container_id().to_string()));
     let rebuilt = rebuild("collision", snapshot, &Request::default());
     let reasons: Vec<SkipReason> = rebuilt.plan.skipped.iter().map(|skipped| skipped.reason).collect();
@@ -297,6 +297,6 @@ fn what_a_pod_held_that_finished_long_ago_goes_at_first_sight() {
     assert_eq!(after(Some(grace + SignedDuration::from_secs(1)), false), (2, 0));
     assert_eq!(after(Some(grace), false), (0, 2));
     assert_eq!(after(None, false), (0, 2));
-    // Of two pods of that name, of which lists of different moments can tell, one may have finished just now.
+    // Lists of different moments can have two pods of that name, of which one may have finished just now.
     assert_eq!(after(Some(grace * 2), true), (0, 2));
 }

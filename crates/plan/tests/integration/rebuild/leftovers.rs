@@ -1,4 +1,5 @@
-//! What half-done operations, other programs and earlier versions leave: it goes only if nothing can need it.
+//! Leftovers of half-done operations, other programs and earlier versions, which are removed only if nothing can need
+//! them.
 
 use calipam_check::{Code, Options, Scope, Subject, check};
 use calipam_model::affinity::{AffinityState, AffinityType};
@@ -20,7 +21,7 @@ fn plain() -> Cluster {
     Cluster::plain(ClusterSpec::new(12), 3, 3)
 }
 
-/// A release of orphan handles and a rebuild, with these earlier looks.
+/// A release of orphan handles and a rebuild, with these observations.
 fn plans(snapshot: &Snapshot, observations: &[Observations]) -> [Plan; 2] {
     let options = Options::default();
     let report = check(snapshot, &options);
@@ -60,7 +61,7 @@ fn a_handle_that_nothing_refers_to_has_to_be_seen_twice() {
     for plan in plans(&snapshot, &[looked(60)]) {
         let deleted: Vec<_> = plan.changes().filter(|change| change.action == Verb::DeleteHandle).collect();
         assert_eq!(deleted.len(), 1, "{}", words(&plan));
-        // And at the write the blocks that it names do not record it.
+        // Its blocks must not record it at the time of the write, either.
         let guarded = plan.actions.iter().flat_map(|action| action.step.evidence());
         assert!(guarded.into_iter().any(|(key, expect)| {
             matches!((key, expect), (Key::Block(_), Precondition::Records(_, range)) if *range.end() == 0)
@@ -68,8 +69,8 @@ fn a_handle_that_nothing_refers_to_has_to_be_seen_twice() {
     }
 }
 
-/// An ADD has counted its address and not recorded it yet: a count falls after a second look, and only while its block records no
-/// more.
+/// An ADD has counted its address and not recorded it yet. A count falls only after a second read, and only while its
+/// block records no more.
 #[test]
 fn a_count_that_is_too_high_has_to_be_seen_twice() {
     for datastore in [DatastoreKind::Etcd, DatastoreKind::Kubernetes] {
@@ -114,7 +115,7 @@ fn a_count_that_is_too_high_has_to_be_seen_twice() {
     }
 }
 
-/// Its node may be about to create the block, which it could not find then.
+/// Its node may be about to create the block, and would not find it without the affinity.
 #[test]
 fn an_affinity_between_two_steps_has_to_be_seen_twice() {
     for cidr in ["10.244.200.0/26", "fd00:10:244:ff::/122"] {
@@ -175,7 +176,7 @@ fn an_affinity_of_an_unknown_type_goes_where_no_block_hangs_on_it() {
     assert_eq!(deleted.len(), 1, "{}", words(&rebuilt.plan));
     assert!(rebuilt.later.findings.is_empty(), "{:?}", rebuilt.later.findings);
 
-    // A block that says that it belongs to it.
+    // A block that belongs to it.
     let mut snapshot = cluster.snapshot();
     let mut keys = snapshot.affinities.iter().map(|affinity| &affinity.value.key);
     let key = keys.find(|key| matches!(key.kind, AffinityType::Other(_))).unwrap().clone();
@@ -183,7 +184,7 @@ fn an_affinity_of_an_unknown_type_goes_where_no_block_hangs_on_it() {
     let BlockContent::Sound(sound) = &mut block.value.content else { panic!() };
     sound.update(|edit| edit.set_owner(key.owner(), jiff::Timestamp::UNIX_EPOCH));
     let [_, plan] = plans(&snapshot, &[]);
-    // The affinity of the node that the block belonged to before goes; its subject is the same.
+    // The affinity of the block's former node is deleted; its subject is the same.
     let of_unknown_type = |edit: &Edit| matches!(edit, Edit::Affinity(changed, _) if **changed == key);
     let mut edits = plan.actions.iter().flat_map(|action| action.step.edits());
     assert!(!edits.any(of_unknown_type), "{}", words(&plan));
@@ -198,7 +199,7 @@ fn an_affinity_in_a_state_that_calico_does_not_know_is_left_to_a_person() {
     assert!(plan.is_empty() && skipped.reason == SkipReason::NeedsDecision, "{}", words(&plan));
     assert!(skipped.detail.contains("odd"), "{}", skipped.detail);
 
-    // Those of one node only, where it is named.
+    // Only those of a named node.
     snapshot.affinities.iter_mut().for_each(|affinity| {
         affinity.value.state = AffinityState::Other("odd".to_owned());
     });
@@ -218,7 +219,7 @@ fn an_affinity_in_a_state_that_calico_does_not_know_is_left_to_a_person() {
 }
 
 #[test]
-fn tunnels_in_the_blocks_of_others_are_told_by_where_they_lie() {
+fn tunnels_in_the_blocks_of_others_are_skipped_by_their_place() {
     let mut snapshot = plain().snapshot();
     let owner = |index: usize| BlockOwner::Host(snapshot.nodes[index].value.name.clone());
     let owners = [owner(0), owner(1)];
@@ -269,7 +270,7 @@ fn a_block_that_is_marked_deleted_and_records_addresses_is_left_to_a_person() {
     assert!(!plan.changes().any(|change| change.action == Verb::DeleteBlock), "{}", words(&plan));
 }
 
-/// Blocks of Calico 3.13 say for themselves whether others may borrow from them.
+/// Blocks of Calico 3.13 have their own setting of strict affinity.
 #[test]
 fn a_new_block_of_an_old_cluster_carries_its_strict_affinity() {
     for (version, wanted) in [("v3.13.5", Some(true)), ("v3.32.1", None)] {

@@ -1,4 +1,4 @@
-//! Scopes: what is outside stays as it is.
+//! Scopes of rebuilds: objects outside stay as they are.
 
 use std::collections::BTreeSet;
 
@@ -103,7 +103,7 @@ fn a_node_that_is_gone_can_be_named() {
 }
 
 #[test]
-fn a_pool_changes_what_lies_in_it_only() {
+fn a_pool_changes_only_its_own_objects() {
     let snapshot = cluster().snapshot();
     for pool in &snapshot.pools {
         let request = Request { scope: Scope::of_networks([pool.value.cidr]), ..Request::default() };

@@ -1,4 +1,4 @@
-//! The steps of a plan as the executor takes them: some are abandoned, and Kubernetes writes object by object.
+//! The steps of a plan as the executor carries them out: some are abandoned, and Kubernetes writes object by object.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -22,7 +22,7 @@ fn manifold(seed: u64) -> (Snapshot, Plan) {
     (snapshot, plan)
 }
 
-/// True for an edit that is made on one version of an object only.
+/// Returns true for an edit of one certain version of an object.
 fn is_guarded(edit: &Edit) -> bool {
     match edit {
         Edit::Block(_, edit) => matches!(
@@ -43,7 +43,7 @@ fn nothing_is_guarded_by_a_version_that_the_plan_itself_has_written() {
     let mut written: BTreeSet<Key> = BTreeSet::new();
     for action in &plan.actions {
         for edit in action.step.edits() {
-            // What is half deleted goes before a new one comes: that is guarded by its absence.
+            // A half-deleted object is deleted before a new one is created, which is guarded by its absence.
             let is_new = matches!(
                 edit,
                 Edit::Affinity(_, AffinityEdit::Create(_)) | Edit::Block(_, BlockEdit::Create(_))
@@ -62,8 +62,8 @@ fn evidence_never_names_what_the_plan_writes_and_never_contradicts_itself() {
     let written: HashSet<Key> = edits.map(Edit::key).collect();
     let mut expected: BTreeMap<Key, Precondition> = BTreeMap::new();
     let mut count = 0;
-    // What a block says of a handle or of its owner is looked at in any version of the block, those that the plan
-    // writes included.
+    // Conditions on a block's handles or owner are compared with any version of the block, including those that the
+    // plan writes.
     let of_versions =
         |(_, expect): &&(Key, Precondition)| matches!(expect, Precondition::Absent | Precondition::At(_));
     for (key, expect) in plan.actions.iter().flat_map(|action| action.step.evidence()).filter(of_versions) {
@@ -99,7 +99,7 @@ fn each_address_of_a_block_is_a_part_of_its_own() {
     let parts: Vec<&Part> = plan.actions.iter().flat_map(|action| &action.step.parts).collect();
     assert_eq!(parts.len(), 118);
     for part in parts {
-        // Its block, its handle and its endpoint.
+        // The block, the handle and the endpoint.
         let keys: BTreeSet<Key> = part.edits.iter().map(Edit::key).collect();
         assert_eq!((keys.len(), part.evidence.len(), part.addresses().len()), (2, 1, 1), "{part:?}");
     }
@@ -107,13 +107,14 @@ fn each_address_of_a_block_is_a_part_of_its_own() {
     assert_eq!(check(&after, &Options::default()).findings, []);
 }
 
-/// The plan with these steps, each with its reason.
+/// The plan with these steps.
 fn of_steps(plan: &Plan, steps: Vec<Step>) -> Plan {
     let actions = steps.into_iter().map(|step| Action { step, changes: Vec::new() }).collect();
     Plan { actions, ..plan.clone() }
 }
 
-/// What the steps, part by part, make of the snapshot; one whose guards do not hold is abandoned, as the executor does.
+/// Carries out the steps, part by part, on the snapshot. Like the executor, it abandons a step whose guards do not
+/// hold.
 pub(super) fn carry_out(
     snapshot: &Snapshot,
     plan: &Plan,
@@ -125,7 +126,7 @@ pub(super) fn carry_out(
         for part in parts {
             match apply_plan(world.clone(), &of_steps(plan, vec![part]), now) {
                 Ok(next) => world = next,
-                // The rest of a step is abandoned with the part that meets a conflict.
+                // A conflict in one part abandons the rest of the step.
                 Err(_) => break,
             }
         }
@@ -133,7 +134,7 @@ pub(super) fn carry_out(
     world
 }
 
-/// Fails if an address in use is free that was not, or something has become worse than a warning.
+/// Fails if an address in use was freed, or there is a new finding worse than a warning.
 pub(super) fn assert_no_harm(before: &Snapshot, plan: &Plan, after: &Snapshot, name: &str) {
     let options = Options::default();
     let known: HashSet<(Code, Subject)> = check(before, &options)
@@ -142,8 +143,8 @@ pub(super) fn assert_no_harm(before: &Snapshot, plan: &Plan, after: &Snapshot, n
         .map(|finding| (finding.code, finding.subject))
         .chain(plan.revealed.iter().cloned())
         .collect();
-    // What is recorded at last may be in another node's block. A block that a lost node has given up while its
-    // affinity is still there is a state that Calico leaves, too (facts 3.15).
+    // An address that is recorded at last may be in another node's block. Calico, too, leaves blocks without an owner
+    // whose affinity is still there (facts 3.15).
     let told = [Code::BorrowedTunnelAddress, Code::AffinityBlockMismatch];
     let new: Vec<_> = check(after, &options)
         .findings
@@ -177,7 +178,7 @@ fn steps_that_are_abandoned_do_no_harm() {
     }
 }
 
-/// The step object by object, as a datastore without transactions writes it, up to the first `count` of them.
+/// Splits a step by object, as a datastore without transactions writes it, up to the first `count` of them.
 pub(super) fn part_of(step: &Step, count: usize) -> Vec<Step> {
     let object = |(_, edits): (Key, Vec<(usize, usize)>)| {
         let mut one = Step::new(&*step.reason);

@@ -47,13 +47,13 @@ fn what_a_plan_breaks_is_found() {
 }
 
 #[test]
-fn what_a_corrupt_block_has_hidden_is_nothing_new_once_it_is_mended() {
+fn what_a_corrupt_block_has_hidden_is_not_new_after_its_repair() {
     let (snapshot, report, mut plan) = of(&[Fault::CorruptIndexHuge]);
     let [(Code::LeakedAddress, Subject::Address(_))] = plan.revealed.as_slice() else {
         panic!("{:?}", plan.revealed);
     };
     assert_eq!(tried(&snapshot, &report, &plan), Ok(()));
-    // A plan cannot say so of a block that it leaves as it is.
+    // This does not hold for a block that the plan leaves as it is.
     for change in plan.actions.iter_mut().flat_map(|action| &mut action.changes) {
         change.repairs.clear();
     }
@@ -65,7 +65,7 @@ fn what_a_corrupt_block_has_hidden_is_nothing_new_once_it_is_mended() {
 fn a_pool_may_turn_out_to_be_as_full_as_it_was() {
     let mut cluster = Cluster::plain(ClusterSpec::new(17), 2, 3);
     cluster.inject(Fault::PoolNearlyFull, 1);
-    // One of its pods is not recorded, so that the pool looks less full than it is.
+    // One of its pods has no record, so the pool looks less full than it is.
     let report = check(&cluster.snapshot(), &Options::default());
     let Some(Subject::Pool(pool)) = report.findings.first().map(|f| f.subject.clone()) else {
         panic!("no pool is full");

@@ -1,4 +1,4 @@
-//! Every fault: what leaks is released, and nothing else changes.
+//! Every fault: leaked addresses are released, and nothing else changes.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Clusters of which the evidence is lost: nothing may be called leaked there.
+//! Clusters that have lost their evidence: no address may be called leaked there.
 
 use calipam_check::Code;
 use calipam_plan::SkipReason;
@@ -12,7 +12,7 @@ fn everything() -> Request {
     Request { leaked: true, orphan_handles: true, ..Request::default() }
 }
 
-/// What a release and a rebuild of a cluster would free, and why not.
+/// The number of addresses that a release and a rebuild would free, and the reasons for those that they keep.
 fn freed(cluster: &Cluster) -> (usize, Vec<SkipReason>) {
     let snapshot = cluster.snapshot();
     let report = calipam_check::check(&snapshot, &no_grace());

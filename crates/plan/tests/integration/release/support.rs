@@ -1,4 +1,4 @@
-//! From a cluster to a plan and what it leaves behind.
+//! Plans releases of a cluster and carries them out in memory.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use calipam_plan::release::{self, Observations, Request};
 use calipam_plan::{Basis, Plan, apply_plan, verify};
 use jiff::SignedDuration;
 
-/// Checks whatever its age.
+/// Options that check allocations of any age.
 pub(super) fn no_grace() -> Options {
     Options { grace: Some(SignedDuration::ZERO), ..Options::default() }
 }
@@ -32,14 +32,14 @@ pub(super) fn carry_out(snapshot: &Snapshot, plan: &Plan, options: &Options) -> 
     (after, report)
 }
 
-/// The subjects of the findings of one code that are errors, or of whatever severity.
+/// The subjects of the findings of one code, of errors only or of any severity.
 pub(super) fn subjects(report: &Report, code: Code, errors_only: bool) -> Vec<String> {
     let of_code = report.findings.iter().filter(|f| f.code == code);
     let wanted = of_code.filter(|f| !errors_only || f.severity == Severity::Error);
     wanted.map(|f| f.subject.to_string()).collect()
 }
 
-/// Every object of a snapshot as text, by a name of its own.
+/// Every object of a snapshot as text, by a unique name.
 pub(super) fn objects(snapshot: &Snapshot) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     for block in &snapshot.blocks {

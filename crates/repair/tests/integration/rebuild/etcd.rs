@@ -6,7 +6,7 @@ use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
 use calipam_testkit::servers::Etcd;
 use jiff::Timestamp;
 
-use super::mend::{Mended, judge, mend, open, touched};
+use super::support::{Rebuilt, judge, open, rebuild_all, touched};
 use crate::cluster::dump;
 
 async fn fill(etcd: &Etcd, cluster: &Cluster) {
@@ -15,34 +15,34 @@ async fn fill(etcd: &Etcd, cluster: &Cluster) {
     cluster.write_to_etcd(&etcd.endpoint()).unwrap();
 }
 
-/// Mends the cluster, and sees that nothing else has changed.
-async fn mend_and_compare(name: &str, etcd: &Etcd, store: &Datastore, cluster: &Cluster) -> Mended {
+/// Repairs the cluster, and checks that nothing else has changed.
+async fn rebuild_and_compare(name: &str, etcd: &Etcd, store: &Datastore, cluster: &Cluster) -> Rebuilt {
     fill(etcd, cluster).await;
     let before = dump(etcd).await;
-    let mended = mend(store).await;
-    judge(name, &mended);
+    let rebuilt = rebuild_all(store).await;
+    judge(name, &rebuilt);
     let after = dump(etcd).await;
-    let named: Vec<String> = touched(&mended.plan).iter().map(ToString::to_string).collect();
+    let named: Vec<String> = touched(&rebuilt.plan).iter().map(ToString::to_string).collect();
     for key in before.keys().chain(after.keys()).filter(|key| !named.contains(key)) {
         assert_eq!(before.get(key), after.get(key), "{name}: {key} has changed");
     }
-    mended
+    rebuilt
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_fault_that_can_be_mended_is_and_nothing_else_changes() {
+async fn each_fault_that_can_be_repaired_is_and_nothing_else_changes() {
     let etcd = Etcd::start().unwrap();
     let overrides = Overrides { etcd_endpoints: Some(etcd.endpoint()), ..Overrides::default() };
-    let mut mended = 0;
+    let mut rebuilt = 0;
     for (number, fault) in (0..).zip(Fault::ALL) {
         let spec = ClusterSpec::new(100 + number).at(Timestamp::now());
         let mut cluster = Cluster::small(spec);
         cluster.inject(*fault, 1);
         fill(&etcd, &cluster).await;
-        // A new connection each time: what one has learnt about the cluster must not help with the next.
+        // A new connection each time, so that no knowledge about the cluster is kept.
         let store = open(overrides.clone()).await;
-        let done = mend_and_compare(fault.name(), &etcd, &store, &cluster).await;
-        mended += usize::from(!done.plan.is_empty());
+        let done = rebuild_and_compare(fault.name(), &etcd, &store, &cluster).await;
+        rebuilt += usize::from(!done.plan.is_empty());
     }
-    assert!(mended > 90, "only {mended} of {} plans did anything", Fault::ALL.len());
+    assert!(rebuilt > 90, "only {rebuilt} of {} plans did anything", Fault::ALL.len());
 }

@@ -1,5 +1,5 @@
-//! Between plan and execution others go on: what a step rests on is compared with what is there then, and no more than
-//! that.
+//! Others write between plan and execution. The preconditions of a step are compared with the present objects, and
+//! nothing else is.
 
 use calipam_datastore::Datastore;
 use calipam_datastore::settings::Overrides;
@@ -14,7 +14,7 @@ use calipam_testkit::servers::{Etcd, KubeApiserver};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::mend::{mend, open, options};
+use super::support::{open, options, rebuild_all};
 use crate::cluster::{consent, journal_path, observe};
 
 struct World {
@@ -25,7 +25,7 @@ struct World {
 }
 
 impl World {
-    /// A cluster in etcd with one fault, and the plan that mends it.
+    /// A cluster in etcd with one fault, and the plan that repairs it.
     async fn with(fault: Fault) -> Self {
         let etcd = Etcd::start().unwrap();
         let mut cluster = Cluster::small(ClusterSpec::new(31).at(Timestamp::now()));
@@ -78,7 +78,7 @@ fn affinity_key(subject: &str) -> (String, String) {
     (key, cidr.to_owned())
 }
 
-/// Gives out the last free address of a block under a handle.
+/// Assigns the last free address of a block under a handle.
 fn give_out(block: &mut Value, handle: &str) {
     let ordinal = block["unallocated"].as_array_mut().unwrap().pop().unwrap().as_u64().unwrap();
     let record =
@@ -160,8 +160,8 @@ async fn a_handle_is_deleted_or_created_only_while_the_blocks_say_so() {
     assert_eq!(world.get(&format!("/calico/ipam/v2/handle/{id}")).await, None);
 }
 
-/// In a block that is created again, and in one that lost its records, the address of a workload that has gone since is left
-/// out.
+/// A block that is created again, or that lost its records, is written without the address of a workload that has gone
+/// since.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_address_of_an_endpoint_that_has_gone_is_left_out_of_a_whole_block() {
     for is_corrupt in [false, true] {
@@ -209,7 +209,7 @@ async fn the_address_of_an_endpoint_that_has_gone_is_left_out_of_a_whole_block()
     }
 }
 
-/// A cluster as Calico before 3.31 leaves it.
+/// Turns a cluster into one of Calico before 3.31.
 fn make_old(server: &KubeApiserver, version: &str) {
     let flavour = Flavour::Classic;
     let change = |plural: &str, change: &dyn Fn(&mut Value)| {
@@ -249,8 +249,8 @@ async fn affinities_get_no_labels_before_calico_3_31() {
             ..Overrides::default()
         };
         let store = open(overrides).await;
-        let mended = mend(&store).await;
-        let done = |verb: Verb| mended.plan.changes().filter(|change| change.action == verb).count();
+        let rebuilt = rebuild_all(&store).await;
+        let done = |verb: Verb| rebuilt.plan.changes().filter(|change| change.action == verb).count();
         assert_eq!((done(Verb::CreateAffinity), done(Verb::ConfirmAffinity)), (1, 1), "{version}");
         let list = server.request("GET", &Flavour::Classic.path("blockaffinities"), "").unwrap();
         let list: Value = serde_json::from_str(&list.body).unwrap();

@@ -9,10 +9,10 @@ use calipam_testkit::cluster::{Cluster, ClusterSpec, Form};
 use calipam_testkit::kube::{Flavour, Kinds, lease};
 use jiff::Timestamp;
 
-use super::mend::{judge, mend, open, revert, touched};
+use super::support::{judge, open, rebuild_all, revert, touched};
 use crate::cluster::observe;
 
-/// What is recorded: values without sequence numbers, and versions.
+/// The values without sequence numbers, and the versions.
 fn records(snapshot: &Snapshot) -> BTreeMap<Key, (String, String)> {
     let version = |revision: &Revision| revision.to_string();
     let blocks = snapshot.blocks.iter().map(|b| {
@@ -36,7 +36,7 @@ fn records(snapshot: &Snapshot) -> BTreeMap<Key, (String, String)> {
     blocks.chain(handles).chain(affinities).collect()
 }
 
-async fn mend_all(flavour: Flavour) {
+async fn rebuild_and_revert(flavour: Flavour) {
     let cluster =
         Cluster::all_faults_of(ClusterSpec::new(9).at(Timestamp::now()).wide(), Form::of(flavour), 1);
     let server = lease(Kinds::CalicoAndKubevirt(flavour)).unwrap();
@@ -48,16 +48,16 @@ async fn mend_all(flavour: Flavour) {
     };
     let store = open(overrides).await;
     let before = records(&observe(&store).await);
-    let mended = mend(&store).await;
-    assert!(mended.plan.actions.len() > 50);
-    judge("all faults", &mended);
+    let rebuilt = rebuild_all(&store).await;
+    assert!(rebuilt.plan.actions.len() > 50);
+    judge("all faults", &rebuilt);
     let after = records(&observe(&store).await);
-    let named = touched(&mended.plan);
+    let named = touched(&rebuilt.plan);
     for key in before.keys().chain(after.keys()).filter(|key| !named.contains(key)) {
         assert_eq!(before.get(key), after.get(key), "{key} has changed");
     }
     assert_ne!(before, after);
-    revert(&store, &mended).await;
+    revert(&store, &rebuilt).await;
     let back = records(&observe(&store).await);
     let values = |records: &BTreeMap<Key, (String, String)>| -> BTreeMap<Key, String> {
         records.iter().map(|(key, (value, _))| (key.clone(), value.clone())).collect()
@@ -67,10 +67,10 @@ async fn mend_all(flavour: Flavour) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_faults_of_the_classic_group_at_once_and_back_again() {
-    mend_all(Flavour::Classic).await;
+    rebuild_and_revert(Flavour::Classic).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_faults_of_the_native_group_at_once_and_back_again() {
-    mend_all(Flavour::Native).await;
+    rebuild_and_revert(Flavour::Native).await;
 }

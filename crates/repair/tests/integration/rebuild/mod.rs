@@ -1,8 +1,8 @@
-//! Rebuilds on real servers: every fault is planned, tried, carried out and checked again, and nothing but what the plan
-//! names has changed.
+//! Rebuilds on real servers: every fault is planned, tried, carried out and checked again, and only objects of the plan
+//! have changed.
 
 mod etcd;
 mod guards;
 mod kubernetes;
-mod mend;
+mod support;
 mod users;

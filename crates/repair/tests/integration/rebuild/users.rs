@@ -1,4 +1,4 @@
-//! Between plan and run the pods that use addresses are written on: what counts is what they say about addresses.
+//! Others write to pods that use addresses between plan and run. Only changes about addresses count.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use calipam_testkit::kube::{Connection, Flavour, Kinds, Lease, lease};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::mend::{open, options};
+use super::support::{open, options};
 use crate::cluster::{consent, journal_path, observe};
 
 struct World {
@@ -112,16 +112,16 @@ async fn a_pod_that_has_gone_costs_its_own_addresses_only() {
     assert!(gone.iter().all(|gone| !blocks().any(|block| block.allocation_of(*gone).is_some())));
 }
 
-/// How a block is lost, so that a rebuild writes it as a whole.
+/// The loss of a block that a rebuild writes as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lost {
     /// It is created again.
     Deleted,
-    /// Its records are lost: it is mended.
+    /// Its records are lost: it is rebuilt.
     Corrupt,
 }
 
-/// The block in which most pods lie, and the pods with their addresses in it.
+/// The block with most pods, and the pods with their addresses in it.
 fn fullest(snapshot: &Snapshot) -> (IpNet, Vec<(String, IpAddr)>) {
     let of_block = |cidr: IpNet| -> Vec<(String, IpAddr)> {
         let pods = snapshot.pods.iter().map(|pod| &pod.value);
@@ -181,7 +181,7 @@ async fn a_pod_goes_before_its_block_is_written(lost: Lost) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_that_has_gone_is_not_recorded_in_a_block_that_is_created_or_mended() {
+async fn a_pod_that_has_gone_is_not_recorded_in_a_block_that_is_created_or_rebuilt() {
     for lost in [Lost::Deleted, Lost::Corrupt] {
         a_pod_goes_before_its_block_is_written(lost).await;
     }

@@ -1,4 +1,4 @@
-//! From a datastore with faults to one without those that a rebuild repairs.
+//! Rebuilds a datastore with faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,8 +25,8 @@ pub(super) fn options() -> Options {
     Options { grace: Some(SignedDuration::ZERO), ..Options::default() }
 }
 
-/// What a rebuild did.
-pub(super) struct Mended {
+/// The result of a rebuild.
+pub(super) struct Rebuilt {
     pub before: Report,
     pub after: Report,
     pub plan: Plan,
@@ -34,7 +34,7 @@ pub(super) struct Mended {
 }
 
 /// Plans a rebuild of everything, tries it in memory, and carries it out.
-pub(super) async fn mend(store: &Datastore) -> Mended {
+pub(super) async fn rebuild_all(store: &Datastore) -> Rebuilt {
     let snapshot = observe(store).await;
     let before = check(&snapshot, &options());
     let basis = Basis::new(&snapshot, &before, &options());
@@ -51,37 +51,38 @@ pub(super) async fn mend(store: &Datastore) -> Mended {
     let execution = execute(store, &guid, steps, consent(&guid), &running).await.unwrap();
     assert!(execution.is_complete(), "{execution:?}");
     let after = check(&observe(store).await, &options());
-    Mended { before, after, plan, journal }
+    Rebuilt { before, after, plan, journal }
 }
 
-/// Brings back what was there before.
-pub(super) async fn revert(store: &Datastore, mended: &Mended) {
-    let recorded = Recorded::read(&mended.journal.path().join("run.journal")).unwrap();
+/// Undoes the rebuild.
+pub(super) async fn revert(store: &Datastore, rebuilt: &Rebuilt) {
+    let recorded = Recorded::read(&rebuilt.journal.path().join("run.journal")).unwrap();
     let plan = UndoPlan::new(&recorded).unwrap();
     assert!(plan.skipped().is_empty(), "{:?}", plan.skipped());
     let consent = Consent::from_option(plan.question("a test"), true).unwrap();
-    let running = Running::new("undo", mended.journal.path().join("undo.journal"));
+    let running = Running::new("undo", rebuilt.journal.path().join("undo.journal"));
     let execution = undo(store, &plan, consent, &running).await.unwrap();
     assert!(execution.is_complete(), "{execution:?}");
 }
 
-/// Code and subject of every finding.
+/// The code and subject of every finding.
 pub(super) fn findings(report: &Report) -> BTreeSet<(Code, Subject)> {
     report.findings.iter().map(|f: &Finding| f.key()).collect()
 }
 
-/// What the plan claims is gone, nothing has come, and what is left has been skipped with a reason.
-pub(super) fn judge(name: &str, mended: &Mended) {
-    let (before, after) = (findings(&mended.before), findings(&mended.after));
-    for repaired in mended.plan.changes().flat_map(|change| &change.repairs) {
+/// The findings that the plan claims to repair are gone, there are no new ones, and the others were skipped with a
+/// reason.
+pub(super) fn judge(name: &str, rebuilt: &Rebuilt) {
+    let (before, after) = (findings(&rebuilt.before), findings(&rebuilt.after));
+    for repaired in rebuilt.plan.changes().flat_map(|change| &change.repairs) {
         assert!(!after.contains(repaired), "{name}: {repaired:?} is still there");
     }
-    // What a corrupt block hid shows when it is mended.
+    // Findings that a corrupt block hid show once it is repaired.
     let hidden = before.iter().any(|(code, _)| *code == Code::CorruptBlock);
     let new: Vec<_> = after.difference(&before).collect();
     assert!(new.is_empty() || hidden, "{name}: new are {new:?}");
-    let skipped: BTreeSet<&Subject> = mended.plan.skipped.iter().map(|skipped| &skipped.subject).collect();
-    let left = mended.after.findings.iter().filter(|f| f.severity != calipam_check::Severity::Info);
+    let skipped: BTreeSet<&Subject> = rebuilt.plan.skipped.iter().map(|skipped| &skipped.subject).collect();
+    let left = rebuilt.after.findings.iter().filter(|f| f.severity != calipam_check::Severity::Info);
     let left = left.filter(|f| before.contains(&f.key()));
     let silent: Vec<_> = left.filter(|f| !skipped.contains(&f.subject)).map(|f| f.key_ref()).collect();
     assert!(silent.is_empty(), "{name}: these stay without a word about them: {silent:?}");
