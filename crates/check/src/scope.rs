@@ -8,13 +8,13 @@ use calipam_model::{IpNet, cidr};
 use crate::finding::Finding;
 use crate::{Evidence, Subject};
 
-/// Nodes, networks and a namespace; of each everything if none is named. Each kind narrows the others.
+/// Nodes, networks and a namespace. An empty kind selects everything, and each kind narrows the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
     pub nodes: BTreeSet<String>,
     /// Pools, blocks and addresses, as CIDRs.
     pub networks: Vec<IpNet>,
-    /// The namespace of those whom addresses are recorded for.
+    /// The namespace of recorded owners.
     pub namespace: Option<String>,
 }
 
@@ -27,7 +27,6 @@ impl Scope {
         Self { networks: networks.into_iter().collect(), ..Self::default() }
     }
 
-    /// True if nothing is left out.
     pub fn is_everything(&self) -> bool {
         self.nodes.is_empty() && self.networks.is_empty() && self.namespace.is_none()
     }
@@ -36,18 +35,16 @@ impl Scope {
         self.nodes.is_empty() || self.nodes.contains(name)
     }
 
-    /// True for what overlaps one of the networks.
+    /// Returns true for a network that overlaps one of these.
     pub fn has_network(&self, network: IpNet) -> bool {
         self.networks.is_empty() || self.networks.iter().any(|own| cidr::overlap(*own, network))
     }
 
-    /// True if the owner is one of the nodes.
     pub fn has_owner(&self, owner: Option<&BlockOwner>) -> bool {
         self.nodes.is_empty()
             || owner.and_then(BlockOwner::host).is_some_and(|host| self.nodes.contains(host))
     }
 
-    /// True for a finding about something in it.
     pub fn has(&self, finding: &Finding) -> bool {
         (self.nodes.is_empty() || finding.nodes.iter().any(|node| self.nodes.contains(node)))
             && self.namespace.as_ref().is_none_or(|namespace| finding.concerns_namespace(namespace))
