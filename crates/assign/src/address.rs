@@ -157,7 +157,7 @@ impl<S: Store> Allocator<S> {
         let now = self.now();
         let ordinal = cidr::ordinal_of(block.cidr(), address)?;
         let mut after = block.clone();
-        let assigned: std::result::Result<(), AssignError> = after.update(|update| {
+        let assigned: Result<(), AssignError> = after.update(|update| {
             update.collect_cooled(now, config.cooldown());
             update.assign(ordinal, record)
         });

@@ -234,9 +234,7 @@ pub(crate) fn largest_other(overlapping: &[Entry], block: IpNet) -> Option<IpNet
 }
 
 /// Accepts that a record to delete is gone already.
-pub(crate) fn ignoring_gone(
-    result: std::result::Result<(), StoreError>,
-) -> std::result::Result<(), StoreError> {
+pub(crate) fn ignoring_gone(result: Result<(), StoreError>) -> Result<(), StoreError> {
     match result {
         Err(StoreError::NotFound(_)) => Ok(()),
         other => other,

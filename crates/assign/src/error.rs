@@ -10,7 +10,7 @@ use calipam_model::selector::SelectorError;
 use crate::family::Family;
 use crate::store::StoreError;
 
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error after part of an operation was done, which stays done.
 #[derive(Debug, thiserror::Error)]

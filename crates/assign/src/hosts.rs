@@ -33,7 +33,7 @@ impl<S: Store> Allocator<S> {
         cidr: IpNet,
         kind: AffinityType,
         holder: &str,
-    ) -> std::result::Result<Claimed, Box<Partly<Claimed>>> {
+    ) -> Result<Claimed, Box<Partly<Claimed>>> {
         let mut done = Claimed::default();
         match self.claim_all(cidr, kind, holder, &mut done).await {
             Ok(()) => Ok(done),

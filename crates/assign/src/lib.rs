@@ -52,7 +52,7 @@ pub use record::Record;
 pub use release::{Release, Released};
 pub use request::{AssignIp, Assigned, AutoAssign, AutoAssigned, Message};
 pub use reserved::Reserved;
-pub use store::{Entry, Query, Store, StoreError};
+pub use store::{Entry, Query, Store, StoreError, Swap};
 pub use walk::{
     around as blocks_around, holding as blocks_holding, holding_elsewhere as blocks_holding_elsewhere,
 };

@@ -6,15 +6,12 @@ use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use calipam_model::IpNet;
-use calipam_model::cidr;
-use calipam_model::key::{ENDPOINT_PREFIX, Key, RESOURCE_PREFIX};
+use calipam_model::key::{ENDPOINT_PREFIX, Key};
 use calipam_model::snapshot::Revision;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::family::Family;
 use crate::record::Record;
-use crate::store::{Entry, Query, Store, StoreError};
+use crate::store::{Entry, Query, Store, StoreError, Swap};
 
 /// One write that took effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,28 +139,6 @@ impl MemoryStore {
             Turn(false).await;
         }
     }
-
-    /// Makes a write if `check` allows it, and returns its revision.
-    async fn write(
-        &self,
-        key: &Key,
-        value: Option<Vec<u8>>,
-        check: impl FnOnce(Option<i64>) -> Result<(), StoreError>,
-    ) -> Result<Revision, StoreError> {
-        self.turn().await;
-        let mut state = self.state();
-        let fault = state.fault.as_mut().map(|fault| fault()).unwrap_or_default();
-        if fault == Fault::Lost {
-            return Err(no_answer());
-        }
-        let path = key.to_string();
-        let outcome = check(state.values.get(&path).map(|(_, revision)| *revision));
-        let revision = outcome.map(|()| state.change(&path, value));
-        if fault == Fault::AnswerLost {
-            return Err(no_answer());
-        }
-        revision.map(Revision::Etcd)
-    }
 }
 
 impl State {
@@ -179,58 +154,16 @@ impl State {
     }
 
     fn read(&self, query: &Query) -> Vec<Entry> {
-        match query {
-            Query::Get(key) => {
-                let value = self.values.get(&key.to_string());
-                value.and_then(|stored| entry(key, stored)).into_iter().collect()
-            }
-            Query::Pools => self.list(&format!("{RESOURCE_PREFIX}ippools/")),
-            Query::Reservations => self.list(&format!("{RESOURCE_PREFIX}ipreservations/")),
-            Query::Affinities { kind, holder, family } => {
-                self.list(&format!("/calico/ipam/v2/{kind}/{holder}/ipv{}/block/", family.number()))
-            }
-            Query::HostAffinities => {
-                self.list("/calico/ipam/v2/host/").into_iter().filter(is_affinity).collect()
-            }
-            Query::Blocks(family) => self.list(&block_prefix(*family)),
-            Query::BlockKey(cidr) => self.block_keys(Family::of(*cidr), |found| found == *cidr),
-            Query::Overlapping(cidr) => {
-                self.block_keys(Family::of(*cidr), |found| cidr::overlap(found, *cidr))
-            }
-            Query::BlockKeys(family) | Query::BlockRevisions(family) => self.block_keys(*family, |_| true),
-        }
-    }
-
-    fn block_keys(&self, family: Family, is_wanted: impl Fn(IpNet) -> bool) -> Vec<Entry> {
-        let prefix = block_prefix(family);
-        let found = self.values.range(prefix.clone()..).take_while(|(path, _)| path.starts_with(&prefix));
-        found
-            .filter_map(|(path, (_, revision))| match Key::parse(path).ok().flatten()? {
-                Key::Block(cidr) if is_wanted(cidr) => {
-                    Some(Entry { record: Record::BlockKey(cidr), revision: Revision::Etcd(*revision) })
-                }
-                _ => None,
-            })
-            .collect()
-    }
-
-    fn list(&self, prefix: &str) -> Vec<Entry> {
-        let found = self.values.range(prefix.to_owned()..).take_while(|(path, _)| path.starts_with(prefix));
-        found.filter_map(|(path, stored)| entry(&Key::parse(path).ok().flatten()?, stored)).collect()
+        let begin = query.path();
+        let found = self.values.range(begin.clone()..).take_while(|(path, _)| path.starts_with(&begin));
+        found.filter_map(|(path, stored)| entry(query, path, stored)).collect()
     }
 }
 
-fn block_prefix(family: Family) -> String {
-    format!("/calico/ipam/v2/assignment/ipv{}/block/", family.number())
-}
-
-fn is_affinity(entry: &Entry) -> bool {
-    matches!(entry.record.key(), Key::Affinity(_))
-}
-
-fn entry(key: &Key, (value, revision): &(Vec<u8>, i64)) -> Option<Entry> {
-    debug_assert!(!key.to_string().starts_with(ENDPOINT_PREFIX), "allocators read no endpoints");
-    Some(Entry { record: Record::decode(key, value)?, revision: Revision::Etcd(*revision) })
+fn entry(query: &Query, path: &str, (value, revision): &(Vec<u8>, i64)) -> Option<Entry> {
+    debug_assert!(!path.starts_with(ENDPOINT_PREFIX), "allocators read no endpoints");
+    let record = query.decode(&Key::parse(path).ok()??, value)?;
+    Some(Entry { record, revision: Revision::Etcd(*revision) })
 }
 
 fn no_answer() -> StoreError {
@@ -254,32 +187,21 @@ impl Store for MemoryStore {
         Ok(answers)
     }
 
-    async fn create(&self, record: &Record) -> Result<Revision, StoreError> {
-        let key = record.key();
-        let check = |found: Option<i64>| match found {
-            None => Ok(()),
-            Some(_) => Err(StoreError::Exists(record.key())),
-        };
-        self.write(&key, record.encode(), check).await
-    }
-
-    async fn update(&self, record: &Record, revision: &Revision) -> Result<Revision, StoreError> {
-        let key = record.key();
-        self.write(&key, record.encode(), |found| check_revision(record, found, revision)).await
-    }
-
-    async fn delete(&self, entry: &Entry) -> Result<(), StoreError> {
-        let key = entry.record.key();
-        self.write(&key, None, |found| check_revision(&entry.record, found, &entry.revision)).await.map(drop)
-    }
-}
-
-/// Fails unless the record still has the revision that was read.
-fn check_revision(record: &Record, found: Option<i64>, revision: &Revision) -> Result<(), StoreError> {
-    match found {
-        None => Err(StoreError::NotFound(record.key())),
-        Some(found) if Revision::Etcd(found) == *revision => Ok(()),
-        Some(_) => Err(StoreError::Conflict(record.key())),
+    async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
+        self.turn().await;
+        let mut state = self.state();
+        let fault = state.fault.as_mut().map(|fault| fault()).unwrap_or_default();
+        if fault == Fault::Lost {
+            return Err(no_answer());
+        }
+        let path = swap.record.key().to_string();
+        let found = state.values.get(&path).map(|(_, revision)| Revision::Etcd(*revision));
+        let outcome = swap.expect(found.as_ref());
+        let revision = outcome.map(|()| state.change(&path, swap.after().and_then(Record::encode)));
+        if fault == Fault::AnswerLost {
+            return Err(no_answer());
+        }
+        revision.map(Revision::Etcd)
     }
 }
 

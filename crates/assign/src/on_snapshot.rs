@@ -16,9 +16,8 @@ use calipam_model::pool::Reservation;
 use calipam_model::snapshot::{DefectKind, Revision, Snapshot, StoredBlock, Versioned};
 use jiff::Timestamp;
 
-use crate::family::Family;
 use crate::record::Record;
-use crate::store::{Entry, Query, Store, StoreError};
+use crate::store::{Entry, Query, Store, StoreError, Swap};
 
 /// A snapshot with indexes for an allocator, built once for many questions.
 pub(crate) struct IndexedSnapshot<'s> {
@@ -95,6 +94,14 @@ struct Writes {
     count: i64,
 }
 
+impl Writes {
+    /// The objects that are asked for.
+    fn of(&self, query: &Query) -> impl Iterator<Item = Entry> {
+        let asked_for = self.current.iter().filter(|(key, _)| query.asks_for(key));
+        asked_for.filter_map(|(_, entry)| entry.clone())
+    }
+}
+
 /// A change of one object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Write {
@@ -147,18 +154,13 @@ impl<'s> SnapshotStore<'s> {
             Key::Block(cidr) => self.indexed.block(*cidr).map(block),
             Key::Affinity(key) => {
                 let mut of_holder = self.indexed.affinities_of(&key.kind, &key.node);
-                of_holder.find(|affinity| affinity.value.key == *key).map(affinity)
+                of_holder.find(|affinity| affinity.value.key == *key).map(entry(Record::Affinity))
             }
             Key::Handle(id) => {
-                snapshot.handles.iter().find(|handle| handle.value.id() == **id).map(|found| Entry {
-                    record: Record::Handle(found.value.clone()),
-                    revision: found.revision.clone(),
-                })
+                let mut handles = snapshot.handles.iter();
+                handles.find(|handle| handle.value.id() == **id).map(entry(Record::Handle))
             }
-            Key::Node(name) => self.indexed.node(name).map(|found| Entry {
-                record: Record::Node(found.value.clone()),
-                revision: found.revision.clone(),
-            }),
+            Key::Node(name) => self.indexed.node(name).map(entry(Record::Node)),
             Key::IpamConfig => snapshot.ipam_config.map(|config| Entry {
                 record: Record::Config(config),
                 // Nothing here writes it.
@@ -207,39 +209,21 @@ impl<'s> SnapshotStore<'s> {
         let snapshot = self.indexed.snapshot;
         match query {
             Query::Get(key) => self.get(key).into_iter().collect(),
-            Query::Pools => snapshot
-                .pools
-                .iter()
-                .map(|pool| Entry {
-                    record: Record::Pool(pool.value.clone()),
-                    revision: pool.revision.clone(),
-                })
-                .collect(),
+            Query::Pools => snapshot.pools.iter().map(entry(Record::Pool)).collect(),
             Query::Reservations => self.reservations(),
-            Query::Affinities { kind, holder, family } => {
-                self.affinities(self.indexed.affinities_of(kind, holder), |affinity| {
-                    let key = &affinity.key;
-                    key.kind == *kind && key.node == *holder && Family::of(key.cidr) == *family
-                })
+            Query::Affinities { kind, holder, .. } => {
+                self.affinities(query, self.indexed.affinities_of(kind, holder))
             }
-            Query::HostAffinities => self
-                .affinities(snapshot.affinities.iter(), |affinity| affinity.key.kind == AffinityType::Host),
-            Query::Blocks(family) => self.blocks(*family),
+            Query::HostAffinities => self.affinities(query, snapshot.affinities.iter()),
+            Query::Blocks(_) => self.blocks(query),
             Query::BlockKey(cidr) => self.current(&Key::Block(*cidr)).iter().map(block_key).collect(),
-            Query::Overlapping(cidr) => {
-                let all = self.block_keys(Family::of(*cidr)).into_iter();
-                all.filter(|entry| has_addresses_of(entry, *cidr)).collect()
-            }
-            Query::BlockKeys(family) | Query::BlockRevisions(family) => self.block_keys(*family),
+            Query::Overlapping(_) | Query::BlockKeys(_) | Query::BlockRevisions(_) => self.block_keys(query),
         }
     }
 
     fn reservations(&self) -> Vec<Entry> {
-        let reservation = |stored: &Versioned<Reservation>| Entry {
-            record: Record::Reservation(stored.value.clone()),
-            revision: stored.revision.clone(),
-        };
-        let mut all: Vec<Entry> = self.indexed.snapshot.reservations.iter().map(reservation).collect();
+        let reservations = self.indexed.snapshot.reservations.iter();
+        let mut all: Vec<Entry> = reservations.map(entry(Record::Reservation)).collect();
         if !self.avoided.is_empty() {
             let cidrs = self.avoided.iter().map(|address| IpNet::from(*address)).collect();
             let avoided = Reservation { name: String::new(), cidrs };
@@ -248,60 +232,37 @@ impl<'s> SnapshotStore<'s> {
         all
     }
 
-    fn affinities(
-        &self,
-        stored: impl Iterator<Item = &'s Versioned<Affinity>>,
-        wanted: impl Fn(&Affinity) -> bool,
-    ) -> Vec<Entry> {
+    fn affinities(&self, query: &Query, stored: impl Iterator<Item = &'s Versioned<Affinity>>) -> Vec<Entry> {
         let writes = self.writes();
-        let is_written = |found: &Affinity| writes.current.contains_key(&Key::Affinity(found.key.clone()));
-        let stored = stored.filter(|a| !a.value.deleted && wanted(&a.value) && !is_written(&a.value));
-        let new = writes.current.values().flatten().filter(|entry| match &entry.record {
-            Record::Affinity(affinity) => wanted(affinity),
-            _ => false,
-        });
-        stored.map(affinity).chain(new.cloned()).collect()
+        let is_wanted = |found: &&Versioned<Affinity>| {
+            let key = Key::Affinity(found.value.key.clone());
+            !found.value.deleted && query.asks_for(&key) && !writes.current.contains_key(&key)
+        };
+        stored.filter(is_wanted).map(entry(Record::Affinity)).chain(writes.of(query)).collect()
     }
 
-    fn blocks(&self, family: Family) -> Vec<Entry> {
+    fn blocks(&self, query: &Query) -> Vec<Entry> {
         let writes = self.writes();
-        let is_of_family = |key: &Key| matches!(key, Key::Block(cidr) if Family::of(*cidr) == family);
-        let is_wanted = |key: &Key| is_of_family(key) && !writes.current.contains_key(key);
+        let is_wanted = |key: &Key| query.asks_for(key) && !writes.current.contains_key(key);
         let stored =
             self.indexed.snapshot.blocks.iter().filter(|stored| is_wanted(&Key::Block(stored.value.key)));
         let hidden = self.indexed.snapshot.defects.iter().filter_map(|defect| {
             let key = Key::Block(defect.hidden_block()?);
             is_wanted(&key).then(|| undecodable(key, "it cannot be decoded".into()))
         });
-        let new =
-            writes.current.iter().filter(|(key, _)| is_of_family(key)).filter_map(|(_, entry)| entry.clone());
-        stored.map(block).chain(hidden).chain(new).collect()
+        stored.map(block).chain(hidden).chain(writes.of(query)).collect()
     }
 
-    fn block_keys(&self, family: Family) -> Vec<Entry> {
+    fn block_keys(&self, query: &Query) -> Vec<Entry> {
         let writes = self.writes();
-        let is_wanted =
-            |cidr: IpNet| Family::of(cidr) == family && !writes.current.contains_key(&Key::Block(cidr));
-        let snapshot = self.indexed.snapshot;
-        let stored = snapshot.blocks.iter().map(|stored| (stored.value.key, stored.revision.clone()));
-        let hidden =
-            snapshot.defects.iter().filter_map(|defect| Some((defect.hidden_block()?, Revision::Etcd(0))));
-        let old = stored
-            .chain(hidden)
-            .filter(|(cidr, _)| is_wanted(*cidr))
-            .map(|(cidr, revision)| Entry { record: Record::BlockKey(cidr), revision });
-        let new = writes.current.values().flatten().filter(
-            |entry| matches!(&entry.record, Record::Block(block) if Family::of(block.cidr()) == family),
-        );
-        old.chain(new.map(block_key)).collect()
-    }
-
-    fn check_revision(&self, key: &Key, revision: &Revision) -> Result<(), StoreError> {
-        match self.current(key) {
-            None => Err(StoreError::NotFound(key.clone())),
-            Some(found) if found.revision == *revision => Ok(()),
-            Some(_) => Err(StoreError::Conflict(key.clone())),
-        }
+        let is_wanted = |key: &Key| query.asks_for(key) && !writes.current.contains_key(key);
+        let stored =
+            self.indexed.snapshot.blocks.iter().map(|stored| (stored.value.key, stored.revision.clone()));
+        let hidden = self.indexed.snapshot.defects.iter().filter_map(|defect| defect.hidden_block());
+        let of_snapshot = stored.chain(hidden.map(|cidr| (cidr, Revision::Etcd(0))));
+        let of_snapshot = of_snapshot.filter(|(cidr, _)| is_wanted(&Key::Block(*cidr)));
+        let old = of_snapshot.map(|(cidr, revision)| Entry { record: Record::BlockKey(cidr), revision });
+        old.chain(writes.of(query).map(|entry| block_key(&entry))).collect()
     }
 }
 
@@ -341,12 +302,9 @@ fn block_key(found: &Entry) -> Entry {
     Entry { record, revision: found.revision.clone() }
 }
 
-fn has_addresses_of(entry: &Entry, cidr: IpNet) -> bool {
-    matches!(entry.record.key(), Key::Block(found) if calipam_model::cidr::overlap(found, cidr))
-}
-
-fn affinity(stored: &Versioned<Affinity>) -> Entry {
-    Entry { record: Record::Affinity(stored.value.clone()), revision: stored.revision.clone() }
+/// Makes the entry of an object.
+fn entry<T: Clone>(record: fn(T) -> Record) -> impl Fn(&Versioned<T>) -> Entry {
+    move |stored| Entry { record: record(stored.value.clone()), revision: stored.revision.clone() }
 }
 
 fn undecodable(key: Key, reason: String) -> Entry {
@@ -371,24 +329,9 @@ impl Store for SnapshotStore<'_> {
         Ok(queries.iter().map(|query| self.list(query)).collect())
     }
 
-    async fn create(&self, record: &Record) -> Result<Revision, StoreError> {
-        let key = record.key();
-        match self.current(&key) {
-            Some(_) => Err(StoreError::Exists(key)),
-            None => Ok(self.put(key, Some(record.clone()))),
-        }
-    }
-
-    async fn update(&self, record: &Record, revision: &Revision) -> Result<Revision, StoreError> {
-        let key = record.key();
-        self.check_revision(&key, revision)?;
-        Ok(self.put(key, Some(record.clone())))
-    }
-
-    async fn delete(&self, entry: &Entry) -> Result<(), StoreError> {
-        let key = entry.record.key();
-        self.check_revision(&key, &entry.revision)?;
-        self.put(key, None);
-        Ok(())
+    async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
+        let key = swap.record.key();
+        swap.expect(self.current(&key).as_ref().map(|found| &found.revision))?;
+        Ok(self.put(key, swap.after().cloned()))
     }
 }

@@ -2,7 +2,8 @@
 
 use calipam_model::IpNet;
 use calipam_model::affinity::AffinityType;
-use calipam_model::key::Key;
+use calipam_model::cidr;
+use calipam_model::key::{BLOCK_PREFIX, IPAM_PREFIX, Key, RESOURCE_PREFIX};
 use calipam_model::snapshot::Revision;
 use jiff::Timestamp;
 
@@ -16,7 +17,7 @@ use crate::record::Record;
 ///
 /// On Kubernetes, Calico deletes in two steps (facts 2.9). If [`read`](Self::read) finds a record by key that is marked
 /// deleted, it finishes the deletion and returns nothing; from lists it leaves out marked affinities.
-/// [`delete`](Self::delete) makes both steps, of which the mark is the compare-and-swap.
+/// [`swap`](Self::swap) makes both steps, of which the mark is the compare-and-swap.
 #[allow(async_fn_in_trait, reason = "the futures of an allocator stay on one thread")]
 pub trait Store {
     fn now(&self) -> Timestamp;
@@ -25,14 +26,24 @@ pub trait Store {
     /// none. Records that cannot be decoded come as [`Record::Undecodable`] and are never left out.
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError>;
 
+    /// Makes one write, and returns the revision of the record that is stored then; of a deletion it means nothing.
+    async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError>;
+
     /// Stores a record if there is none under its key.
-    async fn create(&self, record: &Record) -> Result<Revision, StoreError>;
+    async fn create(&self, record: &Record) -> Result<Revision, StoreError> {
+        self.swap(&Swap { record: record.clone(), read: None, deletes: false }).await
+    }
 
     /// Replaces the record that was read at `revision`.
-    async fn update(&self, record: &Record, revision: &Revision) -> Result<Revision, StoreError>;
+    async fn update(&self, record: &Record, revision: &Revision) -> Result<Revision, StoreError> {
+        self.swap(&Swap { record: record.clone(), read: Some(revision.clone()), deletes: false }).await
+    }
 
     /// Deletes the record that was read.
-    async fn delete(&self, entry: &Entry) -> Result<(), StoreError>;
+    async fn delete(&self, entry: &Entry) -> Result<(), StoreError> {
+        let Entry { record, revision } = entry.clone();
+        self.swap(&Swap { record, read: Some(revision), deletes: true }).await.map(drop)
+    }
 }
 
 impl<S: Store> Store for &S {
@@ -44,16 +55,35 @@ impl<S: Store> Store for &S {
         (**self).read(queries).await
     }
 
-    async fn create(&self, record: &Record) -> Result<Revision, StoreError> {
-        (**self).create(record).await
+    async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
+        (**self).swap(swap).await
+    }
+}
+
+/// A write: the compare-and-swap of one record.
+#[derive(Clone, Debug)]
+pub struct Swap {
+    /// The record as it is written, or that is deleted.
+    pub record: Record,
+    /// The revision at which it was read; `None` if there must be none under its key.
+    pub read: Option<Revision>,
+    pub deletes: bool,
+}
+
+impl Swap {
+    /// The record that is stored then.
+    pub fn after(&self) -> Option<&Record> {
+        (!self.deletes).then_some(&self.record)
     }
 
-    async fn update(&self, record: &Record, revision: &Revision) -> Result<Revision, StoreError> {
-        (**self).update(record, revision).await
-    }
-
-    async fn delete(&self, entry: &Entry) -> Result<(), StoreError> {
-        (**self).delete(entry).await
+    /// Fails where the datastore has another revision under the key than was read.
+    pub fn expect(&self, found: Option<&Revision>) -> Result<(), StoreError> {
+        match (&self.read, found) {
+            (None, Some(_)) => Err(StoreError::Exists(self.record.key())),
+            (Some(_), None) => Err(StoreError::NotFound(self.record.key())),
+            (read, found) if read.as_ref() == found => Ok(()),
+            _ => Err(StoreError::Conflict(self.record.key())),
+        }
     }
 }
 
@@ -93,6 +123,51 @@ impl Query {
             self,
             Self::BlockKey(_) | Self::Overlapping(_) | Self::BlockKeys(_) | Self::BlockRevisions(_)
         )
+    }
+
+    /// The path in etcd of what it asks for, or what the paths of all that begin with.
+    pub fn path(&self) -> String {
+        let blocks = |family: Family| format!("{BLOCK_PREFIX}ipv{}/block/", family.number());
+        match self {
+            Self::Get(key) => key.to_string(),
+            Self::BlockKey(cidr) => Key::Block(*cidr).to_string(),
+            Self::Pools => format!("{RESOURCE_PREFIX}ippools/"),
+            Self::Reservations => format!("{RESOURCE_PREFIX}ipreservations/"),
+            Self::Affinities { kind, holder, family } => {
+                format!("{IPAM_PREFIX}{kind}/{holder}/ipv{}/block/", family.number())
+            }
+            Self::HostAffinities => format!("{IPAM_PREFIX}{}/", AffinityType::Host),
+            Self::Overlapping(cidr) => blocks(Family::of(*cidr)),
+            Self::Blocks(family) | Self::BlockKeys(family) | Self::BlockRevisions(family) => blocks(*family),
+        }
+    }
+
+    /// True for the keys of what it asks for.
+    pub fn asks_for(&self, key: &Key) -> bool {
+        match (self, key) {
+            (Self::Get(asked), found) => asked == found,
+            (Self::Pools, Key::Pool(_)) | (Self::Reservations, Key::Reservation(_)) => true,
+            (Self::Affinities { kind, holder, family }, Key::Affinity(found)) => {
+                found.kind == *kind && found.node == *holder && Family::of(found.cidr) == *family
+            }
+            (Self::HostAffinities, Key::Affinity(found)) => found.kind == AffinityType::Host,
+            (
+                Self::Blocks(family) | Self::BlockKeys(family) | Self::BlockRevisions(family),
+                Key::Block(cidr),
+            ) => Family::of(*cidr) == *family,
+            (Self::BlockKey(asked), Key::Block(cidr)) => asked == cidr,
+            (Self::Overlapping(asked), Key::Block(cidr)) => cidr::overlap(*asked, *cidr),
+            _ => false,
+        }
+    }
+
+    /// The record of what etcd has under a key, if it is asked for.
+    pub fn decode(&self, key: &Key, value: &[u8]) -> Option<Record> {
+        match key {
+            key if !self.asks_for(key) => None,
+            Key::Block(cidr) if self.asks_for_block_keys() => Some(Record::BlockKey(*cidr)),
+            key => Record::decode(key, value),
+        }
     }
 }
 

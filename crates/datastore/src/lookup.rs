@@ -16,7 +16,6 @@ use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::{UNRESERVED, segment};
 use crate::error::{Failure, Result};
 use crate::settings::KubernetesSettings;
-use crate::store::Pending;
 
 /// The version of KubeVirt's API that Calico knows.
 const KUBEVIRT_VERSION: &str = "v1";
@@ -102,8 +101,8 @@ pub struct PodAddress {
 }
 
 impl Lookup {
-    pub fn connect<'a>(settings: &'a KubernetesSettings) -> Pending<'a, Result<Self>> {
-        Box::pin(async move { Ok(Self { client: KubeClient::connect_unasked(settings).await? }) })
+    pub async fn connect(settings: &KubernetesSettings) -> Result<Self> {
+        Ok(Self { client: KubeClient::connect_unasked(settings).await? })
     }
 
     /// Asks through a connection that is there.
@@ -279,9 +278,7 @@ impl Lookup {
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str, what: &str) -> Result<Option<T>> {
-        let Some((body, _)) = self.client.get_whole(path, Accept::Json, what).await? else { return Ok(None) };
-        let decoded = serde_json::from_slice(&body);
-        decoded.map(Some).map_err(|error| self.client.error(what, Failure::NotKubernetes(error.to_string())))
+        self.client.get_json(path, Accept::Json, what).await
     }
 }
 

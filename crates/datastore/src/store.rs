@@ -1,10 +1,11 @@
 //! A datastore that is open: etcd, etcd v2, Kubernetes or a file.
 
 use std::collections::BTreeSet;
+use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use calipam_files::{DataFile, Extent, FileKind, ProgressFn, STANDARD_INPUT, newest_time};
+use calipam_files::{DataFile, Extent, FileKind, ProgressFn, newest_time, quiet};
 use calipam_model::block::RecordDetail;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot, Source};
@@ -27,10 +28,8 @@ pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 #[derive(Clone, Debug)]
 pub enum Datastore {
-    /// An etcd v3 server.
-    Etcd(Arc<EtcdClient>),
-    /// An etcd v3 server, and the API server of the cluster that uses it.
-    EtcdAndKubernetes(Arc<EtcdClient>, Arc<KubeClient>),
+    /// An etcd v3 server, and the API server of the cluster that uses it, if that is named.
+    Etcd(Arc<EtcdClient>, Option<Arc<KubeClient>>),
     /// An etcd that serves the v2 API to Calico 2.x, and the API server of its cluster, if that is named.
     EtcdV2(Arc<EtcdV2Client>, Option<Arc<KubeClient>>),
     /// The API server of a Kubernetes cluster.
@@ -42,40 +41,56 @@ pub enum Datastore {
 impl Datastore {
     /// False if there is a Kubernetes beside etcd of which only a kubeconfig was named, not which of its clusters it is.
     pub fn names_kubernetes(&self) -> bool {
+        self.beside().is_none_or(|kubernetes| kubernetes.names_cluster())
+    }
+
+    /// The API server of the cluster, if it is named beside etcd.
+    pub(crate) fn beside(&self) -> Option<&Arc<KubeClient>> {
         match self {
-            Self::EtcdAndKubernetes(_, kubernetes) | Self::EtcdV2(_, Some(kubernetes)) => {
-                kubernetes.names_cluster()
-            }
-            _ => true,
+            Self::Etcd(_, kubernetes) | Self::EtcdV2(_, kubernetes) => kubernetes.as_ref(),
+            Self::Kubernetes(_) | Self::File(_) => None,
         }
+    }
+
+    /// The API server of the cluster, as the datastore or beside it.
+    pub(crate) fn kubernetes(&self) -> Option<&Arc<KubeClient>> {
+        match self {
+            Self::Kubernetes(kubernetes) => Some(kubernetes),
+            _ => self.beside(),
+        }
+    }
+
+    /// etcd, which keeps revisions.
+    pub(crate) fn etcd(&self) -> Option<&Arc<EtcdClient>> {
+        match self {
+            Self::Etcd(etcd, _) => Some(etcd),
+            _ => None,
+        }
+    }
+
+    /// The same, or that there is none.
+    pub(crate) fn require_revisions(&self) -> Result<&Arc<EtcdClient>> {
+        self.etcd().ok_or_else(|| Error::NoRevisions { location: self.location() })
     }
 
     /// Opens what the settings name.
     pub fn open<'a>(settings: &'a Settings) -> Pending<'a, Result<Self>> {
         Box::pin(async move {
+            let beside = async || match settings.kubernetes.is_named() {
+                true => KubeClient::connect(&settings.kubernetes).await.map(Some),
+                false => Ok(None),
+            };
             match &settings.target {
                 Target::Etcd(etcd) => {
-                    let etcd = Arc::new(EtcdClient::connect(etcd).await?);
-                    if !settings.kubernetes.is_named() {
-                        return Ok(Self::Etcd(etcd));
-                    }
-                    Ok(Self::EtcdAndKubernetes(etcd, KubeClient::connect(&settings.kubernetes).await?))
+                    Ok(Self::Etcd(EtcdClient::connect(etcd).await?.into(), beside().await?))
                 }
                 Target::EtcdV2(etcd) => {
-                    let client = Arc::new(EtcdV2Client::connect(etcd).await?);
-                    let kubernetes = match settings.kubernetes.is_named() {
-                        true => Some(KubeClient::connect(&settings.kubernetes).await?),
-                        false => None,
-                    };
-                    Ok(Self::EtcdV2(client, kubernetes))
+                    Ok(Self::EtcdV2(EtcdV2Client::connect(etcd).await?.into(), beside().await?))
                 }
                 Target::Kubernetes => Ok(Self::Kubernetes(KubeClient::open(&settings.kubernetes).await?)),
                 Target::File(path) => Ok(Self::File(DataFile::open(path)?)),
                 Target::StandardInput => {
-                    blocking(STANDARD_INPUT.into(), || {
-                        Ok(Self::File(DataFile::of_input(std::io::stdin().lock())?))
-                    })
-                    .await
+                    blocking(|| Ok(Self::File(DataFile::of_input(std::io::stdin().lock())?))).await
                 }
             }
         })
@@ -84,7 +99,7 @@ impl Datastore {
     /// Where it is, without secrets: an endpoint, or the path of a file.
     pub fn location(&self) -> String {
         match self {
-            Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => redact_url(client.endpoint()),
+            Self::Etcd(client, _) => redact_url(client.endpoint()),
             Self::EtcdV2(client, _) => client.endpoint(),
             Self::Kubernetes(client) => client.server().to_owned(),
             Self::File(file) => file.name(),
@@ -94,7 +109,7 @@ impl Datastore {
     /// The kind of datastore; of a file, etcd: what is in it is known only once it is read.
     pub fn kind(&self) -> DatastoreKind {
         match self {
-            Self::Etcd(_) | Self::EtcdAndKubernetes(..) | Self::File(_) => DatastoreKind::Etcd,
+            Self::Etcd(..) | Self::File(_) => DatastoreKind::Etcd,
             Self::EtcdV2(..) => DatastoreKind::EtcdV2,
             Self::Kubernetes(_) => DatastoreKind::Kubernetes,
         }
@@ -110,15 +125,12 @@ impl Datastore {
 
     /// Number of requests that were sent so far.
     pub fn request_count(&self) -> u64 {
-        match self {
-            Self::Etcd(client) => client.request_count(),
-            Self::EtcdAndKubernetes(etcd, kubernetes) => etcd.request_count() + kubernetes.request_count(),
-            Self::EtcdV2(client, kubernetes) => {
-                client.request_count() + kubernetes.as_ref().map_or(0, |client| client.request_count())
-            }
-            Self::Kubernetes(client) => client.request_count(),
-            Self::File(_) => 0,
-        }
+        let to_etcd = match self {
+            Self::Etcd(client, _) => client.request_count(),
+            Self::EtcdV2(client, _) => client.request_count(),
+            Self::Kubernetes(_) | Self::File(_) => 0,
+        };
+        to_etcd + self.kubernetes().map_or(0, |client| client.request_count())
     }
 
     /// True if it can change: what was read once can be read again later and differ.
@@ -141,7 +153,7 @@ impl Datastore {
     pub fn keeps_cooldown<'a>(&'a self) -> Pending<'a, bool> {
         Box::pin(async move {
             match self {
-                Self::Etcd(_) | Self::EtcdAndKubernetes(..) => true,
+                Self::Etcd(..) => true,
                 Self::Kubernetes(client) => keeps_cooldown(client).await,
                 // Calico 2.x would take a cooling address for one that is assigned, forever.
                 Self::EtcdV2(..) | Self::File(_) => false,
@@ -150,8 +162,8 @@ impl Datastore {
     }
 
     /// Reads everything that a check needs, etcd at one revision.
-    pub fn observe<'a>(&'a self, progress: &'a ProgressFn) -> Pending<'a, Result<Snapshot>> {
-        Box::pin(async move { self.observe_extent(&Extent::Whole, progress).await })
+    pub async fn observe(&self, progress: &ProgressFn) -> Result<Snapshot> {
+        self.observe_extent(&Extent::Whole, progress).await
     }
 
     /// Reads what the extent says. The tree of etcd v2 and files of Kubernetes objects are read whole.
@@ -163,28 +175,21 @@ impl Datastore {
         Box::pin(async move {
             let in_kubernetes = extent.has_any(&[Source::Pods, Source::Services, Source::Machines]);
             let mut snapshot = match self {
-                Self::Etcd(client) => Self::observe_etcd(client, None, extent, progress).await?,
-                Self::EtcdAndKubernetes(etcd, kubernetes) => {
-                    let mut snapshot = Self::observe_etcd(etcd, None, extent, progress).await?;
-                    if in_kubernetes {
-                        with_kubernetes::add(kubernetes, &mut snapshot, progress).await?;
-                    }
-                    snapshot
-                }
-                Self::EtcdV2(client, kubernetes) => {
+                Self::Etcd(client, _) => Self::observe_etcd(client, None, extent, progress).await?,
+                Self::EtcdV2(client, _) => {
                     let mut snapshot = whole::etcdv2::observe(client, progress).await?;
-                    if let Some(kubernetes) = kubernetes.as_ref().filter(|_| in_kubernetes) {
-                        with_kubernetes::add(kubernetes, &mut snapshot, progress).await?;
-                    }
                     extent.say(&mut snapshot);
                     snapshot
                 }
                 Self::Kubernetes(client) => whole::kubernetes::observe(client, extent, progress).await?,
                 Self::File(file) => {
                     let (file, extent, progress) = (file.clone(), extent.clone(), Arc::clone(progress));
-                    blocking(self.location(), move || Ok(file.observe_extent(&extent, &progress)?)).await?
+                    blocking(move || Ok(file.observe_extent(&extent, &progress)?)).await?
                 }
             };
+            if let Some(kubernetes) = self.beside().filter(|_| in_kubernetes) {
+                with_kubernetes::add(kubernetes, &mut snapshot, progress).await?;
+            }
             if *extent == Extent::Whole {
                 self.add_namespaces(&mut snapshot).await;
             }
@@ -204,14 +209,8 @@ impl Datastore {
         progress: &'a ProgressFn,
     ) -> Pending<'a, Result<Snapshot>> {
         Box::pin(async move {
-            match self {
-                Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
-                    Self::observe_etcd(client, Some(revision), &Extent::Whole, progress).await
-                }
-                Self::EtcdV2(..) | Self::Kubernetes(_) | Self::File(_) => {
-                    Err(Error::NoRevisions { location: self.location() })
-                }
-            }
+            let client = self.require_revisions()?;
+            Self::observe_etcd(client, Some(revision), &Extent::Whole, progress).await
         })
     }
 
@@ -243,56 +242,34 @@ impl Datastore {
     /// requests, on etcd v2 one request for each; a file is read whole.
     pub fn lookup<'a>(&'a self, lookup: &'a Lookup) -> Pending<'a, Result<Snapshot>> {
         Box::pin(async move {
-            match self {
-                Self::Etcd(client) => around::etcd::lookup(client, lookup).await,
-                Self::EtcdAndKubernetes(etcd, kubernetes) => {
-                    let mut snapshot = around::etcd::lookup(etcd, lookup).await?;
-                    with_kubernetes::add_around(kubernetes, &mut snapshot, lookup).await?;
-                    Ok(snapshot)
-                }
-                Self::Kubernetes(client) => around::kubernetes::lookup(client, lookup).await,
-                Self::EtcdV2(client, kubernetes) => {
-                    let mut snapshot = around::etcdv2::lookup(client, lookup).await?;
-                    if let Some(kubernetes) = kubernetes {
-                        with_kubernetes::add_around(kubernetes, &mut snapshot, lookup).await?;
-                    }
-                    Ok(snapshot)
-                }
-                Self::File(_) => {
-                    let quiet: ProgressFn = Arc::new(|_| {});
-                    self.observe(&quiet).await
-                }
+            let mut snapshot = match self {
+                Self::Etcd(client, _) => around::etcd::lookup(client, lookup).await?,
+                Self::EtcdV2(client, _) => around::etcdv2::lookup(client, lookup).await?,
+                Self::Kubernetes(client) => around::kubernetes::lookup(client, lookup).await?,
+                Self::File(_) => self.observe(&quiet()).await?,
+            };
+            if let Some(kubernetes) = self.beside() {
+                with_kubernetes::add_around(kubernetes, &mut snapshot, lookup).await?;
             }
+            Ok(snapshot)
         })
     }
 
     /// Reads some keys again, at one new revision. `None` if the datastore cannot change.
     pub fn reread<'a>(&'a self, keys: &'a BTreeSet<Key>) -> Pending<'a, Result<Option<Snapshot>>> {
         Box::pin(async move {
-            match self {
-                Self::Etcd(client) => again::etcd::reread(client, keys).await.map(Some),
-                Self::EtcdAndKubernetes(etcd, kubernetes) => {
-                    let (in_kubernetes, in_etcd) =
-                        keys.iter().cloned().partition(with_kubernetes::is_in_kubernetes);
-                    let mut snapshot = again::etcd::reread(etcd, &in_etcd).await?;
-                    with_kubernetes::reread(kubernetes, &mut snapshot, &in_kubernetes).await?;
-                    Ok(Some(snapshot))
-                }
-                Self::EtcdV2(client, kubernetes) => {
-                    let mut snapshot = whole::etcdv2::reread(client, keys).await?;
-                    if let Some(kubernetes) = kubernetes {
-                        let keys = keys
-                            .iter()
-                            .filter(|key| with_kubernetes::is_in_kubernetes(key))
-                            .cloned()
-                            .collect();
-                        with_kubernetes::reread(kubernetes, &mut snapshot, &keys).await?;
-                    }
-                    Ok(Some(snapshot))
-                }
-                Self::Kubernetes(client) => again::kubernetes::reread(client, keys).await.map(Some),
-                Self::File(_) => Ok(None),
+            let (in_kubernetes, in_etcd): (BTreeSet<Key>, BTreeSet<Key>) =
+                keys.iter().cloned().partition(with_kubernetes::is_in_kubernetes);
+            let mut snapshot = match self {
+                Self::Etcd(client, _) => again::etcd::reread(client, &in_etcd).await?,
+                Self::EtcdV2(client, _) => whole::etcdv2::reread(client, &in_etcd).await?,
+                Self::Kubernetes(client) => again::kubernetes::reread(client, keys).await?,
+                Self::File(_) => return Ok(None),
+            };
+            if let Some(kubernetes) = self.beside() {
+                with_kubernetes::reread(kubernetes, &mut snapshot, &in_kubernetes).await?;
             }
+            Ok(Some(snapshot))
         })
     }
 }
@@ -311,9 +288,8 @@ async fn gather<C: Collector + Default + Into<Snapshot>>(
 
 /// Runs what takes its time on a thread of its own.
 pub(crate) async fn blocking<T: Send + 'static>(
-    location: String,
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let ended = tokio::task::spawn_blocking(work).await;
-    ended.unwrap_or_else(|lost| Err(calipam_files::Error::new(location, std::io::Error::other(lost)).into()))
+    ended.unwrap_or_else(|lost| resume_unwind(lost.into_panic()))
 }

@@ -1,35 +1,34 @@
 //! Requests side by side.
 
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
 
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::JoinSet;
 
 /// Runs each future as a task, so many at a time, and gives their results in the order of the futures, or the first error.
-/// `lost` makes the error of a task that ended without a result.
-pub(crate) async fn all<T, E, F>(
+/// Panics where one of them does.
+pub(crate) fn all<T, E, F>(
     most: usize,
-    futures: Vec<F>,
-    lost: impl Fn(JoinError) -> E,
-) -> std::result::Result<Vec<T>, E>
+    futures: impl IntoIterator<Item = F>,
+) -> impl Future<Output = Result<Vec<T>, E>> + Send
 where
     T: Send + 'static,
     E: Send + 'static,
-    F: Future<Output = std::result::Result<T, E>> + Send + 'static,
+    F: Future<Output = Result<T, E>> + Send + 'static,
 {
-    let mut waiting = futures.into_iter().enumerate();
-    let (mut running, mut results) = (JoinSet::new(), BTreeMap::new());
-    loop {
-        while running.len() < most
-            && let Some((index, future)) = waiting.next()
-        {
-            running.spawn(async move { (index, future.await) });
-        }
-        match running.join_next().await {
-            None => return Ok(results.into_values().collect()),
-            Some(Ok((index, result))) => {
-                results.insert(index, result?);
+    let futures: Vec<F> = futures.into_iter().collect();
+    async move {
+        let mut waiting = futures.into_iter().enumerate();
+        let (mut running, mut results) = (JoinSet::new(), BTreeMap::new());
+        loop {
+            while running.len() < most
+                && let Some((index, future)) = waiting.next()
+            {
+                running.spawn(async move { (index, future.await) });
             }
-            Some(Err(error)) => return Err(lost(error)),
+            let Some(ended) = running.join_next().await else { return Ok(results.into_values().collect()) };
+            let (index, result) = ended.unwrap_or_else(|lost| resume_unwind(lost.into_panic()));
+            results.insert(index, result?);
         }
     }
 }

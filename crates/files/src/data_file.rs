@@ -23,7 +23,7 @@ use crate::{CALICO_2_SOURCES, Progress, ProgressFn, regular};
 /// How much of a file tells its kind.
 const HEAD: u64 = (1 << 16) + 4096;
 /// What standard input is called where a file has a path.
-pub const STANDARD_INPUT: &str = "standard input";
+const STANDARD_INPUT: &str = "standard input";
 
 /// A file of data, whose kind is known.
 #[derive(Clone, Debug)]
@@ -120,7 +120,7 @@ impl DataFile {
         progress: &ProgressFn,
     ) -> Result<Snapshot> {
         let mut snapshot = self.observe_path(is_wanted, RecordDetail::Full, progress)?;
-        read_in_part(&mut snapshot);
+        snapshot.mark_all_partial();
         Ok(snapshot)
     }
 
@@ -276,13 +276,6 @@ pub(crate) fn describe(path: &Path, snapshot: &mut Snapshot, header: &Header) ->
         snapshot.coverage.entry(source).or_insert_with(absent);
     }
     Ok(())
-}
-
-/// What was read of each source is not all of it.
-pub(crate) fn read_in_part(snapshot: &mut Snapshot) {
-    for coverage in snapshot.coverage.values_mut().filter(|coverage| **coverage == Coverage::Read) {
-        *coverage = Coverage::Partial;
-    }
 }
 
 /// What one entry of an export says.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use calipam_model::hint::{Call, Hint};
 
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A file of data that cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -72,7 +72,7 @@ pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
         if order.last() != Some(&kind.source) {
             order.push(kind.source);
         }
-        (kind.add)(&mut snapshot, object, Encoding::Json);
+        kind.add(&mut snapshot, object, Encoding::Json);
     })?;
     // kubectl prints the kinds in the order in which it reads them. Several files do not say which is older.
     let place = |source| order.iter().position(|known| *known == source);
@@ -143,7 +143,7 @@ fn each(files: &[PathBuf], take: impl FnMut(&KnownKind, &[u8])) -> Result<Seen> 
 /// Adds an entry of an export of a Kubernetes datastore: its key is `<plural>/[<namespace>/]<name>`.
 pub(crate) fn add_exported(snapshot: &mut Snapshot, key: &[u8], value: &[u8]) {
     if let Some(kind) = kind_of_key(key) {
-        (kind.add)(snapshot, value, Encoding::Json);
+        kind.add(snapshot, value, Encoding::Json);
         // The allocator's configuration has another name in each API group. It may be absent; blocks are all of one group, so
         // that the first tells.
         snapshot.is_native |= kind.plural == "ipamconfigurations";
@@ -216,7 +216,7 @@ struct Name {
 }
 
 impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
-    fn file(&mut self, path: &Path) -> std::result::Result<(), FileError> {
+    fn file(&mut self, path: &Path) -> Result<(), FileError> {
         let Some(list) = self.pass(path, None)? else { return Ok(()) };
         // The kind of the items comes after them in lists of programs that sort fields by name.
         self.pass(path, Some(&list)).map(drop)
@@ -224,11 +224,7 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
 
     /// Reads a file. If items were passed over because nothing before them said what they are, gives what the list
     /// says after them.
-    fn pass(
-        &mut self,
-        path: &Path,
-        known: Option<&TypeMeta>,
-    ) -> std::result::Result<Option<TypeMeta>, FileError> {
+    fn pass(&mut self, path: &Path, known: Option<&TypeMeta>) -> Result<Option<TypeMeta>, FileError> {
         let damaged = |error: ListError| FileError::Objects(error.to_string());
         let mut file = regular::open(path)?;
         let mut list = JsonList::default();

@@ -18,7 +18,7 @@ pub mod regular;
 
 use std::sync::Arc;
 
-pub use self::data_file::{DataFile, FileKind, STANDARD_INPUT, newest_time, of_entry};
+pub use self::data_file::{DataFile, FileKind, newest_time, of_entry};
 pub use self::error::{Error, FileError, Result};
 pub use self::extent::{CALICO_2_SOURCES, Extent, skip};
 
@@ -33,3 +33,8 @@ pub struct Progress {
 
 /// Takes the progress of a read; called from several threads.
 pub type ProgressFn = Arc<dyn Fn(Progress) + Send + Sync>;
+
+/// Takes no notice of progress.
+pub fn quiet() -> ProgressFn {
+    Arc::new(|_| {})
+}

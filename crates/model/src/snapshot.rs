@@ -223,6 +223,17 @@ impl Snapshot {
         self.coverage.extend(sources.into_iter().map(|s| (s, Coverage::Read)));
     }
 
+    /// Says of sources that not all of their objects were read.
+    pub fn mark_partial(&mut self, sources: impl IntoIterator<Item = Source>) {
+        self.coverage.extend(sources.into_iter().map(|source| (source, Coverage::Partial)));
+    }
+
+    /// Says of every source that was read that not all of its objects were.
+    pub fn mark_all_partial(&mut self) {
+        let read = self.coverage.values_mut().filter(|coverage| **coverage == Coverage::Read);
+        read.for_each(|coverage| *coverage = Coverage::Partial);
+    }
+
     /// Moves the objects of `other` into this one. Where and when things were read stays as it is.
     pub fn absorb(&mut self, other: Self) {
         self.is_native |= other.is_native;
@@ -250,20 +261,6 @@ impl Snapshot {
         let new: Vec<String> = new.collect();
         self.ignored_configs.extend(new);
         self.defects.extend(other.defects);
-    }
-
-    /// Adds several parts in their order, as [`Self::absorb`] does one: with room for all of them, so that long lists are not
-    /// copied as they grow.
-    pub fn absorb_all(&mut self, parts: Vec<Self>) {
-        fn room<T>(list: &mut Vec<T>, parts: &[Snapshot], of: impl Fn(&Snapshot) -> &Vec<T>) {
-            list.reserve_exact(parts.iter().map(|part| of(part).len()).sum());
-        }
-        room(&mut self.blocks, &parts, |part| &part.blocks);
-        room(&mut self.affinities, &parts, |part| &part.affinities);
-        room(&mut self.handles, &parts, |part| &part.handles);
-        room(&mut self.endpoints, &parts, |part| &part.endpoints);
-        room(&mut self.pods, &parts, |part| &part.pods);
-        parts.into_iter().for_each(|part| self.absorb(part));
     }
 
     /// The GUID of the cluster; empty if it has none.

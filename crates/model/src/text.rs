@@ -71,11 +71,6 @@ impl<'a> TextRef<'a> {
         self.0.iter().any(|byte| matches!(*byte, HEX | TIME | PREFIX))
     }
 
-    /// A copy of its own.
-    pub fn to_text(self) -> Text {
-        Text(self.0.into())
-    }
-
     /// Writes the plain text.
     fn write_to(self, out: &mut impl fmt::Write) -> fmt::Result {
         for piece in Pieces(self.0) {

@@ -42,10 +42,7 @@ impl<S: Store> Allocator<S> {
     ///
     /// # Errors
     /// Addresses that were assigned before the error are in it, and stay assigned.
-    pub async fn auto_assign(
-        &self,
-        request: &AutoAssign,
-    ) -> std::result::Result<AutoAssigned, Box<Partly<AutoAssigned>>> {
+    pub async fn auto_assign(&self, request: &AutoAssign) -> Result<AutoAssigned, Box<Partly<AutoAssigned>>> {
         self.assign_families(None, request).await
     }
 
@@ -57,7 +54,7 @@ impl<S: Store> Allocator<S> {
         &self,
         inputs: Inputs,
         request: &AutoAssign,
-    ) -> std::result::Result<AutoAssigned, Box<Partly<AutoAssigned>>> {
+    ) -> Result<AutoAssigned, Box<Partly<AutoAssigned>>> {
         let inputs = inputs.is_recent(self.now()).then_some(Inputs { is_early: true, ..inputs });
         self.assign_families(inputs, request).await
     }
@@ -66,7 +63,7 @@ impl<S: Store> Allocator<S> {
         &self,
         mut inputs: Option<Inputs>,
         request: &AutoAssign,
-    ) -> std::result::Result<AutoAssigned, Box<Partly<AutoAssigned>>> {
+    ) -> Result<AutoAssigned, Box<Partly<AutoAssigned>>> {
         let mut done = AutoAssigned::default();
         for family in Family::BOTH {
             let assigned = match family {

@@ -16,7 +16,7 @@ use crate::request::{AutoAssigned, Message};
 /// The answer to a request, with the decisions that led to it.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    pub outcome: std::result::Result<Given, Refused>,
+    pub outcome: Result<Given, Refused>,
     /// The allocator's decisions, in order.
     pub events: Vec<Event>,
 }
@@ -168,7 +168,7 @@ impl Answer {
         outlook: &Outlook<'_>,
         request: &NextAddress<'_>,
         single_block: bool,
-        result: std::result::Result<AutoAssigned, Box<Partly<AutoAssigned>>>,
+        result: Result<AutoAssigned, Box<Partly<AutoAssigned>>>,
         events: Vec<Event>,
     ) -> Self {
         if let Some(given) = given(request.node, &events) {

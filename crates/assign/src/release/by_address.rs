@@ -21,10 +21,7 @@ use crate::store::{Query, Store};
 impl<S: Store> Allocator<S> {
     /// Releases allocated addresses. If one of a block does not match its request, nothing in that block is released;
     /// other blocks are not affected.
-    pub async fn release_ips(
-        &self,
-        requests: &[Release],
-    ) -> std::result::Result<Released, Box<Partly<Released>>> {
+    pub async fn release_ips(&self, requests: &[Release]) -> Result<Released, Box<Partly<Released>>> {
         let mut done = Released::default();
         match self.release_all(requests, &mut done).await {
             Ok(()) => Ok(done),

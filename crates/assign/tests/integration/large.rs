@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use calipam_assign::{
-    Allocator, AutoAssign, Entry, MemoryNotes, MemoryStore, Notes, Query, Record, Release, Store, StoreError,
+    Allocator, AutoAssign, Entry, MemoryNotes, MemoryStore, Notes, Query, Release, Store, StoreError, Swap,
 };
 use calipam_model::IpNet;
 use calipam_model::key::Key;
@@ -41,16 +41,8 @@ impl Store for Recorder {
         answers
     }
 
-    async fn create(&self, record: &Record) -> Result<Revision, StoreError> {
-        self.memory.create(record).await
-    }
-
-    async fn update(&self, record: &Record, revision: &Revision) -> Result<Revision, StoreError> {
-        self.memory.update(record, revision).await
-    }
-
-    async fn delete(&self, entry: &Entry) -> Result<(), StoreError> {
-        self.memory.delete(entry).await
+    async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
+        self.memory.swap(swap).await
     }
 }
 

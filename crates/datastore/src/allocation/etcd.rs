@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use calipam_assign::{Entry, Family, Query, Record, StoreError, blocks_holding_elsewhere};
-use calipam_model::cidr;
-use calipam_model::key::{BLOCK_PREFIX, IPAM_PREFIX, Key, RESOURCE_PREFIX};
+use calipam_assign::{Entry, Query, Record, StoreError, Swap, blocks_holding_elsewhere};
+use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
 use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, Txn, TxnOp, TxnOpResponse};
 
@@ -13,7 +12,6 @@ use super::spans::{Span, spans};
 use super::{Retries, unavailable};
 use crate::client::etcd::{EtcdClient, Range, entries};
 use crate::error::{Cause, Failure};
-use crate::store::Pending;
 use crate::write::{Connection, ETCD_LIMITS};
 
 /// How long a server may take to answer a reading: a runtime waits, and another endpoint may answer. Writes have longer, since what
@@ -37,34 +35,28 @@ impl EtcdStore {
         self.connection.current().request_count()
     }
 
-    pub(super) fn read<'a>(
-        &'a self,
-        queries: &'a [Query],
-    ) -> Pending<'a, Result<Vec<Vec<Entry>>, StoreError>> {
-        Box::pin(async move {
-            let ranges: Vec<Vec<Range>> = queries.iter().map(ranges).collect();
-            let all = ranges.concat();
-            let mut answers = Vec::with_capacity(all.len());
-            for part in all.chunks(ETCD_LIMITS.conditions) {
-                answers.extend(self.get(part).await?);
-            }
+    pub(super) async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
+        let ranges: Vec<Vec<Range>> = queries.iter().map(ranges).collect();
+        let all = ranges.concat();
+        let mut answers = Vec::with_capacity(all.len());
+        for part in all.chunks(ETCD_LIMITS.conditions) {
+            answers.extend(self.get(part).await?);
+        }
 
-            let (mut found, mut answers) = (Vec::with_capacity(queries.len()), answers.iter());
-            for (query, ranges) in queries.iter().zip(ranges) {
-                let answers = answers.by_ref().take(ranges.len());
-                match answers.map(|answer| decode(query, answer)).collect::<Option<Vec<_>>>() {
-                    Some(entries) => found.push(entries.concat()),
-                    None => found.push(self.filtered(query).await?),
-                }
+        let (mut found, mut answers) = (Vec::with_capacity(queries.len()), answers.iter());
+        for (query, ranges) in queries.iter().zip(ranges) {
+            let answers = answers.by_ref().take(ranges.len());
+            match answers.map(|answer| decode(query, answer)).collect::<Option<Vec<_>>>() {
+                Some(entries) => found.push(entries.concat()),
+                None => found.push(self.filtered(query).await?),
             }
-            Ok(found)
-        })
+        }
+        Ok(found)
     }
 
     /// Which of all blocks are asked for, where the ranges that have their keys have too many others.
     async fn filtered(&self, query: &Query) -> Result<Vec<Entry>, StoreError> {
-        let Query::Overlapping(cidr) = query else { return Ok(Vec::new()) };
-        let all = self.get(&[block_keys(Family::of(*cidr))]).await?;
+        let all = self.get(&[Range::prefix(&query.path()).keys_only()]).await?;
         Ok(all.iter().filter_map(|answer| decode(query, answer)).flatten().collect())
     }
 
@@ -101,53 +93,25 @@ impl EtcdStore {
         Ok(kv.map(|kv| kv.into_key_value().1))
     }
 
-    pub(super) fn create<'a>(&'a self, record: &'a Record) -> Pending<'a, Result<Revision, StoreError>> {
-        Box::pin(async move {
-            let (key, value) = (record.key(), self.value(record)?);
-            let path = key.to_string();
-            let put = TxnOp::put(path.as_str(), value, None);
-            match self.swap(&key, Compare::mod_revision(path, CompareOp::Equal, 0), put).await? {
-                Swapped::Done(revision) => Ok(revision),
-                Swapped::Absent | Swapped::Changed => Err(StoreError::Exists(key)),
-            }
-        })
-    }
-
-    pub(super) fn update<'a>(
-        &'a self,
-        record: &'a Record,
-        revision: &'a Revision,
-    ) -> Pending<'a, Result<Revision, StoreError>> {
-        Box::pin(async move {
-            let (key, value) = (record.key(), self.value(record)?);
-            let path = key.to_string();
-            let put = TxnOp::put(path.as_str(), value, None);
-            self.replace(key, self.at(path, revision)?, put).await
-        })
-    }
-
-    pub(super) fn delete<'a>(&'a self, entry: &'a Entry) -> Pending<'a, Result<(), StoreError>> {
-        Box::pin(async move {
-            let key = entry.record.key();
-            let path = key.to_string();
-            let delete = TxnOp::delete(path.as_str(), None);
-            self.replace(key, self.at(path, &entry.revision)?, delete).await.map(drop)
-        })
-    }
-
-    async fn replace(&self, key: Key, compare: Compare, change: TxnOp) -> Result<Revision, StoreError> {
-        match self.swap(&key, compare, change).await? {
-            Swapped::Done(revision) => Ok(revision),
-            Swapped::Changed => Err(StoreError::Conflict(key)),
-            Swapped::Absent => Err(StoreError::NotFound(key)),
-        }
-    }
-
-    /// Makes one change where the comparison holds; sent once. An error leaves open whether it was made.
-    async fn swap(&self, key: &Key, compare: Compare, change: TxnOp) -> Result<Swapped, StoreError> {
+    /// Makes one change where the key has the revision that was read; sent once. An error leaves open whether it was made.
+    pub(super) async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
+        let key = swap.record.key();
         let path = key.to_string();
+        let before = match &swap.read {
+            None => 0,
+            // 0 would be true of an absent key.
+            Some(Revision::Etcd(revision)) if *revision > 0 => *revision,
+            Some(other) => return Err(self.refused(&format!("{other} is not a revision of etcd"))),
+        };
+        let change = match swap.after().map(Record::encode) {
+            None => TxnOp::delete(path.as_str(), None),
+            Some(Some(value)) => TxnOp::put(path.as_str(), value, None),
+            Some(None) => return Err(self.refused("records of this kind are not written")),
+        };
+        let compare = Compare::mod_revision(path.as_str(), CompareOp::Equal, before);
         let look = TxnOp::get(path.as_str(), Some(GetOptions::new().with_keys_only()));
         let transaction = Txn::new().when([compare]).and_then([change]).or_else([look]);
+
         let client = self.connection.current();
         let response = match client.write(transaction, &path).await {
             Ok(response) => response,
@@ -160,26 +124,15 @@ impl EtcdStore {
             }
         };
         if response.succeeded() {
-            let revision = response.header().map_or(0, |header| header.revision());
-            return Ok(Swapped::Done(Revision::Etcd(revision)));
+            return Ok(Revision::Etcd(response.header().map_or(0, |header| header.revision())));
         }
         let is_there =
             |answer: &TxnOpResponse| matches!(answer, TxnOpResponse::Get(found) if !found.kvs().is_empty());
-        Ok(if response.op_responses().iter().any(is_there) { Swapped::Changed } else { Swapped::Absent })
-    }
-
-    fn value(&self, record: &Record) -> Result<Vec<u8>, StoreError> {
-        record.encode().ok_or_else(|| self.refused("records of this kind are not written"))
-    }
-
-    /// The comparison with the revision at which a key was read. 0 would be true of an absent key.
-    fn at(&self, path: String, revision: &Revision) -> Result<Compare, StoreError> {
-        match revision {
-            Revision::Etcd(revision) if *revision > 0 => {
-                Ok(Compare::mod_revision(path, CompareOp::Equal, *revision))
-            }
-            other => Err(self.refused(&format!("{other} is not a revision of etcd"))),
-        }
+        Err(match &swap.read {
+            None => StoreError::Exists(key),
+            Some(_) if response.op_responses().iter().any(is_there) => StoreError::Conflict(key),
+            Some(_) => StoreError::NotFound(key),
+        })
     }
 
     fn refused(&self, reason: &str) -> StoreError {
@@ -187,47 +140,28 @@ impl EtcdStore {
     }
 }
 
-/// What became of a change.
-enum Swapped {
-    Done(Revision),
-    /// The key has another revision.
-    Changed,
-    /// There is no such key.
-    Absent,
-}
-
 /// The keys that a query asks for; others may be among them.
 fn ranges(query: &Query) -> Vec<Range> {
+    let path = query.path();
     let range = match query {
-        Query::Get(key) => Range::key(key.to_string()),
-        Query::Pools => Range::prefix(&format!("{RESOURCE_PREFIX}ippools/")),
-        Query::Reservations => Range::prefix(&format!("{RESOURCE_PREFIX}ipreservations/")),
-        Query::Affinities { kind, holder, family } => {
-            Range::prefix(&format!("{IPAM_PREFIX}{kind}/{holder}/ipv{}/block/", family.number()))
-        }
-        Query::HostAffinities => Range::prefix(&format!("{IPAM_PREFIX}host/")),
-        Query::Blocks(family) => Range::prefix(&block_prefix(*family)),
-        Query::BlockKey(cidr) => Range::key(Key::Block(*cidr).to_string()).keys_only(),
-        Query::BlockKeys(family) | Query::BlockRevisions(family) => block_keys(*family),
+        Query::Get(_) => Range::key(path),
+        Query::BlockKey(_) => Range::key(path).keys_only(),
+        Query::BlockKeys(_) | Query::BlockRevisions(_) => Range::prefix(&path).keys_only(),
         Query::Overlapping(cidr) => {
-            let prefix = block_prefix(Family::of(*cidr));
             let inside = spans(*cidr).into_iter().map(|Span { first, last }| {
-                Range::span(format!("{prefix}{first}"), &format!("{prefix}{last}")).with_limit(MOST_IN_SPAN)
+                Range::span(format!("{path}{first}"), &format!("{path}{last}")).with_limit(MOST_IN_SPAN)
             });
             let outside =
                 blocks_holding_elsewhere(*cidr).map(|larger| Range::key(Key::Block(larger).to_string()));
             return inside.chain(outside).map(Range::keys_only).collect();
         }
+        Query::Pools
+        | Query::Reservations
+        | Query::Affinities { .. }
+        | Query::HostAffinities
+        | Query::Blocks(_) => Range::prefix(&path),
     };
     vec![range]
-}
-
-fn block_prefix(family: Family) -> String {
-    format!("{BLOCK_PREFIX}ipv{}/block/", family.number())
-}
-
-fn block_keys(family: Family) -> Range {
-    Range::prefix(&block_prefix(family)).keys_only()
 }
 
 /// The records of an answer; `None` if it was cut off. As Calico's lists, it leaves out what is under a key of a shape
@@ -235,32 +169,8 @@ fn block_keys(family: Family) -> Range {
 fn decode(query: &Query, answer: &GetResponse) -> Option<Vec<Entry>> {
     let records = entries(answer).filter_map(|entry| {
         let key = Key::parse(std::str::from_utf8(entry.key).ok()?).ok()??;
-        if !is_asked_for(query, &key) {
-            return None;
-        }
-        let record = match key {
-            Key::Block(cidr) if query.asks_for_block_keys() => Record::BlockKey(cidr),
-            key => Record::decode(&key, entry.value)?,
-        };
+        let record = query.decode(&key, entry.value)?;
         Some(Entry { record, revision: Revision::Etcd(entry.mod_revision) })
     });
     (!answer.more()).then(|| records.collect())
-}
-
-fn is_asked_for(query: &Query, key: &Key) -> bool {
-    match (query, key) {
-        (Query::Get(asked), found) => asked == found,
-        (Query::Pools, Key::Pool(_)) | (Query::Reservations, Key::Reservation(_)) => true,
-        (Query::Affinities { kind, holder, .. }, Key::Affinity(found)) => {
-            found.kind == *kind && found.node == *holder
-        }
-        (Query::HostAffinities, Key::Affinity(_)) => true,
-        (
-            Query::Blocks(family) | Query::BlockKeys(family) | Query::BlockRevisions(family),
-            Key::Block(cidr),
-        ) => Family::of(*cidr) == *family,
-        (Query::BlockKey(asked), Key::Block(cidr)) => asked == cidr,
-        (Query::Overlapping(asked), Key::Block(cidr)) => cidr::overlap(*asked, *cidr),
-        _ => false,
-    }
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use calipam_assign::{Entry, Query, Record, Store, StoreError};
+use calipam_assign::{Entry, Query, Record, Store, StoreError, Swap};
 use calipam_model::IpNet;
 use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
@@ -106,15 +106,9 @@ impl AllocatorStore {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
 
-    fn note_change(&self, record: &Record) {
-        if let Record::Block(block) = record {
-            self.changed.lock().unwrap_or_else(PoisonError::into_inner).insert(block.cidr());
-        }
-    }
-
     /// Whether the addresses of virtual machines outlive their pods, as the resource IPAMConfiguration says: on etcd not what the
     /// allocator reads. If it is not stored, they do.
-    pub fn keeps_machine_addresses<'a>(&'a self) -> Pending<'a, std::result::Result<bool, StoreError>> {
+    pub fn keeps_machine_addresses<'a>(&'a self) -> Pending<'a, Result<bool, StoreError>> {
         Box::pin(async move {
             match &self.backend {
                 Backend::Etcd(store) => {
@@ -136,10 +130,7 @@ impl AllocatorStore {
 
     /// Gives the affinities of a node the labels by which Calico 3.31 and later finds them (facts 2.5). On etcd there is
     /// nothing to do. Returns the number of those that had none.
-    pub fn label_affinities<'a>(
-        &'a self,
-        node: &'a str,
-    ) -> Pending<'a, std::result::Result<usize, StoreError>> {
+    pub fn label_affinities<'a>(&'a self, node: &'a str) -> Pending<'a, Result<usize, StoreError>> {
         Box::pin(async move {
             match &self.backend {
                 Backend::Etcd(_) => Ok(0),
@@ -154,9 +145,7 @@ impl Datastore {
     pub fn allocator(&self, consent: Consent) -> Result<AllocatorStore> {
         self.require_calico_3(ASSIGN)?;
         let backend = match self {
-            Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
-                Backend::Etcd(EtcdStore::new(Arc::clone(client)))
-            }
+            Self::Etcd(client, _) => Backend::Etcd(EtcdStore::new(Arc::clone(client))),
             Self::Kubernetes(client) => {
                 Backend::Kubernetes(KubeStore::new(Arc::clone(client), Known::Yes, Selecting::All))
             }
@@ -178,39 +167,25 @@ impl Store for AllocatorStore {
         crate::clock::now()
     }
 
-    async fn read(&self, queries: &[Query]) -> std::result::Result<Vec<Vec<Entry>>, StoreError> {
-        match &self.backend {
-            Backend::Etcd(store) => store.read(queries).await,
-            Backend::Kubernetes(store) => store.read(queries).await,
+    // Boxed, so that the code of the clients is not compiled again in each crate that has an allocator.
+    async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
+        let read: Pending<'_, _> = match &self.backend {
+            Backend::Etcd(store) => Box::pin(store.read(queries)),
+            Backend::Kubernetes(store) => Box::pin(store.read(queries)),
+        };
+        read.await
+    }
+
+    async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
+        let swapped: Pending<'_, _> = match &self.backend {
+            Backend::Etcd(store) => Box::pin(store.swap(swap)),
+            Backend::Kubernetes(store) => Box::pin(store.swap(swap)),
+        };
+        let revision = swapped.await?;
+        if let Record::Block(block) = &swap.record {
+            self.changed.lock().unwrap_or_else(PoisonError::into_inner).insert(block.cidr());
         }
-    }
-
-    async fn create(&self, record: &Record) -> std::result::Result<Revision, StoreError> {
-        let made = match &self.backend {
-            Backend::Etcd(store) => store.create(record).await,
-            Backend::Kubernetes(store) => store.create(record).await,
-        };
-        made.inspect(|_| self.note_change(record))
-    }
-
-    async fn update(
-        &self,
-        record: &Record,
-        revision: &Revision,
-    ) -> std::result::Result<Revision, StoreError> {
-        let made = match &self.backend {
-            Backend::Etcd(store) => store.update(record, revision).await,
-            Backend::Kubernetes(store) => store.update(record, revision).await,
-        };
-        made.inspect(|_| self.note_change(record))
-    }
-
-    async fn delete(&self, entry: &Entry) -> std::result::Result<(), StoreError> {
-        let made = match &self.backend {
-            Backend::Etcd(store) => store.delete(entry).await,
-            Backend::Kubernetes(store) => store.delete(entry).await,
-        };
-        made.inspect(|()| self.note_change(&entry.record))
+        Ok(revision)
     }
 }
 
@@ -223,7 +198,7 @@ impl Retries {
     }
 
     /// Waits before a read is sent again that failed for a reason that passes; the error if it was sent often enough.
-    async fn wait(&mut self, error: Error) -> std::result::Result<(), StoreError> {
+    async fn wait(&mut self, error: Error) -> Result<(), StoreError> {
         let Some(pause) = self.0.next() else { return Err(unavailable(error)) };
         tracing::warn!("{error}; trying again");
         tokio::time::sleep(pause).await;

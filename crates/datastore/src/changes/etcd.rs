@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use calipam_files::raw::is_read;
-use calipam_files::recording::{Position, Positions, sum};
+use calipam_files::recording::{Change, Position, Positions, sum};
 use calipam_model::key::{ENDPOINT_PREFIX, IPAM_PREFIX};
 use tokio::time::{sleep, timeout};
 
@@ -20,7 +20,7 @@ pub(crate) fn range() -> Range {
 }
 
 /// Refuses versions of etcd that may say too early that everything was sent (issue 15220 of etcd).
-pub(crate) async fn require_exact(client: &EtcdClient) -> std::result::Result<(), WhyWhole> {
+pub(crate) async fn require_exact(client: &EtcdClient) -> Result<(), WhyWhole> {
     let version = client.version().await.map_err(|error| WhyWhole::CannotWatch(error.to_string()))?;
     let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or_default());
     let [major, minor, patch] = [(); 3].map(|()| numbers.next().unwrap_or_default());
@@ -37,9 +37,39 @@ pub(crate) async fn require_exact(client: &EtcdClient) -> std::result::Result<()
     Err(WhyWhole::CannotWatch(reason))
 }
 
+/// The changes after a position up to `newest`. What was written last is reported again at first: only the same history has it.
+pub(crate) async fn since(
+    client: &EtcdClient,
+    Position { revision: reached, last }: Position,
+    newest: i64,
+) -> Result<Vec<Change>, Broken> {
+    let is_another = |reason: String| Err(Broken::Lost(WhyWhole::AnotherHistory(reason)));
+    if newest < reached {
+        return is_another(format!("its revision was {reached}, and is {newest}"));
+    }
+    let known = last.map_or(reached, |(revision, _)| revision);
+    let from = known + i64::from(last.is_none());
+    if from > newest {
+        return Ok(Vec::new());
+    }
+    let mut changes = match client.changes(&[range()], (from, newest), &Due::new(), "what has changed").await
+    {
+        Err(Error::Request { failure: Failure::Compacted, .. }) => {
+            return Err(Broken::Lost(WhyWhole::Compacted));
+        }
+        changes => changes?,
+    };
+    if let Some((revision, own)) = last
+        && !changes.iter().any(|change| change.revision == revision && sum(change) == own)
+    {
+        return is_another(format!("at revision {revision} something else was written"));
+    }
+    changes.retain(|change| change.revision > known && is_read(&change.key));
+    Ok(changes)
+}
+
 pub(super) struct EtcdChanges {
     client: Arc<EtcdClient>,
-    range: Range,
     position: Position,
 }
 
@@ -49,49 +79,23 @@ impl EtcdChanges {
             return Err(client.error("its changes", Failure::Other(why.to_string())));
         }
         let position = from.get(KIND).copied().unwrap_or_default();
-        Ok(Self { client: Arc::clone(client), range: range(), position })
+        Ok(Self { client: Arc::clone(client), position })
     }
 
-    pub(super) async fn next(&mut self) -> std::result::Result<Reported, Broken> {
-        // What was written last is reported again at first: only the same history has it.
-        let last = self.position.last.take();
-        let reached = self.position.revision;
-        let known = last.map_or(reached, |(revision, _)| revision);
-        if last.is_none() {
-            let changed = timeout(QUIET, self.client.next_change(&self.range, reached)).await;
-            if let Ok(changed) = changed {
-                changed?;
-                sleep(TOGETHER).await;
-            }
+    pub(super) async fn next(&mut self) -> Result<Reported, Broken> {
+        let from = Position { last: self.position.last.take(), ..self.position };
+        if from.last.is_none()
+            && let Ok(changed) = timeout(QUIET, self.client.next_change(&range(), from.revision)).await
+        {
+            changed?;
+            sleep(TOGETHER).await;
         }
-
         let asked: Answers = self.client.get(&[Range::key(PROBE).keys_only()], "its newest revision").await?;
-        let newest = asked.revision;
-        if newest < reached {
-            let reason = format!("its revision was {reached}, and is {newest}");
-            return Err(Broken::Lost(WhyWhole::AnotherHistory(reason)));
-        }
-        let from = last.map_or(known + 1, |(revision, _)| revision);
-        if from > newest {
+        if Position::at(asked.revision) == from {
             return Ok(Reported::default());
         }
-        let ranges = std::slice::from_ref(&self.range);
-        let changes = self.client.changes(ranges, (from, newest), &Due::new(), "what has changed").await;
-        let mut changes = match changes {
-            Err(Error::Request { failure: Failure::Compacted, .. }) => {
-                return Err(Broken::Lost(WhyWhole::Compacted));
-            }
-            changes => changes?,
-        };
-        if let Some((revision, own)) = last
-            && !changes.iter().any(|change| change.revision == revision && sum(change) == own)
-        {
-            let reason = format!("at revision {revision} something else was written");
-            return Err(Broken::Lost(WhyWhole::AnotherHistory(reason)));
-        }
-
-        changes.retain(|change| change.revision > known && is_read(&change.key));
-        self.position.revision = newest;
-        Ok(Reported { reached: [(KIND.to_owned(), newest)].into(), changes })
+        let changes = since(&self.client, from, asked.revision).await?;
+        self.position.revision = asked.revision;
+        Ok(Reported { reached: [(KIND.to_owned(), asked.revision)].into(), changes })
     }
 }

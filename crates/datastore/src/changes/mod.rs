@@ -55,7 +55,7 @@ enum Source {
 
 impl Changes {
     /// Waits for what happens next; after a minute, that nothing has.
-    pub fn reported(&mut self) -> Pending<'_, std::result::Result<Reported, Broken>> {
+    pub fn reported(&mut self) -> Pending<'_, Result<Reported, Broken>> {
         Box::pin(async move {
             match &mut self.0 {
                 Source::Etcd(etcd) => etcd.next().await,
@@ -70,9 +70,7 @@ impl Datastore {
     pub fn changes_after(&self, from: Positions) -> Pending<'_, Result<Changes>> {
         Box::pin(async move {
             Ok(Changes(match self {
-                Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
-                    Source::Etcd(EtcdChanges::begin(client, &from).await?)
-                }
+                Self::Etcd(client, _) => Source::Etcd(EtcdChanges::begin(client, &from).await?),
                 Self::Kubernetes(client) => Source::Kubernetes(KubeChanges::begin(client, &from).await?),
                 Self::EtcdV2(client, _) => {
                     return Err(Error::NotForCalico2 { location: client.endpoint(), what: "record changes" });
@@ -87,9 +85,7 @@ impl Datastore {
     pub fn next_change<'a>(&'a self, after: i64) -> Pending<'a, Result<()>> {
         Box::pin(async move {
             match self {
-                Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
-                    client.next_change(&etcd::range(), after).await
-                }
+                Self::Etcd(client, _) => client.next_change(&etcd::range(), after).await,
                 Self::Kubernetes(client) => {
                     let reported = watch::next_change(client, after.cast_unsigned()).await;
                     reported.map_err(|failure| client.error("changes of blocks", failure))

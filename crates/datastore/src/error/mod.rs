@@ -13,7 +13,7 @@ pub(crate) use self::cause::{Attempt, innermost, sources};
 pub use self::failure::{Failure, Server};
 pub use self::settings::SettingsError;
 
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a datastore could not be read or written.
 #[derive(Debug, thiserror::Error)]

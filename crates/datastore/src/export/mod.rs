@@ -18,8 +18,8 @@ use crate::store::{Datastore, Pending, blocking};
 impl Datastore {
     /// Writes what a check reads to a file, compressed if its name ends with `.zst`. The file appears
     /// when it is whole. Returns the number of entries.
-    pub fn export<'a>(&'a self, path: &'a Path, progress: &'a ProgressFn) -> Pending<'a, Result<u64>> {
-        Box::pin(async move { Ok(self.export_and_locate(path, progress).await?.0) })
+    pub async fn export(&self, path: &Path, progress: &ProgressFn) -> Result<u64> {
+        Ok(self.export_and_locate(path, progress).await?.0)
     }
 
     /// As [`Self::export`]; also gives where the changes after it begin, if they can be [followed](Self::changes_after).
@@ -31,34 +31,23 @@ impl Datastore {
         Box::pin(async move {
             let path = path.to_owned();
             match self {
-                Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
-                    etcd::export(client, &path, progress).await
-                }
+                Self::Etcd(client, _) => etcd::export(client, &path, progress).await,
                 Self::EtcdV2(client, _) => {
                     Ok((etcdv2::export(client, &path, progress).await?, Positions::new()))
                 }
                 Self::Kubernetes(client) => kubernetes::export(client, &path, progress).await,
                 Self::File(file) => {
                     let (file, progress) = (file.clone(), Arc::clone(progress));
-                    blocking(self.location(), move || {
-                        Ok((export_file(&file, &path, &progress)?, Positions::new()))
-                    })
-                    .await
+                    blocking(move || Ok((export_file(&file, &path, &progress)?, Positions::new()))).await
                 }
             }
         })
     }
 
     /// Adds an export to an archive, whose folder is made if it is missing.
-    pub fn add_to_archive<'a>(
-        &'a self,
-        folder: &'a Path,
-        progress: &'a ProgressFn,
-    ) -> Pending<'a, Result<Added>> {
-        Box::pin(async move {
-            let adding = Adding::begin(folder)?;
-            let entries = self.export(&adding.path(), progress).await?;
-            Ok(adding.finish(entries)?)
-        })
+    pub async fn add_to_archive(&self, folder: &Path, progress: &ProgressFn) -> Result<Added> {
+        let adding = Adding::begin(folder)?;
+        let entries = self.export(&adding.path(), progress).await?;
+        Ok(adding.finish(entries)?)
     }
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use calipam_files::raw::{RawEntry, is_read};
+use calipam_files::raw::RawEntry;
+use calipam_files::recording::{Change, Position, sum};
 use calipam_files::{Extent, ProgressFn};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot};
@@ -13,10 +14,10 @@ use jiff::Timestamp;
 use tokio::time::timeout;
 
 use super::{Changed, OrWhole};
-use crate::changes::WhyWhole;
-use crate::changes::etcd::{range, require_exact};
-use crate::client::etcd::{Answers, Change, Due, EtcdClient, Range};
-use crate::error::{Error, Failure, Result};
+use crate::changes::etcd::{range, require_exact, since};
+use crate::changes::{Broken, WhyWhole};
+use crate::client::etcd::{Answers, EtcdClient, Range};
+use crate::error::Result;
 use crate::read::whole;
 use crate::read::whole::etcd::pull::Collector;
 use crate::secret::redact_url;
@@ -27,68 +28,26 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_secs(5);
 
 /// The point up to which an etcd was followed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct EtcdFollowed {
-    identity: Identity,
-    revision: i64,
+    /// What etcd calls its cluster, and the GUID that Calico gave it.
+    identity: (u64, String),
     raft_term: u64,
-    last: LastWrite,
-}
-
-/// Names of a cluster: what etcd calls it, and what Calico does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Identity {
-    cluster_id: u64,
-    guid: String,
-}
-
-/// An etcd as it is when it is asked for changes.
-struct Begun {
-    identity: Identity,
-    revision: i64,
-    raft_term: u64,
-    taken_at: Timestamp,
-}
-
-/// The changes of the last revision that is known: the next read asks for them again.
-#[derive(Clone, Debug, Default)]
-struct LastWrite(Vec<Change>);
-
-impl LastWrite {
-    fn revision(&self) -> i64 {
-        self.0.first().map_or(0, |change| change.revision)
-    }
-
-    fn note(&mut self, revision: i64, change: impl FnOnce() -> Change) {
-        if revision < self.revision() {
-            return;
-        }
-        if revision > self.revision() {
-            self.0.clear();
-        }
-        self.0.push(change());
-    }
-
-    /// True if all of it is among what etcd reports.
-    fn is_among(&self, reported: &[Change]) -> bool {
-        !self.0.is_empty() && self.0.iter().all(|change| reported.contains(change))
-    }
+    position: Position,
 }
 
 impl EtcdFollowed {
     /// The revision up to which everything is known.
     pub(super) fn revision(&self) -> i64 {
-        self.revision
+        self.position.revision
     }
 
-    /// Fails if etcd has gone back, or is another one.
-    fn require_same_history(&self, begun: &Begun) -> OrWhole<()> {
-        let reason = if begun.identity != self.identity {
+    /// Fails if `now` etcd is another one, or has gone back to an earlier term.
+    fn require_same_history(&self, now: &Self) -> OrWhole<()> {
+        let reason = if now.identity != self.identity {
             "it is another cluster".to_owned()
-        } else if begun.revision < self.revision {
-            format!("its revision was {}, and is {}", self.revision, begun.revision)
-        } else if begun.raft_term < self.raft_term {
-            format!("its raft term was {}, and is {}", self.raft_term, begun.raft_term)
+        } else if now.raft_term < self.raft_term {
+            format!("its raft term was {}, and is {}", self.raft_term, now.raft_term)
         } else {
             return Ok(());
         };
@@ -102,24 +61,28 @@ pub(super) struct EtcdNews {
     keys: Vec<Vec<u8>>,
     /// The values that are stored under them now.
     fresh: Snapshot,
-    last: LastWrite,
-    begun: Begun,
+    followed: EtcdFollowed,
+    taken_at: Timestamp,
     location: String,
 }
 
 impl EtcdNews {
-    fn new(followed: &EtcdFollowed, changes: Vec<Change>, begun: Begun, location: String) -> Self {
-        let known = followed.last.revision();
-        let (mut last, mut values) = (followed.last.clone(), BTreeMap::new());
-        for change in changes.into_iter().filter(|change| change.revision > known && is_read(&change.key)) {
-            last.note(change.revision, || change.clone());
-            values.insert(change.key, (change.revision, change.value));
-        }
+    fn new(
+        before: &EtcdFollowed,
+        changes: Vec<Change>,
+        mut followed: EtcdFollowed,
+        taken_at: Timestamp,
+        location: String,
+    ) -> Self {
+        let last = changes.last().map(|change| (change.revision, sum(change)));
+        followed.position.last = last.or(before.position.last);
+        let values: BTreeMap<Vec<u8>, (i64, Option<Vec<u8>>)> =
+            changes.into_iter().map(|change| (change.key, (change.revision, change.value))).collect();
         let mut fresh = Snapshot::default();
         for (key, (revision, value)) in &values {
             value.iter().for_each(|value| fresh.add_entry(key, value, *revision));
         }
-        Self { keys: values.into_keys().collect(), fresh, last, begun, location }
+        Self { keys: values.into_keys().collect(), fresh, followed, taken_at, location }
     }
 
     /// Number of keys that have changed.
@@ -129,12 +92,10 @@ impl EtcdNews {
 
     /// Makes the snapshot that was followed what is stored now.
     pub(super) fn apply(self, snapshot: &mut Snapshot, followed: &mut EtcdFollowed) -> Changed {
-        let Self { keys, fresh: now, last, begun, location } = self;
-        let before = snapshot.change_entries(&keys, now.clone());
-        describe(snapshot, location, begun.revision, begun.taken_at);
-        let Begun { identity, revision, raft_term, .. } = begun;
-        *followed = EtcdFollowed { identity, revision, raft_term, last };
-        Changed { before, now }
+        let before = snapshot.change_entries(&self.keys, self.fresh.clone());
+        describe(snapshot, self.location, self.followed.revision(), self.taken_at);
+        *followed = self.followed;
+        Changed { before, now: self.fresh }
     }
 }
 
@@ -149,9 +110,11 @@ pub(super) async fn start(
     let collect = |_: &whole::etcd::Start| Ok(Noting::default());
     let observed = whole::etcd::observe(client, None, &Extent::Whole, collect, progress).await?;
     let (start, Noting { mut snapshot, last }) = (observed.start, observed.collector);
-    let identity = Identity { cluster_id: start.cluster_id(), guid: snapshot.guid().to_owned() };
-    let mut followed =
-        EtcdFollowed { identity, revision: start.revision, raft_term: start.raft_term(), last };
+    let mut followed = EtcdFollowed {
+        identity: (start.cluster_id(), snapshot.guid().to_owned()),
+        raft_term: start.raft_term(),
+        position: Position { revision: start.revision, ..last },
+    };
     describe(&mut snapshot, start.endpoint, start.revision, start.taken_at);
     // The last write may be a deletion, which is in no list.
     if let Ok(news) = news(client, &followed).await? {
@@ -166,7 +129,7 @@ pub(super) async fn start(
 /// If etcd cannot be asked.
 pub(super) async fn wait(client: &Arc<EtcdClient>, followed: &EtcdFollowed) -> Result<()> {
     loop {
-        if let Ok(changed) = timeout(QUIET, client.next_change(&range(), followed.revision)).await {
+        if let Ok(changed) = timeout(QUIET, client.next_change(&range(), followed.revision())).await {
             return changed;
         }
         match news(client, followed).await? {
@@ -182,42 +145,35 @@ pub(super) async fn wait(client: &Arc<EtcdClient>, followed: &EtcdFollowed) -> R
 /// # Errors
 /// If etcd cannot be asked.
 pub(super) async fn news(client: &Arc<EtcdClient>, followed: &EtcdFollowed) -> Result<OrWhole<EtcdNews>> {
-    let begun = begin(client).await?;
-    Ok(since(client, followed, begun).await)
+    let (now, taken_at) = begin(client).await?;
+    let changes = changes(client, followed, &now).await;
+    let location = redact_url(client.endpoint());
+    Ok(changes.map(|changes| EtcdNews::new(followed, changes, now, taken_at, location)))
 }
 
-async fn since(client: &Arc<EtcdClient>, followed: &EtcdFollowed, begun: Begun) -> OrWhole<EtcdNews> {
-    followed.require_same_history(&begun)?;
+async fn changes(client: &EtcdClient, followed: &EtcdFollowed, now: &EtcdFollowed) -> OrWhole<Vec<Change>> {
+    followed.require_same_history(now)?;
     require_exact(client).await?;
-    let (ranges, due, last) = ([range()], Due::new(), &followed.last);
-    let reported = client.changes(&ranges, (last.revision(), begun.revision), &due, "what has changed");
-    let changes = match timeout(PATIENCE, reported).await {
-        Ok(Ok(changes)) => changes,
-        Ok(Err(Error::Request { failure: Failure::Compacted, .. })) => return Err(WhyWhole::Compacted),
-        Ok(Err(error)) => return Err(WhyWhole::CannotWatch(error.to_string())),
-        Err(_) => {
-            let reason = "etcd does not confirm that these are all changes".to_owned();
-            return Err(WhyWhole::CannotWatch(reason));
-        }
-    };
-    if !last.is_among(&changes) {
-        let reason = format!("at revision {} something else was written", last.revision());
-        return Err(WhyWhole::AnotherHistory(reason));
+    match timeout(PATIENCE, since(client, followed.position, now.revision())).await {
+        Ok(Ok(changes)) => Ok(changes),
+        Ok(Err(Broken::Lost(why))) => Err(why),
+        Ok(Err(Broken::Failed(error))) => Err(WhyWhole::CannotWatch(error.to_string())),
+        Err(_) => Err(WhyWhole::CannotWatch("etcd does not confirm that these are all changes".to_owned())),
     }
-    Ok(EtcdNews::new(followed, changes, begun, redact_url(client.endpoint())))
 }
 
-async fn begin(client: &EtcdClient) -> Result<Begun> {
+/// The etcd as it is when it is asked for changes.
+async fn begin(client: &EtcdClient) -> Result<(EtcdFollowed, Timestamp)> {
     let information = Key::ClusterInformation("default".to_owned());
     let now: Answers = client.get(&[Range::key(information.to_string())], "cluster information").await?;
     let mut cluster = Snapshot::default();
     now.entries().for_each(|entry| cluster.add_entry(entry.key, entry.value, entry.mod_revision));
-    Ok(Begun {
-        identity: Identity { cluster_id: now.cluster_id, guid: cluster.guid().to_owned() },
-        revision: now.revision,
+    let followed = EtcdFollowed {
+        identity: (now.cluster_id, cluster.guid().to_owned()),
         raft_term: now.raft_term,
-        taken_at: crate::clock::now(),
-    })
+        position: Position::at(now.revision),
+    };
+    Ok((followed, crate::clock::now()))
 }
 
 fn describe(snapshot: &mut Snapshot, location: String, revision: i64, taken_at: Timestamp) {
@@ -233,7 +189,7 @@ fn describe(snapshot: &mut Snapshot, location: String, revision: i64, taken_at: 
 #[derive(Default)]
 struct Noting {
     snapshot: Snapshot,
-    last: LastWrite,
+    last: Position,
 }
 
 impl Collector for Noting {
@@ -241,13 +197,17 @@ impl Collector for Noting {
 
     fn add(chunk: &mut Self, entry: RawEntry<'_>) {
         let RawEntry { key, value, mod_revision: revision, .. } = entry;
-        chunk.last.note(revision, || Change { revision, key: key.to_vec(), value: Some(value.to_vec()) });
+        if revision > chunk.last.revision {
+            chunk.last.note(&Change { revision, key: key.to_vec(), value: Some(value.to_vec()) });
+        }
         chunk.snapshot.add_entry(key, value, revision);
     }
 
     fn commit(&mut self, chunk: Self) -> Result<()> {
         self.snapshot.absorb(chunk.snapshot);
-        chunk.last.0.into_iter().for_each(|change| self.last.note(change.revision, || change));
+        if chunk.last.revision > self.last.revision {
+            self.last = chunk.last;
+        }
         Ok(())
     }
 }
@@ -264,39 +224,28 @@ mod tests {
 
     #[test]
     fn the_last_change_of_a_key_counts() {
-        let mut last = LastWrite::default();
-        last.note(7, || change(7, HANDLE, Some("{}")));
-        let identity = Identity { cluster_id: 1, guid: String::new() };
-        let followed = EtcdFollowed { identity: identity.clone(), revision: 7, raft_term: 1, last };
-        let begun = Begun { identity, revision: 14, raft_term: 1, taken_at: Timestamp::UNIX_EPOCH };
+        let at = |revision: i64| EtcdFollowed {
+            identity: (1, String::new()),
+            raft_term: 1,
+            position: Position::at(revision),
+        };
         let block = r#"{"block":{"10.0.0.0/26":1}}"#;
         let (deleted, odd) = ("/calico/ipam/v2/handle/net.b", "/calico/ipam/v2/@/odd");
         let changes = vec![
-            change(7, HANDLE, Some("{}")),
             change(8, HANDLE, Some("broken")),
-            change(9, "/calico/else/where", Some("")),
             change(10, HANDLE, None),
             change(11, HANDLE, Some(block)),
             change(12, deleted, Some(block)),
             change(13, deleted, None),
             change(14, odd, Some("kept as it is")),
         ];
-        let news = EtcdNews::new(&followed, changes, begun, String::new());
+        let last = sum(&changes[5]);
+        let news = EtcdNews::new(&at(7), changes, at(14), Timestamp::UNIX_EPOCH, String::new());
         assert_eq!(news.keys, [odd, HANDLE, deleted].map(|key| key.as_bytes().to_vec()));
-        assert_eq!(news.last.revision(), 14);
+        assert_eq!(news.followed.position, Position { revision: 14, last: Some((14, last)) });
         let mut whole = Snapshot::default();
         whole.add_entry(odd.as_bytes(), b"kept as it is", 14);
         whole.add_entry(HANDLE.as_bytes(), block.as_bytes(), 11);
         assert_eq!(news.fresh, whole);
-    }
-
-    #[test]
-    fn the_last_write_that_is_known_is_reported_again() {
-        let mut last = LastWrite::default();
-        last.note(6, || change(6, HANDLE, Some("{}")));
-        last.note(7, || change(7, HANDLE, Some("{}")));
-        assert!(last.is_among(&[change(7, HANDLE, Some("{}")), change(8, HANDLE, None)]));
-        assert!(!last.is_among(&[change(7, HANDLE, Some("other")), change(8, HANDLE, Some("{}"))]));
-        assert!(!last.is_among(&[]) && !LastWrite::default().is_among(&[]));
     }
 }

@@ -205,7 +205,7 @@ impl Taken {
     fn news(self, now: Timestamp) -> KubeNews {
         let mut fresh = Snapshot::default();
         for (known, change) in self.changes.values().filter(|(_, change)| !change.is_deleted) {
-            (known.add)(&mut fresh, &change.object, Encoding::Json);
+            known.add(&mut fresh, &change.object, Encoding::Json);
         }
         KubeNews { changed: self.changes.into_keys().collect(), blocks: self.blocks, fresh, now }
     }

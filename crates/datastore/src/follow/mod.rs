@@ -16,7 +16,6 @@ use self::etcd::{EtcdFollowed, EtcdNews};
 use self::kubernetes::{KubeFollowed, KubeNews};
 use crate::changes::WhyWhole;
 use crate::changes::kubernetes::{positions, require_watch};
-use crate::client::etcd::EtcdClient;
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::Kind;
 use crate::error::{Error, Result};
@@ -27,7 +26,7 @@ use crate::read::with_kubernetes;
 use crate::store::{Datastore, Pending};
 
 /// What may be unknown, so that everything has to be read.
-type OrWhole<T> = std::result::Result<T, WhyWhole>;
+type OrWhole<T> = Result<T, WhyWhole>;
 
 /// How far a datastore was followed.
 pub struct Followed {
@@ -126,7 +125,7 @@ impl Datastore {
     ) -> Pending<'a, Result<OrWhole<(Snapshot, Followed)>>> {
         Box::pin(async move {
             let (mut snapshot, followed) = match self {
-                Self::Etcd(client) => {
+                Self::Etcd(client, None) => {
                     let (snapshot, etcd) = etcd::start(client, progress).await?;
                     (snapshot, Followed { etcd: Some(etcd), kubernetes: None })
                 }
@@ -134,7 +133,7 @@ impl Datastore {
                     Ok(read) => read,
                     Err(why) => return Ok(Err(why)),
                 },
-                Self::EtcdAndKubernetes(client, kubernetes) => {
+                Self::Etcd(client, Some(kubernetes)) => {
                     let kinds = with_kubernetes::kinds(kubernetes).await?;
                     if let Some(why) = why_not(kubernetes, &kinds).await? {
                         return Ok(Err(why));
@@ -207,20 +206,11 @@ impl Datastore {
     pub fn prove<'a>(&'a self, followed: &'a mut Followed) -> Pending<'a, Result<()>> {
         Box::pin(async move {
             let now = followed.now();
-            match (self, &mut followed.kubernetes) {
-                (Self::Kubernetes(client) | Self::EtcdAndKubernetes(_, client), Some(followed)) => {
-                    followed.prove(client, now).await
-                }
+            match (self.kubernetes(), &mut followed.kubernetes) {
+                (Some(client), Some(followed)) => followed.prove(client, now).await,
                 _ => Ok(()),
             }
         })
-    }
-
-    fn etcd(&self) -> Option<&Arc<EtcdClient>> {
-        match self {
-            Self::Etcd(etcd) | Self::EtcdAndKubernetes(etcd, _) => Some(etcd),
-            Self::Kubernetes(_) | Self::EtcdV2(..) | Self::File(_) => None,
-        }
     }
 }
 

@@ -141,8 +141,7 @@ fn place_of(changed: &Changed, defects: &[Defect]) -> String {
     in_list(held.last().unwrap_or_else(|| changed.name.clone()), &changed.uid)
 }
 
-/// The path of what is wrong with an object. Both kinds of machines have the same one.
+/// The path of what is wrong with an object.
 fn path_of_defect(changed: &Changed) -> String {
-    let plural = if changed.source == Source::Machines { "virtualmachines" } else { changed.plural };
-    path(plural, "", &changed.name)
+    path(changed.plural, "", &changed.name)
 }

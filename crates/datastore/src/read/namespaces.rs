@@ -13,7 +13,7 @@ use crate::store::Datastore;
 impl Datastore {
     /// Adds the labels of namespaces if a pool asks for them and the account may list namespaces.
     pub(crate) async fn add_namespaces(&self, snapshot: &mut Snapshot) {
-        let (Self::Kubernetes(client) | Self::EtcdAndKubernetes(_, client)) = self else { return };
+        let Some(client) = self.kubernetes() else { return };
         if snapshot.pools.iter().any(|pool| !pool.value.namespace_selector.is_empty()) {
             add(client, snapshot).await;
         }
@@ -22,7 +22,7 @@ impl Datastore {
 
 async fn add(client: &Arc<KubeClient>, snapshot: &mut Snapshot) {
     let Ok(kind) = kinds::find(client.api(), Source::Namespaces) else { return };
-    let reader = Lists { client: Arc::clone(client), counter: Counter::new(&(Arc::new(|_| {}) as _)) };
+    let reader = Lists { client: Arc::clone(client), counter: Counter::quiet() };
     match lists::<Snapshot>(&reader, vec![kind]).await {
         Ok(lists) => {
             lists.into_iter().for_each(|listed| snapshot.absorb(listed.taken));

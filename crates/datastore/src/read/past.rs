@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use calipam_files::raw::{RawEntry, RawKv};
 use calipam_model::IpNet;
@@ -61,15 +60,10 @@ impl Datastore {
     /// revisions names, not the cluster.
     pub fn past<'a>(&'a self, of: &'a PastOf) -> Pending<'a, Result<Past>> {
         Box::pin(async move {
-            let client = match self {
-                Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => Arc::clone(client),
-                Self::EtcdV2(..) | Self::Kubernetes(_) | Self::File(_) => {
-                    return Err(Error::NoRevisions { location: self.location() });
-                }
-            };
+            let client = self.require_revisions()?;
             let mut attempt = 1;
             loop {
-                match past(&client, of).await {
+                match past(client, of).await {
                     Err(Error::Request { failure: Failure::Compacted, .. }) if attempt < ATTEMPTS => {
                         attempt += 1
                     }
@@ -95,7 +89,7 @@ impl Datastore {
         address: IpAddr,
     ) -> Pending<'a, Result<Option<Past>>> {
         Box::pin(async move {
-            let (Self::Etcd(client) | Self::EtcdAndKubernetes(client, _)) = self else { return Ok(None) };
+            let Some(client) = self.etcd() else { return Ok(None) };
             let mut past = Past {
                 location: redact_url(client.endpoint()),
                 guid: String::new(),

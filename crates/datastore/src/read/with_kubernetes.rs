@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use calipam_files::{ProgressFn, skip};
 use calipam_model::key::Key;
-use calipam_model::snapshot::{Coverage, Snapshot, Source};
+use calipam_model::snapshot::{Snapshot, Source};
 use calipam_model::time::CLOCK_SKEW;
 use jiff::Timestamp;
 
@@ -84,7 +84,7 @@ pub(crate) async fn reread(
     keys: &BTreeSet<Key>,
 ) -> Result<()> {
     snapshot.absorb(kubernetes::reread(client, keys).await?);
-    snapshot.coverage.extend([Source::Pods, Source::Services].map(|source| (source, Coverage::Partial)));
+    snapshot.mark_partial([Source::Pods, Source::Services]);
     Ok(())
 }
 

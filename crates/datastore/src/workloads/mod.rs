@@ -16,7 +16,7 @@ use self::objects::{DisruptionBudget, LabelSelector, List, Object, Pod, asks};
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::segment;
 use crate::error::{Failure, Result};
-use crate::store::{Datastore, Pending};
+use crate::store::Datastore;
 
 /// Objects of one page of a list.
 const PAGE: usize = 500;
@@ -112,12 +112,7 @@ pub struct Workloads {
 impl Datastore {
     /// The Kubernetes of the cluster; `None` if none is named, or the data is a file.
     pub fn workloads(&self) -> Option<Workloads> {
-        let client = match self {
-            Self::EtcdAndKubernetes(_, client) | Self::Kubernetes(client) => Arc::clone(client),
-            Self::EtcdV2(_, client) => Arc::clone(client.as_ref()?),
-            Self::Etcd(_) | Self::File(_) => return None,
-        };
-        Some(Workloads { client })
+        Some(Workloads { client: Arc::clone(self.kubernetes()?) })
     }
 }
 
@@ -126,86 +121,69 @@ impl Workloads {
     ///
     /// # Errors
     /// If the server fails or refuses. So it is for all questions.
-    pub fn pods(&self) -> Pending<'_, Result<Vec<WorkloadPod>>> {
-        Box::pin(async move {
-            let pods: Vec<Pod> = self.list("/api/v1/pods", "pods").await?;
-            Ok(pods.into_iter().map(WorkloadPod::from).collect())
-        })
+    pub async fn pods(&self) -> Result<Vec<WorkloadPod>> {
+        let pods: Vec<Pod> = self.list("/api/v1/pods", "pods").await?;
+        Ok(pods.into_iter().map(WorkloadPod::from).collect())
     }
 
     /// The namespaces that ask for pools for their pods.
-    pub fn namespaces(&self) -> Pending<'_, Result<Vec<AskingNamespace>>> {
-        Box::pin(async move {
-            let namespaces: Vec<Object> = self.list("/api/v1/namespaces", "namespaces").await?;
-            let asking = |Object { metadata }| {
-                let asks = asks(&metadata.annotations);
-                (!asks.is_empty()).then_some(AskingNamespace { name: metadata.name, asks })
-            };
-            Ok(namespaces.into_iter().filter_map(asking).collect())
-        })
+    pub async fn namespaces(&self) -> Result<Vec<AskingNamespace>> {
+        let namespaces: Vec<Object> = self.list("/api/v1/namespaces", "namespaces").await?;
+        let asking = |Object { metadata }| {
+            let asks = asks(&metadata.annotations);
+            (!asks.is_empty()).then_some(AskingNamespace { name: metadata.name, asks })
+        };
+        Ok(namespaces.into_iter().filter_map(asking).collect())
     }
 
-    pub fn budgets(&self) -> Pending<'_, Result<Vec<Budget>>> {
-        Box::pin(async move {
-            let path = "/apis/policy/v1/poddisruptionbudgets";
-            let budgets: Vec<DisruptionBudget> = self.list(path, "poddisruptionbudgets").await?;
-            let budget = |DisruptionBudget { metadata, spec, status }| Budget {
-                namespace: metadata.namespace,
-                name: metadata.name,
-                allowed: status.disruptions_allowed,
-                selector: spec.selector,
-            };
-            Ok(budgets.into_iter().map(budget).collect())
-        })
+    pub async fn budgets(&self) -> Result<Vec<Budget>> {
+        let path = "/apis/policy/v1/poddisruptionbudgets";
+        let budgets: Vec<DisruptionBudget> = self.list(path, "poddisruptionbudgets").await?;
+        let budget = |DisruptionBudget { metadata, spec, status }| Budget {
+            namespace: metadata.namespace,
+            name: metadata.name,
+            allowed: status.disruptions_allowed,
+            selector: spec.selector,
+        };
+        Ok(budgets.into_iter().map(budget).collect())
     }
 
     /// Asks Kubernetes to evict this very pod. Budgets are respected: it is Kubernetes that decides.
-    pub fn evict<'a>(&'a self, pod: &'a WorkloadPod) -> Pending<'a, Result<Evicted>> {
-        Box::pin(async move {
-            let path = format!(
-                "/api/v1/namespaces/{}/pods/{}/eviction",
-                segment(&pod.namespace),
-                segment(&pod.name)
-            );
-            let eviction = json!({
-                "apiVersion": "policy/v1", "kind": "Eviction",
-                "metadata": {"namespace": pod.namespace, "name": pod.name},
-                "deleteOptions": {"preconditions": {"uid": pod.uid}},
-            });
-            match self.client.post_once(&path, eviction.to_string().into_bytes()).await {
-                Ok(_) => Ok(Evicted::Yes),
-                Err(Failure::NotFound | Failure::Conflict(_)) => Ok(Evicted::Gone),
-                Err(Failure::TooManyRequests) => Ok(Evicted::NotNow),
-                Err(failure) => Err(self.client.write_error("pods/eviction", failure)),
-            }
-        })
+    pub async fn evict(&self, pod: &WorkloadPod) -> Result<Evicted> {
+        let path =
+            format!("/api/v1/namespaces/{}/pods/{}/eviction", segment(&pod.namespace), segment(&pod.name));
+        let eviction = json!({
+            "apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": {"namespace": pod.namespace, "name": pod.name},
+            "deleteOptions": {"preconditions": {"uid": pod.uid}},
+        });
+        match self.client.post_once(&path, eviction.to_string().into_bytes()).await {
+            Ok(_) => Ok(Evicted::Yes),
+            Err(Failure::NotFound | Failure::Conflict(_)) => Ok(Evicted::Gone),
+            Err(Failure::TooManyRequests) => Ok(Evicted::NotNow),
+            Err(failure) => Err(self.client.write_error("pods/eviction", failure)),
+        }
     }
 
     /// Asks KubeVirt for a live migration of the virtual machine of a pod, whose controller is a VirtualMachineInstance. It starts another
     /// pod, hands the machine over to it, and ends this one.
-    pub fn live_migrate<'a>(
-        &'a self,
-        pod: &'a WorkloadPod,
-        machine: &'a str,
-    ) -> Pending<'a, Result<Evicted>> {
-        Box::pin(async move {
-            let namespace = segment(&pod.namespace);
-            let path = format!("/apis/kubevirt.io/v1/namespaces/{namespace}/{MIGRATIONS}");
-            let migration = json!({
-                "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceMigration",
-                "metadata": {"namespace": pod.namespace, "generateName": "calipam-"},
-                "spec": {"vmiName": machine},
-            });
-            match self.client.post_once(&path, migration.to_string().into_bytes()).await {
-                Ok(_) => Ok(Evicted::Yes),
-                Err(Failure::TooManyRequests) => Ok(Evicted::NotNow),
-                // KubeVirt's webhook: the machine cannot be migrated, or is being migrated.
-                Err(Failure::Refused { message, .. } | Failure::Conflict(message)) => {
-                    Ok(Evicted::Refused(message))
-                }
-                Err(failure) => Err(self.client.write_error(MIGRATIONS, failure)),
+    pub async fn live_migrate(&self, pod: &WorkloadPod, machine: &str) -> Result<Evicted> {
+        let namespace = segment(&pod.namespace);
+        let path = format!("/apis/kubevirt.io/v1/namespaces/{namespace}/{MIGRATIONS}");
+        let migration = json!({
+            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceMigration",
+            "metadata": {"namespace": pod.namespace, "generateName": "calipam-"},
+            "spec": {"vmiName": machine},
+        });
+        match self.client.post_once(&path, migration.to_string().into_bytes()).await {
+            Ok(_) => Ok(Evicted::Yes),
+            Err(Failure::TooManyRequests) => Ok(Evicted::NotNow),
+            // KubeVirt's webhook: the machine cannot be migrated, or is being migrated.
+            Err(Failure::Refused { message, .. } | Failure::Conflict(message)) => {
+                Ok(Evicted::Refused(message))
             }
-        })
+            Err(failure) => Err(self.client.write_error(MIGRATIONS, failure)),
+        }
     }
 
     async fn list<T: DeserializeOwned>(&self, path: &str, what: &str) -> Result<Vec<T>> {
@@ -213,11 +191,8 @@ impl Workloads {
         let mut next = String::new();
         loop {
             let page = format!("{path}?limit={PAGE}&continue={}", segment(&next));
-            let Some((body, _)) = self.client.get_whole(&page, Accept::Json, what).await? else {
-                return Err(self.client.error(what, Failure::NotFound));
-            };
-            let list: List<T> = serde_json::from_slice(&body)
-                .map_err(|error| self.client.error(what, Failure::NotKubernetes(error.to_string())))?;
+            let list: Option<List<T>> = self.client.get_json(&page, Accept::Json, what).await?;
+            let list = list.ok_or_else(|| self.client.error(what, Failure::NotFound))?;
             items.extend(list.items.unwrap_or_default());
             next = list.metadata.next;
             if next.is_empty() {

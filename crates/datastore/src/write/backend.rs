@@ -12,35 +12,42 @@ use crate::client::etcd::EtcdClient;
 use crate::client::etcdv2::EtcdV2Client;
 use crate::client::kubernetes::KubeClient;
 use crate::error::{Error, Result};
+use crate::read::with_kubernetes::is_in_kubernetes;
 use crate::store::Datastore;
 
 /// The pauses before a read is sent again that failed for a reason that passes.
 const PAUSES: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(400), Duration::from_millis(1_500)];
 
+/// A datastore, and the API server of its cluster, if that is beside it, for evidence that is there.
 #[derive(Clone, Debug)]
-pub(super) enum Backend {
+pub(super) struct Backend {
+    pub store: Store,
+    beside: Option<Arc<KubeClient>>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Store {
     /// etcd, and how requests to it are made.
     Etcd(Arc<Connection>, Arc<SharedTransactions>),
-    /// etcd, the API server of its cluster for evidence that is there, and what was made of handles.
-    EtcdV2(Arc<EtcdV2Client>, Option<Arc<KubeClient>>, Arc<etcdv2::OwnHandles>),
+    /// And what was made of handles.
+    EtcdV2(Arc<EtcdV2Client>, Arc<etcdv2::OwnHandles>),
     /// And whether affinities get labels; empty before the first is written.
     Kubernetes(Arc<KubeClient>, Arc<OnceCell<bool>>),
 }
 
 impl Backend {
     pub(super) fn new(datastore: &Datastore) -> Result<Self> {
-        match datastore {
-            Datastore::Etcd(client) => Ok(Self::Etcd(Connection::new(client), SharedTransactions::new(None))),
-            Datastore::EtcdAndKubernetes(client, kube) => {
-                Ok(Self::Etcd(Connection::new(client), SharedTransactions::new(Some(Arc::clone(kube)))))
+        let beside = datastore.beside().cloned();
+        let store = match datastore {
+            Datastore::Etcd(client, _) => {
+                Store::Etcd(Connection::new(client), SharedTransactions::new(beside.is_some()))
             }
-            Datastore::Kubernetes(client) => Ok(Self::Kubernetes(Arc::clone(client), Arc::default())),
-            Datastore::EtcdV2(client, kube) => {
-                Ok(Self::EtcdV2(Arc::clone(client), kube.clone(), Arc::default()))
-            }
-            Datastore::File(_) => Err(Error::NotWritable { location: datastore.location() }),
-        }
+            Datastore::EtcdV2(client, _) => Store::EtcdV2(Arc::clone(client), Arc::default()),
+            Datastore::Kubernetes(client) => Store::Kubernetes(Arc::clone(client), Arc::default()),
+            Datastore::File(_) => return Err(Error::NotWritable { location: datastore.location() }),
+        };
+        Ok(Self { store, beside })
     }
 
     /// Reads objects; if that fails for a reason that passes, again after a pause, and from any endpoint of etcd.
@@ -50,30 +57,55 @@ impl Backend {
         }
         let mut pauses = PAUSES.into_iter();
         loop {
-            let (result, client) = match self {
-                Self::Etcd(connection, transactions) => {
-                    let client = connection.current();
-                    (transactions.read(&client, keys).await, Some(client))
-                }
-                // It asks another member by itself.
-                Self::EtcdV2(client, kube, own) => {
-                    (etcdv2::read(client, kube.as_ref(), own, keys).await, None)
-                }
-                Self::Kubernetes(client, _) => (kubernetes::read(client, keys).await, None),
-            };
-            match result {
+            let client = self.store.etcd();
+            match self.read_once(keys).await {
                 Err(error) if error.may_pass() => {
                     let Some(pause) = pauses.next() else { return Err(error) };
                     tokio::time::sleep(pause).await;
-                    self.replace(client).await;
+                    self.store.replace(client).await;
                 }
                 other => return other,
             }
         }
     }
 
-    /// Makes the changes of a batch, and never a second time: an error leaves open whether they were made.
+    /// Reads each object where it is.
+    async fn read_once(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
+        let Some(kubernetes) = &self.beside else { return self.store.read(keys).await };
+        let (beside, own): (Vec<Key>, Vec<Key>) = keys.iter().cloned().partition(is_in_kubernetes);
+        let mut own = self.store.read(&own).await?.into_iter();
+        let mut beside = kubernetes::read(kubernetes, &beside).await?.into_iter();
+        let next = |key: &Key| if is_in_kubernetes(key) { beside.next() } else { own.next() };
+        Ok(keys.iter().map(next).map(Option::flatten).collect())
+    }
+
+    /// Makes the changes of a batch, and never a second time: an error leaves open whether they were made. What is beside the
+    /// datastore is read just before.
     pub(super) async fn commit(&self, batch: &Batch) -> Result<Swap> {
+        if batch.changes.is_empty() {
+            return Ok(Swap::Done(Vec::new()));
+        }
+        let Some(kubernetes) = &self.beside else { return self.store.commit(batch).await };
+        let (beside, evidence): (Vec<_>, Vec<_>) =
+            batch.evidence.iter().cloned().partition(|(key, _)| is_in_kubernetes(key));
+        if !kubernetes::holds(kubernetes, &beside).await? {
+            return Ok(Swap::Conflict);
+        }
+        self.store.commit(&Batch { changes: batch.changes.clone(), evidence }).await
+    }
+}
+
+impl Store {
+    async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
+        match self {
+            Self::Etcd(connection, transactions) => transactions.read(&connection.current(), keys).await,
+            // It asks another member by itself.
+            Self::EtcdV2(client, own) => etcdv2::read(client, own, keys).await,
+            Self::Kubernetes(client, _) => kubernetes::read(client, keys).await,
+        }
+    }
+
+    async fn commit(&self, batch: &Batch) -> Result<Swap> {
         match self {
             Self::Etcd(connection, transactions) => {
                 let client = connection.current();
@@ -83,8 +115,15 @@ impl Backend {
                 }
                 result
             }
-            Self::EtcdV2(client, kube, own) => etcdv2::commit(client, kube.as_ref(), own, batch).await,
+            Self::EtcdV2(client, own) => etcdv2::commit(client, own, batch).await,
             Self::Kubernetes(client, labels) => kubernetes::commit(client, labels, batch).await,
+        }
+    }
+
+    fn etcd(&self) -> Option<Arc<EtcdClient>> {
+        match self {
+            Self::Etcd(connection, _) => Some(connection.current()),
+            Self::EtcdV2(..) | Self::Kubernetes(..) => None,
         }
     }
 

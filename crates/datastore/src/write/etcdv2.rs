@@ -11,17 +11,13 @@ use calipam_model::config::ClusterInformation;
 use calipam_model::key::{HANDLE_PREFIX, Key};
 use calipam_model::snapshot::Revision;
 use calipam_model::writable::Object;
-use tokio::task::JoinError;
 
-use super::kubernetes::change::is_version;
 use super::object::Stored;
-use super::{Batch, BatchError, Change, IN_FLIGHT, Limits, Precondition, Swap};
+use super::{Batch, BatchError, Change, IN_FLIGHT, Limits, Precondition, Swap, are_expected};
 use crate::client::etcdv2::{Condition, EtcdV2Client, Written};
-use crate::client::kubernetes::KubeClient;
 use crate::error::{Error, Failure, Result};
 use crate::etcdv2::{READY, convert, flatten, path, sources};
 use crate::read::whole::etcdv2::{handle_indices, number};
-use crate::read::with_kubernetes::is_in_kubernetes;
 use crate::tasks;
 
 /// One key in each batch.
@@ -71,21 +67,14 @@ impl OwnHandles {
 /// Reads objects, each by a request of its own.
 pub(crate) async fn read(
     client: &Arc<EtcdV2Client>,
-    kubernetes: Option<&Arc<KubeClient>>,
     own: &OwnHandles,
     keys: &[Key],
 ) -> Result<Vec<Option<Stored>>> {
     let one = |key: &Key| {
-        let (client, kubernetes, key) = (Arc::clone(client), kubernetes.cloned(), key.clone());
-        async move {
-            match kubernetes.filter(|_| is_in_kubernetes(&key)) {
-                Some(kubernetes) => super::kubernetes::change::stored(&kubernetes, &key).await,
-                None => stored(&client, &key).await,
-            }
-        }
+        let (client, key) = (Arc::clone(client), key.clone());
+        async move { stored(&client, &key).await }
     };
-    let lost = |lost: JoinError| refused(client, &BatchError::LostTask(lost));
-    let mut found = tasks::all(IN_FLIGHT, keys.iter().map(one).collect(), lost).await?;
+    let mut found = tasks::all(IN_FLIGHT, keys.iter().map(one)).await?;
     number_blocks(client, own, &mut found).await?;
     Ok(found)
 }
@@ -138,18 +127,8 @@ pub(crate) fn converted(batch: Batch) -> Batch {
 }
 
 /// Makes the one change of a batch.
-pub(crate) async fn commit(
-    client: &Arc<EtcdV2Client>,
-    kubernetes: Option<&Arc<KubeClient>>,
-    own: &OwnHandles,
-    batch: &Batch,
-) -> Result<Swap> {
-    let [only] = batch.changes.as_slice() else {
-        return match batch.changes.len() {
-            0 => Ok(Swap::Done(Vec::new())),
-            more => Err(refused(client, &BatchError::Several(more))),
-        };
-    };
+pub(crate) async fn commit(client: &Arc<EtcdV2Client>, own: &OwnHandles, batch: &Batch) -> Result<Swap> {
+    let only = batch.only().map_err(|error| refused(client, &error))?;
     let (path, value) = target(only).map_err(|error| refused(client, &error))?;
     let condition = match only.precondition() {
         Precondition::Absent => Condition::Absent,
@@ -162,8 +141,7 @@ pub(crate) async fn commit(
     }
 
     let keys: Vec<Key> = batch.evidence.iter().map(|(key, _)| key.clone()).collect();
-    let found = read(client, kubernetes, own, &keys).await?;
-    if !found.iter().zip(&batch.evidence).all(|(found, (_, expect))| is_as_expected(found.as_ref(), expect)) {
+    if !are_expected(&read(client, own, &keys).await?, &batch.evidence) {
         return Ok(Swap::Conflict);
     }
     Ok(match client.write(&path, value.as_deref(), condition).await? {
@@ -175,18 +153,8 @@ pub(crate) async fn commit(
     })
 }
 
-fn is_as_expected(found: Option<&Stored>, expect: &Precondition) -> bool {
-    match (found, expect) {
-        (None, Precondition::Absent) => true,
-        (Some(found), Precondition::At(version)) => {
-            found.revision == *version || is_version(&found.revision, version)
-        }
-        _ => false,
-    }
-}
-
 /// Where a change is written, and the text. Of the cluster's information only the flag is ever written.
-fn target(change: &Change) -> std::result::Result<(String, Option<String>), BatchError> {
+fn target(change: &Change) -> Result<(String, Option<String>), BatchError> {
     let text = |value: &Bytes| String::from_utf8(value.to_vec()).map_err(|_| BatchError::NoText);
     if let (Key::ClusterInformation(_), Some(value)) = (change.key(), change.value()) {
         let ready = ClusterInformation::parse(value)

@@ -16,15 +16,14 @@ use bytes::Bytes;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Revision, Source};
 
-use tokio::task::JoinError;
-
 pub use calipam_model::edit::Precondition;
 
-use self::backend::Backend;
 pub(crate) use self::backend::Connection;
+use self::backend::{Backend, Store};
 pub use self::consent::{Consent, Question};
 pub(crate) use self::etcd::LIMITS as ETCD_LIMITS;
 pub(crate) use self::kubernetes::change as objects;
+use self::kubernetes::change::is_version;
 pub use self::object::Stored;
 pub use crate::client::kubernetes::kinds::RECORDS;
 use crate::error::Result;
@@ -88,6 +87,25 @@ pub struct Batch {
     pub evidence: Vec<(Key, Precondition)>,
 }
 
+impl Batch {
+    /// Its change, for a datastore that makes one at a time.
+    fn only(&self) -> Result<&Change, BatchError> {
+        match self.changes.as_slice() {
+            [only] => Ok(only),
+            several => Err(BatchError::Several(several.len())),
+        }
+    }
+}
+
+/// True if what was read of evidence is as expected.
+fn are_expected(found: &[Option<Stored>], evidence: &[(Key, Precondition)]) -> bool {
+    found.iter().zip(evidence).all(|(found, (_, expect))| match (found, expect) {
+        (None, Precondition::Absent) => true,
+        (Some(found), Precondition::At(version)) => is_version(&found.revision, version),
+        _ => false,
+    })
+}
+
 /// What became of a [`Batch`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Swap {
@@ -124,8 +142,6 @@ enum BatchError {
     NotInCalico2(Key),
     #[error("{0}")]
     Undecodable(String),
-    #[error(transparent)]
-    LostTask(JoinError),
 }
 
 /// What one request can hold.
@@ -160,9 +176,9 @@ impl Datastore {
     /// middle; with `lock`, also the lock. etcd cannot be asked.
     pub fn may_write<'a>(&'a self, sources: &'a [Source], lock: bool) -> Pending<'a, Result<()>> {
         Box::pin(async move {
-            match Backend::new(self)? {
-                Backend::Etcd(..) | Backend::EtcdV2(..) => Ok(()),
-                Backend::Kubernetes(client, _) => kubernetes::change::require(&client, sources, lock).await,
+            match Backend::new(self)?.store {
+                Store::Etcd(..) | Store::EtcdV2(..) => Ok(()),
+                Store::Kubernetes(client, _) => kubernetes::change::require(&client, sources, lock).await,
             }
         })
     }
@@ -181,19 +197,19 @@ impl Writer {
 
     /// The kind of datastore that it writes to.
     pub fn kind(&self) -> DatastoreKind {
-        match &self.backend {
-            Backend::Etcd(..) => DatastoreKind::Etcd,
-            Backend::EtcdV2(..) => DatastoreKind::EtcdV2,
-            Backend::Kubernetes(..) => DatastoreKind::Kubernetes,
+        match &self.backend.store {
+            Store::Etcd(..) => DatastoreKind::Etcd,
+            Store::EtcdV2(..) => DatastoreKind::EtcdV2,
+            Store::Kubernetes(..) => DatastoreKind::Kubernetes,
         }
     }
 
     /// What one batch can hold.
     pub fn limits(&self) -> Limits {
-        match &self.backend {
-            Backend::Etcd(..) => etcd::LIMITS,
-            Backend::EtcdV2(..) => etcdv2::LIMITS,
-            Backend::Kubernetes(..) => kubernetes::LIMITS,
+        match &self.backend.store {
+            Store::Etcd(..) => etcd::LIMITS,
+            Store::EtcdV2(..) => etcdv2::LIMITS,
+            Store::Kubernetes(..) => kubernetes::LIMITS,
         }
     }
 
@@ -205,9 +221,9 @@ impl Writer {
     /// The batch with the values that will be stored, if the datastore has other ones than etcd v3. A journal notes
     /// those.
     pub fn converted(&self, batch: Batch) -> Batch {
-        match &self.backend {
-            Backend::EtcdV2(..) => etcdv2::converted(batch),
-            Backend::Etcd(..) | Backend::Kubernetes(..) => batch,
+        match &self.backend.store {
+            Store::EtcdV2(..) => etcdv2::converted(batch),
+            Store::Etcd(..) | Store::Kubernetes(..) => batch,
         }
     }
 

@@ -134,7 +134,7 @@ fn each_part<D: Send>(
 mod tests;
 
 /// Result of what knows no path.
-type FileResult<T> = std::result::Result<T, FileError>;
+type FileResult<T> = Result<T, FileError>;
 
 /// What is known of a file when it was read once.
 struct Survey {

@@ -65,7 +65,7 @@ pub fn header_of(path: &Path) -> Result<Header> {
 }
 
 /// Result of what knows no path.
-type FileResult<T> = std::result::Result<T, FileError>;
+type FileResult<T> = Result<T, FileError>;
 
 fn read_header(lines: &mut Lines) -> FileResult<Header> {
     if !lines.next()? {
@@ -236,7 +236,7 @@ struct Lines {
 }
 
 impl Lines {
-    fn open(path: &Path) -> std::result::Result<Self, FileError> {
+    fn open(path: &Path) -> Result<Self, FileError> {
         let mut file = BufReader::with_capacity(1 << 18, regular::open(path)?);
         let packed = file.fill_buf()?.starts_with(&ZSTD_MAGIC);
         let input: Box<dyn BufRead> = if packed {

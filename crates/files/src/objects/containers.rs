@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serializer};
 use serde_json::json;
 
-use super::ObjectError;
+use super::Result;
 use super::meta::seconds;
 use super::wire::{decode, each};
 
@@ -75,7 +75,7 @@ pub(crate) fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Ve
 }
 
 /// Reads a `ContainerStatus`.
-pub(crate) fn from_protobuf(message: &[u8]) -> Result<Container, ObjectError> {
+pub(crate) fn from_protobuf(message: &[u8]) -> Result<Container> {
     let mut container = Container::Waiting;
     each(message, |field, state| {
         if field != 2 {
@@ -94,7 +94,7 @@ pub(crate) fn from_protobuf(message: &[u8]) -> Result<Container, ObjectError> {
 }
 
 /// `ContainerStateTerminated.finishedAt`. What is not set is an empty message.
-fn finished_at(message: &[u8]) -> Result<Option<Timestamp>, ObjectError> {
+fn finished_at(message: &[u8]) -> Result<Option<Timestamp>> {
     decode!(message, at: Option<Timestamp>, value, {
         6 => at = Some(seconds(value.bytes())?).filter(|s| *s > 0).and_then(|s| Timestamp::from_second(s).ok()),
     })

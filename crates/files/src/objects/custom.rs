@@ -16,11 +16,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::ObjectError;
 use super::list_splitter::Encoding;
 use super::meta::{Meta, identify};
 use super::names::{affinity_name, block_name, cidr_of_block, handle_name};
-use super::{note_fields, note_value, path, to_json};
+use super::{ObjectError, Result, note_fields, path, to_json};
 
 /// The name of the one object that Calico uses of kinds with only one.
 const DEFAULT: &str = "default";
@@ -38,7 +37,7 @@ struct CustomResource<'a> {
 }
 
 impl<'a> CustomResource<'a> {
-    fn read(json: &'a [u8]) -> Result<(Meta<'a>, &'a [u8]), ObjectError> {
+    fn read(json: &'a [u8]) -> Result<(Meta<'a>, &'a [u8])> {
         let object: Self = from_json(json)?;
         let spec = object.spec.ok_or(DecodeError::Missing("spec"))?;
         Ok((object.metadata, spec.get().as_bytes()))
@@ -46,7 +45,7 @@ impl<'a> CustomResource<'a> {
 }
 
 /// What an export keeps of a custom resource: all but who changed which field when.
-pub(crate) fn export_custom(json: &[u8], _: Encoding) -> Result<Option<Vec<u8>>, ObjectError> {
+pub(crate) fn export_custom(json: &[u8], _: Encoding) -> Result<Option<Vec<u8>>> {
     let mut object: Value = serde_json::from_slice(json)?;
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
@@ -54,29 +53,15 @@ pub(crate) fn export_custom(json: &[u8], _: Encoding) -> Result<Option<Vec<u8>>,
     to_json(&object)
 }
 
-/// The name of an object that does not decode, and its path.
-fn broken(json: &[u8], plural: &str) -> (String, String) {
-    let (_, name) = identify(json, Encoding::Json);
-    (path(plural, "", &name), name)
-}
-
 /// Adds an IPAMBlock. Its key is what its name says, if that is the name of a CIDR.
-pub(crate) fn add_block(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
-    let read = CustomResource::read(json)
-        .and_then(|(meta, spec)| Ok((meta, BlockContent::parse_with(spec, snapshot.records)?)));
-    match read {
-        Ok((meta, content)) => {
-            let stated = content.cidr();
-            let key =
-                if block_name(stated) == meta.name { stated } else { foreign_key(snapshot, &meta, stated) };
-            let value = StoredBlock { key, content };
-            snapshot.blocks.push(Versioned { value, revision: meta.revision() });
-        }
-        Err(error) => {
-            let (path, name) = broken(json, BLOCKS);
-            note_value(snapshot, path, cidr_of_block(&name).map(Key::Block), &error);
-        }
-    }
+pub(crate) fn add_block(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Result<()> {
+    let (meta, spec) = CustomResource::read(json)?;
+    let content = BlockContent::parse_with(spec, snapshot.records)?;
+    let stated = content.cidr();
+    let key = if block_name(stated) == meta.name { stated } else { foreign_key(snapshot, &meta, stated) };
+    let value = StoredBlock { key, content };
+    snapshot.blocks.push(Versioned { value, revision: meta.revision() });
+    Ok(())
 }
 
 /// The key of a block whose name is not that of the CIDR that it states.
@@ -95,27 +80,21 @@ fn wrong_name(name: &str, expected: &str) -> FieldDefect {
 }
 
 /// Adds an IPAMHandle. The ID is in `spec`; the name is the ID in lower case.
-pub(crate) fn add_handle(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
-    let read = CustomResource::read(json).and_then(|(meta, spec)| Ok((meta, Handle::parse_spec(spec)?)));
-    match read {
-        Ok((meta, handle)) => {
-            let id = handle.id().to_string();
-            let expected = handle_name(&id);
-            if expected != meta.name {
-                let defect = wrong_name(&meta.name, &expected);
-                note_fields(snapshot, path(HANDLES, "", &meta.name), Key::Handle(id), vec![defect]);
-            }
-            snapshot.handles.push(Versioned { value: handle, revision: meta.revision() });
-        }
-        Err(error) => {
-            let (path, name) = broken(json, HANDLES);
-            note_value(snapshot, path, Some(Key::Handle(stated_id(json).unwrap_or(name))), &error);
-        }
+pub(crate) fn add_handle(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Result<()> {
+    let (meta, spec) = CustomResource::read(json)?;
+    let handle = Handle::parse_spec(spec)?;
+    let id = handle.id().to_string();
+    let expected = handle_name(&id);
+    if expected != meta.name {
+        let defect = wrong_name(&meta.name, &expected);
+        note_fields(snapshot, path(HANDLES, "", &meta.name), Key::Handle(id), vec![defect]);
     }
+    snapshot.handles.push(Versioned { value: handle, revision: meta.revision() });
+    Ok(())
 }
 
 /// `spec.handleID` of a handle that does not decode otherwise.
-fn stated_id(json: &[u8]) -> Option<String> {
+pub(super) fn stated_id(json: &[u8]) -> Option<String> {
     let value: Value = serde_json::from_slice(json).ok()?;
     value["spec"]["handleID"].as_str().map(str::to_owned).filter(|id| !id.is_empty())
 }
@@ -137,28 +116,19 @@ struct AffinitySpec<'a> {
 }
 
 /// Adds a BlockAffinity.
-pub(crate) fn add_affinity(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
-    let read = CustomResource::read(json).and_then(|(meta, spec)| {
-        let affinity = affinity(spec, &meta)?;
-        Ok((meta, affinity))
-    });
-    match read {
-        Ok((meta, affinity)) => {
-            let expected = affinity_name(&affinity.key);
-            if expected != meta.name {
-                let (path, key) = (path(AFFINITIES, "", &meta.name), Key::Affinity(affinity.key.clone()));
-                note_fields(snapshot, path, key, vec![wrong_name(&meta.name, &expected)]);
-            }
-            snapshot.affinities.push(Versioned { value: affinity, revision: meta.revision_with_labels() });
-        }
-        Err(error) => {
-            let (path, _) = broken(json, AFFINITIES);
-            note_value(snapshot, path, stated_affinity(json).map(Key::Affinity), &error);
-        }
+pub(crate) fn add_affinity(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Result<()> {
+    let (meta, spec) = CustomResource::read(json)?;
+    let affinity = affinity(spec, &meta)?;
+    let expected = affinity_name(&affinity.key);
+    if expected != meta.name {
+        let (path, key) = (path(AFFINITIES, "", &meta.name), Key::Affinity(affinity.key.clone()));
+        note_fields(snapshot, path, key, vec![wrong_name(&meta.name, &expected)]);
     }
+    snapshot.affinities.push(Versioned { value: affinity, revision: meta.revision_with_labels() });
+    Ok(())
 }
 
-fn affinity(spec: &[u8], meta: &Meta<'_>) -> Result<Affinity, ObjectError> {
+fn affinity(spec: &[u8], meta: &Meta<'_>) -> Result<Affinity> {
     let spec: AffinitySpec<'_> = serde_json::from_slice(spec)?;
     let key = affinity_key(&spec, meta)?;
     let state = spec.state.as_deref().unwrap_or_default();
@@ -180,7 +150,7 @@ fn affinity(spec: &[u8], meta: &Meta<'_>) -> Result<Affinity, ObjectError> {
 
 /// Holder and block. Calico's aggregated API leaves `spec.type` out; the label that Calico 3.31 and later writes still
 /// tells it.
-fn affinity_key(spec: &AffinitySpec<'_>, meta: &Meta<'_>) -> Result<AffinityKey, ObjectError> {
+fn affinity_key(spec: &AffinitySpec<'_>, meta: &Meta<'_>) -> Result<AffinityKey> {
     let text = spec.cidr.as_deref().ok_or(DecodeError::Missing("cidr"))?;
     let cidr =
         parse_cidr(text).ok_or_else(|| DecodeError::NotACidr { field: "cidr", value: text.to_owned() })?;
@@ -191,7 +161,7 @@ fn affinity_key(spec: &AffinitySpec<'_>, meta: &Meta<'_>) -> Result<AffinityKey,
 }
 
 /// Holder and block of an affinity that does not decode otherwise.
-fn stated_affinity(json: &[u8]) -> Option<AffinityKey> {
+pub(super) fn stated_affinity(json: &[u8]) -> Option<AffinityKey> {
     let (meta, spec) = CustomResource::read(json).ok()?;
     affinity_key(&serde_json::from_slice(spec).ok()?, &meta).ok()
 }
@@ -206,101 +176,72 @@ fn go_bool(text: &str) -> Option<bool> {
 }
 
 /// Adds an IPPool.
-pub(crate) fn add_pool(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
-    if let Some((value, meta)) = resource(snapshot, json, "ippools", Key::Pool, Pool::parse) {
-        snapshot.pools.push(Versioned { value, revision: meta.revision() });
-    }
+pub(crate) fn add_pool(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Result<()> {
+    let (value, meta) = resource(snapshot, json, "ippools", Key::Pool, Pool::parse)?;
+    snapshot.pools.push(Versioned { value, revision: meta.revision() });
+    Ok(())
 }
 
 /// Adds an IPReservation.
-pub(crate) fn add_reservation(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
-    let read = resource(snapshot, json, "ipreservations", Key::Reservation, Reservation::parse);
-    if let Some((value, meta)) = read {
-        snapshot.reservations.push(Versioned { value, revision: meta.revision() });
-    }
+pub(crate) fn add_reservation(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Result<()> {
+    let (value, meta) = resource(snapshot, json, "ipreservations", Key::Reservation, Reservation::parse)?;
+    snapshot.reservations.push(Versioned { value, revision: meta.revision() });
+    Ok(())
 }
 
 /// Adds ClusterInformation `default`.
-pub(crate) fn add_cluster(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
-    let parse = |_: &str, json: &[u8]| ClusterInformation::parse(json).map(plain);
-    let read = single(snapshot, json, "clusterinformations", Key::ClusterInformation, parse);
-    if let Some((cluster, meta)) = read {
+pub(crate) fn add_cluster(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Result<()> {
+    if identify(json, Encoding::Json).1 == DEFAULT {
+        let parse = |_: &str, json: &[u8]| ClusterInformation::parse(json).map(plain);
+        let (cluster, meta) =
+            resource(snapshot, json, "clusterinformations", Key::ClusterInformation, parse)?;
         snapshot.cluster = Some(cluster);
         snapshot.cluster_revision = Some(meta.revision());
     }
+    Ok(())
 }
 
 /// Adds KubeControllersConfiguration `default`.
-pub(crate) fn add_kube_controllers(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
-    let parse = |_: &str, json: &[u8]| {
-        let (value, defects) = KubeControllersConfiguration::parse(json)?;
-        Ok(Parsed { value, defects, created: None })
-    };
-    let (plural, key) = ("kubecontrollersconfigurations", Key::KubeControllersConfiguration);
-    if let Some((config, _)) = single(snapshot, json, plural, key, parse) {
-        snapshot.kube_controllers = Some(config);
+pub(crate) fn add_kube_controllers(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Result<()> {
+    if identify(json, Encoding::Json).1 == DEFAULT {
+        let parse = |_: &str, json: &[u8]| {
+            let (value, defects) = KubeControllersConfiguration::parse(json)?;
+            Ok(Parsed { value, defects, created: None })
+        };
+        let (plural, key) = ("kubecontrollersconfigurations", Key::KubeControllersConfiguration);
+        snapshot.kube_controllers = Some(resource(snapshot, json, plural, key, parse)?.0);
     }
+    Ok(())
 }
 
-/// Adds IPAMConfiguration `default` of the native group, which is what the allocator reads.
-pub(crate) fn add_ipam_config(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
-    add_config(snapshot, json, "ipamconfigurations");
-}
-
-/// Adds IPAMConfig `default` of the classic group, which is what the allocator reads.
-pub(crate) fn add_classic_ipam_config(snapshot: &mut Snapshot, json: &[u8], _: Encoding) {
-    add_config(snapshot, json, "ipamconfigs");
-}
-
-fn add_config(snapshot: &mut Snapshot, json: &[u8], plural: &str) {
-    let parse = |_: &str, json: &[u8]| IpamConfig::parse_resource(json).map(plain);
-    match identify(json, Encoding::Json) {
-        (_, name) if name != DEFAULT => snapshot.ignored_configs.push(name),
-        _ => {
-            let config = single(snapshot, json, plural, |_| Key::IpamConfig, parse);
-            snapshot.ipam_config = config.map(|(config, _)| config).or(snapshot.ipam_config);
-        }
+/// Adds what the allocator reads: IPAMConfiguration `default` of the native group, IPAMConfig `default` of the classic one.
+pub(crate) fn add_ipam_config(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Result<()> {
+    let (_, name) = identify(json, Encoding::Json);
+    if name == DEFAULT {
+        // Nothing of it can be wrong in part.
+        let parse = |_: &str, json: &[u8]| IpamConfig::parse_resource(json).map(plain);
+        snapshot.ipam_config = Some(resource(snapshot, json, "", |_| Key::IpamConfig, parse)?.0);
+    } else {
+        snapshot.ignored_configs.push(name);
     }
+    Ok(())
 }
 
 fn plain<T>(value: T) -> Parsed<T> {
     Parsed { value, defects: Vec::new(), created: None }
 }
 
-/// As [`resource`], for a kind of which only the object called `default` counts.
-fn single<'j, T>(
-    snapshot: &mut Snapshot,
-    json: &'j [u8],
-    plural: &str,
-    key: impl Fn(String) -> Key,
-    parse: impl Fn(&str, &[u8]) -> Result<Parsed<T>, DecodeError>,
-) -> Option<(T, Meta<'j>)> {
-    let (_, name) = identify(json, Encoding::Json);
-    (name == DEFAULT).then(|| resource(snapshot, json, plural, key, parse))?
-}
-
-/// Reads an object, or notes why that cannot be.
+/// Reads an object, and notes which of its fields cannot be understood.
 fn resource<'j, T>(
     snapshot: &mut Snapshot,
     json: &'j [u8],
     plural: &str,
     key: impl Fn(String) -> Key,
     parse: impl Fn(&str, &[u8]) -> Result<Parsed<T>, DecodeError>,
-) -> Option<(T, Meta<'j>)> {
-    let read = CustomResource::read(json).and_then(|(meta, _)| {
-        let parsed = parse(&meta.name, json)?;
-        Ok((parsed, meta))
-    });
-    match read {
-        Ok((parsed, meta)) => {
-            note_fields(snapshot, path(plural, "", &meta.name), key(meta.name.to_string()), parsed.defects);
-            snapshot.newest_creation = snapshot.newest_creation.max(parsed.created);
-            Some((parsed.value, meta))
-        }
-        Err(error) => {
-            let (path, name) = broken(json, plural);
-            note_value(snapshot, path, Some(key(name)), &error);
-            None
-        }
-    }
+) -> Result<(T, Meta<'j>)> {
+    let (meta, _) = CustomResource::read(json)?;
+    let parsed = parse(&meta.name, json)?;
+    note_fields(snapshot, path(plural, "", &meta.name), key(meta.name.to_string()), parsed.defects);
+    snapshot.newest_creation = snapshot.newest_creation.max(parsed.created);
+    Ok((parsed.value, meta))
 }

@@ -1,11 +1,12 @@
 //! The kinds that are read: one list of them, and what becomes of their objects.
 
-use calipam_model::snapshot::Source;
+use calipam_model::key::Key;
+use calipam_model::snapshot::{Defect, DefectKind, Snapshot, Source};
 
-use super::ObjectError;
 use super::list_splitter::Encoding;
 use super::meta::identify;
-use super::{AddObject, ExportObject, custom, machine, namespace, node, path, pod, service};
+use super::names::cidr_of_block;
+use super::{AddObject, ExportObject, Result, custom, machine, namespace, node, path, pod, service};
 use crate::raw::RawKv;
 
 pub const CLASSIC_GROUP: &str = "crd.projectcalico.org";
@@ -84,8 +85,8 @@ pub struct KnownKind {
     pub name: &'static str,
     pub source: Source,
     pub accept: Accept,
-    pub add: AddObject,
     pub group: Group,
+    add: AddObject,
     export: ExportObject,
 }
 
@@ -130,10 +131,7 @@ pub static KINDS: [KnownKind; 15] = [
     calico("blockaffinities", "BlockAffinity", Source::Affinities, custom::add_affinity),
     calico("ippools", "IPPool", Source::Pools, custom::add_pool),
     calico("ipreservations", "IPReservation", Source::Reservations, custom::add_reservation),
-    only(
-        Flavour::Classic,
-        calico("ipamconfigs", "IPAMConfig", Source::IpamConfig, custom::add_classic_ipam_config),
-    ),
+    only(Flavour::Classic, calico("ipamconfigs", "IPAMConfig", Source::IpamConfig, custom::add_ipam_config)),
     only(
         Flavour::Native,
         calico("ipamconfigurations", "IPAMConfiguration", Source::IpamConfig, custom::add_ipam_config),
@@ -163,9 +161,37 @@ pub static NODE_NAMES: KnownKind = KnownKind {
 };
 
 impl KnownKind {
+    /// Adds an object to a snapshot. What cannot be understood becomes a [`Defect`].
+    pub fn add(&self, snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) {
+        if let Err(error) = (self.add)(snapshot, object, encoding) {
+            let (namespace, name) = identify(object, encoding);
+            let path = path(self.plural, &namespace, &name);
+            let (key, kind) = (self.key(namespace, name, object), DefectKind::Value(error.to_string()));
+            snapshot.defects.push(Defect { path, key, kind });
+        }
+    }
+
+    /// The key of an object that cannot be decoded.
+    fn key(&self, namespace: String, name: String, object: &[u8]) -> Option<Key> {
+        Some(match self.source {
+            Source::Blocks => Key::Block(cidr_of_block(&name)?),
+            Source::Handles => Key::Handle(custom::stated_id(object).unwrap_or(name)),
+            Source::Affinities => Key::Affinity(custom::stated_affinity(object)?),
+            Source::Pools => Key::Pool(name),
+            Source::Reservations => Key::Reservation(name),
+            Source::IpamConfig => Key::IpamConfig,
+            Source::ClusterInformation => Key::ClusterInformation(name),
+            Source::KubeControllersConfiguration => Key::KubeControllersConfiguration(name),
+            Source::Nodes => Key::Node(name),
+            Source::Pods => Key::Pod { namespace, name },
+            Source::Services => Key::Service { namespace, name },
+            _ => return None,
+        })
+    }
+
     /// The object without what a check does not need, as JSON that [`add`](Self::add) reads; `None` if it is of no
     /// interest.
-    pub fn reduced(&self, object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, ObjectError> {
+    pub fn reduced(&self, object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
         (self.export)(object, encoding)
     }
 

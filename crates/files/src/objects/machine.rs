@@ -4,11 +4,10 @@ use calipam_model::service::Machine;
 use calipam_model::snapshot::{Snapshot, Versioned};
 use serde::{Deserialize, Serialize};
 
-use super::ObjectError;
 use super::list_splitter::Encoding;
-use super::meta::{Meta, Wanted, identify};
+use super::meta::{Meta, Wanted};
 use super::wire::decode;
-use super::{note_value, path, to_json};
+use super::{Result, to_json};
 
 const WANTED: Wanted = Wanted { labels: false, annotations: &[], owners: true };
 
@@ -20,29 +19,23 @@ struct MachineObject<'a> {
 }
 
 /// Adds a VirtualMachine or VirtualMachineInstance.
-pub(crate) fn add_machine(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) {
-    match read(object, encoding) {
-        Ok(meta) => {
-            let value = Machine {
-                namespace: meta.namespace.to_string(),
-                name: meta.name.to_string(),
-                is_owned: meta.owner_references.iter().any(|owner| owner.kind == "VirtualMachine"),
-            };
-            snapshot.machines.push(Versioned { value, revision: meta.revision() });
-        }
-        Err(error) => {
-            let (namespace, name) = identify(object, encoding);
-            note_value(snapshot, path("virtualmachines", &namespace, &name), None, &error);
-        }
-    }
+pub(crate) fn add_machine(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Result<()> {
+    let meta = read(object, encoding)?;
+    let value = Machine {
+        namespace: meta.namespace.to_string(),
+        name: meta.name.to_string(),
+        is_owned: meta.owner_references.iter().any(|owner| owner.kind == "VirtualMachine"),
+    };
+    snapshot.machines.push(Versioned { value, revision: meta.revision() });
+    Ok(())
 }
 
 /// What an export keeps of a machine.
-pub(crate) fn export_machine(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, ObjectError> {
+pub(crate) fn export_machine(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
     to_json(&MachineObject { metadata: read(object, encoding)?.for_export(WANTED) })
 }
 
-fn read(object: &[u8], encoding: Encoding) -> Result<Meta<'_>, ObjectError> {
+fn read(object: &[u8], encoding: Encoding) -> Result<Meta<'_>> {
     if encoding == Encoding::Json {
         let object: MachineObject<'_> = serde_json::from_slice(object)?;
         return Ok(object.metadata);

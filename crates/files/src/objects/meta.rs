@@ -8,9 +8,9 @@ use calipam_model::time::parse_time;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::ObjectError;
 use super::list_splitter::Encoding;
 use super::wire::{decode, each, entry, text};
+use super::{ObjectError, Result};
 
 /// `metadata` of an object. Absent fields are empty.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -78,7 +78,7 @@ pub struct Wanted {
 
 impl<'a> Meta<'a> {
     /// Reads `ObjectMeta`.
-    pub(crate) fn from_protobuf(message: &'a [u8], wanted: Wanted) -> Result<Self, ObjectError> {
+    pub(crate) fn from_protobuf(message: &'a [u8], wanted: Wanted) -> Result<Self> {
         let is_wanted = |key: &[u8]| wanted.annotations.iter().any(|known| known.as_bytes() == key);
         decode!(message, meta: Self, value, {
             1 => meta.name = text(value)?,
@@ -202,7 +202,7 @@ fn map<S: Serializer>(pairs: &Pairs<'_>, serializer: S) -> Result<S::Ok, S::Erro
     serializer.collect_map(pairs.iter().map(|(name, value)| (name, value)))
 }
 
-fn pair(message: &[u8]) -> Result<(Cow<'_, str>, Cow<'_, str>), ObjectError> {
+fn pair(message: &[u8]) -> Result<(Cow<'_, str>, Cow<'_, str>)> {
     let (name, value) = entry(message)?;
     let text = |bytes| std::str::from_utf8(bytes).map_err(|_| ObjectError::Pair);
     Ok((Cow::Borrowed(text(name)?), Cow::Borrowed(text(value)?)))
@@ -213,11 +213,11 @@ fn rfc3339<'a>(seconds: i64) -> Cow<'a, str> {
 }
 
 /// Reads `Time`: its first field holds the seconds.
-pub fn seconds(message: &[u8]) -> Result<i64, ObjectError> {
+pub fn seconds(message: &[u8]) -> Result<i64> {
     decode!(message, seconds: i64, value, { 1 => seconds = value.number() as i64 })
 }
 
-fn owner(message: &[u8]) -> Result<OwnerReference<'_>, ObjectError> {
+fn owner(message: &[u8]) -> Result<OwnerReference<'_>> {
     decode!(message, owner: OwnerReference<'_>, value, {
         1 => owner.kind = text(value)?,
         3 => owner.name = text(value)?,

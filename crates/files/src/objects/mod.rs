@@ -41,11 +41,13 @@ pub enum ObjectError {
     Pair,
 }
 
-/// Adds one object to a snapshot. What cannot be understood becomes a [`Defect`].
-pub type AddObject = fn(&mut Snapshot, &[u8], Encoding);
+type Result<T, E = ObjectError> = std::result::Result<T, E>;
+
+/// Adds one object to a snapshot.
+type AddObject = fn(&mut Snapshot, &[u8], Encoding) -> Result<()>;
 
 /// What an export keeps of an object, as JSON; `None` if it is of no interest.
-pub type ExportObject = fn(&[u8], Encoding) -> Result<Option<Vec<u8>>, ObjectError>;
+type ExportObject = fn(&[u8], Encoding) -> Result<Option<Vec<u8>>>;
 
 /// An object of the core group in an export.
 #[derive(Serialize)]
@@ -57,17 +59,12 @@ struct Exported<T> {
     object: T,
 }
 
-fn export<T: Serialize>(kind: &'static str, object: T) -> Result<Option<Vec<u8>>, ObjectError> {
+fn export<T: Serialize>(kind: &'static str, object: T) -> Result<Option<Vec<u8>>> {
     to_json(&Exported { api_version: "v1", kind, object })
 }
 
-fn to_json(object: &impl Serialize) -> Result<Option<Vec<u8>>, ObjectError> {
+fn to_json(object: &impl Serialize) -> Result<Option<Vec<u8>>> {
     Ok(Some(serde_json::to_vec(object)?))
-}
-
-/// Notes an object that cannot be understood.
-fn note_value(snapshot: &mut Snapshot, path: String, key: Option<Key>, error: &ObjectError) {
-    snapshot.defects.push(Defect { path, key, kind: DefectKind::Value(error.to_string()) });
 }
 
 /// Notes fields that cannot be understood, if there are any.

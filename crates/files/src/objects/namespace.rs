@@ -3,10 +3,10 @@
 use calipam_model::snapshot::Snapshot;
 use serde::{Deserialize, Serialize};
 
+use super::Result;
 use super::list_splitter::Encoding;
-use super::meta::{Meta, Wanted, identify};
+use super::meta::{Meta, Wanted};
 use super::wire::decode;
-use super::{ObjectError, note_value, path};
 
 const WANTED: Wanted = Wanted { labels: true, annotations: &[], owners: false };
 
@@ -18,26 +18,20 @@ struct Namespace<'a> {
 }
 
 /// Adds a namespace.
-pub(crate) fn add(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) {
-    match read(object, encoding) {
-        Ok(Namespace { metadata }) => {
-            let labels = metadata.labels.into_iter().map(|(name, value)| (name.into(), value.into()));
-            snapshot.namespaces.get_or_insert_default().insert(metadata.name.into(), labels.collect());
-        }
-        Err(error) => {
-            let (_, name) = identify(object, encoding);
-            note_value(snapshot, path("namespaces", "", &name), None, &error);
-        }
-    }
+pub(crate) fn add(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Result<()> {
+    let Namespace { metadata } = read(object, encoding)?;
+    let labels = metadata.labels.into_iter().map(|(name, value)| (name.into(), value.into()));
+    snapshot.namespaces.get_or_insert_default().insert(metadata.name.into(), labels.collect());
+    Ok(())
 }
 
 /// What an export keeps of a namespace.
-pub(crate) fn export(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, ObjectError> {
+pub(crate) fn export(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
     let metadata = read(object, encoding)?.metadata.for_export(WANTED);
     super::export("Namespace", Namespace { metadata })
 }
 
-fn read(object: &[u8], encoding: Encoding) -> Result<Namespace<'_>, ObjectError> {
+fn read(object: &[u8], encoding: Encoding) -> Result<Namespace<'_>> {
     if encoding == Encoding::Json {
         return Ok(serde_json::from_slice(object)?);
     }

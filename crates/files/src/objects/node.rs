@@ -11,11 +11,10 @@ use calipam_model::plugin::INSTALLED;
 use calipam_model::snapshot::{FieldDefect, Snapshot, Versioned};
 use serde::{Deserialize, Serialize};
 
-use super::ObjectError;
 use super::list_splitter::Encoding;
-use super::meta::{Meta, Parts, Wanted, identify};
+use super::meta::{Meta, Parts, Wanted};
 use super::wire::{decode, text};
-use super::{export, note_fields, note_value, path};
+use super::{Result, export, note_fields, path};
 
 const IPIP: &str = "projectcalico.org/IPv4IPIPTunnelAddr";
 const VXLAN: &str = "projectcalico.org/IPv4VXLANTunnelAddr";
@@ -91,34 +90,30 @@ struct NodeAddress<'a> {
     kind: Cow<'a, str>,
 }
 
-pub(crate) fn add_node(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) {
-    match read(object, encoding) {
-        Ok(node) => add(snapshot, &node),
-        Err(error) => {
-            let (_, name) = identify(object, encoding);
-            note_value(snapshot, path("nodes", "", &name), Some(Key::Node(name)), &error);
-        }
-    }
+pub(crate) fn add_node(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Result<()> {
+    add(snapshot, &read(object, encoding)?);
+    Ok(())
 }
 
 /// Adds a node of which the name alone is of interest, since etcd holds the rest.
-pub(crate) fn add_node_name(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) {
+pub(crate) fn add_node_name(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Result<()> {
     if let Ok(node) = read(object, encoding) {
         let name = node.metadata.name.to_string();
         let created = node.metadata.created_at();
         let value = Node { kubernetes_name: Some(name.clone()), created, name, ..Node::default() };
         snapshot.kubernetes_nodes.push(Versioned { value, revision: node.metadata.revision() });
     }
+    Ok(())
 }
 
 /// What an export keeps of a node.
-pub(crate) fn export_node(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, ObjectError> {
+pub(crate) fn export_node(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
     let mut node = read(object, encoding)?;
     node.metadata = node.metadata.for_export(WANTED);
     export("Node", node)
 }
 
-fn read(object: &[u8], encoding: Encoding) -> Result<NodeObject<'_>, ObjectError> {
+fn read(object: &[u8], encoding: Encoding) -> Result<NodeObject<'_>> {
     if encoding == Encoding::Json {
         return Ok(serde_json::from_slice(object)?);
     }
@@ -129,7 +124,7 @@ fn read(object: &[u8], encoding: Encoding) -> Result<NodeObject<'_>, ObjectError
     })
 }
 
-fn spec(message: &[u8]) -> Result<Spec<'_>, ObjectError> {
+fn spec(message: &[u8]) -> Result<Spec<'_>> {
     decode!(message, spec: Spec<'_>, value, {
         1 => spec.pod_cidr = text(value)?,
         5 => spec.taints.get_or_insert_default().push(taint(value.bytes())?),
@@ -137,16 +132,16 @@ fn spec(message: &[u8]) -> Result<Spec<'_>, ObjectError> {
     })
 }
 
-fn taint(message: &[u8]) -> Result<Taint<'_>, ObjectError> {
+fn taint(message: &[u8]) -> Result<Taint<'_>> {
     decode!(message, taint: Taint<'_>, value, { 3 => taint.effect = text(value)? })
 }
 
 /// The addresses of a `NodeStatus`.
-fn addresses(message: &[u8]) -> Result<Vec<NodeAddress<'_>>, ObjectError> {
+fn addresses(message: &[u8]) -> Result<Vec<NodeAddress<'_>>> {
     decode!(message, addresses: Vec<NodeAddress<'_>>, value, { 5 => addresses.push(address(value.bytes())?) })
 }
 
-fn address(message: &[u8]) -> Result<NodeAddress<'_>, ObjectError> {
+fn address(message: &[u8]) -> Result<NodeAddress<'_>> {
     decode!(message, found: NodeAddress<'_>, value, { 1 => found.kind = text(value)?, 2 => found.address = text(value)? })
 }
 
@@ -218,10 +213,10 @@ mod tests {
         let json = serde_json::json!({"metadata": {"name": "node-1", "annotations": {KEYS[1]: "YooZ"}},
             "spec": {"podCIDR": "10.2.0.0/24", "podCIDRs": ["10.2.0.0/24", "fd00::/112"]}});
         let mut snapshot = Snapshot::default();
-        add_node(&mut snapshot, &protobuf, Encoding::Protobuf);
-        add_node(&mut snapshot, json.to_string().as_bytes(), Encoding::Json);
+        add_node(&mut snapshot, &protobuf, Encoding::Protobuf).unwrap();
+        add_node(&mut snapshot, json.to_string().as_bytes(), Encoding::Json).unwrap();
         let exported = export_node(&protobuf, Encoding::Protobuf).unwrap().unwrap();
-        add_node(&mut snapshot, &exported, Encoding::Json);
+        add_node(&mut snapshot, &exported, Encoding::Json).unwrap();
         assert_eq!((snapshot.nodes.len(), &snapshot.defects[..]), (3, &[][..]));
         for node in snapshot.nodes.iter().map(|node| &node.value) {
             let ranges: Vec<String> = node.pod_cidrs.iter().map(ToString::to_string).collect();
@@ -229,7 +224,7 @@ mod tests {
             assert_eq!(node.wireguard_keys, [false, true]);
         }
         let old = br#"{"metadata": {"name": "node-2"}, "spec": {"podCIDR": "10.2.1.0/24"}}"#;
-        add_node(&mut snapshot, old, Encoding::Json);
+        add_node(&mut snapshot, old, Encoding::Json).unwrap();
         assert_eq!(snapshot.nodes[3].value.pod_cidrs.len(), 1);
     }
 }

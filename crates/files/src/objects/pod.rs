@@ -8,12 +8,11 @@ use calipam_model::snapshot::{Snapshot, Versioned};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::ObjectError;
 use super::containers::{self, Container, all_ended_at};
 use super::list_splitter::Encoding;
-use super::meta::{Meta, Parts, Wanted, identify};
+use super::meta::{Meta, Parts, Wanted};
 use super::wire::{decode, text};
-use super::{export, note_fields, note_value, path};
+use super::{Result, export, note_fields, path};
 
 const CNI_IP: &str = "cni.projectcalico.org/podIP";
 const CNI_IPS: &str = "cni.projectcalico.org/podIPs";
@@ -97,19 +96,13 @@ struct Condition<'a> {
     status: Cow<'a, str>,
 }
 
-pub(crate) fn add_pod(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) {
-    match PodObject::read(object, encoding) {
-        Ok(pod) => pod.add(snapshot),
-        Err(error) => {
-            let (namespace, name) = identify(object, encoding);
-            let path = path("pods", &namespace, &name);
-            note_value(snapshot, path, Some(Key::Pod { namespace, name }), &error);
-        }
-    }
+pub(crate) fn add_pod(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Result<()> {
+    PodObject::read(object, encoding)?.add(snapshot);
+    Ok(())
 }
 
 /// What an export keeps of a pod: no environment, no volumes.
-pub(crate) fn export_pod(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, ObjectError> {
+pub(crate) fn export_pod(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
     let mut pod = PodObject::read(object, encoding)?;
     pod.metadata = pod.metadata.for_export(WANTED);
     // Of its containers only when the last of them ended, if all have ended.
@@ -120,14 +113,14 @@ pub(crate) fn export_pod(object: &[u8], encoding: Encoding) -> Result<Option<Vec
 }
 
 impl<'a> PodObject<'a> {
-    fn read(object: &'a [u8], encoding: Encoding) -> Result<Self, ObjectError> {
+    fn read(object: &'a [u8], encoding: Encoding) -> Result<Self> {
         match encoding {
             Encoding::Json => Ok(serde_json::from_slice(object)?),
             Encoding::Protobuf => Self::from_protobuf(object),
         }
     }
 
-    fn from_protobuf(message: &'a [u8]) -> Result<Self, ObjectError> {
+    fn from_protobuf(message: &'a [u8]) -> Result<Self> {
         decode!(message, pod: Self, value, {
             1 => pod.metadata = Meta::from_protobuf(value.bytes(), WANTED)?,
             2 => pod.spec = Spec::from_protobuf(value.bytes())?,
@@ -180,7 +173,7 @@ impl<'a> PodObject<'a> {
 }
 
 impl<'a> Spec<'a> {
-    fn from_protobuf(message: &'a [u8]) -> Result<Self, ObjectError> {
+    fn from_protobuf(message: &'a [u8]) -> Result<Self> {
         decode!(message, spec: Self, value, {
             10 => spec.node_name = text(value)?,
             11 => spec.host_network = value.number() != 0,
@@ -200,7 +193,7 @@ impl<'a> Status<'a> {
         all_ended_at(kinds.into_iter().flatten())
     }
 
-    fn from_protobuf(message: &'a [u8]) -> Result<Self, ObjectError> {
+    fn from_protobuf(message: &'a [u8]) -> Result<Self> {
         decode!(message, status: Self, value, {
             1 => status.phase = text(value)?,
             2 => status.conditions.push(Condition::from_protobuf(value.bytes())?),
@@ -214,7 +207,7 @@ impl<'a> Status<'a> {
 }
 
 impl<'a> Ip<'a> {
-    fn from_protobuf(message: &'a [u8]) -> Result<Self, ObjectError> {
+    fn from_protobuf(message: &'a [u8]) -> Result<Self> {
         decode!(message, ip: Self, value, { 1 => ip.ip = text(value)? })
     }
 }
@@ -224,7 +217,7 @@ impl<'a> Condition<'a> {
         NETWORKED.contains(&&*self.kind) && self.status == "True"
     }
 
-    fn from_protobuf(message: &'a [u8]) -> Result<Self, ObjectError> {
+    fn from_protobuf(message: &'a [u8]) -> Result<Self> {
         decode!(message, condition: Self, value, { 1 => condition.kind = text(value)?, 2 => condition.status = text(value)? })
     }
 }

@@ -8,11 +8,10 @@ use calipam_model::service::Service;
 use calipam_model::snapshot::{FieldDefect, Snapshot, Versioned};
 use serde::{Deserialize, Serialize};
 
-use super::ObjectError;
 use super::list_splitter::Encoding;
-use super::meta::{Meta, Parts, Wanted, identify};
+use super::meta::{Meta, Parts, Wanted};
 use super::wire::{decode, text};
-use super::{export, note_fields, note_value, path};
+use super::{Result, export, note_fields, path};
 
 /// Annotations by which a service asks for addresses of Calico.
 const ASKS: [&str; 3] =
@@ -79,20 +78,16 @@ struct Ingress<'a> {
 }
 
 /// Adds a service, if it is of type `LoadBalancer` or has an address in the cluster.
-pub(crate) fn add_service(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) {
-    match read(object, encoding) {
-        Ok(service) if service.spec.is_wanted() => add(snapshot, &service),
-        Ok(_) => {}
-        Err(error) => {
-            let (namespace, name) = identify(object, encoding);
-            let path = path("services", &namespace, &name);
-            note_value(snapshot, path, Some(Key::Service { namespace, name }), &error);
-        }
+pub(crate) fn add_service(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Result<()> {
+    let service = read(object, encoding)?;
+    if service.spec.is_wanted() {
+        add(snapshot, &service);
     }
+    Ok(())
 }
 
 /// The part of a service that an export keeps, if it is of type `LoadBalancer` or has an address in the cluster.
-pub(crate) fn export_service(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>, ObjectError> {
+pub(crate) fn export_service(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
     let mut service = read(object, encoding)?;
     if !service.spec.is_wanted() {
         return Ok(None);
@@ -101,7 +96,7 @@ pub(crate) fn export_service(object: &[u8], encoding: Encoding) -> Result<Option
     export("Service", service)
 }
 
-fn read(object: &[u8], encoding: Encoding) -> Result<ServiceObject<'_>, ObjectError> {
+fn read(object: &[u8], encoding: Encoding) -> Result<ServiceObject<'_>> {
     match encoding {
         Encoding::Json => Ok(serde_json::from_slice(object)?),
         Encoding::Protobuf => from_protobuf(object),
@@ -141,7 +136,7 @@ fn add(snapshot: &mut Snapshot, object: &ServiceObject<'_>) {
     snapshot.services.push(Versioned { value: service, revision: meta.revision() });
 }
 
-fn from_protobuf(message: &[u8]) -> Result<ServiceObject<'_>, ObjectError> {
+fn from_protobuf(message: &[u8]) -> Result<ServiceObject<'_>> {
     decode!(message, service: ServiceObject<'_>, value, {
         1 => service.metadata = Meta::from_protobuf(value.bytes(), WANTED)?,
         2 => service.spec = spec(value.bytes())?,
@@ -149,7 +144,7 @@ fn from_protobuf(message: &[u8]) -> Result<ServiceObject<'_>, ObjectError> {
     })
 }
 
-fn spec(message: &[u8]) -> Result<Spec<'_>, ObjectError> {
+fn spec(message: &[u8]) -> Result<Spec<'_>> {
     decode!(message, spec: Spec<'_>, value, {
         3 => spec.cluster_ip = text(value)?,
         4 => spec.kind = text(value)?,
@@ -159,15 +154,15 @@ fn spec(message: &[u8]) -> Result<Spec<'_>, ObjectError> {
     })
 }
 
-fn load_balancer(status: &[u8]) -> Result<LoadBalancer<'_>, ObjectError> {
+fn load_balancer(status: &[u8]) -> Result<LoadBalancer<'_>> {
     decode!(status, found: LoadBalancer<'_>, value, { 1 => found.ingress.extend(ingress(value.bytes())?) })
 }
 
-fn ingress(balancer: &[u8]) -> Result<Vec<Ingress<'_>>, ObjectError> {
+fn ingress(balancer: &[u8]) -> Result<Vec<Ingress<'_>>> {
     decode!(balancer, found: Vec<Ingress<'_>>, value, { 1 => found.extend(addresses(value.bytes())?) })
 }
 
-fn addresses(ingress: &[u8]) -> Result<Vec<Ingress<'_>>, ObjectError> {
+fn addresses(ingress: &[u8]) -> Result<Vec<Ingress<'_>>> {
     decode!(ingress, found: Vec<Ingress<'_>>, value, { 1 => found.push(Ingress { ip: text(value)? }) })
 }
 
@@ -188,20 +183,20 @@ mod tests {
         let metadata = [field(1, b"kubernetes"), field(3, b"default")].concat();
         let protobuf = [field(1, &metadata), field(2, &spec.concat())].concat();
         let mut snapshot = Snapshot::default();
-        add_service(&mut snapshot, &protobuf, Encoding::Protobuf);
+        add_service(&mut snapshot, &protobuf, Encoding::Protobuf).unwrap();
         let exported = export_service(&protobuf, Encoding::Protobuf).unwrap().unwrap();
-        add_service(&mut snapshot, &exported, Encoding::Json);
+        add_service(&mut snapshot, &exported, Encoding::Json).unwrap();
         let one = br#"{"metadata": {"name": "kubernetes", "namespace": "default"}, "spec": {"type": "NodePort", "clusterIP": "10.96.0.1"}}"#;
-        add_service(&mut snapshot, one, Encoding::Json);
+        add_service(&mut snapshot, one, Encoding::Json).unwrap();
         let headless = br#"{"metadata": {"name": "db"}, "spec": {"type": "ClusterIP", "clusterIP": "None", "clusterIPs": ["None"]}}"#;
-        add_service(&mut snapshot, headless, Encoding::Json);
+        add_service(&mut snapshot, headless, Encoding::Json).unwrap();
         assert_eq!(export_service(headless, Encoding::Json).unwrap(), None);
         let counts: Vec<usize> =
             snapshot.services.iter().map(|service| service.value.cluster_ips.len()).collect();
         assert_eq!((&counts[..], &snapshot.defects[..]), (&[2, 2, 1][..], &[][..]));
         assert!(snapshot.services.iter().all(|service| service.value.is_internal));
         let ours = br#"{"metadata": {"name": "a"}, "spec": {"type": "LoadBalancer", "loadBalancerClass": "calico"}}"#;
-        add_service(&mut snapshot, ours, Encoding::Json);
+        add_service(&mut snapshot, ours, Encoding::Json).unwrap();
         let ours = &snapshot.services[3].value;
         assert!(ours.names_calico && !ours.asks && !ours.is_internal);
     }

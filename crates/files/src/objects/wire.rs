@@ -2,14 +2,11 @@
 
 use std::borrow::Cow;
 
-use super::ObjectError;
+use super::{ObjectError, Result};
 use crate::protobuf::{Fields, Value};
 
 /// Walks the fields of a message.
-pub(crate) fn each<'a>(
-    message: &'a [u8],
-    mut take: impl FnMut(u32, Value<'a>) -> Result<(), ObjectError>,
-) -> Result<(), ObjectError> {
+pub(crate) fn each<'a>(message: &'a [u8], mut take: impl FnMut(u32, Value<'a>) -> Result<()>) -> Result<()> {
     let mut fields = Fields::new(message);
     while let Some((field, value)) = fields.next_field().ok_or(ObjectError::Message)? {
         take(field, value)?;
@@ -35,12 +32,12 @@ macro_rules! decode {
 pub(crate) use decode;
 
 /// A text field.
-pub(crate) fn text(value: Value<'_>) -> Result<Cow<'_, str>, ObjectError> {
+pub(crate) fn text(value: Value<'_>) -> Result<Cow<'_, str>> {
     let text = std::str::from_utf8(value.bytes()).map_err(|_| ObjectError::Text)?;
     Ok(Cow::Borrowed(text))
 }
 
 /// An entry of a map: key and value.
-pub(crate) fn entry(message: &[u8]) -> Result<(&[u8], &[u8]), ObjectError> {
+pub(crate) fn entry(message: &[u8]) -> Result<(&[u8], &[u8])> {
     decode!(message, entry: (&[u8], &[u8]), value, { 1 => entry.0 = value.bytes(), 2 => entry.1 = value.bytes() })
 }

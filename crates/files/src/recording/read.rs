@@ -12,7 +12,7 @@ use super::codec::{Codec, Values, has_deltas};
 use super::known::{Known, Reached};
 use super::{Change, FORMAT, Group, Header, VERSION, kind_of};
 use crate::archive::{Archived, unless_missing};
-use crate::data_file::{add, describe, read_in_part};
+use crate::data_file::{add, describe};
 use crate::error::{Error, FileError, Result};
 use crate::export::{self, Writer, read_some};
 use crate::frames::{HEAD, Head};
@@ -176,7 +176,7 @@ impl States {
                 );
             }
             describe(&export.path, &mut snapshot, &header)?;
-            read_in_part(&mut snapshot);
+            snapshot.mark_all_partial();
             snapshot.taken_at = at;
             snapshot.revision = revision.map_or(snapshot.revision, |revision| revision.to_string());
             Ok::<_, Error>(Told::State(Box::new(snapshot)))

@@ -1,7 +1,6 @@
 //! Refuses to undo steps whose objects have changed since the run, or would overlap something newer.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use calipam_datastore::Datastore;
 use calipam_datastore::read::Extent;
@@ -323,7 +322,7 @@ async fn existing(
         return Ok((Vec::new(), Vec::new()));
     }
 
-    let snapshot = datastore.observe_extent(&Extent::Sources(sources), &(Arc::new(|_| {}) as _)).await?;
+    let snapshot = datastore.observe_extent(&Extent::Sources(sources), &calipam_files::quiet()).await?;
     let pools = snapshot.pools.iter().map(|pool| (Key::Pool(pool.value.name.clone()), pool.value.cidr));
     let blocks = snapshot.blocks.iter().filter(|block| !block.value.content.is_deleted());
     let blocks =

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use calipam_assign::{Entry, Query, Record, Store, StoreError, blocks_holding_elsewhere};
+use calipam_assign::{Entry, Query, Store, StoreError, Swap, blocks_holding_elsewhere};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Revision};
 use jiff::Timestamp;
@@ -222,32 +222,19 @@ impl Store for Client {
         Ok(answers)
     }
 
-    async fn create(&self, record: &Record) -> Result<Revision, StoreError> {
-        let copy = record.clone();
-        let revision = self.write(Kind::of(record), move |data| data.create(&copy)).await?;
-        self.remember(record.key(), &revision);
-        Ok(revision)
-    }
-
-    async fn update(&self, record: &Record, revision: &Revision) -> Result<Revision, StoreError> {
-        let key = record.key();
-        self.read_again(&key, revision).await?;
-        let (copy, before) = (record.clone(), revision.clone());
-        let revision = self.write(Kind::of(record), move |data| data.update(&copy, &before)).await?;
-        self.remember(key, &revision);
-        Ok(revision)
-    }
-
-    /// Deletes an object. On Kubernetes, the first of two steps counts (facts 2.9); the second takes the time of a request.
-    async fn delete(&self, entry: &Entry) -> Result<(), StoreError> {
-        let key = entry.record.key();
-        self.read_again(&key, &entry.revision).await?;
-        let (copy, kind) = (entry.clone(), Kind::of(&entry.record));
-        self.write(kind, move |data| data.delete(&copy)).await?;
-        if self.is_on_kubernetes() {
+    /// Makes one write. Of the two steps of a deletion on Kubernetes the first counts (facts 2.9); the second takes the time of a request.
+    async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
+        let (key, kind, copy) = (swap.record.key(), Kind::of(&swap.record), swap.clone());
+        if let Some(read) = &swap.read {
+            self.read_again(&key, read).await?;
+        }
+        let revision = self.write(kind, move |data| data.swap(&copy)).await?;
+        if !swap.deletes {
+            self.remember(key, &revision);
+        } else if self.is_on_kubernetes() {
             self.known.borrow_mut().remove(&key);
             self.write(kind, |_| Ok(())).await?;
         }
-        Ok(())
+        Ok(revision)
     }
 }

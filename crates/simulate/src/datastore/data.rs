@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use calipam_assign::{Entry, Family, Query, Record, StoreError};
+use calipam_assign::{Entry, Family, Query, Record, StoreError, Swap};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityType};
 use calipam_model::block::Block;
@@ -178,38 +178,19 @@ impl Data {
         found.map(|(found, revision)| entry(Record::Affinity(found.clone()), *revision)).collect()
     }
 
-    pub(crate) fn create(&mut self, record: &Record) -> Result<Revision, StoreError> {
-        match self.revision_of(&record.key()) {
-            Some(_) => Err(StoreError::Exists(record.key())),
-            None => Ok(self.write(record)),
-        }
-    }
-
-    pub(crate) fn update(&mut self, record: &Record, revision: &Revision) -> Result<Revision, StoreError> {
-        self.expect(&record.key(), revision)?;
-        Ok(self.write(record))
-    }
-
-    pub(crate) fn delete(&mut self, found: &Entry) -> Result<(), StoreError> {
-        let key = found.record.key();
-        self.expect(&key, &found.revision)?;
+    pub(crate) fn swap(&mut self, swap: &Swap) -> Result<Revision, StoreError> {
+        let key = swap.record.key();
+        swap.expect(self.revision_of(&key).as_ref())?;
         self.revision += 1;
-        match key {
-            Key::Block(cidr) => self.blocks_mut(Family::of(cidr)).remove(cidr),
-            Key::Affinity(key) => drop(self.affinities.remove(&key)),
-            Key::Handle(id) => drop(self.handles.remove(&Text::new(&id))),
-            Key::IpamConfig => self.config = None,
+        match (key, swap.after()) {
+            (_, Some(record)) => self.put(record.clone()),
+            (Key::Block(cidr), None) => self.blocks_mut(Family::of(cidr)).remove(cidr),
+            (Key::Affinity(key), None) => drop(self.affinities.remove(&key)),
+            (Key::Handle(id), None) => drop(self.handles.remove(&Text::new(&id))),
+            (Key::IpamConfig, None) => self.config = None,
             _ => {}
         }
-        Ok(())
-    }
-
-    fn expect(&self, key: &Key, revision: &Revision) -> Result<(), StoreError> {
-        match self.revision_of(key) {
-            None => Err(StoreError::NotFound(key.clone())),
-            Some(found) if found == *revision => Ok(()),
-            Some(_) => Err(StoreError::Conflict(key.clone())),
-        }
+        Ok(Revision::Etcd(self.revision))
     }
 
     fn revision_of(&self, key: &Key) -> Option<Revision> {
@@ -222,12 +203,6 @@ impl Data {
             Key::IpamConfig => self.config.map(|(_, revision)| Revision::Etcd(revision)),
             _ => None,
         }
-    }
-
-    fn write(&mut self, record: &Record) -> Revision {
-        self.revision += 1;
-        self.put(record.clone());
-        Revision::Etcd(self.revision)
     }
 
     fn put(&mut self, record: Record) {

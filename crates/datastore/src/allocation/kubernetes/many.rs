@@ -12,13 +12,12 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::{Snapshot, Source};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::task::JoinError;
 
-use super::keys::{decode, token_from};
 use super::read::{Answer, get, object_entries};
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::{self, Kind};
-use crate::error::{Error, Failure, Result};
+use crate::client::kubernetes::page::token_from;
+use crate::error::Result;
 use crate::tasks;
 
 /// Fewer blocks are read one by one.
@@ -47,13 +46,9 @@ pub(super) async fn blocks(client: &Arc<KubeClient>, cidrs: Vec<IpNet>) -> Resul
         let (client, part) = (Arc::clone(client), part.to_vec());
         async move { Part { client: &client, found: Vec::new() }.read(&part).await }
     });
-    let found = tasks::all(PAGES, parts.collect(), |lost| lost_task(client, &lost)).await?;
+    let found = tasks::all(PAGES, parts).await?;
     let mut found: HashMap<IpNet, Answer> = found.into_iter().flatten().collect();
     Ok(cidrs.iter().map(|cidr| found.remove(cidr).unwrap_or_default()).collect())
-}
-
-fn lost_task(client: &KubeClient, lost: &JoinError) -> Error {
-    client.error("ipamblocks", Failure::Other(lost.to_string()))
 }
 
 /// Some blocks that come one after the other by their names.
@@ -98,16 +93,15 @@ impl Part<'_> {
             let missing = Answer { misses_kind: true, ..Answer::default() };
             return Ok(Some(Page { blocks: vec![(*cidr, Some(missing))], covered: wanted.len(), items: 1 }));
         };
-        Ok(Page::of(decode(self.client, kind, &body)?, kind, wanted))
+        Ok(Page::of(self.client.decode(&body, kind.known.plural)?, kind, wanted))
     }
 
     async fn one_by_one(&mut self, wanted: &[(String, IpNet)]) -> Result<()> {
         let reads = wanted.iter().map(|(_, cidr)| {
             let (client, cidr) = (Arc::clone(self.client), *cidr);
-            async move { Ok((cidr, get(&client, &Key::Block(cidr)).await?)) }
+            async move { get(&client, &Key::Block(cidr)).await.map(|answer| (cidr, answer)) }
         });
-        let read = tasks::all(IN_FLIGHT, reads.collect(), |lost| lost_task(self.client, &lost)).await?;
-        self.found.extend(read);
+        self.found.extend(tasks::all(IN_FLIGHT, reads).await?);
         Ok(())
     }
 }
@@ -151,7 +145,7 @@ impl Page {
             while wanted.next_if(|(name, _)| **name < *found.name).is_some() {}
             let Some((_, cidr)) = wanted.next_if(|(name, _)| **name == *found.name) else { continue };
             let mut snapshot = Snapshot::default();
-            (kind.known.add)(&mut snapshot, text, Encoding::Json);
+            kind.known.add(&mut snapshot, text, Encoding::Json);
             let is_marked = snapshot.blocks.iter().any(|block| block.value.content.is_deleted());
             let answer = || Answer {
                 entries: object_entries(&Key::Block(*cidr), snapshot, &found.revision()),

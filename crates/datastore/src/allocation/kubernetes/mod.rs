@@ -8,7 +8,7 @@ mod read;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use calipam_assign::{Entry, Query, Record, StoreError};
+use calipam_assign::{Entry, Query, Record, StoreError, Swap};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
 use serde_json::Value;
@@ -17,10 +17,8 @@ use self::read::Answer;
 use super::{Known, Retries, unavailable};
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::discovery::Api;
-use crate::client::kubernetes::kinds::Kind;
 use crate::error::{Cause, Error, Failure};
 use crate::read::again::kubernetes::locate;
-use crate::store::Pending;
 use crate::write::objects::{self, is_version, version};
 
 /// How the affinities of a node are found.
@@ -59,28 +57,23 @@ impl KubeStore {
         Arc::clone(&self.state().client)
     }
 
-    pub(super) fn read<'a>(
-        &'a self,
-        queries: &'a [Query],
-    ) -> Pending<'a, Result<Vec<Vec<Entry>>, StoreError>> {
-        Box::pin(async move {
-            let mut answers = self.ask(queries).await?;
-            if self.state().group == Known::Assumed && self.is_other_group(&answers).await? {
-                answers = self.ask(queries).await?;
+    pub(super) async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
+        let mut answers = self.ask(queries).await?;
+        if self.state().group == Known::Assumed && self.is_other_group(&answers).await? {
+            answers = self.ask(queries).await?;
+        }
+        let mut state = self.state();
+        if queries.len() > MOST_OBJECTS {
+            // A look into many blocks, of which few will be written.
+            state.objects.clear();
+        }
+        let entries = answers.into_iter().map(|answer| {
+            if queries.len() <= MOST_OBJECTS {
+                state.objects.extend(answer.object);
             }
-            let mut state = self.state();
-            if queries.len() > MOST_OBJECTS {
-                // A look into many blocks, of which few will be written.
-                state.objects.clear();
-            }
-            let entries = answers.into_iter().map(|answer| {
-                if queries.len() <= MOST_OBJECTS {
-                    state.objects.extend(answer.object);
-                }
-                answer.entries
-            });
-            Ok(entries.collect())
-        })
+            answer.entries
+        });
+        Ok(entries.collect())
     }
 
     /// Asks side by side; if that fails for a reason that passes, again. A server that did not answer in time had its time.
@@ -117,75 +110,50 @@ impl KubeStore {
         Ok(is_other)
     }
 
-    pub(super) fn create<'a>(&'a self, record: &'a Record) -> Pending<'a, Result<Revision, StoreError>> {
-        Box::pin(async move {
-            let (client, key) = (self.client(), record.key());
-            let (target, value) = (target(&client, &key)?, value(&client, record)?);
-            let made = objects::create(&client, &target, &key, &value, LABELLED).await;
-            match made {
-                Ok(object) => Ok(self.remember(key, object)),
-                Err(Failure::Conflict(_)) => Err(StoreError::Exists(key)),
-                Err(failure) => Err(failed(&client, &key, failure)),
-            }
-        })
-    }
-
-    pub(super) fn update<'a>(
-        &'a self,
-        record: &'a Record,
-        revision: &'a Revision,
-    ) -> Pending<'a, Result<Revision, StoreError>> {
-        Box::pin(async move {
-            let (client, key) = (self.client(), record.key());
-            let (target, value) = (target(&client, &key)?, value(&client, record)?);
-            let Some(object) = self.object(&client, &target, &key, revision).await? else {
-                return Err(StoreError::Conflict(key));
-            };
-            match objects::replace(&client, &target, &key, object, &value, LABELLED).await {
-                Ok(object) => Ok(self.remember(key, object)),
-                Err(Failure::Conflict(_)) => Err(StoreError::Conflict(key)),
-                Err(failure) => Err(failed(&client, &key, failure)),
-            }
-        })
-    }
-
-    pub(super) fn delete<'a>(&'a self, entry: &'a Entry) -> Pending<'a, Result<(), StoreError>> {
-        Box::pin(async move {
-            let (client, key) = (self.client(), entry.record.key());
-            let target = target(&client, &key)?;
-            let Some(object) = self.object(&client, &target, &key, &entry.revision).await? else {
-                return Err(StoreError::Conflict(key));
-            };
+    pub(super) async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
+        let (client, key) = (self.client(), swap.record.key());
+        let failed = |failure| match failure {
+            Failure::NotFound => StoreError::NotFound(key.clone()),
+            Failure::Conflict(_) if swap.read.is_none() => StoreError::Exists(key.clone()),
+            Failure::Conflict(_) => StoreError::Conflict(key.clone()),
+            failure => unavailable(client.write_error(&key.to_string(), failure)),
+        };
+        let target = locate(&client, &key).ok_or_else(|| failed(Failure::NotFound))?;
+        let value = match swap.after().map(Record::encode) {
+            Some(None) => return Err(failed(Failure::Other("records of this kind are not written".into()))),
+            value => value.flatten(),
+        };
+        let read = match &swap.read {
+            Some(revision) => Some(self.object(&client, &target.1, &key, revision).await.map_err(failed)?),
+            None => None,
+        };
+        if swap.deletes {
             self.state().objects.remove(&key);
-            match objects::delete(&client, &target, &key, object).await {
-                Ok(()) => Ok(()),
-                Err(Failure::Conflict(_)) => Err(StoreError::Conflict(key)),
-                Err(failure) => Err(failed(&client, &key, failure)),
+        }
+        match objects::swap(&client, &target, &key, read, value, LABELLED).await.map_err(failed)? {
+            Some(object) => {
+                let revision = version(&object);
+                self.state().objects.insert(key, object);
+                Ok(revision)
             }
-        })
+            None => Ok(Revision::Kubernetes(Box::default())),
+        }
     }
 
-    /// The object at a revision: as it was read, or read now; `None` if it is another version.
+    /// The object at a revision: as it was read, or read now.
     async fn object(
         &self,
         client: &Arc<KubeClient>,
-        (_, path): &(Kind, String),
+        path: &str,
         key: &Key,
         revision: &Revision,
-    ) -> Result<Option<Value>, StoreError> {
+    ) -> Result<Value, Failure> {
         let known =
             self.state().objects.get(key).filter(|known| is_version(&version(known), revision)).cloned();
-        if known.is_some() {
-            return Ok(known);
+        match known {
+            Some(known) => Ok(known),
+            None => objects::expected(client, path, revision).await,
         }
-        let read = objects::expected(client, path, revision).await;
-        read.map_err(|failure| failed(client, key, failure))
-    }
-
-    fn remember(&self, key: Key, object: Value) -> Revision {
-        let revision = version(&object);
-        self.state().objects.insert(key, object);
-        revision
     }
 
     pub(super) async fn label_affinities(&self, node: &str) -> Result<usize, StoreError> {
@@ -198,7 +166,9 @@ impl KubeStore {
             if affinity.key.labels().iter().all(has) {
                 continue;
             }
-            match self.update(&entry.record, &entry.revision).await {
+            let swap =
+                Swap { record: entry.record.clone(), read: Some(entry.revision.clone()), deletes: false };
+            match self.swap(&swap).await {
                 Ok(_) => labelled += 1,
                 // Others have labelled, changed or deleted it: what they write has labels.
                 Err(error) if error.is_lost_race() => {}
@@ -214,24 +184,3 @@ const MOST_OBJECTS: usize = 16;
 
 /// Affinities get labels: this is an allocator of the kind that finds them by these.
 const LABELLED: bool = true;
-
-/// The kind of a key's object, and its path.
-fn target(client: &Arc<KubeClient>, key: &Key) -> Result<(Kind, String), StoreError> {
-    locate(client, key).ok_or_else(|| failed(client, key, Failure::NotFound))
-}
-
-/// The value of a record in the form of etcd.
-fn value(client: &KubeClient, record: &Record) -> Result<Vec<u8>, StoreError> {
-    let refused = || Failure::Other("records of this kind are not written".into());
-    record.encode().ok_or_else(|| unavailable(client.write_error(&record.key().to_string(), refused())))
-}
-
-fn failed(client: &KubeClient, key: &Key, failure: Failure) -> StoreError {
-    match failure {
-        Failure::NotFound => StoreError::NotFound(key.clone()),
-        failure => {
-            let error: Error = client.write_error(&key.to_string(), failure);
-            unavailable(error)
-        }
-    }
-}

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use calipam_assign::{Entry, Family, Query, Record};
-use calipam_files::ProgressFn;
 use calipam_files::objects::{Accept, Encoding};
 use calipam_model::DecodeError;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityType};
@@ -14,7 +13,6 @@ use percent_encoding::utf8_percent_encode;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use tokio::task::JoinError;
 
 use super::{Selecting, keys, many};
 use crate::client::kubernetes::KubeClient;
@@ -56,45 +54,26 @@ pub(super) async fn all(
         let client = Arc::clone(client);
         async move { one(&client, &query, selecting).await }
     });
-    let lost = |lost: JoinError| client.error("objects", Failure::Other(lost.to_string()));
-    tasks::all(queries.len(), asked.collect(), lost).await
+    tasks::all(usize::MAX, asked).await
 }
 
 async fn one(client: &Arc<KubeClient>, query: &Query, selecting: Selecting) -> Result<Answer> {
+    let is_wanted = |key: &Key| query.asks_for(key);
     match query {
         Query::Get(key) => get(client, key).await,
-        Query::Pools => listed(client, Source::Pools, |key| matches!(key, Key::Pool(_))).await,
-        Query::Reservations => {
-            listed(client, Source::Reservations, |key| matches!(key, Key::Reservation(_))).await
+        Query::Pools => listed(client, Source::Pools, is_wanted).await,
+        Query::Reservations => listed(client, Source::Reservations, is_wanted).await,
+        Query::Blocks(_) => listed(client, Source::Blocks, is_wanted).await,
+        Query::Affinities { kind, holder, family } if selecting == Selecting::ByLabels => {
+            selected(client, kind, holder, *family, is_wanted).await
         }
-        Query::HostAffinities => {
-            let is_host = |key: &Key| matches!(key, Key::Affinity(key) if key.kind == AffinityType::Host);
-            listed(client, Source::Affinities, is_host).await
-        }
-        Query::Blocks(family) => {
-            let is_of = |key: &Key| matches!(key, Key::Block(cidr) if Family::of(*cidr) == *family);
-            listed(client, Source::Blocks, is_of).await
+        Query::Affinities { .. } | Query::HostAffinities => {
+            listed(client, Source::Affinities, is_wanted).await
         }
         Query::BlockKey(cidr) => keys::block_key(client, *cidr).await,
         Query::Overlapping(cidr) => keys::overlapping(client, *cidr).await,
-        Query::BlockKeys(family) => {
-            keys::block_keys(client, keys::NAMES, |cidr| Family::of(cidr) == *family).await
-        }
-        Query::BlockRevisions(family) => {
-            keys::block_keys(client, keys::WITH_REVISIONS, |cidr| Family::of(cidr) == *family).await
-        }
-        Query::Affinities { kind, holder, family } => {
-            let is_of = |key: &Key| match key {
-                Key::Affinity(key) => {
-                    key.kind == *kind && key.node == *holder && Family::of(key.cidr) == *family
-                }
-                _ => false,
-            };
-            match selecting {
-                Selecting::All => listed(client, Source::Affinities, is_of).await,
-                Selecting::ByLabels => selected(client, kind, holder, *family, is_of).await,
-            }
-        }
+        Query::BlockKeys(_) => keys::block_keys(client, keys::NAMES, query).await,
+        Query::BlockRevisions(_) => keys::block_keys(client, keys::WITH_REVISIONS, query).await,
     }
 }
 
@@ -137,7 +116,7 @@ async fn node(client: &KubeClient, key: &Key, kind: &Kind, path: &str) -> Result
     let read = client.get_whole(path, Accept::OneMetadata, kind.known.plural).await?;
     let Some((body, _)) = read else { return Ok(Answer::default()) };
     let mut snapshot = Snapshot::default();
-    (kind.known.add)(&mut snapshot, &body, Encoding::Json);
+    kind.known.add(&mut snapshot, &body, Encoding::Json);
     Ok(Answer { entries: entries(snapshot, |found| found == key), ..Answer::default() })
 }
 
@@ -166,8 +145,7 @@ async fn listed(
     is_wanted: impl Fn(&Key) -> bool,
 ) -> Result<Answer> {
     let Ok(kind) = kinds::find(client.api(), source) else { return Ok(Answer::default()) };
-    let quiet: ProgressFn = Arc::new(|_| {});
-    match list::<Snapshot>(client, &kind, &Counter::new(&quiet)).await {
+    match list::<Snapshot>(client, &kind, &Counter::quiet()).await {
         Ok(listed) => {
             let entries = entries(listed.taken, is_wanted);
             Ok(Answer { entries, shows_group: true, ..Answer::default() })
@@ -215,10 +193,9 @@ async fn items(client: &Arc<KubeClient>, kind: &Kind, path: &str) -> Result<Snap
     }
     let read = client.get_whole(path, Accept::Json, kind.known.plural).await?;
     let (body, _) = read.ok_or_else(|| client.error(kind.known.plural, Failure::NotFound))?;
-    let list: List<'_> = serde_json::from_slice(&body)
-        .map_err(|error| client.error(kind.known.plural, Failure::NotKubernetes(error.to_string())))?;
+    let list: List<'_> = client.decode(&body, kind.known.plural)?;
     let mut snapshot = Snapshot::default();
-    list.items.iter().for_each(|item| (kind.known.add)(&mut snapshot, item.get().as_bytes(), Encoding::Json));
+    list.items.iter().for_each(|item| kind.known.add(&mut snapshot, item.get().as_bytes(), Encoding::Json));
     Ok(snapshot)
 }
 

@@ -28,7 +28,7 @@ impl KubeChanges {
         Ok(Self(Watches::begin(client, &kinds, from)))
     }
 
-    pub(super) async fn next(&mut self) -> std::result::Result<Reported, Broken> {
+    pub(super) async fn next(&mut self) -> Result<Reported, Broken> {
         let mut reported = Reported::default();
         let mut until = Instant::now() + QUIET;
         while let Ok(message) = timeout_at(until, self.0.next()).await {

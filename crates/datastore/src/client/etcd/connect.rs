@@ -66,22 +66,14 @@ impl EtcdClient {
         })
     }
 
-    async fn connect_to(
-        endpoint: &str,
-        settings: &EtcdSettings,
-        probe: bool,
-    ) -> std::result::Result<Self, Failure> {
+    async fn connect_to(endpoint: &str, settings: &EtcdSettings, probe: bool) -> Result<Self, Failure> {
         match Self::connect_once(endpoint, settings, probe).await {
             Ok(client) => Ok(client),
             Err(failure) => Err(endpoint::explain(endpoint, settings, failure).await),
         }
     }
 
-    async fn connect_once(
-        endpoint: &str,
-        settings: &EtcdSettings,
-        probe: bool,
-    ) -> std::result::Result<Self, Failure> {
+    async fn connect_once(endpoint: &str, settings: &EtcdSettings, probe: bool) -> Result<Self, Failure> {
         let carrier = carrier(endpoint::open(endpoint, settings).await?);
         let client = Self::on(endpoint, settings, carrier).await?;
         let ready = async {
@@ -94,11 +86,7 @@ impl EtcdClient {
         Ok(client)
     }
 
-    async fn on(
-        endpoint: &str,
-        settings: &EtcdSettings,
-        carrier: Carrier,
-    ) -> std::result::Result<Self, Failure> {
+    async fn on(endpoint: &str, settings: &EtcdSettings, carrier: Carrier) -> Result<Self, Failure> {
         let token = Token::default();
         Ok(Self {
             endpoint: endpoint.to_owned(),

@@ -75,7 +75,7 @@ impl Token {
 }
 
 impl Interceptor for Token {
-    fn call(&mut self, mut request: Request<()>) -> std::result::Result<Request<()>, Status> {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         if let Some(token) = self.0.read().unwrap_or_else(PoisonError::into_inner).clone() {
             request.metadata_mut().insert("token", token);
         }
@@ -194,10 +194,7 @@ impl EtcdClient {
     }
 
     /// As [`Self::write`], with the failure alone.
-    pub(crate) fn transact<'a>(
-        &'a self,
-        transaction: Txn,
-    ) -> Pending<'a, std::result::Result<TxnResponse, Failure>> {
+    pub(crate) fn transact<'a>(&'a self, transaction: Txn) -> Pending<'a, Result<TxnResponse, Failure>> {
         Box::pin(async move {
             // It holds whole blocks, and is copied only if it may have to be sent again with a new token.
             if self.settings.user.is_none() {
@@ -231,7 +228,7 @@ impl EtcdClient {
     }
 
     /// Gets a token where user and password are set.
-    async fn authenticate(&self) -> std::result::Result<(), Failure> {
+    async fn authenticate(&self) -> Result<(), Failure> {
         let Some((user, password)) = &self.settings.user else { return Ok(()) };
         self.requests.fetch_add(1, Ordering::Relaxed);
         // Without a token: it would be the one that has expired.
@@ -252,7 +249,7 @@ impl EtcdClient {
     }
 
     /// Asks for a key under /calico/, to see whether the server answers.
-    async fn probe(&self) -> std::result::Result<(), Failure> {
+    async fn probe(&self) -> Result<(), Failure> {
         self.call(|| {
             let mut kv = self.kv.0.clone();
             async move { kv.get(PROBE, None).await }
@@ -262,9 +259,9 @@ impl EtcdClient {
     }
 
     /// Makes one request; if the token has expired, gets a new one and makes it again.
-    async fn call<T, F>(&self, request: impl Fn() -> F) -> std::result::Result<T, Failure>
+    async fn call<T, F>(&self, request: impl Fn() -> F) -> Result<T, Failure>
     where
-        F: Future<Output = std::result::Result<T, etcd_client::Error>>,
+        F: Future<Output = Result<T, etcd_client::Error>>,
     {
         match self.call_once(request()).await {
             Err(Failure::AuthNeeded) if self.settings.user.is_some() => {
@@ -277,8 +274,8 @@ impl EtcdClient {
 
     async fn call_once<T>(
         &self,
-        request: impl Future<Output = std::result::Result<T, etcd_client::Error>>,
-    ) -> std::result::Result<T, Failure> {
+        request: impl Future<Output = Result<T, etcd_client::Error>>,
+    ) -> Result<T, Failure> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let limit = self.settings.timeouts.request;
         match tokio::time::timeout(limit, request).await {
@@ -300,13 +297,13 @@ fn carrier(channel: Channel) -> Carrier {
 }
 
 /// Answers may have any size.
-async fn kv_client(line: Line) -> std::result::Result<Kv, Failure> {
+async fn kv_client(line: Line) -> Result<Kv, Failure> {
     let client = client_of(line).await.map_err(|error| Failure::Other(error.to_string()))?;
     Ok(Kv(client.kv_client().max_decoding_message_size(usize::MAX)))
 }
 
 /// etcd-client on a connection.
-async fn client_of(line: Line) -> std::result::Result<etcd_client::Client, etcd_client::Error> {
+async fn client_of(line: Line) -> Result<etcd_client::Client, etcd_client::Error> {
     let channel =
         BoxCloneSyncService::new(line.map_response(|answer| answer.map(Body::new)).map_err(Into::into));
     etcd_client::Client::from_channel(etcd_client::Channel::Custom(channel), None).await

@@ -92,7 +92,7 @@ impl EtcdClient {
 }
 
 /// Ends with the first event after a revision, or where what came after it is forgotten.
-async fn first_change(line: Line, range: &Range, after: i64) -> std::result::Result<(), etcd_client::Error> {
+async fn first_change(line: Line, range: &Range, after: i64) -> Result<(), etcd_client::Error> {
     let options = WatchOptions::new().with_start_revision(after + 1).with_range(range.end.clone());
     let mut client = client_of(line).await?.watch_client().max_decoding_message_size(usize::MAX);
     let mut stream = client.watch(range.start.clone(), Some(options)).await?;
@@ -113,7 +113,7 @@ async fn watch(
     ranges: &[Range],
     (from, to): (i64, i64),
     due: &Due,
-) -> std::result::Result<Watched, etcd_client::Error> {
+) -> Result<Watched, etcd_client::Error> {
     let mut client = client_of(line).await?.watch_client().max_decoding_message_size(usize::MAX);
     let options = |range: &Range| {
         let options = WatchOptions::new().with_start_revision(from).with_fragment();

@@ -162,7 +162,7 @@ impl EtcdV2Client {
 
     /// Why a server ends a connection, as for want of a client certificate, is lost where it does so before the request is on its way: then
     /// it is asked again.
-    async fn probe_member(&self) -> std::result::Result<Found, Failure> {
+    async fn probe_member(&self) -> Result<Found, Failure> {
         for _ in 0..2 {
             match self.read_once(PROBE, Depth::Own, self.settings.timeouts.connect).await {
                 Err(Failure::Connection(Cause::Broken(_))) => {}
@@ -199,12 +199,7 @@ impl EtcdV2Client {
         }
     }
 
-    async fn read_once(
-        &self,
-        path: &str,
-        depth: Depth,
-        limit: Duration,
-    ) -> std::result::Result<Found, Failure> {
+    async fn read_once(&self, path: &str, depth: Depth, limit: Duration) -> Result<Found, Failure> {
         let url = format!("{}?quorum=true&recursive={}", url(path), depth == Depth::All);
         let Answer { status, index, body } = self.send(Request::get(url).body(Body::empty()), limit).await?;
         let reply = reply(&body);
@@ -251,7 +246,7 @@ impl EtcdV2Client {
         })
     }
 
-    fn written(&self, status: StatusCode, body: &Bytes) -> std::result::Result<Written, Failure> {
+    fn written(&self, status: StatusCode, body: &Bytes) -> Result<Written, Failure> {
         match reply(body) {
             Some(Reply { node: Some(node), .. }) if status.is_success() => {
                 Ok(Written::At(node.modified_index))
@@ -264,11 +259,7 @@ impl EtcdV2Client {
         }
     }
 
-    async fn send(
-        &self,
-        request: http::Result<Request<Body>>,
-        limit: Duration,
-    ) -> std::result::Result<Answer, Failure> {
+    async fn send(&self, request: http::Result<Request<Body>>, limit: Duration) -> Result<Answer, Failure> {
         let request = request.map_err(|error| Failure::Other(error.to_string()))?;
         self.requests.fetch_add(1, Ordering::Relaxed);
         tracing::debug!("{}: {} {}", self.endpoint(), request.method(), request.uri());
@@ -345,14 +336,14 @@ fn reply(body: &Bytes) -> Option<Reply> {
 }
 
 /// kube's client is one for any HTTP server: connections, TLS and basic authentication.
-fn http_client(endpoint: &str, settings: &EtcdSettings) -> std::result::Result<kube::Client, Failure> {
+fn http_client(endpoint: &str, settings: &EtcdSettings) -> Result<kube::Client, Failure> {
     let other = |error: &dyn fmt::Display| Failure::Other(error.to_string());
     let mut config = kube::Config::new(endpoint.parse().map_err(|error| other(&error))?);
     config.default_retry = false;
     config.connect_timeout = Some(settings.timeouts.connect);
     (config.read_timeout, config.write_timeout) = (None, None);
     if let Some(ca) = &settings.tls.ca {
-        let read: std::result::Result<Vec<_>, _> = CertificateDer::pem_slice_iter(ca.as_bytes()).collect();
+        let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(ca.as_bytes()).collect();
         let certificates = read.map_err(|error| other(&error))?;
         config.root_cert = Some(certificates.into_iter().map(|one| one.to_vec()).collect());
     }

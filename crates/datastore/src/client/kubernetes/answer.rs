@@ -45,7 +45,7 @@ impl Answer {
     }
 
     /// The next piece of the body; `None` at its end.
-    pub(crate) async fn piece(&mut self) -> std::result::Result<Option<Bytes>, Failure> {
+    pub(crate) async fn piece(&mut self) -> Result<Option<Bytes>, Failure> {
         loop {
             let Some(frame) = self.pace.wait(self.body.frame()).await? else { return Ok(None) };
             match frame.map_err(|error| transport_failure(&error, self.attempt))?.into_data() {
@@ -60,12 +60,12 @@ impl Answer {
     }
 
     /// The whole body as JSON.
-    pub(crate) async fn json(self) -> std::result::Result<serde_json::Value, Failure> {
+    pub(crate) async fn json(self) -> Result<serde_json::Value, Failure> {
         let whole = self.whole(MAX_WHOLE).await?;
         serde_json::from_slice(&whole).map_err(|error| Failure::Incomplete(error.to_string()))
     }
 
-    pub(crate) async fn whole(mut self, limit: usize) -> std::result::Result<Bytes, Failure> {
+    pub(crate) async fn whole(mut self, limit: usize) -> Result<Bytes, Failure> {
         let mut whole = Vec::new();
         while let Some(piece) = self.piece().await? {
             whole.extend_from_slice(&piece);

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::KubeClient;
-use crate::error::{Failure, Result};
+use crate::error::Result;
 
 /// What of interest a cluster has.
 #[derive(Clone, Debug, Default)]
@@ -127,10 +127,7 @@ async fn plurals(client: &KubeClient, group: &str, version: &str) -> Result<BTre
 }
 
 async fn read<T: DeserializeOwned>(client: &KubeClient, path: &str) -> Result<Option<T>> {
-    let what = "which kinds there are";
-    let Some((body, _)) = client.get_whole(path, Accept::Json, what).await? else { return Ok(None) };
-    let parsed = serde_json::from_slice(&body);
-    parsed.map(Some).map_err(|e| client.error(what, Failure::NotKubernetes(e.to_string())))
+    client.get_json(path, Accept::Json, "which kinds there are").await
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ use super::KubeClient;
 use super::kinds::segment;
 use crate::error::{Failure, Result};
 use crate::settings::KubernetesSettings;
-use crate::store::Pending;
 
 /// Who reports them.
 const CONTROLLER: &str = "calipam.io/serve";
@@ -62,20 +61,18 @@ impl Events {
     ///
     /// # Errors
     /// If the server cannot be reached, or refuses.
-    pub fn tell<'a>(&'a mut self, event: &'a Event) -> Pending<'a, Result<()>> {
-        Box::pin(async move {
-            let client = match &self.client {
-                Some(client) => Arc::clone(client),
-                None => KubeClient::connect(&self.settings).await?,
-            };
-            let (path, json) = event.object(&self.instance);
-            let told = client.post(&path, json.into_bytes()).await;
-            self.client = told.as_ref().err().is_none_or(is_answer).then_some(client.clone());
-            match told {
-                Ok(_) | Err(Failure::Conflict(_)) => Ok(()),
-                Err(failure) => Err(client.write_error("events", failure)),
-            }
-        })
+    pub async fn tell(&mut self, event: &Event) -> Result<()> {
+        let client = match &self.client {
+            Some(client) => Arc::clone(client),
+            None => KubeClient::connect(&self.settings).await?,
+        };
+        let (path, json) = event.object(&self.instance);
+        let told = client.post(&path, json.into_bytes()).await;
+        self.client = told.as_ref().err().is_none_or(is_answer).then_some(client.clone());
+        match told {
+            Ok(_) | Err(Failure::Conflict(_)) => Ok(()),
+            Err(failure) => Err(client.write_error("events", failure)),
+        }
     }
 }
 

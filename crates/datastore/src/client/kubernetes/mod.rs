@@ -12,6 +12,7 @@ pub(crate) mod discovery;
 pub(crate) mod events;
 mod flags;
 pub(crate) mod kinds;
+pub(crate) mod page;
 pub(crate) mod permission;
 mod proxy;
 pub(crate) mod schema;
@@ -29,6 +30,8 @@ use calipam_files::objects::{Accept, Encoding};
 use http::response::Parts;
 use http::{Request, StatusCode, header};
 use kube::client::Body;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
@@ -204,18 +207,18 @@ impl KubeClient {
     }
 
     /// Asks for a path; gives the answer as soon as it begins.
-    pub(crate) async fn get(&self, path: &str, accept: Accept) -> std::result::Result<Answer, Failure> {
+    pub(crate) async fn get(&self, path: &str, accept: Accept) -> Result<Answer, Failure> {
         let request = Request::get(path).header(header::ACCEPT, accept.header());
         self.send(request.body(Body::empty())).await
     }
 
     /// Sends JSON to a path.
-    pub(crate) async fn post(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, Failure> {
+    pub(crate) async fn post(&self, path: &str, json: Vec<u8>) -> Result<Answer, Failure> {
         self.send_json(Request::post(path), "application/json", json).await
     }
 
     /// Sends JSON to a path, once: where the server puts it off (429), the caller decides when it comes again.
-    pub(crate) async fn post_once(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, Failure> {
+    pub(crate) async fn post_once(&self, path: &str, json: Vec<u8>) -> Result<Answer, Failure> {
         let request = transport::json_request(Request::post(path), "application/json", json);
         let (head, answer) = self.send_once(request.map_err(|e| Failure::Other(e.to_string()))?).await?;
         match head.status {
@@ -225,17 +228,17 @@ impl KubeClient {
     }
 
     /// Replaces what is at a path by JSON.
-    pub(crate) async fn put(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, Failure> {
+    pub(crate) async fn put(&self, path: &str, json: Vec<u8>) -> Result<Answer, Failure> {
         self.send_json(Request::put(path), "application/json", json).await
     }
 
     /// Merges JSON into what is at a path.
-    pub(crate) async fn patch(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, Failure> {
+    pub(crate) async fn patch(&self, path: &str, json: Vec<u8>) -> Result<Answer, Failure> {
         self.send_json(Request::patch(path), "application/merge-patch+json", json).await
     }
 
     /// Deletes what is at a path, under the conditions of the options in JSON.
-    pub(crate) async fn delete(&self, path: &str, json: Vec<u8>) -> std::result::Result<Answer, Failure> {
+    pub(crate) async fn delete(&self, path: &str, json: Vec<u8>) -> Result<Answer, Failure> {
         self.send_json(Request::delete(path), "application/json", json).await
     }
 
@@ -244,7 +247,7 @@ impl KubeClient {
         request: http::request::Builder,
         kind: &str,
         json: Vec<u8>,
-    ) -> std::result::Result<Answer, Failure> {
+    ) -> Result<Answer, Failure> {
         self.send(transport::json_request(request, kind, json)).await
     }
 
@@ -268,11 +271,25 @@ impl KubeClient {
         })
     }
 
+    /// Asks for a path and decodes the JSON of the answer; `None` if there is nothing (404).
+    pub(crate) async fn get_json<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        accept: Accept,
+        what: &str,
+    ) -> Result<Option<T>> {
+        let Some((body, _)) = self.get_whole(path, accept, what).await? else { return Ok(None) };
+        self.decode(&body, what).map(Some)
+    }
+
+    /// Decodes JSON that the server has sent.
+    pub(crate) fn decode<'b, T: Deserialize<'b>>(&self, body: &'b [u8], what: &str) -> Result<T> {
+        serde_json::from_slice(body)
+            .map_err(|error| self.error(what, Failure::NotKubernetes(error.to_string())))
+    }
+
     /// Sends a request, and again if the server puts it off, as often as patience lasts.
-    fn send<'a>(
-        &'a self,
-        request: http::Result<Request<Body>>,
-    ) -> Pending<'a, std::result::Result<Answer, Failure>> {
+    fn send<'a>(&'a self, request: http::Result<Request<Body>>) -> Pending<'a, Result<Answer, Failure>> {
         Box::pin(async move {
             let mut request = request.map_err(|error| Failure::Other(error.to_string()))?;
             let mut patience = busy::PATIENCE.min(self.timeout);
@@ -296,7 +313,7 @@ impl KubeClient {
         })
     }
 
-    async fn send_once(&self, mut request: Request<Body>) -> std::result::Result<(Parts, Answer), Failure> {
+    async fn send_once(&self, mut request: Request<Body>) -> Result<(Parts, Answer), Failure> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         tracing::debug!("{}: {} {}", self.server, request.method(), request.uri());
         if let Some(file) = &self.token_file {

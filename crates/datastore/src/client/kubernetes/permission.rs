@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::task::JoinError;
 
 use super::KubeClient;
 use crate::error::{Error, Failure, Permission, Result};
@@ -30,8 +29,7 @@ pub(crate) async fn require(client: &Arc<KubeClient>, permissions: Vec<Permissio
             Ok((!is_allowed).then_some(permission))
         }
     });
-    let lost = |lost: JoinError| Failure::Other(lost.to_string());
-    let mut missing: Vec<Permission> = match tasks::all(IN_FLIGHT, reviews.collect(), lost).await {
+    let mut missing: Vec<Permission> = match tasks::all(IN_FLIGHT, reviews).await {
         Ok(reviewed) => reviewed.into_iter().flatten().collect(),
         Err(Failure::NotFound | Failure::PermissionDenied(_)) => return Ok(()),
         Err(failure) => return Err(client.error("what the user may do", failure)),
@@ -52,7 +50,7 @@ async fn user(client: &KubeClient) -> Option<String> {
     review.pointer("/status/userInfo/username")?.as_str().map(str::to_owned)
 }
 
-async fn review(client: &KubeClient, permission: &Permission) -> std::result::Result<bool, Failure> {
+async fn review(client: &KubeClient, permission: &Permission) -> Result<bool, Failure> {
     #[derive(Deserialize)]
     struct Review {
         status: Status,

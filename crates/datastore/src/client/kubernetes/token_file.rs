@@ -53,7 +53,7 @@ impl TokenFile {
     }
 }
 
-fn read(path: &std::path::Path) -> std::result::Result<HeaderValue, String> {
+fn read(path: &std::path::Path) -> Result<HeaderValue, String> {
     let text = regular::read_to_string(path).map_err(|error| error.to_string())?;
     bearer(text.trim()).ok_or_else(|| "it holds no token: a token is one line of printable characters".into())
 }

@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use calipam_model::key::Key;
-use calipam_model::snapshot::{Coverage, DatastoreKind, ETCD_SOURCES, Snapshot};
-use tokio::task::JoinError;
+use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot};
 
 use crate::client::etcd::{EtcdClient, Range};
-use crate::error::{Failure, Result};
+use crate::error::Result;
 use crate::read::around::etcd::MAX_OPERATIONS;
 use crate::secret::redact_url;
 use crate::tasks;
@@ -40,15 +39,14 @@ async fn reread_once(client: &Arc<EtcdClient>, keys: &BTreeSet<Key>) -> Result<S
         let part = part.into_iter().map(|range| range.at(revision)).collect();
         async move { read(&client, part).await }
     });
-    let lost = |lost: JoinError| client.error("what may have changed", Failure::Other(lost.to_string()));
-    let others = tasks::all(IN_FLIGHT, others.collect(), lost).await?;
+    let others = tasks::all(IN_FLIGHT, others).await?;
     others.into_iter().for_each(|(_, part)| snapshot.absorb(part));
 
     snapshot.datastore = DatastoreKind::Etcd;
     snapshot.location = redact_url(client.endpoint());
     snapshot.revision = revision.to_string();
     snapshot.taken_at = taken_at;
-    snapshot.coverage = ETCD_SOURCES.into_iter().map(|source| (source, Coverage::Partial)).collect();
+    snapshot.mark_partial(ETCD_SOURCES);
     Ok(snapshot)
 }
 

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use calipam_files::ProgressFn;
 use calipam_files::objects::names::{affinity_name, block_name, handle_name};
 use calipam_files::objects::{Encoding, protobuf};
 use calipam_model::key::Key;
@@ -49,8 +48,7 @@ pub(crate) async fn fetch(
             wanted.entry(kind.path.clone()).or_insert_with(|| (kind, Vec::new())).1.push(path);
         }
     }
-    let quiet: ProgressFn = Arc::new(|_| {});
-    let counter = Counter::new(&quiet);
+    let counter = Counter::quiet();
     let mut single = Vec::new();
     for (kind, paths) in wanted.into_values() {
         snapshot.coverage.entry(kind.known.source).or_insert(Coverage::Partial);
@@ -62,15 +60,11 @@ pub(crate) async fn fetch(
     }
     let reads = single.into_iter().map(|(kind, path)| {
         let client = Arc::clone(client);
-        async move { Ok(read_one(&client, &kind, &path).await?.map(|read| read.snapshot)) }
+        async move { read_one(&client, &kind, &path).await.map(|read| read.map(|read| read.snapshot)) }
     });
-    let read = tasks::all(IN_FLIGHT, reads.collect(), |lost| lost_task(client, &lost)).await?;
+    let read = tasks::all(IN_FLIGHT, reads).await?;
     read.into_iter().flatten().for_each(|read| snapshot.absorb(read));
     Ok(())
-}
-
-pub(crate) fn lost_task(client: &KubeClient, lost: &tokio::task::JoinError) -> Error {
-    client.error("some objects", Failure::Other(lost.to_string()))
 }
 
 /// An object as the API server sends it.
@@ -92,7 +86,7 @@ pub(crate) async fn read_one(client: &KubeClient, kind: &Kind, path: &str) -> Re
         Encoding::Protobuf => protobuf::object(&body),
     };
     let mut snapshot = Snapshot::default();
-    (kind.known.add)(&mut snapshot, object.ok_or_else(|| incomplete(client, kind))?, encoding);
+    kind.known.add(&mut snapshot, object.ok_or_else(|| incomplete(client, kind))?, encoding);
     Ok(Some(ReadObject { snapshot, body }))
 }
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use calipam_files::raw::prefix_end;
 use calipam_model::key::{ENDPOINT_PREFIX, Key, RESOURCE_PREFIX};
 use calipam_model::names::endpoint_name;
-use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source};
+use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
 
-use super::{Lookup, Named, PodOnNode};
+use super::{IN_PART, Lookup, Named, PodOnNode};
 use crate::client::etcd::{EtcdClient, Range};
 use crate::error::Result;
 use crate::secret::redact_url;
@@ -150,8 +150,7 @@ fn set_coverage(snapshot: &mut Snapshot) {
         Source::IpamConfig,
         Source::IpamConfiguration,
     ]);
-    let partial = [Source::Blocks, Source::Affinities, Source::Handles, Source::Nodes, Source::Endpoints];
-    snapshot.coverage.extend(partial.into_iter().map(|source| (source, Coverage::Partial)));
+    snapshot.mark_partial(IN_PART);
 }
 
 #[cfg(test)]

@@ -3,15 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use calipam_files::ProgressFn;
+use calipam_files::quiet;
 use calipam_model::key::Key;
-use calipam_model::snapshot::{Coverage, Snapshot, Source};
+use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
-use tokio::task::JoinError;
 
-use super::{Lookup, PodOnNode};
+use super::{IN_PART, Lookup, PodOnNode};
 use crate::client::etcdv2::{Depth, EtcdV2Client, Found};
-use crate::error::{Failure, Result};
+use crate::error::Result;
 use crate::etcdv2::{CONFIG, Leaf, POOLS, READY, convert, flatten, host_paths, path, pod_path};
 use crate::read::whole::etcdv2::{Tree, observe};
 use crate::read::with_kubernetes::is_in_kubernetes;
@@ -30,8 +29,7 @@ pub(crate) async fn lookup(client: &Arc<EtcdV2Client>, lookup: &Lookup) -> Resul
             return Ok(found);
         }
     }
-    let quiet: ProgressFn = Arc::new(|_| {});
-    observe(client, &quiet).await
+    observe(client, &quiet()).await
 }
 
 /// `None` if something was written in between.
@@ -55,8 +53,7 @@ async fn lookup_once(client: &Arc<EtcdV2Client>, lookup: &Lookup) -> Result<Opti
         return Ok(None);
     }
     let mut snapshot = reader.snapshot();
-    let partial = [Source::Blocks, Source::Affinities, Source::Handles, Source::Nodes, Source::Endpoints];
-    snapshot.coverage.extend(partial.into_iter().map(|source| (source, Coverage::Partial)));
+    snapshot.mark_partial(IN_PART);
     Ok(Some(snapshot))
 }
 
@@ -93,9 +90,7 @@ impl Reader<'_> {
             let client = Arc::clone(self.client);
             async move { client.read_to(&path, depth).await }
         });
-        let lost =
-            |lost: JoinError| self.client.error("what belongs to it", Failure::Other(lost.to_string()));
-        for Found { node, index } in tasks::all(IN_FLIGHT, reads.collect(), lost).await? {
+        for Found { node, index } in tasks::all(IN_FLIGHT, reads).await? {
             if *self.index.get_or_insert(index) != index {
                 return Ok(false);
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use calipam_files::{ProgressFn, skip};
+use calipam_files::skip;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
 use jiff::Timestamp;
@@ -13,7 +13,7 @@ use super::Lookup;
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::{self, UNRESERVED};
 use crate::error::{Error, Result};
-use crate::read::again::kubernetes::{fetch, lost_task, start};
+use crate::read::again::kubernetes::{fetch, start};
 use crate::read::whole::kubernetes::list::{Counter, Listed, list};
 use crate::read::whole::kubernetes::no_kubevirt;
 use crate::tasks;
@@ -68,17 +68,16 @@ pub(crate) async fn add_users(
     let by_node = named.nodes().into_iter().map(|node| format!("spec.nodeName={node}"));
     let selectors = by_node.chain([format!("status.podIP={address}")]);
 
-    let quiet: ProgressFn = Arc::new(|_| {});
-    let counter = Counter::new(&quiet);
+    let counter = Counter::quiet();
     let lists = selectors.map(|selector| {
         let mut some = pods.clone();
         some.path = format!("{}?fieldSelector={}", pods.path, utf8_percent_encode(&selector, UNRESERVED));
         let (client, counter) = (Arc::clone(client), Arc::clone(&counter));
         async move { list::<Snapshot>(&client, &some, &counter).await }
     });
-    let lists: Vec<_> = lists.collect();
+    let lists = tasks::all(usize::MAX, lists).await?;
     let mut known: BTreeSet<Key> = snapshot.pods.iter().map(|pod| pod.value.key()).collect();
-    for Listed { mut taken, .. } in tasks::all(lists.len(), lists, |lost| lost_task(client, &lost)).await? {
+    for Listed { mut taken, .. } in lists {
         taken.pods.retain(|pod| known.insert(pod.value.key()));
         snapshot.absorb(taken);
     }
@@ -89,20 +88,21 @@ pub(crate) async fn add_users(
 /// Pools, reservations and configuration: few and small.
 async fn configuration(client: &Arc<KubeClient>) -> Result<Snapshot> {
     let mut snapshot = Snapshot::default();
-    let quiet: ProgressFn = Arc::new(|_| {});
-    let counter = Counter::new(&quiet);
+    let counter = Counter::quiet();
     let mut lists = Vec::new();
     for found in kinds::configuration(client.api()) {
         match found {
             Ok(kind) => {
                 let (client, counter) = (Arc::clone(client), Arc::clone(&counter));
-                lists.push(async move { Ok((kind.known.source, list(&client, &kind, &counter).await?)) });
+                lists.push(async move {
+                    list(&client, &kind, &counter).await.map(|listed| (kind.known.source, listed))
+                });
             }
             Err((source, reason)) => skip(&mut snapshot, source, reason),
         }
     }
 
-    for (source, listed) in tasks::all(lists.len(), lists, |lost| lost_task(client, &lost)).await? {
+    for (source, listed) in tasks::all(usize::MAX, lists).await? {
         let Listed { taken, date, .. } = listed;
         snapshot.absorb(taken);
         snapshot.mark_read([source]);

@@ -12,7 +12,7 @@ use calipam_model::attributes::{AttributeRef, OwnerMap};
 use calipam_model::block::{Allocation, Block, BlockOwner};
 use calipam_model::cidr::{BLOCK_PREFIXES_V4, BLOCK_PREFIXES_V6, block_around};
 use calipam_model::key::Key;
-use calipam_model::snapshot::Snapshot;
+use calipam_model::snapshot::{Snapshot, Source};
 
 /// What is looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +22,10 @@ pub enum Lookup {
     /// A handle by its ID, and what the blocks that it names record for it.
     Handle(String),
 }
+
+/// What is read of etcd only where something names it.
+const IN_PART: [Source; 5] =
+    [Source::Blocks, Source::Affinities, Source::Handles, Source::Nodes, Source::Endpoints];
 
 /// What the records of the blocks name.
 #[derive(Debug, Default)]

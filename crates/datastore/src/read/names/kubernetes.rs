@@ -1,25 +1,21 @@
-//! Names on Kubernetes. The API lists from a name on only after a page; the token of such a page is made here, for the
-//! newest state, in the form that API servers have understood since 1.11. A server that does not gives no names.
+//! Names on Kubernetes. A server that does not list from a name on gives none.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use calipam_assign::Family;
 use calipam_files::objects::Accept;
 use calipam_files::objects::names::{cidr_of_block, handle_name};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Source;
-use serde::Deserialize;
-use serde_json::json;
 
 use super::NameKind;
 use super::addresses::{self, Blocks};
 use super::page::{Names, few, parts, some};
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds;
-use crate::error::{Failure, Result};
+use crate::client::kubernetes::page::{Page, token_from};
+use crate::error::Result;
 use crate::read::again::kubernetes::reread;
 
 pub(super) async fn names(client: &Arc<KubeClient>, kind: NameKind, begin: &str) -> Result<BTreeSet<String>> {
@@ -107,16 +103,10 @@ impl Names for Objects<'_> {
         let mut path = format!("{}?limit={most}", self.path);
         if !start.is_empty() {
             let place = String::from_utf8_lossy(start);
-            // -1 is the newest state, as servers have it in the tokens that they give after a page was compacted.
-            let token = json!({"v": "meta.k8s.io/v1", "rv": -1, "start": place}).to_string();
-            path.push_str(&format!("&continue={}", URL_SAFE_NO_PAD.encode(token)));
+            path.push_str(&format!("&continue={}", token_from(&place)));
         }
-        let Some((body, _)) = self.client.get_whole(&path, Accept::Names, self.what).await? else {
-            return Ok(Vec::new());
-        };
-        let list: List = serde_json::from_slice(&body)
-            .map_err(|error| self.client.error(self.what, Failure::NotKubernetes(error.to_string())))?;
-        Ok(list.items.into_iter().flatten().map(|item| item.metadata.name).collect())
+        let page: Option<Page> = self.client.get_json(&path, Accept::Names, self.what).await?;
+        Ok(page.unwrap_or_default().names().collect())
     }
 }
 
@@ -135,23 +125,6 @@ impl Blocks for Objects<'_> {
     async fn allocated(&self, blocks: BTreeSet<Key>) -> Result<BTreeSet<String>> {
         Ok(addresses::allocated(&reread(self.client, &blocks).await?))
     }
-}
-
-/// A list of metadata.
-#[derive(Deserialize)]
-struct List {
-    /// Servers write `null` if there are none.
-    items: Option<Vec<Item>>,
-}
-
-#[derive(Deserialize)]
-struct Item {
-    metadata: Metadata,
-}
-
-#[derive(Deserialize)]
-struct Metadata {
-    name: String,
 }
 
 #[cfg(test)]

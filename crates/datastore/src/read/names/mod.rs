@@ -7,7 +7,6 @@ mod kubernetes;
 mod page;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use calipam_model::affinity::AffinityType;
 use calipam_model::snapshot::Snapshot;
@@ -40,12 +39,10 @@ impl Datastore {
     pub fn names<'a>(&'a self, kind: NameKind, begin: &'a str) -> Pending<'a, Result<BTreeSet<String>>> {
         Box::pin(async move {
             match self {
-                Self::Etcd(client) | Self::EtcdAndKubernetes(client, _) => {
-                    etcd::names(client, kind, begin).await
-                }
+                Self::Etcd(client, _) => etcd::names(client, kind, begin).await,
                 Self::Kubernetes(client) => kubernetes::names(client, kind, begin).await,
                 Self::File(_) | Self::EtcdV2(..) => {
-                    let snapshot = self.observe(&(Arc::new(|_| {}) as _)).await?;
+                    let snapshot = self.observe(&calipam_files::quiet()).await?;
                     Ok(page::few(in_snapshot(&snapshot, kind), begin))
                 }
             }

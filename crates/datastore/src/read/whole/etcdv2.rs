@@ -75,9 +75,7 @@ pub(crate) async fn reread(client: &Arc<EtcdV2Client>, keys: &BTreeSet<Key>) -> 
     let wanted: BTreeSet<String> = keys.iter().map(Key::to_string).collect();
     let mut snapshot =
         read(client).await?.snapshot(|key| std::str::from_utf8(key).is_ok_and(|key| wanted.contains(key)));
-    for coverage in snapshot.coverage.values_mut().filter(|coverage| **coverage == Coverage::Read) {
-        *coverage = Coverage::Partial;
-    }
+    snapshot.mark_all_partial();
     Ok(snapshot)
 }
 

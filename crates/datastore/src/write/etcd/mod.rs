@@ -4,7 +4,6 @@
 pub(super) mod shared_transactions;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
@@ -13,9 +12,7 @@ use etcd_client::{Compare, CompareOp, Txn, TxnOp};
 use super::object::Stored;
 use super::{Batch, BatchError, Limits, Precondition, Swap};
 use crate::client::etcd::{EtcdClient, Range};
-use crate::client::kubernetes::KubeClient;
 use crate::error::{Error, Failure, Result};
-use crate::read::with_kubernetes::is_in_kubernetes;
 
 /// What etcd takes by default: `--max-txn-ops` 128, counted for comparisons and for changes each, and
 /// `--max-request-bytes` 1.5 MiB, of which a little is left for its own wrapping.
@@ -24,14 +21,7 @@ pub(crate) const LIMITS: Limits =
 
 /// Reads keys, 128 in each request. Each request is at one revision of its own: what is read is only
 /// ever used in comparisons.
-pub(crate) async fn read(
-    client: &Arc<EtcdClient>,
-    kubernetes: Option<&Arc<KubeClient>>,
-    keys: &[Key],
-) -> Result<Vec<Option<Stored>>> {
-    if let Some(kubernetes) = kubernetes.filter(|_| keys.iter().any(is_in_kubernetes)) {
-        return read_both(client, kubernetes, keys).await;
-    }
+pub(crate) async fn read(client: &EtcdClient, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
     let mut found = Vec::with_capacity(keys.len());
     for part in keys.chunks(LIMITS.conditions) {
         let ranges: Vec<Range> = part.iter().map(|key| Range::key(key.to_string())).collect();
@@ -47,39 +37,9 @@ pub(crate) async fn read(
     Ok(found)
 }
 
-/// Reads keys of which some are in Kubernetes.
-async fn read_both(
-    client: &Arc<EtcdClient>,
-    kubernetes: &Arc<KubeClient>,
-    keys: &[Key],
-) -> Result<Vec<Option<Stored>>> {
-    let (others, own): (Vec<Key>, Vec<Key>) = keys.iter().cloned().partition(is_in_kubernetes);
-    let own = Box::pin(read(client, None, &own)).await?;
-    let (mut own, mut others) =
-        (own.into_iter(), crate::write::kubernetes::read(kubernetes, &others).await?.into_iter());
-    let next = |key: &Key| if is_in_kubernetes(key) { others.next() } else { own.next() };
-    Ok(keys.iter().map(next).map(Option::flatten).collect())
-}
-
-/// Makes the changes of a batch in one transaction. Evidence in Kubernetes is read just before.
-pub(crate) async fn commit(
-    client: &Arc<EtcdClient>,
-    kubernetes: Option<&Arc<KubeClient>>,
-    batch: &Batch,
-) -> Result<Swap> {
-    if batch.changes.is_empty() {
-        return Ok(Swap::Done(Vec::new()));
-    }
-    if let Some(kubernetes) = kubernetes
-        && !crate::write::kubernetes::holds(
-            kubernetes,
-            batch.evidence.iter().filter(|(key, _)| is_in_kubernetes(key)),
-        )
-        .await?
-    {
-        return Ok(Swap::Conflict);
-    }
-    let parts = Parts::new(batch, kubernetes.is_some()).map_err(|error| refused(client, &error))?;
+/// Makes the changes of a batch in one transaction.
+pub(crate) async fn commit(client: &EtcdClient, batch: &Batch) -> Result<Swap> {
+    let parts = Parts::new(batch).map_err(|error| refused(client, &error))?;
     let response = client.write(parts.transaction(), &what(batch)).await?;
     if !response.succeeded() {
         return Ok(Swap::Conflict);
@@ -114,8 +74,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// The parts of one batch. `kubernetes_compared`: evidence that is in Kubernetes was compared already.
-    fn new(batch: &Batch, kubernetes_compared: bool) -> std::result::Result<Self, BatchError> {
+    fn new(batch: &Batch) -> Result<Self, BatchError> {
         let mut expected: HashMap<&Key, &Precondition> = HashMap::new();
         let mut parts = Self {
             comparisons: Vec::new(),
@@ -124,8 +83,8 @@ impl Parts {
             keys: HashMap::new(),
         };
         let changed = batch.changes.iter().map(|change| (change.key(), change.precondition()));
-        let own = batch.evidence.iter().filter(|(key, _)| !(kubernetes_compared && is_in_kubernetes(key)));
-        for (key, expect) in changed.chain(own.map(|(key, expect)| (key, expect))) {
+        let evidence = batch.evidence.iter().map(|(key, expect)| (key, expect));
+        for (key, expect) in changed.chain(evidence) {
             match expected.insert(key, expect) {
                 // Several changes can rest on one piece of evidence.
                 Some(before) if before == expect => continue,
@@ -185,7 +144,7 @@ impl Parts {
 const OVERHEAD: usize = 24;
 
 /// The path of a key that is stored in etcd.
-fn path(key: &Key) -> std::result::Result<String, BatchError> {
+fn path(key: &Key) -> Result<String, BatchError> {
     match key {
         Key::Pod { .. } | Key::Service { .. } => Err(BatchError::NotInEtcd(key.clone())),
         key => Ok(key.to_string()),
@@ -193,7 +152,7 @@ fn path(key: &Key) -> std::result::Result<String, BatchError> {
 }
 
 /// The revision to compare with. A key that does not exist compares as 0.
-fn revision(expect: &Precondition) -> std::result::Result<i64, BatchError> {
+fn revision(expect: &Precondition) -> Result<i64, BatchError> {
     match expect {
         Precondition::Absent => Ok(0),
         // 0 would be true of an absent key; no stored key has it.

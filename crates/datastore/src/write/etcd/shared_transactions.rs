@@ -15,7 +15,6 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::{LIMITS, Parts};
 use crate::client::etcd::{EtcdClient, Range};
-use crate::client::kubernetes::KubeClient;
 use crate::error::{Failure, Result};
 use crate::write::{Batch, Stored, Swap};
 
@@ -27,11 +26,10 @@ const WRITES: usize = 16;
 /// Reads and writes of one run.
 #[derive(Debug)]
 pub(in crate::write) struct SharedTransactions {
-    /// Where evidence lies that is read before each write; nothing is gathered then.
-    kubernetes: Option<Arc<KubeClient>>,
     reads: Queue<Read>,
     writes: Queue<Write>,
-    /// Each write goes alone: a request of several has failed. A server can take less at once than by default.
+    /// Each write goes alone: evidence elsewhere was read just before it, or a request of several has failed. A server can take
+    /// less at once than by default.
     alone: AtomicBool,
 }
 
@@ -66,9 +64,9 @@ enum Sent {
 }
 
 impl SharedTransactions {
-    pub(in crate::write) fn new(kubernetes: Option<Arc<KubeClient>>) -> Arc<Self> {
+    pub(in crate::write) fn new(alone: bool) -> Arc<Self> {
         let (reads, writes) = (Queue::new(READS), Queue::new(WRITES));
-        Arc::new(Self { kubernetes, reads, writes, alone: AtomicBool::new(false) })
+        Arc::new(Self { reads, writes, alone: AtomicBool::new(alone) })
     }
 
     pub(in crate::write) async fn read(
@@ -76,8 +74,8 @@ impl SharedTransactions {
         client: &Arc<EtcdClient>,
         keys: &[Key],
     ) -> Result<Vec<Option<Stored>>> {
-        if self.kubernetes.is_some() || keys.len() > LIMITS.conditions / 2 {
-            return super::read(client, self.kubernetes.as_ref(), keys).await;
+        if keys.is_empty() || keys.len() > LIMITS.conditions / 2 {
+            return super::read(client, keys).await;
         }
         let (answer, answered) = oneshot::channel();
         self.reads.push(Read { paths: keys.iter().map(Key::to_string).collect(), answer });
@@ -90,7 +88,7 @@ impl SharedTransactions {
                 Ok(keys.iter().zip(values).map(stored).collect())
             }
             // What has failed is the matter of this reading or of another one.
-            _ => super::read(client, None, keys).await,
+            _ => super::read(client, keys).await,
         }
     }
 
@@ -119,18 +117,16 @@ impl SharedTransactions {
     }
 
     pub(in crate::write) async fn commit(&self, client: &Arc<EtcdClient>, batch: &Batch) -> Result<Swap> {
-        let is_alone = self.kubernetes.is_some() || self.alone.load(Ordering::Relaxed);
-        if is_alone || batch.changes.is_empty() {
-            return super::commit(client, self.kubernetes.as_ref(), batch).await;
+        if self.alone.load(Ordering::Relaxed) {
+            return super::commit(client, batch).await;
         }
-        let kubernetes_compared = false;
-        let parts = Parts::new(batch, kubernetes_compared).map_err(|error| super::refused(client, &error))?;
+        let parts = Parts::new(batch).map_err(|error| super::refused(client, &error))?;
         let (answer, answered) = oneshot::channel();
         self.writes.push(Write { parts, answer });
         match self.writes.wait(answered, || self.write_several(client)).await {
             Some(Sent::Done(revision)) => Ok(super::done(batch, revision)),
             Some(Sent::Conflict) => Ok(Swap::Conflict),
-            Some(Sent::NoneOfSeveral) => super::commit(client, None, batch).await,
+            Some(Sent::NoneOfSeveral) => super::commit(client, batch).await,
             Some(Sent::Failed(failure)) => Err(client.write_error(&super::what(batch), failure)),
             None => Err(client.write_error(&super::what(batch), Failure::broken("it was given up"))),
         }

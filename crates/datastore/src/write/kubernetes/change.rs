@@ -114,7 +114,7 @@ pub(crate) fn is_version(found: &Revision, expected: &Revision) -> bool {
         (Revision::Kubernetes(a), Revision::Kubernetes(b)) => {
             a.resource_version == b.resource_version && a.uid == b.uid
         }
-        _ => false,
+        _ => found == expected,
     }
 }
 
@@ -127,46 +127,54 @@ pub(crate) fn is_version(found: &Revision, expected: &Revision) -> bool {
 pub(crate) async fn change(client: &Arc<KubeClient>, change: &Change, labels: bool) -> Result<Swap> {
     let failed = |failure| client.write_error(&change.key().to_string(), failure);
     let target = locate(client, change.key()).ok_or_else(|| failed(Failure::NotFound))?;
-    let changed = match (change.precondition(), change.value()) {
-        (Precondition::Absent, Some(value)) => create(client, &target, change.key(), value, labels)
-            .await
-            .map(|object| Swap::Done(vec![Some(version(&object))])),
-        (Precondition::At(before), Some(value)) => {
-            update(client, &target, change, before, value, labels).await
-        }
-        (Precondition::At(before), None) => match as_read(client, &target.1, change, before).await {
-            Ok(Some(object)) => {
-                delete(client, &target, change.key(), object).await.map(|()| Swap::Done(vec![None]))
-            }
-            Ok(None) => Ok(Swap::Conflict),
-            Err(failure) => Err(failure),
-        },
-        (Precondition::Absent, None) | (Precondition::Records(..) | Precondition::Matches(_), _) => {
-            Ok(Swap::Conflict)
-        }
+    let read = match change.precondition() {
+        Precondition::Absent => Ok(None),
+        Precondition::At(before) => as_read(client, &target.1, change, before).await.map(Some),
+        Precondition::Records(..) | Precondition::Matches(_) => return Ok(Swap::Conflict),
+    };
+    let changed = match read {
+        Ok(read) => swap(client, &target, change.key(), read, change.value(), labels).await,
+        Err(failure) => Err(failure),
     };
     match changed {
+        Ok(object) => Ok(Swap::Done(vec![object.as_ref().map(version)])),
         // The object is there already, was changed, or is gone.
         Err(Failure::Conflict(_) | Failure::NotFound) => Ok(Swap::Conflict),
-        other => other.map_err(failed),
+        Err(failure) => Err(failed(failure)),
     }
 }
 
-type Step = std::result::Result<Swap, Failure>;
+/// Creates an object, gives the one that was read another value, or deletes it. Gives it as the server has it now.
+pub(crate) async fn swap(
+    client: &Arc<KubeClient>,
+    target: &(Kind, String),
+    key: &Key,
+    read: Option<Value>,
+    value: Option<impl AsRef<[u8]>>,
+    labels: bool,
+) -> Result<Option<Value>, Failure> {
+    match (read, value) {
+        (None, Some(value)) => create(client, target, key, value.as_ref(), labels).await.map(Some),
+        (Some(read), Some(value)) => {
+            replace(client, target, key, read, value.as_ref(), labels).await.map(Some)
+        }
+        (Some(read), None) => delete(client, target, key, read).await.map(|()| None),
+        (None, None) => Err(Failure::NotFound),
+    }
+}
 
-fn new_spec(client: &KubeClient, key: &Key, value: &[u8]) -> std::result::Result<Value, Failure> {
+fn new_spec(client: &KubeClient, key: &Key, value: &[u8]) -> Result<Value, Failure> {
     let classic = client.api().flavour == Flavour::Classic;
     spec(key, value, classic).ok_or_else(|| Failure::Other("the value has no form in Kubernetes".into()))
 }
 
-/// Creates an object and gives it as the server has it.
-pub(crate) async fn create(
+async fn create(
     client: &Arc<KubeClient>,
     target: &(Kind, String),
     key: &Key,
     value: &[u8],
     labels: bool,
-) -> std::result::Result<Value, Failure> {
+) -> Result<Value, Failure> {
     let (kind, path) = target;
     let name = path.rsplit('/').next().unwrap_or_default();
     let flavour = client.api().flavour;
@@ -187,15 +195,17 @@ pub(crate) async fn create(
     client.post(&kind.path, object.to_string().into_bytes()).await?.json().await
 }
 
-/// Reads the object whole, so that everything about it that is not changed stays; `None` if it is not
-/// the expected version.
+/// Reads the object whole, so that everything about it that is not changed stays.
+///
+/// # Errors
+/// A conflict if it is not the expected version.
 pub(crate) async fn expected(
     client: &Arc<KubeClient>,
     path: &str,
     expected: &Revision,
-) -> std::result::Result<Option<Value>, Failure> {
+) -> Result<Value, Failure> {
     let object = client.get(path, Accept::Json).await?.json().await?;
-    Ok(of_version(object, expected))
+    of_version(object, expected).ok_or_else(|| Failure::Conflict("it has another version".into()))
 }
 
 /// An object that was read, if it is the expected version.
@@ -213,36 +223,22 @@ async fn as_read(
     path: &str,
     change: &Change,
     before: &Revision,
-) -> std::result::Result<Option<Value>, Failure> {
+) -> Result<Value, Failure> {
     let read = change.whole().and_then(|whole| serde_json::from_slice(whole).ok());
     match read.and_then(|object| of_version(object, before)) {
-        Some(object) => Ok(Some(object)),
+        Some(object) => Ok(object),
         None => expected(client, path, before).await,
     }
 }
 
-async fn update(
-    client: &Arc<KubeClient>,
-    target: &(Kind, String),
-    change: &Change,
-    before: &Revision,
-    value: &[u8],
-    labels: bool,
-) -> Step {
-    let Some(object) = as_read(client, &target.1, change, before).await? else { return Ok(Swap::Conflict) };
-    let object = replace(client, target, change.key(), object, value, labels).await?;
-    Ok(Swap::Done(vec![Some(version(&object))]))
-}
-
-/// Gives an object that was read another value, and gives it as the server has it now.
-pub(crate) async fn replace(
+async fn replace(
     client: &Arc<KubeClient>,
     target: &(Kind, String),
     key: &Key,
     mut object: Value,
     value: &[u8],
     labels: bool,
-) -> std::result::Result<Value, Failure> {
+) -> Result<Value, Failure> {
     let (_, path) = target;
     let spec = new_spec(client, key, value)?;
     if is_marked(&object["spec"]) && !is_marked(&spec) {
@@ -264,12 +260,12 @@ pub(crate) async fn replace(
 const SECOND_STEPS: usize = 5;
 
 /// Deletes an object that was read, in Calico's two steps.
-pub(crate) async fn delete(
+async fn delete(
     client: &Arc<KubeClient>,
     (_, path): &(Kind, String),
     key: &Key,
     mut object: Value,
-) -> std::result::Result<(), Failure> {
+) -> Result<(), Failure> {
     if matches!(key, Key::Pool(_) | Key::IpamConfig) {
         // In one step: nothing of Calico's completes the deletion of these.
         return finish_deletion(client, path, &object).await;
@@ -319,7 +315,7 @@ pub(crate) async fn finish_deletion(
     client: &Arc<KubeClient>,
     path: &str,
     object: &Value,
-) -> std::result::Result<(), Failure> {
+) -> Result<(), Failure> {
     let metadata = &object["metadata"];
     let options = json!({
         "apiVersion": "v1",

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use calipam_model::key::Key;
 use tokio::sync::OnceCell;
 
-use self::change::{change, is_version, labels_affinities, stored};
+use self::change::{change, labels_affinities, stored};
 use super::object::Stored;
-use super::{Batch, BatchError, IN_FLIGHT, Limits, Precondition, Swap};
+use super::{Batch, BatchError, IN_FLIGHT, Limits, Precondition, Swap, are_expected};
 use crate::client::kubernetes::KubeClient;
 use crate::error::{Error, Failure, Result};
 use crate::tasks;
@@ -27,19 +27,13 @@ pub(crate) async fn read(client: &Arc<KubeClient>, keys: &[Key]) -> Result<Vec<O
         let (client, key) = (Arc::clone(client), key.clone());
         async move { stored(&client, &key).await }
     };
-    tasks::all(IN_FLIGHT, keys.iter().map(one).collect(), |lost| refused(client, &BatchError::LostTask(lost)))
-        .await
+    tasks::all(IN_FLIGHT, keys.iter().map(one)).await
 }
 
 /// Makes the one change of a batch. Whether affinities get labels is found out with the first of them.
 pub(crate) async fn commit(client: &Arc<KubeClient>, labels: &OnceCell<bool>, batch: &Batch) -> Result<Swap> {
-    let [only] = batch.changes.as_slice() else {
-        return match batch.changes.len() {
-            0 => Ok(Swap::Done(Vec::new())),
-            more => Err(refused(client, &BatchError::Several(more))),
-        };
-    };
-    if !holds(client, batch.evidence.iter()).await? {
+    let only = batch.only().map_err(|error| refused(client, &error))?;
+    if !holds(client, &batch.evidence).await? {
         return Ok(Swap::Conflict);
     }
     let labels = match only.key() {
@@ -50,19 +44,9 @@ pub(crate) async fn commit(client: &Arc<KubeClient>, labels: &OnceCell<bool>, ba
 }
 
 /// True if the evidence is as expected now.
-pub(crate) async fn holds(
-    client: &Arc<KubeClient>,
-    evidence: impl Iterator<Item = &(Key, Precondition)>,
-) -> Result<bool> {
-    let evidence: Vec<&(Key, Precondition)> = evidence.collect();
+pub(crate) async fn holds(client: &Arc<KubeClient>, evidence: &[(Key, Precondition)]) -> Result<bool> {
     let keys: Vec<Key> = evidence.iter().map(|(key, _)| key.clone()).collect();
-    let found = read(client, &keys).await?;
-    let as_expected = |(found, (_, expect)): (&Option<Stored>, &&(Key, Precondition))| match (found, expect) {
-        (None, Precondition::Absent) => true,
-        (Some(found), Precondition::At(version)) => is_version(&found.revision, version),
-        _ => false,
-    };
-    Ok(found.iter().zip(&evidence).all(as_expected))
+    Ok(are_expected(&read(client, &keys).await?, evidence))
 }
 
 fn refused(client: &KubeClient, error: &BatchError) -> Error {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use calipam_assign::plugin::{Add, Container, Del, Failure, Gc, Host, Plugin, Wanted};
-use calipam_assign::{Allocator, Entry, Error, MemoryStore, Query, Record, Store, StoreError};
+use calipam_assign::{Allocator, Entry, Error, MemoryStore, Query, Store, StoreError, Swap};
 use calipam_datastore::allocation::AllocatorStore;
 use calipam_datastore::write::Consent;
 use calipam_model::IpNet;
@@ -266,16 +266,8 @@ impl Store for OnApiServer {
         self.store.read(queries).await
     }
 
-    async fn create(&self, record: &Record) -> Result<Revision, StoreError> {
-        self.store.create(record).await
-    }
-
-    async fn update(&self, record: &Record, revision: &Revision) -> Result<Revision, StoreError> {
-        self.store.update(record, revision).await
-    }
-
-    async fn delete(&self, entry: &Entry) -> Result<(), StoreError> {
-        self.store.delete(entry).await
+    async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
+        self.store.swap(swap).await
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use calipam_assign::plugin::{Add, Plugin};
 use calipam_assign::{
-    Allocator, Entry, Family, FullBlocks, MemoryNotes, Notes, Query, Record, Store, StoreError,
+    Allocator, Entry, Family, FullBlocks, MemoryNotes, Notes, Query, Store, StoreError, Swap,
 };
 use calipam_model::snapshot::Revision;
 use jiff::{SignedDuration, Timestamp};
@@ -23,13 +23,6 @@ struct Trial<'w> {
     is_written: Arc<AtomicBool>,
 }
 
-impl Trial<'_> {
-    fn written<T>(&self) -> Result<T, StoreError> {
-        self.is_written.store(true, Ordering::Relaxed);
-        Err(StoreError::Unavailable("this is a trial".into()))
-    }
-}
-
 impl Store for Trial<'_> {
     fn now(&self) -> Timestamp {
         let now = self.world.now();
@@ -40,16 +33,9 @@ impl Store for Trial<'_> {
         self.world.data().read(queries).await
     }
 
-    async fn create(&self, _: &Record) -> Result<Revision, StoreError> {
-        self.written()
-    }
-
-    async fn update(&self, _: &Record, _: &Revision) -> Result<Revision, StoreError> {
-        self.written()
-    }
-
-    async fn delete(&self, _: &Entry) -> Result<(), StoreError> {
-        self.written()
+    async fn swap(&self, _: &Swap) -> Result<Revision, StoreError> {
+        self.is_written.store(true, Ordering::Relaxed);
+        Err(StoreError::Unavailable("this is a trial".into()))
     }
 }
 

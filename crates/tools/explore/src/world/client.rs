@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use calipam_assign::{Entry, Family, MemoryStore, Query, Record, Store, StoreError};
+use calipam_assign::{Entry, Query, Store, StoreError, Swap};
 use calipam_model::key::RESOURCE_PREFIX;
 use calipam_model::snapshot::Revision;
 use jiff::Timestamp;
@@ -93,29 +93,6 @@ impl Client {
         self.may_read(format!("read {}", what.join(", ")), footprint).await?;
         self.world.memory.read(queries).await
     }
-
-    async fn write<T>(
-        &self,
-        what: &str,
-        record: &Record,
-        write: Write,
-        result: impl AsyncFnOnce(&MemoryStore) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let path = record.key().to_string();
-        let footprint = Footprint::default().write(path.clone());
-        let what = format!("{what} {}", short(&path));
-        let verdict = self.world.turn(self.actor, what, footprint, Some(write), None).await;
-        let result = match verdict {
-            Verdict::Go => result(&self.world.memory).await,
-            _ => Err(no_answer()),
-        };
-        self.world.tell(self.actor, (verdict, result.as_ref().err().map(ToString::to_string)));
-        if result.is_ok() {
-            // The revision of what was written.
-            self.world.tell(self.actor, self.world.memory.value_at(&path));
-        }
-        result
-    }
 }
 
 impl Store for Client {
@@ -134,22 +111,27 @@ impl Store for Client {
         Ok(answers)
     }
 
-    async fn create(&self, record: &Record) -> Result<Revision, StoreError> {
-        let later = record.clone();
-        let write: Write = Arc::new(move |store| drop(at_once(store.create(&later))));
-        self.write("create", record, write, async |store| store.create(record).await).await
-    }
-
-    async fn update(&self, record: &Record, revision: &Revision) -> Result<Revision, StoreError> {
-        let later = (record.clone(), revision.clone());
-        let write: Write = Arc::new(move |store| drop(at_once(store.update(&later.0, &later.1))));
-        self.write("update", record, write, async |store| store.update(record, revision).await).await
-    }
-
-    async fn delete(&self, entry: &Entry) -> Result<(), StoreError> {
-        let later = entry.clone();
-        let write: Write = Arc::new(move |store| drop(at_once(store.delete(&later))));
-        self.write("delete", &entry.record, write, async |store| store.delete(entry).await).await
+    async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
+        let path = swap.record.key().to_string();
+        let verb = match (&swap.read, swap.deletes) {
+            (None, _) => "create",
+            (Some(_), false) => "update",
+            (Some(_), true) => "delete",
+        };
+        let (footprint, later) = (Footprint::default().write(path.clone()), swap.clone());
+        let write: Write = Arc::new(move |store| drop(at_once(store.swap(&later))));
+        let what = format!("{verb} {}", short(&path));
+        let verdict = self.world.turn(self.actor, what, footprint, Some(write), None).await;
+        let result = match verdict {
+            Verdict::Go => self.world.memory.swap(swap).await,
+            _ => Err(no_answer()),
+        };
+        self.world.tell(self.actor, (verdict, result.as_ref().err().map(ToString::to_string)));
+        if result.is_ok() {
+            // The revision of what was written.
+            self.world.tell(self.actor, self.world.memory.value_at(&path));
+        }
+        result
     }
 }
 
@@ -167,23 +149,9 @@ fn no_answer() -> StoreError {
 
 fn add(footprint: Footprint, query: &Query) -> Footprint {
     match query {
-        Query::Get(key) => footprint.read(key.to_string()),
-        Query::Pools => footprint.read_range(format!("{RESOURCE_PREFIX}ippools/")),
-        Query::Reservations => footprint.read_range(format!("{RESOURCE_PREFIX}ipreservations/")),
-        Query::Affinities { kind, holder, family } => {
-            footprint.read_range(format!("/calico/ipam/v2/{kind}/{holder}/ipv{}/block/", family.number()))
-        }
-        Query::HostAffinities => footprint.read_range("/calico/ipam/v2/host/"),
-        Query::BlockKey(cidr) => footprint.read(calipam_model::key::Key::Block(*cidr).to_string()),
-        Query::Overlapping(cidr) => footprint.read_range(blocks(Family::of(*cidr))),
-        Query::Blocks(family) | Query::BlockKeys(family) | Query::BlockRevisions(family) => {
-            footprint.read_range(blocks(*family))
-        }
+        Query::Get(_) | Query::BlockKey(_) => footprint.read(query.path()),
+        _ => footprint.read_range(query.path()),
     }
-}
-
-fn blocks(family: Family) -> String {
-    format!("/calico/ipam/v2/assignment/ipv{}/block/", family.number())
 }
 
 fn describe(query: &Query) -> String {

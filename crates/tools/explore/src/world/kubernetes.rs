@@ -313,7 +313,7 @@ pub(crate) fn decode(snapshot: &mut Snapshot, path: &str, value: &[u8], revision
     let plural = path.rsplit('/').nth(1).unwrap_or_default();
     let Some(kind) = by_plural(plural) else { return false };
     let object = object((value.to_vec(), revision)).to_string();
-    (kind.add)(snapshot, object.as_bytes(), Encoding::Json);
+    kind.add(snapshot, object.as_bytes(), Encoding::Json);
     true
 }
 

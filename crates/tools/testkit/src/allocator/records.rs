@@ -6,9 +6,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use calipam_assign::{Entry, Family, Query, Record, StoreError};
-use calipam_model::IpNet;
-use calipam_model::cidr;
+use calipam_assign::{Entry, Query, StoreError, Swap};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{ObjectVersion, Revision};
 use jiff::Timestamp;
@@ -39,40 +37,29 @@ impl Records {
 
     fn entries(&self, query: &Query) -> Result<Vec<Entry>> {
         let store = &mut *self.0.borrow_mut();
-        let listed =
-            |list: Vec<(String, Read)>| list.into_iter().filter_map(|(path, read)| entry(&path, read));
-        Ok(match query {
+        let one = |store: &mut Store, key: &Key| -> Result<Vec<(String, Read)>> {
+            let read = place(key).map(|place| store.get(place)).transpose()?.flatten();
+            Ok(read.map(|read| (key.to_string(), read)).into_iter().collect())
+        };
+        let found = match query {
             Query::Get(key) => match List::of(key) {
-                Some(list) => listed(store.others().list(list)?).collect(),
-                None => {
-                    let read = place(key).map(|place| store.get(place)).transpose()?.flatten();
-                    read.and_then(|read| entry(&key.to_string(), read)).into_iter().collect()
-                }
+                Some(list) => store.others().list(list)?,
+                None => one(store, key)?,
             },
-            Query::Pools => listed(store.others().list(List::Pools)?).collect(),
-            Query::Reservations => listed(store.others().list(List::Reservations)?).collect(),
-            Query::Affinities { holder, family, .. } => {
-                let entries = listed(store.others().list(List::Affinities(Some(holder)))?);
-                entries.filter(|entry| family_of(entry) == Some(*family)).collect()
+            Query::BlockKey(cidr) => one(store, &Key::Block(*cidr))?,
+            Query::Pools => store.others().list(List::Pools)?,
+            Query::Reservations => store.others().list(List::Reservations)?,
+            Query::Affinities { holder, .. } => store.others().list(List::Affinities(Some(holder)))?,
+            Query::HostAffinities => store.others().list(List::Affinities(None))?,
+            Query::Blocks(_) | Query::Overlapping(_) | Query::BlockKeys(_) | Query::BlockRevisions(_) => {
+                store.others().list(List::Blocks)?
             }
-            Query::HostAffinities => listed(store.others().list(List::Affinities(None))?).collect(),
-            Query::Blocks(family) => {
-                let entries = listed(store.others().list(List::Blocks)?);
-                entries.filter(|entry| family_of(entry) == Some(*family)).collect()
-            }
-            Query::BlockKey(cidr) => {
-                let read = store.get(Place::Block(*cidr))?;
-                read.map(|(_, version)| block_key(*cidr, revision(version))).into_iter().collect()
-            }
-            Query::Overlapping(cidr) => {
-                let all = block_keys(listed(store.others().list(List::Blocks)?));
-                all.filter(|(found, _)| cidr::overlap(*found, *cidr)).map(|(_, entry)| entry).collect()
-            }
-            Query::BlockKeys(family) | Query::BlockRevisions(family) => {
-                let all = block_keys(listed(store.others().list(List::Blocks)?));
-                all.filter(|(found, _)| Family::of(*found) == *family).map(|(_, entry)| entry).collect()
-            }
-        })
+        };
+        let entry = |(path, (value, version)): (String, Read)| {
+            let record = query.decode(&Key::parse(&path).ok()??, &value)?;
+            Some(Entry { record, revision: revision(version) })
+        };
+        Ok(found.into_iter().filter_map(entry).collect())
     }
 }
 
@@ -93,31 +80,6 @@ fn place(key: &Key) -> Option<Place<'_>> {
         Key::Block(cidr) => Some(Place::Block(*cidr)),
         Key::Affinity(affinity) => Some(Place::Affinity(&affinity.node, affinity.cidr)),
         Key::Handle(id) => Some(Place::Handle(id)),
-        _ => None,
-    }
-}
-
-fn entry(path: &str, (value, version): Read) -> Option<Entry> {
-    let key = Key::parse(path).ok()??;
-    Some(Entry { record: Record::decode(&key, &value)?, revision: revision(version) })
-}
-
-fn block_key(cidr: IpNet, revision: Revision) -> Entry {
-    Entry { record: Record::BlockKey(cidr), revision }
-}
-
-/// The keys of the blocks among some records.
-fn block_keys(entries: impl Iterator<Item = Entry>) -> impl Iterator<Item = (IpNet, Entry)> {
-    entries.filter_map(|entry| match entry.record.key() {
-        Key::Block(cidr) => Some((cidr, block_key(cidr, entry.revision))),
-        _ => None,
-    })
-}
-
-fn family_of(entry: &Entry) -> Option<Family> {
-    match entry.record.key() {
-        Key::Block(cidr) => Some(Family::of(cidr)),
-        Key::Affinity(affinity) => Some(Family::of(affinity.cidr)),
         _ => None,
     }
 }
@@ -155,36 +117,24 @@ impl calipam_assign::Store for Records {
         queries.iter().map(|query| self.entries(query).map_err(unavailable)).collect()
     }
 
-    async fn create(&self, record: &Record) -> std::result::Result<Revision, StoreError> {
-        let key = record.key();
-        let (place, value) = written(&key, record);
-        let created = self.0.borrow_mut().create(place, value).map_err(unavailable)?;
-        created.map(revision).ok_or(StoreError::Exists(key))
-    }
-
-    async fn update(&self, record: &Record, read: &Revision) -> std::result::Result<Revision, StoreError> {
-        let key = record.key();
-        let (place, value) = written(&key, record);
-        let updated = self.0.borrow_mut().update(place, value, &version(read)).map_err(unavailable)?;
-        updated.map(revision).ok_or(StoreError::Conflict(key))
-    }
-
-    async fn delete(&self, entry: &Entry) -> std::result::Result<(), StoreError> {
-        let key = entry.record.key();
-        let (place, _) = written(&key, &entry.record);
-        let store = &mut *self.0.borrow_mut();
-        if store.delete(place, &version(&entry.revision)).map_err(unavailable)? {
-            return Ok(());
+    async fn swap(&self, swap: &Swap) -> std::result::Result<Revision, StoreError> {
+        let (key, mut store) = (swap.record.key(), self.0.borrow_mut());
+        let place = place(&key).expect("workers write blocks, affinities and handles");
+        let value = swap.record.encode().expect("what is written has a value");
+        let Some(read) = &swap.read else {
+            let created = store.create(place, value).map_err(unavailable)?;
+            return created.map(revision).ok_or(StoreError::Exists(key));
+        };
+        if !swap.deletes {
+            let updated = store.update(place, value, &version(read)).map_err(unavailable)?;
+            return updated.map(revision).ok_or(StoreError::Conflict(key));
+        }
+        if store.delete(place, &version(read)).map_err(unavailable)? {
+            return Ok(read.clone());
         }
         match store.get(place).map_err(unavailable)? {
             Some(_) => Err(StoreError::Conflict(key)),
             None => Err(StoreError::NotFound(key)),
         }
     }
-}
-
-/// Where and what is written of a record.
-fn written<'k>(key: &'k Key, record: &Record) -> (Place<'k>, Vec<u8>) {
-    let place = place(key).expect("workers write blocks, affinities and handles");
-    (place, record.encode().expect("what is written has a value"))
 }

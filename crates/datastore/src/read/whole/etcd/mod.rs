@@ -3,6 +3,7 @@
 mod plan;
 pub(crate) mod pull;
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use calipam_files::raw::{RawEntry, next_key, prefix_end};
@@ -156,13 +157,14 @@ async fn attempt_once<C: Collector>(
     pull.close();
 
     while let Some(ended) = tasks.join_next().await {
-        ended.unwrap_or_else(|e| Err(lost_task(client, &e)))?;
+        ended.unwrap_or_else(|lost| resume_unwind(lost.into_panic()))?;
     }
 
     if pull.entries() == 0 {
         require_calico(client, revision).await?;
     }
-    let collector = pull.finish().ok_or_else(|| lost_task(client, &"a task is still reading"))?;
+    let unfinished = || client.error("everything", Failure::Other("a task is still reading".into()));
+    let collector = pull.finish().ok_or_else(unfinished)?;
     Ok(Observed { collector, start })
 }
 
@@ -254,10 +256,6 @@ async fn require_calico(client: &EtcdClient, revision: i64) -> Result<()> {
         0 => Err(Error::NoCalico { location: client.endpoint().to_owned() }),
         _ => Ok(()),
     }
-}
-
-fn lost_task(client: &EtcdClient, reason: &impl ToString) -> Error {
-    client.error("everything", Failure::Other(reason.to_string()))
 }
 
 #[cfg(test)]

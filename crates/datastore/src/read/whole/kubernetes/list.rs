@@ -1,10 +1,11 @@
 //! Reading all objects of a kind, page by page, each object as it arrives.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use calipam_files::objects::{Encoding, ItemReader, ListMeta};
-use calipam_files::{Progress, ProgressFn};
+use calipam_files::{Progress, ProgressFn, quiet};
 use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
 use percent_encoding::utf8_percent_encode;
@@ -29,7 +30,7 @@ pub(crate) trait Take: Default + Send + 'static {
 
 impl Take for Snapshot {
     fn take(&mut self, kind: &Kind, object: &[u8], encoding: Encoding) {
-        (kind.known.add)(self, object, encoding);
+        kind.known.add(self, object, encoding);
     }
 }
 
@@ -65,6 +66,11 @@ pub(crate) struct Counter {
 impl Counter {
     pub(crate) fn new(progress: &ProgressFn) -> Arc<Self> {
         Self::after(0, progress)
+    }
+
+    /// A counter of what is not shown.
+    pub(crate) fn quiet() -> Arc<Self> {
+        Self::new(&quiet())
     }
 
     /// A counter for what is read after so many other objects.
@@ -162,7 +168,7 @@ struct Run<'r, T> {
 }
 
 impl<T: Take> Run<'_, T> {
-    async fn pages(&mut self) -> std::result::Result<(), Failure> {
+    async fn pages(&mut self) -> Result<(), Failure> {
         let mut answer = self.client.get(&self.path(""), self.kind.known.accept).await?;
         self.listed.date = answer.date;
         loop {
@@ -178,7 +184,7 @@ impl<T: Take> Run<'_, T> {
                 return Err(Failure::Incomplete(missing));
             }
             answer = match ahead.join_next().await {
-                Some(joined) => joined.map_err(|lost| Failure::Other(lost.to_string()))??,
+                Some(joined) => joined.unwrap_or_else(|lost| resume_unwind(lost.into_panic()))?,
                 None => self.client.get(&self.path(&meta.next), self.kind.known.accept).await?,
             };
         }
@@ -187,8 +193,8 @@ impl<T: Take> Run<'_, T> {
     async fn page(
         &mut self,
         mut answer: Answer,
-        ahead: &mut JoinSet<std::result::Result<Answer, Failure>>,
-    ) -> std::result::Result<ListMeta, Failure> {
+        ahead: &mut JoinSet<Result<Answer, Failure>>,
+    ) -> Result<ListMeta, Failure> {
         let encoding = answer.encoding();
         let mut reader = ItemReader::new(encoding);
         while let Some(piece) = answer.piece().await? {

@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use calipam_model::snapshot::Source;
 use tokio::sync::oneshot;
-use tokio::task::JoinError;
 
 use super::list::{Begun, Counter, Listed, Take, list_from};
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::Kind;
-use crate::error::{Failure, Result};
+use crate::error::Result;
 use crate::tasks;
 
 /// Lists kinds.
@@ -33,7 +32,7 @@ pub(crate) async fn lists<T: Take>(reader: &Lists, kinds: Vec<Kind>) -> Result<V
         let reader = reader.clone();
         async move { reader.read(&kind, None).await }
     };
-    run(&reader.client, kinds.into_iter().map(list).collect()).await
+    tasks::all(usize::MAX, kinds.into_iter().map(list)).await
 }
 
 /// Reads kinds of which the second must be as they are later than the first. A server makes up its list before it
@@ -64,7 +63,7 @@ pub(crate) async fn lists_in_order<T: Take>(
     let second_lists = async {
         for begun in waited_for {
             if begun.await.is_err() {
-                // A list that ends before it begins has failed, which `run` reports.
+                // A list that ends before it begins has failed, which is reported for it.
                 pending::<()>().await;
             }
         }
@@ -72,19 +71,10 @@ pub(crate) async fn lists_in_order<T: Take>(
     };
 
     let (first, mut second_lists): (Vec<Listed<T>>, Vec<Listed<T>>) =
-        tokio::try_join!(run(&reader.client, lists_of_first), second_lists)?;
+        tokio::try_join!(tasks::all(usize::MAX, lists_of_first), second_lists)?;
     if first.iter().zip(is_waited_for).any(|(listed, is_waited_for)| is_waited_for && listed.begun_again) {
         reader.counter.forget(second_lists.iter().map(|listed| listed.items).sum());
         second_lists = lists(reader, second).await?;
     }
     Ok((first, second_lists))
-}
-
-/// Runs lists side by side.
-async fn run<T: Take>(
-    client: &KubeClient,
-    lists: Vec<impl Future<Output = Result<Listed<T>>> + Send + 'static>,
-) -> Result<Vec<Listed<T>>> {
-    let lost = |lost: JoinError| client.error("everything", Failure::Other(lost.to_string()));
-    tasks::all(lists.len(), lists, lost).await
 }

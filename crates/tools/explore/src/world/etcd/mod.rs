@@ -58,7 +58,7 @@ async fn open_place(place: Place) -> Option<Datastore> {
     });
     let timeouts = Timeouts { connect: PATIENCE, request: PATIENCE };
     let client = EtcdClient::over(Carrier::new(answer), timeouts).await.ok()?;
-    Some(Datastore::Etcd(Arc::new(client)))
+    Some(Datastore::Etcd(Arc::new(client), None))
 }
 
 impl Etcd {
