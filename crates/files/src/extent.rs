@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use calipam_model::block::RecordDetail;
-use calipam_model::key::{BLOCK_PREFIX, HANDLE_PREFIX, IPAM_PREFIX, RESOURCE_PREFIX};
+use calipam_model::key::{BLOCK_PREFIX, HANDLE_PREFIX, IPAM_PREFIX, RESOURCE_PREFIX, source_of_resources};
 use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
 
 /// The sources that Calico 2.x has.
@@ -85,16 +85,7 @@ fn source_of(key: &[u8]) -> Option<Source> {
         };
     }
     if let Some(rest) = key.strip_prefix(RESOURCE_PREFIX.as_bytes()) {
-        return match rest.split(|byte| *byte == b'/').next()? {
-            b"clusterinformations" => Some(Source::ClusterInformation),
-            b"ipamconfigurations" => Some(Source::IpamConfiguration),
-            b"ippools" => Some(Source::Pools),
-            b"ipreservations" => Some(Source::Reservations),
-            b"kubecontrollersconfigurations" => Some(Source::KubeControllersConfiguration),
-            b"nodes" => Some(Source::Nodes),
-            b"workloadendpoints" => Some(Source::Endpoints),
-            _ => None,
-        };
+        return source_of_resources(rest.split(|byte| *byte == b'/').next()?);
     }
     let (plural, _) = std::str::from_utf8(key).ok()?.split_once('/')?;
     crate::objects::kinds::by_plural(plural).map(|kind| kind.source)

@@ -1,6 +1,6 @@
 //! Entries of a key-value store as bytes, before anything is known about their meaning.
 
-use calipam_model::key::{IPAM_PREFIX, RESOURCE_PREFIX};
+use calipam_model::key::{IPAM_PREFIX, RESOURCE_PREFIX, source_of_resources};
 
 /// An entry of etcd, borrowed from the response or file that it came with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,17 +44,6 @@ impl RawEntry<'_> {
     }
 }
 
-/// Resources of the v3 API that are read, by the plural in their keys.
-pub const RESOURCES: [&str; 7] = [
-    "clusterinformations",
-    "ipamconfigurations",
-    "ippools",
-    "ipreservations",
-    "kubecontrollersconfigurations",
-    "nodes",
-    "workloadendpoints",
-];
-
 /// True for keys that a whole read covers: all of IPAM, and the resources that tell who uses addresses.
 pub fn is_read(key: &[u8]) -> bool {
     if key.starts_with(IPAM_PREFIX.as_bytes()) {
@@ -62,7 +51,7 @@ pub fn is_read(key: &[u8]) -> bool {
     }
     let Some(rest) = key.strip_prefix(RESOURCE_PREFIX.as_bytes()) else { return false };
     let plural = rest.split(|b| *b == b'/').next().unwrap_or_default();
-    rest.len() > plural.len() && RESOURCES.iter().any(|r| r.as_bytes() == plural)
+    rest.len() > plural.len() && source_of_resources(plural).is_some()
 }
 
 /// The first key after all keys that start with `prefix`.

@@ -6,6 +6,7 @@ use ipnet::IpNet;
 
 use crate::affinity::{AffinityKey, AffinityType};
 use crate::cidr::{dashed, is_v4, parse_dashed};
+use crate::snapshot::Source;
 
 /// Where all of Calico's IPAM data lies.
 pub const IPAM_PREFIX: &str = "/calico/ipam/v2/";
@@ -66,15 +67,25 @@ pub struct KeyError {
 /// Makes a key of a cluster-scoped resource from its name.
 type MakeKey = fn(String) -> Key;
 
-/// Cluster-scoped resources that are read: plural in the key, and how it becomes a [`Key`].
-const RESOURCES: [(&str, MakeKey); 6] = [
-    ("ippools", Key::Pool),
-    ("ipreservations", Key::Reservation),
-    ("nodes", Key::Node),
-    ("clusterinformations", Key::ClusterInformation),
-    ("kubecontrollersconfigurations", Key::KubeControllersConfiguration),
-    ("ipamconfigurations", Key::IpamConfiguration),
+/// Resources that are read: plural in the key, source, and how the name of one in no namespace becomes a [`Key`].
+const RESOURCES: [(&str, Source, Option<MakeKey>); 7] = [
+    ("ippools", Source::Pools, Some(Key::Pool)),
+    ("ipreservations", Source::Reservations, Some(Key::Reservation)),
+    ("nodes", Source::Nodes, Some(Key::Node)),
+    ("clusterinformations", Source::ClusterInformation, Some(Key::ClusterInformation)),
+    (
+        "kubecontrollersconfigurations",
+        Source::KubeControllersConfiguration,
+        Some(Key::KubeControllersConfiguration),
+    ),
+    ("ipamconfigurations", Source::IpamConfiguration, Some(Key::IpamConfiguration)),
+    ("workloadendpoints", Source::Endpoints, None),
 ];
+
+/// The source of resources, by the plural in their keys; `None` for those that are not read.
+pub fn source_of_resources(plural: &[u8]) -> Option<Source> {
+    RESOURCES.iter().find(|(known, ..)| known.as_bytes() == plural).map(|(_, source, _)| *source)
+}
 
 impl Key {
     /// Reads an etcd path. `Ok(None)` for paths that are none of calipam's business.
@@ -88,10 +99,8 @@ impl Key {
         }
         let Some(rest) = path.strip_prefix(RESOURCE_PREFIX) else { return Ok(None) };
         let Some((plural, name)) = rest.split_once('/') else { return Ok(None) };
-        if plural == "workloadendpoints" {
-            return parse_endpoint(name).map(Some);
-        }
-        let Some((_, make)) = RESOURCES.iter().find(|(known, _)| *known == plural) else { return Ok(None) };
+        let Some((.., make)) = RESOURCES.iter().find(|(known, ..)| *known == plural) else { return Ok(None) };
+        let Some(make) = make else { return parse_endpoint(name).map(Some) };
         if name.is_empty() || name.contains('/') {
             return Err(error(format!("`{plural}` is followed by {name:?}, which is not one name")));
         }
