@@ -1,4 +1,4 @@
-//! `assign`: from a request to assigned addresses.
+//! `assign`: assigns addresses.
 
 use calipam_datastore::Datastore;
 use calipam_model::node::Node;
@@ -13,21 +13,21 @@ use crate::run::{Intent, Run};
 use crate::scope;
 use crate::write::Repaired;
 
-/// What to assign, and how.
+/// A request to assign addresses.
 #[derive(Clone, Debug)]
 pub struct AssignRequest {
-    /// All but the pools.
+    /// Everything except the pools.
     pub wanted: assign::Request,
-    /// The pools to choose from, by name or CIDR; empty for those that select the node.
+    /// The pools to choose from, by name or CIDR; if empty, those that select the node.
     pub pools: Vec<String>,
     pub criteria: Criteria,
     pub intent: Intent,
 }
 
-/// Reads, lets the allocator plan, shows the plan, asks, and assigns.
+/// Reads, plans with the allocator, shows the plan, asks, and assigns.
 ///
 /// # Errors
-/// If something cannot be read or written, node or pool are not known, or the operator does not agree.
+/// If something cannot be read or written, node or pool are not found, or the operator does not agree.
 pub fn assign<'a>(
     datastore: &'a Datastore,
     request: &'a AssignRequest,

@@ -1,4 +1,4 @@
-//! `configure`: from settings to the configuration of the allocator.
+//! `configure`: changes the configuration of the allocator.
 
 use calipam_datastore::{Datastore, clock};
 use calipam_model::DecodeError;
@@ -16,11 +16,11 @@ use crate::read::read;
 use crate::run::{Intent, Run};
 use crate::write::Repaired;
 
-/// What to set, and how.
+/// A request to change settings.
 #[derive(Clone, Debug)]
 pub struct ConfigureRequest {
     pub settings: Vec<IpamSetting>,
-    /// Read everything, to say what follows for nodes and addresses.
+    /// Read everything, to report the effects on nodes and addresses.
     pub foresees: bool,
     pub intent: Intent,
 }
@@ -28,7 +28,7 @@ pub struct ConfigureRequest {
 /// Reads the objects that matter, plans, shows the plan, asks, and writes.
 ///
 /// # Errors
-/// If something cannot be read or written, the settings are not what Calico takes, or the operator does not agree.
+/// If something cannot be read or written, Calico does not accept the settings, or the operator does not agree.
 pub fn configure<'a>(
     datastore: &'a Datastore,
     request: &'a ConfigureRequest,
@@ -61,7 +61,7 @@ pub fn configure<'a>(
         };
         let (snapshot, unknown) = match whole {
             Some(Ok(snapshot)) => (snapshot, None),
-            // Who may write the configuration need not be allowed to read everything.
+            // A user who may write the configuration need not have permission to read everything.
             Some(Err(error)) => {
                 (few(), Some(format!("the effect on nodes and addresses is not known: {error}")))
             }
@@ -91,7 +91,7 @@ pub fn configure<'a>(
     })
 }
 
-/// What was written is there: an older schema of Kubernetes drops fields that it does not know, and says nothing.
+/// Checks that the settings are stored: older schemas in Kubernetes silently drop fields that they do not know.
 async fn check_kept(datastore: &Datastore, settings: &[IpamSetting]) -> Result<(), Failure> {
     if datastore.kind() != DatastoreKind::Kubernetes {
         return Ok(());

@@ -1,4 +1,4 @@
-//! `diff`: two states of a cluster, read and checked by what both hold.
+//! `diff`: compares two states of a cluster, and their findings.
 
 use std::collections::HashSet;
 use std::panic::resume_unwind;
@@ -22,7 +22,7 @@ use crate::scope::{
 };
 use crate::second_read::settle::recheck;
 
-/// Where one of two states is read.
+/// One of two states, and its datastore.
 pub struct Side {
     pub datastore: Datastore,
     /// The revision of etcd, if it is a past one.
@@ -30,18 +30,18 @@ pub struct Side {
 }
 
 impl Side {
-    /// True if it is known when the state was read. etcd does not keep the times of its revisions.
+    /// True if the time of the state is known. etcd does not store the times of its revisions.
     pub fn knows_its_time(&self) -> bool {
         self.revision.is_none() && self.datastore.knows_its_time()
     }
 
-    /// True if it can change while it is read.
+    /// True if the state can change while it is read.
     fn is_live(&self) -> bool {
         self.revision.is_none() && self.datastore.is_live()
     }
 }
 
-/// Two states of a cluster. Who uses addresses is in both or in neither.
+/// Two states of a cluster. Both or neither have the users of addresses.
 pub struct Pair {
     pub old: Snapshot,
     pub new: Snapshot,
@@ -62,8 +62,8 @@ pub fn read_pair<'a>(
     })
 }
 
-/// Checks and compares two states that were read from the two sides. What is wrong in the one only, and could be a half-done
-/// operation of Calico, is read again after `pause`, and dropped where it has changed.
+/// Checks and compares the states that were read from two sides. Findings of one state only that a half-done operation
+/// of Calico could explain are checked again after `pause`, and dropped if their objects have changed.
 pub async fn diff<'p>(
     pair: &'p Pair,
     [old, new]: [&Side; 2],
@@ -92,7 +92,7 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// Reads both states. Of files side by side: decoding one keeps one core busy, and no server has to be spared.
+/// Reads both states; files in parallel, since decoding keeps one core busy and there is no server to spare.
 async fn read_both(old: &Side, new: &Side, operator: &dyn Operator) -> Result<(Snapshot, Snapshot), Failure> {
     let is_live = |side: &Side| side.datastore.is_live();
     if !is_live(old) && !is_live(new) {
@@ -102,7 +102,7 @@ async fn read_both(old: &Side, new: &Side, operator: &dyn Operator) -> Result<(S
     Ok((before, read_at(&new.datastore, new.revision, operator).await?))
 }
 
-/// Refuses to compare two clusters, and says where that cannot be known.
+/// Refuses to compare two clusters, and warns if their identity is unknown.
 fn compare_clusters(
     old: &Snapshot,
     new: &Snapshot,
@@ -135,8 +135,8 @@ fn subjects(report: &Report) -> HashSet<(Code, &Subject)> {
     report.findings.iter().map(|finding| finding.key_ref()).collect()
 }
 
-/// Takes out of the later report what the earlier state would have had as well if it had been checked by the later clock:
-/// an allocation that was too young to be checked is a finding because time has passed, and nothing else has changed.
+/// Removes findings from the later report that the earlier state would also have by the later clock. An allocation that
+/// was too young to be checked becomes a finding as time passes, although nothing else has changed.
 fn forget_aged(before: Context<'_>, of_old: &Report, later: Timestamp, of_new: &mut Report) {
     let known = subjects(of_old);
     let is_known = |finding: &Finding| known.contains(&finding.key_ref());
@@ -150,7 +150,7 @@ fn forget_aged(before: Context<'_>, of_old: &Report, later: Timestamp, of_new: &
     of_new.retain(|finding| is_known(finding) || !aged.contains(&finding.key_ref()));
 }
 
-/// Reads again what explains findings that the other side has not.
+/// Reads the objects again of findings that the other side does not have.
 async fn recheck_side(
     side: &Side,
     snapshot: &Snapshot,
@@ -168,14 +168,14 @@ async fn recheck_side(
     Ok(())
 }
 
-/// The part of two states that is named: nodes and pools by the names of either. Each kind of name narrows the others.
+/// Returns the named part of two states; nodes and pools may be in either. Each kind of name narrows the others.
 ///
 /// # Errors
 /// If a name is not found, or the networks of two kinds have nothing in common.
 pub fn scope(pair: &Pair, networks: [Vec<IpNet>; 2], names: &Names) -> Result<Scope, Failure> {
     let sides = [&pair.old, &pair.new];
     let mut scope = Scope::default();
-    // Each name for itself, since either side may have it; what a selector leaves of them is asked of all at once.
+    // Each name is looked up alone, since either side may have it; with a selector, all are looked up at once.
     let (named, selector) = (names.nodes.as_slice(), names.selector.as_ref());
     let each = if selector.is_some() { vec![named] } else { named.chunks(1).collect() };
     for named in each {
@@ -212,7 +212,7 @@ pub fn scope(pair: &Pair, networks: [Vec<IpNet>; 2], names: &Names) -> Result<Sc
     Ok(scope)
 }
 
-/// What is in networks of both kinds; of one kind alone, all of it.
+/// The intersection of networks of two kinds; if one kind is empty, the other one.
 fn in_both(some: Vec<IpNet>, others: Vec<IpNet>) -> Result<Vec<IpNet>, Failure> {
     if some.is_empty() || others.is_empty() {
         return Ok(if some.is_empty() { others } else { some });

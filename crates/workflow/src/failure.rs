@@ -1,4 +1,4 @@
-//! Why a command could not do its work: one value, made where that is known.
+//! The error of a command.
 
 use std::error::Error;
 use std::fmt;
@@ -15,18 +15,18 @@ use calipam_repair::journal::JournalError;
 
 use crate::migrate::EvictError;
 
-/// Why a command could not do its work. Nothing was written, except if a run has begun.
+/// The error of a command. Nothing was written, unless a run has begun.
 #[derive(Debug)]
 pub struct Failure {
     pub kind: Kind,
     pub message: String,
-    /// What to do about it, if there is something to say.
+    /// A suggestion what to do about it.
     pub hint: Option<Hint>,
     pub shown: Shown,
     cause: Option<Box<dyn Error + Send + Sync>>,
 }
 
-/// The form in which people are told of it.
+/// The form in which the error is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
     Labelled,
@@ -39,15 +39,15 @@ pub enum Shown {
 /// The exit code of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// What was asked for does not exist, or is not done.
+    /// The request names something that does not exist, or is not carried out.
     Refused = 1,
-    /// The call or the settings have to be changed.
+    /// The arguments or the settings have to be changed.
     Usage = 2,
     /// Something cannot be read or written.
     Failed = 3,
-    /// A mistake in this program.
+    /// A bug in this program.
     Internal = 4,
-    /// The user has interrupted it, as shells have it: 128 and the number of the signal.
+    /// The user has interrupted it. Shells use 128 and the number of the signal.
     Interrupted = 130,
 }
 
@@ -64,18 +64,18 @@ impl Failure {
         Self::new(Kind::Usage, message)
     }
 
-    /// For `map_err`: what was being done when the system refused, such as `read` and a path.
+    /// Converts an I/O error, for `map_err`, with the failed action, such as `read` and a path.
     pub fn io(doing: impl Into<String>) -> impl Fn(io::Error) -> Self {
         let doing = doing.into();
         move |error| Self::new(Kind::Failed, format!("cannot {doing}: {error}"))
     }
 
-    /// The same with a path.
+    /// The same, with a path.
     pub fn io_at(doing: &str, path: &Path) -> impl Fn(io::Error) -> Self {
         Self::io(format!("{doing} {}", path.display()))
     }
 
-    /// The datastore is a file, and was to be written.
+    /// The error for a write to a file.
     pub fn not_live(what: &str) -> Self {
         Self::usage(format!("a file is never changed; {what} needs the datastore itself"))
             .hint("connect to the cluster itself")
@@ -86,7 +86,7 @@ impl Failure {
             .hint(Hint::new("{}", [Call::JournalPlace]))
     }
 
-    /// The operator was asked.
+    /// The error when the operator does not agree.
     pub fn declined() -> Self {
         Self::refused("aborted; nothing was changed")
     }
@@ -106,12 +106,12 @@ impl Failure {
         Self { shown, ..self }
     }
 
-    /// The error of a library that it was made of.
+    /// The original error of a library.
     pub fn cause<E: Error + 'static>(&self) -> Option<&E> {
         self.cause.as_ref()?.downcast_ref()
     }
 
-    /// Made of the error of a library.
+    /// Wraps the error of a library.
     pub(crate) fn of(kind: Kind, error: impl Error + Send + Sync + 'static, hint: Option<Hint>) -> Self {
         let message = error.to_string();
         Self { kind, message, hint, shown: Shown::Labelled, cause: Some(Box::new(error)) }
@@ -143,7 +143,7 @@ impl From<RepairError> for Failure {
         let kind = match error {
             RepairError::Datastore(error) => return error.into(),
             RepairError::Journal(_) | RepairError::Lock { .. } => Kind::Failed,
-            // The plan or journal is of another cluster, or more than was agreed to: nothing was begun.
+            // The plan or journal is of another cluster, or exceeds the consent: nothing was begun.
             RepairError::OtherCluster { .. }
             | RepairError::StrangeKey { .. }
             | RepairError::NotAgreed { .. } => Kind::Refused,
@@ -160,7 +160,7 @@ impl From<JournalError> for Failure {
 }
 
 impl From<FailedTrial> for Failure {
-    /// A mistake in the planner.
+    /// Reports a bug in the planner.
     fn from(error: FailedTrial) -> Self {
         Self::refused(format!("the plan was tried in memory and refused: {error}"))
             .hint("nothing was changed; retry, and report it if it happens again: this is a bug in calipam")

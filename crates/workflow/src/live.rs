@@ -1,5 +1,5 @@
-//! A cluster that is read once and followed from then on: what changes is read and applied to the snapshot, which is then checked. Each
-//! hour everything is read anew.
+//! A cluster that is read once and followed from then on: changes are applied to the snapshot, which is then checked.
+//! Everything is read again each hour.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -19,29 +19,29 @@ use crate::failure::Failure;
 use crate::operator::{Activity, Operator, Pending};
 use crate::read::{Criteria, name_unread, wait, watched};
 
-/// After how long everything is read again.
+/// The time after which everything is read again.
 const WHOLE: Duration = Duration::from_hours(1);
 
-/// So many objects are read again for findings; for more it is quicker to ask whether everything was reported.
+/// The most objects that are read again for findings; for more, asking whether everything was reported is faster.
 const MOST_AGAIN: usize = 100;
 
-/// A snapshot that changes, and that others ask.
+/// A snapshot that is kept up to date, for many readers.
 pub type SharedSnapshot = Arc<RwLock<Snapshot>>;
 
-/// A cluster that is followed, and what was found in it.
+/// A cluster that is followed, with its findings.
 pub struct Live {
     followed: Followed,
     snapshot: SharedSnapshot,
     standing: Standing,
     found: Found,
-    /// What was read again was not enough for all findings that had stood for long enough.
+    /// The last second read did not confirm all findings that were due.
     needs_proof: bool,
     criteria: Criteria,
-    /// When everything was read last.
+    /// The time of the last whole read.
     read: Instant,
-    /// A virtual machine has come to a cluster that had no kind for them when it was connected to.
+    /// A virtual machine was added to a cluster that had no resource for them when calipam connected.
     has_new_machines: bool,
-    /// When everything was read for that reason.
+    /// The time of the last whole read for that reason.
     for_machines: Option<Instant>,
     pub counts: LiveCounts,
     pub trends: Trends,
@@ -49,36 +49,36 @@ pub struct Live {
 
 /// The findings of the last check.
 struct Found {
-    /// The report with those that stand.
+    /// The report, with the findings that have lasted for long enough.
     report: Report,
-    /// Those that have not stood for long enough.
+    /// The findings that have not lasted for long enough.
     waiting: Vec<Finding>,
 }
 
-/// What has been done since the start.
+/// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LiveCounts {
-    /// Keys that have changed.
+    /// The number of keys that have changed.
     pub changes: u64,
     pub checks: u64,
     /// The number of whole reads.
     pub reads: u64,
 }
 
-/// What was done in a step.
+/// The result of a step.
 #[derive(Debug)]
 pub enum Step {
     /// The number of changes that were read.
     Changes(usize),
-    /// Everything was read, since the changes are not known; without a reason, since it was due.
+    /// Everything was read: because the changes are unknown, or, without a reason, because it was due.
     Whole(Option<WhyWhole>),
-    /// The datastore cannot be followed any more, and what is known of it grows old.
+    /// The datastore cannot be followed any more; the snapshot is no longer updated.
     Lost(WhyWhole),
 }
 
 impl Live {
-    /// Reads everything, checks it, and lets it stand for as long as a half-done operation of Calico may take; or says why the
-    /// datastore cannot be followed.
+    /// Reads and checks everything. Findings that a half-done operation of Calico could explain have to last for a
+    /// while. Returns a reason if the datastore cannot be followed.
     pub fn begin<'a>(
         datastore: &'a Datastore,
         criteria: &'a Criteria,
@@ -119,13 +119,13 @@ impl Live {
         Arc::clone(&self.snapshot)
     }
 
-    /// True if the next step reads everything: an hour has passed, or a kind has been installed. It needs a new connection, since
-    /// one asks only once which kinds there are.
+    /// True if the next step reads everything: an hour has passed, or a resource was installed. It needs a new
+    /// connection, since a connection asks for the resources only once.
     pub fn is_due(&self) -> bool {
         self.read.elapsed() >= WHOLE || self.has_new_machines
     }
 
-    /// How long it takes until a finding has stood for long enough.
+    /// The time until the next finding has lasted for long enough.
     pub fn until_due(&self) -> Duration {
         let now = self.followed.now();
         let due =
@@ -133,7 +133,7 @@ impl Live {
         due.unwrap_or(Duration::MAX)
     }
 
-    /// Waits until something has changed, a finding has stood for long enough, or `most` has passed; true if something has.
+    /// Waits for a change, until a finding has lasted for long enough, or for `most`. True if something has changed.
     pub async fn wait(&mut self, datastore: &Datastore, most: Duration) -> Result<bool, Failure> {
         if self.has_new_machines {
             return Ok(true);
@@ -145,11 +145,11 @@ impl Live {
         }
     }
 
-    /// Reads what has changed, and checks it. If a finding has stood for long enough, everything that has happened by then is known, or
-    /// it is that its own objects have not changed.
+    /// Reads the changes, and checks. Before a finding counts, either all changes up to then were read, or its own
+    /// objects were read again and are unchanged.
     ///
     /// # Errors
-    /// If the datastore cannot be read. What is known stays as it is.
+    /// If the datastore cannot be read. The state stays as it was.
     pub fn step<'a>(
         &'a mut self,
         datastore: &'a Datastore,
@@ -177,8 +177,8 @@ impl Live {
         })
     }
 
-    /// Reads again what the findings rest on that have stood for long enough, and gives it with the time: quicker than a proof of everything
-    /// where the changes of several kinds are reported apart. `None` where it is much, or would not be enough.
+    /// Reads the objects of findings that are due again, and returns them with the time. That is faster than a proof of
+    /// everything if kinds are watched separately. `None` if there are too many, or if it would not be enough.
     async fn read_again(&self, datastore: &Datastore) -> Result<Option<(Timestamp, Snapshot)>, Failure> {
         let now = self.followed.now();
         let waiting = self.found.waiting.iter();
@@ -194,7 +194,7 @@ impl Live {
         Ok(datastore.reread(&keys).await?.map(|later| (now, later)))
     }
 
-    /// Checks what is known. With `again`, what findings rest on was read again at this time: those of which it is what it was count.
+    /// Checks the snapshot. Findings whose objects in `again` are unchanged are confirmed.
     fn check(&mut self, again: Option<(Timestamp, Snapshot)>) {
         let snapshot = self.snapshot.read().unwrap_or_else(PoisonError::into_inner);
         let report = check(&snapshot, &self.criteria.options);
@@ -208,28 +208,28 @@ impl Live {
         self.counts.checks += 1;
     }
 
-    /// What stands of what was found.
+    /// The findings that have lasted for long enough.
     pub fn report(&self) -> &Report {
         &self.found.report
     }
 
-    /// Makes the snapshot what is stored now.
+    /// Applies changes to the snapshot.
     fn take(&mut self, news: News) {
         let mut snapshot = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
         self.counts.changes += news.len() as u64;
         let Changed { before, now } = news.apply(&mut snapshot, &mut self.followed);
         self.trends.note(&before, &now, &snapshot);
-        // Machines may stay without a kind: pods of them are left where KubeVirt was removed.
+        // Pods of machines remain after KubeVirt was removed, without a resource for machines.
         let is_recent = self.for_machines.is_some_and(|at| at.elapsed() < WHOLE);
         let mut pods = now.pods.iter().map(|pod| &pod.value);
         self.has_new_machines |=
             !is_recent && !snapshot.has_read(Source::Machines) && pods.any(|pod| !pod.machine().is_empty());
     }
 
-    /// Reads everything, and checks it. [`Self::step`] does so each hour.
+    /// Reads and checks everything. [`Self::step`] does so each hour.
     ///
     /// # Errors
-    /// Fails where [`Self::step`] does.
+    /// The same as of [`Self::step`].
     pub async fn read(&mut self, datastore: &Datastore, operator: &dyn Operator) -> Result<Step, Failure> {
         self.read_for(datastore, operator, None).await
     }

@@ -1,4 +1,4 @@
-//! The person for whom a command runs, as the workflow sees them.
+//! The operator of a command, as an interface.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use jiff::SignedDuration;
 use crate::failure::Failure;
 use crate::migrate::Surveyed;
 
-/// The future of a command, boxed, so that its code is compiled here and not once more in the crate that waits for it.
+/// The future of a command. It is boxed so that its code is compiled here, and not again in the crate that awaits it.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// Is told what happens, shows progress and plans, and answers questions.
+/// Receives events, shows progress and plans, and answers questions.
 pub trait Operator {
     fn tell(&self, event: Event<'_>);
 
@@ -28,34 +28,34 @@ pub trait Operator {
         self.tell(Event::Warning(text));
     }
 
-    /// Shows from now on how far `activity` has come.
+    /// Starts a progress meter.
     fn start(&self, activity: Activity) -> Arc<dyn Meter>;
 
-    /// Shows what the next question is about.
+    /// Shows the subject of the next question.
     fn show(&self, proposal: Proposal<'_>) -> Result<(), Failure>;
 
-    /// Whether the operator has agreed in advance or can be asked.
+    /// Fails unless the operator has agreed in advance or can be asked.
     fn can_agree(&self) -> Result<(), Failure>;
 
     fn ask(&self, question: Question) -> Pending<'_, Result<Consent, Failure>>;
 }
 
-/// How far an activity has come; called from several threads.
+/// Progress of an activity; called from several threads.
 pub trait Meter: Send + Sync {
-    /// `expected` is 0 while it is not known.
+    /// Sets the progress; `expected` is 0 while it is unknown.
     fn set(&self, done: u64, expected: u64);
 
     fn end(&self);
 }
 
-/// What takes long enough to be watched.
+/// An activity with a progress meter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
     /// Counted in objects.
     Reading,
     /// Counted in objects.
     Exporting,
-    /// Waiting before suspects are read again; counted in milliseconds, as are the next two.
+    /// Waiting before suspects are read again; in milliseconds, as are the next two.
     Rechecking,
     /// Waiting before the whole read is repeated.
     Confirming,
@@ -67,18 +67,18 @@ pub enum Activity {
     Evicting,
 }
 
-/// What the operator should know although the work goes on.
+/// A message to the operator while the work goes on.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// What is done, for who wants to know more.
+    /// A detail for verbose output.
     Detail(String),
     Info(String),
-    /// What was done, also for who wants to know little.
+    /// A result that is printed even in quiet mode.
     Said(&'static str),
     Warning(String),
-    /// What to do next.
+    /// The next step for the operator.
     Hint(Hint),
-    /// So many addresses were seen unused once, and are read again after this time, before such a plan is made.
+    /// Addresses were seen unused once, and are read again after this time, before the plan is made.
     SecondRead {
         addresses: usize,
         after: SignedDuration,
@@ -89,18 +89,18 @@ pub enum Event<'a> {
         activity: Activity,
         time: SignedDuration,
     },
-    /// A killed run has left the datastore locked, and it is asked whether the lock is restored.
+    /// A killed run has left the datastore locked; the operator is asked whether to restore the lock.
     StaleLock(&'a StaleLock),
-    /// Such a lock stays: the operator has agreed in advance to something else.
+    /// The lock stays: the operator's consent in advance was for something else.
     LockStays,
 }
 
-/// What the operator is about to be asked to agree to.
+/// The subject of a question.
 #[derive(Clone, Copy, Debug)]
 pub enum Proposal<'a> {
     Plan(&'a PlanSummary),
-    /// Where a migration stands; the plan of its next phase follows.
+    /// The state of a migration; the plan of its next phase follows.
     Migration(&'a Surveyed),
-    /// The run that is to be undone, and how.
+    /// The run to undo, and the plan for it.
     Undo(&'a Header, &'a UndoPlan),
 }

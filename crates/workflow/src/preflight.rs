@@ -1,5 +1,5 @@
-//! What can refuse a plan before anything is written: its size, permissions, the place of the journal, locks that killed
-//! runs have left, and an operator who cannot agree.
+//! Checks before a plan is written: its size, permissions, the folder of the journal, locks that killed runs have left,
+//! and whether the operator can agree.
 
 use calipam_datastore::write::{Consent, Question};
 use calipam_model::snapshot::Source;
@@ -12,16 +12,16 @@ use crate::failure::Failure;
 use crate::operator::Event;
 use crate::run::{Run, Writing};
 
-/// The plan of this run, or one that was expected to be the same, passed the preflight.
+/// The result of a preflight, for the plan of this run or an expected one.
 pub(crate) struct Passed {
-    /// A lock that a killed run has left stays.
+    /// The lock that a killed run has left is still there.
     pub stays_locked: bool,
-    /// What the operator was shown of the plan that was expected.
+    /// The summary of the expected plan, if it was shown.
     pub shown: Option<PlanSummary>,
 }
 
 impl Run<'_> {
-    /// Checks what can refuse a plan with so many changes that writes objects of these kinds.
+    /// Checks whether a plan with this number of changes to objects of these kinds can be written.
     pub(crate) async fn preflight(
         &self,
         writing: &Writing,
@@ -31,13 +31,13 @@ impl Run<'_> {
     ) -> Result<Passed, Failure> {
         self.check(writing, cluster, sources, changes).await?;
 
-        // While a lock is left no pod starts: it is named even if the operator cannot agree.
+        // No pod starts while the datastore is locked: report it even if the operator cannot agree.
         let stays_locked = self.restore_stale_locks(writing, cluster).await?;
         self.operator.can_agree()?;
         Ok(Passed { stays_locked, shown: None })
     }
 
-    /// The same but for locks that killed runs have left.
+    /// The same without the locks that killed runs have left.
     pub(crate) async fn check(
         &self,
         writing: &Writing,
@@ -53,8 +53,8 @@ impl Run<'_> {
         }
     }
 
-    /// Names locks of the datastore that killed runs have left, and restores them if the operator agrees, now and to this. True if one
-    /// stays.
+    /// Reports locks that killed runs have left, and restores them if the operator agrees now to exactly that. Returns
+    /// true if one stays.
     pub(crate) async fn restore_stale_locks(
         &self,
         writing: &Writing,
@@ -77,7 +77,7 @@ impl Run<'_> {
 
             self.operator.tell(Event::StaleLock(&lock));
             let consent = self.ask(self.question_of_lock(cluster)).await?;
-            // Agreed in advance was the command, not this.
+            // Consent in advance was for the command, not for this.
             if consent.was_typed() {
                 stays_locked = self.restore(&lock, consent).await?;
             } else {
@@ -88,7 +88,7 @@ impl Run<'_> {
         Ok(stays_locked)
     }
 
-    /// Names a lock that another program may hold by now.
+    /// Warns of a lock that another program may hold by now.
     pub(crate) fn warn_of_unclear(&self, lock: &StaleLock) {
         let StaleLock { command, started_at, journal, .. } = lock;
         self.operator.warn(format!(
@@ -105,7 +105,7 @@ impl Run<'_> {
         Question { cluster: cluster.to_owned(), location, others: 1, ..Question::default() }
     }
 
-    /// True if the lock stays.
+    /// Restores the lock; true if it stays.
     pub(crate) async fn restore(&self, lock: &StaleLock, consent: Consent) -> Result<bool, Failure> {
         let restored = lock.restore(self.datastore, consent).await?;
         self.operator.tell(if restored {

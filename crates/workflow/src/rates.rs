@@ -1,4 +1,4 @@
-//! How busy a cluster was, by its archive or by what its etcd still knows.
+//! Rates of a cluster, from its archive or from the history that its etcd still has.
 
 use std::path::Path;
 
@@ -20,20 +20,20 @@ use crate::archive::{note_damage, open, open_unless_empty};
 use crate::failure::Failure;
 use crate::operator::{Operator, Pending};
 
-/// How often pods got addresses and how long they kept them, by the exports of an archive and the changes between them.
+/// The rate at which pods got addresses and how long they kept them, from the exports and changes of an archive.
 ///
 /// # Errors
-/// If it holds one state only.
+/// If the archive has one state only.
 pub fn rates(folder: &Path, operator: &dyn Operator) -> Result<Rates, Failure> {
     let archive = open(folder, operator)?;
     observed(read(archive.exports(), Rates::default(), operator)?, folder)
 }
 
-/// The same by the last versions of blocks that an etcd still has. It does not say when it wrote them: a version is as old as the
-/// newest allocation that it or an earlier one records.
+/// The same, from the last versions of blocks in etcd. It does not store when it wrote them: a version counts as old as
+/// the newest allocation in it or in an earlier one.
 ///
 /// # Errors
-/// If the datastore is no etcd v3, or nothing is known of any time before now.
+/// If the datastore is not etcd v3, or has no history.
 pub fn rates_of_etcd(datastore: &Datastore) -> Pending<'_, Result<Rates, Failure>> {
     Box::pin(async move {
         let past = datastore.past(&PastOf::Blocks).await?;
@@ -62,7 +62,7 @@ pub fn rates_of_etcd(datastore: &Datastore) -> Pending<'_, Result<Rates, Failure
     })
 }
 
-/// Rates, if they are of any time.
+/// Returns the rates if they cover any time.
 fn observed(rates: Rates, location: &Path) -> Result<Rates, Failure> {
     match rates.observed.is_zero() {
         true => Err(Failure::usage(format!(
@@ -74,13 +74,13 @@ fn observed(rates: Rates, location: &Path) -> Result<Rates, Failure> {
     }
 }
 
-/// When an address was assigned last, of those that a block records.
+/// The time of the last assignment that a block records.
 fn newest_allocation(entry: &Snapshot) -> Option<Timestamp> {
     let blocks = entry.blocks.iter().filter_map(|block| block.value.content.usable());
     blocks.flat_map(|block| block.attributes()).filter_map(|record| record.allocated_at()).max()
 }
 
-/// What became of these pools until `now`, as far as a recording tells it; `None` if it is empty.
+/// The trends of these pools until `now`, from a recording; `None` if it is empty.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -97,7 +97,7 @@ pub fn trends(
     read(&exports[from..], Trends::of_pools(pools), operator).map(Some)
 }
 
-/// What exports and the changes between them tell.
+/// Reads exports and the changes between them.
 fn read<P: Past>(exports: &[Archived], past: P, operator: &dyn Operator) -> Result<P, Failure> {
     let part = Part::Records { handle: None };
     let mut reader = PastReader::new(past);
@@ -117,7 +117,7 @@ fn read<P: Past>(exports: &[Archived], past: P, operator: &dyn Operator) -> Resu
     Ok(reader.finish())
 }
 
-/// How a state follows the one before it, with its changes.
+/// Returns how the changes up to a state are known.
 fn follows(last: Option<&Reached>, next: &Reached) -> Follows {
     match last {
         None => Follows::Nothing,

@@ -20,7 +20,7 @@ use crate::operator::{Activity, Event, Meter, Operator, Pending};
 use crate::scope::only_handle;
 use crate::second_read::settle;
 
-/// What counts as a finding.
+/// The options of a check.
 #[derive(Clone, Debug)]
 pub struct Criteria {
     pub options: Options,
@@ -28,12 +28,12 @@ pub struct Criteria {
     pub recheck_after: SignedDuration,
 }
 
-/// What was read, and what was found in it.
+/// The result of a check.
 pub struct CheckResult {
     pub snapshot: Snapshot,
-    /// What was found and stands.
+    /// The findings that remain after the second read.
     pub report: Report,
-    /// What was found but had changed when it was read again.
+    /// Findings whose objects had changed in the second read.
     pub dropped: Vec<Finding>,
 }
 
@@ -42,22 +42,22 @@ impl CheckResult {
         Basis::new(&self.snapshot, &self.report, &criteria.options)
     }
 
-    /// Tries a plan in memory. What it comes to is the plan without the steps that fail there.
+    /// Tries a plan in memory, and returns it without the steps that fail there.
     pub(crate) fn try_plan(mut self, plan: Plan, criteria: &Criteria) -> Result<Plan, FailedTrial> {
-        // What the recheck dropped is found in the data of the trial, too, and is not new there.
+        // Findings that the recheck dropped are found in the data of the trial, too, and are not new there.
         self.report.findings.extend(self.dropped);
         try_plan(self.snapshot, self.report, plan, &criteria.options)
     }
 }
 
-/// Seconds for which the cluster lets released addresses cool down; 0 if its datastore does not keep the time.
+/// Seconds for which the cluster lets released addresses cool down; 0 if its datastore does not store the time.
 pub(crate) async fn cooldown(datastore: &Datastore, snapshot: &Snapshot) -> i64 {
     let configured = snapshot.effective_ipam_config().map_or(0, |config| config.cooldown_seconds.max(0));
     if configured > 0 && datastore.keeps_cooldown().await { configured } else { 0 }
 }
 
-/// Reads and checks. What a half-done operation of Calico could explain is read again, and dropped where it has
-/// changed.
+/// Reads and checks. Objects whose findings a half-done operation of Calico could explain are read again, and findings
+/// whose objects have changed are dropped.
 pub(crate) fn read_and_check<'a>(
     datastore: &'a Datastore,
     criteria: &'a Criteria,
@@ -94,7 +94,7 @@ pub fn read_sources<'a>(
     })
 }
 
-/// Reads the same as it was at a past revision of etcd, or as it is.
+/// Reads the current state, or the one at a past revision of etcd.
 pub(crate) async fn read_at(
     datastore: &Datastore,
     revision: Option<i64>,
@@ -108,7 +108,7 @@ pub(crate) async fn read_at(
     Ok(noted(snapshot, operator))
 }
 
-/// Does work whose progress the operator watches.
+/// Does work with a progress meter.
 pub(crate) async fn watched<T>(
     activity: Activity,
     operator: &dyn Operator,
@@ -120,14 +120,14 @@ pub(crate) async fn watched<T>(
     Ok(result?)
 }
 
-/// What was read, with the sources that could have been. The operator gets a note of it.
+/// Adds the sources that were not read to the snapshot, and logs the read.
 fn noted(mut snapshot: Snapshot, operator: &dyn Operator) -> Snapshot {
     name_unread(&mut snapshot);
     tell_read(&snapshot, operator);
     snapshot
 }
 
-/// `cluster 0f0e1d2c3b4a59680f, Calico v3.32.1, revision 48250, at 2026-11-21T10:15:00Z`.
+/// Logs `cluster 0f0e1d2c3b4a59680f, Calico v3.32.1, revision 48250, at 2026-11-21T10:15:00Z`.
 fn tell_read(snapshot: &Snapshot, operator: &dyn Operator) {
     let identity = ClusterIdentity::of(snapshot);
     let [guid, version, revision] = [&identity.guid, &identity.calico_version, &identity.revision]
@@ -137,12 +137,12 @@ fn tell_read(snapshot: &Snapshot, operator: &dyn Operator) {
         .tell(Event::Detail(format!("cluster {guid}, Calico {version}, revision {revision}, at {taken_at}")));
 }
 
-/// So many requests were enough.
+/// Logs the number of requests of a read.
 pub(crate) fn tell_requests(revision: impl Display, requests: u64, operator: &dyn Operator) {
     operator.tell(Event::Detail(format!("read at revision {revision} in {requests} requests")));
 }
 
-/// Reads two datastores at the same time. Progress is that of both together.
+/// Reads two datastores at the same time, with one progress meter.
 pub(crate) async fn read_two(
     first: &Datastore,
     second: &Datastore,
@@ -165,7 +165,7 @@ pub(crate) async fn read_two(
     Ok((noted(first, operator), noted(second, operator)))
 }
 
-/// Reads the few keys around one address or handle.
+/// Reads the few objects around one address or handle.
 pub fn read_around<'a>(
     datastore: &'a Datastore,
     lookup: &'a Lookup,
@@ -181,8 +181,8 @@ pub fn read_around<'a>(
     })
 }
 
-/// Reads around a handle by its ID, or by the beginning of the ID where only one handle begins so. Gives the whole ID, or
-/// the text itself where no handle begins so.
+/// Reads around a handle by its ID or by a prefix that only one ID has. Returns the whole ID, or the text itself if no
+/// ID has this prefix.
 pub fn read_around_handle<'a>(
     datastore: &'a Datastore,
     begin: &'a str,
@@ -195,7 +195,7 @@ pub fn read_around_handle<'a>(
             return Ok((snapshot, begin.to_owned()));
         }
 
-        // A file was read whole, with the IDs that only blocks record.
+        // A file was read completely, with the IDs that only blocks record.
         let is_whole = snapshot.has_read(Source::Blocks);
         let ids = if is_whole { known } else { datastore.names(NameKind::Handles, begin).await? };
         let Some(id) = only_handle(begin, ids)? else { return Ok((snapshot, begin.to_owned())) };
@@ -207,7 +207,7 @@ pub fn read_around_handle<'a>(
     })
 }
 
-/// Names the sources that could have been read, so that a report says that they were not.
+/// Adds the sources that could have been read, so that a report says that they were not.
 pub(crate) fn name_unread(snapshot: &mut Snapshot) {
     for source in [Source::Pods, Source::Services, Source::Machines] {
         let unread = || Coverage::Skipped(WhySkipped::NoKubeconfig);
@@ -220,7 +220,7 @@ pub(crate) fn progress(meter: &Arc<dyn Meter>) -> ProgressFn {
     Arc::new(move |progress: Progress| meter.set(progress.read, progress.expected))
 }
 
-/// A longer wait is told of.
+/// The operator is informed of a longer wait.
 const LONG: SignedDuration = SignedDuration::from_mins(1);
 
 pub(crate) async fn wait(time: SignedDuration, activity: Activity, operator: &dyn Operator) {

@@ -1,4 +1,4 @@
-//! `rebuild`: from a request to what was rebuilt.
+//! `rebuild`: rebuilds the records of a cluster from what runs in it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::Write as _;
@@ -27,13 +27,13 @@ use crate::scope::{Names, is_known_block, unknown_block};
 use crate::second_read::{Planned, plan_after_grace, seen_once, warn_of_short_grace};
 use crate::write::Repaired;
 
-/// What to rebuild, and how. Without pools, nodes and blocks that is everything.
+/// A request to rebuild; everything, if it names no pools, nodes or blocks.
 #[derive(Clone, Debug)]
 pub struct RebuildRequest {
-    /// All but the scope, which the names give.
+    /// Everything except the scope, which the names give.
     pub wanted: Request,
     pub names: Names,
-    /// Where each block before and after goes, in a file of its own.
+    /// The directory for files with each block before and after.
     pub output_dir: Option<PathBuf>,
     pub criteria: Criteria,
     pub intent: Intent,
@@ -52,7 +52,7 @@ pub fn rebuild<'a>(
             refuse_link(directory)?;
         }
         let mut seen = read_and_check(datastore, criteria, operator).await?;
-        // After an etcd was restored from a backup, its endpoints are as old as its blocks: only pods tell what runs.
+        // In an etcd that was restored from a backup, endpoints are as old as blocks: only pods show what runs.
         if run.writing().is_some()
             && !request.wanted.endpoints_only
             && rebuild::needs_endpoints_only(&seen.snapshot)
@@ -71,7 +71,7 @@ pub fn rebuild<'a>(
             let first = plan(&seen.basis(criteria), &[], cooldown(datastore, &seen.snapshot).await);
             let waiting = seen_once(&first);
             if waiting > 0 && !first.actions.is_empty() {
-                // What needs no second look is not held back by what does.
+                // Changes that need no second read do not wait for the others.
                 let after = calipam_check::grace(&seen.snapshot, &criteria.options);
                 run.check_limit(first.changes().count() + waiting)?;
                 operator.info(format!(
@@ -111,7 +111,7 @@ pub fn rebuild<'a>(
     })
 }
 
-/// On etcd, only endpoints say what runs, and after a restore they are as old as the blocks.
+/// The error if only endpoints in etcd show what runs: after a restore they are as old as the blocks.
 fn pods_not_read() -> Failure {
     let message = "no pods were read, and the endpoints in etcd may be as old as the blocks";
     Failure::refused(message).hint(Hint::new(
@@ -120,10 +120,10 @@ fn pods_not_read() -> Failure {
     ))
 }
 
-/// The folder, below that of the first ones, of the blocks that are written after the wait.
+/// The subdirectory for the blocks that are written after the wait.
 const SECOND: &str = "second";
 
-/// The plan without the steps that fail in memory. Its blocks before and after it go into files of the directory.
+/// Returns the plan without the steps that fail in memory. Writes its blocks before and after into the directory.
 fn tried(
     request: &RebuildRequest,
     scope: &Request,
@@ -152,7 +152,7 @@ fn wanted(request: &RebuildRequest, snapshot: &Snapshot) -> Result<Request, Fail
     Ok(Request { scope, blocks, ..request.wanted.clone() })
 }
 
-/// A block that is there, be it one that cannot be decoded, or that the plan has something to say about, as where it is
+/// Accepts a block that exists, even one that cannot be decoded, or that is in the plan, for example because it is
 /// missing.
 fn known_block(cidr: IpNet, snapshot: &Snapshot, plan: &Plan) -> Result<(), Failure> {
     let lies_there = |subject: &Subject| subject.network().is_some_and(|network| overlap(network, cidr));
@@ -162,7 +162,7 @@ fn known_block(cidr: IpNet, snapshot: &Snapshot, plan: &Plan) -> Result<(), Fail
     if is_known { Ok(()) } else { Err(unknown_block(cidr)) }
 }
 
-/// What is written for a directory goes into that one, not where a link leads.
+/// Refuses a directory that is a symbolic link, so that files are not written elsewhere.
 fn refuse_link(directory: &Path) -> Result<(), Failure> {
     if fs::symlink_metadata(directory).is_ok_and(|found| found.is_symlink()) {
         let refused = io::Error::new(io::ErrorKind::NotADirectory, "it is a link");
@@ -171,8 +171,8 @@ fn refuse_link(directory: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes each block of the plan before and after into a file of its own, and gives the number of files. With `by_host`
-/// there is also one of the values after it for each host.
+/// Writes each block of the plan before and after into a file of its own, and returns the number of files. With
+/// `by_host`, each host gets a file of its new values, too.
 fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan, by_host: bool) -> Result<usize, Failure> {
     refuse_link(directory)?;
     fs::create_dir_all(directory).map_err(Failure::io_at("create", directory))?;
@@ -197,8 +197,7 @@ fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan, by_host: bool
     Ok(files.len() + hosts.len())
 }
 
-/// Writes a file that does not exist yet: what is there already stays, be it a link. A reader of the file never sees half
-/// of it.
+/// Writes a new file. An existing file or link stays unchanged. Readers never see half of the file.
 fn write_new(path: &Path, text: &[u8]) -> io::Result<()> {
     let part = path.with_extension("json.part");
     fs::File::create_new(&part)?.write_all(text)?;

@@ -1,4 +1,4 @@
-//! `record`: keeps every change.
+//! `record`: records every change.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -19,15 +19,15 @@ use crate::operator::{Activity, Operator, Pending};
 use crate::read::watched;
 use crate::scope::guid;
 
-/// A journal that is as old, or as long in bytes, gets a new full state: to read what was at some time takes no longer than this.
+/// A journal of this age or size in bytes gets a new full state, which limits the time to read a past state.
 const OLD: SignedDuration = SignedDuration::from_hours(24);
 const LONG: u64 = 64 << 20;
 
-/// Records every change of a datastore in a folder, until something fails; what was recorded before it is on disk, and a later call
-/// goes on from there. `has_begun` is set once it is clear that changes can be recorded. Full states that are not to be kept are removed with the changes after them.
+/// Records every change of a datastore in a folder until an error. A later call continues. `has_begun` is set once it
+/// is clear that changes can be recorded. Removes full states, with their changes, that `keep` does not keep.
 ///
 /// # Errors
-/// If the datastore cannot be read, the folder not be written, another run records there, or it is of another cluster.
+/// If the datastore cannot be read, or the folder cannot be written, is in use, or is of another cluster.
 pub fn record<'a>(
     datastore: &'a Datastore,
     folder: &'a Path,
@@ -39,7 +39,7 @@ pub fn record<'a>(
         if !datastore.is_live() {
             return Err(Failure::not_live("a recording"));
         }
-        // What cannot be followed is refused before anything is written.
+        // A datastore that cannot be followed is refused before anything is written.
         datastore.changes_after(Positions::new()).await?;
         let recording = Recording { datastore, recorder: Recorder::open(folder)?, keep, operator };
         let guid = guid(datastore).await?;
@@ -77,7 +77,7 @@ struct Recording<'a> {
 }
 
 impl Recording<'_> {
-    /// Records what has happened.
+    /// Appends changes to the journal.
     fn append(&self, mut journal: Journal, reported: Reported) -> Result<Journal, Failure> {
         let Reported { reached, changes } = reported;
         let (now, last) = (clock::now(), journal.last());
@@ -98,7 +98,7 @@ impl Recording<'_> {
         Ok(journal)
     }
 
-    /// Begins with a full state of the datastore; with why, and the time of what was recorded before.
+    /// Begins with a full state of the datastore. `lost` has the reason, and the time of the last recorded change.
     async fn begin(&self, lost: Option<(&WhyWhole, Timestamp)>) -> Result<Journal, Failure> {
         let (why, last) = lost.unzip();
         let adding = self.recorder.begin()?;
@@ -117,8 +117,8 @@ impl Recording<'_> {
         Ok(journal)
     }
 
-    /// A recording begins with this full state: because nothing is there to go on from, since changes were lost, or, where no reason is
-    /// given, since the one before is old.
+    /// Reports the full state that a recording begins with. The reason is that there is none yet or that changes were
+    /// lost; `None` means that the last one is old.
     fn tell_begun(&self, journal: &Journal, why: Option<&WhyWhole>) {
         let gap = why.filter(|why| **why != WhyWhole::New).map(|why| format!("a gap: {why}; "));
         let path = quoted(&journal.export().path);

@@ -1,4 +1,4 @@
-//! `release`: from a request to what was released.
+//! `release`: releases addresses and handles.
 
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
@@ -20,17 +20,17 @@ use crate::scope::{Names, is_pattern, nodes};
 use crate::second_read::{Planned, plan_after_grace, warn_of_short_grace};
 use crate::write::Repaired;
 
-/// What to release, and how.
+/// A request to release.
 #[derive(Clone, Debug)]
 pub struct ReleaseRequest {
-    /// All but the scope, which the names give.
+    /// Everything except the scope, which the names give.
     pub targets: Request,
     pub names: Names,
     /// Files with reports of earlier checks, whose observations count as earlier reads.
     pub reports: Vec<PathBuf>,
     pub criteria: Criteria,
     pub intent: Intent,
-    /// The datastore is locked while this runs, as calicoctl requires for its reports.
+    /// Lock the datastore for the run, as calicoctl requires for its reports.
     pub lock: bool,
 }
 
@@ -60,7 +60,7 @@ pub fn release<'a>(
     })
 }
 
-/// The targets of a request in this cluster.
+/// Returns the targets of a request in this cluster.
 fn targets(request: &ReleaseRequest, snapshot: &Snapshot) -> Result<Request, Failure> {
     let (targets, names) = (&request.targets, &request.names);
     let scope = match targets.is_of_nodes() {
@@ -73,7 +73,7 @@ fn targets(request: &ReleaseRequest, snapshot: &Snapshot) -> Result<Request, Fai
     Ok(Request { scope, ..targets.clone() })
 }
 
-/// The nodes that say what to release by themselves. Of those that match a pattern the deleted ones are meant, if there are any.
+/// The nodes whose records are released. A pattern matches only deleted nodes, if there are any.
 fn deleted_nodes(snapshot: &Snapshot, names: &[String]) -> Result<BTreeSet<String>, Failure> {
     let context = LazyCell::new(|| Context::new(snapshot, &Options::default()));
     let mut meant = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Reports of earlier checks, as files.
+//! Files with reports of earlier checks.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::failure::{Failure, Kind};
 use crate::operator::Operator;
 use crate::release::ReleaseRequest;
 
-/// A report that cannot be used here.
+/// The error for a report that does not fit the cluster or the request.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the report {report} cannot be used: {objection}")]
 pub struct UnusableReport {
@@ -23,13 +23,13 @@ pub struct UnusableReport {
     pub objection: ReportError,
 }
 
-/// The file of a report holds something else.
+/// The error for a file that holds no report.
 pub fn no_report(path: &Path, error: &ReportError) -> Failure {
     Failure::new(Kind::Failed, format!("{}: {error}", path.display()))
         .hint(Hint::new("write one with {} or `calicoctl ipam check --output FILE`", [Call::Check]))
 }
 
-/// What the reports of a request saw, if nothing forbids using them.
+/// Reads the observations from the reports of a request, if no objection forbids using them.
 pub(crate) fn read(
     request: &ReleaseRequest,
     snapshot: &Snapshot,

@@ -1,4 +1,4 @@
-//! A command that plans and may write: on which datastore, for whom, and within which limits.
+//! A command that plans and may write: its datastore, operator and limits.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use calipam_repair::journal::{Disk, Journal, default_path};
 use crate::failure::Failure;
 use crate::operator::Operator;
 
-/// Whether and how much to write.
+/// The intent to plan only, or to write, and the limit of changes.
 #[derive(Clone, Debug, Default)]
 pub struct Intent {
     /// `None` to plan only.
@@ -22,23 +22,23 @@ pub struct Intent {
     pub max_changes: Option<usize>,
 }
 
-/// How to write.
+/// The settings for writing.
 #[derive(Clone, Debug)]
 pub struct Writing {
-    /// What is run, for the journal, such as `release --leaked`.
+    /// The command for the journal, such as `release --leaked`.
     pub command: String,
     /// Lock the datastore for the duration.
     pub lock: bool,
     /// The journal; otherwise a new file in `journals`.
     pub journal: Option<PathBuf>,
-    /// The folder of all journals, where the environment names one.
+    /// The folder of all journals, if the environment names one.
     pub journals: Option<PathBuf>,
-    /// What a test puts in the place of the disk below the journal.
+    /// A replacement for the disk below the journal, for tests.
     pub disk: Option<Arc<dyn Disk>>,
 }
 
 impl Writing {
-    /// The file of the journal.
+    /// Returns the file of the journal.
     pub(crate) fn journal_of(&self, cluster: &str) -> Result<PathBuf, Failure> {
         match (&self.journal, &self.journals) {
             (Some(path), _) => Ok(path.clone()),
@@ -47,24 +47,24 @@ impl Writing {
         }
     }
 
-    /// The folders in which journals of other runs lie.
+    /// The folders of the journals of other runs.
     pub(crate) fn folders(&self) -> Vec<PathBuf> {
         self.journals.iter().cloned().chain(self.journal.as_deref().and_then(folder_of)).collect()
     }
 }
 
-/// The folder of a journal: `run.journal` is in the working directory.
+/// The folder of a journal; `.` for `run.journal`.
 pub(crate) fn folder_of(journal: &Path) -> Option<PathBuf> {
     let folder = journal.parent()?;
     Some(if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_owned() })
 }
 
-/// A run of such a command.
+/// A run of a command that plans and may write.
 pub(crate) struct Run<'a> {
     pub datastore: &'a Datastore,
     pub intent: &'a Intent,
     pub operator: &'a dyn Operator,
-    /// The journal of what it has written already.
+    /// The journal of the writes so far.
     pub begun: Option<Arc<Journal>>,
 }
 
@@ -73,8 +73,8 @@ impl<'a> Run<'a> {
         Self { datastore, intent, operator, begun: None }
     }
 
-    /// A run that needs the datastore of a Calico 3 itself, also if it only plans. `what` it does, as Calico 2 and a file are told why
-    /// they do not do: `split a pool`, and `a split`.
+    /// Creates a run that needs the datastore of a Calico 3 even if it only plans. `what` names the command in errors
+    /// for Calico 2 and for a file: `split a pool`, and `a split`.
     pub(crate) fn on_live(
         datastore: &'a Datastore,
         intent: &'a Intent,
@@ -88,12 +88,12 @@ impl<'a> Run<'a> {
         Ok(Self::new(datastore, intent, operator))
     }
 
-    /// How to write; `None` if nothing is to be written, or can be.
+    /// The settings for writing; `None` if nothing is to be written, or can be.
     pub(crate) fn writing(&self) -> Option<&'a Writing> {
         self.intent.writing.as_ref().filter(|_| self.datastore.is_live())
     }
 
-    /// Refuses to write by what a Kubernetes says that may be of another cluster than the etcd, unless it was named.
+    /// Refuses to write if the Kubernetes may be of another cluster than the etcd, unless it was named.
     pub(crate) fn refuse_doubtful(&self, snapshot: &Snapshot) -> Result<(), Failure> {
         match doubt(snapshot) {
             Some(doubt) if self.writing().is_some() && !self.datastore.names_kubernetes() => {
@@ -110,7 +110,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The limit, where so many changes are more.
+    /// Returns the limit if there are more changes.
     pub(crate) fn exceeds(&self, changes: usize) -> Option<usize> {
         self.intent.max_changes.filter(|limit| changes > *limit)
     }

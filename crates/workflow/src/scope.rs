@@ -1,4 +1,4 @@
-//! Names of nodes, pools and namespaces, as a request gives them.
+//! Names of nodes, pools and namespaces in a request.
 
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ use wildmatch::WildMatch;
 use crate::failure::{Failure, Kind};
 use crate::operator::Pending;
 
-/// The part of a cluster that a call names; all of it where nothing is named.
+/// The part of a cluster that a call names; the whole cluster if nothing is named.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     /// Names, or patterns of names.
@@ -29,24 +29,24 @@ pub struct Names {
     /// Names or CIDRs.
     pub pools: Vec<String>,
     pub namespace: Option<String>,
-    /// Of the labels of nodes.
+    /// Selects nodes by label.
     pub selector: Option<Selector>,
 }
 
 impl Names {
-    /// What is meant by the names.
+    /// Returns the scope of the names.
     ///
     /// # Errors
-    /// If one of them is not found, or nodes and pools have nothing in common: nothing can ever be found there, which would
-    /// look like a clean cluster.
+    /// If one of them is not found, or nodes and pools have nothing in common: such a scope never has findings, and
+    /// would look like a clean cluster.
     pub fn scope(&self, snapshot: &Snapshot) -> Result<Scope, Failure> {
         self.found(snapshot)?.all()
     }
 
-    /// What is meant by the names that are found, where a reader need not go without what is there.
+    /// Returns the scope of the names that are found, and an error for each other one.
     ///
     /// # Errors
-    /// As [`Self::scope`], where not one of the nodes or of the pools is found.
+    /// The same as of [`Self::scope`], but only if none of the nodes or none of the pools is found.
     pub fn found(&self, snapshot: &Snapshot) -> Result<Found<Scope>, Failure> {
         let Found { found: nodes, mut not_found } =
             found_nodes(snapshot, &self.nodes, self.selector.as_ref())?;
@@ -59,29 +59,29 @@ impl Names {
     }
 }
 
-/// What some names mean.
+/// The result of looking up names.
 #[derive(Debug)]
 pub struct Found<T> {
     pub found: T,
-    /// An error for each name that nothing has.
+    /// An error for each name that does not exist.
     pub not_found: Vec<Failure>,
 }
 
 impl<T> Found<T> {
-    /// What all names mean.
+    /// Returns what was found for all names.
     ///
     /// # Errors
-    /// If nothing has one of them.
+    /// If one of them does not exist.
     fn all(mut self) -> Result<T, Failure> {
         if self.not_found.is_empty() { Ok(self.found) } else { Err(self.not_found.swap_remove(0)) }
     }
 }
 
 impl<T> Found<Vec<T>> {
-    /// What each name means.
+    /// Collects what was found for each name.
     ///
     /// # Errors
-    /// If nothing has any of them: no name at all would mean everything.
+    /// If none of the names exists: an empty list would mean everything.
     fn of(each: impl Iterator<Item = Result<T, Failure>>) -> Result<Self, Failure> {
         let (mut found, mut not_found) = (Vec::new(), Vec::new());
         for one in each {
@@ -97,7 +97,7 @@ impl<T> Found<Vec<T>> {
     }
 }
 
-/// The GUID of the cluster that a datastore holds; empty if it has none.
+/// The GUID of the cluster in a datastore; empty if it has none.
 pub fn guid<'a>(datastore: &'a Datastore) -> Pending<'a, Result<String, Failure>> {
     Box::pin(async move {
         let stored = datastore.stored(&[Key::ClusterInformation("default".into())]).await?.pop().flatten();
@@ -106,7 +106,7 @@ pub fn guid<'a>(datastore: &'a Datastore) -> Pending<'a, Result<String, Failure>
     })
 }
 
-/// A node that exists, or that an affinity, a block, an endpoint or a record still names.
+/// Accepts a node that exists, or that an affinity, a block, an endpoint or a record still names.
 ///
 /// # Errors
 /// If it is not found: a misspelt name would look like a clean cluster.
@@ -120,8 +120,8 @@ fn known_node(snapshot: &Snapshot, name: &str) -> Result<(), Failure> {
     if is_known { Ok(()) } else { Err(unknown_node(name, &known_nodes(snapshot))) }
 }
 
-/// Of the names that are known, the one that was probably meant: the first that contains the text, else the one with the
-/// fewest letters that differ.
+/// Returns the known name that was probably meant: the first that contains the text, otherwise the one with the
+/// smallest edit distance.
 pub fn nearest<'k>(text: &str, known: impl Iterator<Item = &'k str> + Clone) -> Option<&'k str> {
     let part = |name: &&str| text.len() > 3 && name.contains(text);
     known.clone().find(part).or_else(|| {
@@ -130,7 +130,7 @@ pub fn nearest<'k>(text: &str, known: impl Iterator<Item = &'k str> + Clone) -> 
     })
 }
 
-/// A hint about a name that nothing has, after the one that is most like it.
+/// Adds a suggestion for an unknown name, the most similar known one, to a hint.
 fn did_you_mean(name: &str, known: &BTreeSet<String>, hint: impl Into<Hint>) -> Hint {
     let Hint { text, mut calls } = hint.into();
     let Some(near) = nearest(name, known.iter().map(String::as_str)) else { return Hint { text, calls } };
@@ -159,22 +159,22 @@ pub(crate) fn unknown_network(cidr: IpNet) -> Failure {
         .hint(Hint::new("{} lists the pools", [Call::Show]))
 }
 
-/// Nothing is there, and nothing uses an address of it.
+/// An error for a CIDR without any block or address in use.
 pub(crate) fn unknown_block(cidr: IpNet) -> Failure {
     Failure::refused(format!("there is no block {cidr}"))
         .hint(Hint::new("{} lists the blocks", [Call::ShowBlocks]))
 }
 
-/// What is named has no address in common.
+/// An error for names that have no address in common.
 pub(crate) fn nothing_in_common(some: &str, others: &[IpNet]) -> Failure {
     Failure::refused(format!("nothing of {some} is in {}", texts(others)))
         .hint(Hint::new("{} lists blocks with pool and node", [Call::ShowBlocks]))
 }
 
-/// Handles that are named at most.
+/// The most handles that an error names.
 const CANDIDATES: usize = 10;
 
-/// The only one of the handles that begin so; `None` if there is none.
+/// Returns the only handle with this prefix; `None` if there is none.
 pub(crate) fn only_handle(
     begin: &str,
     ids: impl IntoIterator<Item = String>,
@@ -190,7 +190,7 @@ pub(crate) fn only_handle(
     Err(Failure::refused(format!("several handles begin with {begin:?}")).hint(Hint::new(text, named)))
 }
 
-/// Everything that sound blocks record.
+/// All records in sound blocks.
 fn attributes(snapshot: &Snapshot) -> impl Iterator<Item = AttributeRef<'_>> {
     let sound = snapshot.blocks.iter().filter_map(|block| block.value.content.sound());
     sound.flat_map(Block::attributes)
@@ -199,7 +199,7 @@ fn attributes(snapshot: &Snapshot) -> impl Iterator<Item = AttributeRef<'_>> {
 /// The namespaces that every cluster has.
 const OF_KUBERNETES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// A namespace that a pod, an endpoint, a service or a record names; namespaces themselves are not read.
+/// Accepts a namespace that a pod, an endpoint, a service or a record names; namespaces themselves are not read.
 fn known_namespace(snapshot: &Snapshot, name: &str) -> Result<(), Failure> {
     let of_records = attributes(snapshot).flat_map(|record| [Some(record.owner()), record.alternate()]);
     let named = of_records.flatten().filter_map(|owner| owner.get("namespace"));
@@ -208,7 +208,7 @@ fn known_namespace(snapshot: &Snapshot, name: &str) -> Result<(), Failure> {
         .chain(snapshot.endpoints.iter().map(|endpoint| endpoint.value.namespace()));
     let mut known: BTreeSet<String> = OF_KUBERNETES.map(str::to_owned).into();
     known.extend(snapshot.services.iter().map(|service| service.value.namespace.to_string()));
-    // Of a million records few name another one.
+    // Neighbouring records mostly name the same namespace.
     let mut last = TextRef::EMPTY;
     for namespace in named {
         if namespace != last {
@@ -224,7 +224,7 @@ fn known_namespace(snapshot: &Snapshot, name: &str) -> Result<(), Failure> {
     Err(Failure::refused(message).hint(hint))
 }
 
-/// The pod that was probably meant, as `namespace/name`; `None` for one that exists.
+/// Returns the pod that was probably meant, as `namespace/name`; `None` if it exists.
 pub fn nearest_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<String> {
     let of_record = |record: AttributeRef<'_>| {
         let owner = record.owner();
@@ -239,8 +239,8 @@ pub fn nearest_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<S
     near.filter(|near| *near != meant).map(str::to_owned)
 }
 
-/// The nodes that are named, by name or by a pattern in which `*` stands for any characters and `?` for one; of these, or of all,
-/// those whose labels the selector matches.
+/// Returns the nodes with these names or patterns (`*`: any characters, `?`: one), or all nodes if there are none, as
+/// far as the selector matches their labels.
 pub fn nodes(
     snapshot: &Snapshot,
     names: &[String],
@@ -249,7 +249,7 @@ pub fn nodes(
     found_nodes(snapshot, names, selector)?.all()
 }
 
-/// The same of the names that are found.
+/// The same, for the names that are found.
 pub fn found_nodes(
     snapshot: &Snapshot,
     names: &[String],
@@ -280,7 +280,7 @@ pub fn found_nodes(
     Ok(Found { found: selected, not_found })
 }
 
-/// True for a name that stands for others.
+/// True for a name with wildcards.
 pub(crate) fn is_pattern(name: &str) -> bool {
     name.contains(['*', '?'])
 }
@@ -301,7 +301,7 @@ fn known_nodes(snapshot: &Snapshot) -> BTreeSet<String> {
     known
 }
 
-/// The CIDR of a pool by its name, or a CIDR itself in which there is anything: blocks may be in no pool.
+/// Returns the CIDR of a pool by its name, or the CIDR itself if anything is in it: a block may be in no pool.
 pub fn pool(snapshot: &Snapshot, name: &str) -> Result<IpNet, Failure> {
     if let Some(pool) = snapshot.pools.iter().find(|pool| pool.value.name == name) {
         return Ok(pool.value.cidr);
@@ -331,7 +331,7 @@ pub(crate) fn is_known_network(snapshot: &Snapshot, cidr: IpNet) -> bool {
         || endpoints.chain(pods).chain(tunnels).any(lies_there)
 }
 
-/// True if a block shares an address with the network, be it one that cannot be decoded or that others name only.
+/// True if a block shares an address with the network, even one that cannot be decoded or is only referenced.
 pub(crate) fn is_known_block(snapshot: &Snapshot, cidr: IpNet) -> bool {
     let is_undecodable =
         |defect: &Defect| matches!(&defect.key, Some(Key::Block(key)) if overlap(*key, cidr));
@@ -341,7 +341,7 @@ pub(crate) fn is_known_block(snapshot: &Snapshot, cidr: IpNet) -> bool {
         || snapshot.defects.iter().any(is_undecodable)
 }
 
-/// Where nodes and pools were named: one of the nodes has something in one of the pools.
+/// Checks that one of the nodes has something in one of the pools, if both are named.
 fn have_in_common(snapshot: &Snapshot, scope: &Scope) -> Result<(), Failure> {
     let Scope { nodes, networks, .. } = scope;
     if nodes.is_empty() || networks.is_empty() || has_any(snapshot, scope) {
@@ -363,7 +363,7 @@ fn has_any(snapshot: &Snapshot, scope: &Scope) -> bool {
         let keys = snapshot.affinities.iter().map(|affinity| &affinity.value.key);
         keys.into_iter().any(|key| is_named(&key.node) && lies_there(key.cidr))
     };
-    // Of a block that cannot be decoded nothing is known: it may be of any node.
+    // A block that cannot be decoded may be of any node.
     let by_block = || {
         let there = snapshot.blocks.iter().filter(|block| lies_there(block.value.key));
         there.into_iter().any(|block| {

@@ -1,4 +1,4 @@
-//! `split`: from a pool to several smaller ones.
+//! `split`: splits a pool into several smaller ones.
 
 use calipam_datastore::Datastore;
 use calipam_model::IpNet;
@@ -16,27 +16,27 @@ use crate::run::{Intent, Run, Writing};
 use crate::scope::unknown_pool;
 use crate::write::Repaired;
 
-/// How a pool is named.
+/// The name or the CIDR of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolName {
     Name(String),
     Cidr(IpNet),
 }
 
-/// Which pool to split, and how.
+/// A request to split a pool.
 #[derive(Clone, Debug)]
 pub struct SplitRequest {
     pub pool: PoolName,
     /// A power of two above 1.
     pub parts: u32,
-    /// Refuse unless others have locked the datastore, as calicoctl does.
+    /// Refuse unless the datastore is locked, as calicoctl does.
     pub needs_lock: bool,
     /// Disable the pool first, as calicoctl does.
     pub disables_first: bool,
     pub intent: Intent,
 }
 
-/// Reads, plans, shows the plan, asks, and splits. Blocks stay as they are.
+/// Reads, plans, shows the plan, asks, and splits. Blocks stay unchanged.
 ///
 /// # Errors
 /// If something cannot be read or written, the pool cannot be split, or the operator does not agree.
@@ -61,8 +61,8 @@ pub fn split<'a>(
         };
         let how = Split { parts: request.parts, disables_first: request.disables_first };
         let plan = split::plan(&snapshot, pool, &document, how)?;
-        // On Kubernetes the pools are written one by one: while they are, no pod starts or stops. Under the lock of others,
-        // as calicoctl wants it, there is nothing to lock.
+        // Kubernetes has no transactions: no pod may start or stop while the pools are written. If the datastore is
+        // locked already, as calicoctl requires, it is not locked again.
         let writing = request.intent.writing.clone().map(|writing| Writing { lock: !is_locked, ..writing });
         let intent = Intent { writing, max_changes: request.intent.max_changes };
         Run { intent: &intent, ..run }.write(plan, None).await

@@ -1,4 +1,4 @@
-//! `undo`: from the journal of a run to what was restored.
+//! `undo`: restores what a run has changed, by its journal.
 
 use std::path::{Path, PathBuf};
 
@@ -20,18 +20,18 @@ use crate::read::read;
 use crate::run::{Intent, Run, Writing, folder_of};
 use crate::write::Executed;
 
-/// What an undo came to.
+/// The result of an undo.
 pub struct Undone {
     /// The run that is undone.
     pub header: Header,
     pub plan: UndoPlan,
-    /// The run came to its end by itself, so that its journal is whole.
+    /// The run finished, so its journal is complete.
     pub ended: bool,
-    /// The limit, where a plan that was only printed restores more objects.
+    /// The limit, if a plan that was only printed restores more objects.
     pub exceeds: Option<usize>,
     /// `None` if nothing was to be written.
     pub run: Option<Executed>,
-    /// A lock that a killed run has left stays.
+    /// The lock that a killed run has left is still there.
     pub stays_locked: bool,
 }
 
@@ -54,7 +54,7 @@ fn sources(plan: &UndoPlan) -> Vec<Source> {
     sources
 }
 
-/// The lock that the run of this journal has left, if it can be restored.
+/// Returns the lock that the run of this journal has left, if it can be restored.
 async fn lock_of_run(run: &Run<'_>, journal: &Path, cluster: &str) -> Result<Option<StaleLock>, Failure> {
     let Some(lock) = stale_lock(journal, cluster) else { return Ok(None) };
     let now = lock.recheck(run.datastore).await?;
@@ -70,11 +70,11 @@ async fn lock_of_run(run: &Run<'_>, journal: &Path, cluster: &str) -> Result<Opt
     Ok((now == LockState::AsItWas).then_some(lock))
 }
 
-/// Most pools that an undo compares; there are a few.
+/// The most pools that an undo compares.
 const MOST_COMPARED: usize = 32;
 
-/// Leaves pools as they are where `migrate` would not make them what the undo does: none of a family would be enabled, users would
-/// find no address, blocks of another size would lie in one.
+/// Leaves pools unchanged if `migrate` would refuse the result: no enabled pool of a family, no addresses for users, or
+/// a block size that does not fit existing blocks.
 async fn check_pools(
     datastore: &Datastore,
     mut plan: UndoPlan,
@@ -114,7 +114,7 @@ async fn check_pools(
     Ok(plan)
 }
 
-/// True if pools that the run has written may not be as they were before it: those of a split overlap until it is undone.
+/// True if pools of the run may remain as it has written them: those of a split overlap until it is undone.
 fn leaves_pools(plan: &UndoPlan, run: Option<&Executed>) -> bool {
     let is_pool = |key: &Key| matches!(key, Key::Pool(_));
     let is_done = run.is_none_or(|run| run.execution.is_complete());
@@ -122,7 +122,7 @@ fn leaves_pools(plan: &UndoPlan, run: Option<&Executed>) -> bool {
         || (!is_done && plan.steps().iter().flat_map(|step| &step.objects).any(|object| is_pool(&object.key)))
 }
 
-/// While pools overlap no pod starts.
+/// Leaves the datastore locked, since no pod may start while pools overlap.
 fn stays_locked(run: &Run<'_>, lock: &StaleLock) -> bool {
     run.operator.warn("the datastore stays locked: pools of that run are not undone, and may overlap".into());
     let Hint { text, calls } = lock.hint();
@@ -130,8 +130,8 @@ fn stays_locked(run: &Run<'_>, lock: &StaleLock) -> bool {
     true
 }
 
-/// Plans the inverse of a run, shows it, asks, and restores what was there: last the lock that the run has left. `journals` is
-/// the folder of all journals, where the environment names one.
+/// Plans the inverse of a run, shows it, asks, and restores the earlier objects, and at last the lock that the run has
+/// left. `journals` is the folder of all journals, if the environment names one.
 pub fn undo<'a>(
     datastore: &'a Datastore,
     journal: &'a Path,
@@ -154,7 +154,7 @@ pub fn undo<'a>(
         let recorded = resolve(recorded, datastore).await?.0;
         let mut plan = UndoPlan::new(&recorded)?.read(datastore).await?;
         if !plan.skipped().is_empty() {
-            // Runs since may have changed it, and their undo brought it back.
+            // Later runs may have changed the objects, and later undos may have restored them.
             let mut folders: Vec<PathBuf> = journals.iter().cloned().chain(folder_of(journal)).collect();
             folders.dedup();
             plan = UndoPlan::new(&recorded)?.after(&later(&folders, &recorded)).read(datastore).await?;
@@ -163,7 +163,7 @@ pub fn undo<'a>(
         let changes = plan.steps().iter().map(|step| step.objects.len()).sum();
         let lock = lock_of_run(&run, journal, plan.cluster()).await?;
         let Some(writing) = run.writing().filter(|_| !plan.steps().is_empty()) else {
-            // A run that was killed before its first change has left a lock anyway.
+            // A run that was killed before its first change has left a lock, too.
             let stays_locked = match (lock, run.writing()) {
                 (Some(lock), Some(_)) if leaves_pools(&plan, None) => stays_locked(&run, &lock),
                 (Some(lock), Some(_)) => {
@@ -187,7 +187,7 @@ pub fn undo<'a>(
         let mut locked = false;
         let (cluster, sources) = (plan.cluster(), sources(&plan));
         match &lock {
-            // No one else can have left it, too.
+            // The datastore has only this lock.
             Some(_) => {
                 run.check(&Writing { lock: true, ..writing.clone() }, cluster, &sources, changes).await?
             }
@@ -199,7 +199,7 @@ pub fn undo<'a>(
 
         let agreed = consent.clone();
         let work = async |options| execute(datastore, &plan, consent, &options).await;
-        // It is locked already where the run has left it so.
+        // The datastore is locked already if the run has left it so.
         let writing = Writing { lock: writing.lock && lock.is_none(), ..writing.clone() };
         let executed = run.execute(&writing, cluster, work).await?;
         match lock {

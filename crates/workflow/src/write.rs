@@ -1,4 +1,4 @@
-//! From a plan to what was written: preflight, consent, journal, and the run of the executor.
+//! Writing a plan: preflight, consent, journal, and execution.
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -17,19 +17,19 @@ use crate::operator::{Activity, Proposal};
 use crate::preflight::Passed;
 use crate::run::{Run, Writing};
 
-/// What a plan came to.
+/// The result of a plan.
 pub struct Repaired {
     pub plan: PlanSummary,
-    /// The limit, where a plan that was only printed makes more changes.
+    /// The limit, if a plan that was only printed makes more changes.
     pub exceeds: Option<usize>,
     /// `None` if nothing was to be written.
     pub run: Option<Executed>,
-    /// A lock that a killed run has left stays.
+    /// The lock that a killed run has left is still there.
     pub stays_locked: bool,
 }
 
 impl Repaired {
-    /// Both, where a run wrote in two parts and this is what the second came to.
+    /// Combines the results of the two parts of a run; `self` is the second.
     pub(crate) fn after(self, first: Self) -> Self {
         let run = match (first.run, self.run) {
             (Some(first), Some(second)) => {
@@ -42,7 +42,7 @@ impl Repaired {
     }
 }
 
-/// What was written, and the journal of it.
+/// An execution and its journal.
 pub struct Executed {
     pub execution: Execution,
     pub journal: PathBuf,
@@ -59,12 +59,12 @@ pub(crate) fn sources(kind: PlanKind) -> &'static [Source] {
 }
 
 impl Run<'_> {
-    /// Shows a plan, asks, and carries it out; gives only what the plan says where there is nothing to write to.
+    /// Shows a plan, asks, and executes it. Returns only the plan if there is nothing to write to.
     pub(crate) async fn write(&self, plan: Plan, passed: Option<Passed>) -> Result<Repaired, Failure> {
         self.write_if(plan, passed, async |_: bool| Ok(())).await
     }
 
-    /// The same for the first part of what the run writes. If it ended as it should, gives it with the run that writes the rest.
+    /// Writes the first part of a run. If that succeeded, the run that writes the rest is returned, too.
     pub(crate) async fn write_first(&self, plan: Plan) -> Result<(Repaired, Option<Self>), Failure> {
         let mut repaired = self.write_part(plan, None, async |_: bool| Ok(()), true).await?;
         let begun = repaired.run.as_mut().and_then(|executed| executed.execution.journal.take());
@@ -73,7 +73,7 @@ impl Run<'_> {
         Ok((repaired, rest))
     }
 
-    /// The same, if `holds` just before; it is told whether an answer was waited for.
+    /// Writes a plan if `holds` succeeds just before; its argument is true if the operator had to answer first.
     pub(crate) async fn write_if(
         &self,
         plan: Plan,
@@ -110,7 +110,7 @@ impl Run<'_> {
             self.operator.show(Proposal::Plan(&summary))?;
         }
         let Passed { stays_locked, .. } = match passed {
-            // What passed was the plan that was expected.
+            // The preflight was for the expected plan.
             Some(passed) => {
                 self.check_limit(changes)?;
                 passed
@@ -141,7 +141,7 @@ impl Run<'_> {
         }
     }
 
-    /// Runs what writes, with its journal, its progress and its way to be interrupted.
+    /// Executes writes, with journal, progress and signals.
     pub(crate) async fn execute(
         &self,
         writing: &Writing,
@@ -188,8 +188,8 @@ impl Run<'_> {
 /// True while a run writes.
 static WRITING: AtomicBool = AtomicBool::new(false);
 
-/// True while a run writes: then a signal must not end the process. The run sees the signal by itself, brings to
-/// an end what it has begun, and restores the lock.
+/// True while a run writes. A signal must not end the process then: the run handles it, finishes what it has begun, and
+/// restores the lock.
 pub fn is_writing() -> bool {
     WRITING.load(Ordering::SeqCst)
 }

@@ -1,4 +1,4 @@
-//! How long an eviction takes: simulated with what the cluster holds, and with how long its pods took when they last started.
+//! Estimates the time of an eviction: a simulation of the cluster, with the time that its pods took to start last.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -14,27 +14,27 @@ use jiff::SignedDuration;
 
 use super::Eviction;
 
-/// An estimate. Budgets that let no pod go, and images that a node does not have yet, come on top.
+/// An estimate, without the time for budgets that let no pod go, and for images that a node does not have yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
     /// Pods that can be evicted.
     pub pods: usize,
-    /// Those of them that do not move, because a batch before them, or theirs, finds no free addresses.
+    /// Pods of them that do not move, because their batch or an earlier one finds no free addresses.
     pub not_moved: usize,
-    /// Those that go at the same time.
+    /// Pods that are evicted at the same time.
     pub batch: usize,
-    /// From the creation of a pod until it was ready, in the median of those that say it.
+    /// The median time from the creation of a pod until it was ready.
     pub each: SignedDuration,
     pub total: SignedDuration,
 }
 
-/// How many times the median a pod may have taken: one that took longer was not ready in between, and says nothing about its start.
+/// The maximum in multiples of the median: a pod that took longer was not ready in between, so its time is meaningless.
 const OUTLIER: i32 = 10;
-/// How long a batch waits for addresses where no eviction says it: longer than a runtime takes to try a few times.
+/// The time that a batch waits for addresses if the eviction sets none; a runtime retries several times within it.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(10);
 
 impl Estimate {
-    /// `None` if none of the pods that are evicted says how long it took to be ready.
+    /// Estimates an eviction; `None` if no evicted pod shows how long it took to be ready.
     ///
     /// # Errors
     /// If the cluster cannot be simulated.
@@ -63,7 +63,7 @@ impl Estimate {
     }
 }
 
-/// The cluster once the old pool is disabled, and the new one enabled.
+/// The cluster with the old pool disabled and the new one enabled.
 fn scenario(snapshot: &Snapshot, migration: &Migration, pods: &[&WorkloadPod]) -> Scenario {
     let mut start = Start::of(snapshot);
     let new = migration.new.as_ref();

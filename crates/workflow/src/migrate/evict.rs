@@ -1,6 +1,6 @@
-//! Moving pods by evicting them: Kubernetes decides by its disruption budgets, and their controllers bring them back with addresses of
-//! the new pool. KubeVirt migrates virtual machines live, where that gives them another address. Nothing of it is kept: a run that ends
-//! at any point leaves pods that have moved and pods that have not.
+//! Moves pods by evicting them. Kubernetes respects disruption budgets, and controllers create the pods again, with
+//! addresses of the new pool. KubeVirt migrates virtual machines live, if that changes their addresses. An eviction has
+//! no state of its own: a run that ends at any point leaves pods that have moved and pods that have not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,21 +17,21 @@ use super::moving::Ties;
 use crate::failure::Failure;
 use crate::operator::{Activity, Operator};
 
-/// How pods are evicted.
+/// The settings of an eviction.
 #[derive(Clone, Debug)]
 pub struct Eviction {
-    /// Most pods that are evicted, and not yet back, at the same time.
+    /// The most pods that are evicted and not yet back at the same time.
     pub batch: usize,
-    /// Between two batches.
+    /// The pause between two batches.
     pub pause: SignedDuration,
-    /// How long to wait for evicted pods to be back, and for budgets to let pods go.
+    /// The time to wait for evicted pods to be back, and for budgets to let pods go.
     pub patience: SignedDuration,
     /// Only pods on these nodes; on all if empty.
     pub nodes: Vec<String>,
     pub namespace: Option<String>,
 }
 
-/// Why pods are not evicted any more. Those that were evicted before are back.
+/// The reason why no more pods are evicted. Those that were evicted before are back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EvictError {
     #[error("pods are evicted through Kubernetes, but no kubeconfig was given")]
@@ -45,7 +45,7 @@ pub enum EvictError {
         "for {waited:#}, disruption budgets have allowed none of {pods} pods to be evicted, such as {example}"
     )]
     Budgets { pods: usize, example: String, waited: SignedDuration },
-    /// Their nodes are down, or a finalizer holds them.
+    /// The nodes of the pods are down, or a finalizer blocks them.
     #[error("evicted pods have not ended for {waited:#}: {pods}, such as {example}")]
     NotEnded { pods: usize, example: String, waited: SignedDuration },
 }
@@ -68,29 +68,29 @@ impl EvictError {
     }
 }
 
-/// Between two looks at the pods.
+/// The time between two reads of the pods.
 const POLL: Duration = Duration::from_secs(1);
 
 /// The controller of the pods of a virtual machine.
 const MACHINE: &str = "VirtualMachineInstance";
 
-/// Namespace and controller.
+/// A namespace and a controller in it.
 type Owner = (String, Controller);
 
-/// What came of asking for some pods.
+/// The result of evicting a batch of pods.
 #[derive(Default)]
 struct Batch {
-    /// The owners of those that go, by their UIDs.
+    /// The owners of evicted pods, by UID of the pod.
     gone: BTreeMap<String, Owner>,
-    /// Machines that KubeVirt does not migrate, by the UIDs of their pods, each with its reason.
+    /// Reasons why KubeVirt does not migrate machines, by UID of the pod.
     refused: BTreeMap<String, String>,
-    /// Something has changed: budgets have not refused all.
+    /// At least one pod was evicted.
     has_moved: bool,
 }
 
 impl Eviction {
-    /// Evicts pods of the old pool, batch after batch, until none is left that can be. Says how many were evicted. `moves`: which pods
-    /// get another address that way.
+    /// Evicts pods of the old pool, batch after batch, until no more can be evicted. Reports their number. `moves`
+    /// tells which pods get another address that way.
     pub(super) async fn run(
         &self,
         workloads: &Workloads,
@@ -98,7 +98,7 @@ impl Eviction {
         moves: Moves,
         operator: &dyn Operator,
     ) -> Result<(), Failure> {
-        // If namespaces cannot be read, pods alone say what they ask for; the survey says so.
+        // If namespaces cannot be read, only the annotations of pods are known; the survey reports that.
         let namespaces = workloads.namespaces().await.unwrap_or_default();
         let (old, ties) = (pool.cidr, Ties::of(pool, &namespaces));
         let meter = operator.start(Activity::Evicting);
@@ -176,7 +176,7 @@ impl Eviction {
         Ok(batch)
     }
 
-    /// True for a pod on the nodes, and in the namespace, that were named.
+    /// True for a pod on the requested nodes and in the requested namespace.
     fn is_meant(&self, pod: &WorkloadPod) -> bool {
         (self.nodes.is_empty() || self.nodes.contains(&pod.node))
             && self.namespace.as_ref().is_none_or(|namespace| *namespace == pod.namespace)
@@ -231,15 +231,15 @@ impl Eviction {
     }
 }
 
-/// Which pods get another address when they are evicted, or their virtual machine is migrated live.
+/// The kinds of pods that get another address by an eviction or a live migration.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moves {
-    /// Virtual machines, too. From Calico 3.32 on they keep their addresses.
+    /// Virtual machines, too. Since Calico 3.32 they keep their addresses.
     pub machines: bool,
 }
 
 impl Moves {
-    /// True for a pod of the old pool that something brings back. Jobs come to their end, and static pods are the node's.
+    /// True for a pod of the old pool that a controller creates again, which is not so for jobs and static pods.
     pub(super) fn can_move(self, pod: &WorkloadPod, old: IpNet) -> bool {
         let comes_back = pod.controller.as_ref().is_some_and(|controller| match controller.kind.as_str() {
             "Node" | "Job" => false,

@@ -1,4 +1,4 @@
-//! `migrate`: from one pool to another, one phase in a run.
+//! `migrate`: replaces a pool by another one, with one phase per run.
 
 mod estimate;
 mod evict;
@@ -28,38 +28,38 @@ use crate::scope::unknown_pool;
 use crate::second_read::{Planned, plan_after_grace, warn_of_short_grace};
 use crate::write::{Repaired, sources};
 
-/// Which pool to leave, for which, and how.
+/// A request to migrate.
 #[derive(Clone, Debug)]
 pub struct MigrateRequest {
-    /// The old pool, by name or CIDR; otherwise the disabled pool that has blocks, or of which a temporary pool or the name of a new
-    /// one tells, where there is one.
+    /// The old pool, by name or CIDR. Otherwise the disabled pool that has blocks, or the one that a temporary pool or
+    /// the name of a new pool refers to, if there is exactly one.
     pub from: Option<String>,
     pub target: Target,
     /// Go on although the allocator does not find addresses for all users.
     pub force: bool,
-    /// Evict pods, where users are to move.
+    /// Evict pods in the phase in which users move.
     pub eviction: Option<Eviction>,
     pub criteria: Criteria,
-    /// With writing, the next phase is carried out.
+    /// If it writes, the next phase is executed.
     pub intent: Intent,
 }
 
-/// Where a migration stands, as far as it was surveyed.
+/// The state of a migration, as far as it was surveyed.
 #[derive(Clone, Debug)]
 pub struct Surveyed {
     pub survey: Survey,
-    /// What brings the pods back, and what ties them to the pool; `None` if Kubernetes was not asked.
+    /// The controllers of the pods, and annotations that pin them to the pool; `None` without Kubernetes.
     pub moving: Option<Moving>,
 }
 
-/// What a run came to.
+/// The result of a run.
 pub struct Migrated {
-    /// As it was when the phase was planned.
+    /// The state when the phase was planned.
     pub surveyed: Surveyed,
     pub repaired: Repaired,
 }
 
-/// Reads, surveys the migration, shows it and the plan of the next phase, asks, and carries that out.
+/// Reads, surveys the migration, shows it and the plan of the next phase, asks, and executes the phase.
 ///
 /// # Errors
 /// If something cannot be read or written, the migration is refused, or the operator does not agree.
@@ -77,13 +77,13 @@ pub fn migrate<'a>(
         {
             evict(&run, &surveyed, eviction).await?;
             (seen, surveyed, _) = survey_all(datastore, request, operator).await?;
-            // What comes next is a phase of its own, and was not shown.
+            // The next phase is another run: it was not shown.
             let plan = Plan::nothing(PlanKind::Migrate, &seen.snapshot);
             return Ok(Migrated { surveyed, repaired: run.write(plan, None).await? });
         }
 
         let survey = &surveyed.survey;
-        // The list of journals tells the phases apart.
+        // The list of journals shows the phase.
         let mut intent = request.intent.clone();
         if let Some(writing) = &mut intent.writing {
             writing.command = format!("{}: {} {}", writing.command, survey.phase, survey.migration.old.name);
@@ -118,8 +118,8 @@ pub fn migrate<'a>(
     })
 }
 
-/// The plan of a phase that writes a pool. If nothing will be written, a refusal is a part of it: the rest of what was asked for is
-/// still shown.
+/// Plans a phase that writes a pool. If nothing will be written, a refusal becomes part of the plan, so that the rest
+/// is still shown.
 fn pools_or_skipped(
     run: &Run<'_>,
     seen: &CheckResult,
@@ -136,11 +136,11 @@ fn pools_or_skipped(
     }
 }
 
-/// Longer than a CNI plugin takes for an address: Calico's gives up after 90 seconds.
+/// More than a CNI plugin takes to assign an address: Calico's plugin gives up after 90 seconds.
 const ADD: SignedDuration = SignedDuration::from_mins(2);
 
-/// Before the pool is deleted, waits for the grace period: a plugin that had read it while it was enabled may get a block there a
-/// moment later. `None` if nothing is written.
+/// Waits for the grace period before the pool is deleted: a plugin that read it while it was enabled may claim a block
+/// there a moment later. `None` if nothing is written.
 async fn wait_for_grace(
     run: &Run<'_>,
     request: &MigrateRequest,
@@ -160,7 +160,7 @@ async fn wait_for_grace(
     Ok(Some(passed))
 }
 
-/// Reads again what a phase rests on, just before it is written.
+/// Reads again what a phase depends on, just before it is written.
 async fn look_again(run: &Run<'_>, request: &MigrateRequest, before: &Survey) -> Result<(), Failure> {
     let (seen, now, stored) = survey(run.datastore, request, run.operator).await?;
     let pool = before.migration.old.name.clone();
@@ -178,7 +178,7 @@ async fn look_again(run: &Run<'_>, request: &MigrateRequest, before: &Survey) ->
     Ok(())
 }
 
-/// Reads, and says where the migration stands. Returns the pools as they are stored, too.
+/// Reads and surveys the migration. Returns the pools as they are stored, too.
 async fn survey(
     datastore: &Datastore,
     request: &MigrateRequest,
@@ -195,7 +195,7 @@ async fn survey(
         let stored = datastore.stored(&[Key::Pool(name.to_owned())]).await?.pop().flatten();
         match stored.and_then(|stored| stored.object) {
             Some(Object::Pool(pool)) => Ok(pool),
-            // It is gone since it was listed.
+            // It was deleted since it was listed.
             _ => Err(unknown(name)),
         }
     };
@@ -216,7 +216,7 @@ async fn survey(
     Ok((seen, survey, stored))
 }
 
-/// The same, and what Kubernetes says of those who move.
+/// The same, with data of Kubernetes about the users that move.
 async fn survey_all(
     datastore: &Datastore,
     request: &MigrateRequest,

@@ -1,4 +1,4 @@
-//! Who moves: the pods of the old pool by what brings them back, and what ties pods to it.
+//! The pods of the old pool by controller, and the annotations that pin them to it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -14,17 +14,17 @@ use super::Eviction;
 use super::estimate::Estimate;
 use super::evict::Moves;
 
-/// Pods of the old pool that the same thing brings back.
+/// Pods of the old pool that have the same controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Group {
     pub namespace: String,
-    /// The kind of the controller; `None` if nothing brings the pods back.
+    /// The kind of the controller; `None` for pods without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Of the controller, or of the pod.
+    /// The name of the controller, or of the pod.
     pub name: String,
     pub pods: usize,
-    /// The disruption budgets that count them, and how many pods each lets go now.
+    /// The disruption budgets for these pods, and how many pods each allows to evict now.
     pub budgets: BTreeMap<String, i64>,
 }
 
@@ -37,21 +37,21 @@ pub struct Pin {
     pub value: String,
 }
 
-/// What Kubernetes says of those who move.
+/// Data of Kubernetes about the users that move.
 #[derive(Clone, Debug, Default)]
 pub struct Moving {
     pub workloads: Vec<Group>,
     pub pins: Vec<Pin>,
-    /// How long their eviction takes; `None` if none of the pods shows it.
+    /// An estimate of the eviction; `None` if no pod shows how long it took to start.
     pub estimate: Option<Estimate>,
-    /// A live migration gives a virtual machine another address. From Calico 3.32 on it keeps its own until it is deleted.
+    /// A live migration gives a virtual machine another address. Since Calico 3.32 it keeps its own.
     pub live_migration_moves: bool,
-    /// What could not be read, and why.
+    /// Errors of what could not be read.
     pub unread: Vec<String>,
 }
 
 impl Moving {
-    /// Reads what it can.
+    /// Reads as much as it can.
     pub(super) async fn read(
         workloads: &Workloads,
         snapshot: &Snapshot,
@@ -146,7 +146,7 @@ fn asks_for(asks: &Asks, old: &Pool) -> bool {
     serde_json::from_str::<Vec<String>>(&asks.value).is_ok_and(|texts| texts.iter().any(is_old))
 }
 
-/// What ties pods to the old pool: they would come back to it, or not start while it is disabled.
+/// Annotations that pin pods to the old pool: they would get its addresses again, or not start while it is disabled.
 pub(super) struct Ties<'p> {
     old: &'p Pool,
     namespaces: HashMap<&'p str, &'p [Asks]>,

@@ -1,4 +1,4 @@
-//! `--confirm`: a check of everything twice, some time apart.
+//! `--confirm`: checks everything twice, with a pause.
 
 use calipam_datastore::Datastore;
 use jiff::SignedDuration;
@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::operator::{Activity, Operator, Pending};
 use crate::read::{CheckResult, Criteria, read_and_check, wait};
 
-/// As [`read_and_check`] or, with `confirm`, twice, so far apart: then only what both found stays.
+/// Reads and checks or, with `confirm`, does so twice with this pause, and keeps findings of both checks only.
 pub fn check_and_confirm<'a>(
     datastore: &'a Datastore,
     criteria: &'a Criteria,

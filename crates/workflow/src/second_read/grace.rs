@@ -1,4 +1,4 @@
-//! `--grace`: an address that was seen unused once is released only if it is unused when everything is read again.
+//! `--grace`: an address that was seen unused once is released only if a second read finds it unused, too.
 
 use calipam_model::snapshot::Snapshot;
 use calipam_model::words::count;
@@ -13,16 +13,16 @@ use crate::read::{CheckResult, Criteria, cooldown, read_and_check, wait};
 use crate::run::Run;
 use crate::write::sources;
 
-/// A plan, what it rests on, and whether it passed the preflight already.
+/// A plan, the data for it, and its preflight if that was done already.
 pub(crate) struct Planned {
     pub seen: CheckResult,
     pub plan: Plan,
     pub passed: Option<Passed>,
 }
 
-/// Plans by `plan`, and again after the grace period where addresses were seen unused only once. The plan that is expected is
-/// shown before that wait, and what would refuse it refuses it before. If nothing will be written, there is no wait: the plan is made as if the
-/// addresses were seen unused again.
+/// Plans, and plans again after the grace period if addresses were seen unused only once. The expected plan is shown
+/// before the wait, after its preflight. If nothing will be written, there is no wait: the plan assumes that the second
+/// read finds the addresses unused.
 pub(crate) async fn plan_after_grace(
     run: &Run<'_>,
     criteria: &Criteria,
@@ -55,7 +55,7 @@ pub(crate) async fn plan_after_grace(
     };
 
     let expected = seen.try_plan(expected, criteria)?;
-    // The steps are made of what is read after the wait.
+    // The steps come from the read after the wait.
     let (expected, _) = expected.divide();
     run.operator.show(Proposal::Plan(&expected))?;
     let (kind, guid, changes) = (expected.kind, &expected.cluster.guid, expected.changes.len());
@@ -72,15 +72,15 @@ pub(crate) async fn plan_after_grace(
     Ok(Planned { seen, plan, passed: Some(passed) })
 }
 
-/// How many addresses the plan skips because they have been seen unused only once.
+/// The number of addresses that the plan skips because they have been seen unused only once.
 pub(crate) fn seen_once(plan: &Plan) -> usize {
     plan.skipped.iter().filter(|skipped| skipped.reason == SkipReason::SeenOnce).count()
 }
 
-/// What an operation of a CNI plugin takes at most, from the first object that it writes to the last.
+/// The longest time of an operation of a CNI plugin, from the first object that it writes to the last.
 const CNI_OPERATION: SignedDuration = SignedDuration::from_secs(10);
 
-/// Warns of a grace period in which an address that a pod is just being given looks unused.
+/// Warns of a grace period that is so short that an address looks unused while a pod is getting it.
 pub(crate) fn warn_of_short_grace(snapshot: &Snapshot, criteria: &Criteria, operator: &dyn Operator) {
     let grace = calipam_check::grace(snapshot, &criteria.options);
     if grace < CNI_OPERATION {

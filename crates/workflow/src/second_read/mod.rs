@@ -1,5 +1,5 @@
-//! When something is read a second time before it counts: by `--settle` what a half-done operation of Calico could explain, by
-//! `--confirm` everything, and by `--grace` everything before an address is released.
+//! Second reads: `--settle` for findings that a half-done operation of Calico could explain, `--confirm` for all, and
+//! `--grace` before an address is released.
 
 mod confirm;
 mod grace;

@@ -1,5 +1,5 @@
-//! The second read of a check: what a half-done operation of Calico could explain is read again after `--settle`, and a finding
-//! whose objects have changed is dropped.
+//! `--settle`: objects of findings that a half-done operation of Calico could explain are read again after a pause, and
+//! findings whose objects have changed are dropped.
 
 use calipam_check::{Finding, Recheck, Report, check};
 use calipam_datastore::Datastore;
@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::operator::{Activity, Event, Operator};
 use crate::read::{CheckResult, Criteria, wait};
 
-/// Checks what was read, and what is suspicious in it once more.
+/// Checks a snapshot, and checks suspicious objects a second time.
 pub(crate) async fn check_twice(
     datastore: &Datastore,
     mut snapshot: Snapshot,
@@ -24,8 +24,8 @@ pub(crate) async fn check_twice(
     Ok(CheckResult { snapshot, report, dropped })
 }
 
-/// Reads again after `pause` what the findings of a report rest on, drops those whose objects have changed, and gives them.
-/// A file is not read again, and with a pause of zero nothing is.
+/// Reads the objects of findings again after `pause`, and drops and returns the findings whose objects have changed. A
+/// file is not read again; with a pause of zero nothing is.
 pub(crate) async fn recheck(
     datastore: &Datastore,
     snapshot: &Snapshot,

@@ -1,4 +1,4 @@
-//! A cluster that is followed: once an hour everything is read anew.
+//! A cluster that is followed: everything is read again each hour.
 
 use calipam_check::Code;
 use calipam_datastore::settings::Overrides;
@@ -19,7 +19,7 @@ async fn what_is_read_anew_takes_the_place_of_what_was_followed() {
     let mut live = Live::begin(&datastore, &criteria, &Unattended).await.unwrap().unwrap();
     assert_eq!(live.report().findings, []);
 
-    // What is in memory loses an endpoint, as by a fault of following, and a change shows it.
+    // The snapshot in memory loses an endpoint, as by a bug in following, and a change reveals it.
     let block = {
         let snapshot = live.snapshot();
         let mut snapshot = snapshot.write().unwrap();

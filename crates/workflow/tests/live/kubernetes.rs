@@ -1,4 +1,4 @@
-//! A Kubernetes datastore that is followed, and an etcd with the pods of one: after any change it is what a whole read finds.
+//! A Kubernetes datastore, and an etcd with pods of Kubernetes, that are followed: the snapshot equals a whole read.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use super::{Unattended, criteria, open};
 
-/// How long it may take on a busy machine until a change is known.
+/// The time within which a change has to be known, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn on(server: &KubeApiserver, etcd: Option<&Etcd>) -> Overrides {
@@ -37,7 +37,7 @@ async fn read(datastore: &Datastore) -> Snapshot {
     sorted(datastore.observe(&(Arc::new(|_| {}) as _)).await.unwrap())
 }
 
-/// With its lists in an order that does not depend on what objects are called.
+/// Sorts all lists by UID, so that their order does not depend on names.
 fn sorted(mut snapshot: Snapshot) -> Snapshot {
     macro_rules! sort {
         ($($list:ident)*) => {
@@ -56,7 +56,7 @@ async fn begin(datastore: &Datastore) -> Live {
     Live::begin(datastore, &criteria(0), &Unattended).await.unwrap().unwrap()
 }
 
-/// What is held, as of the time of another snapshot.
+/// The snapshot in memory, with the time of another one.
 fn held(live: &Live, at: &Snapshot) -> Snapshot {
     let held = live.snapshot();
     let held = held.read().unwrap().clone();
@@ -69,7 +69,7 @@ fn held(live: &Live, at: &Snapshot) -> Snapshot {
     }
 }
 
-/// Follows until it holds what a whole read finds, and compares what is found in it.
+/// Follows until the snapshot equals a whole read, and compares the findings.
 async fn assert_equal(live: &mut Live, datastore: &Datastore, name: &str) {
     let begin = Instant::now();
     let whole = read(datastore).await;
@@ -100,7 +100,7 @@ fn differences(held: &Snapshot, whole: &Snapshot) -> String {
     format!("{different:?}")
 }
 
-/// What is stored of the objects that are read, by key.
+/// The stored objects, by key.
 type Stored = BTreeMap<String, Vec<u8>>;
 
 fn stored(server: &KubeApiserver, flavour: Flavour) -> Stored {
@@ -118,7 +118,7 @@ fn stored(server: &KubeApiserver, flavour: Flavour) -> Stored {
     all.map(|(key, (value, _))| (key, value)).collect()
 }
 
-/// Takes the content of another object of the kind, under a name that is not the one that it states.
+/// Copies the spec of another object of the kind, which does not fit the name.
 fn with_the_spec_of(value: &[u8], other: &[u8]) -> Option<Vec<u8>> {
     let [mut object, other] = [value, other].map(|bytes| serde_json::from_slice::<Value>(bytes).ok());
     object.as_mut()?["spec"] = other?["spec"].clone();
@@ -164,7 +164,7 @@ async fn after_any_change_of_a_cluster_with_every_fault_it_is_what_a_whole_read_
     }
 }
 
-/// Workers that start and stop pods for a while.
+/// Runs workers that start and stop pods for a while.
 async fn churn(
     target: impl FnOnce(Churn) -> ChurnLog + Send + 'static,
     live: &mut Live,
@@ -180,7 +180,7 @@ async fn churn(
         live.wait(datastore, Duration::from_millis(200)).await.unwrap();
         assert!(matches!(live.step(datastore, &Unattended).await.unwrap(), Step::Changes(_)));
         steps += 1;
-        // As each hour, also while others write.
+        // The whole read of each hour, while others write.
         if steps == 3 {
             assert!(matches!(live.read(datastore, &Unattended).await.unwrap(), Step::Whole(None)));
         }
@@ -206,7 +206,7 @@ async fn while_pods_come_and_go_and_after_the_server_was_started_anew() {
     let work = move |churn: Churn| churn.run_on(Target::Kubernetes(&shared, flavour), &spec, &nodes).unwrap();
     churn(work, &mut live, &datastore).await;
 
-    // It has forgotten what was before; what happens while it is away is not lost.
+    // The server has lost its history; changes while it is away are found anyway.
     let mut server = Arc::into_inner(server).unwrap();
     let handles =
         format!("/registry/{}/ipamhandles/", Flavour::Native.api_version().split('/').next().unwrap());
@@ -224,7 +224,7 @@ async fn while_pods_come_and_go_and_after_the_server_was_started_anew() {
     assert!(live.report().findings.iter().any(|finding| finding.code == Code::MissingHandle));
 }
 
-/// The API server comes back with an earlier state of its etcd, as from a copy of the disk: nothing of what was written since is kept.
+/// The API server is restarted with an earlier state of its etcd, as after a restore of the disk.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_comes_back_older_is_read_anew() {
     let flavour = Flavour::Classic;

@@ -1,4 +1,4 @@
-//! Watches that know nothing of each other: one lies still, while another reports what can be understood only with both.
+//! Independent watches: one reports nothing, while another reports changes that make sense only with both.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +29,7 @@ fn bookmark(version: &str) -> String {
     event("BOOKMARK", &json!({"metadata": {"resourceVersion": version}}))
 }
 
-/// The block of node-1, with the address of the pod `web` where it is assigned.
+/// The block of node-1, with or without the address of the pod `web`.
 fn block(is_assigned: bool, version: &str) -> Value {
     let owner = json!({"namespace": "default", "node": "node-1", "pod": "web",
         "timestamp": "2026-04-01 10:12:00.123456789 +0000 UTC"});
@@ -61,7 +61,7 @@ fn node() -> Value {
     json!({"metadata": {"name": "node-1", "uid": "node", "resourceVersion": "2"}})
 }
 
-/// A server whose long watch of pods never says anything. What was written is told by a short one: the pod, if there is one.
+/// A server whose long watch of pods reports nothing. A short watch reports the pod, if there is one.
 fn server(has_pod: bool, changed: &Arc<AtomicBool>) -> Fake {
     let changed = Arc::clone(changed);
     Fake::start(move |path| {
@@ -102,7 +102,7 @@ fn ok_text(body: String) -> Reply {
     Reply::Whole(200, body)
 }
 
-/// What is found from one second to the next, and how many lists were read besides.
+/// The findings of each second, and the number of additional lists.
 async fn found(has_pod: bool) -> (Vec<Vec<String>>, usize) {
     let changed = Arc::new(AtomicBool::new(false));
     let fake = server(has_pod, &changed);
@@ -124,7 +124,7 @@ async fn found(has_pod: bool) -> (Vec<Vec<String>>, usize) {
     (reports, fake.count("/api/v1/pods?watch=1"))
 }
 
-/// A pod that another watch has not told yet is none that has gone.
+/// A pod that another watch has not reported yet does not count as deleted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watch_that_lies_still_gives_no_false_finding() {
     let (reports, watches) = found(true).await;

@@ -1,4 +1,4 @@
-//! A datastore that is followed, on real servers.
+//! Following a datastore, with real servers.
 
 mod etcd;
 mod kubernetes;
@@ -13,7 +13,7 @@ use calipam_datastore::write::{Consent, Question};
 use calipam_workflow::{Activity, Criteria, Event, Failure, Meter, Operator, Pending, Proposal};
 use jiff::SignedDuration;
 
-/// No one is there.
+/// An operator without anyone to ask.
 struct Unattended;
 
 impl Operator for Unattended {
@@ -47,7 +47,7 @@ async fn open(overrides: &Overrides) -> Datastore {
     Datastore::open(&settings).await.unwrap()
 }
 
-/// Everything is old enough; what a half-done operation could explain has to stand for so many seconds.
+/// Criteria without a grace period; findings that an operation could explain have to last for `settle` seconds.
 fn criteria(settle: i64) -> Criteria {
     let options = Options { grace: Some(SignedDuration::ZERO), ..Options::default() };
     Criteria { options, recheck_after: SignedDuration::from_secs(settle) }
