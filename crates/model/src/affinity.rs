@@ -1,4 +1,4 @@
-//! Block affinities: which node (or virtual owner) holds which block (facts 1.2, 1.4, 3.9).
+//! Block affinities: each records that a node (or virtual owner) holds a block (facts 1.2, 1.4, 3.9).
 
 use std::fmt;
 
@@ -48,7 +48,7 @@ impl fmt::Display for AffinityType {
     }
 }
 
-/// Who holds an affinity for which block.
+/// The holder of an affinity, and its block.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AffinityKey {
     /// The kind of holder.
@@ -59,7 +59,7 @@ pub struct AffinityKey {
 }
 
 impl AffinityKey {
-    /// What the field `affinity` of the block says where this affinity holds it.
+    /// Returns the owner that the field `affinity` of the block names if this affinity holds the block.
     pub fn owner(&self) -> BlockOwner {
         match &self.kind {
             AffinityType::Host => BlockOwner::Host(self.node.clone()),
@@ -68,7 +68,7 @@ impl AffinityKey {
         }
     }
 
-    /// True where the block says that this affinity holds it.
+    /// True if the block names this affinity as its owner.
     pub fn is_of(&self, owner: Option<&BlockOwner>) -> bool {
         match (&self.kind, owner) {
             (AffinityType::Host, Some(BlockOwner::Host(node))) => self.node == *node,
@@ -79,14 +79,14 @@ impl AffinityKey {
     }
 }
 
-/// The label that tells the kind of holder.
+/// The label with the kind of holder.
 pub const AFFINITY_TYPE: &str = "projectcalico.org/affinity-type";
 
-/// Labels by which Calico 3.31 and later finds affinities on Kubernetes: name and value.
+/// Name and value of the labels by which Calico 3.31 and later finds affinities on Kubernetes.
 pub type AffinityLabels = [(&'static str, String); 3];
 
 impl AffinityKey {
-    /// The labels that the affinity object has to carry (facts 2.5).
+    /// Returns the labels of the affinity object (facts 2.5).
     pub fn labels(&self) -> AffinityLabels {
         let hash = BASE32_NOPAD.encode(&digest::sha3_256(self.node.as_bytes()));
         let version = if matches!(self.cidr, IpNet::V4(_)) { "4" } else { "6" };
@@ -99,7 +99,7 @@ impl AffinityKey {
 }
 
 impl fmt::Display for AffinityKey {
-    /// `node-1/10.244.1.0/26`, the form in which findings name an affinity.
+    /// Prints the form of findings: `node-1/10.244.1.0/26`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.node, self.cidr)
     }
@@ -147,10 +147,10 @@ pub struct Affinity {
     /// Holder and block.
     pub key: AffinityKey,
     pub state: AffinityState,
-    /// The record names no state, or an empty one. That counts as [`AffinityState::Confirmed`], but Calico marks such an
-    /// affinity as pending when its holder claims the block again, as it does with every state that is not confirmed.
+    /// The record has no state, or an empty one. That counts as [`AffinityState::Confirmed`], but Calico marks the
+    /// affinity as pending when its holder claims the block again, as it does with every unconfirmed state.
     pub is_unstated: bool,
-    /// Marked deleted: the first of the two steps in which Calico deletes on Kubernetes.
+    /// Marked as deleted: the first of Calico's two steps to delete on Kubernetes.
     pub deleted: bool,
     /// Fields that this program does not know, kept for the next write.
     pub unknown: Option<Box<Unknown>>,
@@ -162,7 +162,7 @@ impl Affinity {
         Self { key, state, is_unstated: false, deleted: false, unknown: None }
     }
 
-    /// Reads the value that etcd holds; no bytes at all read as `{}`, as the oldest writers left it.
+    /// Reads the value in etcd. An empty value, as the oldest writers left it, reads as `{}`.
     pub fn parse(key: AffinityKey, json: &[u8]) -> Result<Self, DecodeError> {
         let fresh = || Self { is_unstated: true, ..Self::new(key.clone(), AffinityState::default()) };
         if json.is_empty() {
@@ -189,7 +189,7 @@ impl<'de> Fields<'de> for Affinity {
 }
 
 impl Serialize for Affinity {
-    /// As Calico writes it to etcd: holder and block are in the key.
+    /// Writes the form of etcd, where the key has the holder and the block.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("state", &self.state.to_string())?;

@@ -1,5 +1,5 @@
-//! The owner records of a block (Calico: "attributes"). A block keeps its records in one packed table;
-//! [`Attribute`] is a copy of one of them, [`AttributeRef`] one read in place.
+//! The owner records of a block (Calico: "attributes"). A block keeps its records in one packed table.
+//! [`AttributeRef`] reads one of them in place, and [`Attribute`] is a copy.
 
 mod packed;
 mod table;
@@ -20,13 +20,13 @@ use crate::time::parse_time;
 /// There is no handle object for it (facts 3.1).
 pub const WINDOWS_RESERVED_HANDLE: &str = "windows-reserved-ipam-handle";
 
-/// True for the handle of the ordinals that Windows reserves, in any case.
+/// True for the handle of the ordinals that Windows reserves, in upper or lower case.
 pub fn is_windows_reserved(handle: TextRef<'_>) -> bool {
     handle.packed().len() == WINDOWS_RESERVED_HANDLE.len()
         && handle.packed().eq_ignore_ascii_case(WINDOWS_RESERVED_HANDLE.as_bytes())
 }
 
-/// One owner record, as [Calico's `AllocationAttribute`] has it.
+/// One owner record, like [Calico's `AllocationAttribute`].
 ///
 /// [Calico's `AllocationAttribute`]: facts 1.3, "Attribute object".
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,14 +37,14 @@ pub struct Attribute {
     pub owner: Option<BTreeMap<String, String>>,
     /// `alternateOwnerAttrs`: the other side of a KubeVirt live migration (Calico 3.32 and later).
     pub alternate: Option<BTreeMap<String, String>>,
-    /// `releasedAt`, RFC 3339: since when the address is cooling (Calico 3.33 and later).
+    /// `releasedAt`, RFC 3339: the start of the cooldown (Calico 3.33 and later).
     pub released_at: Option<String>,
     /// Fields that this program does not know, kept for the next write.
     pub unknown: Unknown,
 }
 
 impl Attribute {
-    /// A record of a handle and attributes of the active owner, as an allocation writes it.
+    /// Creates the record of an allocation: a handle and attributes of the active owner.
     pub fn new<'a>(handle: Option<&str>, owner: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let owner: BTreeMap<_, _> = owner.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
         Self {
@@ -66,7 +66,7 @@ impl Attribute {
         Self::new(Some(WINDOWS_RESERVED_HANDLE), [("note", "windows host rsvd")])
     }
 
-    /// The record of an address that cools down since `at`.
+    /// Creates the record of an address that cools down from `at` on.
     pub fn cooling(at: Timestamp) -> Self {
         Self { released_at: Some(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()), ..Self::default() }
     }
@@ -104,7 +104,7 @@ impl<'a> AttributeRef<'a> {
         }
     }
 
-    /// The handle ID as it is recorded, with what follows a carriage return.
+    /// The handle ID as recorded, with any text after a carriage return.
     pub fn handle(&self) -> Option<TextRef<'a>> {
         self.handle
     }
@@ -129,22 +129,22 @@ impl<'a> AttributeRef<'a> {
         self.owner().get(key)
     }
 
-    /// `releasedAt` as it is recorded.
+    /// `releasedAt` as recorded.
     pub fn released_at(&self) -> Option<TextRef<'a>> {
         self.released_at
     }
 
-    /// Since when the address is cooling, if that is a readable time.
+    /// The start of the cooldown, if it is a readable time.
     pub fn released_time(&self) -> Option<Timestamp> {
         parse_time(&self.released_at?.to_string())
     }
 
-    /// True while the address cools down: it was released, but is not free yet.
+    /// True while the address cools down: it was released but is not free yet.
     pub fn is_cooling(&self) -> bool {
         self.released_at.is_some()
     }
 
-    /// True for the ordinals that Windows reserves; the handle is compared without case, as Calico does.
+    /// True for the ordinals that Windows reserves. Like Calico, compares the handle without case.
     pub fn is_windows_reserved(&self) -> bool {
         self.handle.is_some_and(is_windows_reserved)
     }
@@ -162,7 +162,7 @@ impl<'a> AttributeRef<'a> {
         self.handle.is_none_or(TextRef::is_empty) && self.owner().is_empty() && !self.is_cooling()
     }
 
-    /// When the address was allocated, from the attribute `timestamp`.
+    /// The time of the allocation, from the attribute `timestamp`.
     pub fn allocated_at(&self) -> Option<Timestamp> {
         let text = self.get("timestamp")?;
         match text.packed_time() {
@@ -171,18 +171,18 @@ impl<'a> AttributeRef<'a> {
         }
     }
 
-    /// A copy of its own, as small as it is in its block.
+    /// Returns a packed copy.
     pub fn to_packed(self) -> PackedAttribute {
         PackedAttribute::of_bytes(self.packed)
     }
 
-    /// True if it says the same as the other.
+    /// True if both records mean the same.
     pub fn is_same(self, other: AttributeRef<'_>) -> bool {
-        // Bytes differ where the entries of a map come in another order.
+        // Bytes differ if the entries of a map are in another order.
         self.packed == other.packed || self.to_attribute() == other.to_attribute()
     }
 
-    /// A copy of its own.
+    /// Returns an unpacked copy.
     pub fn to_attribute(self) -> Attribute {
         Attribute {
             handle: self.handle.map(|h| h.to_string()),

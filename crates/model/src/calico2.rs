@@ -1,14 +1,14 @@
-//! The values that Calico 2.x stores (facts 6.2), if they differ from those of Calico 3.
+//! The values that Calico 2.x stores (facts 6.2) if they differ from those of Calico 3.
 
 use serde_json::{Map, Value};
 
 use crate::key::Key;
 
-/// Fields of a block that Calico 2.x does not know. It would drop them with its next write.
+/// Fields of a block that Calico 2.x does not know and would drop with its next write.
 const OF_BLOCK: [&str; 4] = ["sequenceNumber", "sequenceNumberForAllocation", "affinityClaimTime", "deleted"];
 
-/// The value of an object as Calico 2.x stores it, made from that of Calico 3: without what it does not know, and with the
-/// fields that it always writes. `None` if the two are the same.
+/// Converts a value of Calico 3 to the form of Calico 2.x: without fields that it does not know, and with those that it
+/// always writes. `None` if both forms are the same.
 pub fn value(key: &Key, json: &[u8]) -> Option<Vec<u8>> {
     let mut value: Value = serde_json::from_slice(json).ok()?;
     let fields = value.as_object_mut()?;
@@ -17,7 +17,7 @@ pub fn value(key: &Key, json: &[u8]) -> Option<Vec<u8>> {
             let dropped = OF_BLOCK.iter().filter(|field| fields.remove(**field).is_some()).count();
             dropped + name_all_fields(fields)
         }
-        // Without a state an affinity is confirmed, the only state there is.
+        // An affinity without a state is confirmed, which is the only state there.
         Key::Affinity(_) => {
             let is_confirmed = fields.get("state").is_some_and(|state| state == "confirmed");
             let state = is_confirmed.then(|| fields.remove("state"));
@@ -29,7 +29,7 @@ pub fn value(key: &Key, json: &[u8]) -> Option<Vec<u8>> {
     (changed > 0).then(|| value.to_string().into_bytes())
 }
 
-/// Owner records name their handle and attributes also if they have none. Returns how many fields were added.
+/// Adds missing handles and attributes to owner records as empty fields. Returns the number of added fields.
 fn name_all_fields(block: &mut Map<String, Value>) -> usize {
     let records = block.get_mut("attributes").and_then(Value::as_array_mut).into_iter().flatten();
     let mut added = 0;

@@ -1,5 +1,5 @@
-//! What a snapshot becomes when objects change: one of etcd by its keys ([`Snapshot::change_entries`]), any sorted list by the paths of its
-//! objects ([`merge`]).
+//! Updates a snapshot after objects changed: one of etcd by keys ([`Snapshot::change_entries`]), and any sorted list
+//! by the paths of its objects ([`merge`]).
 
 use std::collections::{HashSet, VecDeque};
 use std::mem::replace;
@@ -8,19 +8,19 @@ use std::ops::Range;
 use crate::key::{BLOCK_PREFIX, ENDPOINT_PREFIX, HANDLE_PREFIX, Key, RESOURCE_PREFIX};
 use crate::snapshot::{Defect, Snapshot, Versioned};
 
-/// A list that grows gets room for a part like this of what it has.
+/// A growing list reserves room for one object for this many that it has.
 const ROOM: usize = 64;
-/// The name of the one object that Calico uses of kinds with only one.
+/// The object name that Calico uses for kinds with a single object.
 const DEFAULT: &str = "default";
 
 impl Snapshot {
-    /// Makes a snapshot that was read whole what a whole read finds after these keys have changed, where `fresh` is what is
-    /// stored under them now, and gives what was stored under them before. The keys are ascending; the objects of each kind are
-    /// in the order of their keys in both, and stay so.
+    /// Updates a complete snapshot after these keys have changed, so that it equals a new full read. `fresh` has the
+    /// values now stored under them; returns those stored before. The keys are ascending, and the objects of each kind
+    /// are ordered by key in both snapshots.
     pub fn change_entries<K: AsRef<[u8]>>(&mut self, keys: &[K], mut fresh: Self) -> Self {
         let paths: Vec<&str> = keys.iter().filter_map(|key| std::str::from_utf8(key.as_ref()).ok()).collect();
         let mut gone = Self::default();
-        // Of these kinds there are many objects.
+        // These are the kinds with many objects.
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let paths = below(&paths, HANDLE_PREFIX);
@@ -72,7 +72,7 @@ impl Snapshot {
             gone.kube_controllers = replace(&mut self.kube_controllers, fresh.kube_controllers);
         }
 
-        // A defect says its key as text, whatever its bytes are.
+        // A defect has its key as text, even if the bytes are not UTF-8.
         let read_again: HashSet<_> = match self.defects.is_empty() {
             true => HashSet::new(),
             false => keys.iter().map(|key| String::from_utf8_lossy(key.as_ref())).collect(),
@@ -86,12 +86,12 @@ impl Snapshot {
     }
 }
 
-/// The paths that begin so.
+/// The paths with this prefix.
 fn below<'p>(paths: &[&'p str], prefix: &str) -> Vec<&'p str> {
     paths.iter().copied().filter(|path| path.starts_with(prefix)).collect()
 }
 
-/// As [`merge`], by the keys of the objects.
+/// Like [`merge`], by the keys of the objects.
 fn merge_keys<T>(
     list: &mut Vec<Versioned<T>>,
     fresh: Vec<Versioned<T>>,
@@ -101,8 +101,8 @@ fn merge_keys<T>(
     merge(list, fresh, paths, |object, path| path.push_str(&key(&object.value).to_string()))
 }
 
-/// Takes the objects with these paths out of a list, puts `fresh` in their places, and gives what it took. Both lists are in the
-/// order of their paths.
+/// Replaces the objects with these paths by `fresh`, and returns the replaced ones. Both lists are ordered by
+/// path.
 pub fn merge<T>(
     list: &mut Vec<Versioned<T>>,
     fresh: Vec<Versioned<T>>,
@@ -115,8 +115,8 @@ pub fn merge<T>(
         push_path(object, &mut space);
         space.as_str().cmp(path)
     };
-    // By path, the place of the first object that is not before it, and how many objects have it. A path is made of an object
-    // for each step of a search, which is most of the work.
+    // By path: the position of the first object that is not before it, and the number of its objects. Each step of the
+    // search builds the path of one object, which is most of the work.
     let (mut spans, mut from): (Vec<Range<usize>>, _) = (Vec::with_capacity(paths.len()), 0);
     for path in paths {
         let start = place(list, from, |object| compare(object, path).is_lt());
@@ -156,9 +156,9 @@ pub fn merge<T>(
     gone.into_iter().map(|(_, object)| object).collect()
 }
 
-/// Takes what is at the positions `removed` out of a list and gives it with them, in no order; puts `added` into the list, each before
-/// what is at its position. Positions ascend. All in one pass and in place: a copy of a list of a million objects would take as
-/// much memory again.
+/// Removes the items at the positions `removed` and returns them with their positions, in no order; inserts each item
+/// of `added` before the item at its position. Positions ascend. Works in one pass and in place, since a copy of a
+/// million objects would double the memory.
 fn splice<T>(list: &mut Vec<T>, removed: &[usize], added: Vec<(usize, T)>) -> Vec<(usize, T)> {
     let more = added.len().saturating_sub(removed.len());
     if list.capacity() - list.len() < more {
@@ -166,8 +166,8 @@ fn splice<T>(list: &mut Vec<T>, removed: &[usize], added: Vec<(usize, T)>) -> Ve
     }
     let (mut removed, mut added) = (removed.iter().copied().peekable(), added.into_iter().peekable());
     let mut gone = Vec::new();
-    // Before the position there are either objects that wait for a place, or places that are free: with objects that were taken out,
-    // of which these are the positions.
+    // Either items wait for a place, or places are free. Free places hold removed items, whose positions these
+    // are.
     let (mut waiting, mut free) = (VecDeque::new(), VecDeque::new());
     let mut position = 0;
     while position <= list.len() {
@@ -201,8 +201,8 @@ fn splice<T>(list: &mut Vec<T>, removed: &[usize], added: Vec<(usize, T)>) -> Ve
     gone
 }
 
-/// The first place from `from` on of which `is_before` is false, in a list that has all others before it. Quick where it is
-/// near.
+/// The first position from `from` on for which `is_before` is false, in a list that is partitioned by it. Fast if it
+/// is near.
 fn place<T>(list: &[T], from: usize, mut is_before: impl FnMut(&T) -> bool) -> usize {
     let (mut low, mut step) = (from, 1);
     while let Some(object) = list.get(low + step - 1) {
@@ -222,10 +222,10 @@ mod tests {
 
     use super::*;
 
-    /// What is stored under a key from some revision on; `None` if it is deleted.
+    /// The value of a key from some revision on; `None` if it is deleted.
     type NewValue = Option<(Vec<u8>, i64)>;
 
-    /// A snapshot of entries, read whole.
+    /// Builds a snapshot of all entries.
     fn whole(entries: &BTreeMap<Vec<u8>, (Vec<u8>, i64)>) -> Snapshot {
         let mut snapshot = Snapshot::default();
         entries.iter().for_each(|(key, (value, revision))| snapshot.add_entry(key, value, *revision));
@@ -309,7 +309,7 @@ mod tests {
             undone.newest_creation = before.newest_creation;
             assert_eq!(undone, before, "revision {revision}");
             let mut expected = whole(&entries);
-            // The newest that ever was; only files go by it.
+            // The newest time ever seen, which matters for files only.
             expected.newest_creation = snapshot.newest_creation;
             assert_eq!(snapshot, expected, "revision {revision}");
         }

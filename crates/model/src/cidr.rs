@@ -1,16 +1,15 @@
-//! CIDRs as Calico writes them, and the arithmetic between a block's CIDR, its ordinals and addresses.
+//! CIDRs in Calico's form, and the conversion between addresses and ordinals of a block.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// Block sizes that Calico allows, as prefix lengths: /20 to /32 for IPv4 (facts section 8).
+/// Block sizes that Calico allows for IPv4, as prefix lengths (facts section 8).
 pub const BLOCK_PREFIXES_V4: std::ops::RangeInclusive<u8> = 20..=32;
-/// Block sizes that Calico allows for IPv6: /116 to /128.
+/// Block sizes that Calico allows for IPv6, as prefix lengths.
 pub const BLOCK_PREFIXES_V6: std::ops::RangeInclusive<u8> = 116..=128;
 
-/// Reads a CIDR, or a bare address as a CIDR of full length, and masks it to its network address, as
-/// Calico's reader does.
+/// Reads a CIDR, or a bare address as a CIDR of full length. Like Calico's reader, clears the host bits.
 pub fn parse_cidr(text: &str) -> Option<IpNet> {
     if let Some((address, prefix)) = parse_plain_v4(text) {
         return block_around(address.into(), prefix.unwrap_or(32));
@@ -18,8 +17,8 @@ pub fn parse_cidr(text: &str) -> Option<IpNet> {
     parse_any(text).map(|net| net.trunc())
 }
 
-/// An address with its prefix length, or alone, as Go's `ParseCIDR` reads them. Not by ipnet's own reader, which takes zeros
-/// before a number (`010.7.0.0/29`): that is another address to some.
+/// Reads an address with or without a prefix length, like Go's `ParseCIDR`. Does not use the reader of ipnet, which
+/// accepts leading zeros (`010.7.0.0/29`): some programs read those as another address.
 fn parse_any(text: &str) -> Option<IpNet> {
     let Some((address, prefix)) = text.split_once('/') else {
         return Some(text.parse::<IpAddr>().ok()?.into());
@@ -28,15 +27,15 @@ fn parse_any(text: &str) -> Option<IpNet> {
     IpNet::new(address.parse().ok()?, prefix.parse().ok()?).ok()
 }
 
-/// Reads the CIDR of a pool: with a prefix length, and not IPv4 in the form of IPv6.
+/// Reads the CIDR of a pool, which needs a prefix length and must not be an IPv4-mapped IPv6 address.
 pub fn parse_pool(text: &str) -> Option<IpNet> {
     let net = Some(text).filter(|text| text.contains('/')).and_then(parse_cidr)?;
     let is_mapped = matches!(net, IpNet::V6(net) if net.addr().to_ipv4_mapped().is_some());
     (!is_mapped).then_some(net)
 }
 
-/// Reads an entry of a reservation as Calico does: blanks around it do not count, and IPv4 in the form of IPv6
-/// (`::ffff:192.0.2.0/120`) is IPv4.
+/// Reads an entry of a reservation like Calico: ignores blanks around it, and reads IPv4-mapped IPv6
+/// (`::ffff:192.0.2.0/120`) as IPv4.
 pub fn parse_reserved(text: &str) -> Option<IpNet> {
     let net = parse_cidr(text.trim())?;
     let IpNet::V6(mapped) = net else { return Some(net) };
@@ -54,9 +53,9 @@ pub fn parse_address(text: &str) -> Option<IpAddr> {
     parse_any(text).map(|net| net.addr())
 }
 
-/// An IPv4 address, and the prefix length if one follows, in the form in which they are written. `None` for all else, a CIDR
-/// in another form included: a million handles and endpoints have one each, and the general readers take four times as
-/// long.
+/// Reads an IPv4 address and its prefix length, if it has one, in canonical form. Returns `None` for all else, which
+/// may still be a valid CIDR. A million handles and endpoints have an address each, and the general readers take four
+/// times as long.
 fn parse_plain_v4(text: &str) -> Option<(Ipv4Addr, Option<u8>)> {
     let mut bytes = text.bytes();
     let (mut octets, mut place) = ([0; 4], 0);
@@ -77,7 +76,7 @@ fn parse_plain_v4(text: &str) -> Option<(Ipv4Addr, Option<u8>)> {
     }
 }
 
-/// A number of up to three digits without a zero before it, and the byte after it.
+/// Reads a number of up to three digits without leading zeros, and the byte after it.
 fn plain_number(bytes: &mut std::str::Bytes<'_>) -> Option<(u8, Option<u8>)> {
     let mut number = u16::from(bytes.next().filter(u8::is_ascii_digit)? - b'0');
     for _ in 0..3 {
@@ -90,23 +89,23 @@ fn plain_number(bytes: &mut std::str::Bytes<'_>) -> Option<(u8, Option<u8>)> {
     None
 }
 
-/// The form in which keys of etcd name a CIDR: the first `/` as `-` (`10.244.1.0-26`).
+/// Prints the form that etcd's keys have, with `-` for `/` (`10.244.1.0-26`).
 pub fn dashed(cidr: IpNet) -> String {
     format!("{}-{}", cidr.addr(), cidr.prefix_len())
 }
 
-/// Reads the form of keys: the first `-` is the slash.
+/// Reads the form of keys, in which the first `-` is the slash.
 pub fn parse_dashed(text: &str) -> Option<IpNet> {
     parse_cidr(&text.replacen('-', "/", 1))
 }
 
-/// Number of addresses in `cidr`; `2^128` (for `::/0`) is given as [`u128::MAX`].
+/// Number of addresses in `cidr`; [`u128::MAX`] stands for `2^128` (`::/0`).
 pub fn size(cidr: IpNet) -> u128 {
     let host_bits = u32::from(cidr.max_prefix_len() - cidr.prefix_len());
     1u128.checked_shl(host_bits).unwrap_or(u128::MAX)
 }
 
-/// The ordinal of `address` in the block `cidr`, where it is in it.
+/// The ordinal of `address` in the block `cidr`, if it is in the block.
 pub fn ordinal_of(cidr: IpNet, address: IpAddr) -> Option<u32> {
     let offset = match (cidr, address) {
         (IpNet::V4(net), IpAddr::V4(ip)) if net.contains(&ip) => {
@@ -118,7 +117,7 @@ pub fn ordinal_of(cidr: IpNet, address: IpAddr) -> Option<u32> {
     u32::try_from(offset).ok()
 }
 
-/// The address with `ordinal` in the block `cidr`. Beyond the end of the address space it wraps around.
+/// The address with `ordinal` in the block `cidr`. Wraps around at the end of the address space.
 pub fn address_at(cidr: IpNet, ordinal: u32) -> IpAddr {
     match cidr {
         IpNet::V4(net) => Ipv4Addr::from(u32::from(net.network()).wrapping_add(ordinal)).into(),
@@ -126,7 +125,7 @@ pub fn address_at(cidr: IpNet, ordinal: u32) -> IpAddr {
     }
 }
 
-/// The block of size `prefix` that holds `address`. `None` if the prefix is longer than the address.
+/// The block with prefix length `prefix` that contains `address`. `None` if the prefix is longer than the address.
 pub fn block_around(address: IpAddr, prefix: u8) -> Option<IpNet> {
     let net = match address {
         IpAddr::V4(ip) => IpNet::V4(Ipv4Net::new(ip, prefix).ok()?),
@@ -140,7 +139,6 @@ pub fn overlap(a: IpNet, b: IpNet) -> bool {
     a.contains(&b) || b.contains(&a)
 }
 
-/// True for IPv4.
 pub fn is_v4(cidr: IpNet) -> bool {
     matches!(cidr, IpNet::V4(_))
 }

@@ -14,27 +14,27 @@ use crate::resource::read;
 
 pub use self::controllers::{KubeControllersConfiguration, NotServed};
 
-/// Blocks that a node may hold in one family if nothing else is configured (Calico 3.19 and later).
+/// Default limit of a node's blocks in one family (Calico 3.19 and later).
 pub const DEFAULT_MAX_BLOCKS_PER_HOST: u32 = 20;
 
-/// How addresses are allocated. The same five settings are under `/calico/ipam/v2/config`, which the
-/// allocator reads, and in the resource IPAMConfiguration; in etcd nothing keeps the two equal.
+/// The configuration of the allocator. The same five settings are under `/calico/ipam/v2/config`, which the allocator
+/// reads, and in the resource IPAMConfiguration; nothing keeps the two equal in etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpamConfig {
     /// Nodes take addresses from their own blocks only.
     pub strict_affinity: bool,
-    /// Nodes claim blocks when they need one.
+    /// Nodes claim further blocks when they need one.
     pub auto_allocate_blocks: bool,
-    /// Most blocks of a node; 0 for [`DEFAULT_MAX_BLOCKS_PER_HOST`].
+    /// Limit of a node's blocks; 0 for [`DEFAULT_MAX_BLOCKS_PER_HOST`].
     pub max_blocks_per_host: i64,
-    /// Addresses of stopped KubeVirt machines are kept; `None`, which means that they are, if it is not stated.
+    /// Stopped KubeVirt machines keep their addresses; `None` if not set, which means true.
     pub kubevirt_persistence: Option<bool>,
-    /// Seconds for which a released address is not handed out again.
+    /// Seconds until a released address can be assigned again.
     pub cooldown_seconds: i64,
 }
 
 impl Default for IpamConfig {
-    /// What Calico assumes where nothing is stored.
+    /// The settings that Calico uses if nothing is stored.
     fn default() -> Self {
         Self {
             strict_affinity: false,
@@ -46,8 +46,8 @@ impl Default for IpamConfig {
     }
 }
 
-/// The settings as they are stored. Two have other names in the value that the allocator reads from etcd (`ETCD`) than in
-/// the resource; Go does not know either under the other's name.
+/// The settings in their stored form. Two of them have different names in etcd (`ETCD`) and in the resource, and Go
+/// does not know the other name.
 #[derive(Default)]
 struct RawIpamConfig<const ETCD: bool> {
     strict_affinity: Option<bool>,
@@ -83,8 +83,8 @@ impl<'de, const ETCD: bool> Deserialize<'de> for RawIpamConfig<ETCD> {
 }
 
 impl IpamConfig {
-    /// Reads the value under `/calico/ipam/v2/config`. An absent flag is false, although the default of
-    /// an absent value is true for one of them: `{}` turns allocation of blocks off (facts 1.6).
+    /// Reads the value under `/calico/ipam/v2/config`. A missing flag is false, even one that is true if there is no
+    /// value at all: `{}` turns allocation of blocks off (facts 1.6).
     pub fn parse(text: &[u8]) -> Result<Self, DecodeError> {
         let raw: RawIpamConfig<true> = json::from_slice(text)?;
         Ok(raw.into())
@@ -96,12 +96,12 @@ impl IpamConfig {
         Ok(raw.into())
     }
 
-    /// True if addresses of stopped KubeVirt machines are kept.
+    /// True if stopped KubeVirt machines keep their addresses.
     pub fn keeps_addresses_of_machines(&self) -> bool {
         self.kubevirt_persistence.unwrap_or(true)
     }
 
-    /// The value that Calico writes to etcd. What is false, 0 or not stated is left out, and reads as that.
+    /// Encodes the value that Calico writes to etcd, without settings that are false, 0 or not set.
     pub fn encode(&self) -> Vec<u8> {
         let mut fields = serde_json::Map::new();
         let flags =
@@ -122,12 +122,11 @@ impl IpamConfig {
         serde_json::Value::Object(fields).to_string().into_bytes()
     }
 
-    /// How long released addresses cool down.
     pub fn cooldown(&self) -> SignedDuration {
         SignedDuration::from_secs(self.cooldown_seconds)
     }
 
-    /// Most blocks of a node in one family and pool.
+    /// The limit of a node's blocks in one family and pool.
     pub fn block_limit(&self) -> u32 {
         u32::try_from(self.max_blocks_per_host).ok().filter(|n| *n > 0).unwrap_or(DEFAULT_MAX_BLOCKS_PER_HOST)
     }
@@ -150,16 +149,16 @@ impl<const ETCD: bool> From<RawIpamConfig<ETCD>> for IpamConfig {
 pub enum IpamSetting {
     StrictAffinity(bool),
     AutoAllocateBlocks(bool),
-    /// Most blocks of a node; 0 for what is built in.
+    /// Limit of a node's blocks; 0 for the default.
     MaxBlocksPerHost(i64),
-    /// Addresses of stopped KubeVirt machines are kept.
+    /// Stopped KubeVirt machines keep their addresses.
     Kubevirt(bool),
     /// Seconds.
     Cooldown(i64),
 }
 
 impl IpamSetting {
-    /// Its name, as Calico's API prints it.
+    /// The name that Calico's API prints.
     pub fn name(self) -> &'static str {
         match self {
             Self::StrictAffinity(_) => "StrictAffinity",
@@ -170,7 +169,7 @@ impl IpamSetting {
         }
     }
 
-    /// Its field in the value under `/calico/ipam/v2/config`, and what is stored there.
+    /// The field in the value under `/calico/ipam/v2/config`, and its stored value.
     pub fn field(self) -> (&'static str, serde_json::Value) {
         match self {
             Self::StrictAffinity(value) => ("strict_affinity", value.into()),
@@ -181,7 +180,7 @@ impl IpamSetting {
         }
     }
 
-    /// True if the configuration says this.
+    /// True if the configuration has this setting.
     pub fn is_set(self, config: &IpamConfig) -> bool {
         match self {
             Self::StrictAffinity(value) => config.strict_affinity == value,
@@ -194,7 +193,7 @@ impl IpamSetting {
 }
 
 impl std::fmt::Display for IpamSetting {
-    /// The value.
+    /// Prints the value.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match *self {
             Self::StrictAffinity(value) | Self::AutoAllocateBlocks(value) => write!(f, "{value}"),
@@ -217,7 +216,7 @@ pub struct ClusterInformation {
     pub cluster_type: String,
     /// The newest version that a component wrote, such as `v3.32.1`.
     pub calico_version: String,
-    /// False while the datastore is locked; `None` counts as not locked.
+    /// False while the datastore is locked; `None` means not locked.
     pub datastore_ready: Option<bool>,
 }
 
@@ -243,12 +242,12 @@ impl ClusterInformation {
     }
 }
 
-/// The version of Calico, major and minor, from which on it finds the affinities of a node by labels (facts 2.5).
+/// The first version of Calico (major, minor) that finds the affinities of a node by labels (facts 2.5).
 const LABELS_SINCE: (u32, u32) = (3, 31);
-/// The newest version of Calico whose data and allocator are known: its branch was read before its release (facts 9).
+/// The newest version of Calico whose data and allocator are known; its branch was read before release (facts 9).
 const NEWEST_KNOWN: (u32, u32) = (3, 33);
 
-/// The oldest one.
+/// The oldest known version.
 const OLDEST_KNOWN: (u32, u32) = (2, 0);
 
 /// The newest version of Calico whose data is known, such as `v3.33`.
@@ -262,19 +261,19 @@ impl ClusterInformation {
         self.version().map(|(major, minor, _)| (major, minor) >= version)
     }
 
-    /// The version of the newest component, with its patch: 0 if it names none.
+    /// The version of the newest component; the patch is 0 if it names none.
     pub fn version(&self) -> Option<(u32, u32, u32)> {
         let text = self.calico_version.trim_start_matches('v');
         let mut numbers = text.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
         Some((numbers.next()?, numbers.next()?, numbers.next().unwrap_or_default()))
     }
 
-    /// True for a version of Calico that came after this program.
+    /// True if this program does not know that version of Calico yet.
     pub fn is_newer_than_known(&self) -> bool {
         self.is_since((NEWEST_KNOWN.0, NEWEST_KNOWN.1 + 1)).unwrap_or(false)
     }
 
-    /// True for a version whose data this program knows; `None` if the cluster names no version.
+    /// True if this program knows the data of that version; `None` if the cluster names no version.
     pub fn is_known(&self) -> Option<bool> {
         self.is_since(OLDEST_KNOWN).map(|since| since && !self.is_newer_than_known())
     }
@@ -285,17 +284,17 @@ impl ClusterInformation {
     }
 }
 
-/// Which LoadBalancer services Calico serves (facts 2.13).
+/// The LoadBalancer services that Calico serves (facts 2.13).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AssignIps {
-    /// All of its class or of none.
+    /// All services with its class or without one.
     #[default]
     AllServices,
-    /// Only those that ask for it.
+    /// Only services that ask for it.
     RequestedServicesOnly,
 }
 
-/// Reads a duration as Go prints one: `15m0s`, `1h30m`, `1.5s`, `0`.
+/// Reads a duration in Go's form: `15m0s`, `1h30m`, `1.5s`, `0`.
 pub fn parse_go_duration(text: &str) -> Option<SignedDuration> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1.0, rest),

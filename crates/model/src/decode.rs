@@ -1,4 +1,4 @@
-//! From an etcd key and its value to an object of the snapshot.
+//! Decodes a key of etcd and its value to an object of the snapshot.
 
 use memchr::memchr;
 
@@ -14,12 +14,12 @@ use crate::pool::{Pool, Reservation};
 use crate::resource::Parsed;
 use crate::snapshot::{Defect, DefectKind, FieldDefect, Revision, Snapshot, StoredBlock, Versioned};
 
-/// The name of the one object that Calico uses of kinds with only one.
+/// The object name that Calico uses for kinds with a single object.
 const DEFAULT: &str = "default";
 
 impl Snapshot {
-    /// Adds one entry of etcd. What cannot be understood becomes a [`Defect`]; keys that are none of
-    /// calipam's business are passed over.
+    /// Adds one entry of etcd. An entry that cannot be decoded becomes a [`Defect`]; keys without meaning for calipam
+    /// are ignored.
     pub fn add_entry(&mut self, path: &[u8], value: &[u8], revision: i64) {
         let Ok(text) = simdutf8::basic::from_utf8(path) else {
             let path = String::from_utf8_lossy(path).into_owned();
@@ -30,7 +30,7 @@ impl Snapshot {
             });
             return;
         };
-        // Endpoints and handles are most of what there is: no key is built for them.
+        // Most entries are endpoints and handles: no key is built for them.
         if let Some((namespace, name)) = text.strip_prefix(ENDPOINT_PREFIX).and_then(endpoint_key) {
             match Endpoint::parse(namespace, name, value) {
                 Ok(parsed) => {
@@ -110,11 +110,11 @@ impl Snapshot {
                 self.kube_controllers = Some(config);
                 self.note_fields(path, defects);
             }
-            // Calico reads none but the one called `default`; the host directory has no value.
+            // Calico reads only the one called `default`. The host directory has no value.
             Key::IpamConfiguration(name) => self.ignored_configs.push(name),
             Key::ClusterInformation(_) | Key::KubeControllersConfiguration(_) => {}
             Key::IpamHost(_) => {}
-            // No etcd path names these.
+            // These have no path in etcd.
             Key::Pod { .. } | Key::Service { .. } => {}
         }
         Ok(())
@@ -125,7 +125,7 @@ impl Snapshot {
         self.defects.push(Defect { path: path.to_owned(), key, kind });
     }
 
-    /// Notes what is wrong with an object and when it was created, and gives the object.
+    /// Records the problems of an object and the time of its creation, and returns the object.
     fn note_parsed<T>(&mut self, path: &str, parsed: Parsed<T>) -> T {
         self.newest_creation = self.newest_creation.max(parsed.created);
         self.note_fields(path, parsed.defects);
@@ -139,7 +139,7 @@ impl Snapshot {
     }
 }
 
-/// Why Calico does not find a block or affinity by the key under which it is stored.
+/// The reason that Calico does not find a block or affinity under its key.
 fn not_canonical(key: &Key, path: &str) -> Option<String> {
     let is_named_by_cidr = matches!(key, Key::Block(_) | Key::Affinity(_));
     let canonical = is_named_by_cidr.then(|| key.to_string()).filter(|canonical| canonical != path)?;
@@ -151,7 +151,7 @@ fn versioned<T>(value: T, revision: i64) -> Versioned<T> {
     Versioned { value, revision: Revision::Etcd(revision) }
 }
 
-/// Namespace and name, where the rest of an endpoint's key is just that.
+/// Namespace and name, if the rest of an endpoint's key is nothing else.
 fn endpoint_key(rest: &str) -> Option<(&str, &str)> {
     let slash = memchr(b'/', rest.as_bytes())?;
     let (namespace, name) = (rest.get(..slash)?, rest.get(slash + 1..)?);

@@ -1,21 +1,20 @@
-//! Hash sums, as Calico and Kubernetes put them into names, labels and handles.
+//! Hashes that Calico and Kubernetes use in names, labels and handles.
 
 use ring::digest::{SHA256, digest};
 use tiny_keccak::{Hasher as _, Sha3};
 
-/// SHA-256 of some bytes.
 pub fn sha256(bytes: impl AsRef<[u8]>) -> [u8; 32] {
     let mut sum = [0; 32];
     sum.copy_from_slice(digest(&SHA256, bytes.as_ref()).as_ref());
     sum
 }
 
-/// SHA-256 in lower-case hexadecimal digits.
+/// SHA-256 in hexadecimal digits, lower case.
 pub fn sha256_hex(bytes: impl AsRef<[u8]>) -> String {
     sha256(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// SHA3-256, which Calico takes for the hash of a node's name.
+/// SHA3-256, Calico's hash of a node's name.
 pub(crate) fn sha3_256(bytes: &[u8]) -> [u8; 32] {
     let mut sum = [0; 32];
     let mut hasher = Sha3::v256();
@@ -28,7 +27,7 @@ pub(crate) fn sha3_256(bytes: &[u8]) -> [u8; 32] {
 mod tests {
     use super::*;
 
-    /// The examples of FIPS 180 and FIPS 202.
+    /// Tests the examples of FIPS 180 and FIPS 202.
     #[test]
     fn sums_are_those_of_the_standards() {
         assert_eq!(sha256_hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

@@ -1,5 +1,4 @@
-//! Pools and the configuration of the allocator as they are stored: JSON of which an edit changes some fields, and keeps
-//! all that it does not know.
+//! Stored pools and allocator configuration: an edit changes some fields of the JSON and keeps unknown ones.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -36,7 +35,7 @@ impl Document {
         self.0.get("metadata")?.as_object()
     }
 
-    /// Has a deletion timestamp.
+    /// True if it has a deletion timestamp.
     pub fn is_being_deleted(&self) -> bool {
         self.metadata().is_some_and(|metadata| metadata.contains_key("deletionTimestamp"))
     }
@@ -46,14 +45,14 @@ impl Document {
         self.metadata()?.get("labels")?.get(name)?.as_str()
     }
 
-    /// Who has to agree before a resource that is deleted goes.
+    /// The finalizers that keep a deleted resource from going.
     pub fn finalizers(&self) -> Vec<&str> {
         let list = self.metadata().and_then(|metadata| metadata.get("finalizers")?.as_array());
         list.into_iter().flatten().filter_map(Value::as_str).collect()
     }
 
-    /// A resource with the labels, annotations and `spec` of this one, under another name and with some fields of `spec`
-    /// set. It has no identity yet: neither UID nor time of creation.
+    /// Creates a resource with the labels, annotations and `spec` of this one, another name, and some fields of `spec`
+    /// set. It has neither UID nor creation time yet.
     pub fn child(&self, name: &str, fields: impl IntoIterator<Item = (&'static str, Value)>) -> Self {
         let mut child = self.clone();
         child.0.remove("status");
@@ -79,7 +78,7 @@ impl Document {
         }
     }
 
-    /// Gives a resource an annotation, or takes it away wherever it is kept.
+    /// Sets an annotation, or removes it in every place where it is kept.
     pub fn annotate(&mut self, name: &str, value: Option<String>) {
         let Some(Value::Object(metadata)) = self.0.get_mut("metadata") else { return };
         let annotations = metadata.entry("annotations").or_insert_with(|| Map::new().into());
@@ -98,7 +97,7 @@ impl Document {
         }
     }
 
-    /// Gives a resource an identity, as Calico's client does where it creates one in etcd.
+    /// Sets UID and creation time, as Calico's client does when it creates a resource in etcd.
     pub fn identify(&mut self, uid: &str, created: &str) {
         if let Some(Value::Object(metadata)) = self.0.get_mut("metadata") {
             metadata.insert("uid".into(), uid.into());
@@ -106,7 +105,7 @@ impl Document {
         }
     }
 
-    /// Sets settings of the allocator's configuration. What is false or zero is left out, as Calico does (facts 1.6).
+    /// Sets settings of the allocator. Like Calico, omits what is false or zero (facts 1.6).
     pub fn set(&mut self, settings: &[IpamSetting]) {
         for setting in settings {
             let (name, value) = setting.field();
@@ -118,16 +117,16 @@ impl Document {
         }
     }
 
-    /// The settings of the allocator's configuration.
+    /// The settings of the allocator.
     pub fn ipam_config(&self) -> Result<IpamConfig, DecodeError> {
         IpamConfig::parse(&serde_json::to_vec(self)?)
     }
 }
 
-/// What of a parent is still true of its children, in that annotation.
+/// The parts of a parent that remain true of its children, in that annotation.
 const OF_CHILDREN: [&str; 2] = ["labels", "annotations"];
 
-/// Takes what says who the parent was out of the annotations, among them what kubectl has applied last.
+/// Removes the parent's identity from the annotations, including the last configuration that kubectl applied.
 fn drop_identity(metadata: &mut Map<String, Value>) {
     let Some(Value::Object(annotations)) = metadata.get_mut("annotations") else { return };
     annotations.remove("kubectl.kubernetes.io/last-applied-configuration");

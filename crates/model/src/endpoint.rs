@@ -14,10 +14,10 @@ use crate::snapshot::FieldDefect;
 use crate::text::TextRef;
 use crate::time::parse_time;
 
-/// A workload endpoint, reduced to what says who uses which address.
+/// A workload endpoint, reduced to its addresses and their user.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Endpoint {
-    /// The fields in the order of [`Field`], packed. The name is left empty if it follows from them.
+    /// The fields in the order of [`Field`], packed. The name is empty if the other fields imply it.
     text: Box<[u8]>,
     addresses: Addresses,
 }
@@ -41,10 +41,9 @@ enum Field {
     Workload,
 }
 
-/// How many fields there are.
 const FIELDS: usize = Field::Workload as usize + 1;
 
-/// What an [`Endpoint`] is made of; absent fields are empty.
+/// The parts of an [`Endpoint`]; absent fields are empty.
 #[derive(Clone, Debug, Default)]
 pub struct EndpointParts<'a> {
     pub namespace: &'a str,
@@ -64,7 +63,7 @@ pub struct EndpointParts<'a> {
     pub workload: &'a str,
 }
 
-/// Whose endpoint it is, and where. Absent texts are empty.
+/// The user and node of an endpoint. Absent texts are empty.
 #[derive(Clone, Copy, Debug)]
 pub struct EndpointTexts<'a> {
     pub namespace: TextRef<'a>,
@@ -93,8 +92,8 @@ impl Endpoint {
         Self { text: boxed_texts(&fields), addresses }
     }
 
-    /// Reads the JSON of a workload endpoint; namespace and name come from the key. Entries of
-    /// `ipNetworks` that are no addresses are left out and reported. Returns the creation time as well.
+    /// Reads the JSON of a workload endpoint; namespace and name come from the key. Omits and reports entries of
+    /// `ipNetworks` that are no addresses. Also returns the creation time.
     pub fn parse(namespace: &str, name: &str, json: &[u8]) -> Result<Parsed<Self>, DecodeError> {
         let RawEndpoint { metadata, spec } = read(json)?;
         let (mut first, mut addresses, mut defects) = (None, Vec::new(), Vec::new());
@@ -146,7 +145,7 @@ impl Endpoint {
         push_endpoint_name(out, [&node, &orchestrator, &pod, &endpoint]);
     }
 
-    /// The node on which it runs; empty if the object does not say.
+    /// The node; empty if the object does not name it.
     pub fn node(&self) -> TextRef<'_> {
         self.field(Field::Node)
     }
@@ -156,7 +155,7 @@ impl Endpoint {
         self.field(Field::Orchestrator)
     }
 
-    /// True for endpoints of OpenStack, whose addresses Neutron assigns: not IPAM.
+    /// True for endpoints of OpenStack, whose addresses come from Neutron, not IPAM.
     pub fn is_of_openstack(&self) -> bool {
         self.orchestrator() == *"openstack"
     }
@@ -181,7 +180,7 @@ impl Endpoint {
         self.field(Field::Workload)
     }
 
-    /// The addresses that it uses.
+    /// The addresses in use.
     #[inline]
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let (one, many) = match &self.addresses {
@@ -191,7 +190,7 @@ impl Endpoint {
         one.into_iter().chain(many.iter().copied())
     }
 
-    /// How many addresses it uses.
+    /// The number of addresses in use.
     pub fn address_count(&self) -> usize {
         match &self.addresses {
             Addresses::One(_) => 1,
@@ -199,7 +198,7 @@ impl Endpoint {
         }
     }
 
-    /// What a check asks of every endpoint, in one walk over its fields.
+    /// The texts that a check needs from every endpoint, from one pass over the fields.
     pub fn texts(&self) -> EndpointTexts<'_> {
         let mut rest = &*self.text;
         let fields = [(); FIELDS].map(|()| TextRef::from_packed(take_sized(&mut rest)));

@@ -1,10 +1,10 @@
-//! Why something of the datastore cannot be decoded.
+//! Errors of decoding values in the datastore.
 
 use ipnet::IpNet;
 
 use crate::block::BlockProblem;
 
-/// Why a value of the datastore cannot be decoded.
+/// The reason that a value in the datastore cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     #[error("{0}")]
@@ -17,7 +17,7 @@ pub enum DecodeError {
     NotAPrefixLength { field: &'static str, value: i64 },
     #[error("the block says that it is {0}")]
     AnotherBlock(IpNet),
-    /// A block that reads and is broken, where only a sound one will do.
+    /// The block can be read but is corrupt, and a sound one is required.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Corrupt(Vec<BlockProblem>),
 }

@@ -1,4 +1,4 @@
-//! Handles: the index from an owner's ID to the blocks that hold its addresses (facts 1.5, 4.1).
+//! Handles: the index from an owner's ID to the blocks with its addresses (facts 1.5, 4.1).
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ use crate::json::{Fields, Object, RawJson, Unknown, is, keep, read_object, set};
 use crate::snapshot::DatastoreKind;
 use crate::text::{Text, TextRef};
 
-/// A handle ID as Calico looks it up: up to the first carriage return (facts 3.13).
+/// Cuts a handle ID at the first carriage return, as Calico does to look it up (facts 3.13).
 pub fn clean_id(id: &str) -> &str {
     id.split_once('\r').map_or(id, |(id, _)| id)
 }
 
-/// Longest name of an object in Kubernetes.
+/// Maximum length of an object name in Kubernetes.
 const MAX_NAME: usize = 253;
 
-/// True if the datastore can hold a handle object with this ID. In etcd a slash in it gives a key that does not read
-/// back; in Kubernetes its lower case has to be the name of an object, a DNS subdomain.
+/// True if the datastore can store a handle with this ID. In etcd, a slash would give a key that cannot be read back;
+/// in Kubernetes, its lower case must be a valid object name, a DNS subdomain.
 pub fn is_storable_id(id: &str, datastore: DatastoreKind) -> bool {
     let is_label = |label: &str| {
         let ends_well = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
@@ -42,15 +42,15 @@ pub struct Handle {
     content: Content,
 }
 
-/// What a handle holds. Nearly all hold one address of one IPv4 block and say nothing else: a large cluster has a million of
-/// them.
+/// The counts of a handle. Nearly all handles have one address in one IPv4 block and no other fields, and a large
+/// cluster has a million of them.
 #[derive(Clone, Debug, PartialEq)]
 enum Content {
     OneBlock(Ipv4Net, i32),
     Other(Box<Other>),
 }
 
-/// What a handle holds that is no [`Content::OneBlock`].
+/// The contents of a handle beyond [`Content::OneBlock`].
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Other {
     /// Addresses by block.
@@ -60,7 +60,7 @@ struct Other {
 }
 
 impl Handle {
-    /// A handle with the given ID that holds nothing.
+    /// Creates a handle without addresses.
     pub fn new(id: &str) -> Self {
         Self { id: Text::new(id), content: Content::Other(Box::default()) }
     }
@@ -68,8 +68,8 @@ impl Handle {
     /// Reads the JSON of a handle. The ID comes from the key (etcd) or from `spec.handleID`.
     ///
     /// # Errors
-    /// If the text is not JSON, a field has another type than Calico's reader accepts, or a key of
-    /// `block` is not a CIDR.
+    /// If the text is not JSON, a field has another type than Calico's reader accepts, or a key of `block` is not a
+    /// CIDR.
     pub fn parse(id: &str, json: &[u8]) -> Result<Self, DecodeError> {
         let mut raw = read_object(json, RawHandle::default)?;
         if let Some(stray) = raw.id.take() {
@@ -79,7 +79,7 @@ impl Handle {
         Ok(Self::from_raw(id, raw))
     }
 
-    /// Reads the JSON of the `spec` of a handle in Kubernetes, which states the ID as `handleID`.
+    /// Reads the JSON of the `spec` of a handle in Kubernetes, which has the ID as `handleID`.
     pub fn parse_spec(json: &[u8]) -> Result<Self, DecodeError> {
         let mut raw = read_object(json, RawHandle::default)?;
         let id = raw.id.take().filter(|id| !id.is_empty()).ok_or(DecodeError::Missing("handleID"))?;
@@ -95,17 +95,16 @@ impl Handle {
         Self { id: Text::new(id), content }
     }
 
-    /// The handle ID.
     pub fn id(&self) -> TextRef<'_> {
         self.id.as_ref()
     }
 
-    /// Marked deleted: the first of the two steps in which Calico deletes on Kubernetes.
+    /// Marked as deleted: the first of Calico's two steps to delete on Kubernetes.
     pub fn is_deleted(&self) -> bool {
         matches!(&self.content, Content::Other(other) if other.deleted)
     }
 
-    /// Number of addresses by block, ascending by CIDR. A count below 1 is not expected, but kept.
+    /// Number of addresses by block, ascending by CIDR. Counts below 1 are unexpected, but kept.
     #[inline]
     pub fn blocks(&self) -> impl Iterator<Item = (IpNet, i64)> + '_ {
         let (one, many) = match &self.content {
@@ -115,12 +114,12 @@ impl Handle {
         one.into_iter().chain(many.iter().copied())
     }
 
-    /// Number of addresses that the handle claims to hold in `block`; 0 if it does not name it.
+    /// Number of addresses in `block`, according to the handle; 0 if it does not name the block.
     pub fn count(&self, block: IpNet) -> i64 {
         self.blocks().find(|(cidr, _)| *cidr == block).map_or(0, |(_, count)| count)
     }
 
-    /// Sets the number of addresses in `block`; 0 removes the entry, as Calico does.
+    /// Sets the number of addresses in `block`. Like in Calico, 0 removes the entry.
     pub fn set_count(&mut self, block: IpNet, count: i64) {
         let mut blocks: BTreeMap<IpNet, i64> = self.blocks().collect();
         match count {
@@ -159,7 +158,7 @@ impl Content {
 }
 
 impl Serialize for Handle {
-    /// As Calico writes it to etcd, without the ID, which is in the key.
+    /// Writes Calico's form for etcd, where the key has the ID.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         let blocks: BTreeMap<String, i64> =
@@ -173,7 +172,7 @@ impl Serialize for Handle {
     }
 }
 
-/// The ID in objects of Kubernetes. etcd has it in the key.
+/// The field for the ID in Kubernetes; etcd has it in the key.
 const ID_FIELD: &str = "handleID";
 
 #[derive(Default)]
@@ -222,7 +221,7 @@ impl<'de> Fields<'de> for RawBlocks {
 mod tests {
     use super::*;
 
-    /// A line break after a value makes it one for the general reader.
+    /// A line break after a value leaves it to the general reader.
     #[test]
     fn handles_that_nearly_read_as_most_do_read_as_they_are() {
         let usual = r#"{"block":{"10.0.0.0/26":1},"deleted":false,"handleID":"x.1"}"#;

@@ -1,12 +1,12 @@
-//! What to do next, as errors and notes of every crate say it. Only the program knows how its commands and options are called, so
-//! that a hint holds them as values.
+//! Hints to the next action, for errors and notes of every crate. Only the program knows the names of its commands and
+//! options, so a hint holds them as values.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
 
 use ipnet::IpNet;
 
-/// A text in which each `{}` stands for one of the calls, in their order.
+/// A text in which each `{}` stands for one of the calls, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hint {
     pub text: Cow<'static, str>,
@@ -31,31 +31,31 @@ impl From<String> for Hint {
     }
 }
 
-/// A command line of the program, or a name that a terminal has to see escaped.
+/// A command line of the program, or a name that must be escaped for a terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
     Name(String),
 
-    /// This call as it is; the next ones change one thing in it.
+    /// The current call; the next ones change one thing in it.
     Again,
     DryRun,
-    /// With agreement in advance.
+    /// Confirmed in advance.
     Agreed,
     Forced,
     Locked,
     Unlocked,
-    /// A place for the journal: the option of this call, if it has one, and the environment.
+    /// The options for the journal's place: that of this call, if it has one, and the environment variable.
     JournalPlace,
     MaxChanges(usize),
     EndpointsOnly,
-    /// With the name of the pool.
+    /// Names the pool instead of its CIDR.
     ByName,
     AutoAllocation,
     StrictAffinity,
     NoBlockLimit,
     Kubeconfig,
     KubeconfigAndContext,
-    /// Another kubeconfig, and not the context of this call.
+    /// Another kubeconfig, without the context of this call.
     OtherKubeconfig,
     Context,
     /// Another settings file.
@@ -64,37 +64,37 @@ pub enum Call {
     EtcdCa,
     EtcdWithCa,
     EtcdKeyPair,
-    /// Endpoints of etcd in the place of a datastore that was named, or a file.
+    /// Endpoints of etcd, instead of the named datastore or file.
     EtcdUrl,
     File,
-    /// The same in the place of Kubernetes, and of etcd.
+    /// Endpoints of etcd, instead of Kubernetes and etcd options.
     EtcdInstead,
     FileInstead,
 
-    /// The pools.
+    /// Lists the pools.
     Show,
     ShowNodes,
     ShowBlocks,
     ShowBlock(IpNet),
     ShowConfiguration,
-    /// Released addresses may be assigned at once.
+    /// Assigns released addresses without a cooldown.
     NoCooldown,
-    /// A report for programs.
+    /// Prints a report for programs.
     Check,
-    /// An export.
+    /// Writes an export.
     Export,
     /// Adds an export to an archive.
     Archive(PathBuf),
     Record(PathBuf),
-    /// The list of journals.
+    /// Lists the journals.
     Journals,
     Undo(PathBuf),
-    /// The state of a migration, by its old pool if it is known.
+    /// Shows a migration, by its old pool if that is known.
     MigrateStatus(Option<String>),
     MigrateResume(String),
-    /// From a temporary pool back to the old one.
+    /// Returns from a temporary pool to the old one.
     MigrateBack(String),
-    /// To another block size through a temporary pool.
+    /// Changes the block size through a temporary pool.
     MigrateThrough {
         pool: String,
         block_size: u8,

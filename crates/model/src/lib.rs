@@ -1,5 +1,5 @@
-//! Pure data of Calico IPAM: what the datastore holds, how its keys and values read and print, and the
-//! block arithmetic. No I/O, no async, no clock.
+//! The data of Calico IPAM: the objects in the datastore, reading and writing of their keys and values, and
+//! the block arithmetic. Has no I/O, no async and no clock.
 //!
 //! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
 

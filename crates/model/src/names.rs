@@ -13,7 +13,7 @@ pub struct EndpointName {
 }
 
 impl EndpointName {
-    /// Takes a name apart; `None` if it has not exactly four parts.
+    /// Splits a name into its parts; `None` unless there are exactly four.
     pub fn parse(name: &str) -> Option<Self> {
         let mut parts = split(name).into_iter();
         let mut next = || parts.next().filter(|p| !p.is_empty());
@@ -22,7 +22,7 @@ impl EndpointName {
     }
 }
 
-/// Splits at single dashes and turns double ones back into one.
+/// Splits at single dashes, and replaces double ones by one.
 fn split(name: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut rest = name.chars().peekable();
@@ -36,7 +36,7 @@ fn split(name: &str) -> Vec<String> {
     parts
 }
 
-/// Builds a workload endpoint's name from its parts: dashes are doubled, parts joined by one.
+/// Builds a workload endpoint's name: doubles the dashes in its parts, and joins them with single ones.
 pub fn endpoint_name(node: &str, orchestrator: &str, workload: &str, endpoint: &str) -> String {
     let parts = [node, orchestrator, workload, endpoint];
     let mut name = String::with_capacity(parts.iter().map(|part| part.len()).sum::<usize>() + 8);
@@ -44,7 +44,7 @@ pub fn endpoint_name(node: &str, orchestrator: &str, workload: &str, endpoint: &
     name
 }
 
-/// Appends what [`endpoint_name`] builds.
+/// Appends the name of [`endpoint_name`].
 pub(crate) fn push_endpoint_name(name: &mut String, parts: [&str; 4]) {
     for (i, part) in parts.into_iter().enumerate() {
         if i > 0 {
@@ -59,7 +59,7 @@ pub(crate) fn push_endpoint_name(name: &mut String, parts: [&str; 4]) {
     }
 }
 
-/// True if `name` is what [`endpoint_name`] builds from the parts; builds nothing.
+/// True if `name` equals [`endpoint_name`] of the parts, without building it.
 pub(crate) fn is_endpoint_name(name: &str, parts: [&str; 4]) -> bool {
     let mut rest = name.as_bytes().iter();
     for (i, part) in parts.into_iter().enumerate() {

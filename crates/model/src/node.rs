@@ -29,7 +29,6 @@ pub enum TunnelKind {
 }
 
 impl TunnelKind {
-    /// All of them.
     pub const ALL: [Self; 5] = [Self::Ipip, Self::Vxlan, Self::VxlanV6, Self::Wireguard, Self::WireguardV6];
 
     pub fn is_v6(self) -> bool {
@@ -47,7 +46,7 @@ impl TunnelKind {
         }
     }
 
-    /// What its handle starts with; the node's name follows.
+    /// The prefix of its handle; the node's name follows.
     pub fn handle_prefix(self) -> &'static str {
         match self {
             Self::Ipip => "ipip-tunnel-addr-",
@@ -58,7 +57,7 @@ impl TunnelKind {
         }
     }
 
-    /// The field of the Calico node that holds it.
+    /// Its field in the Calico node.
     pub fn field(self) -> &'static str {
         match self {
             Self::Ipip => "spec.bgp.ipv4IPIPTunnelAddr",
@@ -73,31 +72,31 @@ impl TunnelKind {
 /// A Calico node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
-    /// Its name in Calico.
+    /// The name in Calico.
     pub name: String,
-    /// Its name in Kubernetes, from the orchestrator reference `k8s`; may differ from `name`.
+    /// The name in Kubernetes, from the orchestrator reference `k8s`; may differ from `name`.
     pub kubernetes_name: Option<String>,
     pub created: Option<Timestamp>,
-    /// Its labels, for pool selectors.
+    /// The labels, for pool selectors.
     pub labels: BTreeMap<String, String>,
     pub tunnels: Vec<(TunnelKind, IpAddr)>,
-    /// Its own addresses in the network of the nodes.
+    /// The node's own addresses in the network of the nodes.
     pub addresses: BTreeSet<IpAddr>,
-    /// The CNI plugin that an installer has noted ([`plugin::INSTALLED`](crate::plugin::INSTALLED)).
+    /// The CNI plugin that an installer has recorded ([`plugin::INSTALLED`](crate::plugin::INSTALLED)).
     pub plugin: Option<String>,
-    /// A taint keeps all pods from it that do not tolerate it. Known of nodes of Kubernetes only.
+    /// A taint keeps pods away unless they tolerate it. Known only for Kubernetes nodes.
     pub tainted: bool,
-    /// It has a public key of WireGuard for IPv4, and for IPv6: its tunnel needs an address.
+    /// The node has a WireGuard key for IPv4, and for IPv6: its tunnel needs an address.
     pub wireguard_keys: [bool; 2],
-    /// The ranges that Kubernetes gives it for its pods, from which host-local takes their addresses. Known of nodes of
-    /// Kubernetes only, and not of all.
+    /// The pod ranges that Kubernetes assigns to the node, from which host-local takes addresses. Known only for some
+    /// Kubernetes nodes.
     pub pod_cidrs: Vec<IpNet>,
 }
 
-/// The types of addresses by which other nodes reach a node.
+/// The types of addresses at which other nodes reach a node.
 const OWN_ADDRESSES: [&str; 2] = ["InternalIP", "CalicoNodeIP"];
 
-/// The label that names the operating system.
+/// The label with the operating system.
 const SYSTEM: &str = "kubernetes.io/os";
 
 impl Node {
@@ -105,12 +104,12 @@ impl Node {
         self.labels.get(SYSTEM).is_some_and(|system| system == "windows")
     }
 
-    /// True for a node that stands for another system, which runs its pods elsewhere.
+    /// True for a virtual node, which represents another system that runs its pods.
     pub fn is_virtual_kubelet(&self) -> bool {
         self.labels.get("type").is_some_and(|kind| kind == "virtual-kubelet")
     }
 
-    /// Adds an address of the node, of that type. Text that is not an address is left out: nothing rests on it alone.
+    /// Adds an address of the node with its type. Ignores invalid text: no other data depends on it alone.
     pub fn add_address(&mut self, kind: &str, text: &str) {
         if OWN_ADDRESSES.contains(&kind) {
             self.addresses.extend(cidr::parse_address(text));
@@ -119,8 +118,8 @@ impl Node {
 }
 
 impl Node {
-    /// Reads the JSON of a Calico node; the name comes from the key. Tunnel fields that are no addresses
-    /// are left out and reported.
+    /// Reads the JSON of a Calico node; the name comes from the key. Omits and reports tunnel fields that are no
+    /// addresses.
     pub fn parse(name: &str, json: &[u8]) -> Result<Parsed<Self>, DecodeError> {
         let (metadata, spec, status) = read::<NodeSpec>(json)?;
         let (created, plugin) = (metadata.created(), metadata.annotation(INSTALLED));

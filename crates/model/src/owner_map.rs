@@ -1,11 +1,11 @@
-//! Owner attributes of a record, packed: which pod, node or service an address belongs to.
+//! Packed owner attributes of a record: the pod, node or service that an address belongs to.
 
 use std::collections::BTreeMap;
 
 use crate::packing::{push_text, take_number, take_sized};
 use crate::text::TextRef;
 
-/// Keys of owner maps that take one byte in the table (facts 4.3). Only ever append.
+/// Keys of owner maps that take one byte in the table (facts 4.3). New keys go to the end only.
 const KNOWN_KEYS: [&str; 12] = [
     "pod",
     "namespace",
@@ -21,7 +21,7 @@ const KNOWN_KEYS: [&str; 12] = [
     "network",
 ];
 
-/// Codes of keys: their places in the table, from 1.
+/// Codes of keys: their positions in the table, from 1.
 const POD: u8 = 1;
 const NAMESPACE: u8 = 2;
 const NODE: u8 = 3;
@@ -42,7 +42,7 @@ impl<'a> From<&'a str> for OwnerKey<'a> {
     }
 }
 
-/// The code of a key; 0 for those that have none.
+/// The code of a key; 0 if it has none.
 pub(crate) fn code_of(key: &str) -> u8 {
     KNOWN_KEYS.iter().position(|known| *known == key).map_or(0, |place| place as u8 + 1)
 }
@@ -56,7 +56,7 @@ pub(crate) fn push_entry(out: &mut Vec<u8>, key: OwnerKey<'_>, value: &str) {
     push_text(out, value);
 }
 
-/// Owner attributes in place: text by text, sorted by key as Go writes them.
+/// Owner attributes in place, sorted by key as in Go's output.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OwnerMap<'a> {
     len: usize,
@@ -64,7 +64,7 @@ pub struct OwnerMap<'a> {
 }
 
 impl<'a> OwnerMap<'a> {
-    /// Takes a map from the front of `bytes`.
+    /// Reads a map from the front of `bytes`.
     pub(crate) fn take(bytes: &mut &'a [u8]) -> Self {
         let len = take_number(bytes);
         let all: &'a [u8] = bytes;
@@ -74,40 +74,38 @@ impl<'a> OwnerMap<'a> {
         Self { len, entries: &all[..all.len() - walk.rest.len()] }
     }
 
-    /// True if there is no attribute.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The attributes in the order of the record.
     pub fn iter(&self) -> impl Iterator<Item = (TextRef<'a>, TextRef<'a>)> + use<'a> {
         OwnerEntries { left: self.len, rest: self.entries }
     }
 
-    /// A copy of its own.
+    /// Returns an unpacked copy.
     pub fn to_map(self) -> BTreeMap<String, String> {
         self.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
     }
 
-    /// The value of one attribute, by one of Calico's keys (facts 4.3). Those pack to themselves, so
-    /// that comparing the bytes is enough.
+    /// The value of one attribute, by one of Calico's keys (facts 4.3). Packing does not change these keys, so their
+    /// bytes can be compared.
     pub fn get(&self, key: &str) -> Option<TextRef<'a>> {
         self.iter().find(|(k, _)| k.packed() == key.as_bytes()).map(|(_, value)| value)
     }
 }
 
-/// The attributes that tell whose address it is, where the map has them.
+/// The attributes that identify the user of an address, if they are set.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Owner<'a> {
     pub namespace: Option<TextRef<'a>>,
     pub pod: Option<TextRef<'a>>,
     pub node: Option<TextRef<'a>>,
-    /// A KubeVirt machine or its instance is named.
+    /// There is the name of a KubeVirt machine or its instance.
     pub is_machine: bool,
 }
 
 impl<'a> OwnerMap<'a> {
-    /// Looks at all attributes once, by their codes: a check asks this of every allocation.
+    /// Reads all attributes in one pass, by their codes: a check does this for every allocation.
     pub fn owner(&self) -> Owner<'a> {
         let mut owner = Owner::default();
         let mut entries = OwnerEntries { left: self.len, rest: self.entries };
@@ -140,7 +138,7 @@ impl<'a> Iterator for OwnerEntries<'a> {
 }
 
 impl<'a> OwnerEntries<'a> {
-    /// Code, key if that is not known, and value of the next attribute.
+    /// Code, key if it has no code, and value of the next attribute.
     fn advance(&mut self) -> Option<(u8, TextRef<'a>, TextRef<'a>)> {
         self.left = self.left.checked_sub(1)?;
         let (code, rest) = self.rest.split_first()?;

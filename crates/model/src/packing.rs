@@ -1,4 +1,4 @@
-//! Numbers and texts in one buffer: each text with its length before it.
+//! Numbers and texts in one buffer, with a length before each text.
 
 use std::cell::RefCell;
 
@@ -6,11 +6,11 @@ use crate::text::pack_into;
 
 /// Texts shorter than this have a length of one byte.
 const SHORT: usize = 0x80;
-/// What the working space of a thread keeps between two uses.
+/// Bytes of working memory that a thread keeps between two uses.
 const SCRATCH: usize = 1 << 12;
 
-/// Lets `write` fill working space of the thread, and copies what is written into a box of just its size. A million
-/// objects are made so: a buffer for each, cut to size, would take twice as long.
+/// Lets `write` fill working memory of the thread, and copies the result into a box of its exact size. A million
+/// objects are built like this; a buffer for each, shrunk to size, would take twice as long.
 pub(crate) fn boxed(write: impl FnOnce(&mut Vec<u8>)) -> Box<[u8]> {
     thread_local! {
         static SPACE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -35,14 +35,14 @@ pub(crate) fn push_text(out: &mut Vec<u8>, text: &str) {
         pack_into(&mut packed, text);
         return push_sized(out, &packed);
     }
-    // A packed text is never longer than the text, so that its length takes one byte, too.
+    // A packed text is never longer than the text, so its length also takes one byte.
     let place = out.len();
     out.push(0);
     pack_into(out, text);
     out[place] = (out.len() - place - 1) as u8;
 }
 
-/// Appends bytes with their number before them.
+/// Appends the number of bytes, and the bytes.
 pub fn push_sized(out: &mut Vec<u8>, bytes: &[u8]) {
     push_number(out, bytes.len());
     out.extend_from_slice(bytes);
@@ -57,7 +57,7 @@ pub fn push_number(out: &mut Vec<u8>, mut number: usize) {
     out.push(number as u8);
 }
 
-/// Takes what [`push_sized`] appended; what is cut short is taken as far as it goes.
+/// Reads bytes that [`push_sized`] appended, or as many as there are.
 pub(crate) fn take_sized<'a>(bytes: &mut &'a [u8]) -> &'a [u8] {
     let len = take_number(bytes).min(bytes.len());
     let (taken, rest) = bytes.split_at(len);
@@ -65,7 +65,7 @@ pub(crate) fn take_sized<'a>(bytes: &mut &'a [u8]) -> &'a [u8] {
     taken
 }
 
-/// Takes what [`push_number`] appended.
+/// Reads a number that [`push_number`] appended.
 pub(crate) fn take_number(bytes: &mut &[u8]) -> usize {
     let mut number = 0;
     for shift in (0..usize::BITS).step_by(7) {
@@ -79,19 +79,19 @@ pub(crate) fn take_number(bytes: &mut &[u8]) -> usize {
     number
 }
 
-/// Takes a byte; `None` if there is none.
+/// Reads a byte; `None` if there is none.
 pub fn take_byte(bytes: &mut &[u8]) -> Option<u8> {
     let (byte, rest) = bytes.split_first()?;
     *bytes = rest;
     Some(*byte)
 }
 
-/// Takes a number that [`push_number`] appended; `None` if there is none.
+/// Reads a number that [`push_number`] appended; `None` if there is none.
 pub fn take_u64(bytes: &mut &[u8]) -> Option<u64> {
     if bytes.is_empty() { None } else { Some(take_number(bytes) as u64) }
 }
 
-/// Takes bytes that [`push_sized`] appended; `None` if they are cut short.
+/// Reads bytes that [`push_sized`] appended; `None` if they are cut short.
 pub fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let mut rest = *bytes;
     let length = take_number(&mut rest);
@@ -101,7 +101,7 @@ pub fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(take_sized(bytes))
 }
 
-/// The same as text.
+/// Reads bytes like [`take_bytes`], as text.
 pub fn take_utf8<'a>(bytes: &mut &'a [u8]) -> Option<&'a str> {
     std::str::from_utf8(take_bytes(bytes)?).ok()
 }

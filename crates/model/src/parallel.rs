@@ -1,4 +1,4 @@
-//! Work on all cores, whose results come in the order of what they are made of: they are those of one thread.
+//! Work on all cores. Results come in the order of their inputs, the same as with one thread.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -7,15 +7,15 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// Pieces that wait to be decoded, for each thread.
+/// Pieces per thread that wait to be decoded.
 const AHEAD: usize = 2;
 
-/// As many threads as there are cores.
+/// The number of cores.
 pub fn cores() -> NonZeroUsize {
     thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
-/// Does some work for each number below `count`.
+/// Runs some work for each number below `count`.
 pub fn map<T: Send>(threads: NonZeroUsize, count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let threads = threads.get().min(count);
     if threads <= 1 {
@@ -29,8 +29,8 @@ pub fn map<T: Send>(threads: NonZeroUsize, count: usize, work: impl Fn(usize) ->
     results
 }
 
-/// Has the pieces of an iterator, such as those of a file, decoded while later ones are still being read. `take` gets the results
-/// one by one until it stops; then no more pieces are read.
+/// Decodes the pieces of an iterator, such as those of a file, while later ones are still being read. `take` gets the
+/// results one by one until it stops; then no more pieces are read.
 pub fn in_order<P: Send, D: Send, B: Send>(
     pieces: impl Iterator<Item = P>,
     decode: impl Fn(P) -> D + Sync,
@@ -39,12 +39,12 @@ pub fn in_order<P: Send, D: Send, B: Send>(
     in_order_on(cores().get(), pieces, decode, take)
 }
 
-/// What takes the results, and those that wait for earlier ones.
+/// The receiver of the results, and the results that wait for earlier ones.
 struct State<D, B, T> {
     next: usize,
     waiting: BTreeMap<usize, D>,
     take: T,
-    /// Nothing more is taken once it has stopped.
+    /// Nothing more is passed on after it breaks.
     flow: ControlFlow<B>,
 }
 
@@ -72,7 +72,7 @@ fn in_order_on<P: Send, D: Send, B: Send>(
                 }
             });
         }
-        // The threads alone hold it: if all of them have failed, nothing more can be sent.
+        // Only the threads hold it: if all of them have failed, sending fails, too.
         drop(receiver);
 
         for piece in pieces.enumerate() {
@@ -80,14 +80,14 @@ fn in_order_on<P: Send, D: Send, B: Send>(
                 break;
             }
         }
-        // The threads end when they have decoded what was sent.
+        // The threads end after they have decoded the pieces.
         drop(sender);
     });
     state.into_inner().unwrap_or_else(PoisonError::into_inner).flow
 }
 
 impl<D, B, T: FnMut(D) -> ControlFlow<B>> State<D, B, T> {
-    /// Takes a result, and those that waited for it.
+    /// Adds a result, and passes on those that waited for it.
     fn add(&mut self, number: usize, decoded: D) {
         self.waiting.insert(number, decoded);
         while let Some(decoded) = self.waiting.remove(&self.next) {
@@ -115,7 +115,7 @@ mod tests {
         let end: ControlFlow<()> = in_order(
             0..200u64,
             |piece| {
-                // Early pieces take longer.
+                // Early pieces take longest.
                 thread::sleep(Duration::from_micros(if piece % 7 == 0 { 900 } else { 20 }));
                 piece * 2
             },

@@ -1,4 +1,4 @@
-//! Which of the two CNI plugins a node uses, Calico's or calipam's, as far as its data shows that.
+//! The CNI plugin that a node uses, Calico's or calipam's, as far as its data shows.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -6,12 +6,12 @@ use serde::Serialize;
 use crate::attributes::AttributeRef;
 use crate::time::format_go_utc;
 
-/// The annotation of a node by which an installer says which plugin it has put there: what the program prints for `-v`.
+/// The annotation with the plugin that an installer has put on a node: the output of the program with `-v`.
 pub const INSTALLED: &str = "calipam.io/cni-plugin";
 
-/// The nanoseconds of a millisecond in the times that calipam's plugin records. It is any number: Calico's plugin, which records
-/// all nanoseconds, has it once in a million times. Nothing but the text of the attribute differs, which Calico prints and
-/// never decodes.
+/// The nanoseconds below a millisecond in the times that calipam's plugin records. The number is arbitrary: Calico's
+/// plugin, which records all nanoseconds, has it once in a million times. Only the text of the attribute differs, which
+/// Calico prints and never decodes.
 const OF_CALIPAM: i128 = 225_472;
 const MILLISECOND: i128 = 1_000_000;
 
@@ -24,7 +24,7 @@ pub enum Plugin {
 }
 
 impl Plugin {
-    /// The plugin that made a record, with the time that it recorded; `None` for records of no container, such as those of
+    /// The plugin that made a record, and the recorded time; `None` for records without a container, such as those of
     /// tunnels.
     pub fn of(record: AttributeRef<'_>) -> Option<(Timestamp, Self)> {
         let at = record.allocated_at().filter(|_| record.get("node").is_some())?;
@@ -33,7 +33,7 @@ impl Plugin {
     }
 }
 
-/// The attribute `timestamp` of what calipam's plugin assigns.
+/// The attribute `timestamp` for an assignment by calipam's plugin.
 pub fn timestamp(now: Timestamp) -> String {
     let nanos = now.as_nanosecond();
     let marked = nanos - nanos.rem_euclid(MILLISECOND) + OF_CALIPAM;

@@ -1,4 +1,4 @@
-//! Pods of Kubernetes, reduced to what says which addresses they use (facts 2.12).
+//! Pods of Kubernetes, reduced to their use of addresses (facts 2.12).
 
 mod named;
 
@@ -13,23 +13,23 @@ use crate::packing::{boxed_texts, take_sized};
 use crate::snapshot::FieldDefect;
 use crate::text::TextRef;
 
-/// Evidence by which a pod names an address; several can name the same one.
+/// Sources in a pod that name its addresses; several can name the same one.
 pub mod evidence {
     /// `status.podIPs` or `status.podIP`.
     pub const STATUS: u8 = 1;
     /// The annotations `cni.projectcalico.org/podIPs` and `…/podIP`, which the CNI plugin writes.
     pub const CNI: u8 = 2;
-    /// The annotation `k8s.v1.cni.cncf.io/network-status`, or `networks-status` as it was called before.
+    /// The annotation `k8s.v1.cni.cncf.io/network-status`, or `networks-status`, its older name.
     pub const NETWORK_STATUS: u8 = 4;
     /// The annotation `vpc.amazonaws.com/pod-ips`.
     pub const AWS: u8 = 8;
     /// The annotation `cni.projectcalico.org/ipAddrsNoIpam`: the address bypasses IPAM.
     pub const NO_IPAM: u8 = 16;
-    /// With [`NETWORK_STATUS`]: on a network that is not the pod's default one, so that the status does not name it.
+    /// Added to [`NETWORK_STATUS`] for a network other than the pod's default one, which the status does not list.
     pub const SECONDARY: u8 = 32;
 }
 
-/// What a pod object says; absent fields are empty.
+/// The fields of a pod object; absent ones are empty.
 #[derive(Clone, Debug, Default)]
 pub struct PodParts<'a> {
     /// `metadata.namespace`.
@@ -40,14 +40,14 @@ pub struct PodParts<'a> {
     pub node: &'a str,
     /// `status.phase`.
     pub phase: &'a str,
-    /// A condition `PodReadyToStartContainers` or `Ready` of its status is true: its sandbox has a network.
+    /// A condition `PodReadyToStartContainers` or `Ready` is true: the sandbox has a network.
     pub ready: bool,
-    /// When the last of its containers ended, by `status.containerStatuses` and its kin; `None` if one may
-    /// run, or it was not seen.
+    /// The end of its last container, by `status.containerStatuses` and similar fields; `None` if one may be running
+    /// or the end is unknown.
     pub ended_at: Option<Timestamp>,
     /// `spec.hostNetwork`.
     pub host_network: bool,
-    /// Has `metadata.deletionTimestamp`.
+    /// `metadata.deletionTimestamp` is set.
     pub deleting: bool,
     /// `status.podIPs[].ip`.
     pub status_ips: Vec<&'a str>,
@@ -55,7 +55,7 @@ pub struct PodParts<'a> {
     pub status_ip: &'a str,
     /// The annotation `cni.projectcalico.org/podIPs`: comma-separated. `None` if absent.
     pub cni_ips: Option<&'a str>,
-    /// The annotation `cni.projectcalico.org/podIP`. Present but empty: the CNI plugin has torn the pod down.
+    /// The annotation `cni.projectcalico.org/podIP`. Present but empty if the CNI plugin has torn the pod down.
     pub cni_ip: Option<&'a str>,
     /// The annotation `cni.projectcalico.org/containerID`.
     pub container_id: &'a str,
@@ -71,7 +71,7 @@ pub struct PodParts<'a> {
     pub aws_ips: Option<&'a str>,
     /// The annotation `k8s.v1.cni.cncf.io/network-status`: a JSON list of objects with `ips`.
     pub network_status: Option<&'a str>,
-    /// The annotation `k8s.v1.cni.cncf.io/networks-status`: the same as early versions of Multus called it.
+    /// The annotation `k8s.v1.cni.cncf.io/networks-status`: the same under the name of early versions of Multus.
     pub networks_status: Option<&'a str>,
     /// The controlling owner of kind `VirtualMachineInstance` of the group `kubevirt.io`.
     pub machine: Option<&'a str>,
@@ -80,9 +80,9 @@ pub struct PodParts<'a> {
 /// A pod's request to IPAM by its annotations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodRequest {
-    /// The IPv4 and IPv6 pools, by name or CIDR; empty for those that select node and namespace.
+    /// The IPv4 and IPv6 pools, by name or CIDR; empty for the pools that select node and namespace.
     pub pools: [Vec<String>; 2],
-    /// The addresses that it wants to have.
+    /// The requested addresses.
     pub addresses: Vec<IpAddr>,
 }
 
@@ -91,23 +91,23 @@ pub struct Pod {
     /// Namespace, name, node, container ID and machine, packed.
     text: Box<[u8]>,
     addresses: Box<[(IpAddr, u8)]>,
-    /// The request of its annotations; `None` if there is none, as with most pods.
+    /// The request in its annotations; most pods have none.
     pub request: Option<Box<PodRequest>>,
-    /// The time of its creation, in seconds since 1970; 0 if that is not known. There may be a million pods.
+    /// The creation time, in seconds since 1970; 0 if unknown. Small, as there may be a million pods.
     created: u32,
     /// Finished pods own no addresses.
     pub finished: bool,
-    /// When it finished; `None` if it has not, or that is not known.
+    /// The time at which it finished; `None` if it has not, or the time is unknown.
     pub finished_at: Option<Timestamp>,
-    /// It was deleted; its object stays until its containers have ended.
+    /// The pod was deleted; its object remains until its containers have ended.
     pub deleting: bool,
-    /// Uses the node's network and has no address of its own.
+    /// The pod uses the node's network and has no address of its own.
     pub host_network: bool,
     /// The phase is `Running`.
     pub running: bool,
-    /// Its sandbox has a network: what the status says of it is not of the sandbox before.
+    /// The sandbox has a network: the status is not that of an earlier sandbox.
     pub ready: bool,
-    /// One of the annotations of Calico's CNI plugin is there, be it empty.
+    /// One of the annotations of Calico's CNI plugin is present, even if empty.
     pub has_cni_annotation: bool,
 }
 
@@ -121,8 +121,7 @@ enum Field {
 }
 
 impl Pod {
-    /// Builds a pod from what its object says. Texts that should be addresses and are not are left out
-    /// and reported.
+    /// Builds a pod from the parts of its object. Omits and reports invalid addresses.
     pub fn new(parts: &PodParts<'_>) -> (Self, Vec<FieldDefect>) {
         let fields =
             [parts.namespace, parts.name, parts.node, parts.container_id, parts.machine.unwrap_or("")];
@@ -170,37 +169,37 @@ impl Pod {
         self.field(Field::ContainerId)
     }
 
-    /// The KubeVirt machine whose pod it is; empty for other pods.
+    /// The KubeVirt machine of the pod; empty for other pods.
     pub fn machine(&self) -> TextRef<'_> {
         self.field(Field::Machine)
     }
 
-    /// True if it was created longer ago than this.
+    /// True if the pod is older than `age`.
     pub fn is_older_than(&self, age: SignedDuration, now: Timestamp) -> bool {
         let created = Timestamp::from_second(self.created.into()).ok().filter(|_| self.created > 0);
         created.is_some_and(|created| now.duration_since(created) > age)
     }
 
-    /// True for a pod on a node that should have an address of IPAM, and of which nothing says that it has one.
+    /// True for a pod on a node that should have an address from IPAM but does not seem to have one yet.
     pub fn waits(&self) -> bool {
         let needs_none = self.finished || self.deleting || self.host_network || self.ready || self.running;
         !needs_none && self.addresses.is_empty() && !self.node().is_empty()
     }
 
-    /// Calico's CNI plugin has left an annotation, as it does where the datastore is Kubernetes. Pods that
-    /// another plugin networks have none.
+    /// True if Calico's CNI plugin has left an annotation, as it does if the datastore is Kubernetes. Pods of other
+    /// plugins have none.
     pub fn is_annotated(&self) -> bool {
         self.has_cni_annotation || !self.container_id().is_empty()
     }
 
-    /// Addresses and the evidence that names them, a sum of [`evidence`].
+    /// Addresses with the sources that name them, a sum of [`evidence`].
     pub fn evidence(&self) -> &[(IpAddr, u8)] {
         &self.addresses
     }
 
-    /// Addresses that the pod owns: none if it is finished or uses the node's network; else those of
-    /// the CNI annotation (present but empty means none); else those of the status. Addresses that bypass
-    /// IPAM are left out.
+    /// Addresses that the pod owns. A pod that is finished or uses the node's network has none. Otherwise the CNI
+    /// annotation counts (present but empty means none), or the status without it. Addresses that bypass IPAM are
+    /// omitted.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let owns = !self.finished && !self.host_network;
         let decisive = if self.has_cni_annotation {
@@ -214,21 +213,21 @@ impl Pod {
         self.addresses.iter().filter(move |(_, by)| counts(*by)).map(|(address, _)| *address)
     }
 
-    /// Addresses that some evidence names although the pod may not own them. They protect a record from
-    /// being called leaked, but give no other finding.
+    /// Addresses that some source names although the pod may not own them. They keep a record from being reported as
+    /// leaked, but have no other effect.
     pub fn mentioned(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let counts = !self.finished && !self.host_network;
         self.addresses.iter().filter(move |_| counts).map(|(address, _)| *address)
     }
 
-    /// True if both are one pod in the same phase, sandbox and addresses included. Readiness, and when its containers
-    /// ended, are left out.
+    /// True if both are one pod with the same phase, sandbox and addresses. Ignores readiness and the time at which its
+    /// containers ended.
     pub fn uses_the_same(&self, other: &Self) -> bool {
         let uses = |pod: &Self| (pod.finished, pod.host_network, pod.running, pod.has_cni_annotation);
         self.text == other.text && self.addresses == other.addresses && uses(self) == uses(other)
     }
 
-    /// Addresses that one kind of evidence names.
+    /// Addresses that one kind of source names.
     pub fn named_by(&self, kind: u8) -> impl Iterator<Item = IpAddr> + '_ {
         self.addresses.iter().filter(move |(_, by)| by & kind != 0).map(|(address, _)| *address)
     }
@@ -246,7 +245,7 @@ impl Pod {
     }
 }
 
-/// Reads the request of a pod's annotations. An annotation that cannot be read asks for nothing: the plugin names its fault.
+/// Reads the request in a pod's annotations. An invalid annotation requests nothing: the plugin reports it.
 fn request(parts: &PodParts<'_>) -> Option<Box<PodRequest>> {
     let list = |json: Option<&str>| -> Vec<String> {
         json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()

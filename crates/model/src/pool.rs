@@ -9,7 +9,7 @@ use crate::cidr;
 use crate::resource::{Condition, Metadata, Parsed, read};
 use crate::snapshot::FieldDefect;
 
-/// What addresses of a pool may be used for.
+/// A permitted use of a pool's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PoolUse {
     /// Pods.
@@ -20,10 +20,10 @@ pub enum PoolUse {
     LoadBalancer,
 }
 
-/// The annotation by which a temporary pool says which pool comes after it, as the JSON of a [`Successor`].
+/// The annotation of a temporary pool with the JSON of its [`Successor`].
 pub const TEMPORARY_FOR: &str = "calipam.io/temporary-for";
 
-/// The pool that comes after a temporary one: what uses the temporary pool moves there, in the end.
+/// The pool that follows a temporary one: everything that uses the temporary pool finally moves there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Successor {
@@ -37,27 +37,27 @@ pub struct Successor {
 pub struct Pool {
     pub name: String,
     pub cidr: IpNet,
-    /// Prefix length of blocks that are created today: 26 and 122 if the pool does not say.
+    /// Prefix length of new blocks: 26 and 122 by default.
     pub block_size: u8,
     /// `spec.disabled`.
     pub disabled: bool,
-    /// Has a deletion timestamp.
+    /// `metadata.deletionTimestamp` is set.
     pub deleting: bool,
-    /// False if a condition `Allocatable` says so (Calico 3.32 and later).
+    /// False if a condition `Allocatable` is (Calico 3.32 and later).
     pub allocatable: bool,
-    /// Which nodes may use it; `all()` if the pool does not say.
+    /// Selects the nodes that may use it; `all()` by default.
     pub node_selector: String,
-    /// Which namespaces may use it; empty for all (Calico 3.31 and later).
+    /// Selects the namespaces that may use it; empty for all (Calico 3.31 and later).
     pub namespace_selector: String,
-    /// What its addresses may be used for.
+    /// The permitted uses of its addresses.
     pub allowed_uses: Vec<PoolUse>,
-    /// `assignmentMode` is `Automatic`, or not stated: addresses are taken without being asked for by name.
+    /// `assignmentMode` is `Automatic` or absent: addresses are assigned even to requests that do not name the pool.
     pub automatic: bool,
-    /// `ipipMode` and `vxlanMode`: whether nodes send packets to its addresses through tunnels, always or across subnets.
+    /// `ipipMode` and `vxlanMode`: nodes send packets to its addresses through tunnels, always or across subnets.
     pub ipip: bool,
     pub vxlan: bool,
     pub created: Option<Timestamp>,
-    /// It is a temporary pool of `migrate`: which pool comes after it.
+    /// The pool that follows, if this is a temporary pool of `migrate`.
     pub temporary_for: Option<Successor>,
 }
 
@@ -69,7 +69,7 @@ impl Pool {
     pub fn parse(name: &str, json: &[u8]) -> Result<Parsed<Self>, DecodeError> {
         let (metadata, spec, status) = read::<PoolSpec>(json)?;
         let text = spec.cidr.ok_or(DecodeError::Missing("spec.cidr"))?;
-        // Calico ignores a pool that states an address without a prefix length.
+        // Calico ignores a pool without a prefix length.
         let cidr = cidr::parse_pool(&text);
         let cidr = cidr.ok_or_else(|| DecodeError::NotACidr { field: "spec.cidr", value: text.clone() })?;
         let default_size = if cidr::is_v4(cidr) { 26 } else { 122 };
@@ -102,12 +102,12 @@ impl Pool {
         Ok(Parsed { value, defects, created: metadata.created() })
     }
 
-    /// True if Calico allocates from it: not disabled, not being deleted, allocatable.
+    /// True if Calico allocates from it: it is not disabled or being deleted, and is allocatable.
     pub fn is_enabled(&self) -> bool {
         !self.disabled && !self.deleting && self.allocatable
     }
 
-    /// True if not even one block fits into the pool.
+    /// True if the pool is too small for even one block.
     pub fn is_smaller_than_block(&self) -> bool {
         self.block_size < self.cidr.prefix_len()
     }
@@ -159,17 +159,16 @@ struct PoolSpec {
     vxlan_mode: Option<String>,
 }
 
-/// An IP reservation: addresses that automatic assignment leaves alone.
+/// An IP reservation: addresses that are not assigned automatically.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reservation {
     pub name: String,
-    /// What it reserves.
+    /// The reserved addresses.
     pub cidrs: Vec<IpNet>,
 }
 
 impl Reservation {
-    /// Reads the JSON of a reservation; the name comes from the key. Entries that are no CIDRs are left
-    /// out and reported.
+    /// Reads the JSON of a reservation; the name comes from the key. Omits and reports entries that are no CIDRs.
     pub fn parse(name: &str, json: &[u8]) -> Result<Parsed<Self>, DecodeError> {
         #[derive(Default, Deserialize)]
         struct Spec {
@@ -179,7 +178,7 @@ impl Reservation {
         let (metadata, spec, _) = read::<Spec>(json)?;
         let mut cidrs = Vec::new();
         let mut defects = Vec::new();
-        // Calico passes empty entries over without a word.
+        // Calico silently ignores empty entries.
         let texts = spec.reserved.unwrap_or_default().into_iter().filter(|text| !text.trim().is_empty());
         for text in texts {
             match cidr::parse_reserved(&text) {

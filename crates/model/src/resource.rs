@@ -1,4 +1,4 @@
-//! The outer form of all resources of the v3 API (facts 1.13).
+//! The structure that all resources of the v3 API share (facts 1.13).
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::json;
 use crate::snapshot::FieldDefect;
 use crate::time::parse_time;
 
-/// The annotation in which Calico keeps its own metadata on Kubernetes (facts 2.8).
+/// The annotation with Calico's own metadata on Kubernetes (facts 2.8).
 pub(crate) const METADATA: &str = "projectcalico.org/metadata";
 
-/// The outer form of all resources.
+/// The structure that all resources share.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Resource<T> {
@@ -33,7 +33,7 @@ pub(crate) struct Metadata {
 }
 
 impl Metadata {
-    /// An annotation; on Kubernetes Calico's client keeps those of others in one of its own (facts 2.8).
+    /// An annotation. On Kubernetes, Calico's client keeps those of others inside one of its own (facts 2.8).
     pub(crate) fn annotation(&self, name: &str) -> Option<String> {
         #[derive(Deserialize)]
         struct Kept {
@@ -45,27 +45,26 @@ impl Metadata {
         annotations.get(name).cloned().or_else(kept)
     }
 
-    /// When the object was created.
+    /// The creation time.
     pub(crate) fn created(&self) -> Option<Timestamp> {
         self.creation_timestamp.as_deref().and_then(parse_time)
     }
 }
 
-/// An object that was read.
+/// A decoded object.
 #[derive(Debug)]
 pub struct Parsed<T> {
-    /// The object.
     pub value: T,
-    /// Invalid fields, which were left out.
+    /// Invalid fields, which were omitted.
     pub defects: Vec<FieldDefect>,
-    /// When it was created.
+    /// The creation time.
     pub created: Option<Timestamp>,
 }
 
 #[derive(Default, Deserialize)]
 pub(crate) struct Status {
     pub conditions: Option<Vec<Condition>>,
-    /// Of a node.
+    /// For nodes.
     #[serde(rename = "wireguardPublicKey")]
     pub wireguard_key: Option<String>,
     #[serde(rename = "wireguardPublicKeyV6")]
@@ -79,7 +78,6 @@ pub(crate) struct Condition {
     pub status: Option<String>,
 }
 
-/// Reads one resource.
 pub(crate) fn read<T: DeserializeOwned + Default>(
     bytes: &[u8],
 ) -> Result<(Metadata, T, Status), DecodeError> {

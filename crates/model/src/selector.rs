@@ -1,8 +1,8 @@
-//! Calico's selector language, as far as pools use it on the labels of nodes (facts 1.7, 3.4).
+//! Calico's selector language, as far as pools apply it to the labels of nodes (facts 1.7, 3.4).
 //!
 //! `all()`, `global()`, `has(k)`, `k == "v"`, `k != "v"`, `k in {"a", "b"}`, `k not in {…}`,
-//! `k contains "v"`, `k starts with "v"`, `k ends with "v"`, joined by `!`, `&&`, `||` and parentheses;
-//! `&&` binds stronger than `||`. Texts are in either kind of quotes and know no escapes.
+//! `k contains "v"`, `k starts with "v"`, `k ends with "v"`, combined by `!`, `&&`, `||` and parentheses;
+//! `&&` binds stronger than `||`. Texts are in single or double quotes and have no escapes.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ mod tokens;
 pub use self::error::SelectorError;
 use self::tokens::{Comparison, Token, tokenize};
 
-/// Parentheses may nest this deep. Calico has no such limit; no real selector comes near it.
+/// Maximum depth of parentheses. Calico has no such limit; no real selector comes near it.
 const MAX_DEPTH: usize = 100;
 
-/// A selector that has been read.
+/// A parsed selector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector(Node);
 
@@ -32,7 +32,7 @@ enum Node {
 }
 
 impl Selector {
-    /// Reads a selector; the empty text selects everything. What Calico refuses is refused.
+    /// Reads a selector; the empty text selects everything. Rejects the same texts as Calico.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         let mut parser = Parser { tokens: tokenize(text)?.into_iter().peekable() };
         if parser.tokens.peek().is_none() {
@@ -45,13 +45,13 @@ impl Selector {
         }
     }
 
-    /// True for the selectors `all()` and "", which ask nothing of the labels.
+    /// True for the selectors `all()` and "", which ignore the labels.
     pub fn selects_all(&self) -> bool {
         self.0 == Node::All
     }
 
-    /// True if an object with these labels is selected. A label that is absent satisfies `!=` and
-    /// `not in`, and no other comparison.
+    /// True if it selects an object with these labels. A missing label satisfies `!=` and `not in`, and no other
+    /// comparison.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.0.matches(labels)
     }
@@ -124,7 +124,7 @@ impl Parser {
         Ok(node)
     }
 
-    /// What follows a label.
+    /// The comparison after a label.
     fn comparison(&mut self, label: String) -> Result<Node, SelectorError> {
         match self.next("an operator")? {
             Token::Compare(how) => {
@@ -140,7 +140,7 @@ impl Parser {
         }
     }
 
-    /// Texts in braces. Like Calico's parser it allows an empty set and a comma before the brace.
+    /// Texts in braces. Like Calico's parser, allows an empty set and a comma before the closing brace.
     fn set(&mut self) -> Result<Vec<String>, SelectorError> {
         self.expect(Token::OpenSet, "`{`")?;
         let mut values = Vec::new();
@@ -166,7 +166,7 @@ impl Parser {
     }
 }
 
-/// The only node, or all of them joined.
+/// The only node, or a combination of several.
 fn only_or(mut nodes: Vec<Node>, join: fn(Vec<Node>) -> Node) -> Node {
     match nodes.pop() {
         Some(node) if nodes.is_empty() => node,

@@ -9,10 +9,10 @@ use jiff::Timestamp;
 use crate::config::AssignIps;
 use crate::digest;
 
-/// Longest name of an object, and so of a handle.
+/// Maximum length of an object name, and so of a handle.
 const MAX_HANDLE: usize = 253;
 
-/// A service of type `LoadBalancer`, or another one with addresses in the cluster.
+/// A service of type `LoadBalancer`, or another one with cluster IPs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Service {
     pub namespace: String,
@@ -21,25 +21,25 @@ pub struct Service {
     pub uid: String,
     /// `metadata.creationTimestamp`.
     pub created: Option<Timestamp>,
-    /// Has `metadata.deletionTimestamp`: it was deleted, and a finalizer keeps it.
+    /// `metadata.deletionTimestamp` is set: the service was deleted, and a finalizer keeps it.
     pub deleting: bool,
     /// `spec.loadBalancerClass`.
     pub class: Option<String>,
-    /// It asks for addresses of Calico: one of the annotations `projectcalico.org/ipv4pools`,
+    /// The service asks for addresses of Calico: one of the annotations `projectcalico.org/ipv4pools`,
     /// `…/ipv6pools`, `…/loadBalancerIPs` is not empty, or `spec.loadBalancerIP` is set.
     pub asks: bool,
-    /// One of these annotations is not empty, or its class is Calico's: it is not meant for another's controller.
+    /// One of these annotations is not empty, or the class is Calico's: no other controller should serve it.
     pub names_calico: bool,
-    /// `status.loadBalancer.ingress[].ip`. Entries with a host name only have none.
+    /// `status.loadBalancer.ingress[].ip`, without entries that have a host name only.
     pub ingress: Vec<IpAddr>,
-    /// True for another type than `LoadBalancer`, of which only the addresses in the cluster are of interest.
+    /// The type is not `LoadBalancer`, so only the cluster IPs matter.
     pub is_internal: bool,
     /// `spec.clusterIPs`.
     pub cluster_ips: Vec<IpAddr>,
 }
 
 impl Service {
-    /// The handle under which Calico's controller records its addresses (facts 4.2).
+    /// The handle with which Calico's controller records the addresses (facts 4.2).
     pub fn handle(&self) -> String {
         let identity = format!("{}-{}-{}", self.name, self.namespace, self.uid).to_lowercase();
         let digest = URL_SAFE_NO_PAD.encode(digest::sha256(identity));
@@ -48,8 +48,8 @@ impl Service {
         handle
     }
 
-    /// True if Calico's controller serves it, given which services that serves. Whether any pool
-    /// offers such addresses is another matter.
+    /// True if Calico's controller serves the service when it is configured with `assign`. Does not check that a
+    /// pool has such addresses.
     pub fn is_managed(&self, assign: AssignIps) -> bool {
         let class = self.class.as_deref().unwrap_or("");
         let ours = class == "calico";
@@ -66,7 +66,7 @@ impl Service {
 pub struct Machine {
     pub namespace: String,
     pub name: String,
-    /// It is the instance of a VirtualMachine of the same name, and keeps no address without that.
+    /// The instance of a VirtualMachine with the same name, which keeps no address without that.
     pub is_owned: bool,
 }
 

@@ -1,15 +1,15 @@
-//! Points in time as Calico writes them. Attribute `timestamp` is what Go prints for a UTC time
+//! Times in Calico's forms. The attribute `timestamp` is a UTC time as Go prints it
 //! (`2026-05-01 10:12:00.123456789 +0000 UTC`); block fields are RFC 3339.
 
 use jiff::civil::DateTime;
 use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
 
-/// How far ahead of the reader's clock a writer's clock may run; a time further in the future is not credible.
+/// The tolerated lead of a writer's clock over the reader's; a time further in the future is not credible.
 pub const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(1);
 
-/// Reads a time in either form, leniently: a fraction of any length, any offset, and what Go may
-/// append (a zone name, a monotonic reading). `None` if there is no time in it.
+/// Reads a time in either form, leniently: a fraction of any length, any offset, and the suffixes of Go (a zone
+/// name, a monotonic reading). `None` if the text has no time.
 pub fn parse_time(text: &str) -> Option<Timestamp> {
     let text = text.trim();
     if let Some((time, rest)) = split_civil(text) {
@@ -19,13 +19,13 @@ pub fn parse_time(text: &str) -> Option<Timestamp> {
     text.parse().ok()
 }
 
-/// The time in the form in which Go prints a UTC time, from nanoseconds since 1970.
+/// Prints nanoseconds since 1970 like Go prints a UTC time.
 pub fn format_go_utc(nanos: i64) -> String {
     let time = Timestamp::from_nanosecond(nanos.into()).expect("years 1677 to 2262 can be represented");
     time.strftime("%Y-%m-%d %H:%M:%S%.f +0000 UTC").to_string()
 }
 
-/// Nanoseconds since 1970 where `text` is exactly what [`format_go_utc`] would print.
+/// Nanoseconds since 1970 if `text` is exactly the output of [`format_go_utc`].
 pub(crate) fn parse_go_utc_canonical(text: &str) -> Option<i64> {
     if !text.as_bytes().first()?.is_ascii_digit() || !text.ends_with(" +0000 UTC") || text.len() > 40 {
         return None;
@@ -38,7 +38,7 @@ pub(crate) fn parse_go_utc_canonical(text: &str) -> Option<i64> {
     (canonical && nanos >= 0).then_some(nanos)
 }
 
-/// Reads `YYYY-MM-DD` + blank or `T` + `hh:mm:ss[.fraction]` as if it were UTC; gives the time and what follows.
+/// Reads `YYYY-MM-DD` + blank or `T` + `hh:mm:ss[.fraction]` as UTC; returns the time and the rest of the text.
 fn split_civil(text: &str) -> Option<(Timestamp, &str)> {
     let bytes = text.as_bytes();
     if bytes.len() < 19 || bytes[4] != b'-' || bytes[7] != b'-' || bytes[13] != b':' || bytes[16] != b':' {
@@ -60,10 +60,10 @@ fn split_civil(text: &str) -> Option<(Timestamp, &str)> {
     Some((Offset::UTC.to_timestamp(civil).ok()?, text.get(19 + used..)?))
 }
 
-/// Nanoseconds have so many digits.
+/// The number of digits of nanoseconds.
 const NANOS: u32 = 9;
 
-/// Reads `.digits`; gives nanoseconds and the number of bytes used.
+/// Reads `.digits`; returns nanoseconds and the number of bytes read.
 fn parse_fraction(bytes: &[u8]) -> (i32, usize) {
     if bytes.first() != Some(&b'.') {
         return (0, 0);
@@ -79,7 +79,7 @@ fn parse_fraction(bytes: &[u8]) -> (i32, usize) {
     (value * 10i32.pow(NANOS.saturating_sub(digits)), 1 + digits as usize)
 }
 
-/// Reads `Z`, `+hh:mm`, ` +hhmm` and what may follow; gives seconds east of Greenwich.
+/// Reads `Z`, `+hh:mm` or ` +hhmm` and ignores the rest; returns seconds east of Greenwich.
 fn parse_offset(text: &str) -> Option<i64> {
     let text = text.trim_start();
     if text.starts_with(['Z', 'z']) || text.is_empty() {

@@ -1,4 +1,4 @@
-//! Numbers and paths as people read them.
+//! Numbers and paths for people to read.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -17,17 +17,17 @@ pub fn thousands(number: impl Display) -> String {
     shown
 }
 
-/// A number and what it counts: `1 block`, `16,384 blocks`.
+/// A number with its unit: `1 block`, `16,384 blocks`.
 pub fn count(number: usize, one: &str, many: &str) -> String {
     format!("{} {}", thousands(number), if number == 1 { one } else { many })
 }
 
-/// A path as a shell reads it.
+/// Quotes a path for a shell.
 pub fn quoted(path: &Path) -> String {
     shell_word(&path.to_string_lossy())
 }
 
-/// A word as a shell reads it; bash and zsh where it holds what a terminal must not see.
+/// Quotes a word for a shell; only for bash and zsh if it has characters that a terminal must not see.
 pub fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
@@ -44,7 +44,7 @@ pub fn shell_word(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-/// True for a character that a terminal may take for something else than text.
+/// True for a character that a terminal may not treat as text.
 pub fn is_unsafe(c: char) -> bool {
     let turns =
         matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

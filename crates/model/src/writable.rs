@@ -1,4 +1,4 @@
-//! The objects that a repair changes, in the form in which Calico stores them in etcd.
+//! The objects that a repair changes, in Calico's form for etcd.
 
 use crate::DecodeError;
 use crate::affinity::Affinity;
@@ -14,14 +14,14 @@ pub enum Object {
     Block(BlockContent),
     Handle(Handle),
     Affinity(Affinity),
-    /// A pool, the whole resource.
+    /// A pool, as the whole resource.
     Pool(Document),
-    /// The configuration of the allocator, in the form of etcd on Kubernetes, too.
+    /// The allocator's configuration, in the form of etcd even on Kubernetes.
     IpamConfig(Document),
 }
 
 impl Object {
-    /// Decodes what is stored under `key`; `None` for a key of another kind.
+    /// Decodes the value of `key`; `None` for a key of another kind.
     pub fn parse(key: &Key, json: &[u8]) -> Result<Option<Self>, DecodeError> {
         let object = match key {
             Key::Block(_) => Self::Block(BlockContent::parse(json)?),
@@ -34,10 +34,10 @@ impl Object {
         Ok(Some(object))
     }
 
-    /// The value as Calico writes it. A corrupt block stays as it was read.
+    /// Encodes the value like Calico. A corrupt block stays as it was read.
     pub fn encode(&self) -> Vec<u8> {
         match self {
-            // Large enough for nearly all, so that it does not grow step by step.
+            // Large enough for nearly all blocks to avoid reallocation.
             Self::Block(BlockContent::Sound(block)) => {
                 encode(block, 512 + 320 * block.attributes().len() + 8 * block.size() as usize)
             }
@@ -48,8 +48,8 @@ impl Object {
         }
     }
 
-    /// Marked deleted: the first of the two steps in which Calico deletes objects on Kubernetes. A pool waits for its
-    /// finalizers then.
+    /// Marked as deleted: the first of Calico's two steps to delete on Kubernetes. A pool then waits for its
+    /// finalizers.
     pub fn is_deleted(&self) -> bool {
         match self {
             Self::Block(block) => block.is_deleted(),
@@ -69,13 +69,13 @@ impl From<Block> for Object {
 
 fn encode(value: &impl serde::Serialize, length: usize) -> Vec<u8> {
     let mut json = Vec::with_capacity(length);
-    // Keys of all maps are texts, so that writing to memory cannot fail.
+    // All maps have texts as keys, so writing to memory cannot fail.
     serde_json::to_writer(&mut json, value).map(|()| escape_html(json)).unwrap_or_default()
 }
 
-/// Replaces `<`, `>` and `&` as Go's encoder does (facts 1.3.2). Outside of texts JSON has none of them.
+/// Escapes `<`, `>` and `&` like Go's encoder (facts 1.3.2). JSON has them only within texts.
 fn escape_html(json: Vec<u8>) -> Vec<u8> {
-    // Without a branch for each byte the compiler looks at many at once.
+    // Without branches, the compiler compares many bytes at once.
     let has_any =
         json.iter().fold(false, |any, byte| any | (*byte == b'<') | (*byte == b'>') | (*byte == b'&'));
     if !has_any {

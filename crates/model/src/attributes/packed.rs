@@ -1,21 +1,21 @@
-//! Owner records apart from their blocks.
+//! Owner records outside their blocks.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::{Attribute, AttributeRef};
 
-/// An owner record apart from its block, packed: plans and reports hold a hundred thousand of them. Clones share it.
+/// A packed owner record outside its block. Plans and reports hold a hundred thousand of them. Clones share it.
 #[derive(Clone)]
 pub struct PackedAttribute(Arc<[u8]>);
 
 impl PackedAttribute {
-    /// A record in packed form.
+    /// Copies a record from its packed form.
     pub(super) fn of_bytes(bytes: &[u8]) -> Self {
         Self(bytes.into())
     }
 
-    /// Looks at it as at a record in a block.
+    /// Borrows the record like one in a block.
     pub fn as_ref(&self) -> AttributeRef<'_> {
         AttributeRef::read(&self.0)
     }

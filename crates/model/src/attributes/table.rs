@@ -1,4 +1,4 @@
-//! All owner records of a block, packed one after the other.
+//! The packed owner records of a block.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,6 @@ pub(crate) struct AttributeTable {
 }
 
 impl AttributeTable {
-    /// Number of records.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
@@ -27,7 +26,7 @@ impl AttributeTable {
         self.packed(index).map(AttributeRef::read)
     }
 
-    /// The handle of the record with `index`, without reading the rest of it.
+    /// The handle of a record, without reading the rest of it.
     pub(crate) fn handle(&self, index: usize) -> Option<TextRef<'_>> {
         let (flags, mut rest) = self.packed(index)?.split_first()?;
         (flags & HAS_HANDLE != 0).then(|| TextRef::from_packed(take_sized(&mut rest)))
@@ -95,7 +94,7 @@ impl AttributeTable {
         self.has_cooling |= released_at.is_some();
     }
 
-    /// Keeps the records whose place in `keep` is true, in order.
+    /// Keeps the records for which `keep` is true, in order.
     pub(crate) fn retain(&mut self, keep: &[bool]) {
         let bytes = Vec::with_capacity(self.bytes.len());
         let ends = Vec::with_capacity(self.ends.len());
@@ -106,7 +105,7 @@ impl AttributeTable {
         *self = kept;
     }
 
-    /// Puts another record in the place of the one with `index`.
+    /// Replaces the record with `index`.
     pub(crate) fn replace(&mut self, index: usize, record: &Attribute) {
         let mut replaced = Self::default();
         for (place, attribute) in self.iter().enumerate() {

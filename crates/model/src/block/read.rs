@@ -1,4 +1,4 @@
-//! Reading a block's JSON, and telling sound blocks from corrupt ones.
+//! Reads the JSON of a block, and finds out if it is sound or corrupt.
 
 use ipnet::IpNet;
 use serde::de::{MapAccess, SeqAccess};
@@ -10,18 +10,18 @@ use crate::cidr;
 use crate::json::plain::{self, Plain};
 use crate::json::{Array, Fields, Items, Object, Unknown, is, keep, read_object, set};
 
-/// How much of the owner records of blocks is read.
+/// The detail in which owner records are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RecordDetail {
     #[default]
     Full,
-    /// Of an address that is held on the node which owns its block, that it is held there and nothing else: neither handle
-    /// nor pod or sequence number. Nearly all records are of this kind, and a block then has one for all of them, with the time
-    /// of the newest. All other records are whole. For what counts addresses, or tells whose are borrowed.
+    /// Enough to count addresses and to see which are borrowed. The addresses that the node with the block has itself
+    /// share one record, which has the newest of their times but no handle, pod or sequence number. Nearly all records
+    /// are like this. All others are read in full.
     Borrowers,
 }
 
-/// What is stored under a block's key.
+/// A value stored under the key of a block.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BlockContent {
     /// A block whose structure is sound.
@@ -34,18 +34,18 @@ impl BlockContent {
     /// Reads the JSON of a block.
     ///
     /// # Errors
-    /// If the text is not JSON, a field has another type than Calico's reader accepts, or `cidr` is
-    /// missing or not a CIDR. A block that reads but is broken is not an error but [`Self::Corrupt`].
+    /// If the text is not JSON, a field has another type than Calico's reader accepts, or `cidr` is missing or not a
+    /// CIDR. A block that can be read but is broken is no error but [`Self::Corrupt`].
     pub fn parse(json: &[u8]) -> Result<Self, DecodeError> {
         Self::parse_with(json, RecordDetail::Full)
     }
 
-    /// Reads the JSON of a block, and of its records what is asked for. A corrupt block is kept as it is.
+    /// Reads the JSON of a block, with its records in the given detail. A corrupt block is read in full.
     pub fn parse_with(json: &[u8], detail: RecordDetail) -> Result<Self, DecodeError> {
         let fresh = || RawBlock { detail, ..RawBlock::default() };
         let raw = read_object(json, fresh)?;
         if raw.records.kept.own.is_some() && raw.records.kept.host.as_deref() != raw.host() {
-            // The owner is stated again after the records: it is not known which of them are its own.
+            // The owner comes a second time, after the records, so it is unclear which of them are its own.
             return Self::parse_with(json, RecordDetail::Full);
         }
         let cidr = raw.cidr.as_deref().ok_or(DecodeError::Missing("cidr"))?;
@@ -68,7 +68,7 @@ impl BlockContent {
         })))
     }
 
-    /// The CIDR that the value states.
+    /// The CIDR in the value.
     pub fn cidr(&self) -> IpNet {
         match self {
             Self::Sound(block) => block.cidr(),
@@ -76,7 +76,7 @@ impl BlockContent {
         }
     }
 
-    /// Who owns it.
+    /// The owner in the value.
     pub fn owner(&self) -> Option<&BlockOwner> {
         match self {
             Self::Sound(block) => block.owner(),
@@ -84,7 +84,7 @@ impl BlockContent {
         }
     }
 
-    /// Marked deleted.
+    /// Marked as deleted.
     pub fn is_deleted(&self) -> bool {
         match self {
             Self::Sound(block) => block.is_deleted(),
@@ -92,7 +92,7 @@ impl BlockContent {
         }
     }
 
-    /// The block, where its structure is sound.
+    /// The block, if its structure is sound.
     pub fn sound(&self) -> Option<&Block> {
         match self {
             Self::Sound(block) => Some(block),
@@ -101,7 +101,7 @@ impl BlockContent {
     }
 }
 
-/// The fields of a block before anything about them is known.
+/// The fields of a block before validation.
 #[derive(Default)]
 struct RawBlock<'de> {
     cidr: Option<String>,
@@ -114,9 +114,9 @@ struct RawBlock<'de> {
     sequence: u64,
     sequences: SequenceMap,
     deleted: bool,
-    /// `attributes` is there and not `null`.
+    /// `attributes` is present and not `null`.
     has_attributes: bool,
-    /// So is `sequenceNumberForAllocation`.
+    /// `sequenceNumberForAllocation` is present and not `null`.
     has_sequences: bool,
     unknown: Option<Box<Unknown>>,
 }
@@ -126,7 +126,7 @@ impl<'de> Fields<'de> for RawBlock<'de> {
         match name {
             _ if is(name, "cidr") => self.cidr = map.next_value()?,
             _ if is(name, "affinity") => self.affinity = map.next_value()?,
-            // Custom resources have another name for it.
+            // Custom resources use the other name.
             _ if is(name, "affinity_claim_time") || is(name, "affinityClaimTime") => {
                 self.claim_time = map.next_value()?
             }
@@ -170,7 +170,7 @@ impl<'de> Fields<'de> for RawBlock<'de> {
 }
 
 impl RawBlock<'_> {
-    /// Of the last of several equal fields all is taken.
+    /// Discards the records of an earlier field with the same name.
     fn begin_records(&mut self) {
         self.records.begin(match self.detail {
             RecordDetail::Full => Kept::default(),
@@ -178,17 +178,17 @@ impl RawBlock<'_> {
         });
     }
 
-    /// The node that owns it.
+    /// The node that owns the block.
     fn host(&self) -> Option<&str> {
         self.affinity.as_deref()?.strip_prefix("host:")
     }
 
     fn owner(&self) -> Option<BlockOwner> {
-        // The older `hostAffinity` is an unknown field: Calico 3 takes a block that has nothing else for ownerless.
+        // The older `hostAffinity` is an unknown field: Calico 3 sees no owner in a block with only that.
         self.affinity.as_deref().filter(|owner| !owner.is_empty()).map(BlockOwner::parse)
     }
 
-    /// Everything that breaks the rules of facts 3.1.
+    /// All violations of the rules in facts 3.1.
     fn problems(&self, cidr: IpNet) -> Vec<BlockProblem> {
         let size = cidr::size(cidr);
         let found = self.allocations.0.len();
@@ -234,7 +234,7 @@ impl RawBlock<'_> {
         }
     }
 
-    /// The block of a value without problems.
+    /// Creates the block from a value without problems.
     fn into_block(self, cidr: IpNet) -> Block {
         let owner = self.owner();
         let size = self.allocations.0.len();
@@ -285,7 +285,7 @@ impl<'de> Items<'de> for Numbers {
     }
 }
 
-/// Sequence numbers by what they belong to.
+/// Pairs of an ordinal (or a text) and its sequence number.
 type Numbered<T> = Vec<(T, u64)>;
 
 /// `sequenceNumberForAllocation`.
@@ -300,7 +300,7 @@ impl<'de> Fields<'de> for SequenceMap {
 }
 
 impl SequenceMap {
-    /// Takes an object of numbers, or `null`. False for `null`.
+    /// Reads an object of numbers, or `null`. Returns false for `null`.
     fn take_plain(&mut self, reader: &mut Plain<'_>) -> plain::Result<bool> {
         reader.entries(|name, reader| {
             self.push(name, reader.natural()?);
@@ -314,7 +314,7 @@ impl SequenceMap {
         self.0.push((ordinal, number.unwrap_or_default()));
     }
 
-    /// Numbers of ordinals below `size`, ascending, and entries that name no such ordinal.
+    /// Splits into numbers of ordinals below `size`, ascending, and entries for anything else.
     fn split(self, size: usize) -> (Numbered<u32>, Numbered<String>) {
         let mut known = Vec::with_capacity(self.0.len());
         let mut stray = Vec::new();
@@ -326,7 +326,7 @@ impl SequenceMap {
             }
         }
         known.sort_by_key(|(ordinal, _)| *ordinal);
-        // Of several entries for one ordinal the last one counts, as with Go's reader.
+        // The last of several entries for one ordinal counts, as with Go's reader.
         known.reverse();
         known.dedup_by_key(|(ordinal, _)| *ordinal);
         known.reverse();

@@ -14,42 +14,42 @@ use crate::owner_map::{OwnerKey, code_of};
 #[derive(Default)]
 pub(super) struct Records<'de> {
     pub kept: Kept,
-    /// The record that is being read: its memory serves the next one.
+    /// The current record, whose memory the next one reuses.
     record: RawAttribute<'de>,
 }
 
-/// Stands for the place of the one record of all addresses of the node that owns the block, until that is known.
+/// The place of the record that the node's own addresses share, until that place is known.
 const OWN: u32 = u32::MAX;
 
-/// What is kept of the records that were read.
+/// The records that were read and kept.
 #[derive(Default)]
 pub(super) struct Kept {
     table: AttributeTable,
-    /// Where the node that owns the block is known, and records of its own addresses are not wanted: that node.
+    /// The node that owns the block, if it is known and records of its own addresses are not wanted.
     pub host: Option<String>,
-    /// The newest attribute `timestamp` of these records, which become one; `None` if there are none.
+    /// The newest attribute `timestamp` of its own records, which become one; `None` if there are none.
     pub own: Option<String>,
-    /// Places in the table by the index of the record in the value. Empty if they are the same.
+    /// Places in the table by the index of the record in the value. Empty if index and place are the same.
     places: Vec<u32>,
 }
 
 impl Kept {
-    /// Records of addresses that the block lends to others.
+    /// Keeps only records of addresses that the block lends to others.
     pub(super) fn lent_by(host: Option<&str>) -> Self {
         Self { host: host.map(str::to_owned), ..Self::default() }
     }
 
-    /// How many the value has.
+    /// The number of records in the value.
     pub(super) fn len(&self) -> usize {
         if self.host.is_some() { self.places.len() } else { self.table.len() }
     }
 
-    /// True if no place is left that a number of 31 bits can tell.
+    /// True if the next place would not fit into 31 bits.
     fn is_full(&self) -> bool {
         self.len() >= u32::MAX as usize / 2
     }
 
-    /// Takes over a record.
+    /// Adds a record.
     fn push(&mut self, record: &RawAttribute<'_>) {
         let Some(host) = &self.host else { return record.push_to(&mut self.table) };
         if !record.is_plainly_on(host) {
@@ -58,14 +58,14 @@ impl Kept {
         }
         self.places.push(OWN);
         let (newest, time) = (self.own.get_or_insert_default(), record.time());
-        // Texts of times as Go prints them come in the order of the times.
+        // Go prints times in a form that sorts by time.
         if time > newest.as_str() {
             newest.clear();
             newest.push_str(time);
         }
     }
 
-    /// All records, and the place of each by its index in the value; none if they are the same.
+    /// Returns all records, and the place of each by its index in the value; no places if both are the same.
     pub(super) fn finish(mut self) -> (AttributeTable, Vec<u32>) {
         if let (Some(host), Some(newest)) = (&self.host, &self.own) {
             let place = self.table.len() as u32;
@@ -80,12 +80,12 @@ impl Kept {
 }
 
 impl<'de> Records<'de> {
-    /// Begins again.
+    /// Starts over.
     pub(super) fn begin(&mut self, kept: Kept) {
         *self = Self { kept, ..Self::default() };
     }
 
-    /// Takes an array of records, or `null`. False for `null`.
+    /// Reads an array of records, or `null`. Returns false for `null`.
     pub(super) fn take_plain(&mut self, reader: &mut Plain<'de>) -> plain::Result<bool> {
         reader.array(|reader| {
             if self.kept.is_full() {
@@ -123,7 +123,7 @@ struct RawAttribute<'de> {
 }
 
 impl RawAttribute<'_> {
-    /// Makes it an empty record.
+    /// Resets it to an empty record.
     fn clear(&mut self) {
         self.handle = None;
         self.owner.clear();
@@ -143,13 +143,13 @@ impl RawAttribute<'_> {
         );
     }
 
-    /// When the address was assigned; empty if that is not recorded.
+    /// The time of the assignment; empty if it is not recorded.
     fn time(&self) -> &str {
         let mut times = self.owner.entries.iter().filter(|entry| entry.key.0 == "timestamp");
         times.next().map_or("", |time| &time.value.0)
     }
 
-    /// True if the address is held on that node, and the record says nothing that bears on more than its owner.
+    /// True if the address is in use on that node, and the record has no data that matters beyond its owner.
     fn is_plainly_on(&self, host: &str) -> bool {
         let mut nodes = self.owner.entries.iter().filter(|entry| entry.key.0 == "node");
         let is_windows = |handle: &Str<'_>| handle.0.eq_ignore_ascii_case(WINDOWS_RESERVED_HANDLE);
@@ -174,10 +174,10 @@ impl<'de> Fields<'de> for RawAttribute<'de> {
     }
 }
 
-/// A map from text to text, or `null`; `null` values read as the empty text.
+/// A map from text to text, or `null`. A value of `null` reads as the empty text.
 #[derive(Default)]
 struct OwnerEntries<'de> {
-    /// It is not `null`.
+    /// The value is not `null`.
     is_there: bool,
     entries: Vec<Entry<'de>>,
 }

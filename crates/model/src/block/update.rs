@@ -1,4 +1,4 @@
-//! The block arithmetic (facts section 3): the only way in which a block changes.
+//! The block arithmetic (facts section 3): the only way to change a block.
 
 use std::net::IpAddr;
 
@@ -10,21 +10,19 @@ use crate::attributes::{Attribute, AttributeTable};
 use crate::cidr;
 use crate::text::Text;
 
-/// Why an ordinal could not be assigned.
+/// The reason that an ordinal could not be assigned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AssignError {
-    /// It is allocated, cooling or reserved.
+    /// The ordinal is allocated, cooling or reserved.
     #[error("ordinal {0} is already allocated")]
     AlreadyAllocated(u32),
-    /// The block has no such ordinal.
     #[error("ordinal {0} is not in the block")]
     OutOfRange(u32),
 }
 
 impl Block {
-    /// A fresh block, as Calico creates one: everything free in ascending order, and the clock in
-    /// nanoseconds as its sequence number. `None` if the CIDR is larger than Calico allows
-    /// (/20, /116).
+    /// Creates a block as Calico does: all addresses free in ascending order, and the clock in nanoseconds as
+    /// the sequence number. `None` if the CIDR is larger than Calico allows (/20, /116).
     pub fn new(cidr: IpNet, owner: Option<BlockOwner>, now: Timestamp) -> Option<Self> {
         let allowed = if cidr::is_v4(cidr) { cidr::BLOCK_PREFIXES_V4 } else { cidr::BLOCK_PREFIXES_V6 };
         if !allowed.contains(&cidr.prefix_len()) {
@@ -47,9 +45,9 @@ impl Block {
         })
     }
 
-    /// A fresh block of a Windows node: the first three ordinals and the last one are reserved. They
-    /// get no per-ordinal sequence number. `None` if the block is too large, or too small for those. A block
-    /// of just four addresses gives none to anyone; Calico makes such blocks nevertheless.
+    /// Creates a block of a Windows node, with the first three ordinals and the last one reserved. They get no sequence
+    /// number of their own. `None` if the block is too large, or too small for the reservation. A block of four
+    /// addresses has none to assign; Calico creates such blocks nevertheless.
     pub fn new_windows(cidr: IpNet, owner: Option<BlockOwner>, now: Timestamp) -> Option<Self> {
         let mut block = Self::new(cidr, owner, now)?;
         if block.size() < WINDOWS_RESERVED_FIRST + WINDOWS_RESERVED_LAST {
@@ -65,8 +63,8 @@ impl Block {
         Some(block)
     }
 
-    /// Makes one update of the block. Whatever the closure changes counts as one write: the sequence
-    /// number rises by one, where anything changed at all.
+    /// Makes one update of the block. All changes of the closure count as one write: the sequence number rises by one
+    /// if anything changed.
     pub fn update<T>(&mut self, change: impl FnOnce(&mut BlockUpdate<'_>) -> T) -> T {
         let mut update = BlockUpdate { block: self, changed: false };
         let result = change(&mut update);
@@ -76,9 +74,9 @@ impl Block {
         result
     }
 
-    /// Makes this block, which was read earlier, the successor of the block as it is now. Its sequence number
-    /// becomes the one after the higher of both, and addresses whose record changes get the number of a new
-    /// allocation (facts 3.2). `None` if there is no such block now.
+    /// Makes this block, which was read earlier, the successor of the current one. Its sequence number becomes the one
+    /// after the higher of both, and addresses whose record changes get the number of a new allocation (facts 3.2).
+    /// `now` is `None` if there is no such block now.
     pub fn restore(&mut self, now: Option<&Self>) {
         let is_same = |ordinal: u32| {
             let before = self.allocation(ordinal).map(|a| a.attribute.to_attribute());
@@ -104,7 +102,7 @@ fn claim_text(now: Timestamp) -> String {
     now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// One update of a block, under way.
+/// An update of a block in progress.
 #[derive(Debug)]
 pub struct BlockUpdate<'b> {
     pub(super) block: &'b mut Block,
@@ -112,13 +110,13 @@ pub struct BlockUpdate<'b> {
 }
 
 impl BlockUpdate<'_> {
-    /// The block as it is now.
+    /// The block in its current state.
     pub fn block(&self) -> &Block {
         self.block
     }
 
-    /// Assigns one ordinal (facts 3.3): its sequence number becomes that of the block as it was read, an
-    /// equal owner record is shared, and the ordinal leaves the free list wherever it stands.
+    /// Assigns one ordinal (facts 3.3). It gets the sequence number that the block was read with, shares an equal
+    /// owner record, and leaves the free list from any position.
     ///
     /// # Errors
     /// If the ordinal is not free or not in the block; nothing is changed then.
@@ -134,8 +132,8 @@ impl BlockUpdate<'_> {
         Ok(())
     }
 
-    /// Assigns up to `count` ordinals from the head of the free list (facts 3.4.2). Addresses that
-    /// `reserved` names stay in the list and keep their order. Returns the ordinals taken.
+    /// Assigns up to `count` ordinals from the head of the free list (facts 3.4.2), and returns them. Addresses in
+    /// `reserved` keep their places in the list.
     pub fn auto_assign(
         &mut self,
         count: usize,
@@ -144,7 +142,7 @@ impl BlockUpdate<'_> {
     ) -> Vec<u32> {
         let taken: Vec<u32> = self.block.assignable(reserved).take(count).collect();
         if !taken.is_empty() {
-            // In the same order, so that one comparison for each is enough.
+            // Both lists have the same order, so one comparison per ordinal is enough.
             let mut next = taken.iter().peekable();
             self.block.unallocated.retain(|ordinal| next.next_if_eq(&ordinal).is_none());
             let index = self.find_or_add(attribute);
@@ -153,9 +151,9 @@ impl BlockUpdate<'_> {
         taken
     }
 
-    /// Frees ordinals at once: they go to the tail of the free list in ascending order, lose their
-    /// sequence number, and owner records that no address uses any more are dropped. Returns the ordinals
-    /// that were freed; those that were free already are left out.
+    /// Frees ordinals without a cooldown: they go to the tail of the free list in ascending order and lose
+    /// their sequence number, and owner records without an address are dropped. Returns the freed ordinals,
+    /// without those that were free already.
     pub fn release(&mut self, ordinals: &[u32]) -> Vec<u32> {
         let mut freed = self.taken(ordinals);
         freed.sort_unstable();
@@ -172,7 +170,7 @@ impl BlockUpdate<'_> {
         freed
     }
 
-    /// Frees ordinals as a release by handle and the end of a cooldown do, after which the block has sequence numbers
+    /// Frees ordinals like a release by handle or the end of a cooldown does: the block has sequence numbers afterwards
     /// only if it had some before.
     pub fn release_by_handle(&mut self, ordinals: &[u32]) -> Vec<u32> {
         let are_null = self.block.null_sequences;
@@ -195,8 +193,8 @@ impl BlockUpdate<'_> {
         Ok(())
     }
 
-    /// Changes the attributes of the owners in the record of an ordinal, for all ordinals that share it. Sequence
-    /// numbers of ordinals stay.
+    /// Changes the owners' attributes in the record of an ordinal, for all ordinals that share it. Sequence numbers
+    /// do not change.
     ///
     /// # Errors
     /// If the ordinal is free or not in the block; nothing is changed then.
@@ -222,20 +220,20 @@ impl BlockUpdate<'_> {
         self.changed = true;
     }
 
-    /// Leaves the block without an owner, and drops the claim time with it. The addresses stay allocated.
+    /// Removes the owner of the block and its claim time. The addresses stay allocated.
     pub fn clear_owner(&mut self) {
         self.block.owner = None;
         self.block.claim_time = None;
         self.changed = true;
     }
 
-    /// Counts as an update although nothing changes: Calico rewrites a block unchanged so that racing
-    /// writers fail (facts 3.9).
+    /// Makes this an update even without changes: Calico writes an unchanged block to make racing writers fail
+    /// (facts 3.9).
     pub fn touch(&mut self) {
         self.changed = true;
     }
 
-    /// The ordinals of the list that are allocated, each once.
+    /// The allocated ordinals of the list, each once.
     pub(super) fn taken(&self, ordinals: &[u32]) -> Vec<u32> {
         let mut taken: Vec<u32> =
             ordinals.iter().copied().filter(|o| self.block.allocation(*o).is_some()).collect();
@@ -260,12 +258,12 @@ impl BlockUpdate<'_> {
         self.block.sequences.retain(|(o, _)| *o != ordinal);
     }
 
-    /// The index of an owner record with the same handle and attributes that neither migrates nor cools, or of a
-    /// new one. Empty attributes, which are read back as none, never match (facts 3.5).
+    /// Returns the index of an owner record with the same handle and attributes that neither migrates nor cools, or
+    /// adds one. Empty attributes, which are read back as none, never match (facts 3.5).
     fn find_or_add(&mut self, attribute: &Attribute) -> u32 {
         let same =
             |a: Attribute| a.owner == attribute.owner && a.alternate.is_none() && a.released_at.is_none();
-        // A full block has a record for each address, nearly all of other handles: only equal ones are unpacked.
+        // A full block has a record for each address, nearly all with other handles: only likely ones are unpacked.
         let table = &self.block.attributes;
         let handle = attribute.handle.as_deref().map(Text::new);
         let handle = handle.as_ref().map(Text::as_ref);
@@ -281,7 +279,7 @@ impl BlockUpdate<'_> {
         self.block.attributes.len() as u32 - 1
     }
 
-    /// Drops owner records that no address uses, keeps the others in order, and renumbers the allocations.
+    /// Drops owner records without an address, keeps the order of the others, and renumbers the allocations.
     pub(super) fn compact(&mut self) {
         let mut used = vec![false; self.block.attributes.len()];
         self.block.allocations.iter().flatten().for_each(|index| used[*index as usize] = true);

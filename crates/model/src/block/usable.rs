@@ -1,4 +1,4 @@
-//! Blocks that an allocator can work with although something about them is not as it should be.
+//! Blocks with problems that do not keep an allocator from using them.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -8,8 +8,8 @@ use super::{Block, BlockContent, BlockProblem};
 use crate::DecodeError;
 
 impl BlockContent {
-    /// The block as an allocator takes it: sound, or with nothing wrong but records that no ordinal refers to, which are
-    /// left out. Calico drops them with its next write (3.33 and later), and a release must not fail for them.
+    /// The block as an allocator uses it: sound, or without its unreferenced records if they are its only problem.
+    /// Calico drops such records with its next write (3.33 and later), so a release must not fail for them.
     pub fn usable(&self) -> Option<&Block> {
         match self {
             Self::Sound(block) => Some(block),
@@ -17,7 +17,7 @@ impl BlockContent {
         }
     }
 
-    /// As [`Self::usable`].
+    /// Like [`Self::usable`], by value.
     pub fn into_usable(self) -> Result<Box<Block>, DecodeError> {
         match self {
             Self::Sound(block) => Ok(block),
@@ -26,7 +26,7 @@ impl BlockContent {
     }
 }
 
-/// The block without the records that no ordinal refers to; `None` if anything else is wrong with it.
+/// The block without the records that no ordinal refers to; `None` if it has any other problem.
 pub(super) fn without_unreferenced(json: &str, problems: &[BlockProblem]) -> Option<Block> {
     let index = |problem: &BlockProblem| match problem {
         BlockProblem::UnreferencedAttribute { index } => Some(u64::from(*index)),
@@ -35,7 +35,7 @@ pub(super) fn without_unreferenced(json: &str, problems: &[BlockProblem]) -> Opt
     let unused: Vec<u64> = problems.iter().map(index).collect::<Option<_>>()?;
 
     let mut fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(json).ok()?;
-    // Of fields that differ in case only the last counts, and their order is lost here.
+    // If names differ in case only, the last field counts, but their order is lost here.
     let names: HashSet<String> = fields.keys().map(|name| name.to_ascii_lowercase()).collect();
     if names.len() < fields.len() {
         return None;
@@ -84,7 +84,7 @@ mod tests {
             assert!(content.sound().is_none(), "a check still tells it");
             assert_eq!(content.into_usable().unwrap(), sound);
         }
-        // Which of two such fields counts is not known here.
+        // It is unknown here which of the two fields counts.
         let twice = format!(r#"{stray},{two},{one}],"Attributes":[{stray},{one},{two}"#);
         assert!(block("[1,2,null,null]", &twice).usable().is_none());
         let broken =

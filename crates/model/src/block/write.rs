@@ -1,4 +1,4 @@
-//! Writing a block as Calico writes it to etcd: fields in Calico's order, unknown ones after them.
+//! Writes a block like Calico does in etcd: fields in Calico's order, then unknown ones.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -28,7 +28,7 @@ impl Serialize for Block {
 }
 
 impl Block {
-    /// True if both are written alike but for their sequence numbers.
+    /// True if both have the same JSON apart from sequence numbers.
     pub fn differs_only_in_sequences(&self, other: &Self) -> bool {
         let without = |block: &Self| {
             let mut block = block.clone();
@@ -45,7 +45,7 @@ impl Block {
     }
 }
 
-/// The owner records of a block, as they are in it: a copy of each would be eleven allocations.
+/// The owner records of a block, without a copy: each copy would be eleven allocations.
 struct Records<'a>(&'a Block);
 
 impl Serialize for Records<'_> {

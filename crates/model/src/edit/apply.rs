@@ -1,4 +1,4 @@
-//! Making edits on objects as they are, in memory. A guard that does not hold is a conflict.
+//! Applies edits to objects in memory. A guard that fails is a conflict.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,18 +11,17 @@ use crate::key::Key;
 use crate::snapshot::Revision;
 use crate::writable::Object;
 
-/// An object as it is now.
+/// The current state of an object.
 #[derive(Clone, Debug)]
 pub struct Current<'a> {
-    /// Which version of it was read.
+    /// The version that was read.
     pub revision: &'a Revision,
-    /// `None` if it cannot be decoded: it can be replaced or deleted, but not edited.
+    /// `None` if it cannot be decoded. It can still be replaced or deleted, but not edited.
     pub object: Option<Cow<'a, Object>>,
 }
 
-/// What the edits make of each object, in the order in which the objects come; `None` if it is deleted.
-/// Objects that stay as they are do not occur. `current` tells what is stored under a key; `now` is written
-/// into what cools down or gets an owner.
+/// Applies edits, and returns the changed objects in the order of their first edit; `None` for a deleted one.
+/// `current` reads the object of a key. `now` becomes the time of cooldowns and of new owners.
 pub fn apply<'a, 'e>(
     edits: impl IntoIterator<Item = &'e Edit>,
     now: Timestamp,
@@ -42,7 +41,7 @@ pub fn apply<'a, 'e>(
     Ok(changes)
 }
 
-/// The edits of each object, objects and edits in the order in which they come.
+/// Groups edits by object, keeping the order of both.
 fn by_object<'e>(edits: impl IntoIterator<Item = &'e Edit>) -> Vec<(Key, Vec<&'e Edit>)> {
     let mut objects: Vec<(Key, Vec<&Edit>)> = Vec::new();
     let mut indices: HashMap<Key, usize> = HashMap::new();
@@ -59,7 +58,7 @@ fn by_object<'e>(edits: impl IntoIterator<Item = &'e Edit>) -> Vec<(Key, Vec<&'e
     objects
 }
 
-/// The object must be the version that was read.
+/// Checks that the object is still the version that was read.
 pub(super) fn is_version(key: &Key, stored: Option<&Revision>, version: &Revision) -> Result<(), EditError> {
     match stored {
         Some(stored) if stored.to_string() == version.to_string() => Ok(()),
@@ -72,10 +71,10 @@ pub(super) fn is_absent(key: &Key, stored: Option<&Current<'_>>) -> Result<(), E
     stored.map_or(Ok(()), |_| Err(EditError::Exists(key.clone())))
 }
 
-/// What edits make of an object: `Some(None)` if it is deleted, `None` if it stays as it is.
+/// The result of edits on an object: `Some(None)` if it is deleted, `None` if it stays unchanged.
 pub(super) type Changed = Option<Option<Object>>;
 
-/// What the one edit of an object makes of it; of several the last decides.
+/// Applies the last of the edits, which alone counts.
 pub(super) fn last(
     edits: &[&Edit],
     mut make: impl FnMut(&Edit) -> Result<Changed, EditError>,
@@ -83,7 +82,7 @@ pub(super) fn last(
     edits.iter().try_fold(None, |changed, edit| Ok(make(edit)?.or(changed)))
 }
 
-/// What the edits make of an affinity.
+/// Applies edits to an affinity.
 fn affinity(key: &Key, edits: &[&Edit], stored: Option<&Current<'_>>) -> Result<Changed, EditError> {
     last(edits, |edit| {
         let Edit::Affinity(_, edit) = edit else { return Ok(None) };

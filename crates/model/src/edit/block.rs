@@ -11,7 +11,7 @@ use crate::cidr::address_at;
 use crate::key::Key;
 use crate::writable::Object;
 
-/// What the edits make of the block; `None` if it is deleted.
+/// Applies edits to a block; the result is `None` if they delete it.
 pub(super) fn changed<'e>(
     key: &Key,
     edits: &[&'e Edit],
@@ -51,7 +51,7 @@ fn living(key: &Key, stored: Option<Current<'_>>) -> Result<Block, EditError> {
     }
 }
 
-/// The block with the edits, which are one update: its sequence number rises once.
+/// Applies the edits as one update: the sequence number rises once.
 fn edited(
     key: &Key,
     edits: &[&BlockEdit],
@@ -61,8 +61,8 @@ fn edited(
     if edits.is_empty() {
         return Ok(Some(Object::from(block)));
     }
-    // Before the release, which also frees addresses that have cooled down: an address that cools although it is in
-    // use must have its new record by then.
+    // Records come before the release, which also frees addresses whose cooldown is over: an address in use that
+    // cools needs its new record by then.
     let (rewritten, others): (Vec<&BlockEdit>, Vec<&BlockEdit>) =
         edits.iter().partition(|edit| matches!(edit, BlockEdit::Record { .. }));
     block.update(|update| {
@@ -76,7 +76,7 @@ fn edited(
     Ok(Some(Object::from(block)))
 }
 
-/// A block without owner goes with its last address, or an empty one with its owner (facts 3.9, 3.12).
+/// A block without owner is deleted with its last address, and an empty block with its owner (facts 3.9, 3.12).
 fn is_drained(block: &Block, edits: &[&BlockEdit]) -> bool {
     let gives_up = |edit: &&BlockEdit| {
         matches!(edit, BlockEdit::Release { .. } | BlockEdit::Owner { .. } | BlockEdit::GiveUp(_))
@@ -84,8 +84,8 @@ fn is_drained(block: &Block, edits: &[&BlockEdit]) -> bool {
     block.owner().is_none() && block.is_empty() && edits.iter().any(gives_up)
 }
 
-/// Frees the addresses of all edits at once, so that they share one record while they cool, and reach the free
-/// list in ascending order, as when Calico frees them in one call (facts 3.6, 3.10).
+/// Frees the addresses of all edits together, like one call of Calico: they share one record while they cool, and
+/// enter the free list in ascending order (facts 3.6, 3.10).
 fn release(
     key: &Key,
     edits: &[&BlockEdit],
@@ -121,7 +121,7 @@ fn edit_block(
 ) -> Result<(), EditError> {
     let ordinal_error = |error| EditError::Ordinal { key: key.clone(), error };
     match edit {
-        // All releases are one.
+        // Done above, all together.
         BlockEdit::Release { .. } => {}
         BlockEdit::CollectCooled { cooldown } => {
             block.collect_cooled(now, SignedDuration::from_secs(*cooldown));
@@ -161,7 +161,7 @@ fn edit_block(
     Ok(())
 }
 
-/// The address must be recorded with the same record and sequence number as when the plan was made.
+/// Checks that the address still has the record and sequence number of the plan.
 fn is_held(key: &Key, block: &Block, held: &Held) -> Result<(), EditError> {
     let Some(found) = block.allocation(held.ordinal) else {
         let address = address_at(block.cidr(), held.ordinal);

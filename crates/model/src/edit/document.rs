@@ -1,4 +1,4 @@
-//! Edits of pools and of the configuration of the allocator.
+//! Edits of pools and of the allocator's configuration.
 
 use super::apply::{Changed, Current, is_absent, is_version, last};
 use super::{ConfigEdit, Edit, EditError, PoolEdit};
@@ -6,7 +6,7 @@ use crate::document::Document;
 use crate::key::Key;
 use crate::writable::Object;
 
-/// What the edits make of the object.
+/// Applies edits to the object.
 pub(super) fn changed(
     key: &Key,
     edits: &[&Edit],
@@ -43,7 +43,7 @@ pub(super) fn changed(
     })
 }
 
-/// The pool as it is now, where its `spec` is what was planned.
+/// The current pool, if its `spec` is the planned one.
 fn as_planned(key: &Key, stored: Option<&Current<'_>>, planned: &Document) -> Result<Document, EditError> {
     let Some(stored) = stored else { return Err(EditError::Gone(key.clone())) };
     let Some(Object::Pool(pool)) = stored.object.as_deref() else {
@@ -78,7 +78,7 @@ mod tests {
         Document::parse(text.as_bytes()).unwrap()
     }
 
-    /// What deleting a pool that was `planned` so comes to, if it is `now` so.
+    /// Deletes a pool that had the `spec` `planned` in the plan and has `now`.
     fn delete(planned: &str, now: Option<&str>) -> Result<Vec<(Key, Option<Object>)>, EditError> {
         edit(PoolEdit::Delete(pool(planned)), now)
     }

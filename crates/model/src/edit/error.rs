@@ -1,11 +1,11 @@
-//! Why edits cannot be made.
+//! Failed edits.
 
 use std::net::IpAddr;
 
 use crate::block::AssignError;
 use crate::key::Key;
 
-/// A guard of an edit that does not hold for the object as it is now.
+/// The guard of an edit that failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
     #[error("{0} already exists")]
@@ -16,10 +16,10 @@ pub enum EditError {
     Changed(Key),
     #[error("{0} cannot be decoded")]
     Undecodable(Key),
-    /// A block that is not there, cannot be decoded or is corrupt.
+    /// The block is missing, cannot be decoded, or is corrupt.
     #[error("{0} is gone or cannot be decoded")]
     Unusable(Key),
-    /// A block with Calico's mark of deletion.
+    /// The block has Calico's deletion mark.
     #[error("{0} is being deleted")]
     BeingDeleted(Key),
     #[error("{0} is being deleted by others")]

@@ -1,4 +1,4 @@
-//! What has to be true of objects for a write to take place.
+//! Preconditions of a write.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -10,36 +10,36 @@ use crate::service::Service;
 use crate::snapshot::Revision;
 use crate::writable::Object;
 
-/// What has to be true of a key for a write to take place.
+/// A precondition of a write about one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Precondition {
-    /// Nothing is stored there.
+    /// There is no object.
     Absent,
-    /// What is stored there is this version.
+    /// The object is this version.
     At(Revision),
-    /// The block records so many addresses under this handle; none if it is not there. It may be of any version; a write takes
-    /// place only if the block stays the one that was read.
+    /// The number of addresses that the block records under this handle is in the range; a missing block has none. The
+    /// block may be of any version, but the write takes place only if it stays the one that was read.
     Records(String, RangeInclusive<usize>),
-    /// What is stored there matches this. The executor puts the version that it has just read in its place.
+    /// The object matches. The executor replaces this by the version that it has just read.
     Matches(Condition),
 }
 
-/// What has to be true of an object, whatever else changes in it.
+/// A requirement of an object whose other fields may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// The block belongs to this owner, since this time.
+    /// The block has this owner and this claim time.
     OwnedSince(BlockOwner, Option<String>),
-    /// There is no block, or it belongs to another owner or none.
+    /// There is no block, or it has another owner or none.
     NotOwnedBy(BlockOwner),
-    /// It is the object with this UID, and says the same about addresses. Shared by all addresses that rest on it, which
-    /// can be thousands.
+    /// The object has this UID and the same addresses. Shared by all addresses that depend on it, which can be
+    /// thousands.
     SameUser(String, Arc<User>),
-    /// The object is there, whatever it says now. If UID and user are given, another object of the same name counts only
-    /// if it uses one of the same addresses.
+    /// The object exists, in any state. If UID and user are given, another object of the same name counts only if it
+    /// uses one of the same addresses.
     StillThere(Option<(String, Arc<User>)>),
 }
 
-/// An object of Kubernetes that uses addresses, and is written for many other reasons, such as heartbeats.
+/// A Kubernetes object that uses addresses, and often changes in other ways, such as by heartbeats.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum User {
     Node(Node),
@@ -47,14 +47,14 @@ pub enum User {
     Service(Service),
 }
 
-/// What was read of a key.
+/// The object that was read for a key.
 #[derive(Clone, Copy, Debug)]
 pub enum Found<'a> {
     Nothing,
     Object(&'a Object),
-    /// With its UID.
+    /// UID and user.
     User(&'a str, &'a User),
-    /// Something that cannot be decoded, or of which the version alone is known.
+    /// An object that cannot be decoded, or whose version alone is known.
     Unknown,
 }
 
@@ -66,7 +66,7 @@ impl User {
         }
     }
 
-    /// True unless they are pods without an address in common.
+    /// False for pods without a common address.
     fn may_use_the_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Pod(pod), Self::Pod(other)) => {
@@ -78,7 +78,7 @@ impl User {
 }
 
 impl Condition {
-    /// True if it holds of what was read.
+    /// True if the object that was read meets it.
     pub fn holds(&self, found: Found<'_>) -> bool {
         match (self, found) {
             (Self::SameUser(uid, user), _) => {

@@ -6,7 +6,7 @@ use crate::handle::Handle;
 use crate::key::Key;
 use crate::writable::Object;
 
-/// What the edits make of the handle: `Some(None)` if it is deleted, `None` if it stays as it is.
+/// Applies edits to the handle: `Some(None)` if they delete it, `None` if it stays unchanged.
 pub(super) fn changed(
     key: &Key,
     id: &str,
@@ -16,7 +16,7 @@ pub(super) fn changed(
     let mut changed: Option<Option<Handle>> = None;
     for edit in edits {
         let Edit::Handle(_, edit) = edit else { continue };
-        // As earlier edits have left it.
+        // Earlier edits count.
         let current = || match &changed {
             Some(handle) => Ok(handle.clone()),
             None => decoded(key, stored),
@@ -37,7 +37,7 @@ pub(super) fn changed(
                 changed = Some(unless_empty(handle));
             }
             HandleEdit::Decrement(block, by) => {
-                // A handle that counts fewer is wrong already: it is not made worse.
+                // A handle that counts fewer addresses is wrong already, and must not get worse.
                 if let Some(mut handle) = current()?.filter(|handle| handle.count(*block) >= *by) {
                     handle.set_count(*block, handle.count(*block).saturating_sub(*by));
                     changed = Some(unless_empty(handle));
@@ -53,7 +53,7 @@ pub(super) fn changed(
     Ok(changed.map(|handle| handle.map(Object::Handle)))
 }
 
-/// The handle that is stored. One that is marked deleted counts nothing any more.
+/// Returns the stored handle, or none if it is marked as deleted.
 fn decoded(key: &Key, stored: Option<&Current<'_>>) -> Result<Option<Handle>, EditError> {
     match stored.map(|s| s.object.as_deref()) {
         None => Ok(None),
@@ -62,7 +62,7 @@ fn decoded(key: &Key, stored: Option<&Current<'_>>) -> Result<Option<Handle>, Ed
     }
 }
 
-/// A handle that counts nothing is deleted, as Calico does (facts 3.8).
+/// Like Calico, deletes a handle that counts no address (facts 3.8).
 fn unless_empty(handle: Handle) -> Option<Handle> {
     let is_empty = handle.blocks().next().is_none();
     (!is_empty).then_some(handle)

@@ -1,7 +1,7 @@
-//! Edits: what a repair changes, and under which guards. Plans are made of them; the executor carries them
-//! out on the objects as they are then.
+//! Edits: the changes of a repair, each with its guards. Plans consist of them, and the executor makes them on the
+//! objects as they are by then.
 //!
-//! [`apply`] makes edits in memory, for the executor as for the simulation of a plan.
+//! [`apply`] makes edits in memory, both for the executor and to simulate a plan.
 
 mod apply;
 mod block;
@@ -27,43 +27,42 @@ use crate::handle::Handle;
 use crate::key::Key;
 use crate::snapshot::Revision;
 
-/// What one decision of a plan changes. Its parts are written together where the datastore can.
+/// The changes of one decision in a plan. Its parts are written together if the datastore can do that.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// Which finding justifies it, for people: `leaked-address 10.244.1.7`.
+    /// The finding that justifies it, for people: `leaked-address 10.244.1.7`.
     pub reason: String,
-    /// At most one of them is [`Unit::Block`], and that is the first; at most one is [`Unit::WholeStep`], and that is the
+    /// At most one part is [`Unit::Block`], which comes first, and at most one is [`Unit::WholeStep`], which comes
     /// last.
     pub parts: Vec<Part>,
 }
 
-/// Edits that are made completely or not at all. If a guard of a part does not hold, the other parts of its
-/// step are made.
+/// Edits that are made all or not at all. If a guard of a part fails, the other parts of its step are still made.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// What it is about.
+    /// The subject.
     pub unit: Unit,
-    /// In the order in which a datastore without transactions makes them: the block before the handle when
-    /// freeing, affinity and handle before the block when claiming (facts 3.14).
+    /// Ordered for a datastore without transactions: the block before the handle when freeing, affinity and
+    /// handle before the block when claiming (facts 3.14).
     pub edits: Vec<Edit>,
-    /// What else has to be true for them: that the endpoint which a record names is absent, that a node is the
-    /// version that was read.
+    /// Other preconditions: for example, that the endpoint named by a record is absent, or that a node is the version
+    /// that was read.
     pub evidence: Vec<(Key, Precondition)>,
 }
 
-/// What a [`Part`] is about.
+/// The subject of a [`Part`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Unit {
-    /// The addresses of a handle in one block, by its ID up to the first carriage return. If other steps have a
-    /// part of the same handle, all of them are made or none.
+    /// The addresses of a handle in one block, by its ID up to the first carriage return. If several steps have
+    /// parts of one handle, all of them are made or none.
     Handle(String),
     /// An address without handle.
     Address(IpAddr),
-    /// A block that is created or replaced, and what comes with it whichever of its addresses it records. The other parts
-    /// edit it: it is written once for all of them, without those whose guards do not hold.
+    /// A block that is created or replaced, together with changes that apply to any of its addresses. The other parts
+    /// edit it: it is written once for all of them, without those whose guards fail.
     Block,
-    /// What the step does as a whole, such as taking the owner from a block. It is made only if all other parts are,
-    /// and its evidence has to hold for all of them: if it does not, the step is abandoned.
+    /// The step as a whole, such as removing the owner of a block. It is made only if all other parts are, and its
+    /// evidence must hold for all of them: otherwise the step is abandoned.
     WholeStep,
 }
 
@@ -82,14 +81,14 @@ impl Step {
         self.parts.iter().flat_map(|part| &part.edits)
     }
 
-    /// The evidence of all parts, pieces in common several times.
+    /// The evidence of all parts, with duplicates.
     pub fn evidence(&self) -> impl Iterator<Item = &(Key, Precondition)> {
         self.parts.iter().flat_map(|part| &part.evidence)
     }
 
-    /// The edits of each object, as indices of part and edit, in the order in which a datastore without transactions
-    /// writes the objects: what a part names before its block, which are handles that count up and affinities of new blocks;
-    /// then the block, once for all parts; and then all else.
+    /// The edits of each object, as indices of part and edit. Objects are in the write order of a datastore without
+    /// transactions: those that a part names before its block (handles that count up, affinities of new blocks), then
+    /// the block, once for all parts, then the rest.
     pub fn by_object(&self) -> Vec<(Key, Vec<(usize, usize)>)> {
         let is_block = |edit: &Edit| matches!(edit, Edit::Block(..));
         let mut edits: Vec<(u8, usize, usize)> = Vec::new();
@@ -104,7 +103,7 @@ impl Step {
                 edits.push((phase, index, number));
             }
         }
-        // The sort is stable: within a phase parts and edits keep their order.
+        // The sort is stable: parts and edits keep their order within a phase.
         edits.sort_by_key(|(phase, ..)| *phase);
 
         let mut objects: Vec<(Key, Vec<(usize, usize)>)> = Vec::new();
@@ -120,7 +119,7 @@ impl Step {
         objects
     }
 
-    /// What has to be true for any part to be made.
+    /// The preconditions of every part.
     pub fn evidence_of_whole(&self) -> &[(Key, Precondition)] {
         match self.parts.last() {
             Some(part) if part.unit == Unit::WholeStep => &part.evidence,
@@ -128,7 +127,7 @@ impl Step {
         }
     }
 
-    /// The part that is made only if all others are; it is added if there is none.
+    /// The part that is made only if all others are, added if missing.
     pub fn whole(&mut self) -> &mut Part {
         if self.parts.last().is_none_or(|part| part.unit != Unit::WholeStep) {
             self.parts.push(Part { unit: Unit::WholeStep, edits: Vec::new(), evidence: Vec::new() });
@@ -138,7 +137,7 @@ impl Step {
     }
 }
 
-/// The addresses that cool down once these edits have released them, and for how many seconds; `None` if none does.
+/// The number of addresses that cool down after these edits, and the seconds; `None` if there are none.
 pub fn cooling<'e>(edits: impl Iterator<Item = &'e Edit>) -> Option<(usize, i64)> {
     let cooling = edits.filter_map(|edit| match edit {
         Edit::Block(_, BlockEdit::Release { held, cooldown }) if *cooldown > 0 => {
@@ -150,7 +149,7 @@ pub fn cooling<'e>(edits: impl Iterator<Item = &'e Edit>) -> Option<(usize, i64)
 }
 
 impl Part {
-    /// The addresses whose records change.
+    /// The addresses with changed records.
     pub fn addresses(&self) -> Vec<IpAddr> {
         let mut addresses = Vec::new();
         for edit in &self.edits {
@@ -169,7 +168,7 @@ impl Part {
         addresses
     }
 
-    /// True if it frees addresses, and does nothing else to their block.
+    /// True if it frees addresses and does not change their block otherwise.
     pub fn releases(&self) -> bool {
         let mut of_block = self.edits.iter().filter_map(|edit| match edit {
             Edit::Block(_, edit) => Some(matches!(edit, BlockEdit::Release { .. })),
@@ -179,7 +178,7 @@ impl Part {
         first == Some(true) && of_block.all(|frees| frees)
     }
 
-    /// Adds a piece of evidence, unless it is there already.
+    /// Adds a piece of evidence if it is missing.
     pub fn require(&mut self, evidence: (Key, Precondition)) {
         if !self.evidence.contains(&evidence) {
             self.evidence.push(evidence);
@@ -191,7 +190,7 @@ impl Part {
 #[derive(Clone, Debug)]
 pub enum Edit {
     Block(IpNet, BlockEdit),
-    /// Of a handle, by its ID.
+    /// A change of a handle, by its ID.
     Handle(String, HandleEdit),
     Affinity(Box<AffinityKey>, AffinityEdit),
     /// Of a pool, by its name.
@@ -221,43 +220,42 @@ impl Held {
 /// A change of a block.
 #[derive(Clone, Debug)]
 pub enum BlockEdit {
-    /// Frees addresses. Each must be held as it was. With a cooldown above 0 seconds they cool first. A block
-    /// without owner that is empty then is deleted, as Calico does (facts 3.12).
+    /// Frees addresses, after a cooldown if that is above 0 seconds. Each must still have its record. A block
+    /// without owner that becomes empty is deleted, like Calico does (facts 3.12).
     Release {
-        /// The addresses.
         held: Vec<Held>,
-        /// Seconds of cooldown that the cluster configures and its schema can hold, else 0.
+        /// Seconds of the cluster's cooldown, or 0 if its schema cannot store one.
         cooldown: i64,
     },
-    /// Frees addresses that have cooled for longer than so many seconds, as Calico does before it assigns.
+    /// Frees addresses that have cooled for longer than this, as Calico does before it assigns.
     CollectCooled {
-        /// What the cluster configures.
+        /// Seconds of the cluster's cooldown.
         cooldown: i64,
     },
-    /// Records addresses that are free. Each must still be free.
+    /// Assigns addresses. Each must still be free.
     Assign {
         /// Ordinals and their records.
         records: Vec<(u32, Attribute)>,
     },
-    /// Gives an address another record. It must be held as it was.
+    /// Replaces the record of an address, which must still have the old one.
     Record {
         held: Box<Held>,
         /// The new record.
         record: Box<Attribute>,
     },
-    /// Gives the block another owner. The owner must be the one that it was.
+    /// Changes the owner of the block, which must still be `from`.
     Owner {
         from: Option<BlockOwner>,
-        /// The new one.
+        /// The new owner.
         to: Option<BlockOwner>,
     },
-    /// Takes the block from this owner, whose it must be, and deletes it. It must be empty by then.
+    /// Removes this owner from the block, which must be empty by then, and deletes the block.
     GiveUp(BlockOwner),
-    /// Rewrites the block unchanged but for its sequence number, so that racing writers fail (facts 3.9).
+    /// Changes only the sequence number of the block, so that racing writers fail (facts 3.9).
     Touch,
-    /// Creates the block. There must be none.
+    /// Creates the block, which must not exist.
     Create(Box<Block>),
-    /// Replaces the block, such as one that is corrupt. It must be the version that was read.
+    /// Replaces the block, such as a corrupt one. It must be the version that was read.
     Replace(Revision, Box<Block>),
     /// Deletes the block. It must be the version that was read.
     Delete(Revision),
@@ -266,15 +264,15 @@ pub enum BlockEdit {
 /// A change of a handle.
 #[derive(Clone, Debug)]
 pub enum HandleEdit {
-    /// Counts fewer addresses of a block, the handle's other counts stay; the last one deletes it (facts
-    /// 3.8). A handle that counts fewer than that, or is not there, is left as it is.
+    /// Reduces the count of a block; without counts the handle is deleted (facts 3.8). Does nothing if the handle
+    /// is missing or its count is too low.
     Decrement(IpNet, i64),
-    /// Counts more addresses of a block; creates the handle if there is none.
+    /// Raises the count of a block; creates the handle if it is missing.
     Increment(IpNet, i64),
     /// Sets counts by block; 0 removes the entry, and a handle without entries is deleted. It must be the
     /// version that was read.
     Counts(Revision, Vec<(IpNet, i64)>),
-    /// Creates the handle. There must be none.
+    /// Creates the handle, which must not exist.
     Create(Handle),
     /// Deletes the handle. It must be the version that was read.
     Delete(Revision),
@@ -285,38 +283,37 @@ pub enum HandleEdit {
 pub enum AffinityEdit {
     /// Sets the state, and on Kubernetes the labels. It must be the version that was read.
     State(Revision, AffinityState),
-    /// Creates the affinity. There must be none.
+    /// Creates the affinity, which must not exist.
     Create(Box<Affinity>),
     /// Deletes the affinity. It must be the version that was read.
     Delete(Revision),
 }
 
-/// A change of a pool. Blocks and affinities in it stay as they are.
+/// A change of a pool. Its blocks and affinities do not change.
 #[derive(Clone, Debug)]
 pub enum PoolEdit {
-    /// Creates the pool. There must be none of that name.
+    /// Creates the pool, whose name must be free.
     Create(Document),
-    /// Disables the pool. Its `spec` must be what was read.
+    /// Disables the pool. Its `spec` must be the one that was read.
     Disable(Document),
-    /// Enables the pool. Its `spec` must be what was read.
+    /// Enables the pool. Its `spec` must be the one that was read.
     Enable(Document),
-    /// Deletes the pool. Its `spec` must be what was read, whatever controllers have noted in its status since. One with
-    /// finalizers is not deleted: Calico would first release the affinities of all its blocks, and wait until these are
-    /// gone.
+    /// Deletes the pool. Its `spec` must be the one that was read; its status may differ. A pool with finalizers is not
+    /// deleted: Calico would first release the affinities of all its blocks and wait until they are gone.
     Delete(Document),
 }
 
-/// A change of the configuration of the allocator.
+/// A change of the allocator's configuration.
 #[derive(Clone, Debug)]
 pub enum ConfigEdit {
-    /// Stores it. There must be none.
+    /// Creates the configuration, which must not exist.
     Create(Document),
-    /// Replaces it. It must be the version that was read.
+    /// Replaces the configuration, which must be the version that was read.
     Replace(Revision, Document),
 }
 
 impl Edit {
-    /// The object that it changes.
+    /// The changed object.
     pub fn key(&self) -> Key {
         match self {
             Self::Block(cidr, _) => Key::Block(*cidr),

@@ -1,11 +1,11 @@
-//! Reading the JSON of endpoints.
+//! Reads the JSON of endpoints.
 
 use serde::de::{IgnoredAny, MapAccess, SeqAccess};
 
 use crate::DecodeError;
 use crate::json::{Array, Fields, Items, Object, Str, is, read_object};
 
-/// Reads what is wanted of an endpoint.
+/// Reads the fields that matter.
 pub(super) fn read(json: &[u8]) -> Result<RawEndpoint<'_>, DecodeError> {
     read_object(json, RawEndpoint::default).map_err(DecodeError::from)
 }
@@ -76,7 +76,7 @@ impl<'de> Fields<'de> for RawSpec<'de> {
     }
 }
 
-/// Nearly all endpoints have one: a million of them need no list.
+/// Nearly all endpoints have one network: a million of them need no list.
 #[derive(Default)]
 pub(super) struct Networks<'de> {
     pub first: Option<Str<'de>>,

@@ -1,10 +1,10 @@
-//! Reading plain JSON: texts without escapes, line breaks, fractions and exponents, as Calico's values nearly always are.
+//! A reader of plain JSON: texts without escapes, line breaks, fractions and exponents, like nearly all values of
+//! Calico.
 //!
-//! A large cluster is gigabytes of JSON of which most is passed over. This reader needs a fraction of the time of
-//! serde_json's, since it looks at 64 bytes at a time for quotes and for all that is rare ([`Quotes`]). It refuses
-//! nothing: what it does not know, a text that is not JSON included, is [`Unusual`], and the general reader begins again, whose
-//! errors people see. Everything that is passed over is still compared with the grammar, so that both readers accept the
-//! same.
+//! A large cluster has gigabytes of JSON, most of which is skipped. This reader needs a fraction of serde_json's time,
+//! since it looks for quotes and rare bytes in 64 bytes at a time ([`Quotes`]). It rejects nothing: whatever it does
+//! not know, invalid JSON included, is [`Unusual`]. The general reader then starts over, and users see its errors.
+//! Skipped values are still checked against the grammar, so both readers accept the same texts.
 
 mod deserialize;
 mod quotes;
@@ -17,12 +17,12 @@ use self::deserialize::OneValue;
 use self::quotes::Quotes;
 use super::Fields;
 
-/// Deeper values are left to the general reader, which knows its own limit.
+/// Deeper values are left to the general reader, which has its own limit.
 const MAX_DEPTH: u32 = 48;
-/// Every number of so many digits is a `u64`.
+/// Every number with at most this many digits fits in a `u64`.
 const SAFE_DIGITS: usize = 19;
 
-/// Something that the general reader has to read.
+/// A value for the general reader.
 #[derive(Debug)]
 pub(crate) struct Unusual;
 
@@ -45,14 +45,13 @@ pub(crate) type Result<T> = std::result::Result<T, Unusual>;
 /// A reader of one plain document.
 pub(crate) struct Plain<'de> {
     text: &'de str,
-    /// Where it is.
+    /// The current position.
     at: usize,
-    /// The quotes from there on: strings are taken in their order, and each takes two.
+    /// The quotes from that position on, two for each string in order.
     quotes: Quotes<'de>,
     depth: u32,
 }
 
-/// Reads a whole document with `read`.
 pub(crate) fn document<'de, T>(
     bytes: &'de [u8],
     read: impl FnOnce(&mut Plain<'de>) -> Result<T>,
@@ -84,7 +83,7 @@ impl<'de> Plain<'de> {
         self.text.as_bytes().get(self.at).copied().ok_or(Unusual)
     }
 
-    /// Takes a byte that has to be next.
+    /// Reads a byte that must be next.
     #[inline]
     fn take(&mut self, byte: u8) -> Result<()> {
         if self.text.as_bytes().get(self.at) != Some(&byte) && self.peek()? != byte {
@@ -94,7 +93,7 @@ impl<'de> Plain<'de> {
         Ok(())
     }
 
-    /// Takes the rest of a literal, whose first byte is the next one.
+    /// Reads the rest of a literal, whose first byte is next.
     fn literal(&mut self, literal: &str) -> Result<()> {
         if !self.text.as_bytes()[self.at..].starts_with(literal.as_bytes()) {
             return Err(Unusual);
@@ -103,14 +102,13 @@ impl<'de> Plain<'de> {
         Ok(())
     }
 
-    /// Takes a string.
     #[inline]
     fn string(&mut self) -> Result<&'de str> {
         let (start, end) = self.skip_string()?;
         self.text.get(start..end).ok_or(Unusual)
     }
 
-    /// Passes over a string. Returns the places where it begins and ends, without the quotes.
+    /// Skips a string. Returns its start and end, without the quotes.
     #[inline]
     fn skip_string(&mut self) -> Result<(usize, usize)> {
         let (open, close) = self.quotes.pair()?;
@@ -124,7 +122,7 @@ impl<'de> Plain<'de> {
         Ok((open + 1, close))
     }
 
-    /// Takes the name of a field and the colon after it.
+    /// Reads the name of a field and the colon after it.
     #[inline]
     fn name(&mut self) -> Result<&'de str> {
         let name = self.string()?;
@@ -132,7 +130,7 @@ impl<'de> Plain<'de> {
         Ok(name)
     }
 
-    /// Takes the digits of a whole number. Returns how many there are, and the number, if that has at most 19.
+    /// Reads the digits of a whole number. Returns their count, and the number if there are at most 19.
     #[inline]
     fn digits(&mut self) -> Result<(usize, u64)> {
         let rest = self.text.as_bytes().get(self.at..).ok_or(Unusual)?;
@@ -149,7 +147,7 @@ impl<'de> Plain<'de> {
         Ok((len, number))
     }
 
-    /// Takes the digits of a number that a `u64` holds.
+    /// Reads the digits of a number that fits in a `u64`.
     #[inline]
     fn magnitude(&mut self) -> Result<u64> {
         let (len, magnitude) = self.digits()?;
@@ -159,15 +157,15 @@ impl<'de> Plain<'de> {
         self.text[self.at - len..self.at].parse().map_err(|_| Unusual)
     }
 
-    /// Takes a minus and the digits after it.
+    /// Reads a minus and the digits after it.
     fn negative(&mut self) -> Result<i64> {
         self.at += 1;
-        // `-0` is a fraction to the general reader.
+        // `-0` is a fraction for the general reader.
         let magnitude = i64::try_from(self.magnitude()?).ok().filter(|number| *number > 0);
         magnitude.map(|number| -number).ok_or(Unusual)
     }
 
-    /// Takes a whole number, or `null`.
+    /// Reads a whole number, or `null`.
     #[inline]
     pub(crate) fn integer(&mut self) -> Result<Option<i64>> {
         match self.peek()? {
@@ -177,7 +175,7 @@ impl<'de> Plain<'de> {
         }
     }
 
-    /// Takes a whole number from 0 on, or `null`.
+    /// Reads a whole number from 0 on, or `null`.
     #[inline]
     pub(crate) fn natural(&mut self) -> Result<Option<u64>> {
         match self.peek()? {
@@ -186,13 +184,13 @@ impl<'de> Plain<'de> {
         }
     }
 
-    /// Begins an object or array.
+    /// Enters an object or array.
     fn enter(&mut self) -> Result<()> {
         self.depth += 1;
         if self.depth > MAX_DEPTH { Err(Unusual) } else { Ok(()) }
     }
 
-    /// Passes over a value.
+    /// Skips a value.
     fn skip(&mut self) -> Result<()> {
         match self.peek()? {
             b'"' => self.skip_string().map(drop),
@@ -213,7 +211,7 @@ impl<'de> Plain<'de> {
         }
     }
 
-    /// Takes an object or array up to its `end`, each member with `take_one`.
+    /// Reads an object or array up to its `end`, each member with `take_one`.
     #[inline]
     fn each(&mut self, end: u8, mut take_one: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
         self.enter()?;
@@ -233,7 +231,7 @@ impl<'de> Plain<'de> {
         Ok(())
     }
 
-    /// Takes an array, or `null`, each item with `take_one`. False for `null`.
+    /// Reads an array, or `null`, each item with `take_one`. Returns false for `null`.
     pub(crate) fn array(&mut self, take_one: impl FnMut(&mut Self) -> Result<()>) -> Result<bool> {
         match self.peek()? {
             b'[' => self.each(b']', take_one).map(|()| true),
@@ -242,7 +240,7 @@ impl<'de> Plain<'de> {
         }
     }
 
-    /// Takes an object, or `null`, each field with `take_one`, which takes the value. False for `null`.
+    /// Reads an object, or `null`, each field with `take_one`, which reads the value. Returns false for `null`.
     pub(crate) fn entries(
         &mut self,
         mut take_one: impl FnMut(&'de str, &mut Self) -> Result<()>,
@@ -259,7 +257,7 @@ impl<'de> Plain<'de> {
         Ok(true)
     }
 
-    /// Gives the fields of an object, or none of `null`, to `fields`. False for `null`.
+    /// Reads the fields of an object into `fields`; `null` has none. Returns false for `null`.
     pub(crate) fn object(&mut self, fields: &mut impl Fields<'de>) -> Result<bool> {
         self.entries(|name, reader| {
             if fields.plain_field(name, reader)? {

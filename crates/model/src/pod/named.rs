@@ -1,4 +1,4 @@
-//! Addresses that the status and the annotations of a pod name.
+//! Addresses in the status and the annotations of a pod.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -7,14 +7,14 @@ use super::{PodParts, evidence};
 use crate::cidr;
 use crate::snapshot::FieldDefect;
 
-/// As many addresses are looked through faster than looked up.
+/// Up to this many addresses, a scan is faster than a lookup.
 const FEW: usize = 16;
 
-/// The addresses that a pod object names, each with its evidence.
+/// The addresses in a pod object, each with its evidence.
 #[derive(Default)]
 pub(super) struct Named {
     pub addresses: Vec<(IpAddr, u8)>,
-    /// Where each address stands, once they are many.
+    /// The position of each address, once there are many.
     positions: HashMap<IpAddr, usize>,
     pub defects: Vec<FieldDefect>,
 }
@@ -69,7 +69,7 @@ impl Named {
         }
     }
 
-    /// Where an address stands. A pod has one or two; an annotation may name tens of thousands.
+    /// The position of an address. A pod has one or two; an annotation may name tens of thousands.
     fn position(&mut self, address: IpAddr) -> Option<usize> {
         if self.addresses.len() < FEW {
             return self.addresses.iter().position(|(known, _)| *known == address);
@@ -91,7 +91,7 @@ fn texts(value: &serde_json::Value) -> impl Iterator<Item = String> + '_ {
     value.as_array().into_iter().flatten().filter_map(|v| v.as_str().map(str::to_owned))
 }
 
-/// The `ips` of every object of a JSON list. The entry of the default network repeats the pod's own.
+/// The `ips` of every object in a JSON list. The entry of the default network repeats the pod's own.
 fn ips_of(value: &serde_json::Value) -> Vec<(String, u8)> {
     let networks = value.as_array().into_iter().flatten();
     let by = |network: &serde_json::Value| match network["default"].as_bool() {

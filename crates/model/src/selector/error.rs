@@ -1,9 +1,9 @@
-//! Why a selector is refused.
+//! Errors of selectors.
 
 use super::MAX_DEPTH;
 use super::tokens::{MAX_LABEL, Token};
 
-/// What is wrong with a selector.
+/// The reason that a selector is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
     #[error("expected {0}, but the selector ends")]

@@ -1,13 +1,13 @@
-//! The words of the selector language.
+//! The tokens of the selector language.
 
 use std::fmt;
 
 use super::SelectorError;
 
-/// Labels are at most this long, in bytes.
+/// Maximum length of labels in bytes.
 pub(super) const MAX_LABEL: usize = 512;
 
-/// How a label's value is compared with a text.
+/// A comparison of a label's value with a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Comparison {
     Equal,
@@ -18,7 +18,7 @@ pub(super) enum Comparison {
 }
 
 impl Comparison {
-    /// Compares a value that is there.
+    /// Compares an existing value.
     pub(super) fn holds(self, found: &str, wanted: &str) -> bool {
         match self {
             Self::Equal => found == wanted,
@@ -30,13 +30,13 @@ impl Comparison {
     }
 }
 
-/// One word.
+/// One token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token {
     Label(String),
     Text(String),
     Has(String),
-    /// `all()`, and `global()`, which means the same here.
+    /// `all()`, or `global()`, which means the same here.
     All,
     Compare(Comparison),
     In,
@@ -78,7 +78,7 @@ impl fmt::Display for Token {
     }
 }
 
-/// Signs, the longer before those that they start with.
+/// Operators and signs; a sign comes after longer ones that begin with it.
 const SIGNS: [(&str, Token); 10] = [
     ("==", Token::Compare(Comparison::Equal)),
     ("!=", Token::Compare(Comparison::NotEqual)),
@@ -92,7 +92,7 @@ const SIGNS: [(&str, Token); 10] = [
     (",", Token::Comma),
 ];
 
-/// Operators that are words. They are operators only after a label; elsewhere they are labels.
+/// Operators in words. They are operators only after a label; elsewhere they are labels.
 const WORDS: [(&[&str], Token); 5] = [
     (&["contains"], Token::Compare(Comparison::Contains)),
     (&["starts", "with"], Token::Compare(Comparison::StartsWith)),
@@ -101,7 +101,7 @@ const WORDS: [(&[&str], Token); 5] = [
     (&["in"], Token::In),
 ];
 
-/// Splits a selector into its words.
+/// Splits a selector into tokens.
 pub(super) fn tokenize(text: &str) -> Result<Vec<Token>, SelectorError> {
     let mut tokens = Vec::new();
     let mut rest = skip_blanks(text);
@@ -126,8 +126,8 @@ fn skip_blanks(text: &str) -> &str {
     text.trim_start_matches([' ', '\t'])
 }
 
-/// An operator that is a word. Only after its last part must something else than a label follow, so
-/// that `startswith` and `notin` are operators as well.
+/// Reads an operator in words. Only its last part must not run into further letters of a label, so `startswith`
+/// and `notin` are operators as well.
 fn word_operator(text: &str) -> Option<(Token, &str)> {
     WORDS.iter().find_map(|(parts, token)| {
         let (last, before) = parts.split_last()?;
@@ -151,7 +151,7 @@ fn function_or_label(text: &str) -> Result<(Token, &str), SelectorError> {
     Ok((Token::Label(label), rest))
 }
 
-/// What follows the `)` that ends a function.
+/// The text after the `)` that ends a function.
 fn close<'a>(text: &'a str, name: &'static str) -> Result<&'a str, SelectorError> {
     skip_blanks(text).strip_prefix(')').ok_or(SelectorError::OpenFunction(name))
 }

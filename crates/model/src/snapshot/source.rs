@@ -1,10 +1,10 @@
-//! Where data comes from, and what of it was read.
+//! The sources of data, and how much of them was read.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// Where data can come from.
+/// A source of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Source {
@@ -19,7 +19,7 @@ pub enum Source {
     Reservations,
     /// Nodes with their tunnel addresses.
     Nodes,
-    /// The names of the nodes of Kubernetes, where Calico's own are in etcd. They are read with pods.
+    /// The names of Kubernetes nodes if Calico's own nodes are in etcd. They are read together with pods.
     KubernetesNodes,
     /// Workload endpoints (etcd).
     Endpoints,
@@ -35,12 +35,12 @@ pub enum Source {
     Services,
     /// KubeVirt machines (Kubernetes).
     Machines,
-    /// The labels of namespaces (Kubernetes). They are read after pools that ask for them.
+    /// The labels of namespaces (Kubernetes), read after pools that select by them.
     Namespaces,
 }
 
 impl Source {
-    /// Those of which a read says whether it covers them.
+    /// The sources whose coverage is recorded.
     pub const ALL: [Self; 14] = [
         Self::Blocks,
         Self::Affinities,
@@ -59,7 +59,7 @@ impl Source {
     ];
 }
 
-/// The sources that an etcd datastore holds.
+/// The sources in an etcd datastore.
 pub const ETCD_SOURCES: [Source; 11] = [
     Source::Blocks,
     Source::Affinities,
@@ -74,7 +74,7 @@ pub const ETCD_SOURCES: [Source; 11] = [
     Source::IpamConfiguration,
 ];
 
-/// What decides whether a node gets an address: the sources that the allocator looks at.
+/// The sources of the allocator, which decide if a node gets an address.
 pub const ALLOCATION_SOURCES: [Source; 6] = [
     Source::Blocks,
     Source::Affinities,
@@ -90,37 +90,36 @@ impl fmt::Display for Source {
     }
 }
 
-/// Whether a source was read. A source that was not never yields a finding that depends on it.
+/// The part of a source that was read. An unread source never leads to a finding that depends on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Coverage {
     Read,
-    /// Some objects only, as `show --ip` does.
+    /// Only some objects, as in `show --ip`.
     Partial,
-    /// None of it, and why.
     Skipped(WhySkipped),
 }
 
-/// Why a source was not read.
+/// The reason that a source was not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WhySkipped {
-    /// Kubernetes could have been read, but nothing says where it is.
+    /// Kubernetes was possible, but no kubeconfig was given.
     NoKubeconfig,
     NotInExport,
     NotInFile,
     /// The API server has no such resource.
     NotInstalled(String),
-    /// With the Kubernetes datastore there are no endpoints: pods are read instead.
+    /// The Kubernetes datastore has no endpoints: pods are read instead.
     PodsInstead,
-    /// Calico 2.x does not know such objects: that there are none is certain.
+    /// Calico 2.x has no such objects, so it is certain that there are none.
     NotInCalico2,
-    /// Nothing of it is needed for what was asked.
+    /// The request does not need it.
     NotNeeded,
-    /// What another version of this program wrote into an export.
+    /// The text in an export of another version of this program.
     Other(String),
 }
 
 impl WhySkipped {
-    /// Reads what an export says.
+    /// Reads the text in an export.
     pub fn parse(text: &str) -> Self {
         let known = [
             Self::NoKubeconfig,

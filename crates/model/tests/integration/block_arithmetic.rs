@@ -1,5 +1,5 @@
-//! Random sequences of block operations keep every rule of facts 3.1. The rules are tried on the JSON that a block
-//! prints, and a plain list of what the operations must have done; the block's own methods prove nothing here.
+//! Random sequences of block operations keep every rule of facts 3.1. The tests check the JSON of the block against a
+//! plain list of the expected results; the block's own methods would prove nothing here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,7 +51,7 @@ fn start() -> Timestamp {
     "2026-05-01T10:00:00Z".parse().unwrap()
 }
 
-/// What an ordinal must hold.
+/// The expected state of an ordinal.
 #[derive(Clone, Debug, PartialEq)]
 enum Held {
     Owner(u8),
@@ -59,7 +59,7 @@ enum Held {
     Windows,
 }
 
-/// What the operations must have done, kept without any of the block's arithmetic.
+/// The expected state, computed without the block's arithmetic.
 struct Expected {
     size: u32,
     held: BTreeMap<u32, (Held, Option<u64>)>,
@@ -76,7 +76,7 @@ impl Expected {
         Self { size, held, free, owner: None, sequence }
     }
 
-    /// Applies an operation; the sequence number rises by one where anything changed.
+    /// Applies an operation; the sequence number rises by one if anything changed.
     fn apply(&mut self, operation: &Operation, now: Timestamp) {
         let changed = match operation {
             Operation::Assign { ordinal, owner } => {
@@ -132,7 +132,7 @@ impl Expected {
         !freed.is_empty()
     }
 
-    /// Compares with the JSON that the block prints.
+    /// Compares with the JSON of the block.
     fn compare(&self, printed: &Value) -> Result<(), TestCaseError> {
         let allocations = printed["allocations"].as_array().unwrap();
         let none = Vec::new();
@@ -187,7 +187,7 @@ fn record(owner: u8) -> Attribute {
 fn perform(block: &mut Block, operation: &Operation, now: Timestamp) {
     let cidr = block.cidr();
     block.update(|edit| match operation {
-        // Whether the ordinal was free shows in the block.
+        // The block shows if the ordinal was free.
         Operation::Assign { ordinal, owner } => drop(edit.assign(*ordinal, &record(*owner))),
         Operation::AutoAssign { count, owner, reserved } => {
             let is_reserved =

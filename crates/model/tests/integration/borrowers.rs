@@ -1,4 +1,4 @@
-//! Blocks of which only the records of borrowers are read.
+//! Blocks that are read with the records of borrowers only.
 
 use calipam_model::DecodeError;
 use calipam_model::attributes::AttributeRef;
@@ -17,7 +17,7 @@ fn parse(json: &str, detail: RecordDetail) -> Result<BlockContent, DecodeError> 
     BlockContent::parse_with(json.as_bytes(), detail)
 }
 
-/// The block, which both readers of JSON read alike.
+/// Reads the block, with the same result from both JSON readers.
 fn read(json: &str, detail: RecordDetail) -> Block {
     let general = parse(json, detail).unwrap();
     assert_eq!(parse(&json.replace('\n', " "), detail).as_ref(), Ok(&general), "{json}");
@@ -32,7 +32,7 @@ const OWN: &str =
 const LENT: &str =
     r#"{"handle_id":"net.b","secondary":{"node":"node-2","pod":"web-1","namespace":"default"}}"#;
 
-/// What the record of an ordinal says: its handle, its node, and its pod.
+/// The handle, node and pod in the record of an ordinal.
 fn says(block: &Block, ordinal: u32) -> [Option<String>; 3] {
     let record = block.allocation(ordinal).unwrap().attribute;
     [record.handle(), record.get("node"), record.get("pod")].map(|text| text.map(|text| text.to_string()))
@@ -113,7 +113,7 @@ fn records_in_other_forms_are_read_as_by_the_general_reader() {
         r#"{"handle_id":"net.\u0061","secondary":{"node":"node-1"}}"#,
         r#"{"handle_id":"net.a","secondary":{"node":"node\u002d1"}}"#,
         r#"{"handle_id":"net.a}}","secondary":{"note":"{\"","node":"node-1"}}"#,
-        // What Calico cannot decode.
+        // Calico cannot decode these.
         r#"{"handle_id":"net.a","secondary":{"node":"node-1","pod":1}}"#,
         r#"{"handle_id":"net.a","secondary":{"node":"node-1","pod":{"a":"b"}}}"#,
         r#"{"handle_id":"net.a","secondary":["node"]}"#,
@@ -126,7 +126,7 @@ fn records_in_other_forms_are_read_as_by_the_general_reader() {
         let json = block(r#""affinity":"host:node-1","#, &[OWN, record, LENT].join(","), "");
         for detail in [RecordDetail::Full, RecordDetail::Borrowers] {
             let (general, plain) = (parse(&json, detail), parse(&json.replace('\n', " "), detail));
-            // Of errors only the place differs.
+            // Errors differ in their position only.
             assert_eq!(plain.map_err(drop), general.map_err(drop), "{record}");
         }
     }

@@ -1,4 +1,4 @@
-//! What edits say where their guards do not hold.
+//! Errors of edits whose guards fail.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
 use calipam_model::writable::Object;
 
-/// Why an address that was held by `record` is not released once the block is as given.
+/// The error of releasing an address with `record` from the given block.
 fn refusal(record: &Attribute, sequence: u64, block: Block) -> String {
     let cidr = block.cidr();
     let held = vec![Held { ordinal: 1, record: record.into(), sequence }];
@@ -52,7 +52,7 @@ fn an_address_that_cools_was_released_and_not_reassigned() {
     assert!(why.ends_with("10.0.0.1 has been reassigned since it was read"), "{why}");
 }
 
-/// What the only edit makes of an object.
+/// Applies a single edit to an object.
 fn after(edit: Edit, object: Object) -> Option<Object> {
     let revision = Revision::Etcd(7);
     let current = |_: &Key| Some(Current { revision: &revision, object: Some(Cow::Borrowed(&object)) });
@@ -85,7 +85,7 @@ fn counts_at_the_end_of_their_range_stay_there() {
     assert_eq!(handle.count(cidr), i64::MAX);
 }
 
-/// Neither a number that no double holds, nor one beyond all of them, is lost or makes an object undecodable.
+/// Numbers beyond the precision or range of doubles are kept, and the object stays decodable.
 #[test]
 fn unknown_numbers_keep_their_text() {
     let unknown = r#""future":{"huge":1e400,"long":12345678901234567890123,"exact":0.10}"#;

@@ -1,5 +1,5 @@
-//! The JSON examples of the fact sheet, and what earlier versions wrote: all of them parse, nothing in them is called
-//! broken, and what is printed again says the same.
+//! The JSON examples of the fact sheet, and values of earlier versions: all of them can be read without defects, and
+//! mean the same when written again.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn value(name: &str) -> Value {
     serde_json::from_slice(&fixture(name)).unwrap()
 }
 
-/// Reads a fixture that is under `key`; nothing about it may be called undecodable.
+/// Reads the fixture of `key`, which must have no defects.
 fn read(key: &str, name: &str) -> Snapshot {
     let mut snapshot = Snapshot::default();
     snapshot.add_entry(key.as_bytes(), &fixture(name), 7);
@@ -47,7 +47,7 @@ fn the_block_of_the_facts_says_the_same_when_printed() {
     assert_eq!(printed(&block), value("block"));
     let text = String::from_utf8(serde_json::to_vec(&block).unwrap()).unwrap();
     let mut at = 0;
-    // The order in which Calico writes the fields.
+    // Calico writes the fields in this order.
     for field in [
         "cidr",
         "affinity",
@@ -145,7 +145,7 @@ fn configuration_reads_as_the_facts_explain_it() {
     assert_eq!(read(&resource, "ipam-configuration").ipam_configuration, Some(config));
     assert!(config.strict_affinity && config.auto_allocate_blocks && config.keeps_addresses_of_machines());
     assert_eq!((config.block_limit(), config.cooldown_seconds), (4, 30));
-    // The key exists and the field does not: automatic allocation is off.
+    // The key exists without the field: automatic allocation is off.
     let empty = read(key, "ipam-config-empty").ipam_config.unwrap();
     assert!(!empty.auto_allocate_blocks && !empty.strict_affinity);
     assert_eq!(empty.block_limit(), 20);

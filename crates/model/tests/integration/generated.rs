@@ -1,5 +1,5 @@
-//! What the generator writes comes back unchanged from the model: two implementations of the data format that share no
-//! code.
+//! The values of the generator come back unchanged from the model: two implementations of the data format without
+//! common code.
 
 use calipam_model::affinity::Affinity;
 use calipam_model::block::BlockContent;
@@ -14,7 +14,7 @@ fn clusters() -> Vec<Cluster> {
     (0..rounds(3)).map(|seed| Cluster::all_faults(ClusterSpec::new(seed), 1)).collect()
 }
 
-/// A block as the current release writes it: without the nulls of earlier ones, with the fields that they left out.
+/// Converts a block to the current format: without the nulls of earlier releases, and with fields that they omitted.
 fn as_written_today(mut block: Value) -> Value {
     let fields = block.as_object_mut().unwrap();
     for attribute in fields["attributes"].as_array_mut().unwrap() {
@@ -51,7 +51,7 @@ fn keys_handles_and_affinities_come_back() {
             let Some(path) = std::str::from_utf8(path).ok() else { return };
             let Ok(Some(key)) = Key::parse(path) else { return };
             if key.to_string() != path {
-                // `keys_that_are_not_canonical_are_defects` looks at these.
+                // `keys_that_are_not_canonical_are_defects` tests these.
                 return;
             }
             let printed = match key {
@@ -78,7 +78,7 @@ fn keys_handles_and_affinities_come_back() {
     }
 }
 
-/// The three keys of a cluster with every fault that Calico lists and does not get.
+/// The three keys of a cluster with every fault that Calico lists but cannot get.
 #[test]
 fn keys_that_are_not_canonical_are_defects() {
     for cluster in clusters() {

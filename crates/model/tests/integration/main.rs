@@ -1,4 +1,4 @@
-//! The model as other crates use it.
+//! Tests of the model's public API.
 
 mod block_arithmetic;
 mod borrowers;

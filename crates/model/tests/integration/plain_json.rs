@@ -1,4 +1,4 @@
-//! The quick reader of plain JSON gives exactly what the general one does. A line break after a value makes it one for
+//! The fast reader of plain JSON gives the same results as the general one. A line break after a value leaves it to
 //! the general reader.
 
 use calipam_model::block::RecordDetail;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// What a reader tells of a document, token by token.
+/// The tokens of a document.
 #[derive(Debug, PartialEq)]
 struct Tokens(Vec<String>);
 
@@ -70,7 +70,7 @@ impl<'de> Deserialize<'de> for Tokens {
     }
 }
 
-/// JSON with every kind of value, blanks anywhere, fields twice.
+/// JSON with every kind of value, blanks anywhere, and duplicate fields.
 fn json() -> impl Strategy<Value = String> {
     let text = prop_oneof![
         4 => "[a-z0-9 .:/-]{0,24}",
@@ -102,10 +102,10 @@ fn json() -> impl Strategy<Value = String> {
     })
 }
 
-/// Bytes that mean something to a reader, and some that no text holds.
+/// Bytes with a meaning in JSON, and some that are never valid.
 const BYTES: [u8; 22] = *b"\"\\{}[]:, \n\t\x00\xFF\xC3\x7Fen0-1.+";
 
-/// Changes of single bytes: where, what, and whether the byte is added.
+/// Changes of single bytes: position, byte, and true to insert it.
 fn changes() -> impl Strategy<Value = Vec<(prop::sample::Index, u8, bool)>> {
     let byte = prop_oneof![prop::sample::select(&BYTES[..]), any::<u8>()];
     prop::collection::vec((any::<prop::sample::Index>(), byte, any::<bool>()), 0..3)
@@ -123,8 +123,8 @@ fn changed(mut bytes: Vec<u8>, changes: &[(prop::sample::Index, u8, bool)]) -> V
     bytes
 }
 
-/// An endpoint or a block with records, of which any field may be missing, empty, of another type or there twice. There are few of
-/// each, so that many are laid out as an earlier one was.
+/// An endpoint or a block with records. Any field may be missing, empty, duplicate, or of another type. There are few
+/// of each, so that many share a layout.
 fn odd_value() -> impl Strategy<Value = (Vec<u8>, String)> {
     let value = || {
         prop_oneof![
@@ -173,7 +173,7 @@ fn odd_value() -> impl Strategy<Value = (Vec<u8>, String)> {
     prop_oneof![endpoint, block]
 }
 
-/// Every reader of the two, by what it gives or that it gives an error.
+/// Compares both readers: the same values, or an error from each.
 fn compare(bytes: &[u8]) -> Result<(), TestCaseError> {
     prop_assert_eq!(from_json::<Tokens>(bytes).ok(), serde_json::from_slice::<Tokens>(bytes).ok());
     prop_assert_eq!(
@@ -185,7 +185,7 @@ fn compare(bytes: &[u8]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The entries of a small cluster: every kind that etcd holds.
+/// The entries of a small cluster, with every kind in etcd.
 fn entries() -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut entries = Vec::new();
     SizedCluster::new(ClusterSpec::new(3), 200)
@@ -195,7 +195,7 @@ fn entries() -> Vec<(Vec<u8>, Vec<u8>)> {
 
 const DETAILS: [RecordDetail; 2] = [RecordDetail::Full, RecordDetail::Borrowers];
 
-/// What becomes of an entry. Errors name places, which a line break moves.
+/// Reads an entry. Errors have positions, which a line break moves.
 fn read(key: &[u8], value: &[u8], records: RecordDetail) -> Snapshot {
     let mut snapshot = Snapshot { records, ..Snapshot::default() };
     snapshot.add_entry(key, value, 7);
@@ -207,7 +207,7 @@ fn read(key: &[u8], value: &[u8], records: RecordDetail) -> Snapshot {
     snapshot
 }
 
-/// As text: corrupt blocks keep theirs, with the line break.
+/// The debug output without the line break, which corrupt blocks keep.
 fn debug(snapshot: &Snapshot) -> String {
     format!("{snapshot:?}").replace("\\n\" }", "\" }")
 }

@@ -6,8 +6,8 @@ use serde::forward_to_deserialize_any;
 
 use super::{Plain, Result, Unusual};
 
-/// The name by which `serde_json::value::RawValue` asks for the text of a value. Should it change, blocks with unknown
-/// fields go to the general reader.
+/// The name with which `serde_json::value::RawValue` asks for the text of a value. If it ever changes, blocks with
+/// unknown fields go to the general reader.
 const RAW_VALUE: &str = "$serde_json::private::RawValue";
 
 impl<'de> Plain<'de> {
@@ -18,7 +18,7 @@ impl<'de> Plain<'de> {
         }
     }
 
-    /// Gives an object or array to `visit`, which has to take all of it.
+    /// Passes an object or array to `visit`, which must read all of it.
     fn members<T>(&mut self, end: u8, visit: impl FnOnce(&mut Members<'_, 'de>) -> Result<T>) -> Result<T> {
         self.enter()?;
         self.at += 1;
@@ -30,7 +30,7 @@ impl<'de> Plain<'de> {
     }
 }
 
-/// Types that no value of Calico has.
+/// Types that do not occur in values of Calico.
 macro_rules! leave_to_the_general_reader {
     ($($method:ident($($argument:ty),*))*) => {
         $(fn $method<V: Visitor<'de>>(self, $(_: $argument,)* _: V) -> Result<V::Value> {
@@ -114,9 +114,9 @@ impl<'de> Deserializer<'de> for &mut Plain<'de> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nothing of it was taken.
+    /// No member was read yet.
     Begun,
-    /// A member was taken.
+    /// A member was read.
     Within,
     Ended,
 }
@@ -129,8 +129,8 @@ struct Members<'r, 'de> {
 }
 
 impl Members<'_, '_> {
-    /// Goes to the next member; false at the end. After a comma there has to be one: nothing that ends an object or array
-    /// begins a name or a value.
+    /// Moves to the next member; returns false at the end. A member must follow a comma: the byte that ends an object
+    /// or array cannot start a name or a value.
     #[inline]
     fn advance(&mut self) -> Result<bool> {
         if self.state == State::Ended {
@@ -180,7 +180,7 @@ impl<'de> SeqAccess<'de> for &mut Members<'_, 'de> {
     }
 }
 
-/// The value of a field whose name was taken.
+/// The value of a field whose name was read.
 pub(super) struct OneValue<'r, 'de>(pub &'r mut Plain<'de>);
 
 impl<'de> MapAccess<'de> for OneValue<'_, 'de> {
@@ -195,7 +195,7 @@ impl<'de> MapAccess<'de> for OneValue<'_, 'de> {
     }
 }
 
-/// The text of a value in the form in which `RawValue` takes it: an object with one field.
+/// The text of a value in the form that `RawValue` expects: an object with one field.
 struct RawValue<'de> {
     text: Option<&'de str>,
 }

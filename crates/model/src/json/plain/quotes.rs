@@ -1,17 +1,17 @@
-//! Where the quotes of a text are, 64 bytes at a time.
+//! Finds the quotes of a text, 64 bytes at a time.
 
 use super::{Result, Unusual};
 
-/// So many bytes are compared together: a bit of a `u64` for each.
+/// The number of bytes that are compared together, each with a bit of a `u64`.
 const BLOCK: usize = 64;
 
-/// Walks over the quotes of a text. Each ends or begins a string, since the walk ends at what is [`Unusual`]: a backslash,
-/// and bytes that only a string could hold, but not in JSON.
+/// Iterates over the quotes of a text. Each starts or ends a string, since the iteration stops at anything [`Unusual`]:
+/// a backslash, or a control character.
 pub(super) struct Quotes<'t> {
     bytes: &'t [u8],
-    /// The end of the block at which it is.
+    /// The end of the current block.
     end: usize,
-    /// The quotes of that block that are still to come, the first one in the lowest bit.
+    /// The remaining quotes of that block, the first one in the lowest bit.
     ahead: u64,
 }
 
@@ -20,7 +20,7 @@ impl<'t> Quotes<'t> {
         Self { bytes, end: 0, ahead: 0 }
     }
 
-    /// The places of the next two quotes.
+    /// The positions of the next two quotes.
     #[inline]
     pub(super) fn pair(&mut self) -> Result<(usize, usize)> {
         let after = without_lowest(self.ahead);
@@ -32,7 +32,7 @@ impl<'t> Quotes<'t> {
         Ok((first, second))
     }
 
-    /// The place of the next quote.
+    /// The position of the next quote.
     #[inline]
     pub(super) fn next(&mut self) -> Result<usize> {
         while self.ahead == 0 {
@@ -43,13 +43,13 @@ impl<'t> Quotes<'t> {
         Ok(place)
     }
 
-    /// The place of the first of some quotes of this block.
+    /// The position of the first of some quotes in this block.
     #[inline]
     fn place_of(&self, quotes: u64) -> usize {
         self.end - BLOCK + quotes.trailing_zeros() as usize
     }
 
-    /// Goes to the next block. Apart, so that taking a quote stays short.
+    /// Moves to the next block. Not inlined, to keep the common path short.
     #[inline(never)]
     fn advance(&mut self) -> Result<()> {
         let rest = self.bytes.get(self.end..).ok_or(Unusual)?;
@@ -67,20 +67,20 @@ fn without_lowest(bits: u64) -> u64 {
     bits & bits.wrapping_sub(1)
 }
 
-/// The last block of a text, which is shorter, with blanks after it.
+/// Fills the shorter last block of a text with blanks.
 fn filled(rest: &[u8]) -> [u8; BLOCK] {
     let mut block = [b' '; BLOCK];
     block[..rest.len()].copy_from_slice(rest);
     block
 }
 
-/// Brings the lowest bits of eight bytes together in the highest one.
+/// Gathers the lowest bits of eight bytes in the highest byte.
 const GATHER: u64 = 0x0102_0408_1020_4080;
 
-/// The quotes of a block, the first byte in the lowest bit. [`Unusual`] where a byte is a backslash or a control character.
+/// The quotes of a block, the first byte in the lowest bit. [`Unusual`] if a byte is a backslash or control character.
 #[inline]
 fn quotes_in(block: &[u8; BLOCK]) -> Result<u64> {
-    // Without a branch for each byte the compiler looks at many at once.
+    // Without branches, the compiler compares many bytes at once.
     let (mut is_quote, mut is_unusual) = ([0; BLOCK], 0);
     for (mark, byte) in is_quote.iter_mut().zip(block) {
         *mark = u8::from(*byte == b'"');
@@ -114,7 +114,7 @@ mod tests {
         ) {
             let is_plain = |byte: &u8| *byte >= b' ' && *byte != b'\\';
             let bytes: Vec<u8> = bytes.into_iter().filter(|byte| !plain || is_plain(byte)).collect();
-            // A block with something unusual in it is refused as a whole.
+            // Any unusual byte rejects its whole block.
             let usual: usize =
                 bytes.chunks(BLOCK).take_while(|block| block.iter().all(is_plain)).map(<[u8]>::len).sum();
             let expected: Vec<usize> = (0..usual).filter(|place| bytes[*place] == b'"').collect();

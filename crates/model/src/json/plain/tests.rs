@@ -72,7 +72,7 @@ fn what_is_rare_or_no_json_is_left_to_the_general_reader() {
         assert!(!skip(text), "{text}");
     }
     assert!(read(&deep(49)).is_none() && !skip(&deep(49)));
-    // Whole numbers that no integer holds are passed over, but not read.
+    // Numbers too large for any integer can be skipped, but not read.
     for text in ["18446744073709551616", "-9223372036854775809", "-0"] {
         assert_eq!(read(text), None, "{text}");
         assert!(skip(text), "{text}");
