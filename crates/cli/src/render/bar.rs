@@ -4,12 +4,12 @@ use calipam_check::views::Count;
 
 use super::page::Page;
 
-/// Characters of a bar.
+/// The width of a bar in characters.
 const WIDTH: u128 = 10;
 /// Eighths of a character, from one to seven.
 const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
-/// How much of the whole a part is. What is not nothing can be seen, and only all fills the bar.
+/// A bar for a part of a whole. It is visible for any part but zero, and full only for the whole.
 pub(super) fn bar(part: Count, whole: Count, page: Page) -> String {
     if whole.0 == 0 {
         return "-".to_owned();

@@ -1,4 +1,4 @@
-//! What `check` prints.
+//! The output of `check`.
 
 use std::collections::BTreeMap;
 
@@ -34,8 +34,8 @@ pub(crate) fn text(checked: &Checked<'_>, text: &mut Text) {
     text.lines(changes.map(|changes| changes::lines(changes, report)).unwrap_or_default());
 }
 
-/// A row for each finding, or in a short table for each severity, code and cluster, the worst first. In a comparison what is new
-/// is the example.
+/// A row for each finding or, in a short table, for each severity, code and cluster, the worst first. New findings are
+/// preferred as examples.
 pub(super) fn table(mut findings: Vec<Found<'_>>, is_compared: bool, wide: bool) -> Grid {
     let of_fleet = findings.first().is_some_and(|of| !of.cluster.is_empty());
     let mut news: BTreeMap<(Severity, Code, usize), usize> = BTreeMap::new();
@@ -56,7 +56,7 @@ pub(super) fn table(mut findings: Vec<Found<'_>>, is_compared: bool, wide: bool)
     Grid::short(wide, 0, findings, columns, Found::kind, of_kinds)
 }
 
-/// The columns that the findings of a kind have in common.
+/// The columns of both tables of findings.
 fn kind_columns<'a, R: 'a>(of_fleet: bool, of: fn(R) -> Found<'a>) -> Vec<Column<'a, R>> {
     let color = move |row| color(of(row).finding.severity);
     let severity = left("SEVERITY", move |row| of(row).finding.severity);
@@ -118,13 +118,13 @@ pub(super) fn summary(number: usize, by_severity: &BTreeMap<Severity, usize>) ->
     }
 }
 
-/// The sources that were not read although they may hold something, and why.
+/// The sources that were not read although they may have objects, with reasons.
 pub(crate) fn unread(coverage: &BTreeMap<Source, Coverage>, datastore: DatastoreKind) -> Option<String> {
     let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (source, coverage) in coverage {
         let reason = match coverage {
             Coverage::Read => continue,
-            // With the Kubernetes datastore there are no endpoints: pods stand for them.
+            // The Kubernetes datastore has no endpoints: pods replace them.
             _ if *source == Source::Endpoints && datastore == DatastoreKind::Kubernetes => continue,
             Coverage::Skipped(WhySkipped::NotInCalico2) => continue,
             Coverage::Skipped(WhySkipped::NotInstalled(_)) if *source == Source::Machines => continue,
@@ -143,7 +143,7 @@ pub(crate) fn unread(coverage: &BTreeMap<Source, Coverage>, datastore: Datastore
     (!parts.is_empty()).then(|| format!("not read: {}", parts.join("; ")))
 }
 
-/// The name of a source in words.
+/// The plural of a source in prose.
 pub(crate) fn words(source: Source) -> String {
     match source {
         Source::Pods => "pods".into(),

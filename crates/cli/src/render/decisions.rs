@@ -1,4 +1,4 @@
-//! What the allocator decided, in words: what it looked at, what came of it, and the keys that decided.
+//! The decisions of the allocator in words: subject, result, and the keys that decided.
 
 use calipam_assign::{Event, NotReclaimed, OwnBlock, Passed};
 use calipam_check::Subject;
@@ -16,11 +16,11 @@ use serde::{Serialize, Serializer};
 #[serde(rename_all = "camelCase")]
 pub(super) struct Decision {
     pub step: DecisionStep,
-    /// What was looked at.
+    /// The object that was considered.
     pub subject: Subject,
-    /// What came of it, in one line.
+    /// The result, in one line.
     pub detail: String,
-    /// What decided it, in the form of etcd.
+    /// The keys that decided, in the form of etcd.
     #[serde(serialize_with = "texts")]
     pub keys: Vec<Key>,
 }
@@ -33,17 +33,17 @@ fn texts<S: Serializer>(keys: &[Key], serializer: S) -> Result<S::Ok, S::Error> 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum DecisionStep {
-    /// What is asked for.
+    /// The request itself.
     Request,
-    /// Which pools serve the request.
+    /// The selection of pools for the request.
     Pool,
-    /// What the blocks of the node have.
+    /// Free addresses in the blocks of the node.
     OwnBlock,
-    /// Whether the node may have another block.
+    /// The limit of blocks of the node.
     Limit,
     /// The search for another block.
     Claim,
-    /// The blocks of others.
+    /// Addresses in the blocks of other nodes.
     Borrow,
     Assign,
 }
@@ -54,7 +54,7 @@ impl std::fmt::Display for DecisionStep {
     }
 }
 
-/// One event as people read it.
+/// Returns an event in words.
 pub(super) fn of(snapshot: &Snapshot, node: &Node, event: &Event) -> Decision {
     let named = || Subject::Node(node.name.clone());
     let config = || vec![Key::IpamConfig];

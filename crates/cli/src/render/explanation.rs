@@ -1,4 +1,4 @@
-//! What `explain` prints: the documentation of rules.
+//! The output of `explain` for rules: their documentation.
 
 use calipam_check::{Code, Severity};
 use clap::builder::styling::Style;
@@ -9,10 +9,10 @@ use super::markdown;
 use super::page::Text;
 use super::table::left;
 
-/// The documentation of all rules: a section for each, headed by its code.
+/// The documentation of all rules, with a section for each code.
 const FINDINGS: &str = include_str!("../../../../docs/findings.md");
 
-/// What the documentation says about a code, as Markdown.
+/// The documentation of a code, as Markdown.
 pub(crate) fn text(code: Code) -> &'static str {
     section(code).unwrap_or(code.summary())
 }
@@ -21,7 +21,7 @@ pub(crate) fn text(code: Code) -> &'static str {
 #[derive(Debug, Serialize)]
 pub(crate) struct Rules {
     rules: Vec<Rule>,
-    /// All of them, as a table of one line for each.
+    /// All rules, as a table with one line for each.
     #[serde(skip)]
     is_list: bool,
 }
@@ -32,7 +32,7 @@ struct Rule {
     code: Code,
     severity: Severity,
     summary: &'static str,
-    /// Markdown.
+    /// The documentation, as Markdown.
     text: &'static str,
 }
 

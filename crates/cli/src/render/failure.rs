@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::document::Document;
 use super::page::Text;
 
-/// Why a command failed, for programs; people read the same on stderr.
+/// The error of a command, for programs; the same is on stderr for people.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FailureDocument {

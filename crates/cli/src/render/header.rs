@@ -1,11 +1,11 @@
-//! The lines at the top of tables: which cluster was read, and how much.
+//! The lines at the top of tables: the cluster, and the numbers of its objects.
 
 use calipam_check::{ClusterIdentity, Report};
 use calipam_model::snapshot::{Coverage, Source};
 
 use super::text::{count, escape, thousands};
 
-/// So much of a GUID tells clusters apart.
+/// Digits of a GUID that are enough to tell clusters apart.
 const GUID_SHOWN: usize = 16;
 
 /// `Cluster 0f0e1d2c3b4a5968 · etcd https://10.0.0.5:2379 · revision 48250 · Calico v3.32.1`.
@@ -23,7 +23,7 @@ pub(crate) fn cluster(identity: &ClusterIdentity) -> String {
     escape(&parts.join(" · ")).into_owned()
 }
 
-/// `16,384 blocks · 1,000,000 allocations · …`. Endpoints and pods are there where they were read.
+/// `16,384 blocks · 1,000,000 allocations · …`. Endpoints and pods are included if they were read.
 pub(crate) fn counts(report: &Report) -> String {
     let counts = &report.counts;
     let has_read = |source| report.coverage.get(&source) == Some(&Coverage::Read);

@@ -1,12 +1,11 @@
-//! JSON and YAML without characters that a terminal may take for something else than text: they are written as escapes, which
-//! readers turn back.
+//! JSON and YAML without characters that a terminal may interpret: they are written as escapes, which readers decode.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use super::text::is_unsafe;
 
-/// Passes text on line by line. A line with an unsafe character goes through `escape` first.
+/// Writes text line by line. A line with an unsafe character goes through `escape` first.
 pub(in crate::render) struct Lines<'w> {
     out: &'w mut dyn Write,
     line: Vec<u8>,
@@ -14,7 +13,7 @@ pub(in crate::render) struct Lines<'w> {
 }
 
 impl<'w> Lines<'w> {
-    /// A writer of JSON, which has such characters in strings alone.
+    /// A writer of JSON, in which only strings have such characters.
     pub(in crate::render) fn json(out: &'w mut dyn Write) -> Self {
         Self { out, line: Vec::new(), escape: escaped }
     }
@@ -25,7 +24,7 @@ impl<'w> Lines<'w> {
     }
 
     fn pass_on(&mut self) -> io::Result<()> {
-        // Both writers escape the control characters of ASCII but DEL themselves, so that nearly every line needs no look at its
+        // Both serializers escape ASCII control characters except DEL, so that most lines need no check of their
         // characters.
         let is_plain = self.line.is_ascii() && !self.line.contains(&0x7f);
         match str::from_utf8(&self.line) {
@@ -50,7 +49,7 @@ impl Write for Lines<'_> {
         Ok(bytes.len())
     }
 
-    /// Passes on what is left of a last line, too.
+    /// Writes the rest of the last line, too.
     fn flush(&mut self) -> io::Result<()> {
         self.pass_on()?;
         self.out.flush()
@@ -62,7 +61,7 @@ fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len() + 8);
     for c in text.chars() {
         if c != '\n' && is_unsafe(c) {
-            // A string takes all that is written to it.
+            // Writing to a string cannot fail.
             let _ = write!(shown, "\\u{:04x}", u32::from(c));
         } else {
             shown.push(c);
@@ -71,7 +70,7 @@ fn escaped(text: &str) -> String {
     shown
 }
 
-/// A line of YAML: dashes, and then a key with a colon, a value, or both. Only double quotes know escapes.
+/// Escapes a line of YAML: dashes, and then a key with a colon, a value, or both. Only double quotes allow escapes.
 fn yaml_line(line: &str) -> String {
     let start = line.len() - line.trim_start_matches([' ', '-']).len();
     let (mut shown, mut rest) = (line[..start].to_owned(), line[start..].trim_end_matches('\n'));
@@ -87,7 +86,7 @@ fn yaml_line(line: &str) -> String {
     shown
 }
 
-/// The key and the value of a line that has a key.
+/// Splits a line into key and value, if it has a key.
 fn split_key(text: &str) -> Option<(&str, &str)> {
     let end = match text.strip_prefix('"') {
         Some(quoted) => {
@@ -119,7 +118,7 @@ mod tests {
     use super::super::yaml;
     use super::*;
 
-    /// C1, DEL, characters that turn the direction of writing, and those without a width.
+    /// C1, DEL, characters that change the direction of writing, and characters without width.
     const UNSAFE: &str = "\u{9b}2J\u{7f}\u{202e}\u{2066}\u{200b}\u{ad}";
 
     fn assert_safe(text: &str) {

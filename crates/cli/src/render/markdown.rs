@@ -1,4 +1,4 @@
-//! Markdown for terminals: paragraphs and lists, wrapped; bold and code by style instead of signs.
+//! Markdown for terminals: wrapped paragraphs and lists, with styles for bold text and code.
 
 use clap::builder::styling::{AnsiColor, Style};
 use pulldown_cmark::{Event, Parser, Tag, TagEnd};
@@ -6,7 +6,7 @@ use pulldown_cmark::{Event, Parser, Tag, TagEnd};
 use super::page::{Page, Text};
 use super::wrap::{TOGETHER, on_page};
 
-/// Lines of running text are not longer than this.
+/// The longest line of running text.
 const WIDEST: u16 = 100;
 /// Commands up to this length stay on one line.
 const TOGETHER_UP_TO: usize = 60;
@@ -14,7 +14,7 @@ const TOGETHER_UP_TO: usize = 60;
 const STRONG: Style = Style::new().bold();
 const CODE: Style = AnsiColor::Cyan.on_default();
 
-/// Writes a text. In a file or pipe lines are as long as they may be on a wide terminal.
+/// Writes a text. In a file or pipe, lines are as long as on a wide terminal.
 pub(crate) fn write(markdown: &str, text: &mut Text) {
     let width = Some(text.page.width.map_or(WIDEST, |width| width.min(WIDEST)));
     let page = Page { width, ..text.page };
@@ -25,10 +25,10 @@ pub(crate) fn write(markdown: &str, text: &mut Text) {
 
 struct Writer<'t> {
     page: Page,
-    /// The paragraph or item that is being read.
+    /// The current paragraph or item.
     line: String,
     style: Style,
-    /// How deep in lists.
+    /// The depth in lists.
     items: usize,
     is_first: bool,
     text: &'t mut Text,
@@ -66,7 +66,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Each word has its style by itself, so that a line break can be between any two.
+    /// Styles each word separately, so that a line break can be between any two.
     fn words(&mut self, text: &str) {
         for (number, word) in text.split(' ').enumerate() {
             if number > 0 {

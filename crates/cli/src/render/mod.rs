@@ -1,4 +1,4 @@
-//! From reports and views to what is printed.
+//! The output of reports and views.
 
 mod bar;
 pub(crate) mod check;

@@ -1,4 +1,4 @@
-//! What the commands that plan print: the plan, and what became of it.
+//! The output of commands that plan: the plan and its result.
 
 use calipam_check::{ClusterIdentity, Code, Subject};
 use calipam_model::block::Cooling;
@@ -15,7 +15,7 @@ use super::table::{FEW, Grid, Kind, example, left, number_of_kind};
 use super::text::{count, thousands};
 use crate::hints::{self, Reader};
 
-/// A plan as YAML and JSON show it.
+/// A plan for YAML and JSON.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Shown<'a> {
@@ -49,34 +49,34 @@ impl<'a> ShownSkipped<'a> {
     }
 }
 
-/// What became of a plan.
+/// The result of a plan.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ShownExecution {
     steps: usize,
     written: usize,
     already_done: usize,
-    /// Steps of which nothing was written, because something had changed.
+    /// Steps without any write, because something had changed.
     aborted: usize,
-    /// Addresses that stay as they were for that reason, those of steps that were made without them included.
+    /// Addresses that are unchanged for that reason, including those of steps that were written without them.
     kept_addresses: usize,
     not_started: usize,
-    /// Steps that were written in part.
+    /// Steps that were written partly.
     partly: usize,
     conflicts: Vec<ShownConflict>,
     interrupted: bool,
-    /// The addresses that were released and cool down.
+    /// The released addresses that cool down.
     #[serde(skip_serializing_if = "Option::is_none")]
     cooling: Option<Cooling>,
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
-    /// Why the datastore is still locked by the run.
+    /// The reason why the run left the datastore locked.
     #[serde(skip_serializing_if = "Option::is_none")]
     lock_left: Option<String>,
     journal: String,
 }
 
-/// A step that was not made because something had changed.
+/// A step that was not written because something had changed.
 #[derive(Debug, Serialize)]
 struct ShownConflict {
     what: String,
@@ -167,7 +167,7 @@ fn summary(plan: &PlanSummary) -> String {
     format!("Plan: {}{skipped}", parts.join(", "))
 }
 
-/// A plan or, if it was carried out, what became of it.
+/// A plan or, if it was executed, its result.
 pub(crate) struct PlanDocument<'a> {
     pub plan: &'a PlanSummary,
     pub run: Option<&'a Executed>,
@@ -200,7 +200,7 @@ impl Document for PlanDocument<'_> {
 }
 
 impl<'a> PlanDocument<'a> {
-    /// The plan alone, without the line of the cluster.
+    /// Writes the plan without the line of the cluster.
     pub(super) fn body(&self, text: &mut Text) {
         text.section(changes(self.plan, text.page.wide));
         text.section(skipped(self.plan, text.page.wide));

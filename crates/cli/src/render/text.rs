@@ -1,11 +1,11 @@
-//! Texts and numbers as people read them.
+//! Texts and numbers for people.
 
 use std::borrow::Cow;
 
 pub(crate) use calipam_model::words::{count, is_unsafe, quoted, shell_word, thousands};
 
-/// A text of the datastore as a terminal may see it: control characters are escaped, line breaks and
-/// escape sequences among them, and so are characters that turn the direction of writing.
+/// Escapes a text of the datastore for terminals: control characters, including line breaks and escape sequences, and
+/// characters that change the direction of writing.
 pub(crate) fn escape(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_unsafe) {
         return Cow::Borrowed(text);
@@ -17,7 +17,7 @@ pub(crate) fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Several words in one phrase: `a`, `a and b`, `a, b and c`.
+/// Joins words to a phrase: `a`, `a and b`, `a, b and c`.
 pub(crate) fn join(words: &[&str]) -> String {
     match words.split_last() {
         None => String::new(),

@@ -1,4 +1,4 @@
-//! What `undo` prints.
+//! The output of `undo`.
 
 use calipam_model::key::Key;
 use calipam_repair::UndoPlan;
@@ -12,11 +12,11 @@ use super::plan::ShownExecution;
 use super::table::{FEW, Grid, Kind, example, left, number_of_kind};
 use super::text::count;
 
-/// An undo as it is printed.
+/// An undo for YAML and JSON.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Shown {
-    /// The run that is undone.
+    /// The command of the run that is undone.
     command: String,
     started_at: String,
     cluster: String,
@@ -39,14 +39,14 @@ struct Restored {
     reason: String,
 }
 
-/// Objects that stay as they are.
+/// Objects that stay unchanged.
 #[derive(Debug, Serialize)]
 struct NotRestored {
     objects: Vec<String>,
     reason: String,
 }
 
-/// What is undone or, if it was carried out, what became of it.
+/// An undo or, if it was executed, its result.
 pub(crate) struct UndoDocument<'a> {
     pub header: &'a Header,
     pub plan: &'a UndoPlan,

@@ -17,7 +17,7 @@ use super::page::Text;
 use super::table::{Column, left};
 use crate::hints;
 
-/// Why there is an address or none.
+/// The reason why a pod has an address or none.
 pub(crate) struct Why<'a> {
     pub snapshot: &'a Snapshot,
     pub explanation: &'a Explanation,

@@ -1,4 +1,4 @@
-//! Texts that fit: broken into lines, between words only, or shortened.
+//! Texts that fit the page: broken between words, or shortened.
 
 use std::borrow::Cow;
 
@@ -7,18 +7,18 @@ use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 
 use super::page::Page;
 
-/// Stands between words that belong on one line, such as those of a command.
+/// Joins words that belong on one line, such as those of a command.
 pub(crate) const TOGETHER: char = '\u{a0}';
-/// Longest text of a cell, in characters; YAML and JSON have all of it.
+/// The longest text of a cell in characters; YAML and JSON have all of it.
 pub(super) const LONGEST: usize = 300;
-/// Hexadecimal digits of a handle ID that tell it from others.
+/// Enough hexadecimal digits of a handle ID to tell it from others.
 const DIGITS_SHOWN: usize = 8;
-/// So many hexadecimal digits in a row are a hash.
+/// The number of hexadecimal digits in a row that make a hash.
 const HASH: usize = 32;
-/// Longest number that is written digit by digit if there is no room: all of 10^12.
+/// The longest number that is written in full if there is little room: up to 10^12.
 const LONGEST_NUMBER: usize = 17;
 
-/// A text on a page; lines after the first are below `indent` spaces. Nothing is broken in a file or pipe.
+/// Wraps a text for a page, and indents the lines after the first. In a file or pipe nothing is broken.
 pub(crate) fn on_page(text: &str, indent: usize, page: Page) -> String {
     let Some(width) = page.width else { return text.to_owned() };
     let indent = " ".repeat(indent);
@@ -36,7 +36,7 @@ pub(crate) fn longest_word(text: &str) -> usize {
     text.split(' ').map(display_width).max().unwrap_or_default()
 }
 
-/// A text whose words are no longer than this: the ends of longer ones are cut.
+/// Cuts words that are longer than `longest`.
 pub(crate) fn cut_words(text: &str, longest: usize) -> Cow<'_, str> {
     if longest_word(text) <= longest {
         return Cow::Borrowed(text);
@@ -59,7 +59,7 @@ fn cut_word(word: &str, longest: usize) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// A text that is not too long for a cell.
+/// Cuts a text to the length of a cell.
 pub(super) fn cut(text: Cow<'_, str>) -> String {
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -67,7 +67,7 @@ pub(super) fn cut(text: Cow<'_, str>) -> String {
     }
 }
 
-/// `k8s-pod-network.1efa87f4…`: handle IDs with the first digits of their container's ID. `None` if there is none.
+/// `k8s-pod-network.1efa87f4…`: shortens the container IDs in handle IDs. `None` if there are none.
 pub(super) fn shorten_handles(text: &str) -> Option<String> {
     let mut shown = String::new();
     let mut rest = text;
@@ -86,7 +86,7 @@ pub(super) fn shorten_handles(text: &str) -> Option<String> {
     (shown.len() < text.len()).then_some(shown)
 }
 
-/// `1.20e24` for a number with commas that is too long to be read. `None` for others.
+/// `1.20e24` for a number with commas that is too long to read; `None` for others.
 pub(super) fn round(text: &str) -> Option<String> {
     if text.len() <= LONGEST_NUMBER {
         return None;

@@ -1,5 +1,4 @@
-//! YAML that readers of YAML 1.1 understand as readers of YAML 1.2 do: what either takes for a number, a time or a truth
-//! value is quoted where it is text.
+//! YAML that means the same in YAML 1.1 and 1.2: text that either takes for a number, a time or a boolean is quoted.
 
 use std::io::{self, BufWriter, Write};
 
@@ -11,7 +10,7 @@ use super::lines::Lines;
 
 pub(super) fn write(document: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     let mut options = SerializerOptions::default();
-    // Every text stays on one line: grep finds it, and libyaml reads it, which it does not where a block holds a tab.
+    // Every text stays on one line: grep finds it, and libyaml, which rejects block scalars with a tab, reads it.
     options.prefer_block_scalars = false;
 
     let mut out = BufWriter::new(Lines::yaml(out));

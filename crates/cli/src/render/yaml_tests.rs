@@ -32,7 +32,7 @@ fn what_yaml_11_would_take_for_something_else_is_quoted() {
         "on",
         "off",
         "y",
-        // The digits and points of a float in YAML 1.1.
+        // A float in YAML 1.1 may have several points.
         "10.244.1.7",
     ];
     for other in others {
@@ -74,7 +74,7 @@ fn what_is_quoted_already_stays() {
     assert!(written.contains("\"first\\n2026-05-01\\n\\n- x: 2026-05-01\\nlast\"\n"), "{written}");
 }
 
-/// Texts that some rule of YAML is about, one per line.
+/// Texts for the rules of YAML, one per line.
 const TEXTS: &str = r##"
 a
 a b
@@ -200,7 +200,7 @@ fn read(written: &str) -> Value {
     serde_yaml::from_str(written).unwrap_or_else(|error| panic!("{error}: {written:?}"))
 }
 
-/// A text at every place where one can stand.
+/// A document with the text in every possible place.
 fn places(text: &str) -> Value {
     json!([
         text,
@@ -243,7 +243,7 @@ fn what_is_no_text_is_read_back() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Of the characters that mean something in YAML, and of some that do not.
+    /// Generates texts from characters with a meaning in YAML and others.
     #[test]
     fn any_text_is_read_back(one in "[-+.:#?!&*|>'\"%@`{}\\[\\], 0-3xobeinfNaä\n\r\t]{0,9}") {
         let value = places(&one);

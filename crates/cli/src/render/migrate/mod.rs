@@ -1,4 +1,4 @@
-//! What `migrate` prints: where the migration stands, and the plan of its next phase.
+//! The output of `migrate`: the state of the migration, and the plan of its next phase.
 
 mod shown;
 
@@ -19,10 +19,10 @@ use super::plan::{PlanDocument, Shown};
 use super::table::{FEW, Grid, Kind, left, right};
 use super::text::{count, shell_word, thousands};
 
-/// Where a migration stands.
+/// The state of a migration.
 pub(crate) struct SurveyDocument<'a>(pub &'a Surveyed);
 
-/// The same and the plan of the next phase or, if it was carried out, what became of it.
+/// The same, with the plan of the next phase or, if it was executed, the result.
 pub(crate) struct MigrationDocument<'a> {
     pub surveyed: &'a Surveyed,
     pub plan: &'a PlanSummary,
@@ -114,7 +114,7 @@ fn heading(survey: &Survey) -> String {
     format!("Migration from pool {}{to}", pool(&survey.migration.old))
 }
 
-/// Which half of the way through a temporary pool it is, and why that is the way.
+/// Explains the two halves of a migration with a temporary pool, and names the current one.
 fn there_and_back(Detour { leg, temporary, successor }: Detour<'_>) -> String {
     let (temporary, name, size) = (&temporary.name, &successor.name, successor.block_size);
     match leg {
@@ -166,7 +166,7 @@ fn differences(differences: &[Difference]) -> Grid {
     Grid::new(false, differences, columns)
 }
 
-/// Node by node, those without room first.
+/// A row for each node, those without room first.
 fn capacity(capacity: &[NodeCapacity], wide: bool) -> Grid {
     let mut nodes: Vec<NodeCapacity> = capacity.to_vec();
     nodes.sort_by_key(|node| node.found >= node.needed);
@@ -192,7 +192,7 @@ fn capacity(capacity: &[NodeCapacity], wide: bool) -> Grid {
     Grid::new(wide, &nodes, columns)
 }
 
-/// How long the eviction takes, and what that rests on.
+/// The time that the eviction takes, and the basis of the estimate.
 fn how_long(Estimate { pods, not_moved, batch, each, total }: &Estimate) -> String {
     let (all, total) = (count(*pods, "pod", "pods"), total.round(Unit::Second).unwrap_or(*total));
     if *not_moved > 0 {
@@ -226,7 +226,7 @@ fn workloads(moving: &Moving) -> Grid {
     Grid::new(false, &moving.workloads, columns)
 }
 
-/// What restarts a workload, as far as one command does.
+/// A command that restarts a workload, if one is enough.
 fn command(group: &Group, moving: &Moving) -> Option<String> {
     let (namespace, name) = (shell_word(&group.namespace), shell_word(&group.name));
     match group.kind.as_deref()? {
@@ -250,7 +250,7 @@ fn without_command(group: &Group) -> &'static str {
     }
 }
 
-/// Without Kubernetes: who uses addresses, or how many on each node.
+/// The users of addresses, or their number on each node, for output without Kubernetes.
 fn users(users: &[User], wide: bool) -> Grid {
     let columns = vec![
         left("ADDRESS", |user: &User| user.address),
@@ -283,7 +283,7 @@ fn pins(pins: &[Pin]) -> Grid {
     Grid::new(false, pins, columns)
 }
 
-/// What was not read, and cannot be.
+/// Notes about data that was not read.
 fn notes(surveyed: &Surveyed) -> Vec<String> {
     let mut notes = match &surveyed.moving {
         Some(moving) => moving.unread.clone(),

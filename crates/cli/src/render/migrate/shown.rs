@@ -1,4 +1,4 @@
-//! Where a migration stands, for programs.
+//! The state of a migration, for programs.
 
 use calipam_model::IpNet;
 use calipam_model::pool::Pool;
@@ -44,7 +44,7 @@ impl<'a> From<Detour<'a>> for ShownDetour<'a> {
 struct ShownGroup<'a> {
     #[serde(flatten)]
     group: &'a Group,
-    /// What moves it.
+    /// The command that moves it.
     #[serde(skip_serializing_if = "Option::is_none")]
     command: Option<String>,
 }

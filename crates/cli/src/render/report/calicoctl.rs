@@ -1,4 +1,4 @@
-//! The report file of `calicoctl ipam check` (facts 5.2), for calicoctl's name and for `check --report`.
+//! The report file of `calicoctl ipam check` (facts 5.2), for the calicoctl mode and for `check --report`.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -23,7 +23,7 @@ struct Report<'a> {
     leaked_handles: &'a [LeakedHandle],
 }
 
-/// Writes the report. Its version is that of the cluster, as the calicoctl that fits the cluster writes it.
+/// Writes the report. Its version is that of the cluster, as a matching calicoctl would write it.
 pub(crate) fn write(view: &CalicoctlView, snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
     let cluster = snapshot.cluster.clone().unwrap_or_default();
     let mut allocations: BTreeMap<&str, Vec<&CalicoctlAllocation>> = BTreeMap::new();

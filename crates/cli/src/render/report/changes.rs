@@ -1,4 +1,4 @@
-//! What has changed since an earlier report, in words.
+//! Changes since an earlier report, in words.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use calipam_model::snapshot::Source;
 use crate::render::check::words;
 use crate::render::text::{escape, join, thousands};
 
-/// The lines below a report: how many findings are new, worse, gone and the same, and what could not be compared.
+/// The lines below a report: the numbers of new, worse, gone and unchanged findings, and what could not be compared.
 pub(crate) fn lines(changes: &Changes, report: &Report) -> Vec<String> {
     let counts = changes.counts(report);
     let since = changes.since.strftime("%Y-%m-%d %H:%M:%S UTC");
@@ -36,7 +36,7 @@ pub(crate) fn lines(changes: &Changes, report: &Report) -> Vec<String> {
     lines
 }
 
-/// `12 leaked-address, 1 orphan-handle`. The codes can be those of another version.
+/// `12 leaked-address, 1 orphan-handle`. The codes may be those of another version.
 fn by_code(findings: &[EarlierFinding]) -> String {
     let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
     findings.iter().for_each(|finding| *numbers.entry(&finding.code).or_default() += 1);

@@ -1,4 +1,4 @@
-//! Metrics in the text format of Prometheus. `docs/reports.md` names them, and what kube-controllers calls the same.
+//! Metrics in the text format of Prometheus. `docs/reports.md` lists them, with the equivalents of kube-controllers.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -14,15 +14,15 @@ use jiff::Timestamp;
 use super::Checked;
 use crate::render::fleet::FleetReport;
 
-/// Metrics in the order in which they are written: by name the help, the type, and the values by labels as they are written.
+/// Metrics by name, in the order of the output: help, type, and values by formatted labels.
 #[derive(Default)]
 struct Metrics<'a> {
     all: BTreeMap<&'static str, (&'static str, &'static str, BTreeMap<String, f64>)>,
-    /// The cluster of a fleet that the next values are of: a label of each.
+    /// The `cluster` label of the next values, for a fleet.
     cluster: Option<&'a str>,
 }
 
-/// Writes what a check found, and how full pools and nodes are.
+/// Writes the findings of a check, and the usage of pools and nodes.
 pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut metrics = Metrics::default();
     metrics.run(&RunMetrics { up: true, took: checked.took, exit_code: checked.exit_code, live: None });
@@ -30,7 +30,7 @@ pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()
     metrics.write(out)
 }
 
-/// Writes the same without the metrics of the run, and what becomes of the pools where the cluster is followed.
+/// Writes the same without the metrics of the run, and with the trends of pools if the cluster is followed.
 pub(crate) fn write_report(
     checked: &Checked<'_>,
     trends: Option<&Trends>,
@@ -44,7 +44,7 @@ pub(crate) fn write_report(
     metrics.write(out)
 }
 
-/// Writes what a check of many clusters found, with the label `cluster`.
+/// Writes the results of a check of many clusters, with the label `cluster`.
 pub(in crate::render) fn write_fleet(report: &FleetReport, out: &mut dyn Write) -> io::Result<()> {
     let mut metrics = Metrics::default();
     metrics.run(&RunMetrics { up: true, took: report.took, exit_code: report.exit_code, live: None });
@@ -72,20 +72,20 @@ pub(in crate::render) fn write_fleet(report: &FleetReport, out: &mut dyn Write) 
     metrics.write(out)
 }
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunMetrics {
     /// The cluster could be read and checked.
     pub up: bool,
     pub took: Duration,
     pub exit_code: u8,
-    /// What was done to follow the cluster; `None` if it is read again for each check.
+    /// Counters of following the cluster; `None` if it is read again for each check.
     pub live: Option<LiveCounts>,
 }
 
 impl RunMetrics {
-    /// Writes the metrics of a run that has just ended, so that an alert can tell one that failed from one that did not
-    /// run; and when the last good one ended, if that is known.
+    /// Writes the metrics of a run that has just ended, so that an alert can tell a failed run from a missing one, and
+    /// the time of the last successful run if it is known.
     pub(crate) fn write(&self, last_good: Option<Timestamp>, out: &mut dyn Write) -> io::Result<()> {
         let mut metrics = Metrics::default();
         if let Some(at) = last_good {
@@ -120,7 +120,7 @@ impl Metrics<'_> {
         self.put(name, labels, value);
     }
 
-    /// Names a metric, which may have no value.
+    /// Declares a metric, which may have no value.
     fn declare(&mut self, name: &'static str, kind: &'static str, help: &'static str) {
         self.all.entry(name).or_insert_with(|| (help, kind, BTreeMap::new()));
     }
@@ -141,7 +141,7 @@ impl Metrics<'_> {
         if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) }
     }
 
-    /// When the run ended, how long it took, and how.
+    /// Adds the time, the duration and the result of a run.
     fn run(&mut self, run: &RunMetrics) {
         let help = "1 if the last check could read the cluster and check it, otherwise 0.";
         self.set("up", help, &[], f64::from(u8::from(run.up)));
@@ -157,7 +157,7 @@ impl Metrics<'_> {
         self.set("build_info", "The version of calipam; always 1.", &version, 1.0);
     }
 
-    /// What was done to follow the cluster.
+    /// Adds the counters of following the cluster.
     fn live(&mut self, live: &LiveCounts) {
         let help = "Keys of the datastore that have changed since the start.";
         self.set("live_changes", help, &[], live.changes as f64);
@@ -171,7 +171,7 @@ impl Metrics<'_> {
         self.set("live_reads", help, &[], live.reads as f64);
     }
 
-    /// Everything about the cluster. Returns how full its pools are.
+    /// Adds everything about the cluster, and returns the usage of its pools.
     fn report(&mut self, checked: &Checked<'_>) -> PoolList {
         self.cluster(checked.report);
         self.findings(checked.report, Code::of_one_cluster());
@@ -184,7 +184,7 @@ impl Metrics<'_> {
         pools
     }
 
-    /// Which cluster was read, and how much of it.
+    /// Adds the identity and the size of the cluster.
     fn cluster(&mut self, report: &Report) {
         let cluster = &report.cluster;
         let datastore = cluster.datastore.to_string();
@@ -222,7 +222,7 @@ impl Metrics<'_> {
         }
     }
 
-    /// Every code has a value, also if nothing was found, so that an alert sees it return to zero.
+    /// Adds a value for every code, even without findings, so that an alert sees it return to zero.
     fn findings(&mut self, report: &Report, codes: impl Iterator<Item = Code>) {
         let mut numbers = BTreeMap::new();
         for code in codes {
@@ -246,7 +246,7 @@ impl Metrics<'_> {
         self.set("pods_without_address", help, &[], of(Code::PodWithoutAddress).count() as f64);
     }
 
-    /// What has changed since the report that this one was compared with.
+    /// Adds the changes since the report that this one was compared with.
     fn changes(&mut self, changes: &Changes, report: &Report) {
         let help = "When the cluster was read for the report that this one was compared with.";
         self.set("compared_report_timestamp_seconds", help, &[], seconds(changes.since));
@@ -259,7 +259,7 @@ impl Metrics<'_> {
         }
     }
 
-    /// How full the pools are. The states of one pool add up to its size.
+    /// Adds the usage of pools. The states of a pool add up to its size.
     fn pools(&mut self, list: &PoolList) {
         for view in &list.pools {
             let cidr = view.cidr.to_string();
@@ -287,7 +287,7 @@ impl Metrics<'_> {
         }
     }
 
-    /// What is assigned and released, and when that exhausts a pool from which Calico allocates.
+    /// Adds the rates of pools, and the time until a pool from which Calico allocates is exhausted.
     fn trends(&mut self, trends: &Trends, list: &PoolList) {
         let [assigned, released, exhaustion] =
             ["ippool_assigned_total", "ippool_released_total", "ippool_exhaustion_seconds"];
@@ -326,12 +326,12 @@ impl Metrics<'_> {
     }
 }
 
-/// The value of a label as the text format has it, and as a terminal may see it.
+/// Escapes the value of a label for the text format and for terminals.
 fn escape(value: &str) -> String {
     crate::render::text::escape(value).replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// Metrics are doubles: large IPv6 pools are rounded.
+/// Converts to a double, as all metrics are: large IPv6 pools are rounded.
 fn number(count: Count) -> f64 {
     count.0 as f64
 }

@@ -1,4 +1,4 @@
-//! One address, one handle.
+//! The output of `show` for an address or a handle.
 
 use std::fmt::Display;
 
@@ -16,11 +16,11 @@ use crate::render::history;
 use crate::render::page::Text;
 use crate::render::text::count;
 
-/// An address, and what happened to it lately.
+/// An address with its last events.
 #[derive(Serialize)]
 pub(crate) struct AddressDetails<'a> {
     pub view: &'a AddressView,
-    /// The last ones, as far as they are at hand.
+    /// The last events, as far as they are available.
     pub events: &'a [Event],
 }
 
@@ -201,15 +201,15 @@ fn words_of_owner(owner: &OwnerEvidence) -> String {
     format!("{} {name}{node}{fields}", owner.kind)
 }
 
-/// Room for the longest name and two spaces.
+/// The width of the longest name and two spaces.
 const NAMES: usize = 11;
 
-/// Adds a line of a name and a value. IDs of handles stay whole: they are what is copied from here.
+/// Adds a line with a name and a value. IDs of handles are not shortened, so that they can be copied.
 fn add(text: &mut Text, name: &str, value: impl Display) {
     text.hanging(NAMES, format!("{name:NAMES$}{value}"));
 }
 
-/// What was read in part comes first: it says how far the rest can be relied on.
+/// Adds the sources that were read partly, before everything that depends on them.
 fn add_partly_read(text: &mut Text, sources: &[Source]) {
     if !sources.is_empty() {
         let sources: Vec<String> = sources.iter().map(ToString::to_string).collect();

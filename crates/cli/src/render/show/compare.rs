@@ -1,4 +1,4 @@
-//! Kubernetes against Calico, node by node.
+//! Kubernetes compared with Calico, for each node.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -61,7 +61,7 @@ impl View for Comparison {
     }
 }
 
-/// A column of addresses: in a wide table they are named, else counted.
+/// A column of addresses: listed in a wide table, otherwise counted.
 fn addresses<'a, R: 'a>(
     title: &'static str,
     wide: bool,
@@ -73,7 +73,7 @@ fn addresses<'a, R: 'a>(
     }
 }
 
-/// True if no source names an address that another one does not.
+/// True if each source has the same addresses.
 pub(crate) fn agrees(node: &NodeComparison) -> bool {
     let NodeComparison { not_recorded, recorded_elsewhere, not_used, .. } = node;
     [not_recorded, recorded_elsewhere, not_used, &node.without_endpoint, &node.endpoint_only]

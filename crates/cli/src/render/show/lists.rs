@@ -1,4 +1,4 @@
-//! Nodes, borrowed addresses, configuration.
+//! The output of `show` for nodes, borrowed addresses, and the configuration.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ impl View for NodeList {
     }
 }
 
-/// `calipam 0.1.0`, as it is noted; else by its newest address. If that is another one's: `calipam 0.1.0 (newest address: Calico)`.
+/// `calipam 0.1.0`, as recorded or by the newest address, or `calipam 0.1.0 (newest address: Calico)`.
 fn plugin(plugin: &NodePlugin) -> String {
     let by = plugin.assigned_by.map_or("", |by| match by {
         Plugin::Calico => "Calico",
@@ -82,7 +82,7 @@ fn claimable(headroom: Option<u32>, limit: Option<u32>) -> String {
     }
 }
 
-/// `16 of 20 ipv4`: the limit is one for all pools of a family.
+/// `16 of 20 ipv4`: all pools of a family have one limit.
 fn headroom_by_family(node: &NodeView) -> String {
     let mut families: BTreeMap<&str, (Option<u32>, Option<u32>)> = BTreeMap::new();
     for held in &node.pools {

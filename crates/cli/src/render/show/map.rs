@@ -1,4 +1,4 @@
-//! The maps of the pools: half blocks in 256 colours, or a character for each cell.
+//! Maps of pools: half blocks in 256 colours, or a character for each cell.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,11 +11,11 @@ use super::View;
 use crate::render::page::{Page, Text};
 use crate::render::text::{count, join, thousands};
 
-/// Cells in a line where the width is not known.
+/// Cells in a line if the width is unknown.
 const USUAL: u32 = 64;
-/// Fewest cells in a line, however narrow the terminal is.
+/// The fewest cells in a line, even on a narrow terminal.
 const FEWEST: u32 = 16;
-/// Cells with findings that are named below a map.
+/// The most cells with findings that are listed below a map.
 const NAMED: usize = 10;
 
 impl View for MapList {
@@ -66,7 +66,7 @@ fn title(map: &PoolMap) -> String {
     )
 }
 
-/// The cells with findings, the worst first; a list where nothing is told by colour alone.
+/// The cells with findings, the worst first, so that nothing is shown by colour only.
 fn findings(map: &PoolMap, most: usize) -> Vec<String> {
     let mut marked: Vec<(Severity, &MapCell)> =
         map.cells.iter().filter_map(|cell| Some((cell.worst?, cell))).collect();
@@ -90,12 +90,12 @@ fn findings(map: &PoolMap, most: usize) -> Vec<String> {
     lines
 }
 
-/// How a cell is drawn.
+/// The symbol for a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Glyph {
     Unclaimed,
     Free,
-    /// Tenths that are in use, from 1 to 9.
+    /// Tenths of the addresses that are in use, from 1 to 9.
     Used(u8),
     Full,
     Unknown,
@@ -138,7 +138,7 @@ impl Glyph {
         }
     }
 
-    /// Of the 256 colours of terminals: grey without a block, from blue to yellow by use, red tones for findings.
+    /// One of the 256 colours: grey without a block, from blue to yellow by use, red tones for findings.
     fn color(self) -> Color {
         let color = match self {
             Self::Unclaimed => 238,
@@ -157,7 +157,7 @@ impl Glyph {
     }
 }
 
-/// A map on a page: so many cells in a row, with the address of the first in front.
+/// A map on a page: `columns` cells in a row, after the address of the first one.
 struct Drawing<'a> {
     map: &'a PoolMap,
     cells: HashMap<u32, &'a MapCell>,
@@ -170,7 +170,7 @@ impl<'a> Drawing<'a> {
         let label = |index: u32| display_width(&map.cell_cidr(index).network().to_string());
         let widest = (0..map.size).step_by(FEWEST as usize).map(label).max().unwrap_or_default();
         let room = page.width.map_or(USUAL, |width| u32::from(width).saturating_sub(widest as u32 + 1));
-        // A power of two, so that every row begins at a round address.
+        // A power of two makes every row begin at a round address.
         let columns = (1 << room.max(FEWEST).ilog2()).min(map.size);
         let cells = map.cells.iter().map(|cell| (cell.index, cell)).collect();
         Self { map, cells, columns, label: widest }
@@ -197,7 +197,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// Two rows of cells in a line: the upper ones are the foreground of an upper half block.
+    /// Draws two rows of cells in a line: the upper ones are the foreground of an upper half block.
     fn half_blocks(&self, text: &mut Text) {
         for row in (0..self.rows()).step_by(2) {
             let pairs: Vec<(Option<Glyph>, Option<Glyph>)> = (0..self.columns)
@@ -214,7 +214,7 @@ impl<'a> Drawing<'a> {
     }
 }
 
-/// What the colours mean.
+/// The legend of the colours.
 fn colors() -> String {
     let parts = [
         (Glyph::Unclaimed, "no block"),

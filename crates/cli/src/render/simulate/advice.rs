@@ -1,4 +1,4 @@
-//! Which block size, pool and limit of blocks fit a cluster.
+//! Recommended block size, pool and block limit of a cluster.
 
 use calipam_simulate::answer::{Advice, Candidate, Drawback};
 
@@ -56,7 +56,7 @@ pub(super) fn lines(advice: &Advice) -> Vec<String> {
     lines
 }
 
-/// How sure the size is.
+/// The certainty of the recommended size.
 fn tipping(advice: &Advice) -> Option<String> {
     let found = advice.tipping?;
     let wins = match advice.runs {

@@ -1,4 +1,4 @@
-//! Pictures in the terminal: bars, and curves of one line.
+//! Charts for terminals: bars, and curves of one line.
 
 use calipam_simulate::Micros;
 use textwrap::core::display_width;
@@ -6,7 +6,7 @@ use textwrap::core::display_width;
 use crate::render::page::{Page, Text};
 use crate::render::text::thousands;
 
-/// Columns of the longest bar where the page says nothing.
+/// The width of the longest bar if the width of the page is unknown.
 const WIDE: usize = 50;
 /// Eighths of a bar's last column.
 const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
@@ -23,7 +23,7 @@ pub(super) fn counts(title: &str, rows: impl Iterator<Item = (String, u64)>, tex
     bars(title, rows.map(|(name, number)| (name, number, thousands(number))), text);
 }
 
-/// Bars, each with its name, its length, and what is written after it.
+/// Bars, each with its name, its length, and a label.
 fn bars(title: &str, rows: impl Iterator<Item = (String, u64, String)>, text: &mut Text) {
     let rows: Vec<_> = rows.collect();
     let names = rows.iter().map(|(name, ..)| display_width(name)).max().unwrap_or(0);
@@ -42,7 +42,7 @@ fn bar(length: u64, most: u64, room: usize) -> String {
     format!("{}{}", "█".repeat(eighths / 8), PARTS[eighths % 8])
 }
 
-/// A curve of one line: the highest of the values that fall into each column.
+/// A curve of one line: the highest value in each column.
 pub(super) fn curve(values: &[u64], most: u64, room: usize) -> String {
     let room = room.clamp(1, values.len().max(1));
     let column = |place: usize| {
@@ -60,7 +60,7 @@ pub(super) fn curve(values: &[u64], most: u64, room: usize) -> String {
     (0..room).map(|place| height(column(place))).collect()
 }
 
-/// Columns for a curve.
+/// The columns for a curve.
 pub(super) fn room(page: Page) -> usize {
     page.width.map_or(WIDE, |width| usize::from(width).saturating_sub(30)).clamp(16, 80)
 }

@@ -1,4 +1,4 @@
-//! When two pods get one address.
+//! Causes for two pods with one address.
 
 use calipam_simulate::answer::{Cause, CauseRow, Clashes, Sighting};
 
@@ -34,7 +34,7 @@ pub(super) fn columns<'a>() -> Vec<Column<'a, &'a CauseRow>> {
     ]
 }
 
-/// What checks found, from the first on.
+/// The columns for findings of checks.
 pub(super) fn finding_columns<'a>() -> Vec<Column<'a, &'a Sighting>> {
     vec![
         left("CODE", |found: &Sighting| &found.code),
@@ -44,7 +44,7 @@ pub(super) fn finding_columns<'a>() -> Vec<Column<'a, &'a Sighting>> {
     ]
 }
 
-/// A cause as people read it.
+/// A cause in words.
 pub(super) fn words(cause: Cause) -> &'static str {
     match cause {
         Cause::None => "none, for comparison",

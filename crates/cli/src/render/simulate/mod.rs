@@ -1,4 +1,4 @@
-//! The answers of `simulate`, as it prints them.
+//! The output of `simulate`.
 
 mod advice;
 mod bars;
@@ -26,11 +26,11 @@ use crate::format::Format;
 pub(crate) struct Answers {
     /// The program's version.
     version: &'static str,
-    /// What was simulated.
+    /// The simulated scenario.
     scenario: Scenario,
-    /// What the requests to its datastore cost.
+    /// The costs of requests to the datastore.
     costs: Costs,
-    /// The names of those that no option set.
+    /// The names of costs that no option set.
     assumed_costs: Vec<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<Run>,
@@ -47,7 +47,7 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// A scenario, of which nothing is answered yet.
+    /// Creates an answer without results.
     pub(crate) fn of(scenario: &Scenario) -> Result<Self, ScenarioError> {
         Ok(Self {
             version: env!("CARGO_PKG_VERSION"),
@@ -63,7 +63,7 @@ impl Answers {
         })
     }
 
-    /// Nothing is answered yet.
+    /// True if there are no results yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.run.is_none()
             && self.scale.is_none()
@@ -73,7 +73,7 @@ impl Answers {
             && self.advice.is_none()
     }
 
-    /// How often each scenario ran, the clashes left out, which say that themselves.
+    /// The number of runs of each scenario. Clashes have their own number.
     fn runs(&self) -> u64 {
         let of = |run: Option<&Run>| run.and_then(|run| run.range.as_ref()).map_or(1, |range| range.runs);
         let first_of_scale = self.scale.as_ref().and_then(|scale| scale.rows.first());
@@ -87,7 +87,7 @@ impl Answers {
             .unwrap_or(1)
     }
 
-    /// What was simulated, in one line.
+    /// The scenario in one line.
     fn headline(&self) -> String {
         let scenario = &self.scenario;
         let nodes = scenario.node_count() as usize;
@@ -165,7 +165,7 @@ fn heading(text: &mut Text, heading: &str) {
     text.styled(clap::builder::styling::Style::new().bold(), heading);
 }
 
-/// A share as people read it: `12.5 %`.
+/// A percentage: `12.5`.
 fn share(percent: f64) -> String {
     format!("{percent:.1}")
 }

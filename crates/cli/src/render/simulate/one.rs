@@ -1,4 +1,4 @@
-//! One run: the time that pods wait, and the use of blocks.
+//! The result of one run: the time that pods wait, and the use of blocks.
 
 use calipam_simulate::answer::{Run, Times};
 
@@ -22,7 +22,7 @@ pub(super) fn write(run: &Run, text: &mut Text) {
     }
 }
 
-/// The answer in words.
+/// The result in words.
 pub(super) fn lines(run: &Run) -> Vec<String> {
     let (adds, blocks) = (&run.adds, &run.blocks);
     let pods = thousands(run.pods + run.waiting_pods);
@@ -98,7 +98,7 @@ pub(super) fn facts(run: &Run) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Each fact of several runs: the median, and how far it went.
+/// The facts of several runs: median and range of each.
 pub(super) fn facts_with_range(run: &Run) -> Vec<Vec<String>> {
     let mut rows: Vec<Vec<String>> =
         facts(run).into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();

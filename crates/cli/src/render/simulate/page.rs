@@ -1,4 +1,4 @@
-//! One self-contained page in HTML: each answer as a table and as charts. It has no script and loads nothing.
+//! A self-contained HTML page: each answer as a table and as charts. It has no script and loads nothing.
 
 use std::io::{self, Write};
 
@@ -14,7 +14,7 @@ use crate::render::text::thousands;
 use crate::render::yaml;
 
 const STYLE: &str = include_str!("page.css");
-/// The page only shows what names of the cluster hold.
+/// A policy without scripts, since names of the cluster are on the page.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 pub(super) fn write(answers: &Answers, out: &mut dyn Write) -> io::Result<()> {
@@ -51,7 +51,7 @@ pub(super) fn write(answers: &Answers, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(page.into_string().as_bytes())
 }
 
-/// What requests cost.
+/// The costs of requests.
 fn costs(answers: &Answers) -> impl Iterator<Item = Vec<String>> {
     answers.costs.by_text().into_iter().map(|(name, value)| {
         let is_assumed = answers.assumed_costs.contains(&name);
@@ -70,7 +70,7 @@ fn table<T: AsRef<str>>(heads: &[T], rows: impl Iterator<Item = Vec<String>>) ->
     }
 }
 
-/// The table of a list, as terminals have it.
+/// The table of a list, with the titles of terminals.
 fn grid(list: &Grid) -> Markup {
     let titles = list.titles().map(|title| title[..1].to_owned() + &title[1..].to_lowercase());
     table(&titles.collect::<Vec<_>>(), list.rows())

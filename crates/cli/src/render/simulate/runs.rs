@@ -15,7 +15,7 @@ pub(super) fn scale(scale: &Scale, text: &mut Text) {
     bars::times("99 % of all ADDs within, by nodes", rows, text);
 }
 
-/// A run and, where there were several, each of its numbers where it is lowest and highest; the name of these ends comes first.
+/// A run and, with several runs, the lowest and the highest value of each number, after the names of these ends.
 fn with_range(run: &Run) -> impl Iterator<Item = (&'static str, &Run)> {
     let ends = run.range.iter().flat_map(|range| [(LOWEST, &range.lowest), (HIGHEST, &range.highest)]);
     [("", run)].into_iter().chain(ends)
@@ -24,7 +24,7 @@ fn with_range(run: &Run) -> impl Iterator<Item = (&'static str, &Run)> {
 pub(super) const LOWEST: &str = "lowest";
 pub(super) const HIGHEST: &str = "highest";
 
-/// What runs with several numbers of nodes gave.
+/// The results of runs with several numbers of nodes.
 pub(super) fn scale_table(scale: &Scale) -> Grid {
     type Row<'a> = (&'static str, &'a Run);
     let columns = vec![
@@ -47,7 +47,7 @@ pub(super) fn scale_table(scale: &Scale) -> Grid {
     Grid::new(false, scale.rows.iter().flat_map(with_range), columns)
 }
 
-/// The same cluster with each block size.
+/// The results of the same cluster with each block size.
 pub(super) fn block_sizes(rows: &[BlockSizeRow], text: &mut Text) {
     heading(text, "The cluster with each block size");
     text.grid(size_table(rows.iter().map(|row| (row, None))));

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-/// Size of a chart, and of the room for its axes.
+/// The size of a chart, and of the margins for its axes.
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 260.0;
 const LEFT: f64 = 76.0;
@@ -10,21 +10,21 @@ const BOTTOM: f64 = 34.0;
 const TOP: f64 = 12.0;
 const RIGHT: f64 = 12.0;
 
-/// A number with the text that a reader sees.
+/// A number with its label.
 #[derive(Clone, Debug)]
 pub(super) struct Value {
     pub number: f64,
     pub text: String,
 }
 
-/// A curve: its points from left to right, each with a share of the width from 0 to 1.
+/// A curve: its points from left to right, with positions from 0 to 1.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     pub name: String,
     pub points: Vec<(f64, Value)>,
 }
 
-/// Bars in groups: for each group its name, and a value for each series.
+/// Bars in groups. Each group has a name, and a value for each series.
 pub(super) fn bars(title: &str, series: &[&str], groups: &[(String, Vec<Value>)]) -> Markup {
     let most = groups.iter().flat_map(|(_, values)| values).map(|value| value.number).fold(0.0, f64::max);
     let room = (WIDTH - LEFT - RIGHT) / groups.len().max(1) as f64;
@@ -51,7 +51,7 @@ pub(super) fn bars(title: &str, series: &[&str], groups: &[(String, Vec<Value>)]
     }
 }
 
-/// Curves over the same time, which ends with `end`.
+/// Curves over the same time until `end`.
 pub(super) fn lines(title: &str, end: &str, lines: &[Line]) -> Markup {
     let values = || lines.iter().flat_map(|line| &line.points).map(|(_, value)| value);
     let most = values().map(|value| value.number).fold(0.0, f64::max);
@@ -72,7 +72,7 @@ pub(super) fn lines(title: &str, end: &str, lines: &[Line]) -> Markup {
     }
 }
 
-/// The points of a curve, as steps: between two moments nothing is known to have changed.
+/// The points of a curve as steps: no change is known between two points.
 fn path(line: &Line, most: f64) -> String {
     let mut text = String::new();
     let mut before = None;
@@ -110,7 +110,7 @@ fn share(number: f64, most: f64) -> f64 {
     if most > 0.0 { number / most } else { 0.0 }
 }
 
-/// A tenth of a pixel is enough.
+/// Rounds to a tenth of a pixel.
 fn round(number: f64) -> String {
     format!("{:.1}", number)
 }

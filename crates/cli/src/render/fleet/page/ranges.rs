@@ -12,10 +12,10 @@ use super::super::FleetReport;
 use crate::render::show::percent;
 use crate::render::text::escape;
 
-/// A strip shows so much of the address space: 10.0.0.0/8, or fd00::/32.
+/// The prefix length of a strip: 10.0.0.0/8, or fd00::/32.
 const STRIP_V4: u8 = 8;
 const STRIP_V6: u8 = 32;
-/// Pools that overlap are below each other, in so many lines at most.
+/// The most lines of a strip; pools that overlap are in lines below each other.
 const LINES: usize = 8;
 
 type Pools<'a> = Vec<(&'a PoolView, &'a Cluster)>;
@@ -43,7 +43,7 @@ pub(super) fn section(report: &FleetReport) -> Markup {
 }
 
 fn strip(whole: IpNet, pools: &mut Pools<'_>) -> Markup {
-    // The disabled pools that clusters have for each other are the same many times.
+    // Many clusters have the same disabled pools for the ranges of the others.
     pools.sort_by_key(|(pool, cluster)| (pool.cidr, !pool.enabled, &cluster.name));
     pools.dedup_by(|(later, _), (first, _)| later.cidr == first.cidr && !later.enabled);
 

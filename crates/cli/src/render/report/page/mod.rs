@@ -1,5 +1,5 @@
-//! One self-contained page in HTML: findings, pools, and a map of every pool. It asks no server for anything, works
-//! without its script as tables, and holds at most a few megabytes, however large the cluster is.
+//! A self-contained HTML page with findings, pools, and a map of every pool. It loads nothing, shows tables even
+//! without its script, and has at most a few megabytes, however large the cluster is.
 
 pub(in crate::render) mod findings;
 mod pools;
@@ -21,18 +21,18 @@ use crate::render::text::{escape, thousands};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = concat!(include_str!("common.js"), include_str!("page.js"));
-/// What a page of `serve` runs besides.
+/// The additional script of a page of `serve`.
 const LIVE_SCRIPT: &str = include_str!("live.js");
 
-/// What keeps the page of a million allocations below five megabytes.
+/// Limits that keep the page of a million allocations below five megabytes.
 const LIMITS: MapLimits = MapLimits { cells: 1 << 14, blocks: 20_000, owners: 20_000 };
 
-/// Where a page is read.
+/// The source of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::render) enum Place {
-    /// In a file.
+    /// A file.
     File,
-    /// From `serve`, which has later pages and answers questions.
+    /// `serve`, which has later pages and answers questions.
     Server,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()
     page(checked, Place::File, out)
 }
 
-/// A page of `serve`: a later one takes its place as soon as there is one, and it has a form for questions.
+/// Writes a page of `serve`: it has a form for questions, and is replaced by a later one automatically.
 pub(crate) fn write_live(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
     page(checked, Place::Server, out)
 }
@@ -86,7 +86,7 @@ fn page(checked: &Checked<'_>, place: Place, out: &mut dyn Write) -> io::Result<
     out.write_all(page.into_string().as_bytes())
 }
 
-/// The head of a page, with what its style adds to that of all.
+/// The head of a page, with additional styles.
 pub(in crate::render) fn head(title: &str, policy: &str, style: &str) -> Markup {
     html! {
         head {
@@ -100,18 +100,18 @@ pub(in crate::render) fn head(title: &str, policy: &str, style: &str) -> Markup 
     }
 }
 
-/// A table without the ends of cells and rows, which HTML does not ask for: of many rows, they are a fifth. No text of the
-/// cluster has one, since its `<` is escaped.
+/// Removes the end tags of cells and rows, which HTML does not require: they are a fifth of a long table. Texts of the
+/// cluster contain none, since their `<` is escaped.
 pub(in crate::render) fn compact(table: Markup) -> Markup {
     PreEscaped(table.into_string().replace("</td>", "").replace("</tr>", ""))
 }
 
-/// The class of names that no column has room for; others are never broken inside. An IPv6 CIDR is the longest that has.
+/// The class of names that are too long for a column; others are never broken. An IPv6 CIDR is the longest that fits.
 pub(in crate::render) fn long(name: &str) -> Option<&'static str> {
     (name.chars().count() > 43).then_some("long")
 }
 
-/// A page of this program with a notice above its content.
+/// Adds a notice above the content of a page.
 pub(crate) fn with_notice(page: &[u8], text: &str) -> Vec<u8> {
     let notice = html! { p.notice role="alert" { (escape(text)) } }.into_string();
     let main = b"<main>";
@@ -119,8 +119,8 @@ pub(crate) fn with_notice(page: &[u8], text: &str) -> Vec<u8> {
     [&page[..place], notice.as_bytes(), &page[place..]].concat()
 }
 
-/// The page runs its own scripts and no other, and loads nothing but from its server: a name of the cluster can do nothing even
-/// where it were not escaped.
+/// The content security policy: the page runs only its own scripts and loads only from its server. A name in the
+/// cluster can do no harm even if it were not escaped.
 pub(in crate::render) fn policy(place: Place, script: &str) -> String {
     let [script, live] =
         [script, LIVE_SCRIPT].map(|script| format!("'sha256-{}'", STANDARD.encode(sha256(script))));
@@ -131,7 +131,7 @@ pub(in crate::render) fn policy(place: Place, script: &str) -> String {
     format!("default-src 'none'; style-src 'unsafe-inline'; script-src {scripts}; base-uri 'none'; {server}")
 }
 
-/// Nodes on which pods cannot start: above all else.
+/// Nodes on which pods cannot start; they are shown first.
 fn outages(report: &Report) -> impl Iterator<Item = &Finding> {
     let is_outage = |finding: &&Finding| {
         finding.code == Code::NodeWithoutAddresses && finding.severity == Severity::Critical
@@ -147,7 +147,7 @@ fn verdict(report: &Report) -> String {
     }
 }
 
-/// The numbers by severity.
+/// A tile with the number of findings for each severity.
 pub(in crate::render) fn tiles(findings: &BTreeMap<Severity, usize>) -> Markup {
     html! {
         ul.tiles {
@@ -160,7 +160,7 @@ pub(in crate::render) fn tiles(findings: &BTreeMap<Severity, usize>) -> Markup {
     }
 }
 
-/// The numbers by severity, and what the report cannot know.
+/// The numbers by severity, and the limits of the report.
 fn summary(report: &Report) -> Markup {
     html! {
         (tiles(&report.counts.findings))

@@ -1,4 +1,4 @@
-//! The pools of the page: how full they are, and a map of each.
+//! The pools of the page: their usage, and a map of each.
 
 use calipam_check::views::{MapCell, MappedBlock, MappedState, PoolList, PoolMap, PoolView};
 use maud::{Markup, PreEscaped, html};
@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use super::{compact, long};
 use crate::render::text::{escape, thousands};
 
-/// What is counted of a pool, in the order of the columns.
+/// The columns with numbers.
 const NUMBERS: [&str; 8] =
     ["Blocks", "Size", "In use", "Cooling", "Reserved", "Unknown", "Free", "Allocatable"];
-/// From here on numbers are powers: those of IPv6 pools have twenty digits.
+/// Numbers from here on are written as powers: those of IPv6 pools have twenty digits.
 const LONG_NUMBER: u128 = 100_000_000;
 
-/// `65,536`, `2⁶⁴`, `1.84×10¹⁹`: what fits a column.
+/// `65,536`, `2⁶⁴`, `1.84×10¹⁹`: a number that fits a column.
 fn short(number: u128) -> String {
     if number < LONG_NUMBER {
         return thousands(number);
@@ -143,7 +143,7 @@ fn table(blocks: &[MappedBlock]) -> Markup {
     }
 }
 
-/// As short as can be, since there are thousands: the script takes block and owner from the cells of the row.
+/// A short row, since there are thousands: the script takes block and owner from its cells.
 fn block_row(block: &MappedBlock) -> Markup {
     let owner = block.owner.as_ref().map(ToString::to_string).unwrap_or_default();
     let number = |state| block.states.iter().filter(|s| **s == state).count();
@@ -158,7 +158,7 @@ fn block_row(block: &MappedBlock) -> Markup {
     }
 }
 
-/// States by ordinal, packed: `u40f24`.
+/// Run-length encoded states by ordinal: `u40f24`.
 fn runs(states: &[MappedState]) -> String {
     let letter = |state: &MappedState| match state {
         MappedState::Free => 'f',
@@ -169,7 +169,7 @@ fn runs(states: &[MappedState]) -> String {
     states.chunk_by(|a, b| a == b).map(|run| format!("{}{}", letter(&run[0]), run.len())).collect()
 }
 
-/// What the script draws. In JSON no `<` can end the element.
+/// The data for the script. In JSON no `<` can end the element.
 pub(super) fn data(maps: &[PoolMap]) -> Markup {
     let owners: serde_json::Map<String, Value> = maps
         .iter()
@@ -195,7 +195,7 @@ fn pool(map: &PoolMap) -> Value {
     })
 }
 
-/// The numbers of a cell. What is left out at the end is nothing.
+/// The numbers of a cell. Zeros at the end are left out.
 fn cell(cell: &MapCell) -> Value {
     let mut values = vec![
         cell.index.into(),
@@ -212,7 +212,7 @@ fn cell(cell: &MapCell) -> Value {
     values.into()
 }
 
-/// Shares are drawn: doubles are exact enough also for IPv6.
+/// A number for drawing; doubles are exact enough, even for IPv6.
 fn number(count: u128) -> Value {
     u64::try_from(count).map_or_else(|_| json!(count as f64), Value::from)
 }
