@@ -1,5 +1,5 @@
-//! Says of which commit a release is. CALIPAM_COMMIT names it if there is no git; builds for development have none,
-//! so that a commit does not make everything be built again.
+//! Sets the commit of a release. Without git, CALIPAM_COMMIT names it. Development builds have none, so that a new
+//! commit does not rebuild everything.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ fn main() {
     println!("cargo:rustc-env=CALIPAM_COMMIT={}", commit.trim());
 }
 
-/// The commit that is checked out. Each commit adds a line to the log, which is looked at again then.
+/// Returns the commit that is checked out. Each commit adds a line to the log, and cargo then runs this again.
 fn of_git() -> Option<String> {
     let git = |arguments: &[&str]| {
         let output =

@@ -1,14 +1,14 @@
-//! The names that the program can be called by.
+//! The names of the program.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use crate::args;
 
-/// What the program was called by.
+/// The name that the program was called by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Applet {
-    /// `calipam`, or any name that is none of the others.
+    /// `calipam`, or any unknown name.
     Calipam,
     Ipam,
     /// `kubectl-ipam`: the kubectl plugin `kubectl ipam`.
@@ -26,10 +26,10 @@ fn file_name(program: &OsStr) -> &str {
 }
 
 impl Applet {
-    /// Every name.
+    /// All names except `calicoctl`.
     pub(crate) const ALL: [Self; 4] = [Self::Calipam, Self::Ipam, Self::KubectlIpam, Self::KubectlCalico];
 
-    /// What the first argument of the process names.
+    /// Returns the name in the first argument of the process.
     pub(crate) fn of(program: OsString) -> Self {
         match file_name(&program) {
             "ipam" => Self::Ipam,
@@ -40,7 +40,7 @@ impl Applet {
         }
     }
 
-    /// What people type to call it.
+    /// Returns the words that people type.
     pub(crate) fn called_as(self) -> &'static str {
         match self {
             Self::Calipam => "calipam",
@@ -62,7 +62,7 @@ impl Applet {
         }
     }
 
-    /// The name by which kubectl looks for what completes a plugin.
+    /// Returns the program that kubectl runs to complete a plugin.
     pub(crate) fn completer(self) -> Option<&'static str> {
         match self {
             Self::KubectlIpam => Some("kubectl_complete-ipam"),
@@ -71,13 +71,13 @@ impl Applet {
         }
     }
 
-    /// The plugin that is to be completed, where the first argument of the process says that.
+    /// Returns the plugin to complete, if the first argument of the process is such a program.
     pub(crate) fn completed_by(program: &OsStr) -> Option<Self> {
         let name = file_name(program);
         Self::ALL.into_iter().find(|applet| applet.completer() == Some(name))
     }
 
-    /// What is before a command: `kubectl calico` has its commands below `ipam`.
+    /// Returns the words before a command. `kubectl calico` has its commands below `ipam`.
     pub(crate) fn command_prefix(self) -> &'static str {
         match self {
             Self::KubectlCalico => "kubectl calico ipam",

@@ -1,4 +1,4 @@
-//! Opening the datastore, and ending cleanly on ctrl-c and SIGTERM.
+//! Opens the datastore, and ends cleanly on ctrl-c and SIGTERM.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,28 +17,27 @@ use crate::args::Global;
 use crate::console::Console;
 use crate::exit::{self, Failure, Kind};
 
-/// The time that a run has to end by itself after a signal.
+/// The time that a run gets to end by itself after a signal.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// So far apart may ctrl-c reach this process and one that it has started.
+/// The longest time between ctrl-c in this process and in one that it has started.
 const AT_ONCE: Duration = Duration::from_millis(20);
 
-/// After how long a credential plugin that is waited for is named.
+/// The wait for a credential plugin after which a message names the plugin.
 const NAMED_AFTER: Duration = Duration::from_secs(30);
 
-/// Runs what waits for a datastore. Ctrl-c or SIGTERM ends it: what is half done is dropped, a file that is being
-/// written is taken away.
+/// Runs a future that uses a datastore. Ctrl-c or SIGTERM drops it, which removes files that are not complete.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     run(Box::pin(work))
 }
 
-/// Compiled once for each `T`, not for each work.
+/// Compiled once for each `T`, not for each future.
 fn run<T>(work: Pin<Box<dyn Future<Output = Result<T, Failure>> + '_>>) -> Result<T, Failure> {
     let runtime = runtime().map_err(Failure::io("start threads"))?;
     runtime.block_on(async {
         tokio::select! {
             result = work => match result {
-                // Ctrl-c on a terminal ends a credential plugin, too, which may be noticed before.
+                // Ctrl-c on a terminal also ends a credential plugin, and its failure may be seen first.
                 Err(_) if tokio::time::timeout(AT_ONCE, interrupted()).await.is_ok() => {
                     Err(exit::interrupted())
                 }
@@ -49,11 +48,10 @@ fn run<T>(work: Pin<Box<dyn Future<Output = Result<T, Failure>> + '_>>) -> Resul
     })
 }
 
-/// True from the signal on: of a fleet, what is read of every cluster ends, and nothing more is begun. No one listens while results are
-/// printed.
+/// True after a signal: reads of the clusters of a fleet end, and no further ones start. Printing goes on.
 static INTERRUPT: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(false));
 
-/// Ends with the signal.
+/// Waits for the signal.
 async fn interrupted() {
     // The sender is never dropped.
     let _ = INTERRUPT.subscribe().wait_for(|is_interrupted| *is_interrupted).await;
@@ -63,7 +61,7 @@ pub(crate) fn is_interrupted() -> bool {
     *INTERRUPT.borrow()
 }
 
-/// The threads of the process, and the task that waits for signals on them until the process ends.
+/// Returns the runtime of the process, on which a task waits for signals until the process ends.
 fn runtime() -> io::Result<&'static Runtime> {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     if let Some(runtime) = RUNTIME.get() {
@@ -84,7 +82,7 @@ fn runtime() -> io::Result<&'static Runtime> {
     Ok(RUNTIME.get_or_init(|| runtime))
 }
 
-/// Ends with SIGTERM or ctrl-c, which end the process no more.
+/// Waits for SIGTERM or ctrl-c, which no longer end the process by themselves.
 #[cfg(unix)]
 pub(crate) fn signal() -> io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -98,20 +96,20 @@ pub(crate) fn signal() -> io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Ends with ctrl-c.
+/// Waits for ctrl-c.
 #[cfg(not(unix))]
 pub(crate) fn signal() -> io::Result<impl Future<Output = ()>> {
     Ok(async { drop(tokio::signal::ctrl_c().await) })
 }
 
-/// The variables of this process whose names and values are text.
+/// Returns the environment variables whose names and values are UTF-8.
 pub(crate) fn environment() -> BTreeMap<String, String> {
     let text =
         |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
     std::env::vars_os().filter_map(text).collect()
 }
 
-/// Finds out where the data is and opens it.
+/// Opens the datastore of the call.
 pub(crate) async fn open(global: &Global, console: &Console) -> Result<Datastore, Failure> {
     let settings = Settings::resolve(&global.overrides(), &environment(), &LocalFiles)
         .map_err(calipam_datastore::Error::from)?;

@@ -1,4 +1,4 @@
-//! How the program ends: the exit code of outcomes and failures.
+//! The exit codes of outcomes and failures.
 
 use std::io::{self, Write};
 use std::sync::OnceLock;
@@ -6,20 +6,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use calipam_workflow::{Failure, Kind, Shown};
 
-/// What a command came to, if nothing failed.
+/// The result of a command that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Nothing to complain about.
+    /// No findings, and nothing was refused.
     Clean,
     /// Findings at or above the limit.
     Findings,
-    /// Something that was asked for does not exist, or was left as it is.
+    /// A named object does not exist, or was left unchanged.
     Refused,
-    /// A cluster of a fleet was not read; what was found in the others is told anyway.
+    /// A cluster of a fleet was not read; the results of the others are printed.
     PartlyRead,
 }
 
-/// The exit code.
 pub(crate) fn code(result: &Result<Outcome, Failure>) -> u8 {
     match result {
         _ if PANICKED.load(Ordering::SeqCst) => Kind::Internal as u8,
@@ -30,18 +29,18 @@ pub(crate) fn code(result: &Result<Outcome, Failure>) -> u8 {
     }
 }
 
-/// The user has interrupted it.
+/// The failure after ctrl-c or SIGTERM.
 pub(crate) fn interrupted() -> Failure {
     Failure::new(Kind::Interrupted, "interrupted")
 }
 
-/// A mistake in this program; the panic hook has said so.
+/// The failure after a panic, which the panic hook has reported.
 pub(crate) fn panicked() -> Failure {
     let message = PANIC.get().cloned().unwrap_or_else(|| "internal error".into());
     Failure::new(Kind::Internal, message).hint(REPORT_IT).shown(Shown::Already)
 }
 
-/// Prints what clap says: help and version on stdout, errors on stderr.
+/// Prints clap's text: help and version on stdout, errors on stderr.
 pub(crate) fn command_line(error: &clap::Error) -> Result<Outcome, Failure> {
     match error.print() {
         Err(broken) if broken.kind() != io::ErrorKind::BrokenPipe => {
@@ -55,7 +54,7 @@ pub(crate) fn command_line(error: &clap::Error) -> Result<Outcome, Failure> {
     }
 }
 
-/// Message and hint in what clap says of a wrong command line; the usage comes after them.
+/// Splits clap's text about a wrong command line into message and hint; the usage follows them.
 fn what_clap_says(text: &str) -> (String, Option<String>) {
     let text = text.split("\n\nUsage:").next().unwrap_or_default();
     let text = text.split("\n\nFor more information").next().unwrap_or_default();
@@ -69,13 +68,13 @@ fn what_clap_says(text: &str) -> (String, Option<String>) {
 
 const REPORT_IT: &str = "this is a bug in calipam; please report it with the command and this line";
 
-/// What the first panic said.
+/// The message of the first panic.
 static PANIC: OnceLock<String> = OnceLock::new();
 
-/// A panic anywhere, in a worker thread too, makes the exit code that of an internal error.
+/// True after a panic in any thread: the exit code is that of an internal error.
 static PANICKED: AtomicBool = AtomicBool::new(false);
 
-/// Says of a panic what to do about it, instead of where the code is only.
+/// Makes panics print an error with a hint.
 pub(crate) fn report_panics() {
     std::panic::set_hook(Box::new(|info| {
         if PANICKED.swap(true, Ordering::SeqCst) {
@@ -84,7 +83,7 @@ pub(crate) fn report_panics() {
         let text = info.payload_as_str().unwrap_or("no message");
         let place = info.location().map(|place| format!(" at {}:{}", place.file(), place.line()));
         let message = format!("internal error: {text}{}", place.unwrap_or_default());
-        // If stderr is closed there is no place to say it, and `eprintln` would panic again.
+        // If stderr is closed, `eprintln` would panic again.
         let _ = writeln!(io::stderr().lock(), "error: {message}\nhint: {REPORT_IT}");
         let _ = PANIC.set(message);
     }));

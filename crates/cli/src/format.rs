@@ -1,5 +1,5 @@
-//! The output formats, by the names that `-o` takes. `render/document.rs` writes a document in each of them; those that only the
-//! report of a check has are written by `render/report`.
+//! The output formats of `-o`. `render/document.rs` writes a document in each of them, and `render/report` in those
+//! that only the report of a check has.
 
 use std::ffi::OsString;
 
@@ -35,7 +35,7 @@ impl Format {
     /// The formats of every command that prints a document.
     pub(crate) const COMMON: [Self; 4] = [Self::Table, Self::Wide, Self::Yaml, Self::Json];
 
-    /// The formats of a command, by its name; none if it prints no document.
+    /// Returns the formats of a command; none if it prints no document.
     pub(crate) fn of_command(name: &str) -> &'static [Self] {
         match name {
             "check" => Self::value_variants(),
@@ -46,9 +46,9 @@ impl Format {
         }
     }
 
-    /// Refuses a format that is none of `formats`, those of `what`.
+    /// Refuses a format that is not in `formats`, the formats of `what`.
     pub(crate) fn is_one_of(self, formats: &[Self], what: &str) -> Result<(), Failure> {
-        // A command without documents ignores the option, which may be set for all of them.
+        // A command without documents ignores the option, which an alias may add to every command.
         if formats.is_empty() || formats.contains(&self) {
             return Ok(());
         }
@@ -58,12 +58,12 @@ impl Format {
         Err(Failure::usage(format!("`{what}` has no format `{format}`; it has {}", names.join(", "))))
     }
 
-    /// True if programs read a document.
+    /// True for a format that programs read.
     pub(crate) fn is_document(self) -> bool {
         matches!(self, Self::Yaml | Self::Json)
     }
 
-    /// The format that a command line asks for, which may be wrong elsewhere.
+    /// Finds the format in a command line that may be wrong elsewhere.
     pub(crate) fn in_words(words: impl Iterator<Item = OsString>) -> Option<Self> {
         let mut words = words.map(|word| word.to_string_lossy().into_owned()).take_while(|word| word != "--");
         let mut found = None;
@@ -71,7 +71,7 @@ impl Format {
             let value = match word.strip_prefix("--") {
                 Some("output") => words.next(),
                 Some(long) => long.strip_prefix("output=").map(str::to_owned),
-                // Short options may stand together: `-qo json`, `-vojson`.
+                // Short options can be joined: `-qo json`, `-vojson`.
                 None => match word.strip_prefix('-').and_then(|short| {
                     short.split_once('o').filter(|(flags, _)| flags.chars().all(|flag| "qvy".contains(flag)))
                 }) {
@@ -85,7 +85,7 @@ impl Format {
         found
     }
 
-    /// True if people read it, not programs.
+    /// True for a format that people read.
     pub(crate) fn is_for_people(self) -> bool {
         matches!(self, Self::Table | Self::Wide)
     }

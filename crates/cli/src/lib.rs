@@ -1,6 +1,6 @@
 //! The command line of calipam.
 //!
-//! [`main`] reads the command line, runs one of [`commands`](crate::commands), prints what it gives, and
+//! [`main`] reads the command line, runs one of [`commands`](crate::commands), prints its result, and
 //! turns the outcome into an exit code in one place: [`exit`](crate::exit).
 
 mod applet;
@@ -35,7 +35,7 @@ use crate::args::{Cli, When};
 use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 
-/// Runs the program: reads the command line, does what it says, and gives the exit code.
+/// Runs the program and returns its exit code.
 pub fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     if let Some(code) = complete::answer(&arguments) {
@@ -56,12 +56,12 @@ pub fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// The definition of the command line, for man pages and completions.
+/// Returns the definition of the command line, for man pages and completions.
 pub fn command() -> clap::Command {
     args::tidy(args::command())
 }
 
-/// The scripts that register completion: path below a folder of such scripts, and content.
+/// Returns the scripts that register completion: path below a folder of such scripts, and content.
 pub fn completion_scripts() -> impl Iterator<Item = (String, Vec<u8>)> {
     let names = applet::Applet::ALL
         .into_iter()
@@ -97,7 +97,7 @@ fn run() -> Result<Outcome, Failure> {
     result
 }
 
-/// The command, without `ipam` before it.
+/// Returns the command without `ipam` before it.
 fn command_name(matches: &clap::ArgMatches) -> String {
     match matches.subcommand() {
         Some(("ipam", below)) => command_name(below),

@@ -1,6 +1,6 @@
-//! The program. Everything is in the library, where tests and the generator of man pages reach it.
+//! The program. Its code is in the library, which tests and the generator of man pages use, too.
 
-/// That of musl, by which the program is static, has one lock for all threads.
+/// Replaces the allocator of musl, which has one lock for all threads.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

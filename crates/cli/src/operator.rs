@@ -1,4 +1,4 @@
-//! The person at the terminal: what the workflow has to say, show and ask, in words.
+//! Messages, plans and questions of the workflow, for the person at the terminal.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -20,40 +20,40 @@ pub(crate) struct Person<'a> {
     console: &'a Console,
     /// `--yes`.
     agrees: bool,
-    /// It calls calicoctl: it reads stdout, and what it should know is on stderr.
+    /// A script calls calicoctl: it reads stdout, and messages go to stderr.
     is_script: bool,
-    /// The whole of what the next question is about, where only a part of it was shown.
+    /// The complete plan for the next question, if only a part was shown.
     whole: RefCell<Option<String>>,
-    /// The next question is about a lock that was left, not about the plan.
+    /// The next question is about a stale lock, not about the plan.
     is_about_lock: Cell<bool>,
 }
 
 impl<'a> Person<'a> {
-    /// One who is asked, unless there was agreement in advance.
+    /// Creates a person who is asked, unless `agrees` is set.
     pub(crate) fn new(console: &'a Console, agrees: bool) -> Self {
         let (whole, is_about_lock) = Default::default();
         Self { console, agrees, is_script: false, whole, is_about_lock }
     }
 
-    /// A script that agrees by calling calicoctl, and is never asked.
+    /// Creates a script that agrees by calling calicoctl, and is never asked.
     pub(crate) fn script(console: &'a Console) -> Self {
         let agrees = true;
         Self { is_script: true, ..Self::new(console, agrees) }
     }
 
-    /// One who is not asked anything.
+    /// Creates a person for a command that asks nothing.
     pub(crate) fn watching(console: &'a Console) -> Self {
         Self::new(console, false)
     }
 
-    /// Tells of a long wait once, quiet or not.
+    /// Announces a long wait once, even with `--quiet`.
     fn waits(&self, activity: Activity, time: SignedDuration) {
         static TOLD: Once = Once::new();
         let tell =
             || self.console.say(&format!("{}: {time:#}, until {}", progress::words(activity).1, end(time)));
         match activity {
             Activity::WaitingForSecondRead if self.console.quiet => tell(),
-            // Something else has told of it.
+            // `SecondRead` has announced it.
             Activity::WaitingForSecondRead => {}
             // `serve` waits again and again.
             _ => TOLD.call_once(tell),
@@ -118,10 +118,10 @@ impl Operator for Person<'_> {
         progress::start(self.console, activity)
     }
 
-    /// YAML and JSON are printed once, at the end: where the operator will be asked, a table goes to stderr meanwhile.
+    /// Prints YAML and JSON only at the end. Before a question, a table goes to stderr instead.
     fn show(&self, proposal: Proposal<'_>) -> Result<(), Failure> {
         if self.is_script {
-            // stdout has the lines of calicoctl alone.
+            // stdout has only the lines of calicoctl.
             if let Proposal::Plan(plan) = proposal {
                 plan.warnings.iter().for_each(|warning| self.console.warn(&hints::text(warning)));
             }
@@ -167,18 +167,18 @@ impl Operator for Person<'_> {
     }
 }
 
-/// That so many addresses are checked again after this time.
+/// Formats the announcement that addresses are checked again.
 fn second_read(addresses: usize, after: SignedDuration) -> String {
     let what = count(addresses, "leaked address or handle", "leaked addresses or handles");
     format!("rechecking {what} in {after:#}, at {}", end(after))
 }
 
-/// The time of day at the end of a wait.
+/// Formats the time of day at the end of a wait.
 fn end(after: SignedDuration) -> String {
     Timestamp::now().saturating_add(after).unwrap_or(Timestamp::MAX).strftime("%H:%M:%S UTC").to_string()
 }
 
-/// Asks and waits for a line, on a thread of its own: ctrl-c ends the program meanwhile.
+/// Asks and waits for a line on a separate thread, so that ctrl-c ends the program.
 async fn answer(question: String) -> io::Result<String> {
     let asked = tokio::task::spawn_blocking(move || -> io::Result<String> {
         let mut out = io::stderr().lock();

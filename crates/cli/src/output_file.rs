@@ -1,4 +1,4 @@
-//! Documents as files: `--output-file FORMAT=PATH`, `--report FILE`.
+//! Documents in files: `--output-file FORMAT=PATH`, `--report FILE`.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -10,7 +10,7 @@ use tempfile::Builder;
 use crate::exit::Failure;
 use crate::format::Format;
 
-/// A document to be written into a file.
+/// A file for a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OutputFile {
     pub format: Format,
@@ -33,14 +33,13 @@ impl OutputFile {
         Ok(Self { format, path: path.into() })
     }
 
-    /// Writes the file, as [`write`].
+    /// Writes the file; see [`write`].
     pub(crate) fn write(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
         self::write(&self.path, write)
     }
 }
 
-/// Writes a file in one step: a reader sees the old one or the new one, and the old one stays where the new one
-/// cannot be written completely.
+/// Replaces a file atomically: readers see the old content or the new one, and the old one stays if writing fails.
 pub(crate) fn write(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -49,19 +48,19 @@ pub(crate) fn write(
 }
 
 fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    // A symbolic link stays one: what it points to is replaced.
+    // A symbolic link is kept; its target is replaced.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let known = fs::metadata(path).ok().map(|found| found.file_type());
     if known.is_some_and(|kind| kind.is_dir()) {
         return Err(io::ErrorKind::IsADirectory.into());
     }
     if known.is_some_and(|kind| !kind.is_file()) {
-        // A pipe or device, such as /dev/stdout, has no old content to be kept.
+        // A pipe or device, such as /dev/stdout, has no old content to keep.
         let mut out = BufWriter::with_capacity(1 << 16, OpenOptions::new().write(true).open(path)?);
         return write(&mut out).and_then(|()| out.flush());
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // The collector of Prometheus reads `*.prom` only: a half-written file must not end so.
+    // The textfile collector of Prometheus reads `*.prom`: an incomplete file must not have that ending.
     let file = Builder::new().prefix(".calipam-").suffix(".tmp").tempfile_in(folder)?;
     let mut out = BufWriter::with_capacity(1 << 16, file);
     write(&mut out)?;
@@ -74,7 +73,7 @@ fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) ->
     Ok(())
 }
 
-/// Everyone on the machine may read a report, as the collector of Prometheus must, which runs as another user.
+/// Lets every user read a report, since the collector of Prometheus runs as another user.
 #[cfg(unix)]
 fn let_others_read(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! `--archive DIR --at TIME`: a state of the past instead of the datastore.
+//! `--archive DIR --at TIME`: an earlier state instead of the datastore.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::console::Console;
 use crate::exit::Failure;
 use crate::operator::Person;
 
-/// A state of an archive, which is there for as long as this.
+/// A state from an archive. Dropping this deletes its file.
 pub(crate) struct Past {
     /// The call, with the state as its datastore.
     pub global: Global,
@@ -18,7 +18,7 @@ pub(crate) struct Past {
 }
 
 impl Past {
-    /// What a call names; `None` if it asks for no time.
+    /// Reads the state that a call names; `None` if the call has no `--at`.
     pub(crate) fn of_call(
         archive: Option<&Path>,
         at: Option<Timestamp>,

@@ -1,4 +1,4 @@
-//! Plans on their way to the operator, before anything is written.
+//! Plans that are shown before anything is written.
 
 use std::io;
 
@@ -13,8 +13,7 @@ use crate::render::page::Page;
 use crate::render::plan::{self, PlanDocument};
 use crate::render::undo::{self, UndoDocument};
 
-/// Shows a plan before the operator is asked. YAML and JSON are printed once, at the end: if the operator is
-/// `asked`, the plan is a table on stderr until then.
+/// Shows a plan. YAML and JSON are printed only at the end: if the operator is `asked`, a table goes to stderr first.
 pub(crate) fn preview(proposal: Proposal<'_>, asked: bool, console: &Console) -> io::Result<()> {
     match proposal {
         Proposal::Plan(plan) => {
@@ -30,11 +29,11 @@ pub(crate) fn preview(proposal: Proposal<'_>, asked: bool, console: &Console) ->
     }
 }
 
-/// The whole of a plan, where [`preview`] shows only a part of it.
+/// Formats the complete plan, if [`preview`] shows only a part of it.
 pub(crate) fn whole(proposal: Proposal<'_>, console: &Console) -> io::Result<Option<String>> {
     match proposal {
         Proposal::Plan(plan) => whole_document(&PlanDocument { plan, run: None }, plan::fits(plan), console),
-        // The plan comes after it.
+        // The plan follows it.
         Proposal::Migration(_) => Ok(None),
         Proposal::Undo(header, plan) => {
             whole_document(&UndoDocument { header, plan, run: None }, undo::fits(plan), console)

@@ -9,7 +9,7 @@ use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::console::Console;
 use crate::render::text::escape;
 
-/// A bar on stderr; an invisible one if there is no terminal.
+/// Starts a bar on stderr, which is invisible without a terminal.
 pub(crate) fn start(console: &Console, activity: Activity) -> Arc<dyn Meter> {
     let (template, prefix) = words(activity);
     let bar = ProgressBar::no_length();
@@ -28,7 +28,7 @@ pub(crate) fn start(console: &Console, activity: Activity) -> Arc<dyn Meter> {
     Arc::new(Bar { bar, activity, shown: AtomicU64::new(u64::MAX) })
 }
 
-/// The template of an activity's line, and the words for it.
+/// Returns the template of an activity's line, and its words.
 pub(crate) fn words(activity: Activity) -> (&'static str, &'static str) {
     match activity {
         Activity::Reading => ("{spinner} {prefix}: {human_pos} {msg}", "reading"),
@@ -44,12 +44,12 @@ pub(crate) fn words(activity: Activity) -> (&'static str, &'static str) {
 struct Bar {
     bar: ProgressBar,
     activity: Activity,
-    /// The expected number, or seconds, that the message shows.
+    /// The number of objects or seconds in the message.
     shown: AtomicU64,
 }
 
 impl Bar {
-    /// Making a message for every object that is read would take longer than reading it.
+    /// Sets the message if its number has changed. To format one for every object would take longer than to read it.
     fn message(&self, number: u64, text: impl FnOnce() -> String) {
         if self.shown.swap(number, Ordering::Relaxed) != number {
             self.bar.set_message(text());
@@ -92,7 +92,7 @@ fn countdown(seconds: u64) -> String {
     }
 }
 
-/// A style from a template that is known to be right.
+/// Parses a template that is known to be valid.
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
 }

@@ -1,4 +1,4 @@
-//! `--watch`: a command again and again, which prints where something has changed.
+//! `--watch`: repeats a command, and prints its result if something has changed.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,16 +13,16 @@ use crate::exit::{Failure, Kind, Outcome};
 use crate::format::Format;
 use crate::render::document::{self, Document};
 
-/// What comes within this time after a change is read with it.
+/// The time after a change within which further changes are read with it.
 pub(crate) const TOGETHER: Duration = Duration::from_secs(1);
 
-/// What was printed last.
+/// The last printed document.
 #[derive(Debug, Default)]
 pub(crate) struct Watch(Mutex<Printed>);
 
 #[derive(Debug, Default)]
 struct Printed {
-    /// The document without what every read changes.
+    /// The document without the fields that differ in every read.
     content: Option<Value>,
     /// The revision that was read last.
     revision: Option<i64>,
@@ -34,7 +34,7 @@ impl Watch {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is between the document that was printed last and this one; `None` if they say the same.
+    /// Returns the text between the last document and this one; `None` if they have the same content.
     pub(crate) fn separator(&self, document: &impl Document, format: Format) -> Option<&'static str> {
         let mut content = document::value(document).unwrap_or_default();
         let mut last = self.printed();
@@ -54,14 +54,14 @@ impl Watch {
         Some(separator)
     }
 
-    /// No one reads what is printed any more.
+    /// Notes that the reader of stdout has closed it.
     pub(crate) fn reader_is_gone(&self) {
         self.printed().reader_is_gone = true;
     }
 }
 
-/// Runs a command until ctrl-c, or until its output is closed: again after each change that the datastore tells of, and otherwise each
-/// time `every` has passed, since a leak comes of age without any change. The first round can fail; a later one is made again.
+/// Repeats a command until ctrl-c or until its output is closed: after each change, and after `every`, since addresses
+/// become leaks without a change. Returns a failure of the first round; later ones are printed.
 pub(crate) fn repeat(
     every: SignedDuration,
     global: &Global,
@@ -71,7 +71,7 @@ pub(crate) fn repeat(
     let watch = std::sync::Arc::new(Watch::default());
     let mut console = Console { watch: Some(watch.clone()), ..console.clone() };
     let mut outcome = round(&console)?;
-    // What there is to say besides was said.
+    // The first round has printed notes and hints.
     console = Console { quiet: true, progress: false, ..console };
     let every = Duration::try_from(every).unwrap_or(Duration::MAX);
     while !watch.printed().reader_is_gone {
@@ -89,7 +89,7 @@ pub(crate) fn repeat(
     Ok(outcome)
 }
 
-/// Waits for a change after a revision, or for a time. If the datastore is away it is the time.
+/// Waits for a change after a revision, or for a time if there is none or the datastore cannot be reached.
 pub(crate) async fn wait(every: Duration, after: Option<i64>, global: &Global, console: &Console) {
     let begin = Instant::now();
     let change = async {

@@ -1,4 +1,4 @@
-//! The command line of calicoctl, as far as calipam answers it; everything else is for the real one.
+//! The part of calicoctl's command line that calipam answers; the rest is for the real calicoctl.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `ipam check`: calicoctl's lines, by calipam's verdicts.
+//! `ipam check`: calipam's findings in calicoctl's lines.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,10 +19,10 @@ use crate::render::report::write_calicoctl;
 use crate::render::text::{count, escape};
 use crate::{connect, hints, output_file};
 
-/// So many nodes are listed.
+/// The number of listed nodes.
 const TOP: usize = 20;
 
-/// What calicoctl looks for. Of these, missing handles do not count as problems.
+/// The rules that calicoctl has, too. It does not count missing handles as problems.
 const LOOKED_FOR: [Code; 7] = [
     Code::LeakedAddress,
     Code::InUseOutsidePools,
@@ -56,7 +56,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
     Ok(())
 }
 
-/// Names on stderr what calicoctl would have checked otherwise, or not at all.
+/// Prints on stderr how this check differs from calicoctl's.
 fn say_what_differs(snapshot: &Snapshot, report: &Report, console: &Console) {
     if !snapshot.has_read(Source::Services) {
         console.warn("services were not read: what is recorded for services counts as in use");
@@ -206,7 +206,7 @@ impl Lines<'_> {
         outside + unallocated
     }
 
-    /// A line for each owner of the addresses that a code is about.
+    /// Adds a line for each owner of the addresses with a finding of this code.
     fn in_use(&self, code: Code, says: &str, out: &mut String) {
         let view = self.view;
         for subject in self.of(code) {
@@ -254,7 +254,7 @@ impl Lines<'_> {
     }
 }
 
-/// Adds a line. Names come from the datastore: what controls a terminal is escaped.
+/// Adds a line. Escapes control characters, since names come from the datastore.
 fn line(out: &mut String, text: &str) {
     let _ = writeln!(out, "{}", escape(text));
 }

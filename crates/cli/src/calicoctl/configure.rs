@@ -36,7 +36,7 @@ pub(super) fn run(args: &ConfigureArgs, global: &Global, console: &Console) -> R
     print(&text, console)
 }
 
-/// What is to be set; an empty text is as good as none, as in calicoctl.
+/// Returns the settings of the call. As in calicoctl, empty values do not count.
 fn settings(args: &ConfigureArgs) -> Result<Vec<IpamSetting>, Failure> {
     let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let mut settings = Vec::new();
@@ -69,7 +69,7 @@ fn settings(args: &ConfigureArgs) -> Result<Vec<IpamSetting>, Failure> {
     }
 }
 
-/// What Go reads as a bool.
+/// Reads a bool like Go's `strconv.ParseBool`.
 fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),

@@ -29,7 +29,7 @@ pub(super) fn run(action: LockAction, global: &Global, console: &Console) -> Res
     print(if action == LockAction::Take { "Datastore locked.\n" } else { "Datastore unlocked.\n" }, console)
 }
 
-/// What the cluster says of itself, if it does and it can be decoded.
+/// Reads the ClusterInformation; `None` if it is missing or cannot be decoded.
 pub(super) async fn information(
     datastore: &Datastore,
 ) -> calipam_datastore::Result<Option<ClusterInformation>> {

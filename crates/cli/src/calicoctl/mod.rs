@@ -1,6 +1,6 @@
-//! Called as `calicoctl`: its `ipam` commands, with its options, output lines, report file and exit codes (facts 5.2, 7.4 to
-//! 7.8), so that scripts which read these go on working. The verdicts are calipam's, and so is the way to write. Where
-//! that does less than what was asked, stderr says so. What is none of these runs the real calicoctl ([`real`]).
+//! calipam called as `calicoctl`: the `ipam` commands with its options, output lines, report file and exit codes
+//! (facts 5.2, 7.4 to 7.8), so that scripts keep working. Findings and writes are calipam's; stderr reports any
+//! difference. All other commands run the real calicoctl ([`real`]).
 
 mod args;
 mod check;
@@ -27,7 +27,7 @@ use crate::console::Console;
 use crate::exit::{self, Failure, Outcome};
 use crate::hints;
 
-/// Runs a command of calicoctl. The exit code is 0 or 1, or that of the real calicoctl where this runs it.
+/// Runs a command of calicoctl. Returns exit code 0 or 1; the real calicoctl ends with its own.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> u8 {
     let parsed = command().try_get_matches_from(arguments).and_then(|m| Calicoctl::from_arg_matches(&m));
     let call = match parsed {
@@ -73,22 +73,22 @@ fn carry_out(command: &Command, global: &Global, console: &Console) -> Result<()
     }
 }
 
-/// Why a command failed, in the words of calicoctl, which prints its errors as they are.
+/// Creates a failure in the words of calicoctl, which prints errors without a label.
 fn said(message: impl Into<String>) -> Failure {
     Failure::refused(message).shown(Shown::Plain)
 }
 
-/// Prints what a command says on stdout.
+/// Prints the lines of a command on stdout.
 fn print(text: &str, console: &Console) -> Result<(), Failure> {
     console.data(|out| out.write_all(text.as_bytes()))
 }
 
-/// calicoctl has no options for these.
+/// Returns fixed criteria, since calicoctl has no options for them.
 fn criteria() -> Criteria {
     Criteria { options: calipam_check::Options::default(), recheck_after: SignedDuration::from_secs(5) }
 }
 
-/// Says on stderr what a run met, and where its journal is.
+/// Prints on stderr the conflicts of a run, and the path of its journal.
 fn finish(run: Option<Executed>, console: &Console) -> Result<(), Failure> {
     let is_partial = false;
     match repair::outcome(run, is_partial, console)? {

@@ -1,4 +1,4 @@
-//! The real calicoctl, for every command that calipam does not answer under its name.
+//! Runs the real calicoctl for commands that calipam does not answer.
 
 use std::env;
 use std::ffi::OsStr;
@@ -10,14 +10,14 @@ use std::process::Command;
 use crate::exit::Failure;
 use crate::render::text::{escape, quoted};
 
-/// Names the real calicoctl.
+/// The variable with the path of the real calicoctl.
 const VARIABLE: &str = "CALIPAM_CALICOCTL";
-/// Paths of what is under way already, in the form of PATH. A wrapper or a copy of calipam that is taken for the real
-/// calicoctl comes back here, and is passed over then: each program is run once, so this ends.
+/// The variable with the programs that were run already, in the form of PATH. A wrapper or copy of calipam calls
+/// calipam again, and is then skipped, so that the search ends.
 const TRIED: &str = "CALIPAM_CALICOCTL_TRIED";
 
-/// Runs the real calicoctl with the arguments of this process, in its place: it has the terminal, the signals and the exit
-/// code. Returns only if that cannot be done; `command` is what the caller wanted.
+/// Replaces this process by the real calicoctl, with the same arguments. Returns only after a failure, whose message
+/// names `command`.
 pub(super) fn run(command: &str) -> Result<(), Failure> {
     let mut tried: Vec<PathBuf> =
         env::var_os(TRIED).map(|paths| env::split_paths(&paths).collect()).unwrap_or_default();
@@ -34,13 +34,13 @@ pub(super) fn run(command: &str) -> Result<(), Failure> {
     Err(failed(&take_over(Command::new(&program).args(env::args_os().skip(1)).env(TRIED, tried))))
 }
 
-/// Runs a command in the place of this process. Returns only if that cannot be done.
+/// Replaces this process by a command. Returns only after a failure.
 #[cfg(unix)]
 fn take_over(command: &mut Command) -> io::Error {
     std::os::unix::process::CommandExt::exec(command)
 }
 
-/// Runs a command, and ends with its exit code. Returns only if it does not start.
+/// Runs a command and ends with its exit code. Returns only if it does not start.
 #[cfg(not(unix))]
 fn take_over(command: &mut Command) -> io::Error {
     match command.status() {
@@ -49,7 +49,7 @@ fn take_over(command: &mut Command) -> io::Error {
     }
 }
 
-/// What the variable names, which must be another program than this.
+/// Returns the program that the variable names, which must not be this one.
 fn named(path: &OsStr, tried: &[PathBuf]) -> Result<PathBuf, Failure> {
     let program = std::path::absolute(path).unwrap_or_else(|_| path.into());
     let what = match () {
@@ -62,8 +62,8 @@ fn named(path: &OsStr, tried: &[PathBuf]) -> Result<PathBuf, Failure> {
         .hint("set it to the path of the real calicoctl, or unset it to run the next calicoctl in PATH"))
 }
 
-/// The first calicoctl in PATH that is not this program. Relative folders of PATH are passed over: what they hold depends on
-/// where the caller stands.
+/// Finds the first calicoctl in PATH that is not this program. Skips relative folders, which depend on the working
+/// directory.
 fn next_in_path(tried: &[PathBuf]) -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?)
         .filter(|folder| folder.is_absolute())
@@ -92,7 +92,7 @@ fn can_be_run(program: &Path) -> bool {
     program.is_file()
 }
 
-/// True for the file of this program, by whatever name or link.
+/// True if a path leads to the file of this program.
 fn is_this(program: &Path) -> bool {
     #[cfg(unix)]
     let file = |path: &Path| {

@@ -1,4 +1,4 @@
-//! `ipam release`: of one address, or of what reports list.
+//! `ipam release`: releases one address, or the leaks of reports.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -22,12 +22,12 @@ pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Res
     if !args.from_report.is_empty() {
         return from_reports(args, global, console);
     }
-    // With neither, calicoctl does nothing and succeeds.
+    // Without options, calicoctl does nothing and succeeds.
     let Some(text) = args.ip.as_deref().filter(|text| !text.is_empty()) else { return Ok(()) };
     one(parse_address(text, console)?, args.force, global, console)
 }
 
-/// Releases as a call of calicoctl does; `what` is for the journal.
+/// Releases targets; `what` is for the journal.
 fn carry_out(
     targets: Request,
     reports: Vec<PathBuf>,
@@ -91,7 +91,7 @@ fn from_reports(args: &ReleaseArgs, global: &Global, console: &Console) -> Resul
     print("You may now unlock the data store.\n", console)
 }
 
-/// An objection in the words of calicoctl.
+/// Formats an objection in the words of calicoctl.
 fn refused(report: &str, objection: &ReportError) -> Failure {
     said(match objection {
         ReportError::OtherCluster { .. } => format!(
@@ -113,7 +113,7 @@ fn refused(report: &str, objection: &ReportError) -> Failure {
     })
 }
 
-/// What calicoctl prints about addresses and handles.
+/// Formats calicoctl's lines about addresses and handles.
 fn message(repaired: &Repaired) -> String {
     let of = |verb: Verb| repaired.plan.changes.iter().filter(move |change| change.action == verb);
     let conflicts = repaired.run.as_ref().map_or(&[][..], |run| &run.execution.conflicts);
@@ -134,7 +134,7 @@ fn message(repaired: &Repaired) -> String {
         }
     }
 
-    // Handles of addresses go with these, as in calicoctl: only those that nothing refers to are counted.
+    // As in calicoctl, handles that are deleted with their addresses do not count.
     let deleted = of(Verb::DeleteHandle).filter(|change| !change.repairs.is_empty()).count();
     let is_handle = |subject: &Subject| matches!(subject, Subject::Handle(_));
     let skipped = repaired.plan.skipped.iter().filter(|skipped| is_handle(&skipped.subject)).count();

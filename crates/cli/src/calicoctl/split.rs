@@ -18,7 +18,7 @@ use crate::operator::Person;
 pub(super) fn run(args: &SplitArgs, global: &Global, console: &Console) -> Result<(), Failure> {
     let parts: i64 = args.number.parse().map_err(|error: ParseIntError| {
         let number = &args.number;
-        // In the words of Go.
+        // Go's error texts.
         let why = match error.kind() {
             IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
             _ => "invalid syntax",
@@ -47,7 +47,7 @@ pub(super) fn run(args: &SplitArgs, global: &Global, console: &Console) -> Resul
         }
     };
 
-    // Numbers that cannot be are refused by the planner, in the words of calicoctl.
+    // The planner refuses invalid numbers in the words of calicoctl.
     let parts = u32::try_from(parts).unwrap_or(0);
     let request = SplitRequest {
         pool,
@@ -73,7 +73,7 @@ pub(super) fn run(args: &SplitArgs, global: &Global, console: &Console) -> Resul
     print(&text, console)
 }
 
-/// What calicoctl prints after a split. There is no line break after the first sentence and after the last.
+/// Formats calicoctl's text after a split. The first and the last sentence have no line break.
 fn message(repaired: &Repaired) -> String {
     debug_assert_eq!(repaired.plan.kind, PlanKind::Split);
     let of = |verb: Verb| repaired.plan.changes.iter().filter(move |change| change.action == verb);

@@ -1,13 +1,13 @@
-//! Tables as calicoctl 3.33 and later draws them.
+//! Tables in the style of calicoctl 3.33 and later.
 
-/// Where the text of a column stands.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Left,
     Right,
 }
 
-/// A table in a box. Titles are at the left; texts where their column says.
+/// Draws a table in a box. Titles are on the left; cells follow their column.
 pub(super) fn draw(columns: &[(&str, Side)], rows: &[Vec<String>]) -> String {
     let width = |(index, (title, _)): (usize, &(&str, Side))| {
         let cells = rows.iter().filter_map(|row| row.get(index)).map(|cell| cell.chars().count());
@@ -34,7 +34,7 @@ pub(super) fn draw(columns: &[(&str, Side)], rows: &[Vec<String>]) -> String {
     text + &rule
 }
 
-/// A number as Go's `%.5g` writes it: at most five digits, else an exponent.
+/// Formats a number like Go's `%.5g`: at most five digits, else an exponent.
 pub(super) fn five_digits(number: u128) -> String {
     if number < 100_000 {
         return number.to_string();
@@ -45,7 +45,7 @@ pub(super) fn five_digits(number: u128) -> String {
     format!("{digits}e+{exponent:0>2}")
 }
 
-/// `<n> (<p>%)`, whole percents as Go rounds them: half to even.
+/// Formats `<n> (<p>%)` with whole percents. Like Go, rounds half to even.
 pub(super) fn share(number: u128, of: u128) -> String {
     let percent = 100.0 * number as f64 / of as f64;
     format!("{} ({:.0}%)", five_digits(number), percent.round_ties_even())

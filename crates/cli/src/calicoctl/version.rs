@@ -1,4 +1,4 @@
-//! `version`: four lines that scripts read.
+//! `version`: the four lines that scripts read.
 
 use super::datastore::information;
 use super::{print, said};
@@ -8,7 +8,7 @@ use crate::console::Console;
 use crate::exit::Failure;
 use crate::render::text::escape;
 
-/// The calicoctl whose commands these are.
+/// The version of calicoctl with the same commands.
 const STANDS_FOR: &str = "v3.33.0";
 
 pub(super) fn run(global: &Global, console: &Console) -> Result<(), Failure> {

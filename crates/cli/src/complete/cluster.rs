@@ -1,4 +1,4 @@
-//! Names in the cluster that a line is about.
+//! Names in the cluster of a command line.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::args::{self, Global};
 use crate::connect;
 use crate::render::text::escape;
 
-/// Nothing is suggested after this time: who has pressed a key waits.
+/// The time limit for suggestions, since the user waits for them.
 const PATIENCE: Duration = Duration::from_millis(900);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(super) enum Wanted {
 /// The cluster that the connection options of a line name.
 #[derive(Debug)]
 pub(super) struct Cluster {
-    /// `None` if they cannot be what is meant: better no suggestion than one from another cluster.
+    /// `None` if the options are invalid: better no suggestion than one from another cluster.
     connection: Option<Global>,
     deadline: Instant,
 }
@@ -39,8 +39,8 @@ impl Cluster {
         Self { connection: connection(applet, request), deadline: Instant::now() + PATIENCE }
     }
 
-    /// Names that begin with what was typed. None if anything fails, and none if it takes too long: the thread
-    /// that still waits ends with the process.
+    /// Returns the names that begin with `typed`; none after an error or a timeout. A waiting thread ends with the
+    /// process.
     pub(super) fn names(&self, wanted: Wanted, typed: &str) -> Vec<String> {
         let Some(global) = self.connection.clone() else { return Vec::new() };
         let (typed, (sender, receiver)) = (typed.to_owned(), mpsc::channel());
@@ -52,13 +52,13 @@ impl Cluster {
         }
         let patience = self.deadline.saturating_duration_since(Instant::now());
         let mut names = receiver.recv_timeout(patience).ok().flatten().unwrap_or_default();
-        // What a terminal would obey is not written to one.
+        // Names with control characters are not written to a terminal.
         names.retain(|name| !name.is_empty() && escape(name) == *name);
         names
     }
 }
 
-/// The connection options before the cursor, as the program would read them.
+/// Reads the connection options before the cursor.
 fn connection(applet: Applet, request: &Request) -> Option<Global> {
     let reader = Global::augment_args(Command::new("connection").no_binary_name(true));
     let is_connection = |id: &clap::Id| {
@@ -80,9 +80,9 @@ fn connection(applet: Applet, request: &Request) -> Option<Global> {
     Global::from_arg_matches(&matches).ok()
 }
 
-/// Reads names. `None` if anything is wrong: who completes a line has not asked for an error.
+/// Reads names. `None` for any error, since errors would disturb the line.
 fn read(global: &Global, wanted: Wanted, typed: &str) -> Option<Vec<String>> {
-    // Standard input is the terminal, on which the line is still being typed.
+    // Standard input is the terminal of the unfinished line.
     if global.datastore.as_deref() == Some("-") {
         return None;
     }

@@ -1,5 +1,5 @@
-//! What kubectl asks of a plugin, by the protocol of Cobra: one suggestion a line, what it means after a tab, and a
-//! directive at the end.
+//! Completion for kubectl by the protocol of Cobra: each line has a suggestion, a tab and its meaning; the last one has
+//! a directive.
 
 use std::io::{self, Write};
 
@@ -11,13 +11,13 @@ use crate::applet::Applet;
 
 /// No space after the only suggestion.
 const NO_SPACE: u8 = 2;
-/// No files if there is no suggestion.
+/// Without a suggestion, the shell does not suggest files.
 const NO_FILES: u8 = 4;
-/// Directories, which the shell finds itself.
+/// The shell suggests directories.
 const DIRECTORIES: u8 = 16;
-/// The order of the suggestions is kept.
+/// The shell does not sort the suggestions.
 const KEEP_ORDER: u8 = 32;
-/// Files, which the shell finds itself, if there is no suggestion.
+/// Without a suggestion, the shell suggests files.
 const FILES: u8 = 0;
 
 /// Prints the suggestions for a line of kubectl.
@@ -30,13 +30,13 @@ pub(super) fn print(mut command: Command, request: &Request) -> io::Result<()> {
     let mut open = true;
     let mut directive = NO_FILES | KEEP_ORDER;
     match place(&command, request) {
-        // The shell knows better how names of files are written.
+        // The shell quotes file names better.
         Some(ValueHint::FilePath | ValueHint::AnyPath) => directive = FILES,
         Some(ValueHint::DirPath) => directive = DIRECTORIES,
         _ => {
             for candidate in found.unwrap_or_default() {
                 let value = candidate.get_value().to_string_lossy();
-                // kubectl's scripts hold the option back: they want the value alone.
+                // kubectl's scripts add the option again: they expect the value alone.
                 let value = value.strip_prefix(option).unwrap_or(&value);
                 if value.contains(['\n', '\t']) || !value.starts_with(begun) {
                     continue;
@@ -60,7 +60,7 @@ pub(super) fn print(mut command: Command, request: &Request) -> io::Result<()> {
     stdout.flush()
 }
 
-/// `--name=` and what follows; nothing and the word where it is no such option.
+/// Splits `--name=value` behind the `=`; any other word has an empty first part.
 fn split_option(word: &str) -> (&str, &str) {
     match word.split_once('=') {
         Some((name, value)) if name.starts_with("--") => (&word[..=name.len()], value),
@@ -68,14 +68,14 @@ fn split_option(word: &str) -> (&str, &str) {
     }
 }
 
-/// What kind of file is at the cursor, where its value has no suggestions of its own.
+/// Returns the kind of file at the cursor, unless the argument has its own suggestions.
 fn place(command: &Command, request: &Request) -> Option<ValueHint> {
     let arg = argument(command, request)?;
     let has_values = arg.get::<clap_complete::ArgValueCompleter>().is_some();
     (!has_values).then(|| arg.get_value_hint())
 }
 
-/// The argument whose value is at the cursor.
+/// Returns the argument whose value is at the cursor.
 fn argument<'c>(command: &'c Command, request: &Request) -> Option<&'c Arg> {
     let Place { command, option: open, positionals } = request.walk(command, |_, _| {});
     let current = request.current();
@@ -89,7 +89,7 @@ fn argument<'c>(command: &'c Command, request: &Request) -> Option<&'c Arg> {
     command.get_positionals().nth(positionals)
 }
 
-/// The files that make kubectl ask: name, and content of a script for `PATH`.
+/// Returns the scripts in `PATH` that kubectl runs for completion: name and content.
 pub(crate) fn plugin_scripts() -> impl Iterator<Item = (&'static str, String)> {
     [Applet::KubectlIpam, Applet::KubectlCalico].into_iter().filter_map(|applet| {
         let text = format!(

@@ -1,4 +1,4 @@
-//! Journals to undo.
+//! Suggestions of journals to undo.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -8,13 +8,13 @@ use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
 
 use crate::args::journals_folder;
 
-/// Most journals that are suggested.
+/// The maximum number of suggested journals.
 const MOST: usize = 50;
 
-/// The journals in the user's folder, newest first, with their date and cluster; and files.
+/// Suggests the journals in the user's folder, newest first, with their date and cluster; then files.
 pub(super) fn complete(typed: &OsStr) -> Vec<CompletionCandidate> {
     let mut found = journals_folder().map(|folder| known(&folder, typed)).unwrap_or_default();
-    // Without a word begun, journals are what is meant.
+    // Files are suggested only once a word is begun.
     if found.is_empty() || !typed.is_empty() {
         let is_new =
             |file: &CompletionCandidate| !found.iter().any(|known| known.get_value() == file.get_value());

@@ -1,25 +1,25 @@
-//! A line of bash. bash gives a completion function words that are split at `=` and `:` as well, quotes included; so the
-//! line itself is asked for and split here, and what bash does not replace is taken off the suggestions again.
+//! A line of bash. bash passes words that are also split at `=` and `:`, with their quotes. So the script passes the
+//! line, which is split here, and suggestions leave out the part of the word that bash does not replace.
 
 use std::ffi::OsString;
 
-/// Characters that bash would not take for themselves.
+/// Characters with a meaning in bash.
 const SPECIAL: &str = " \t\"'\\$&;|<>()*?[]{}#!`";
 
 /// A line up to the cursor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Line {
-    /// The words without quotes; the last one is at the cursor, and empty if none is begun.
+    /// The words without quotes. The last one is at the cursor, and can be empty.
     pub words: Vec<String>,
-    /// What bash replaces by a suggestion: the end of the last word, as it was typed.
+    /// The end of the last word, as typed, which bash replaces by a suggestion.
     replaced: String,
-    /// The last word as it was typed.
+    /// The last word, as typed.
     typed: String,
     /// The quote that is open at the cursor.
     quote: Option<char>,
 }
 
-/// The line from the two words that the script of bash passes: the line up to the cursor, and what bash replaces.
+/// Reads the two arguments of the script: the line up to the cursor, and the part that bash replaces.
 pub(super) fn asked(arguments: &[OsString]) -> Line {
     let text = |place: usize| arguments.get(place).and_then(|text| text.to_str()).unwrap_or_default();
     Line { replaced: text(1).to_owned(), ..split(text(0)) }
@@ -59,7 +59,7 @@ fn split(text: &str) -> Line {
 }
 
 impl Line {
-    /// A suggestion for the last word as bash inserts it: quoted, and without what it leaves as it is.
+    /// Formats a suggestion for bash to insert: quoted, and without the part that bash keeps.
     pub(super) fn inserted(&self, suggestion: &str) -> String {
         let kept = self.typed.strip_suffix(self.replaced.as_str()).unwrap_or_default();
         let kept = split(kept).words.pop().unwrap_or_default();
@@ -67,7 +67,7 @@ impl Line {
         match self.quote {
             Some('\'') => rest.to_owned(),
             Some(_) => escape(rest, "\"\\$`"),
-            // A tilde is for the shell, if it is the first character of the word.
+            // bash expands a tilde at the beginning of the word.
             None => escape(rest, SPECIAL),
         }
     }

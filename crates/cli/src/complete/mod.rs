@@ -1,4 +1,4 @@
-//! Completion of command lines: one engine, clap_complete's, behind every shell, every name of the program and kubectl.
+//! Completion of command lines by clap_complete, for every shell, every name of the program, and kubectl.
 //!
 //! A shell runs the program with `COMPLETE=bash` and the words of the line ([`shells`]), kubectl runs
 //! `kubectl_complete-ipam` ([`cobra`]). Both complete the same [`view`] of the command line's definition, whose options
@@ -25,15 +25,15 @@ pub(crate) use self::shells::{SHELLS, registration};
 use self::values::Values;
 use crate::applet::Applet;
 
-/// Names the shell that asks.
+/// The variable that names the shell.
 const VARIABLE: &str = "COMPLETE";
-/// What is between the program and the words of the line that a shell asks about.
+/// The separator between the program and the words of the line to complete.
 const WORDS: &str = "--";
 
-/// Answers a shell or kubectl that asks for suggestions; `None` if the program was called for something else.
+/// Answers a shell or kubectl that asks for suggestions; `None` for any other call.
 ///
-/// A value of `COMPLETE` that names no shell is not ours, and a call with arguments is a question only if `--`
-/// begins them, as no other call does: a variable that is set by chance never turns a check into a script.
+/// Ignores `COMPLETE` if it names no shell, or if there are arguments that do not begin with `--`: a stray variable
+/// never turns a check into a script.
 pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
     let (program, rest) = arguments.split_first()?;
     if let Some(applet) = Applet::completed_by(program) {
@@ -58,14 +58,14 @@ pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
     Some(answer_shell(applet, Request::default(), arguments))
 }
 
-/// The shell that the environment names, if it names one that there is.
+/// Returns the shell that the environment names, if it is known.
 fn shell_that_asks() -> Option<String> {
     let value = std::env::var_os(VARIABLE)?;
     let name = Path::new(&value).file_stem().and_then(OsStr::to_str)?.to_owned();
     SHELLS.completer(&name).map(|_| name)
 }
 
-/// Prints suggestions, or the script by which the shell comes to ask.
+/// Prints suggestions, or the script that registers completion.
 fn answer_shell(applet: Applet, request: Request, arguments: &[OsString]) -> ExitCode {
     let name = applet.executable();
     let folder = std::env::current_dir().ok();
@@ -87,8 +87,8 @@ fn answer_kubectl(applet: Applet, words: &[OsString]) -> ExitCode {
     }
 }
 
-/// Lets nothing but suggestions come to the terminal, and nothing be asked there: not by this process and not by a
-/// credential plugin that it starts. Without a session of its own a plugin could open the terminal by name.
+/// Keeps other output and questions off the terminal, also those of credential plugins. A new session keeps plugins
+/// from opening the terminal by name.
 #[cfg(unix)]
 fn be_silent() {
     let _ = rustix::process::setsid();

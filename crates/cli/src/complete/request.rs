@@ -1,4 +1,4 @@
-//! What is asked: the words of a line, and which of them is to be completed.
+//! The request: the words of a line, and the one to complete.
 
 use std::ffi::{OsStr, OsString};
 
@@ -6,19 +6,19 @@ use clap::{Arg, Command};
 
 use super::line::{self, Line};
 
-/// A line that is being written.
+/// An unfinished line.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Request {
-    /// The words, the name of the program first.
+    /// The words, beginning with the program.
     pub words: Vec<OsString>,
-    /// Which word is to be completed.
+    /// The position of the word to complete.
     pub index: usize,
-    /// The words are as they were typed: `~` and variables are still in them.
+    /// The words are as typed: `~` and variables are not expanded.
     pub typed: bool,
 }
 
 impl Request {
-    /// What a shell asks, from the words after `--` and the variables that its script sets.
+    /// Reads the request of a shell from the words after `--` and the variables of its script.
     pub(super) fn of_shell(shell: &str, words: &[OsString]) -> Self {
         if shell == "bash" {
             return Self::of_line(&line::asked(words));
@@ -32,14 +32,13 @@ impl Request {
         Self { words, index, typed: true }
     }
 
-    /// What bash asks: the line up to the cursor.
+    /// Reads the request of bash: the line up to the cursor.
     pub(super) fn of_line(line: &Line) -> Self {
         let words: Vec<OsString> = line.words.iter().map(OsString::from).collect();
         Self { index: words.len().saturating_sub(1), words, typed: true }
     }
 
-    /// What kubectl asks: the words behind the name of the plugin, which a shell has expanded. The last one is to be
-    /// completed.
+    /// Reads the request of kubectl: the expanded words behind the plugin. The last one is to complete.
     pub(super) fn of_words(words: &[OsString]) -> Self {
         let mut all = vec![OsString::from("kubectl")];
         all.extend_from_slice(words);
@@ -49,17 +48,17 @@ impl Request {
         Self { index: all.len() - 1, words: all, typed: false }
     }
 
-    /// The word that is to be completed, up to where it was written.
+    /// Returns the word to complete, up to the cursor.
     pub(super) fn current(&self) -> &str {
         self.words.get(self.index).and_then(|word| word.to_str()).unwrap_or_default()
     }
 
-    /// The words between the name of the program and the one that is to be completed.
+    /// Returns the words between the program and the one to complete.
     pub(super) fn before(&self) -> &[OsString] {
         self.words.get(1..self.index).unwrap_or_default()
     }
 
-    /// A value as the program would get it: if the shell has not done so yet, `~` and variables are replaced.
+    /// Expands `~` and variables in a value, unless the shell has done so.
     pub(super) fn expanded(&self, value: &OsStr) -> OsString {
         let Some(text) = value.to_str().filter(|_| self.typed) else { return value.to_owned() };
         let home = |rest: &str| std::env::home_dir().map(|home| home.join(rest).into_os_string());
@@ -77,8 +76,8 @@ impl Request {
         expanded
     }
 
-    /// Goes through the words before the cursor as the program would, and tells `given` of each option with its value.
-    /// Words that mean nothing are passed over: the line is not finished.
+    /// Parses the words before the cursor, and calls `given` with each option and its value. Ignores unknown options,
+    /// since the line is not finished.
     pub(super) fn walk<'c>(&self, command: &'c Command, mut given: impl FnMut(&'c Arg, &OsStr)) -> Place<'c> {
         let mut place = Place { command, option: None, positionals: 0 };
         let mut escaped = false;
@@ -107,18 +106,18 @@ impl Request {
     }
 }
 
-/// Where the cursor stands.
+/// The place of the cursor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'c> {
-    /// The command that the words before it name.
+    /// The command before the cursor.
     pub command: &'c Command,
-    /// The option that waits for a value.
+    /// The option whose value is at the cursor.
     pub option: Option<&'c Arg>,
-    /// How many words before it are neither commands nor options.
+    /// The number of positional arguments before the cursor.
     pub positionals: usize,
 }
 
-/// The option of a word, with the value in the word: `--name`, `--name=value`, `-n`, `-nvalue`, `-qn`.
+/// Returns the option in a word, and the value in that word: `--name`, `--name=value`, `-n`, `-nvalue`, `-qn`.
 fn option<'c, 'w>(command: &'c Command, word: &'w str) -> Option<(&'c Arg, Option<&'w str>)> {
     if let Some(long) = word.strip_prefix("--") {
         let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));

@@ -1,8 +1,8 @@
-//! The shells, and the small scripts that make them ask.
+//! The shells and their completion scripts.
 //!
-//! fish, elvish and PowerShell are clap_complete's. bash and zsh have scripts of their own: bash splits words at `=` and
-//! `:`, so that neither `--rule=l` nor a URL before the cursor would arrive whole; and the words of zsh have their quotes,
-//! and a script that zsh loads by itself has to answer the first time, too.
+//! fish, elvish and PowerShell use the scripts of clap_complete. bash needs another one because it splits words at `=`
+//! and `:`, such as `--rule=l` and URLs. zsh needs another one because its words have quotes, and because a script that
+//! zsh loads by itself must answer its first call, too.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -17,11 +17,10 @@ use super::line;
 use super::request::Request;
 use crate::applet::Applet;
 
-/// Every shell that can ask.
+/// The shells with completion.
 pub(crate) const SHELLS: Shells<'static> = Shells(&[&BASH, &env::Elvish, &env::Fish, &env::Powershell, &ZSH]);
 
-/// The script that registers completion in a shell, for a name of the program that is in `PATH`. `None` if there is no
-/// such shell.
+/// Returns the script that registers completion for a name of the program in `PATH`; `None` for an unknown shell.
 pub(crate) fn registration(shell: &str, applet: Applet) -> Option<Vec<u8>> {
     let name = applet.executable();
     let mut script = Vec::new();
@@ -29,7 +28,7 @@ pub(crate) fn registration(shell: &str, applet: Applet) -> Option<Vec<u8>> {
     Some(script)
 }
 
-/// The line up to the cursor is passed, and what bash replaces; one suggestion comes on each line.
+/// The script passes the line up to the cursor and the part that bash replaces, and reads one suggestion per line.
 const BASH_SCRIPT: &str = r#"# Completion of BIN in bash; `BIN completion bash` prints it.
 _complete_NAME() {
     local candidate
@@ -46,7 +45,7 @@ complete -o nosort -o bashdefault -F _complete_NAME BIN 2>/dev/null ||
     complete -o bashdefault -F _complete_NAME BIN
 "#;
 
-/// Of clap_complete's answer the format is kept: a value with its colons escaped, a colon, and what it means.
+/// The script reads clap_complete's format: a value with escaped colons, a colon, and the meaning.
 const ZSH_SCRIPT: &str = r#"#compdef BIN
 # Completion of BIN in zsh; `BIN completion zsh` prints it.
 _complete_NAME() {
@@ -72,7 +71,7 @@ fn fill(script: &str, variable: &str, name: &str, bin: &str, completer: &str) ->
     script.replace("COMPLETER", &crate::render::text::shell_word(completer)).replace("VARIABLE", variable)
 }
 
-/// A shell with a script of our own.
+/// A shell with its own script here.
 struct Scripted {
     name: &'static str,
     script: &'static str,
@@ -80,7 +79,7 @@ struct Scripted {
     answer: Answer,
 }
 
-/// As [`EnvCompleter::write_complete`].
+/// A function like [`EnvCompleter::write_complete`].
 type Answer = fn(&mut Command, Vec<OsString>, Option<&Path>, &mut dyn Write) -> io::Result<()>;
 
 /// bash 3.2 and later.
@@ -103,7 +102,7 @@ fn answer_bash(
     let Request { words, index, .. } = Request::of_line(&line);
     for candidate in engine::complete(command, words, index, folder)? {
         let value = candidate.get_value().to_string_lossy();
-        // A suggestion is a line.
+        // Each suggestion is one line.
         if !value.contains('\n') {
             writeln!(out, "{}", line.inserted(&value))?;
         }

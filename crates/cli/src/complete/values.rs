@@ -1,4 +1,4 @@
-//! Suggestions for the values of options: what the cluster holds that the line names, and what the user's files name.
+//! Suggestions for the values of options, from the cluster of the line and from the user's files.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use super::journals;
 use super::request::Request;
 use crate::applet::Applet;
 
-/// Where the values of options come from.
+/// The source of suggestions for values.
 pub(super) struct Values {
     cluster: Arc<Cluster>,
 }
 
 impl Values {
-    /// The values that suit the connection options on the line.
+    /// Creates the source for the cluster of the connection options on the line.
     pub(super) fn new(applet: Applet, request: &Request) -> Self {
         Self { cluster: Arc::new(Cluster::of(applet, request)) }
     }
 
-    /// What completes the value of an argument, if it is neither a file nor one of a few fixed words.
+    /// Returns the completer of an argument whose values are neither files nor fixed words.
     pub(super) fn completer(&self, arg: &Arg, command: &str) -> Option<ArgValueCompleter> {
         let wanted = match (arg.get_long(), command) {
             (Some("context"), _) => Wanted::Contexts,
@@ -33,7 +33,7 @@ impl Values {
             (Some("node"), _) => Wanted::Names(NameKind::Nodes),
             (Some("pool"), _) | (Some("from" | "to"), "migrate") => Wanted::Names(NameKind::Pools),
             (Some("block"), _) => Wanted::Names(NameKind::Blocks),
-            // Those that are assigned are no suggestion.
+            // Assigned addresses cannot be assigned again.
             (Some("ip"), "assign") => return None,
             (Some("ip"), _) => Wanted::Names(NameKind::Addresses),
             (Some("handle"), _) => Wanted::Names(NameKind::Handles),
@@ -54,7 +54,7 @@ impl Values {
     }
 }
 
-/// Kinds of datastores, and files.
+/// Suggests kinds of datastores, and files.
 fn datastores(typed: &OsStr) -> Vec<CompletionCandidate> {
     let kinds = [
         ("etcd", "etcd v3, the datastore of its own"),

@@ -1,5 +1,5 @@
-//! What completion sees of the command line's definition: nothing that is hidden, and options only if no command and
-//! no value can stand.
+//! The definition of the command line for completion: without hidden parts, and with options only if neither a command
+//! nor a value can follow.
 
 use std::ffi::OsString;
 
@@ -11,7 +11,7 @@ use super::values::Values;
 use crate::applet::Applet;
 use crate::args;
 
-/// The definition under a name of the program, for one question.
+/// Returns the definition under a name of the program, for one request.
 pub(super) fn of(applet: Applet, request: &Request, values: &Values) -> Command {
     let definition = args::tidy(applet.command());
     let view = View { said: request.before(), options_last: request.current().is_empty(), values };
@@ -19,9 +19,9 @@ pub(super) fn of(applet: Applet, request: &Request, values: &Values) -> Command 
 }
 
 struct View<'a> {
-    /// The words before the cursor: what is hidden but was written anyway is followed.
+    /// The words before the cursor. Hidden commands and options among them are kept.
     said: &'a [OsString],
-    /// Options are suggested only if there is nothing else: clap_complete shows what is hidden then.
+    /// Options are suggested only if there is nothing else: clap_complete then shows hidden arguments.
     options_last: bool,
     values: &'a Values,
 }
@@ -61,7 +61,7 @@ impl View<'_> {
         arg.get_long().iter().any(long)
     }
 
-    /// The part of an argument that completion looks at. What refers to other arguments, which may be hidden, is left out.
+    /// Copies the parts of an argument that completion uses, without references to arguments that may be hidden.
     fn arg(&self, definition: &Arg, command: &str) -> Arg {
         let said = |alias: &str| self.is_said(&format!("--{alias}"));
         let visible = definition.get_visible_aliases().unwrap_or_default();
@@ -71,7 +71,7 @@ impl View<'_> {
         let mut arg = Arg::new(definition.get_id().clone())
             .action(match definition.get_action() {
                 action if action.takes_values() => action.clone(),
-                // Help and version need texts that the view has not.
+                // Help and version need texts that the view does not have.
                 _ => ArgAction::SetTrue,
             })
             .value_hint(definition.get_value_hint())

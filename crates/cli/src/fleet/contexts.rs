@@ -33,7 +33,7 @@ pub(super) fn fleet(args: &FleetArgs, global: &Global) -> Result<Fleet, Failure>
     Ok(Fleet { clusters: names.into_iter().map(cluster).collect(), taken: Vec::new() })
 }
 
-/// The contexts that are meant, each once.
+/// Returns the contexts that the patterns match, each once.
 fn named(patterns: &[String], known: &[String]) -> Result<Vec<String>, Failure> {
     let mut names: Vec<String> = Vec::new();
     for pattern in patterns {

@@ -1,4 +1,4 @@
-//! `diff` of many clusters: each against an earlier state of its own.
+//! `diff` of many clusters, each with its own earlier state.
 
 use std::path::Path;
 
@@ -31,18 +31,18 @@ const OF_ONE: [(&str, IsGiven); 6] = [
     ("NEW", |args| args.new.is_some()),
 ];
 
-/// Where the earlier states are.
+/// The source of the earlier states.
 enum Old<'a> {
     Fleet(Earlier),
-    /// An archive of each cluster: its state at a time.
+    /// An archive of each cluster, read at a time.
     Archives(&'a Path, Timestamp),
 }
 
-/// Compares each cluster with an earlier state of it, and prints how they differ; exit code 1 if they do.
+/// Compares each cluster with its earlier state, and prints the differences; exit code 1 if there are any.
 ///
 /// # Errors
-/// If the options are about one cluster, or what holds the earlier states cannot be read. A cluster that cannot be read is told,
-/// and stops nothing.
+/// If the options are about one cluster, or the earlier states cannot be found. Clusters that cannot be read are
+/// reported and skipped.
 pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
     let of_one = OF_ONE.iter().find(|(_, is_given)| is_given(args));
     refuse(
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<O
         };
     let compared: Vec<Result<_, Failure>> =
         each(&fleet.clusters, &args.fleet, console, |cluster, console| {
-            // What was written of an archive is there until it is read.
+            // Keeps the temporary file of the archive until it is read.
             let mut archived = None;
             let earlier = match &old {
                 Old::Fleet(earlier) => match earlier.of(cluster) {
@@ -109,7 +109,7 @@ pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<O
     })
 }
 
-/// How a cluster differs from its earlier state; the reason where one of them cannot be read.
+/// Compares a cluster with its earlier state; returns the reason if one of them cannot be read.
 fn compare(
     cluster: &Named,
     earlier: &Settings,

@@ -1,4 +1,4 @@
-//! `export` of many clusters: a file for each, in a folder that `check --fleet` reads, or an archive of each.
+//! `export` of many clusters: a file of each, in a folder for `check --fleet`, or an archive of each.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,8 @@ use crate::render::text::count;
 /// Writes an export of each cluster.
 ///
 /// # Errors
-/// If the folder cannot be written, or holds a file of a cluster already. A cluster that cannot be read is told, and stops nothing.
+/// If the folder cannot be written, or already has a file of a cluster. Clusters that cannot be read are reported and
+/// skipped.
 pub(crate) fn run(args: &ExportArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
     let folder = args.archive.as_ref().or(args.file.as_ref()).filter(|folder| *folder != Path::new("-"));
     let folder = folder
@@ -47,7 +48,7 @@ pub(crate) fn run(args: &ExportArgs, fleet: &Fleet, console: &Console) -> Result
     Ok(if number == written.len() { Outcome::Clean } else { Outcome::PartlyRead })
 }
 
-/// Makes the folders. Refuses what would be written twice, and to replace what was not said to be.
+/// Creates the folders. Refuses two clusters with one file, and to overwrite files without `--overwrite`.
 fn prepare(paths: &[PathBuf], args: &ExportArgs) -> Result<(), Failure> {
     let mut sorted: Vec<&PathBuf> = paths.iter().collect();
     sorted.sort();

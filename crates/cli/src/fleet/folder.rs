@@ -1,4 +1,4 @@
-//! A folder to which clusters send: an export of each. Those of a folder in it are of one group.
+//! A folder with an export of each cluster. The exports in a subfolder are a group.
 
 use std::collections::HashSet;
 use std::fs;
@@ -24,7 +24,7 @@ pub(super) fn fleet(folder: &Path) -> Result<Fleet, Failure> {
     Ok(Fleet { clusters, taken: Vec::new() })
 }
 
-/// Numbers a name that another file has, too: no file keeps the others from being read.
+/// Adds a number to a name that another file has, too.
 fn make_unique(name: &mut String, taken: &mut HashSet<String>) {
     let plain = name.clone();
     for number in 2.. {
@@ -35,7 +35,7 @@ fn make_unique(name: &mut String, taken: &mut HashSet<String>) {
     }
 }
 
-/// Of a group, the name is in front: two groups may have clusters of one name.
+/// Creates a cluster. The name begins with the group, since two groups may have clusters of one name.
 fn named(file: PathBuf, group: Option<&str>, base: &Overrides) -> Named {
     let name = name_of(&file);
     let name = group.map_or_else(|| name.clone(), |group| format!("{group}/{name}"));
@@ -44,12 +44,11 @@ fn named(file: PathBuf, group: Option<&str>, base: &Overrides) -> Named {
     Named { name, group, labels, services, source: Source::of_file(file, base) }
 }
 
-/// The file of a cluster in a folder of a fleet, or its archive without an ending. Clusters of a group have a folder, as they are
-/// read.
+/// Returns the file of a cluster in a folder of a fleet, or without an ending its archive. Groups have subfolders.
 pub(super) fn place(folder: &Path, cluster: &Named, ending: &str) -> PathBuf {
     let Named { name, group, .. } = cluster;
     let own = group.as_deref().and_then(|group| name.strip_prefix(&format!("{group}/"))).unwrap_or(name);
-    // A name is not a path, and what is written is read again.
+    // Names must not become paths or unfinished files, which are not read.
     let plain = |text: &str| match text.replace(['/', '\\'], "_") {
         text if is_unfinished(&text) => text.replace('.', "_"),
         text => text,
@@ -58,12 +57,12 @@ pub(super) fn place(folder: &Path, cluster: &Named, ending: &str) -> PathBuf {
     folder.join(plain(own) + ending)
 }
 
-/// True for the name of a file that is still being sent: it is hidden, as by rsync, or is called `.tmp` or `.part`.
+/// True for a file that is still being written: hidden, as by rsync, or with the ending `.tmp` or `.part`.
 fn is_unfinished(name: &str) -> bool {
     name.starts_with('.') || [".tmp", ".part"].iter().any(|end| name.ends_with(end))
 }
 
-/// Everything in a folder but unfinished files, in the order of names.
+/// Lists a folder without unfinished files, in the order of names.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let list = || -> io::Result<Vec<PathBuf>> {
         let paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
@@ -76,10 +75,10 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     list().map_err(Failure::io(format!("read the folder {}", folder.display())))
 }
 
-/// Endings of what is read; a dot elsewhere is a part of the name.
+/// The endings of readable files. Other dots are part of the name.
 const ENDINGS: [&str; 5] = [".zst", ".jsonl", ".json", ".db", ".snapshot"];
 
-/// The name of a cluster by that of its file or folder, in one word.
+/// Returns the name of a cluster for its file or folder, in one word.
 fn name_of(path: &Path) -> String {
     let mut name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     for ending in ENDINGS {

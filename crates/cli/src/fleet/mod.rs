@@ -1,4 +1,4 @@
-//! Many clusters in one call: which they are, and reading them side by side.
+//! Many clusters in one call, which are read in parallel.
 
 pub(crate) mod check;
 mod contexts;
@@ -27,12 +27,12 @@ use crate::exit::Failure;
 #[derive(Debug, Default)]
 pub(crate) struct Fleet {
     pub clusters: Vec<Named>,
-    /// Ranges that are used by something else, as the file says.
+    /// Ranges of other networks, from the file.
     pub taken: Vec<IpNet>,
 }
 
 impl Fleet {
-    /// The clusters that the call names; `None` if it is about one.
+    /// Returns the clusters that the call names; `None` if it is about one.
     ///
     /// # Errors
     /// If the file, the folder or the kubeconfig cannot be read, or names no clusters.
@@ -49,7 +49,7 @@ impl Fleet {
         Self::read(path, &base(global)).map(Some)
     }
 
-    /// The clusters that a file or folder names.
+    /// Reads the clusters of a file or folder.
     ///
     /// # Errors
     /// If it cannot be read, or names no clusters.
@@ -59,7 +59,7 @@ impl Fleet {
         if fleet.clusters.is_empty() {
             return Err(Failure::usage(format!("{} names no cluster", path.display())));
         }
-        // What tells clusters apart is in lines for --ignore, in metrics and in links.
+        // Names of clusters are in lines for --ignore, in metrics and in links.
         let is_odd = |cluster: &&Named| cluster.name.chars().any(|c| c.is_whitespace() || c.is_control());
         if let Some(odd) = fleet.clusters.iter().find(is_odd) {
             return Err(Failure::usage(format!(
@@ -79,7 +79,7 @@ impl Fleet {
         }
     }
 
-    /// The clusters at an earlier time, which a file or folder names as `--fleet` does.
+    /// Reads the clusters at an earlier time from a file or folder like that of `--fleet`.
     pub(crate) fn earlier(path: &Path) -> Result<Earlier, Failure> {
         let fleet = Self::read(path, &unattended())?;
         let at = |cluster: Named| (place(&cluster), cluster);
@@ -87,16 +87,16 @@ impl Fleet {
     }
 }
 
-/// The clusters of a fleet at an earlier time, by where the exports of each lie: its group and name, however it was named.
+/// The clusters of a fleet at an earlier time, by the path that an export of each has.
 pub(crate) struct Earlier(BTreeMap<PathBuf, Named>);
 
 impl Earlier {
-    /// The earlier state of a cluster; `None` if there is none.
+    /// Returns the earlier state of a cluster; `None` if there is none.
     pub(crate) fn of(&self, cluster: &Named) -> Option<&Named> {
         self.0.get(&place(cluster))
     }
 
-    /// Names of those that are not among `clusters`.
+    /// Returns the names that are not in `clusters`.
     pub(crate) fn others(&self, clusters: &[Named]) -> Vec<&str> {
         let places: BTreeSet<PathBuf> = clusters.iter().map(place).collect();
         let others = self.0.iter().filter(|(place, _)| !places.contains(*place));
@@ -108,7 +108,7 @@ fn place(cluster: &Named) -> PathBuf {
     folder::place(Path::new(""), cluster, "")
 }
 
-/// Refuses what is about one cluster.
+/// Refuses an option that is about one cluster.
 fn refuse(option: Option<&'static str>, hint: &'static str) -> Result<(), Failure> {
     match option {
         None => Ok(()),
@@ -118,12 +118,12 @@ fn refuse(option: Option<&'static str>, hint: &'static str) -> Result<(), Failur
     }
 }
 
-/// Settings of what no one is there to answer questions of.
+/// Returns settings for connections that cannot ask questions.
 fn unattended() -> Overrides {
     Overrides { unattended: true, ..Overrides::default() }
 }
 
-/// What the call says of every connection; no one is there to answer the questions of a credential plugin.
+/// Returns the settings of the call for every cluster, whose credential plugins cannot ask questions.
 fn base(global: &Global) -> Overrides {
     Overrides { unattended: true, context: None, ..global.overrides() }
 }

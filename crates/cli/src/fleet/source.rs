@@ -1,4 +1,4 @@
-//! Where a cluster of a fleet is.
+//! The clusters of a fleet and the settings that lead to them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,27 +16,27 @@ pub(crate) struct Named {
     pub name: String,
     pub group: Option<String>,
     pub labels: BTreeMap<String, String>,
-    /// Ranges of its services, as the file says: they are not in what is read.
+    /// The ranges of its services, from the file. No datastore has them.
     pub services: Vec<IpNet>,
     pub source: Source,
 }
 
-/// Where a cluster is.
+/// The location of a cluster.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
-    /// As the call says, with another context.
+    /// The settings of the call, with another context.
     Context(Box<Overrides>),
-    /// As an entry of a file says, and nothing else: settings that are meant for another cluster do not count.
+    /// The settings of an entry of a file alone, since all others could be for another cluster.
     Entry(Box<Overrides>),
 }
 
 impl Source {
-    /// A file of data.
+    /// Creates the source of a data file.
     pub(super) fn of_file(path: PathBuf, base: &Overrides) -> Self {
         Self::Entry(Box::new(Overrides { datastore: Some(named_file(&path)), ..base.clone() }))
     }
 
-    /// Where it is, in words.
+    /// Returns the location in words.
     pub(super) fn location(&self) -> String {
         match self {
             Self::Context(overrides) | Self::Entry(overrides) => {
@@ -50,7 +50,7 @@ impl Source {
         }
     }
 
-    /// The settings of its datastore.
+    /// Resolves the settings of the datastore.
     pub(super) fn settings(&self) -> Result<Settings, Failure> {
         let settings = match self {
             Self::Context(overrides) => Settings::resolve(overrides, &connect::environment(), &LocalFiles),
@@ -60,13 +60,13 @@ impl Source {
     }
 }
 
-/// A path that is taken for one also if it looks like the name of a kind of datastore.
+/// Formats a path so that it cannot be the name of a kind of datastore.
 fn named_file(path: &Path) -> String {
     let text = path.to_string_lossy();
     if text.contains(['/', '.']) { text.into_owned() } else { format!("./{text}") }
 }
 
-/// Files without the settings that every cluster would share.
+/// All files except the default settings file, which every cluster would share.
 struct OnlyNamed;
 
 impl Files for OnlyNamed {

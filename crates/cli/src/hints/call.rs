@@ -1,4 +1,4 @@
-//! The call of the program, for hints that repeat it or a part of it.
+//! The call of the program, for hints that repeat it or parts of it.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::args::{CONNECTION, Global};
 
-/// What was typed, option by option, in the order of the definition.
+/// The typed options, in the order of the definition.
 #[derive(Debug, Default)]
 pub(super) struct Call {
     /// The command, such as `release`.
@@ -26,7 +26,7 @@ struct Given {
 }
 
 impl Call {
-    /// What `matches` found by `definition`.
+    /// Collects the options that `matches` found by `definition`.
     pub(super) fn new(definition: &Command, matches: &ArgMatches) -> Self {
         let (mut definition, mut matches, mut command) = (definition, matches, Vec::new());
         while let Some((name, below)) = matches.subcommand()
@@ -42,7 +42,7 @@ impl Call {
         Self { command, given: typed.filter_map(|arg| Given::new(arg, matches)).collect() }
     }
 
-    /// A call of which only the connection is known.
+    /// Creates a call of which only the connection is known.
     pub(super) fn of_connection(global: &Global) -> Self {
         let path = |path: &PathBuf| path.display().to_string();
         let options = [
@@ -64,12 +64,12 @@ impl Call {
         !self.command.is_empty()
     }
 
-    /// The options that say where the data is.
+    /// Returns the connection options.
     pub(super) fn connection(&self) -> Vec<&str> {
         self.connection_but(&[])
     }
 
-    /// The options by which another command reads the same data: of `diff`, which names it otherwise, the later state.
+    /// Returns the options by which another command reads the same data; after `diff`, the later state.
     pub(super) fn same_data(&self) -> Vec<&str> {
         let is_new =
             |given: &&Given| given.id == "new" && !given.words.iter().any(|word| word.starts_with("etcd@"));
@@ -78,19 +78,19 @@ impl Call {
         self.connection().into_iter().chain(new).collect()
     }
 
-    /// The same without those whose IDs are in `without`.
+    /// Returns the connection options without those whose IDs are in `without`.
     pub(super) fn connection_but(&self, without: &[&str]) -> Vec<&str> {
         let wanted = |given: &&Given| given.is_connection && !without.contains(&given.id.as_str());
         self.given.iter().filter(wanted).flat_map(Given::words).collect()
     }
 
-    /// The options with these IDs.
+    /// Returns the options with these IDs.
     pub(super) fn options(&self, ids: &[&str]) -> Vec<&str> {
         let wanted = |given: &&Given| ids.contains(&given.id.as_str());
         self.given.iter().filter(wanted).flat_map(Given::words).collect()
     }
 
-    /// Command, options and arguments but those for the connection and those in `without`.
+    /// Returns command, options and arguments, without those for the connection and those in `without`.
     pub(super) fn words(&self, without: &[&str]) -> Vec<&str> {
         let wanted = |given: &&Given| !given.is_connection && !without.contains(&given.id.as_str());
         let own = self.given.iter().filter(wanted).flat_map(Given::words);
@@ -98,13 +98,13 @@ impl Call {
     }
 }
 
-/// True for what was typed and says what to do; how much to say about it is another matter.
+/// True for a typed option or argument, except `--verbose` and `--quiet`.
 fn is_typed(arg: &Arg, matches: &ArgMatches) -> bool {
     let id = arg.get_id().as_str();
     !["verbose", "quiet"].contains(&id) && matches.value_source(id) == Some(ValueSource::CommandLine)
 }
 
-/// True if the value itself is a secret. A hint leaves it out: it is read on screens and kept in logs.
+/// True if the value is a secret. Hints leave it out, since they appear on screens and in logs.
 fn is_secret(id: &str) -> bool {
     id.contains("password") || id.contains("token")
 }
@@ -136,7 +136,7 @@ impl Given {
     }
 }
 
-/// A value and the option before it; one word where the value looks like an option itself.
+/// Returns an option and its value, as one word if the value looks like an option itself.
 fn words(option: &str, value: String) -> Vec<String> {
     match option {
         "" => vec![value],
@@ -145,7 +145,7 @@ fn words(option: &str, value: String) -> Vec<String> {
     }
 }
 
-/// A value without the user and password of a URL.
+/// Removes user and password from the URLs in a value.
 fn shown(id: &str, value: &str) -> String {
     if !["etcd_endpoints", "server"].contains(&id) && !value.contains("://") {
         return value.to_owned();

@@ -1,4 +1,4 @@
-//! Command lines in hints, as the operator would type them.
+//! Command lines in hints, as an operator would type them.
 
 use std::sync::OnceLock;
 
@@ -10,53 +10,52 @@ use crate::render::text::shell_word;
 static NAME: OnceLock<&'static str> = OnceLock::new();
 static CALL: OnceLock<Call> = OnceLock::new();
 
-/// Hints repeat the name that the program was called by.
+/// Makes hints repeat the name that the program was called by.
 pub(crate) fn remember_name(applet: Applet) {
     // A second call can only come from a test.
     let _ = NAME.set(applet.command_prefix());
 }
 
-/// Hints repeat the options of the call that say where the data is, and some repeat all of it.
+/// Makes hints repeat the connection options of the call, and some the complete call.
 pub(crate) fn remember_call(definition: &clap::Command, matches: &clap::ArgMatches) {
     let _ = CALL.set(Call::new(definition, matches));
 }
 
-/// The same for a command line of another program: of it only the connection is repeated.
+/// Makes hints repeat the connection of a call of another program.
 pub(crate) fn remember_connection(global: &Global) {
     let _ = CALL.set(Call::of_connection(global));
 }
 
-/// True if options of this call say where the data is.
+/// True if this call has connection options.
 pub(crate) fn names_connection() -> bool {
     CALL.get().is_some_and(|call| !call.connection().is_empty())
 }
 
-/// A command line for the same cluster: name, words, and the connection options of this call, each quoted for a
-/// shell.
+/// Formats a command line for the same cluster, quoted for a shell: name, words, connection options of this call.
 pub(crate) fn command(words: &[&str]) -> String {
     let data = CALL.get().map(Call::same_data).unwrap_or_default();
     line(words.iter().copied().chain(data))
 }
 
-/// The same with the options of this call whose IDs are in `kept`: what is asked next is no wider than what was asked.
+/// Like [`command`], with the options of this call whose IDs are in `kept`, which narrow it like this call.
 pub(crate) fn command_with(words: &[&str], kept: &[&str]) -> String {
     let options = CALL.get().map(|call| [call.options(kept), call.same_data()].concat());
     line(words.iter().copied().chain(options.unwrap_or_default()))
 }
 
-/// The same for a shell, with its output in a file.
+/// Like [`command_with`], with its output in a file.
 pub(crate) fn into_file(words: &[&str], kept: &[&str], file: &str) -> String {
     format!("{} > {}`", command_with(words, kept).trim_end_matches('`'), shell_word(file))
 }
 
-/// The command line of this call with more options, and without those whose IDs are in `without`.
+/// Formats this call with more options, and without those whose IDs are in `without`.
 pub(crate) fn again(more: &[&str], without: &[&str]) -> String {
     let Some(call) = CALL.get() else { return line(more.iter().copied()) };
     line(call.words(without).into_iter().chain(more.iter().copied()).chain(call.connection()))
 }
 
-/// The command line of this call with other options for the connection: `more` replace those whose IDs they or
-/// `without` name. Of the command line of another program only the connection is known; then it is that of a check.
+/// Formats this call with other connection options: `more` replaces the options that it or `without` names.
+/// After a call of another program, it is the command line of a check.
 pub(crate) fn connected(more: &[&str], without: &[&str]) -> String {
     let Some(call) = CALL.get() else { return line(["check"].iter().chain(more).copied()) };
     let ids: Vec<String> =
@@ -69,25 +68,25 @@ pub(crate) fn connected(more: &[&str], without: &[&str]) -> String {
     line(words.into_iter().chain(call.connection_but(&replaced)).chain(more.iter().copied()))
 }
 
-/// The command line of this call, planning only: some commands do no more unless they are told.
+/// Formats this call as a dry run, which some commands are by default.
 pub(crate) fn dry_run() -> String {
     let plans = CALL.get().is_some_and(|call| matches!(call.words(&[])[..], ["rebuild" | "migrate", ..]));
     let dry_run: &[&str] = if plans { &[] } else { &["--dry-run"] };
     again(dry_run, &["apply", "action", "yes", "dry_run", "max_changes"])
 }
 
-/// The command line of this call with a journal in another place; `None` for that of another program, which has no such option.
+/// Formats this call with another journal; `None` for a call of another program, which has no such option.
 pub(crate) fn with_journal() -> Option<String> {
     let is_ours = CALL.get().is_none_or(Call::is_known);
     is_ours.then(|| again(&["--journal", "FILE"], &["journal"]))
 }
 
-/// A command line that reads no data, or names other data.
+/// Formats a command line that reads no data, or names other data.
 pub(crate) fn command_elsewhere(words: &[&str]) -> String {
     line(words.iter().copied())
 }
 
-/// A command line in a document, which does not depend on how the program was called.
+/// Formats a command line for a document, which does not depend on this call.
 pub(crate) fn command_in_document(words: &[&str]) -> String {
     words.iter().fold(Applet::Calipam.command_prefix().to_owned(), |line, word| format!("{line} {word}"))
 }
@@ -97,22 +96,22 @@ fn line<'a>(words: impl Iterator<Item = &'a str>) -> String {
     words.fold(format!("`{name}"), |line, word| format!("{line} {}", shell_word(word))) + "`"
 }
 
-/// For whom a text is that holds command lines.
+/// The reader of a text with command lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {
     /// The person who made this call.
     Operator,
-    /// A program, or a person elsewhere and later.
+    /// A program, or a person elsewhere or later.
     Document,
 }
 
 impl Reader {
-    /// A command line for the same cluster.
+    /// Formats a command line for the same cluster.
     pub(crate) fn command(self, words: &[&str]) -> String {
         self.command_with(words, &[])
     }
 
-    /// The same; to the person who made this call with the options of it whose IDs are in `kept`.
+    /// Like [`Self::command`]; for the operator with the options of this call whose IDs are in `kept`.
     pub(crate) fn command_with(self, words: &[&str], kept: &[&str]) -> String {
         match self {
             Self::Operator => command_with(words, kept),

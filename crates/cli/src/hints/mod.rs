@@ -1,4 +1,4 @@
-//! What to do next: the only place that writes command lines. Libraries give hints and remedies in which these are values.
+//! Hints about next steps. Only this module formats command lines; hints and remedies of libraries have them as values.
 
 mod call;
 mod command;

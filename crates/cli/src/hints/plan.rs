@@ -1,4 +1,4 @@
-//! What a plan leaves.
+//! Hints about the objects that a plan skips.
 
 use calipam_check::{Remedy, Subject};
 use calipam_plan::{Skipped, SuggestedAction};
@@ -6,7 +6,7 @@ use calipam_plan::{Skipped, SuggestedAction};
 use super::Reader;
 use super::remedy::{PART, line};
 
-/// Why something is skipped, and the command that does it.
+/// Formats the reason that an object is skipped, and the command that changes it.
 pub(crate) fn skipped(skipped: &Skipped, reader: Reader) -> String {
     let action = match &skipped.suggested_action {
         None => return skipped.detail.clone(),

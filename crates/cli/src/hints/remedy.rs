@@ -1,11 +1,11 @@
-//! The commands that repair findings. Which remedy a finding has, `check/src/remedy.rs` decides.
+//! The commands that repair findings. `check/src/remedy.rs` chooses the remedy of a finding.
 
 use calipam_check::Remedy;
 
 use super::{Reader, command_in_document};
 use crate::render::text::shell_word;
 
-/// What a remedy does, and its command line.
+/// Formats the purpose of a remedy and its command line.
 pub(crate) fn hint(remedy: &Remedy) -> String {
     let purpose = match remedy {
         Remedy::ReleaseLeaked => "release leaked addresses",
@@ -20,7 +20,7 @@ pub(crate) fn hint(remedy: &Remedy) -> String {
     format!("{purpose}: {}", line(remedy, Reader::Operator))
 }
 
-/// The command line in a text.
+/// Formats the command line for a text.
 pub(crate) fn line(remedy: &Remedy, reader: Reader) -> String {
     if let Some(restart) = restart(remedy) {
         return format!("`{restart}`");
@@ -29,7 +29,7 @@ pub(crate) fn line(remedy: &Remedy, reader: Reader) -> String {
     reader.command_with(&words.iter().map(String::as_str).collect::<Vec<_>>(), kept)
 }
 
-/// The command line in a document: the field `repair` of a finding.
+/// Formats the command line for a document: the field `repair` of a finding.
 pub(crate) fn in_document(remedy: &Remedy) -> String {
     if let Some(restart) = restart(remedy) {
         return restart;
@@ -38,7 +38,7 @@ pub(crate) fn in_document(remedy: &Remedy) -> String {
     command_in_document(&words.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// The command of kubectl that restarts something.
+/// Formats the kubectl command of a remedy that restarts a pod.
 fn restart(remedy: &Remedy) -> Option<String> {
     let words = match remedy {
         Remedy::RestartPod { namespace, pod } => {
@@ -53,11 +53,11 @@ fn restart(remedy: &Remedy) -> Option<String> {
     Some(format!("kubectl delete pod {words}"))
 }
 
-/// The options that name a part of the cluster, by ID.
+/// The IDs of the options that select a part of the cluster.
 pub(crate) const PART: [&str; 4] = ["nodes", "pools", "namespace", "selector"];
 const POOLS: [&str; 1] = ["pools"];
 
-/// The command, and the IDs of the options of the call that narrow it.
+/// Returns the command, and the IDs of the options that it takes from the call.
 fn words(remedy: &Remedy) -> (Vec<String>, &'static [&'static str]) {
     let list = |items: Vec<String>| items.join(",");
     let (words, kept): (Vec<String>, &[&str]) = match remedy {
@@ -67,7 +67,7 @@ fn words(remedy: &Remedy) -> (Vec<String>, &'static [&'static str]) {
             (vec!["release".into(), "--node".into(), list(nodes.iter().cloned().collect())], &POOLS)
         }
         Remedy::ReleaseAddress(address) => (vec!["release".into(), "--ip".into(), address.to_string()], &[]),
-        // What kubectl restarts has a command of its own.
+        // kubectl restarts these.
         Remedy::RestartPod { .. } | Remedy::RestartCalicoNode(_) => (Vec::new(), &[]),
         Remedy::Rebuild(blocks) if blocks.is_empty() => (vec!["rebuild".into()], &POOLS),
         Remedy::Rebuild(blocks) => {

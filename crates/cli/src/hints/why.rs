@@ -7,7 +7,7 @@ use calipam_model::snapshot::Snapshot;
 use super::command;
 use crate::render::text::shell_word;
 
-/// The next steps, the likeliest first.
+/// Returns the next steps, the most likely one first.
 pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation) -> Vec<String> {
     let describe = || {
         let (namespace, name) = explanation.pod.as_deref()?.split_once('/')?;
@@ -130,7 +130,7 @@ fn of_refusal(snapshot: &Snapshot, explanation: &Explanation, refused: &Refused)
     }
 }
 
-/// Pools with the selector that does not match.
+/// Returns the pools with the selector that does not match.
 fn selectors(refused: &Refused) -> impl Iterator<Item = (&str, &str)> {
     refused.pools.iter().filter_map(|(pool, why)| match why {
         PoolPassedOver::NodeSelector(selector) | PoolPassedOver::NamespaceSelector(selector) => {

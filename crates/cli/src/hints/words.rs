@@ -1,4 +1,4 @@
-//! The words of hints that libraries give with their errors and notes.
+//! The texts of hints in the errors and notes of libraries.
 
 use calipam_model::hint::{Call, Hint};
 use calipam_workflow::Failure;
@@ -6,19 +6,19 @@ use calipam_workflow::Failure;
 use super::{again, command, command_elsewhere, connected, dry_run, with_journal};
 use crate::render::text::escape;
 
-/// What to do about a failure, if there is something to say.
+/// Returns the hint of a failure.
 pub(crate) fn of_failure(failure: &Failure) -> Option<String> {
     failure.hint.as_ref().map(text)
 }
 
-/// The text with its calls.
+/// Formats a hint with its command lines.
 pub(crate) fn text(hint: &Hint) -> String {
     let mut parts = hint.text.splitn(hint.calls.len() + 1, "{}");
     let first = parts.next().unwrap_or_default().to_owned();
     hint.calls.iter().zip(parts).fold(first, |text, (call, part)| text + &line(call) + part)
 }
 
-/// Options, with what stands for their values.
+/// Options with placeholders for their values.
 const ENDPOINTS: [&str; 2] = ["--etcd-endpoints", "https://HOST:2379"];
 const CA: [&str; 2] = ["--etcd-cacert", "FILE"];
 
