@@ -1,8 +1,8 @@
 //! Makes the pictures of the README from the page of a cluster like that of the examples, with both families:
 //! `cargo run -p calipam --example pictures -- ROOT PROGRAM`, or `cargo xtask generate`.
 //!
-//! Another version of a browser draws letters otherwise. So that pictures change only if the page does, the sum of the
-//! page that they show stands next to them.
+//! Other versions of a browser draw letters differently. A checksum of the page is stored with the pictures, so that
+//! they change only if the page does.
 
 use std::error::Error;
 use std::fs;
@@ -41,7 +41,7 @@ fn make(root: &Path, calipam: &Path) -> Result<(), Box<dyn Error>> {
     let work = tempfile::tempdir()?;
     let (file, calipam) = (work.path().join("page.html"), calipam.canonicalize()?);
     let option = format!("html={}", file.display());
-    // Its name is on the page.
+    // The page shows this name.
     fs::write(work.path().join("cluster.jsonl"), Cluster::damaged(ClusterSpec::new(2026)).export())?;
     let arguments = ["check", "--quiet", "--fail-on", "never", "-d", "cluster.jsonl", "--output-file"];
     let check = Command::new(calipam).args(arguments).arg(option).current_dir(work.path()).output()?;
@@ -74,7 +74,7 @@ fn make(root: &Path, calipam: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The map of the first pool, with a block of it opened and one of its addresses chosen.
+/// Takes a picture of the map of the first pool, with an open block and a selected address.
 fn map(page: &mut Page<'_>) -> Result<Vec<u8>, Box<dyn Error>> {
     page.evaluate("document.querySelector('#map-0 canvas').focus()")?;
     for _ in 0..CELLS {
@@ -82,7 +82,7 @@ fn map(page: &mut Page<'_>) -> Result<Vec<u8>, Box<dyn Error>> {
     }
     page.press("Enter")?;
     page.click(&format!("document.querySelectorAll('#map-0 .addresses button')[{ADDRESS}]"))?;
-    // Without the frame of the element that was clicked last.
+    // Removes the focus ring of the last clicked element.
     page.evaluate("document.activeElement.blur()")?;
     let place = "(() => { const legend = document.querySelector('.legend').getBoundingClientRect(); \
         const end = document.querySelector('#map-0 div.script').getBoundingClientRect().bottom; \

@@ -1,6 +1,6 @@
 //! Writes completions and man pages from the definition of the command line:
 //! `cargo run -p calipam --example generated_files -- ROOT`, or `cargo xtask generate`. A test includes this file
-//! to see whether what is committed is current.
+//! to check that the committed files are current.
 
 mod man;
 
@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// All generated files: path below the root of the project, and content.
+/// Returns the generated files: path below the root of the project, and content.
 pub(crate) fn files() -> io::Result<BTreeMap<String, Vec<u8>>> {
     let mut files = BTreeMap::new();
     let scripts = calipam::completion_scripts().filter(|(name, _)| is_committed(name));
@@ -18,7 +18,7 @@ pub(crate) fn files() -> io::Result<BTreeMap<String, Vec<u8>>> {
     Ok(files)
 }
 
-/// True for the scripts of `calipam` and `kubectl-ipam`. Packages have those of all names.
+/// True for the scripts of `calipam` and `kubectl-ipam`. Only packages have those of all names.
 fn is_committed(script: &str) -> bool {
     ["calipam.", "kubectl-ipam.", "kubectl_complete-ipam"].iter().any(|begin| script.starts_with(begin))
 }

@@ -1,14 +1,14 @@
-//! Man pages, from the definition of the command line. Examples and exit codes are those of the help.
+//! Man pages from the definition of the command line, with the examples and exit codes of the help.
 
 use std::io;
 
 use clap::builder::Resettable;
 use clap::{Arg, ArgAction, Command};
 
-/// What the pages name as their source.
+/// The source that the pages name.
 const SOURCE: &str = concat!("calipam ", env!("CARGO_PKG_VERSION"));
 
-/// Variables that every command which reads data goes by.
+/// The variables of every command that reads data.
 const ENVIRONMENT: [(&str, &str); 7] = [
     (
         "DATASTORE_TYPE",
@@ -34,11 +34,11 @@ const FILES: [(&str, &str); 3] = [
     ("~/.local/state/calipam/*.journal", "Journals of runs that wrote something, for calipam undo."),
 ];
 
-/// What holds where the help of a command says nothing else.
+/// The exit codes of commands whose help has none.
 const EXIT_STATUS: &str =
     "0 done; 1 something was refused or does not exist; 2 usage; 3 datastore or file; 4 internal.";
 
-/// The page of each command that is not hidden: file name, and text.
+/// Returns the page of each visible command: file name and text.
 pub(crate) fn man_pages() -> io::Result<Vec<(String, Vec<u8>)>> {
     let root = calipam::command();
     let mut names = vec![page_name(&root)];
@@ -59,7 +59,7 @@ fn page(command: &Command, names: &[String]) -> io::Result<Vec<u8>> {
     let name = page_name(command);
     let help = command.get_after_long_help().or_else(|| command.get_after_help());
     let help = Help::read(&help.map(ToString::to_string).unwrap_or_default());
-    // What follows the options is written below, under the headings that man pages have for it.
+    // The text after the options follows below, under the usual headings of man pages.
     let plain = command.clone().after_help(Resettable::Reset).after_long_help(Resettable::Reset);
     let man = clap_mangen::Man::new(plain).title(name.clone()).manual("calipam").source(SOURCE).date("");
     let mut begin = Vec::new();
@@ -69,7 +69,7 @@ fn page(command: &Command, names: &[String]) -> io::Result<Vec<u8>> {
     section(&mut text, "SYNOPSIS");
     text.push_str(&synopsis(command));
     section(&mut text, "DESCRIPTION");
-    // Its first paragraph is the name's.
+    // The first paragraph is in NAME.
     let about = command.get_long_about().map(ToString::to_string).unwrap_or_default();
     about.split("\n\n").skip(1).for_each(|lines| paragraph(&mut text, &[lines.to_owned()]));
     help.notes.iter().for_each(|note| paragraph(&mut text, note));
@@ -101,8 +101,8 @@ fn page(command: &Command, names: &[String]) -> io::Result<Vec<u8>> {
     Ok(ascii(&text).into_bytes())
 }
 
-/// How a command is called: what it needs, then its own options in the order of the help; of options that exclude each other
-/// one can be given.
+/// Formats the synopsis of a command: required arguments, then its own options in the order of the help. Options that
+/// exclude each other are alternatives.
 fn synopsis(command: &Command) -> String {
     let is_own = |arg: &&Arg| {
         !arg.is_hide_set() && !arg.is_global_set() && !["help", "version"].contains(&arg.get_id().as_str())
@@ -153,7 +153,7 @@ fn synopsis(command: &Command) -> String {
         words.push("\\fICOMMAND\\fR".into());
     }
     words.push("[\\fIGLOBAL OPTION\\fR]...".into());
-    // Not hyphenated, and with an even right margin only by chance.
+    // Without hyphenation, and left-aligned.
     format!(".nh\n.ad l\n{}\n.ad\n.hy\n", words.join("\n"))
 }
 
@@ -161,7 +161,7 @@ fn is_repeated(arg: &Arg) -> bool {
     matches!(arg.get_action(), ArgAction::Append | ArgAction::Count)
 }
 
-/// An option or argument with its value.
+/// Formats an option or argument with its value.
 fn as_typed(arg: &Arg) -> String {
     let names = arg.get_value_names().unwrap_or_default().iter();
     let value = names.map(|name| format!("\\fI{}\\fR", escape(name))).collect::<Vec<_>>().join(" ");
@@ -177,7 +177,7 @@ fn as_typed(arg: &Arg) -> String {
     }
 }
 
-/// The text after the options of a help, by what it is about.
+/// The parts of the text after the options of a help.
 #[derive(Default)]
 struct Help {
     examples: Vec<String>,
@@ -210,14 +210,14 @@ fn section(text: &mut String, title: &str) {
     text.push_str(&format!(".SH \"{title}\"\n"));
 }
 
-/// Lines as they are.
+/// Adds lines without filling.
 fn verbatim(text: &mut String, lines: &[String]) {
     text.push_str(".nf\n");
     lines.iter().for_each(|line| text.push_str(&(escape(line) + "\n")));
     text.push_str(".fi\n");
 }
 
-/// A paragraph; lines that are indented stay as they are.
+/// Adds a paragraph; indented lines are not filled.
 fn paragraph(text: &mut String, lines: &[String]) {
     text.push_str(".PP\n");
     for run in lines.chunk_by(|a, b| a.starts_with(' ') == b.starts_with(' ')) {
@@ -233,13 +233,13 @@ fn item(text: &mut String, name: &str, says: &str) {
     text.push_str(&format!(".TP\n\\fB{}\\fR\n{}\n", escape(name), escape(says)));
 }
 
-/// A line as roff prints it.
+/// Escapes a line for roff.
 fn escape(line: &str) -> String {
     let escaped = line.replace('\\', "\\e").replace('-', "\\-").replace('`', "\\(ga").replace('\'', "\\(aq");
     if escaped.starts_with('.') { format!("\\&{escaped}") } else { escaped }
 }
 
-/// groff takes ASCII for granted.
+/// Escapes other characters than ASCII for groff.
 fn ascii(text: &str) -> String {
     let each = |c: char| if c.is_ascii() { c.to_string() } else { format!("\\[u{:04X}]", c as u32) };
     text.chars().map(each).collect()
@@ -271,7 +271,7 @@ mod tests {
                 "{name}: {description}"
             );
             assert!(description.len() > summary.len(), "{name}: {description}");
-            // Of the options that every command has, the synopsis names none.
+            // The synopsis does not name global options.
             let synopsis = section(".SH \"SYNOPSIS\"\n");
             let has_global = synopsis.contains("\\-\\-etcd");
             assert!(synopsis.contains("GLOBAL OPTION") && !has_global, "{name}: {synopsis}");

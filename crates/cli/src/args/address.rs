@@ -1,4 +1,4 @@
-//! An address on the command line.
+//! Addresses on the command line.
 
 use std::net::{AddrParseError, IpAddr};
 

@@ -103,7 +103,7 @@ pub(crate) enum FailOn {
 }
 
 impl FailOn {
-    /// True if the worst finding asks for exit code 1.
+    /// True if the most severe finding requires exit code 1.
     pub(crate) fn fails(self, worst: Option<Severity>) -> bool {
         let limit = match self {
             Self::Critical => Severity::Critical,
@@ -116,7 +116,7 @@ impl FailOn {
     }
 }
 
-/// Reads the name of a rule. Completion suggests all of them; an error names only those that are near.
+/// A parser for names of rules. Completion suggests all names; an error only a similar one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CodeParser;
 
@@ -141,7 +141,7 @@ impl TypedValueParser for CodeParser {
     }
 }
 
-/// The rule that was meant, as far as one is near.
+/// Returns the rule with the most similar name, if any is similar.
 fn nearest(text: &str) -> Option<Code> {
     calipam_workflow::nearest(text, Code::ALL.iter().map(|code| code.name()))?.parse().ok()
 }

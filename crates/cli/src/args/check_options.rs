@@ -1,4 +1,4 @@
-//! What a check reports: options of `check` and `serve`.
+//! The check options of `check` and `serve`.
 
 use std::path::PathBuf;
 

@@ -46,7 +46,7 @@ pub(crate) enum Persistence {
 }
 
 impl ConfigureArgs {
-    /// What to set.
+    /// Returns the settings of the call.
     pub(crate) fn settings(&self) -> Vec<IpamSetting> {
         let persistence = self.kubevirt_ip_persistence.map(|given| given == Persistence::Enabled);
         let settings = [

@@ -75,24 +75,24 @@ impl DiffArgs {
         Names { nodes: nodes.clone(), pools: pools.clone(), selector: selector.clone(), namespace: None }
     }
 
-    /// Addresses, and blocks, that are named.
+    /// Returns the named addresses and blocks.
     pub(crate) fn networks(&self) -> [Vec<IpNet>; 2] {
         let addresses = self.addresses.iter().map(|address| IpNet::from(*address));
         [addresses.collect(), self.blocks.iter().map(IpNet::trunc).collect()]
     }
 }
 
-/// Reads a time that names its zone: without one it could be any time of a day.
+/// Reads a time with its zone, without which it would be ambiguous.
 pub(super) fn time_with_zone(text: &str) -> Result<Timestamp, String> {
     text.trim().parse().map_err(|_| {
         "expected a time with its zone, such as `2026-11-20T03:12Z` or `2026-11-20T04:12+01:00`".to_owned()
     })
 }
 
-/// Where a state of a cluster is read.
+/// The source of a cluster state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StateName {
-    /// What `--datastore` would say.
+    /// The value for `--datastore`.
     pub datastore: String,
     /// A past revision of etcd.
     pub revision: Option<i64>,

@@ -1,4 +1,4 @@
-//! Durations as people write them.
+//! Durations on the command line.
 
 use jiff::{SignedDuration, Span, SpanRelativeTo};
 

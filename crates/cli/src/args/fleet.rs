@@ -1,4 +1,4 @@
-//! Which clusters a command reads, if they are several.
+//! Options for several clusters.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Options of every command: where the data is, and how to print.
+//! Options of every command: for the connection and the output.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use clap::{ArgAction, Args, ValueEnum};
 use super::kubectl::KubectlArgs;
 use crate::format::Format;
 
-/// The options below this heading say where the data is; hints repeat them.
+/// The heading of the connection options, which hints repeat.
 pub(crate) const CONNECTION: &str = "Connection";
 
 /// Options of every command.
@@ -73,7 +73,7 @@ pub(crate) struct Global {
     pub kubectl: KubectlArgs,
 }
 
-/// When to print colours.
+/// The use of colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum When {
     /// On a terminal, as NO_COLOR, CLICOLOR_FORCE, CLICOLOR and TERM have it
@@ -86,7 +86,7 @@ pub(crate) enum When {
 }
 
 impl When {
-    /// What a command line says, before it is read: the errors of reading it have colours, too.
+    /// Finds the value on an unparsed command line, since errors of the parser have colours, too.
     pub(crate) fn of_command_line(arguments: &[OsString]) -> Self {
         let mut when = Self::default();
         let mut words = arguments.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--");
@@ -100,7 +100,7 @@ impl When {
         when
     }
 
-    /// Makes it hold for all that is printed, by clap as well.
+    /// Applies it to all output, including clap's.
     pub(crate) fn apply(self) {
         match self {
             Self::Auto => ColorChoice::Auto,
@@ -112,12 +112,12 @@ impl When {
 }
 
 impl Global {
-    /// True if contexts are named that may be several.
+    /// True if the contexts may be several.
     pub(crate) fn names_several(&self) -> bool {
         self.contexts.len() > 1 || self.contexts.iter().any(|name| name.contains(['*', '?']))
     }
 
-    /// What the command line says about the connection.
+    /// Returns the connection settings of the command line.
     pub(crate) fn overrides(&self) -> Overrides {
         Overrides {
             config: self.config.clone(),

@@ -38,7 +38,7 @@ pub(crate) struct HistoryArgs {
 }
 
 impl HistoryArgs {
-    /// What it is about; clap ensures that one is named.
+    /// Returns the object of the call; clap ensures that there is one.
     pub(crate) fn about(&self) -> About {
         match self {
             Self { ip: Some(address), .. } => About::Address(*address),

@@ -1,4 +1,4 @@
-//! kubectl's options for the connection, which a plugin gets behind its name.
+//! kubectl's connection options, which kubectl passes to a plugin.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -74,13 +74,13 @@ pub(crate) struct KubectlArgs {
 }
 
 impl KubectlArgs {
-    /// The identifiers of all of these options.
+    /// Returns the IDs of these options.
     pub(crate) fn ids() -> Vec<String> {
         let command = Self::augment_args(clap::Command::new("kubectl"));
         command.get_arguments().map(|arg| arg.get_id().to_string()).collect()
     }
 
-    /// What they ask for.
+    /// Returns the settings of these options.
     pub(crate) fn options(&self) -> KubectlOptions {
         KubectlOptions {
             cluster: self.cluster.clone(),
@@ -102,7 +102,7 @@ fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
     Ok(Secret::new(text))
 }
 
-/// As kubectl reads it: a number is of seconds, and 0 means no limit.
+/// Reads a timeout like kubectl: a plain number has seconds, and 0 means no limit.
 fn request_timeout(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().map(Duration::from_secs).ok();
     let time = seconds.or_else(|| Duration::try_from(duration::parse(text).ok()?).ok());

@@ -1,4 +1,4 @@
-//! What the help of each command shows, and in which order: its own options first, and nothing that it does not use.
+//! The layout of help: each command shows its own options first, and hides those that it does not use.
 
 use std::ffi::OsString;
 
@@ -12,7 +12,7 @@ use crate::hints;
 
 const GLOBAL: &str = "Global options";
 
-/// Options that mean nothing to commands that read no data.
+/// Options without a meaning for commands that read no data.
 const READING: [&str; 8] = [
     "config",
     "datastore",
@@ -27,7 +27,7 @@ const READING: [&str; 8] = [
 /// Commands that read no data.
 const READ_NOTHING: [&str; 2] = ["completion", "install-links"];
 
-/// Puts the options that every command has behind its own, and leaves out what it does not use. `command` is built by this.
+/// Sorts global options behind those of each command, and hides unused ones. This builds `command`.
 pub(crate) fn tidy(mut command: Command) -> Command {
     command.build();
     below(&mut command, &KubectlArgs::ids())
@@ -58,20 +58,20 @@ fn own_options_first(command: Command, kubectl: &[String]) -> Command {
             "output" => arg.value_parser(FormatParser(formats)).help_heading(GLOBAL),
             "verbose" | "quiet" | "color" | "help" => arg.help_heading(GLOBAL),
             _ if is_connection && !reads => arg.hide(true),
-            // Nothing else compares clusters.
+            // Only `check` compares clusters.
             "routed" if name != "check" => arg.hide(true),
-            // Its help is short, and it seldom reads a cluster.
+            // Keeps the help short: `simulate` seldom reads a cluster.
             "config" | "etcd_cacert" | "etcd_cert" | "etcd_key" | "kubeconfig" if name == "simulate" => {
                 arg.hide_short_help(true)
             }
-            // Its help fits two screens.
+            // Keeps the help within two screens.
             "parallel" | "cluster_timeout" if name == "history" => arg.hide(true),
             _ => arg,
         }
     })
 }
 
-/// Takes the name of any format, since `-o` may come before the command, and shows those of one command.
+/// A parser that accepts every format, since `-o` may come before the command, and shows those of one command.
 #[derive(Clone, Copy, Debug)]
 struct FormatParser(&'static [Format]);
 
@@ -97,14 +97,14 @@ impl TypedValueParser for FormatParser {
     }
 }
 
-/// True if the call asks for all of the help, and not for a summary.
+/// True if the call asks for the complete help.
 pub(crate) fn asks_for_help(arguments: &[OsString]) -> bool {
     let mut words = arguments.iter().skip(1).take_while(|word| *word != "--");
     words.any(|word| word == "--help" || word == "help")
 }
 
-/// Gives every command a text for `--help` in the layout of `-h`, with examples and notes: clap's own has a line for each
-/// option, one for its text and an empty one. kubectl's options are left to the help of the program itself.
+/// Gives every command a `--help` in the layout of `-h`, with examples and notes; clap's layout has three lines for
+/// each option. Only the help of the program shows kubectl's options.
 pub(crate) fn with_help(command: Command) -> Command {
     let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
     let is_program = !names.is_empty();
@@ -124,7 +124,7 @@ pub(crate) fn with_help(command: Command) -> Command {
     command.override_help(full.render_help())
 }
 
-/// For an option that other commands have, names these instead of an option with a similar name.
+/// For an unknown option, names the commands that have it instead of an option with a similar name.
 pub(crate) fn name_commands(definition: &Command, mut error: clap::Error) -> clap::Error {
     let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return error };
     let Some(long) = option.strip_prefix("--").filter(|_| error.kind() == ErrorKind::UnknownArgument) else {
@@ -145,7 +145,7 @@ pub(crate) fn name_commands(definition: &Command, mut error: clap::Error) -> cla
     }
     error.remove(ContextKind::SuggestedArg);
     error.remove(ContextKind::SuggestedSubcommand);
-    // Its usage is that of the option with a similar name.
+    // This usage is of the option with a similar name.
     error.remove(ContextKind::Usage);
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     error

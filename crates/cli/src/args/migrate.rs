@@ -12,7 +12,7 @@ use super::writing::{CriteriaArgs, WritingArgs};
 const POOLS: &str = "Pools";
 const EVICTING: &str = "Evicting";
 
-/// What to do with a migration in progress.
+/// An action on a migration in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MigrateAction {
     /// Print its state
@@ -82,7 +82,7 @@ impl MigrateArgs {
             && (self.apply || self.action == Some(MigrateAction::Resume))
     }
 
-    /// Where the users move to.
+    /// Returns the target of the migration.
     pub(crate) fn target(&self) -> Target {
         match (&self.to, self.to_cidr, self.block_size) {
             (Some(name), ..) => Target::Pool(name.clone()),

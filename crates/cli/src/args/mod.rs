@@ -1,4 +1,4 @@
-//! The command line: what it accepts and what its help says.
+//! The command line: options and help.
 
 mod address;
 mod assign;
@@ -265,7 +265,7 @@ pub(crate) struct InstallLinksArgs {
     pub remove: bool,
 }
 
-/// The command line's definition.
+/// Returns the definition of the command line.
 pub(crate) fn command() -> clap::Command {
     Cli::command()
 }

@@ -1,4 +1,4 @@
-//! How tables are printed, and when again: options of `check` and `show`.
+//! Options of `check` and `show` for tables and `--watch`.
 
 use clap::Args;
 use jiff::SignedDuration;
@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use super::duration;
 
 const PRINTING: &str = "Printing";
-/// A shorter interval would keep the datastore busy with nothing else.
+/// The shortest interval, which limits the load on the datastore.
 const SHORTEST: SignedDuration = SignedDuration::from_secs(1);
 
 #[derive(Debug, Args)]

@@ -1,4 +1,4 @@
-//! Options of `record`, and those by which `serve` records.
+//! Options of `record`.
 
 use std::path::PathBuf;
 

@@ -1,8 +1,8 @@
-//! Selectors of nodes, by their labels.
+//! Label selectors of nodes.
 
 use calipam_model::selector::Selector;
 
-/// Reads a selector as Calico does.
+/// Parses a selector like Calico.
 pub(crate) fn selector(text: &str) -> Result<Selector, String> {
     Selector::parse(text).map_err(|reason| {
         format!(

@@ -13,7 +13,7 @@ use super::duration;
 
 const SERVING: &str = "Serving";
 
-/// A shorter interval would keep the datastore busy with nothing else.
+/// The shortest interval, which limits the load on the datastore.
 const SHORTEST: SignedDuration = SignedDuration::from_secs(1);
 const LONGEST: SignedDuration = SignedDuration::from_hours(31 * 24);
 

@@ -91,7 +91,7 @@ pub(crate) struct ShowArgs {
     pub printing: PrintingArgs,
 }
 
-/// The length of a prefix: of IPv4 up to 32.
+/// Reads the length of a prefix.
 fn prefix(text: &str) -> Result<u8, String> {
     let length = text.strip_prefix('/').unwrap_or(text).parse().ok();
     length
@@ -99,7 +99,7 @@ fn prefix(text: &str) -> Result<u8, String> {
         .ok_or_else(|| "expected a length such as `/16`".to_owned())
 }
 
-/// Namespace and name.
+/// Reads namespace and name.
 pub(super) fn pod(text: &str) -> Result<PodName, String> {
     match text.split_once('/') {
         Some((namespace, name)) if !(namespace.is_empty() || name.is_empty() || name.contains('/')) => {
@@ -109,7 +109,7 @@ pub(super) fn pod(text: &str) -> Result<PodName, String> {
     }
 }
 
-/// What is to be shown.
+/// The subject of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     Pools,
@@ -126,7 +126,7 @@ pub(crate) enum Subject {
 }
 
 impl ShowArgs {
-    /// What is to be shown.
+    /// Returns the subject of the call.
     pub(crate) fn subject(&self) -> Subject {
         match self {
             Self { ip: Some(address), .. } => Subject::Address(*address),

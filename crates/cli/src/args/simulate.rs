@@ -18,7 +18,7 @@ const QUESTION: &str = "What to show [default: ADD latency by cluster size]";
 
 /// The time from the arrival of the last pod to the failure of a node.
 const CALM: Micros = Micros::from_mins(1);
-/// When a node that fails is removed from the cluster, if nothing else is said.
+/// The default time from the failure of a node to its removal from the cluster.
 const REMOVAL: Micros = Micros::from_mins(10);
 
 /// Options of `simulate`. Its help fits 60 lines: each has one.
@@ -103,14 +103,14 @@ pub(crate) struct SimulateArgs {
     pub runs: Option<NonZeroU32>,
 }
 
-/// Block sizes to compare where none are named.
+/// The block sizes that are compared by default.
 const USUAL_SIZES: std::ops::RangeInclusive<u8> = 24..=29;
 
 impl SimulateArgs {
-    /// Changes a scenario as the options say.
+    /// Applies the options to a scenario.
     ///
     /// # Errors
-    /// If they do not fit together.
+    /// If options contradict each other.
     pub(crate) fn change(&self, scenario: &mut Scenario) -> Result<(), Failure> {
         fn set<T: Clone>(value: &mut T, given: &Option<T>) {
             if let Some(given) = given {
@@ -166,17 +166,17 @@ impl SimulateArgs {
         Ok(())
     }
 
-    /// True if the question is how latency grows with the number of nodes.
+    /// True if the call asks for latency by the number of nodes.
     fn answers_by_size(&self) -> bool {
         self.fail_node.is_none() && !self.advise && self.clashes.is_empty() && self.sizes().is_empty()
     }
 
-    /// Number of runs of each scenario, of which there are so many `usually`.
+    /// Returns the number of runs of each scenario; by default `usually`.
     pub(crate) fn runs(&self, usually: u64) -> u64 {
         self.runs.map_or(usually, |runs| runs.get().into())
     }
 
-    /// The causes of clashes to look at.
+    /// Returns the causes of clashes to simulate.
     pub(crate) fn causes(&self) -> Vec<Cause> {
         if self.clashes.contains(&CauseName::All) {
             return Cause::ALL.to_vec();
@@ -188,7 +188,7 @@ impl SimulateArgs {
         named.collect()
     }
 
-    /// The block sizes to compare; empty for only the one of the scenario.
+    /// Returns the block sizes to compare; none for only that of the scenario.
     pub(crate) fn sizes(&self) -> Vec<u8> {
         match &self.block_size {
             Some(Sizes(sizes)) if sizes.len() > 1 => sizes.clone(),

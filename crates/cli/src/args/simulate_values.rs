@@ -76,7 +76,7 @@ impl ValueEnum for CauseName {
     }
 }
 
-/// Block sizes: one, or those of a range.
+/// One block size, or those of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes(pub Vec<u8>);
 
@@ -98,7 +98,7 @@ impl FromStr for Sizes {
     }
 }
 
-/// When a node that failed is removed.
+/// The time from the failure of a node to its removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Removal {
     Never,

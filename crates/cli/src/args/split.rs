@@ -27,7 +27,7 @@ pub(crate) struct SplitArgs {
 }
 
 impl SplitArgs {
-    /// The pool; the parser makes sure that there is one.
+    /// Returns the pool; clap ensures that there is one.
     pub(crate) fn pool(&self) -> PoolName {
         match (&self.name, self.cidr) {
             (None, Some(cidr)) => PoolName::Cidr(cidr),

@@ -33,13 +33,13 @@ pub(crate) struct WritingArgs {
 }
 
 impl WritingArgs {
-    /// How to write what the call itself agrees to.
+    /// Returns the intent of a call of calicoctl, which agrees by itself.
     pub(crate) fn agreed(command: &str) -> Intent {
         let args = Self { yes: true, max_changes: None, lock: false, journal: None };
         args.intent(Some(command.to_owned()))
     }
 
-    /// How to write what `command` plans; without it, not at all.
+    /// Returns the intent to carry out the plan of `command`; `None` for a dry run.
     pub(crate) fn intent(&self, command: Option<String>) -> Intent {
         let writing = command.map(|command| Writing {
             command,
@@ -52,7 +52,7 @@ impl WritingArgs {
     }
 }
 
-/// The folder of this user's journals, where the environment names one.
+/// Returns the folder of the user's journals, if the environment names one.
 pub(crate) fn journals_folder() -> Option<PathBuf> {
     let environment: BTreeMap<String, String> =
         VARIABLES.into_iter().filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?))).collect();

@@ -25,7 +25,7 @@ pub(super) fn run(args: &AssignArgs, global: &Global, console: &Console) -> Resu
             pools: Vec::new(),
         },
         pools: args.pools.clone(),
-        // What a recheck would drop is not an objection to an assignment.
+        // An assignment needs no recheck of findings.
         criteria: Criteria { options: Options::default(), recheck_after: SignedDuration::ZERO },
         intent: args.writing.intent((!args.dry_run).then(|| format!("assign {what}"))),
     };

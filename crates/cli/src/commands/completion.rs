@@ -6,7 +6,7 @@ use crate::complete;
 use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 
-/// Prints the script by which a shell completes the name that the program was called by.
+/// Prints the completion script of a shell for the name that the program was called by.
 pub(super) fn run(args: &CompletionArgs, applet: Applet, console: &Console) -> Result<Outcome, Failure> {
     let shell = args.shell.to_string();
     let script = complete::registration(&shell, applet);

@@ -15,7 +15,7 @@ use crate::operator::Person;
 use crate::render::text::count;
 use crate::{connect, hints};
 
-/// Endings of names that ask for a compression which is not written.
+/// The endings of compressions that are not supported.
 const OTHER_COMPRESSIONS: [&str; 14] =
     ["gz", "tgz", "bz2", "tbz", "xz", "txz", "lzma", "lz", "lz4", "zip", "7z", "br", "Z", "zstd"];
 
@@ -26,7 +26,7 @@ pub(super) fn run(args: &ExportArgs, global: &Global, console: &Console) -> Resu
     if let Some(folder) = &args.archive {
         return to_archive(folder, args.keep.as_ref(), global, console);
     }
-    // clap Makes sure that one of the two is named.
+    // clap ensures that one of the two is named.
     let file = args.file.as_deref().unwrap_or(Path::new("-"));
     if file == Path::new("-") {
         return to_stdout(global, console);
@@ -50,7 +50,7 @@ pub(super) fn run(args: &ExportArgs, global: &Global, console: &Console) -> Resu
     Ok(Outcome::Clean)
 }
 
-/// Adds to an archive, and says what it holds.
+/// Adds an export to an archive, and prints the number of its exports.
 fn to_archive(
     folder: &Path,
     keep: Option<&Keep>,
@@ -75,7 +75,7 @@ fn to_archive(
     Ok(Outcome::Clean)
 }
 
-/// A temporary file first: if the read fails, or begins again at another revision, nothing is printed.
+/// Exports to a temporary file first, so that nothing is printed if the read fails or restarts.
 fn to_stdout(global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let failed = Failure::io("write a temporary file");
     let folder = tempfile::tempdir().map_err(&failed)?;

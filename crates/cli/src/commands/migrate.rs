@@ -37,7 +37,7 @@ pub(super) fn run(args: &MigrateArgs, global: &Global, console: &Console) -> Res
     })
 }
 
-/// Says what comes after this run.
+/// Prints the next step of the migration.
 fn next(
     phase: Phase,
     migration: &Migration,

@@ -15,13 +15,13 @@ use crate::console::Console;
 use crate::exit::{Failure, Kind, Outcome};
 use crate::operator::Person;
 
-/// After what fails it begins again so much later.
+/// The pause before recording starts again after a failure.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// Records until a signal ends it.
 ///
 /// # Errors
-/// If it cannot begin.
+/// If it cannot start.
 pub(super) fn run(args: &RecordArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(Failure::io("start threads"))?;
     runtime.block_on(async {
@@ -33,7 +33,7 @@ pub(super) fn run(args: &RecordArgs, global: &Global, console: &Console) -> Resu
     })
 }
 
-/// Records on a thread of its own, as long as the process lives. What fails is said, and `serve` goes on.
+/// Records on a separate thread until the process ends. Failures are printed, and `serve` continues.
 pub(super) fn start(
     folder: &Path,
     keep: Option<&Keep>,
@@ -58,7 +58,7 @@ pub(super) fn start(
     thread::Builder::new().name("recorder".into()).spawn(record).map(drop).map_err(failed)
 }
 
-/// Records, and again after what fails, which is said. If it fails before anything was recorded, that is the end.
+/// Records, and starts again after a failure, which is printed. Returns a failure before anything was recorded.
 async fn record_again(folder: &Path, keep: Option<&Keep>, global: &Global, console: &Console) -> Failure {
     let has_begun = Cell::new(false);
     loop {
@@ -75,7 +75,7 @@ async fn record_again(folder: &Path, keep: Option<&Keep>, global: &Global, conso
     }
 }
 
-/// Says what has failed, and waits before the next attempt.
+/// Prints a failure, and waits before the next attempt.
 async fn pause(failure: &Failure, console: &Console) {
     console.failure(failure);
     console.warn(&format!("nothing is recorded; trying again in {} s", PAUSE.as_secs()));

@@ -30,14 +30,14 @@ pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Res
         intent: args.writing.intent((!args.dry_run).then(|| format!("release{}", flags(args)))),
         lock: args.writing.lock,
     };
-    // Without --yes a file is planned on as in a dry run; who agrees in advance expects a write.
+    // Without --yes, a call on a file is a dry run; with --yes, it expects a write.
     let on_file = (args.writing.yes && !args.dry_run).then(|| repair::not_live("release --yes"));
     repair::run(&args.writing, !args.dry_run, on_file, (global, console), async |datastore, person| {
         calipam_workflow::release(datastore, &request, person).await
     })
 }
 
-/// The targets of the call, for the journal.
+/// Formats the targets of the call for the journal.
 fn flags(args: &ReleaseArgs) -> String {
     let flags = [
         (args.leaked, " --leaked"),
@@ -95,7 +95,7 @@ fn targets(args: &ReleaseArgs) -> Result<Request, Failure> {
     Ok(request)
 }
 
-/// Handles, one per line; empty lines and what follows `#` do not count.
+/// Reads handles from stdin, one per line, without empty lines and comments after `#`.
 fn handles_of_stdin() -> Result<Vec<String>, Failure> {
     let read = Failure::io("read handles from stdin");
     let mut handles = Vec::new();

@@ -1,4 +1,4 @@
-//! How the commands that write end.
+//! The common part of the commands that write.
 
 use calipam_datastore::Datastore;
 use calipam_model::hint::{Call, Hint};
@@ -16,7 +16,7 @@ use crate::render::document::Document;
 use crate::render::plan::{PlanDocument, fits};
 use crate::render::text::{count, quoted};
 
-/// Carries out a command that writes if it `applies`, and says what it came to. `on_file`: why a file is refused, if it is.
+/// Runs a command, which writes if it `applies`, and prints its result. `on_file` is the reason to refuse a file.
 pub(super) fn run(
     writing: &WritingArgs,
     applies: bool,
@@ -35,12 +35,12 @@ pub(super) fn run(
     })
 }
 
-/// A file that could be planned on.
+/// Creates the failure of a write to a file, with a hint to plan on it.
 pub(super) fn not_live(what: &str) -> Failure {
     Failure::not_live(what).hint(Hint::new("plan on it with {}", [Call::DryRun]))
 }
 
-/// Prints what a release or rebuild came to. `dry_run`: the call asked for the plan alone.
+/// Prints the result of a release or rebuild. `dry_run`: the call asked for the plan alone.
 fn finish(repaired: Repaired, dry_run: bool, is_live: bool, console: &Console) -> Result<Outcome, Failure> {
     let Repaired { plan, run, .. } = &repaired;
     let nothing = plan.changes.is_empty() && plan.skipped.is_empty();
@@ -50,7 +50,7 @@ fn finish(repaired: Repaired, dry_run: bool, is_live: bool, console: &Console) -
     ended(repaired, dry_run, is_live, console)
 }
 
-/// What is said after the document.
+/// Prints the messages after the document, and returns the outcome.
 pub(super) fn ended(
     repaired: Repaired,
     dry_run: bool,
@@ -67,7 +67,7 @@ pub(super) fn ended(
     outcome(repaired.run, is_partial, console)
 }
 
-/// Prints the document of a plan, whose warnings were not shown yet if that is all.
+/// Prints the document of a plan; `is_all` if nothing was written, so that its warnings were not shown yet.
 pub(super) fn print(
     plan: &PlanSummary,
     is_all: bool,
@@ -80,7 +80,7 @@ pub(super) fn print(
     console.print(document)
 }
 
-/// Says why a plan was only printed, and what to do next.
+/// Prints the reason that a plan was not carried out, and the next step.
 fn why_not_written(plan: &PlanSummary, dry_run: bool, is_live: bool, console: &Console) {
     if !fits(plan) && console.format == Format::Table {
         console.hint(&format!("{} lists everything", hints::again(&["-o", "wide"], &["output"])));
@@ -100,12 +100,12 @@ fn why_not_written(plan: &PlanSummary, dry_run: bool, is_live: bool, console: &C
     }
 }
 
-/// Says of a plan that was only printed that it would be refused.
+/// Warns that a printed plan would be refused.
 pub(crate) fn warn_of_limit(limit: usize, console: &Console) {
     console.warn(&format!("the plan makes more changes than --max-changes {limit}: it would be refused"));
 }
 
-/// Says what had changed and what was not done. `is_partial`: the plan left something as it is.
+/// Prints the conflicts and errors of a run, and returns its outcome. `is_partial`: the plan skipped something.
 pub(crate) fn outcome(
     run: Option<Executed>,
     is_partial: bool,
@@ -113,7 +113,7 @@ pub(crate) fn outcome(
 ) -> Result<Outcome, Failure> {
     let as_planned = if is_partial { Outcome::Refused } else { Outcome::Clean };
     let Some(Executed { execution, journal }) = run else { return Ok(as_planned) };
-    // While the datastore is locked no pod starts or stops: nothing is more urgent.
+    // While the datastore is locked, no pod starts or stops: nothing is more urgent.
     if let Some(error) = &execution.lock_left {
         console.warn(&error.to_string());
         error.hint().into_iter().for_each(|hint| console.hint(&hints::text(&hint)));
@@ -131,7 +131,7 @@ pub(crate) fn outcome(
         console.warn(&format!("{} not started", count(execution.not_started, "step was", "steps were")));
     }
     if execution.may_have_written() {
-        // Without the journal there is no way back: it is named at any rate.
+        // The journal is needed for an undo: even `--quiet` names it.
         if console.quiet {
             console.say(&format!("journal: {}", quoted(&journal)));
         }

@@ -15,7 +15,7 @@ use crate::render::simulate::Answers;
 use crate::render::text::count;
 use crate::{connect, hints};
 
-/// Runs where none are named: with each block size to advise on, and with each cause of clashes.
+/// The default numbers of runs: for each block size of the advice, and for each cause of clashes.
 const ADVISE_RUNS: u64 = 5;
 const CLASH_RUNS: u64 = 20;
 
@@ -28,7 +28,7 @@ pub(super) fn run(args: &SimulateArgs, global: &Global, console: &Console) -> Re
     Ok(Outcome::Clean)
 }
 
-/// Arrival and lifetime as an archive or etcd tells them, where the options do not say them.
+/// Adds the arrival rate and lifetime of an archive or etcd, unless the options have them.
 fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result<SimulateArgs, Failure> {
     let mut args = args.clone();
     let Some(folder) = &args.rates_from else { return Ok(args) };
@@ -62,7 +62,7 @@ fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result
     Ok(args)
 }
 
-/// The scenario of the options and the cluster.
+/// Builds the scenario from the options and the cluster.
 fn scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Result<Scenario, Failure> {
     let mut scenario = Scenario::default();
     if names_cluster(global) {
@@ -77,22 +77,22 @@ fn scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Result<S
         }
         scenario.datastore = match kind {
             DatastoreKind::Kubernetes => kind,
-            // A plugin of today would use etcd v3.
+            // Current plugins do not support etcd v2.
             DatastoreKind::Etcd | DatastoreKind::EtcdV2 => DatastoreKind::Etcd,
         };
-        // What arrives comes to what is there.
+        // New pods are added to the existing ones.
         scenario.pods_per_node = 0;
         scenario.start = Some(Arc::new(start));
     }
     args.change(&mut scenario)?;
     if scenario.pods_per_node == 0 && !args.advise && scenario.event.is_none() {
-        // Something has to happen.
+        // Without pods, there is nothing to simulate.
         scenario.pods_per_node = 1;
     }
     Ok(scenario)
 }
 
-/// True if the command line names a cluster. One that only settings files know is not meant.
+/// True if the command line names a cluster. The cluster of settings files is not used.
 fn names_cluster(global: &Global) -> bool {
     global.datastore.is_some() || global.etcd_endpoints.is_some() || global.config.is_some()
 }

@@ -83,9 +83,9 @@ async fn undo(
     repair::outcome(undone.run, is_partial, console)
 }
 
-/// Where the call says nothing about it, an undo connects to where the run was made: on Kubernetes by a context that leads
-/// there. Settings count for user and certificates; and where they name the same etcd, for all its endpoints. The cluster
-/// is compared anyway.
+/// Without connection options, connects an undo to the datastore of its journal; to Kubernetes by a context with that
+/// server. User and certificates come from the settings, and the endpoints, too, if they include that of the journal.
+/// The cluster is compared in any case.
 fn at_journal(global: &Global, header: &Header, console: &Console) -> Global {
     if hints::names_connection() {
         return global.clone();
@@ -116,7 +116,7 @@ fn at_journal(global: &Global, header: &Header, console: &Console) -> Global {
     there
 }
 
-/// The context of the user's kubeconfig that leads to the API server of the journal, if another one counts.
+/// Returns the kubeconfig context with the API server of the journal, if the current context has another one.
 fn context_at(global: &Global, header: &Header) -> Option<String> {
     if header.datastore != "kubernetes" {
         return None;

@@ -13,12 +13,12 @@ use crate::render::document::Document;
 use crate::render::page::Text;
 use crate::render::text::escape;
 
-/// The program and what it reads.
+/// The program and the formats that it reads.
 #[derive(Debug, Serialize)]
 struct Version {
     program: &'static str,
     version: &'static str,
-    /// Of the source; empty in a build for development.
+    /// The commit of the source; empty in a development build.
     commit: &'static str,
     reads: Reads,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,17 +37,17 @@ struct Reads {
     calico_version: String,
 }
 
-/// The cluster that was asked.
+/// The version of the cluster.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Cluster {
-    /// Empty if it names none.
+    /// Empty if the cluster names none.
     calico_version: String,
-    /// Whether the data of that version is known.
+    /// True if the data of that version is known.
     is_known: bool,
 }
 
-/// Prints the version, and whether the cluster's is known.
+/// Prints the version and, on request, that of the cluster.
 ///
 /// # Errors
 /// If the cluster cannot be read.
@@ -73,13 +73,13 @@ pub(super) fn run(args: &VersionArgs, global: &Global, console: &Console) -> Res
     Ok(outcome)
 }
 
-/// Reads what the cluster says of itself.
+/// Reads the version of the cluster.
 async fn ask(global: &Global, console: &Console) -> Result<Cluster, Failure> {
     let datastore = connect::open(global, console).await?;
     let person = Person::watching(console);
     let snapshot = calipam_workflow::read_sources(&datastore, &[Source::ClusterInformation], &person).await?;
     let information = snapshot.cluster.unwrap_or_default();
-    // A cluster of an unknown version may be anything.
+    // A cluster without a readable version counts as unknown.
     let is_known = information.is_known().unwrap_or(false);
     Ok(Cluster { calico_version: information.calico_version, is_known })
 }

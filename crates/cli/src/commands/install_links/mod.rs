@@ -1,4 +1,4 @@
-//! `install-links`: the other names of the program, and what shells and man look for.
+//! `install-links`: links for the other names of the program, completion scripts and man pages.
 
 mod man_pages;
 
@@ -13,12 +13,12 @@ use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::render::text::quoted;
 
-/// Names that are links to the program.
+/// The names of the links to the program.
 const LINKS: [&str; 5] =
     ["ipam", "kubectl-ipam", "kubectl-calico", "kubectl_complete-ipam", "kubectl_complete-calico"];
-/// The link that takes the place of another program, and is made on request only.
+/// The link that replaces another program, and is created only on request.
 const CALICOCTL: &str = "calicoctl";
-/// Shells that look for scripts in a folder below `share`: the program, and where they look.
+/// The shells that find scripts below `share`: program and folder.
 const SHELLS: [(&str, &str); 3] = [
     ("bash", "bash-completion/completions"),
     ("zsh", "zsh/site-functions"),
@@ -61,7 +61,7 @@ pub(super) fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome,
     Ok(outcome)
 }
 
-/// Takes away the links to this program, and the files as this program writes them.
+/// Removes the links to this program, and the files that it has written, if they are unchanged.
 fn remove(directory: &Path, program: &Path, share: &Path, console: &Console) -> Result<Outcome, Failure> {
     let links = LINKS.into_iter().chain([CALICOCTL]).map(|name| directory.join(name));
     let links = links.filter(|path| path.is_symlink() && matches!(link(program, path), Ok(Found::Ours)));
@@ -74,7 +74,7 @@ fn remove(directory: &Path, program: &Path, share: &Path, console: &Console) -> 
     Ok(Outcome::Clean)
 }
 
-/// The man pages, and the completion scripts of some shells for each name: path and text.
+/// Returns the man pages, and the completion scripts of some shells for each name: path and text.
 fn files(share: &Path, has_shell: impl Fn(&str) -> bool) -> Vec<(PathBuf, Vec<u8>)> {
     let pages =
         MAN_PAGES.iter().map(|(name, text)| (share.join("man/man1").join(name), text.as_bytes().to_owned()));
@@ -91,13 +91,13 @@ fn files(share: &Path, has_shell: impl Fn(&str) -> bool) -> Vec<(PathBuf, Vec<u8
     scripts.chain(pages).collect()
 }
 
-/// True if the shell is in a folder of PATH.
+/// True if the shell is in PATH.
 fn is_there(shell: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(shell).is_file())
 }
 
-/// `share` next to the directory, as `/usr/local/share` next to `/usr/local/bin`.
+/// Returns `share` next to the directory, such as `/usr/local/share` for `/usr/local/bin`.
 fn share_of(directory: &Path) -> Result<PathBuf, Failure> {
     let directory = fs::canonicalize(directory).map_err(|error| failure("find", directory, error))?;
     Ok(directory.parent().unwrap_or(&directory).join("share"))
@@ -107,7 +107,7 @@ fn share_of(directory: &Path) -> Result<PathBuf, Failure> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Nothing,
-    /// A link to this program, or a file as this program writes it.
+    /// A link to this program, or a file with its text.
     Ours,
     Foreign,
 }
@@ -129,16 +129,16 @@ fn found(path: &Path, is_ours: impl FnOnce() -> io::Result<bool>) -> io::Result<
     }
 }
 
-/// An outcome for one path.
+/// The result for one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Done {
     Created,
     There,
-    /// Something else has the name; it stays.
+    /// Another program or file has the name, and is kept.
     Foreign,
 }
 
-/// Creates what has no place yet; by force also in the place of something else.
+/// Creates a missing link or file; with `force` also replaces others.
 fn install(
     path: &Path,
     found: Found,
@@ -174,7 +174,7 @@ fn failure(what: &str, path: &Path, error: io::Error) -> Failure {
     Failure::io(format!("{what} {}", path.display()))(error)
 }
 
-/// The program itself, not one of its links.
+/// Returns the path of the program without links.
 fn program() -> Result<PathBuf, Failure> {
     let program = std::env::current_exe().and_then(fs::canonicalize);
     program.map_err(Failure::io("find this program"))

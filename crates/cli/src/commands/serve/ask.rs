@@ -1,4 +1,4 @@
-//! Questions about one address, pod, node or handle: answered from the last good check, with what `show` prints.
+//! Questions about an address, pod, node or handle, which get the documents of `show` from the last successful check.
 
 use std::borrow::Cow;
 use std::io;
@@ -16,23 +16,23 @@ use crate::render::document;
 use crate::render::page::Page;
 use crate::render::show::{AddressDetails, Shown, View};
 
-/// What is asked for.
+/// The object of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Question {
     Address(IpAddr),
     Pod(PodName),
     Node(String),
     Handle(String),
-    /// What was typed into the form: one of the others.
+    /// Text from the form, which stands for one of the others.
     Any(String),
 }
 
-/// What a question may be.
+/// The paths of questions, for error messages.
 pub(super) const FORMS: &str =
     "/api/v1/ip/ADDRESS, /api/v1/pod/NAMESPACE/NAME, /api/v1/node/NAME and /api/v1/handle/ID";
 
 impl Question {
-    /// The question that a path of the API is; `None` if it is none.
+    /// Parses the path of a question; `None` for other paths.
     pub(super) fn of_path(path: &str) -> Option<Self> {
         let (kind, name) = path.strip_prefix("/api/v1/")?.split_once('/')?;
         match kind {
@@ -47,14 +47,14 @@ impl Question {
         }
     }
 
-    /// The question of the form on the page: `q=TEXT`.
+    /// Parses the query of the form on the page: `q=TEXT`.
     pub(super) fn of_query(query: &str) -> Option<Self> {
         let text = query.split('&').find_map(|part| part.strip_prefix("q="))?;
         let text = decoded(&text.replace('+', " "))?;
         Some(Self::Any(text.trim().to_owned()))
     }
 
-    /// Writes what `show` prints about it; `None` if the cluster has nothing of the kind.
+    /// Writes the document of `show`; `None` if the cluster does not have the object.
     pub(super) fn answer(&self, snapshot: &Snapshot, format: Format) -> io::Result<Option<Vec<u8>>> {
         match self {
             Self::Address(address) => {
@@ -81,7 +81,7 @@ impl Question {
         }
     }
 
-    /// An address, a pod by namespace and name, or the name of a node; everything else is a handle.
+    /// Parses an address, a pod by namespace and name, or the name of a node; other texts are handles.
     fn of_text(text: &str, snapshot: &Snapshot) -> Self {
         if let Some(address) = parse_address(text) {
             return Self::Address(address);
@@ -102,7 +102,7 @@ fn write(view: &impl View, snapshot: &Snapshot, format: Format) -> io::Result<Op
     Ok(Some(text))
 }
 
-/// A part of a URL; `None` if it is not text.
+/// Decodes a part of a URL; `None` if it is not UTF-8.
 fn decoded(part: &str) -> Option<String> {
     percent_decode_str(part).decode_utf8().ok().map(Cow::into_owned)
 }

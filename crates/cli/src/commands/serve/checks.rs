@@ -1,5 +1,5 @@
-//! The checks of `serve`, one after the other. A datastore is read once and followed; of one that cannot be followed each check reads
-//! what it needs.
+//! The checks of `serve`, one after the other. A datastore is read once and then followed; if that is not possible,
+//! each check reads everything.
 
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -21,35 +21,35 @@ use crate::exit::Failure;
 use crate::operator::Person;
 use crate::watch::{self, TOGETHER};
 
-/// After a check it rests for so many times as long, so that changes that never end take less than a tenth of the time.
+/// The rest after a check, in durations of the check: constant changes then use less than a tenth of the time.
 const REST: u32 = 10;
-/// The same where the datastore is followed, by the processor time of a check: it takes less than a quarter of a core.
+/// The rest while following, in processor times of the check: checks then use less than a quarter of a core.
 const REST_FOLLOWED: u32 = 4;
-/// A datastore that is followed is asked for changes no more often, so that many changes are checked together.
+/// The shortest time between two checks while following, so that many changes are checked together.
 const EVERY: Duration = Duration::from_secs(1);
-/// What Calico writes for one pod comes within this time, as a rule.
+/// The time within which Calico usually writes all records of a pod.
 const OF_ONE_POD: Duration = Duration::from_millis(100);
-/// After how long a datastore that is followed is asked again if it does not answer.
+/// The longest pause before a followed datastore is tried again after an error.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// Checks, and what is kept from one to the next.
+/// The checks, with the state that they share.
 pub(super) struct Checks<'a> {
     args: &'a ServeArgs,
     global: &'a Global,
     console: Console,
-    /// The cluster that is followed.
+    /// The followed cluster.
     live: Option<Live>,
-    /// What is being read of the recording since it is followed.
+    /// The thread that reads the trends of the recording.
     past: Option<JoinHandle<Option<Trends>>>,
-    /// Why it is not.
+    /// The reason that the cluster is not followed.
     not_followed: Option<WhyWhole>,
-    /// Open for as long as it answers, if it is followed.
+    /// The connection to a followed datastore, until an error.
     datastore: Option<Datastore>,
-    /// The revision that was read last; of a file or an old datastore there is none.
+    /// The last read revision; files and old datastores have none.
     revision: Option<i64>,
-    /// What the last check did beyond its changes is not done again soon: nothing rests for it.
+    /// True if the last check read everything, which is rare: no rest follows it.
     is_rare: bool,
-    /// Of this process, when the last check began.
+    /// The processor time of this process at the start of the last check.
     processor_time: Option<Duration>,
 }
 
@@ -70,7 +70,7 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// One check, and all that is served of it.
+    /// Runs one check.
     pub(super) async fn check(&mut self, begin: Instant) -> Result<Good, Failure> {
         let options = &self.args.options;
         let checker = Checker::new(options)?;
@@ -95,14 +95,14 @@ impl<'a> Checks<'a> {
         let asked = snapshot.read().unwrap_or_else(PoisonError::into_inner);
         checker.keep(&mut report, &asked, &self.console)?;
         drop(asked);
-        // Entries of a file with accepted findings that match nothing are told once.
+        // Entries of `--ignore` that match nothing are reported only once.
         self.console.quiet = true;
 
         let trends = self.live.as_ref().map(|live| live.trends.clone());
         Ok(Good::new(report, snapshot, begin.elapsed(), counts, trends))
     }
 
-    /// Reads and checks what has changed, if the datastore can be followed. Two reads that confirm each other are whole ones.
+    /// Reads and checks the changes, if the datastore can be followed. `--confirm` needs complete reads.
     async fn follow(&mut self, checker: &Checker<'_>, datastore: &Datastore) -> Result<(), Failure> {
         if self.args.options.confirm.is_some() {
             return Ok(());
@@ -138,14 +138,14 @@ impl<'a> Checks<'a> {
         Ok(())
     }
 
-    /// Reads on a thread of its own what the recording tells of the time before: that of a busy cluster takes a while.
+    /// Reads the trends of the recording on a separate thread, since a large recording takes a while.
     fn recall(&self, live: &Live, folder: &Path) -> Option<JoinHandle<Option<Trends>>> {
         let snapshot = live.snapshot();
         let snapshot = snapshot.read().unwrap_or_else(PoisonError::into_inner);
         let pools: Vec<IpNet> = snapshot.pools.iter().map(|pool| pool.value.cidr).collect();
         let (folder, now, console) = (folder.to_owned(), snapshot.taken_at, self.console.clone());
         let read = move || match trends(&folder, pools.into_iter(), now, &Person::watching(&console)) {
-            // Where nothing was recorded before, the recorder begins now.
+            // `None` without a recording, which begins now.
             Ok(past) => past,
             Err(error) => {
                 console.warn(&format!("the forecast goes on without what was recorded: {error}"));
@@ -155,7 +155,7 @@ impl<'a> Checks<'a> {
         thread::Builder::new().name("past".into()).spawn(read).ok()
     }
 
-    /// Says why each check reads everything.
+    /// Warns that each check reads everything, with the reason.
     fn not_followed(&mut self, why: &WhyWhole) {
         let is_new = self.not_followed.replace(why.clone()).as_ref() != Some(why);
         if is_new && *why != WhyWhole::NotForThisDatastore {
@@ -163,13 +163,13 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// The rest after a check that took so long.
+    /// Returns the rest after a check that lasted `took`.
     fn rest_for(&self, took: Duration) -> Duration {
         let used = processor_time().zip(self.processor_time).map(|(now, before)| now.saturating_sub(before));
         match used {
             _ if self.is_rare => Duration::ZERO,
             Some(used) if self.live.is_some() => used * REST_FOLLOWED,
-            // Between its two reads a check waits for `settle`, which costs nothing.
+            // The wait for `settle` between two reads uses no processor time.
             _ => {
                 let settle = Duration::try_from(self.args.options.recheck.settle).unwrap_or_default();
                 took.saturating_sub(settle) * REST
@@ -177,7 +177,7 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// Rests after a check that took so long, and waits for a change, or until the interval has passed.
+    /// Rests after a check that lasted `took`, then waits for a change, or until the interval has passed.
     pub(super) async fn rest(&mut self, took: Duration, interval: Duration) {
         let least = self
             .live
@@ -201,7 +201,7 @@ impl<'a> Checks<'a> {
     }
 }
 
-/// Processor time that this process has used, on all cores.
+/// Returns the processor time of this process, on all cores.
 #[cfg(unix)]
 fn processor_time() -> Option<Duration> {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);

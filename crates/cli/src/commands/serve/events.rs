@@ -1,4 +1,4 @@
-//! `serve --events`: new findings as Events of Kubernetes, on the pod or node that they concern, at a pace that floods no one.
+//! `serve --events`: sends new findings as Kubernetes Events about their pod or node, at a limited rate.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::served::{Good, Served};
 use crate::console::Console;
 
-/// Time between two rounds.
+/// The pause between two rounds.
 const PAUSE: Duration = Duration::from_secs(5);
-/// After how long there is a round although nothing was checked.
+/// The longest time between two rounds without a new check.
 const AGAIN: Duration = Duration::from_mins(1);
-/// Findings that are told, the most severe ones first.
+/// The maximum number of findings with events, the most severe ones first.
 const MOST: usize = 500;
-/// Events at once.
+/// The maximum number of events in a round.
 const TOGETHER: usize = 10;
 
-/// What was told.
+/// The sender of events, with the findings that have one.
 pub(super) struct FindingEvents {
     events: Events,
     told: BTreeSet<FindingKey>,
@@ -34,7 +34,7 @@ impl FindingEvents {
         Self { events: Events::new(settings, reporter()), told: BTreeSet::new() }
     }
 
-    /// Tells what each check has found, for as long as there are checks.
+    /// Sends the new findings of each check until the checks end.
     pub(super) async fn run(mut self, mut served: watch::Receiver<Arc<Served>>, console: Console) {
         let mut is_failing = false;
         let mut again = Instant::now();
@@ -61,11 +61,11 @@ impl FindingEvents {
         }
     }
 
-    /// Tells what has come since the last time; true if there is more.
+    /// Sends the events of one round; true if there are more.
     async fn tell(&mut self, good: &Good) -> Result<bool, calipam_datastore::Error> {
         let there: BTreeSet<(Code, &Subject)> =
             good.report.findings.iter().map(|finding| finding.key_ref()).collect();
-        // One that comes again is new.
+        // A finding that returns is new.
         self.told.retain(|(code, subject)| there.contains(&(*code, subject)));
         let (events, has_more) = self.new_ones(good);
         for (key, event) in events {
@@ -75,7 +75,7 @@ impl FindingEvents {
         Ok(has_more)
     }
 
-    /// Events of findings that were not told, and whether there are more.
+    /// Returns the events of a round, and true if there are more.
     fn new_ones(&self, good: &Good) -> (Vec<(FindingKey, Event)>, bool) {
         let snapshot = good.snapshot();
         let findings = good.report.findings.iter().take(MOST);
@@ -87,14 +87,14 @@ impl FindingEvents {
     }
 }
 
-/// The name of the pod, or of the machine, and what no other process has.
+/// Returns the name of the pod or machine, with a suffix that is unique to this process.
 fn reporter() -> String {
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "calipam".to_owned());
     let nanoseconds = jiff::Timestamp::now().as_nanosecond().unsigned_abs();
     format!("{host}_{}_{:x}", std::process::id(), nanoseconds)
 }
 
-/// The event of a finding; `None` if it concerns neither a pod nor a node that is there.
+/// Creates the event of a finding; `None` if neither its pod nor its node exists.
 fn event(finding: &Finding, snapshot: &Snapshot) -> Option<Event> {
     let of_pods = pods(finding).into_iter().find_map(|name| pod(name, snapshot));
     Some(Event {
@@ -106,7 +106,7 @@ fn event(finding: &Finding, snapshot: &Snapshot) -> Option<Event> {
     })
 }
 
-/// `namespace/name` of the pods that a finding is about.
+/// Returns the pods of a finding, as `namespace/name`.
 fn pods(finding: &Finding) -> Vec<&str> {
     let owned = match &finding.evidence {
         Evidence::Address(evidence) => evidence.owners.iter().map(|owner| &**owner).collect(),
@@ -139,7 +139,7 @@ fn node(finding: &Finding, snapshot: &Snapshot) -> Option<Regarding> {
     names.find(is_there).map(|name| Regarding::Node(name.clone()))
 }
 
-/// `leaked-address` as `LeakedAddress`, which is how reasons of events are written.
+/// Formats `leaked-address` as `LeakedAddress`, the usual form for the reason of an event.
 fn camel_case(code: &str) -> String {
     let words = code.split('-').map(|word| {
         let (first, rest) = word.split_at_checked(1).unwrap_or((word, ""));

@@ -1,5 +1,5 @@
-//! By which names the server may be asked. A page from elsewhere can make its own name lead to this machine after it was
-//! loaded; the browser then lets it read what it asks for by that name (DNS rebinding). It cannot do so by an address.
+//! The names of the server, as a protection against DNS rebinding. A foreign page can point its own name to this
+//! machine, and the browser then lets it read answers. So requests by unknown names are refused; addresses are safe.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use hyper::Request;
 use hyper::header::HOST;
 use hyper::http::uri::Authority;
 
-/// The names that were allowed, in lower case and without a dot at their end.
+/// The allowed names, in lower case and without a final dot.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hosts(Vec<String>);
 
@@ -16,8 +16,7 @@ impl Hosts {
         Self(names.iter().map(|name| normal(name)).collect())
     }
 
-    /// True if a request names an address, `localhost` or a name that was allowed. Browsers name something in any case;
-    /// a request that names nothing is of another program.
+    /// True if a request names an address, `localhost` or an allowed name, or has no host: every browser sends one.
     pub(super) fn admit<B>(&self, request: &Request<B>) -> bool {
         let headers = request.headers().get_all(HOST).iter();
         let authority = |text: &[u8]| Authority::try_from(text).ok();

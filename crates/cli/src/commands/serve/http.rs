@@ -1,4 +1,4 @@
-//! The server: GET and HEAD of a few paths, with limits on what a client can take.
+//! The server: answers GET and HEAD of a few paths, with limits for clients.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -30,22 +30,22 @@ use super::impatient::Impatient;
 use super::served::{Good, Served, Text};
 use crate::format::Format;
 
-/// Connections at a time that get every answer.
+/// The maximum number of concurrent connections with access to all paths.
 const CONNECTIONS: usize = 64;
-/// Further ones, whose only answers are those of probes, so that a kubelet need not wait for slow readers. What comes after
-/// them waits to be accepted: so many that with a thousand silent clients a probe waits for [`PROBE`] at most, and so few that the
-/// 1,024 files suffice that a process may often have.
+/// The maximum number of further connections, for probes only, so that a kubelet does not wait for slow readers. More
+/// connections wait. With this number, a probe among a thousand silent clients waits for [`PROBE`] at most, and the
+/// usual limit of 1,024 open files is enough.
 const PROBES: usize = 512;
-/// How long a client may take to send the head of a request, and how long a connection may be idle.
+/// The time limit for the head of a request, and for idle connections.
 const HEAD: Duration = Duration::from_secs(10);
-/// How long a connection may last. Clients that are slower lose it.
+/// The time limit of a connection.
 const LIFETIME: Duration = Duration::from_secs(120);
-/// Most bytes of the head of a request.
+/// The maximum size of the head of a request, in bytes.
 const LARGEST_HEAD: usize = 16 << 10;
 const MOST_HEADERS: usize = 64;
-/// How long a connection beyond the first ones may last.
+/// The time limit of a connection for probes only.
 const PROBE: Duration = Duration::from_secs(3);
-/// How long connections may take to end once the server stops.
+/// The time that connections get to end when the server stops.
 const GOODBYE: Duration = Duration::from_secs(3);
 
 const OTHER_NAME: &str =
@@ -53,24 +53,24 @@ const OTHER_NAME: &str =
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// What is shown, and to whom.
+/// The served state and the allowed hosts.
 #[derive(Clone)]
 pub(super) struct Shown {
     pub served: watch::Receiver<Arc<Served>>,
-    /// A report counts as current for so long.
+    /// The age up to which a report counts as current.
     pub current: Duration,
     pub hosts: Hosts,
 }
 
-/// An answer: a text, or events as they come.
+/// An answer: a text, or a stream of events.
 type Answer = Response<BoxBody<Bytes, Infallible>>;
 
-/// Serves until `stop` ends, and gives what it gave.
+/// Serves until `stop` ends, and returns its result.
 pub(super) async fn serve(listener: TcpListener, shown: Shown, stop: impl Future<Output = bool>) -> bool {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let probes = Arc::new(Semaphore::new(PROBES));
     let (end, ending) = watch::channel(());
-    // An answer reads a large cluster for a moment, and is written once: one at a time.
+    // Formatting an answer for a large cluster takes a moment: one at a time.
     let asking = Arc::new(Semaphore::new(1));
     let mut connections = JoinSet::new();
     tokio::pin!(stop);
@@ -86,7 +86,7 @@ pub(super) async fn serve(listener: TcpListener, shown: Shown, stop: impl Future
         let ((place, answers), stream) = tokio::select! {
             (place, accepted) = accepted => match accepted {
                 Ok((stream, _)) => (place, stream),
-                // No file descriptors are left, or the client is gone already.
+                // No file descriptors are left, or the client has disconnected.
                 Err(_) => {
                     sleep(Duration::from_millis(50)).await;
                     continue;
@@ -107,7 +107,7 @@ pub(super) async fn serve(listener: TcpListener, shown: Shown, stop: impl Future
     stopped
 }
 
-/// What a connection is good for.
+/// The paths that a connection may request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answers {
     All,
@@ -121,7 +121,7 @@ impl Answers {
     }
 }
 
-/// Answers the requests of a connection. What goes wrong on it concerns this client only.
+/// Answers the requests of a connection. Errors are ignored, since they affect this client only.
 async fn connection(
     stream: TcpStream,
     answers: Answers,
@@ -187,7 +187,7 @@ async fn respond<B>(
     }
 }
 
-/// An event for each page: at once that of now, then later ones, until the server ends.
+/// Streams an event for each version of the page, beginning with the current one, until the server ends.
 fn events(served: watch::Receiver<Arc<Served>>, end: watch::Receiver<()>) -> Answer {
     let pages = WatchStream::new(served).map(|served| Some(served.version.clone()));
     let end = WatchStream::from_changes(end).map(|()| None);
@@ -198,7 +198,7 @@ fn events(served: watch::Receiver<Arc<Served>>, end: watch::Receiver<()>) -> Ans
     headed(StatusCode::OK, "text/event-stream", StreamBody::new(events).boxed())
 }
 
-/// Answers from the last good check.
+/// Answers a question from the last successful check.
 async fn answer_question(question: Question, served: &Served, format: Format, asking: &Semaphore) -> Answer {
     let Some(good) = &served.good else {
         return with(not_ready(served), RETRY_AFTER, "10");
@@ -218,7 +218,7 @@ async fn answer_question(question: Question, served: &Served, format: Format, as
     }
 }
 
-/// The answer of a path that is not a question.
+/// Answers a path that is not a question.
 async fn answer_path(path: &str, served: &Arc<Served>, current: Duration, asking: &Semaphore) -> Answer {
     match path {
         "/" => report(served, "text/html; charset=utf-8", Text::Page, asking).await,
@@ -240,11 +240,11 @@ async fn answer_path(path: &str, served: &Arc<Served>, current: Duration, asking
     }
 }
 
-/// What is known before the first check has ended.
+/// The metrics before the end of the first check.
 const NOT_YET: &str = "# HELP calipam_up 1 if the last check could read the cluster and check it, otherwise 0.\n\
                        # TYPE calipam_up gauge\ncalipam_up 0\n";
 
-/// A text of the last good check, with its age.
+/// Answers with a text of the last successful check and its age.
 async fn report(served: &Arc<Served>, kind: &'static str, text: Text, asking: &Semaphore) -> Answer {
     let Some(good) = &served.good else {
         return with(not_ready(served), RETRY_AFTER, "10");
@@ -255,7 +255,7 @@ async fn report(served: &Arc<Served>, kind: &'static str, text: Text, asking: &S
     }
 }
 
-/// A text, which is written when it is asked for first.
+/// Returns a text, which is formatted at the first request.
 async fn text_of(served: &Arc<Served>, text: Text, asking: &Semaphore) -> Result<Option<Bytes>, Answer> {
     let Ok(_place) = asking.acquire().await else { return Err(not_ready(served)) };
     let asked = Arc::clone(served);
@@ -265,13 +265,13 @@ async fn text_of(served: &Arc<Served>, text: Text, asking: &Semaphore) -> Result
     }
 }
 
-/// Says when the check ended that an answer is from.
+/// Adds the date and age of the check to an answer.
 fn dated(response: Answer, good: &Good) -> Answer {
     let response = with(response, LAST_MODIFIED, &good.at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string());
     with(response, AGE, &good.age().as_secs().to_string())
 }
 
-/// Whether there is a current report.
+/// Answers a probe: an error unless there is a current report.
 fn health(served: &Served, current: Duration) -> Answer {
     match &served.good {
         Some(good) if good.age() <= current => plain(StatusCode::OK, "ok"),
@@ -283,7 +283,7 @@ fn health(served: &Served, current: Duration) -> Answer {
     }
 }
 
-/// What is said before the first check has succeeded.
+/// Answers requests before the first successful check.
 fn not_ready(served: &Served) -> Answer {
     let text = match served.failure() {
         Some(failure) => format!("no check has succeeded yet; the last one failed: {failure}"),

@@ -1,4 +1,4 @@
-//! A connection that ends where its client does not read what it asked for.
+//! A connection that fails if its client does not read an answer.
 
 use std::io;
 use std::pin::Pin;
@@ -10,10 +10,10 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-/// How long a client may read nothing of an answer.
+/// The longest time without progress while a client reads an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A connection, and since when its client takes nothing.
+/// A connection with a timeout that runs while its client reads nothing.
 pub(super) struct Impatient {
     stream: TokioIo<TcpStream>,
     stuck: Option<Pin<Box<Sleep>>>,
@@ -24,7 +24,7 @@ impl Impatient {
         Self { stream: TokioIo::new(stream), stuck: None }
     }
 
-    /// A result of writing, or an error if the client has read nothing for too long.
+    /// Returns the result of a write, or an error after the timeout.
     fn within_patience<T>(
         &mut self,
         written: Poll<io::Result<T>>,

@@ -1,8 +1,8 @@
-//! `serve`: repeats the check, and serves what the last one found.
+//! `serve`: repeats the check, and serves the last result.
 //!
-//! Checks run one after the other on a thread and a runtime of their own, so that checking a large cluster delays no
-//! answer. Each leaves its report, of which the texts are written when they are asked for first, and its snapshot for questions:
-//! no answer reads the datastore.
+//! Checks run one after the other on a separate thread and runtime, so that a large cluster does not delay answers.
+//! Each check provides its report, whose texts are formatted at the first request, and its snapshot for questions. No
+//! answer reads the datastore.
 
 mod ask;
 mod checks;
@@ -34,10 +34,10 @@ use crate::console::Console;
 use crate::exit::{self, Failure, Kind, Outcome};
 use crate::render::text::count;
 
-/// A report counts as current for so many intervals.
+/// The age up to which a report counts as current, in intervals.
 const CURRENT: u32 = 3;
 
-/// Checks and serves until a signal ends it.
+/// Checks and serves until a signal.
 ///
 /// # Errors
 /// If it cannot listen, or the first check finds that the call or its settings are wrong.
@@ -45,7 +45,7 @@ pub(super) fn run(args: ServeArgs, global: Global, console: &Console) -> Result<
     if global.datastore.as_deref() == Some("-") {
         return Err(Failure::usage("stdin can be read once only: name the file"));
     }
-    // What is wrong with the options is said before anything is opened.
+    // Reports wrong options before anything is opened.
     Checker::new(&args.options)?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::io("start threads"))?;
     runtime.block_on(serve(args, global, console))
@@ -88,13 +88,13 @@ async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Out
     };
     let shown = Shown { served, current: interval.saturating_mul(CURRENT), hosts };
     if http::serve(listener, shown, stop).await {
-        // A check that is running only reads: it ends with the process.
+        // A running check only reads, so it can end with the process.
         return Ok(Outcome::Clean);
     }
     Err(checks.join().unwrap_or_else(|_| exit::panicked()))
 }
 
-/// Checks on a thread of its own. It ends only if checking again cannot help.
+/// Starts the checks on a separate thread, which ends only after a failure that another check cannot resolve.
 fn start_checks(
     args: ServeArgs,
     global: Global,

@@ -1,4 +1,4 @@
-//! What the checks have left to be served.
+//! The results of checks that are served.
 
 use std::io;
 use std::sync::{Arc, OnceLock, PoisonError, RwLockReadGuard};
@@ -17,44 +17,44 @@ use crate::render::document;
 use crate::render::page::Page;
 use crate::render::report::{Checked, RunMetrics, page_with_notice, write_live_page, write_report_metrics};
 
-/// What the last check left, and the last good one.
+/// The results of the last check and of the last successful one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Served {
-    /// How the last check ended; `None` before the first one has.
+    /// The metrics of the last check; `None` before the end of the first one.
     run: Option<RunMetrics>,
     pub good: Option<Arc<Good>>,
-    /// Another text for each page: when its cluster was read, and whether a later check has failed. The page's script knows its own.
+    /// The version of the page: the time of the read, and `failed` after a failed check. The script compares it.
     pub version: String,
-    /// Why the last check failed, and when it ended.
+    /// The message and time of the last check, if it failed.
     failure: Option<(String, Timestamp)>,
 }
 
-/// What a check that succeeded left. Its texts are written when they are asked for first.
+/// The result of a successful check. Its texts are formatted at the first request.
 #[derive(Debug)]
 pub(super) struct Good {
-    /// When the check ended.
+    /// The end of the check.
     pub at: Timestamp,
     ended: Instant,
     pub took: Duration,
     pub report: Report,
-    /// What was checked. If the cluster is followed, it may be later.
+    /// The checked data, or later data of a followed cluster.
     pub snapshot: SharedSnapshot,
-    /// What was done to follow the cluster, if it is.
+    /// The counters of a followed cluster.
     pub counts: Option<LiveCounts>,
-    /// What becomes of the pools, where the cluster is followed.
+    /// The trends of the pools of a followed cluster.
     trends: Option<Trends>,
     json: OnceLock<Bytes>,
     page: OnceLock<Bytes>,
     metrics: OnceLock<Bytes>,
 }
 
-/// A text of the last good check, or of the last one.
+/// A text of the last successful check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Text {
     Json,
-    /// Where a later check has failed, it says so.
+    /// The page, with a notice if a later check has failed.
     Page,
-    /// That the last check succeeded or not, and with it all metrics of the last good one.
+    /// The metrics of the last check, and all those of the last successful one.
     Metrics,
 }
 
@@ -71,7 +71,7 @@ impl Good {
         Self { at, ended, took, report, snapshot, counts, trends, json, page, metrics }
     }
 
-    /// How long ago the check ended.
+    /// Returns the time since the end of the check.
     pub(super) fn age(&self) -> Duration {
         self.ended.elapsed()
     }
@@ -80,7 +80,7 @@ impl Good {
         self.snapshot.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A text, written now where it has not been yet.
+    /// Returns a text, which is formatted now if it is not there yet.
     fn text(&self, text: Text) -> io::Result<&Bytes> {
         let place = match text {
             Text::Json => &self.json,
@@ -109,12 +109,12 @@ impl Good {
 }
 
 impl Served {
-    /// True before the first check has ended.
+    /// True before the end of the first check.
     pub(super) fn is_empty(&self) -> bool {
         self.run.is_none()
     }
 
-    /// What is served after a check that succeeded.
+    /// Creates the state after a successful check.
     pub(super) fn good(good: Good) -> Self {
         let run = RunMetrics {
             up: true,
@@ -126,7 +126,7 @@ impl Served {
         Self { run: Some(run), version, good: Some(Arc::new(good)), ..Self::default() }
     }
 
-    /// What is served after a check that failed: the report of the last good one, and that it is old.
+    /// Creates the state after a failed check: the last good report, and a notice that it is old.
     pub(super) fn failed(&self, failure: &Failure, took: Duration) -> Self {
         let live = self.good.as_ref().and_then(|good| good.counts);
         let run = RunMetrics { up: false, took, exit_code: failure.kind as u8, live };
@@ -136,12 +136,12 @@ impl Served {
         Self { run: Some(run), good: self.good.clone(), version, failure }
     }
 
-    /// Why no check has succeeded so far; `None` if one has, and where the first one is under way.
+    /// Returns the last failure if no check has succeeded; `None` also during the first check.
     pub(super) fn failure(&self) -> Option<&str> {
         self.failure.as_ref().filter(|_| self.good.is_none()).map(|(message, _)| message.as_str())
     }
 
-    /// A text, which may take its time; `None` if there is nothing to write it of yet.
+    /// Returns a text, which may take a while; `None` before the first result.
     pub(super) fn text(&self, text: Text) -> io::Result<Option<Bytes>> {
         let of_good = self.good.as_ref().map(|good| good.text(text)).transpose()?;
         match (text, &self.run, of_good) {
