@@ -20,24 +20,24 @@ use crate::export::{self, Header};
 use crate::recording::{self, remove_changes, write_state};
 use crate::regular;
 
-/// What the names of exports begin and end with; the time is between.
+/// Prefix and suffix of the names of exports; the time is between them.
 const BEGIN: &str = "calipam-";
 const END: &str = ".jsonl.zst";
-/// The time in a name, in UTC.
+/// The format of the time in a name, in UTC.
 const NAMED: &str = "%Y%m%dT%H%M%S%.fZ";
-/// What an export is called until it is whole.
+/// The name of an export until it is complete.
 const WRITING: &str = ".calipam-writing";
-/// Two runs do not write at once.
+/// Keeps two runs from writing at the same time.
 const LOCK: &str = ".calipam-lock";
 
 #[derive(Clone, Debug)]
 pub struct Archive {
     folder: PathBuf,
-    /// By the time of the data, ascending.
+    /// Ascending by the time of the data.
     exports: Vec<Archived>,
 }
 
-/// What of an export is read.
+/// The part of an export to read.
 #[derive(Clone, Copy, Debug)]
 pub enum Part<'a> {
     Whole,
@@ -50,7 +50,7 @@ pub enum Part<'a> {
 }
 
 impl Part<'_> {
-    /// True for the keys of what is read, as exports of etcd and of Kubernetes have them.
+    /// True for the keys of this part, both in exports of etcd and of Kubernetes.
     pub fn holds(&self, key: &[u8]) -> bool {
         let Ok(key) = std::str::from_utf8(key) else { return false };
         match self {
@@ -68,7 +68,7 @@ impl Part<'_> {
     }
 }
 
-/// Namespace and name of the pod whose key it is, or that of an endpoint of it.
+/// Namespace and name of a pod, from its key or that of its endpoint.
 fn pod_of(key: &str) -> Option<(String, String)> {
     let is_endpoint = key.strip_prefix(ENDPOINT_PREFIX);
     let (namespace, name) = is_endpoint.or_else(|| key.strip_prefix("pods/"))?.split_once('/')?;
@@ -83,7 +83,7 @@ fn pod_of(key: &str) -> Option<(String, String)> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Archived {
     pub path: PathBuf,
-    /// When its data was read.
+    /// The time at which its data was read.
     pub taken_at: Timestamp,
     /// The revision of its data; empty if there is none.
     pub revision: String,
@@ -92,16 +92,16 @@ pub struct Archived {
 }
 
 impl Archive {
-    /// Lists the exports of a folder. A file whose name is not what [`Adding::finish`] gives is not part of it.
+    /// Lists the exports of a folder. Ignores files with names that [`Adding::finish`] does not give.
     ///
     /// # Errors
-    /// If the folder or an export in it cannot be read, or exports are of several clusters.
+    /// If the folder or an export in it cannot be read, or the exports are of several clusters.
     pub fn open(folder: &Path) -> Result<Self> {
         let (archive, damaged) = Self::sound(folder)?;
         damaged.into_iter().next().map_or(Ok(archive), Err)
     }
 
-    /// Lists the exports of a folder, and what is wrong with those whose header cannot be read.
+    /// Lists the exports of a folder, and the errors of those whose header cannot be read.
     pub fn sound(folder: &Path) -> Result<(Self, Vec<Error>)> {
         let failed = |error: io::Error| Error::new(folder, error);
         let (mut exports, mut damaged) = (Vec::new(), Vec::new());
@@ -113,7 +113,7 @@ impl Archive {
             }
             match archived(path) {
                 Ok(export) => exports.push(export),
-                // Another run thins the archive out.
+                // Another run removed the file.
                 Err(error) if error.is_missing_file() => {}
                 Err(error) => damaged.push(error),
             }
@@ -136,20 +136,20 @@ impl Archive {
         &self.exports
     }
 
-    /// The GUID of the cluster that it is of; `None` if it holds nothing yet.
+    /// The GUID of the cluster; `None` if the archive is empty.
     pub fn guid(&self) -> Option<&str> {
         self.exports.first().map(|export| export.guid.as_str())
     }
 
-    /// Neighbours of which the later one, by its time, has the older revision: a clock was set back, or the datastore was
-    /// restored in between.
+    /// Neighbours of which the later one has the older revision: a clock was set back, or the datastore was restored in
+    /// between.
     pub fn set_back(&self) -> impl Iterator<Item = [&Archived; 2]> {
         let revision = |export: &Archived| export.revision.parse::<u64>().ok();
         let pairs = self.exports.windows(2).map(|pair| [&pair[0], &pair[1]]);
         pairs.filter(move |[first, second]| revision(second).is_some_and(|own| revision(first) > Some(own)))
     }
 
-    /// Refuses another cluster.
+    /// Returns an error for another cluster.
     pub(crate) fn require(&self, guid: &str) -> Result<()> {
         match self.guid() {
             Some(own) if own != guid => Err(self.other_cluster(guid)),
@@ -163,8 +163,8 @@ impl Archive {
     }
 }
 
-/// True for what exports of an archive are called: the beginning, a time, the end. What someone has put next to them under
-/// another name is never thinned out.
+/// True for the name of an export: prefix, time, suffix. Files with other names were put there by someone else, and
+/// are never removed.
 fn is_export(name: &str) -> bool {
     let time = name.strip_prefix(BEGIN).and_then(|rest| rest.strip_suffix(END));
     time.is_some_and(|time| DateTime::strptime(NAMED, time).is_ok())
@@ -176,19 +176,19 @@ fn archived(path: PathBuf) -> Result<Archived> {
     Ok(Archived { path, taken_at, revision, guid })
 }
 
-/// What became of adding to an archive.
+/// The result of adding to an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Added {
     pub export: Archived,
     /// Number of entries in it.
     pub entries: u64,
-    /// The newest export before it, if that has a later time: a clock was set back.
+    /// The newest older export, if it has a later time: a clock was set back.
     pub later: Option<Timestamp>,
-    /// There was an export of the same time, and the new one was not needed.
+    /// An export of the same time existed, and the new one was not needed.
     pub was_there: bool,
 }
 
-/// No one else writes to the archive.
+/// Keeps others from writing to the archive.
 #[derive(Clone, Debug)]
 pub(crate) struct Lock {
     _file: Arc<LockFile>,
@@ -199,13 +199,13 @@ struct LockFile(File);
 
 impl Drop for LockFile {
     fn drop(&mut self) {
-        // A child process that is just being started has the file, too, and with it the lock.
+        // A child process that is being started also has the file open, and would keep the lock.
         let _ = self.0.unlock();
     }
 }
 
 impl Lock {
-    /// Locks the archive, whose folder is made if it is missing.
+    /// Locks the archive, and creates its folder if it is missing.
     pub(crate) fn take(folder: &Path) -> Result<Self> {
         let failed = |error: io::Error| Error::new(folder, error);
         fs::create_dir_all(folder).map_err(failed)?;
@@ -219,17 +219,18 @@ impl Lock {
     }
 }
 
-/// An export that is being added to an archive. It gets its name when it is whole; what a killed run has left is taken away.
+/// An export that is being added to an archive. It gets its name when it is complete; leftovers of a killed run are
+/// removed.
 #[derive(Debug)]
 pub struct Adding {
     archive: Archive,
-    /// Within the folder, so that the export can take its name there; a folder of its own holds what a kill leaves.
+    /// A folder inside the archive, from which the export can be renamed; it also confines the leftovers of a kill.
     writing: PathBuf,
     _lock: Lock,
 }
 
 impl Adding {
-    /// Locks the archive, whose folder is made if it is missing.
+    /// Locks the archive, and creates its folder if it is missing.
     ///
     /// # Errors
     /// If the file cannot be written, another run writes to the archive, or it holds exports of several clusters.
@@ -237,10 +238,10 @@ impl Adding {
         Self::with(folder, Lock::take(folder)?)
     }
 
-    /// The same to an archive that is locked.
+    /// Adds to an archive that is already locked.
     pub(crate) fn with(folder: &Path, lock: Lock) -> Result<Self> {
         let failed = |error: io::Error| Error::new(folder, error);
-        // One that is damaged hinders no other.
+        // A damaged export does not prevent new ones.
         let (archive, _) = Archive::sound(folder)?;
 
         let writing = folder.join(WRITING);
@@ -251,16 +252,16 @@ impl Adding {
         Ok(Self { archive, writing, _lock: lock })
     }
 
-    /// Where the export is to be written.
+    /// The path at which to write the export.
     pub fn path(&self) -> PathBuf {
         self.writing.join("export.jsonl.zst")
     }
 
-    /// The same of a recorder, whose clock may have been set back: an export that is not later than the others, and than what was recorded
-    /// `last`, has the next time after them.
+    /// Finishes like [`Self::finish`], for a recorder whose clock may have been set back: an export that is not later
+    /// than all others, and than the recorded time `last`, gets the next time after them.
     ///
     /// # Errors
-    /// As those of [`Self::finish`].
+    /// The same as for [`Self::finish`].
     pub fn finish_last(self, entries: u64, last: Option<Timestamp>) -> Result<Added> {
         let export = archived(self.path())?;
         let newest = self.archive.exports.last().map(|newest| newest.taken_at).max(last);
@@ -273,10 +274,10 @@ impl Adding {
         self.finish(entries)
     }
 
-    /// Gives the export that was written its name.
+    /// Gives the finished export its name.
     ///
     /// # Errors
-    /// If it is of another cluster, or cannot be renamed.
+    /// If the export is of another cluster, or cannot be renamed.
     pub fn finish(self, entries: u64) -> Result<Added> {
         let mut export = archived(self.path())?;
         self.archive.require(&export.guid)?;
@@ -302,7 +303,7 @@ impl Drop for Adding {
 }
 
 impl Archived {
-    /// Reads a part of it; `None` if another run has removed the export.
+    /// Reads a part of the export; `None` if another run has removed it.
     pub fn read(&self, part: Part<'_>, progress: &ProgressFn) -> Result<Option<Snapshot>> {
         let file = match unless_missing(DataFile::open(&self.path).map_err(Error::of_archive))? {
             Some(file) => file,
@@ -315,7 +316,7 @@ impl Archived {
         unless_missing(read.map_err(Error::of_archive))
     }
 
-    /// Where the changes after it are recorded, if they are.
+    /// The path of the changes after this export, whether or not they are recorded.
     pub fn changes(&self) -> PathBuf {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         self.path.with_file_name(format!("{}{}", name.strip_suffix(END).unwrap_or(&name), recording::END))

@@ -1,26 +1,28 @@
-//! Frames of text in a file: each one of zstd after a head, which is a frame that zstd passes over, so that `zstdcat` prints the
-//! text of the file. Both have sums: what was changed, and what is cut off, shows before it is unpacked.
+//! Frames of text in a file: zstd frames, each after a head in a skippable frame of zstd, so that `zstdcat` prints the
+//! text of the file. Both have checksums, which detect changed and missing bytes before decompression.
 
 use std::io;
 
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe;
 
-/// The first bytes of a head: a frame with 12 bytes that zstd passes over.
+/// The first bytes of a head: a skippable frame of 12 bytes.
 pub const MAGIC: [u8; 8] = [0x57, 0x2A, 0x4D, 0x18, 12, 0, 0, 0];
-/// Length of a head. After [`MAGIC`] come the length of the frame, the CRC-32 of its bytes and that of the head so far.
+/// Length of a head. After [`MAGIC`] come the length of the frame, the CRC-32 of its bytes, and that of the head so
+/// far.
 pub const HEAD: usize = MAGIC.len() + 12;
-/// Text of one frame, in bytes, unless one piece alone is larger.
+/// Maximum text of one frame, in bytes, unless a single piece is larger.
 pub const MOST_TEXT: usize = 4 << 20;
-/// Most text of one frame: larger than any object.
+/// Limit for the text of one frame: larger than any object.
 const LIMIT: usize = 64 << 20;
-/// The fastest level finds what is said a second time.
+/// The fastest level, which finds repeated text.
 const LEVEL: i32 = 1;
 
-/// For small frames that say again what stood before them: an eighth less than by the usual levels, for some milliseconds each.
+/// For small frames that repeat earlier text: an eighth smaller than with the usual levels, for a few milliseconds
+/// each.
 const WITH_WHAT_IS_KNOWN: i32 = 19;
 
-/// Makes frames.
+/// Compresses frames.
 pub struct Packer(Compressor<'static>);
 
 impl Packer {
@@ -28,7 +30,7 @@ impl Packer {
         Compressor::new(LEVEL).map(Self)
     }
 
-    /// As [`Self::push`]. What is in `known` as well takes little room: only with it can the frame be unpacked.
+    /// Like [`Self::push`], but leaves out text that is also in `known`, which is needed to decompress the frame.
     pub fn push_after(&mut self, known: &[u8], text: &[u8], frames: &mut Vec<u8>) -> io::Result<()> {
         self.0.set_dictionary(WITH_WHAT_IS_KNOWN, known)?;
         self.push(text, frames)
@@ -47,7 +49,7 @@ impl Packer {
     }
 }
 
-/// What a head says about the frame after it.
+/// The data in a head about the frame after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// Length of the frame.
@@ -66,24 +68,24 @@ fn head(length: u32, sum: u32) -> [u8; HEAD] {
 }
 
 impl Head {
-    /// Reads a head; `None` if these bytes are none.
+    /// Reads a head; `None` if the bytes are no head.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let number = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let (length, sum) = (number(8)?, number(12)?);
         (bytes == head(length, sum)).then_some(Self { length, sum })
     }
 
-    /// The text of the frame.
+    /// Decompresses the text of the frame.
     pub fn unpack(self, frame: &[u8]) -> io::Result<Vec<u8>> {
         self.unpack_after(&[], frame)
     }
 
-    /// The same of a frame that was packed with what is known.
+    /// Decompresses a frame that was compressed after known text.
     pub fn unpack_after(self, known: &[u8], frame: &[u8]) -> io::Result<Vec<u8>> {
         if frame.len() != self.length as usize || crc32fast::hash(frame) != self.sum {
             return Err(damaged());
         }
-        // zstd says how long the text is, which it has in one piece: what claims to be larger than frames are is not unpacked.
+        // zstd tells the length of the text, which is in one piece. A length above the limit is not decompressed.
         let length = zstd_safe::get_frame_content_size(frame).ok().flatten();
         let length = length.filter(|length| (1..=LIMIT as u64).contains(length)).ok_or_else(damaged)?;
         let text = Decompressor::with_dictionary(known)?
@@ -93,7 +95,7 @@ impl Head {
     }
 }
 
-/// What is not what was written.
+/// The error of a frame that is not as it was written.
 pub fn damaged() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "a frame is not what was written")
 }

@@ -1,5 +1,5 @@
-//! The little of protobuf that is decoded here: varints, length-delimited fields, and the message KeyValue.
-//! Bytes are not copied; what is cut short or malformed gives `None`.
+//! The subset of protobuf that is needed here: varints, length-delimited fields, and the message KeyValue.
+//! Bytes are not copied; truncated or malformed input gives `None`.
 
 use crate::raw::RawEntry;
 
@@ -12,7 +12,7 @@ pub fn put_varint(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Appends a number field, unless it has the default 0.
+/// Appends a number field, unless the number is the default 0.
 pub fn put_number(out: &mut Vec<u8>, field: u32, number: u64) {
     if number != 0 {
         put_varint(out, u64::from(field) << 3);
@@ -20,21 +20,21 @@ pub fn put_number(out: &mut Vec<u8>, field: u32, number: u64) {
     }
 }
 
-/// Appends a field of bytes, unless it has the default of no bytes.
+/// Appends a field of bytes, unless it is empty, the default.
 pub fn put_bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
     if !bytes.is_empty() {
         put_message(out, field, bytes);
     }
 }
 
-/// Appends an embedded message, also if it is empty.
+/// Appends an embedded message, even if it is empty.
 pub fn put_message(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
     put_varint(out, u64::from(field) << 3 | 2);
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// Reads a varint; gives it and its size. `None` if it does not end.
+/// Reads a varint; returns it and its size. `None` if it is incomplete.
 pub fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     // Nearly all tags and lengths take one byte.
     if let Some(byte) = bytes.first()
@@ -64,7 +64,7 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// The number, or 0 if the field is none.
+    /// The number, or 0 for a field of bytes.
     pub fn number(self) -> u64 {
         match self {
             Self::Number(number) => number,
@@ -72,7 +72,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The bytes, or none if the field is a number.
+    /// The bytes, or none for a number.
     pub fn bytes(self) -> &'a [u8] {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -81,7 +81,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Walks the fields of one message.
+/// Iterates over the fields of one message.
 pub struct Fields<'a> {
     rest: &'a [u8],
 }
@@ -125,7 +125,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Reads `mvccpb.KeyValue`, as responses carry it and snapshot files hold it.
+/// Reads `mvccpb.KeyValue`, as in responses and snapshot files.
 pub fn read_key_value(message: &[u8]) -> Option<RawEntry<'_>> {
     let mut entry = RawEntry::default();
     let mut fields = Fields::new(message);

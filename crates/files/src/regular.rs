@@ -1,32 +1,32 @@
-//! Opening files. Whoever can write to a folder can put a pipe there, which waits forever, a link, or a file that says what a
-//! run is to do: only regular files are read, and nothing is waited for.
+//! Opens files safely. Anyone who can write to a folder can put a pipe there, which blocks forever, a link, or a file
+//! that controls a run: only regular files are read, and opening does not block.
 //!
-//! On Windows files have no owner and mode that the standard library knows: the access lists of the folder protect them.
+//! On Windows, the standard library knows no owner and mode of a file: the access lists of the folder protect it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Opens a file that was named.
+/// Opens a file that the user named.
 pub fn open(path: &Path) -> io::Result<File> {
     regular(system::open(OpenOptions::new().read(true), path)?)
 }
 
-/// Reads a file that was named.
+/// Reads a file that the user named.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     open(path)?.read_to_end(&mut content)?;
     Ok(content)
 }
 
-/// The same; what is not UTF-8 is an error.
+/// Reads a file that the user named as text; invalid UTF-8 is an error.
 pub fn read_to_string(path: &Path) -> io::Result<String> {
     let mut content = String::new();
     open(path)?.read_to_string(&mut content)?;
     Ok(content)
 }
 
-/// Opens a file by its name in a folder, in which anyone may have put a link to another file.
+/// Opens a file in a folder to which others may have added links to other files.
 pub fn open_in_folder(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     match system::open_without_link(options, path) {
         Err(_) if path.is_symlink() => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a link")),
@@ -34,13 +34,13 @@ pub fn open_in_folder(path: &Path, options: &mut OpenOptions) -> io::Result<File
     }
 }
 
-/// Opens the file of a lock, which is made if it is missing. Its content stays.
+/// Opens a lock file, which is created if it is missing. Its content stays.
 pub fn open_lock(path: &Path) -> io::Result<File> {
-    // To write alone would fail at a pipe before it can be seen what it is.
+    // A pipe opened only for writing would fail before it can be recognized.
     open_in_folder(path, OpenOptions::new().read(true).write(true).create(true).truncate(false))
 }
 
-/// Opens a file of a folder that is relied on: it belongs to this user, and no one else may write it.
+/// Opens a file in a folder of this user that must be trusted: it belongs to the user, and no one else may write it.
 pub fn open_own(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let file = open_in_folder(path, options)?;
     match system::why_not_own(&file.metadata()?) {
@@ -49,7 +49,7 @@ pub fn open_own(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     }
 }
 
-/// Fills a buffer with what is at an offset. Where the file is read next is not defined after it.
+/// Fills a buffer from an offset. The file's read position is undefined afterwards.
 pub fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
     system::read_exact_at(file, buffer, offset)
 }
@@ -64,7 +64,7 @@ mod system {
     use rustix::fs::OFlags;
     use rustix::process::geteuid;
 
-    /// Permission of the group or of others to write.
+    /// Write permission for the group or others.
     const OTHERS_WRITE: u32 = 0o022;
 
     pub(super) fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
@@ -98,7 +98,7 @@ mod system {
     use std::os::windows::fs::{FileExt, OpenOptionsExt};
     use std::path::Path;
 
-    /// FILE_FLAG_OPEN_REPARSE_POINT: a link is opened itself, and is not a regular file.
+    /// FILE_FLAG_OPEN_REPARSE_POINT: opens a link itself, which is no regular file.
     const NO_LINK: u32 = 0x0020_0000;
 
     pub(super) fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {

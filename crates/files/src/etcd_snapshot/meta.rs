@@ -1,4 +1,4 @@
-//! The two meta pages of a bbolt database, of which the newer valid one counts.
+//! The two meta pages of a bbolt database; the newer valid one counts.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -10,12 +10,12 @@ const MAGIC: u32 = 0xED0C_DAED;
 const VERSION: u32 = 2;
 /// Length of the header of a page.
 pub(crate) const PAGE_HEADER: usize = 16;
-/// Length of the meta data that the checksum covers.
+/// Length of the metadata covered by the checksum.
 const CHECKED: usize = 56;
-/// Page sizes that machines have.
+/// Possible page sizes.
 const PAGE_SIZES: [u32; 5] = [4096, 8192, 16384, 32768, 65536];
 
-/// Where to begin reading.
+/// The start of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Meta {
     pub page_size: u32,
@@ -23,11 +23,11 @@ pub(crate) struct Meta {
     pub root: u64,
     /// Number of pages in use.
     pub pages: u64,
-    /// The transaction that wrote it: of two valid pages the higher one counts.
+    /// The transaction that wrote the page: the higher one of two valid pages counts.
     transaction: u64,
 }
 
-/// True if a file that begins with `head` may be a bbolt database. 64 KiB and some are enough.
+/// True if a file that begins with `head` may be a bbolt database. A little over 64 KiB are enough.
 pub(crate) fn looks_like_snapshot(head: &[u8]) -> bool {
     let has_magic = |at: usize| number(head, at + PAGE_HEADER, 4) == Some(u64::from(MAGIC));
     has_magic(0) || PAGE_SIZES.iter().any(|size| has_magic(*size as usize))
@@ -53,14 +53,14 @@ impl Meta {
         found.ok_or_else(|| FileError::SnapshotDamaged("neither of its two meta pages is valid".into()))
     }
 
-    /// The meta page that begins at `at`, if it is valid.
+    /// Reads the meta page at `at`, if it is valid.
     fn parse(head: &[u8], at: usize) -> Option<Self> {
         let meta = head.get(at + PAGE_HEADER..)?;
         let is_valid = number(meta, 0, 4)? == u64::from(MAGIC)
             && number(meta, 4, 4)? == u64::from(VERSION)
             && number(meta, CHECKED, 8)? == fnv1a(meta.get(..CHECKED)?);
         let page_size = number(meta, 8, 4)? as u32;
-        // The second meta page lies where the first page ends.
+        // The second meta page begins at the end of the first.
         let is_placed = PAGE_SIZES.contains(&page_size) && (at == 0 || at == page_size as usize);
         (is_valid && is_placed).then_some(Self {
             page_size,

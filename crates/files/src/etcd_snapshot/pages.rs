@@ -1,4 +1,4 @@
-//! Pages of a bbolt database. Every number of the file is checked before it is used.
+//! Pages of a bbolt database. Every number in the file is checked before use.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -13,11 +13,11 @@ const BRANCH: u64 = 1;
 const LEAF: u64 = 2;
 /// Length of an element of a branch or leaf.
 const ELEMENT: usize = 16;
-/// Deeper trees do not exist: a tree of this depth would have more pages than a disk.
+/// Maximum depth of a tree: with more levels it would have more pages than fit on a disk.
 const MAX_DEPTH: u32 = 48;
-/// A tree has no page twice, and is read at most so many times: to find its parts, and to read them twice.
+/// Maximum reads of each page. A tree has no page twice; pages are read to find its parts, and up to two more times.
 const READS: u64 = 4;
-/// A page with what overflows from it is never larger than this: etcd limits requests to far less.
+/// Maximum size of a page with its overflow pages: etcd limits requests to far less.
 const MAX_PAGE: u64 = 1 << 30;
 
 /// The pages of a file.
@@ -25,7 +25,7 @@ pub(crate) struct Pages {
     file: File,
     page_size: u64,
     count: u64,
-    /// Pages that were read.
+    /// The number of pages read.
     read: AtomicU64,
 }
 
@@ -55,8 +55,8 @@ impl Pages {
         Walk { pages: self, bytes: Vec::new() }.descend(root, 0, visit)
     }
 
-    /// Parts of the tree below page `root`, in order, so small that the work can be shared: the leaves where the tree is
-    /// even, as all are that bbolt writes.
+    /// Parts of the tree below page `root`, in order, small enough to share the work. In a tree with leaves at the same
+    /// depth, like all that bbolt writes, these are the leaves.
     pub(super) fn subtrees(&self, root: u64) -> FileResult<Vec<u64>> {
         let (mut level, mut bytes) = (vec![root], Vec::new());
         for _ in 0..MAX_DEPTH {
@@ -78,7 +78,7 @@ impl Pages {
         Ok(level)
     }
 
-    /// Reads a page with what overflows from it.
+    /// Reads a page with its overflow pages.
     fn load(&self, page: u64, bytes: &mut Vec<u8>) -> FileResult<()> {
         if page >= self.count {
             return Err(damaged(page, "is after the last one"));
@@ -109,10 +109,10 @@ impl Pages {
     }
 }
 
-/// A walk over a tree.
+/// A traversal of a tree.
 struct Walk<'p> {
     pages: &'p Pages,
-    /// The page at which it is.
+    /// The current page.
     bytes: Vec<u8>,
 }
 
@@ -142,12 +142,12 @@ impl Walk<'_> {
     }
 }
 
-/// What a page is.
+/// The type of a page.
 fn kind(bytes: &[u8]) -> u64 {
     number(bytes, 8, 2).unwrap_or_default()
 }
 
-/// How many elements it has.
+/// The number of elements.
 fn elements(bytes: &[u8]) -> usize {
     number(bytes, 10, 2).unwrap_or_default() as usize
 }

@@ -1,4 +1,4 @@
-//! The order of keys, as etcd gives objects out. A snapshot file has them in the order of their last change.
+//! Sorts objects by key, as etcd returns them. A snapshot file has them in the order of their last change.
 
 use std::cmp::Ordering;
 use std::thread;
@@ -6,11 +6,11 @@ use std::thread;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 
-/// So many bytes of a key decide nearly always: those of a handle begin with the name of the network, those of endpoints
-/// with namespace and node.
+/// Bytes of a key that nearly always determine the order: keys of handles begin with the name of the network, those of
+/// endpoints with namespace and node.
 const HEAD: usize = 48;
 
-/// Puts objects into the order of their keys.
+/// Sorts objects by their keys.
 pub(crate) fn sort_by_key(snapshot: &mut Snapshot) {
     snapshot.blocks.sort_by_cached_key(|b| Key::Block(b.value.key).to_string());
     snapshot.affinities.sort_by_cached_key(|a| Key::Affinity(a.value.key.clone()).to_string());
@@ -29,8 +29,8 @@ pub(crate) fn sort_by_key(snapshot: &mut Snapshot) {
     snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
 }
 
-/// Sorts by texts of which only the beginnings are held in memory: a million whole ones would be as large as all the
-/// rest. Equal ones keep their order.
+/// Sorts by texts, keeping only their beginnings in memory: a million whole texts would be as large as everything
+/// else. The sort is stable.
 fn by_text<T>(items: &mut Vec<T>, write_key: impl Fn(&T, &mut String)) {
     let mut key = String::new();
     let mut head_of = |item: &T| {

@@ -12,7 +12,7 @@ const PAGE: usize = 4096;
 struct Database(Vec<Vec<u8>>);
 
 impl Database {
-    /// Pages 0 and 1 are the meta pages, page 2 the root bucket, page 3 the root of the bucket of keys.
+    /// Pages 0 and 1 are the meta pages, page 2 is the root bucket, page 3 the root of the bucket of keys.
     fn new() -> Self {
         let mut database = Self(vec![vec![0; PAGE]; 4]);
         let bucket: Vec<u8> = [3u64, 0].iter().flat_map(|n| n.to_le_bytes()).collect();
@@ -28,7 +28,7 @@ impl Database {
         bytes
     }
 
-    /// Writes a leaf, with as many further pages as it needs behind it.
+    /// Writes a leaf, with as many overflow pages as it needs.
     fn leaf(&mut self, page: usize, entries: &[(u32, Vec<u8>, Vec<u8>)]) {
         let mut elements = Vec::new();
         let mut data: Vec<u8> = Vec::new();
@@ -208,7 +208,7 @@ fn no_flipped_byte_makes_it_panic() {
         for flip in [0xFF, 0x80, 1] {
             let mut bytes = whole.clone();
             bytes[at] ^= flip;
-            // Either an error or some content: what matters is that it ends.
+            // Any error or content is fine, as long as the read ends.
             if let Ok((info, found)) = read_bytes(&bytes) {
                 assert!(found.len() as u64 <= info.entries, "byte {at}");
             }

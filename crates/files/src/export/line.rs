@@ -15,7 +15,7 @@ pub(super) struct Line<'a> {
     /// The key, if it is text.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     key: Option<Cow<'a, str>>,
-    /// The key in base64, if it is not.
+    /// The key in base64, if it is not text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key_bytes: Option<String>,
     /// Revision of the last change, in decimal digits.
@@ -24,16 +24,16 @@ pub(super) struct Line<'a> {
     /// The value, if it is JSON on one line.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     value: Option<&'a RawValue>,
-    /// The value in base64, if it is not.
+    /// The value in base64, if it is anything else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     bytes: Option<String>,
-    /// In the footer only: number of entries.
+    /// The number of entries, only in the footer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entries: Option<u64>,
 }
 
 impl<'a> Line<'a> {
-    /// The line of an entry.
+    /// Creates the line of an entry.
     pub(super) fn new(entry: &RawEntry<'a>) -> Self {
         let key = std::str::from_utf8(entry.key).ok().map(Cow::Borrowed);
         let key_bytes = key.is_none().then(|| STANDARD.encode(entry.key));
@@ -47,7 +47,7 @@ impl<'a> Line<'a> {
         Self { entries: Some(entries), ..Self::default() }
     }
 
-    /// Gives the entry that the line holds to `sink`.
+    /// Passes the entry of the line to `sink`.
     pub(super) fn give(&self, sink: &mut impl FnMut(&RawEntry<'_>)) -> Result<(), String> {
         let base64 = |text: &String| STANDARD.decode(text).map_err(|e| format!("not base64: {e}"));
         let key = match (&self.key, &self.key_bytes) {
@@ -68,8 +68,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The value, where a line can hold it as it is and give back the same bytes. `null` is left to base64:
-/// a reader could not tell it from a value that is missing.
+/// Returns the value if a line can contain it and reading returns the same bytes. `null` goes to base64: it would
+/// read as a missing value.
 fn as_json(value: &[u8]) -> Option<&RawValue> {
     let text = std::str::from_utf8(value).ok()?;
     if text.contains(['\n', '\r']) || text.trim() != text || text == "null" {

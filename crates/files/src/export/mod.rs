@@ -1,9 +1,9 @@
-//! The export format: what a check reads, as JSON lines, so that a check runs elsewhere on what an
-//! operator sends. `docs/export.md` describes it.
+//! The export format: the input of a check as JSON lines, so that operators can send it and others can check it.
+//! `docs/export.md` describes it.
 //!
-//! The first line is a [`Header`], then comes one entry a line, then a footer with their number, which
-//! tells a whole export from one that was cut off. A value that is JSON on one line stands as it is; any
-//! other one stands as base64, so that a check of the export sees exactly the bytes of the datastore.
+//! The first line is a [`Header`], each further line an entry, and the last one a footer with the number of
+//! entries, without which an export is incomplete. A value that is JSON on one line is included as it is, any
+//! other value as base64, so that a check of the export sees exactly the bytes of the datastore.
 
 mod line;
 mod read;
@@ -25,7 +25,7 @@ pub(crate) use self::read::read_some;
 pub use self::read::{Export, Tally, header_of, looks_like_export, read};
 pub use self::write::{Lines, Writer};
 
-/// What the first line says about the kind of file.
+/// The kind of file, in the first line.
 const FORMAT: &str = "calipam-export";
 /// The version of the format, the only one that this program writes and reads.
 pub const VERSION: u64 = 1;
@@ -40,21 +40,21 @@ pub struct Header {
     version: u64,
     /// `etcd`, `etcdv2` or `kubernetes`: the datastore that was exported.
     pub datastore: String,
-    /// Where it was read, without secrets.
+    /// The place from which it was read, without secrets.
     pub location: String,
     /// The revision at which it was read.
     pub revision: String,
-    /// When it was read, RFC 3339: the clock of a check of this export.
+    /// The time at which it was read, RFC 3339: the clock of a check of this export.
     pub taken_at: String,
-    /// The cluster's GUID, for people; a check takes it from the entries.
+    /// The cluster's GUID, for people; a check uses the one in the entries.
     #[serde(default)]
     pub guid: String,
-    /// By source: `read`, or `skipped: ` and the reason.
+    /// `read`, or `skipped: ` and the reason, by source.
     pub coverage: BTreeMap<Source, String>,
 }
 
 impl Header {
-    /// A header of this program's format.
+    /// Creates a header of this program's format.
     pub fn new(datastore: &str, location: &str, revision: &str, taken_at: &str) -> Self {
         Self {
             format: FORMAT.to_owned(),
@@ -68,7 +68,7 @@ impl Header {
         }
     }
 
-    /// What an export of that snapshot says about itself.
+    /// Creates the header for an export of that snapshot.
     pub fn of_snapshot(snapshot: &Snapshot) -> Self {
         let (kind, taken_at) = (snapshot.datastore.to_string(), snapshot.taken_at.to_string());
         let mut header = Self::new(&kind, &snapshot.location, &snapshot.revision, &taken_at);
@@ -76,7 +76,7 @@ impl Header {
         header.with_coverage(&snapshot.coverage)
     }
 
-    /// Sets which sources were read.
+    /// Sets the sources that were read.
     pub fn with_coverage(mut self, coverage: &BTreeMap<Source, Coverage>) -> Self {
         let text = |coverage: &Coverage| match coverage {
             Coverage::Partial => "skipped: only partly exported".to_owned(),
@@ -86,7 +86,7 @@ impl Header {
         self
     }
 
-    /// Which sources were read.
+    /// The sources that were read.
     pub fn coverage(&self) -> BTreeMap<Source, Coverage> {
         let read = |text: &str| match text {
             "read" => Coverage::Read,
@@ -96,7 +96,7 @@ impl Header {
     }
 }
 
-/// Exports what is in a file: a snapshot of etcd becomes an export, an export is packed or unpacked.
+/// Exports the content of a file: converts a snapshot of etcd to an export, or compresses or decompresses an export.
 pub fn export_file(file: &DataFile, path: &Path, progress: &ProgressFn) -> Result<u64> {
     let mut writer = Writer::create(path, &Header::of_snapshot(&file.observe(progress)?))?;
     let mut result = Ok(());

@@ -1,4 +1,4 @@
-//! Writing an export.
+//! Writes an export.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -11,11 +11,10 @@ use super::line::Line;
 use crate::error::{Error, FileError, Result};
 use crate::raw::RawEntry;
 
-/// Compression of zstd: its default, which packs exports to about a tenth.
+/// The default level of zstd, which compresses exports to about a tenth.
 const LEVEL: i32 = 3;
 
-/// An export that is being written. It appears under its name only when it is whole; dropping the writer
-/// removes it.
+/// An export that is being written. It gets its name when it is complete; dropping the writer removes it.
 pub struct Writer {
     path: PathBuf,
     output: Output,
@@ -37,14 +36,14 @@ impl Output {
 }
 
 impl Writer {
-    /// Begins an export at `path`, compressed if that ends with `.zst`. No other user may read it.
+    /// Creates an export at `path`, compressed if that ends with `.zst`. No other user may read it.
     pub fn create(path: &Path, header: &Header) -> Result<Self> {
         let begin = || -> std::io::Result<Self> {
             let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let file = BufWriter::with_capacity(1 << 18, NamedTempFile::new_in(folder)?);
             let output = if path.extension().is_some_and(|e| e == "zst") {
                 let mut packed = zstd::Encoder::new(file, LEVEL)?;
-                // An archive is kept for years: what a disk has changed must not be told as what was.
+                // An archive is kept for years, and must not present as true what a disk has altered.
                 packed.include_checksum(true)?;
                 Output::Packed(packed)
             } else {
@@ -94,7 +93,7 @@ impl Writer {
     }
 }
 
-/// Lines that are ready to be written, and their number.
+/// Complete lines to write, and their number.
 #[derive(Default)]
 pub struct Lines {
     text: Vec<u8>,
@@ -104,7 +103,7 @@ pub struct Lines {
 impl Lines {
     pub fn push(&mut self, entry: &RawEntry<'_>) {
         let start = self.text.len();
-        // Texts and base64 always serialise. Were a line missing, the footer's number would tell.
+        // Texts and base64 always serialize. A missing line would not match the footer's number.
         match serde_json::to_writer(&mut self.text, &Line::new(entry)) {
             Ok(()) => self.text.push(b'\n'),
             Err(_) => self.text.truncate(start),

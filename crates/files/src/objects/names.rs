@@ -4,9 +4,9 @@ use calipam_model::affinity::AffinityKey;
 use calipam_model::digest::sha256_hex;
 use calipam_model::{IpNet, cidr};
 
-/// Names must stay below this many characters.
+/// Maximum length of a name.
 const MAX_NAME: usize = 253;
-/// Hexadecimal digits of the hash that a shortened name carries.
+/// Hexadecimal digits of the hash in a shortened name.
 const HASH_DIGITS: usize = 11;
 
 /// The name of the block with that CIDR: `10-244-1-0-26`, `fd00-10-244---122`.
@@ -22,7 +22,7 @@ pub fn cidr_of_block(name: &str) -> Option<IpNet> {
     texts.filter_map(|text| cidr::parse_cidr(&text)).find(|cidr| block_name(*cidr) == name)
 }
 
-/// The name of an affinity: that of its holder and of its block, shortened where it is too long.
+/// The name of an affinity: those of its holder and its block, shortened if too long.
 pub fn affinity_name(key: &AffinityKey) -> String {
     let block = block_name(key.cidr);
     let name = format!("{}-{block}", key.node);

@@ -1,4 +1,4 @@
-//! Groups of changes as texts of frames.
+//! Encodes groups of changes as text of frames.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -12,39 +12,39 @@ use super::delta::{apply, delta};
 use super::{Change, Group, Position, Positions, kind_of};
 use crate::frames::damaged;
 
-/// What a change is.
+/// The kinds of a change.
 const DELETED: u8 = 0;
 const WHOLE: u8 = 1;
 const DELTA: u8 = 2;
 
-/// How much of the last texts is known when the next one is packed.
+/// Bytes of earlier text that help to compress the next one.
 const WINDOW: usize = 128 << 10;
-/// How values are packed of which the next change is recorded as a difference.
+/// Compression level of values that are kept to record the next change as a difference.
 const LEVEL: i32 = 1;
 
-/// True for keys whose values change again and again in few places: their differences are recorded. All other objects are mostly
-/// written once, and then deleted.
+/// True for keys whose values often change in a few places: their differences are recorded. Most other objects are
+/// written once and then deleted.
 pub(super) fn has_deltas(key: &[u8]) -> bool {
     [BLOCK_PREFIX.as_bytes(), b"ipamblocks/", b"nodes/"].iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// What has been written or read so far, as far as the next group depends on it.
+/// The data of earlier groups on which the next group depends.
 pub(super) struct Codec {
     values: Values,
     /// The last texts.
     pub(super) known: Vec<u8>,
     pub(super) positions: Positions,
-    /// The revision of the last change, from which that of the next is counted.
+    /// The revision of the last change, relative to which the next one is stored.
     revision: i64,
 }
 
 impl Codec {
-    /// With the values of a full state whose differences are recorded.
+    /// Creates a codec that has no values of the full state yet.
     pub(super) fn new(positions: Positions) -> io::Result<Self> {
         Ok(Self { values: Values::new()?, known: vec![0], positions, revision: 0 })
     }
 
-    /// Takes a value of the full state.
+    /// Adds a value of the full state.
     pub(super) fn begin_with(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
         self.values.set(key, value)
     }
@@ -89,7 +89,7 @@ impl Codec {
         Ok(())
     }
 
-    /// The group that a text is, with the changes whose keys are wanted. Of the positions, the sum of a change that is not wanted may be wrong.
+    /// Decodes a group with the changes of wanted keys. The positions may have wrong checksums for unwanted changes.
     pub(super) fn decode(&mut self, text: &[u8], is_wanted: &dyn Fn(&[u8]) -> bool) -> io::Result<Group> {
         let mut group = self.take(&mut &*text, is_wanted).ok_or_else(damaged)??;
         self.reach(&group);
@@ -181,10 +181,10 @@ fn unzigzag(number: u64) -> i64 {
     (number >> 1).cast_signed() ^ -((number & 1).cast_signed())
 }
 
-/// A value, and how long it is unpacked.
+/// A compressed value, and its uncompressed length.
 type Packed = (u32, Box<[u8]>);
 
-/// Values by key, packed: most of those that change are not changed again for a while.
+/// Compressed values by key: most changed values do not change again for a while.
 pub(super) struct Values {
     packed: HashMap<Box<[u8]>, Packed>,
     compressor: Compressor<'static>,

@@ -1,24 +1,24 @@
-//! What makes a value of the one before it, where most of it stays: an address that is assigned changes a few places of its block.
+//! Differences between values of which most stays the same: an assignment changes a few places of its block.
 //!
-//! Both are taken apart behind each comma and bracket. Calico moves the records of a block up when one of them goes, and with
-//! that changes many of the numbers in `allocations`: instead of its number, a record is named by a sum of itself.
+//! Both values are split after each comma and bracket. Calico moves the records of a block when one of them is removed,
+//! which changes many of the numbers in `allocations`: a difference names a record by its checksum instead.
 
 use std::ops::Range;
 
 use calipam_model::packing::{push_number, push_sized, take_bytes, take_u64};
 use memchr::memmem;
 
-/// The field of a block that numbers its records, by ordinal, and the field with the records.
+/// The field of a block with the numbers of its records, by ordinal, and the field with the records.
 const NUMBERS: &[u8] = br#""allocations":["#;
 const RECORDS: &[u8] = br#""attributes":["#;
-/// Bits of the sum by which a record is named. If two have the same, the value is recorded whole.
+/// Bits of the checksum that names a record. If two are equal, the value is recorded whole.
 const SUM: u32 = 0xFF_FFFF;
-/// So many parts in a row have to be the same after a difference.
+/// Equal parts in a row that end a difference.
 const RUN: usize = 8;
-/// Most parts of one difference.
+/// Maximum number of parts in one difference.
 const MOST: usize = 400;
 
-/// What makes `after` of `before`; `None` if that is not shorter.
+/// Returns the change from `before` to `after`; `None` if it is not shorter than `after`.
 pub(super) fn delta(before: &[u8], after: &[u8]) -> Option<Vec<u8>> {
     let (named, new) = (by_sum(before), by_sum(after));
     let delta = edits(&parts(&named), &parts(&new))?;
@@ -26,7 +26,7 @@ pub(super) fn delta(before: &[u8], after: &[u8]) -> Option<Vec<u8>> {
     is_exact.then_some(delta)
 }
 
-/// The value that a delta makes of the one before it; `None` if it does not fit.
+/// Applies a delta to the value before it; `None` if it does not fit.
 pub(super) fn apply(before: &[u8], mut delta: &[u8]) -> Option<Vec<u8>> {
     let named = by_sum(before);
     let parts = parts(&named);
@@ -50,7 +50,7 @@ fn parts(text: &[u8]) -> Vec<&[u8]> {
     text.split_inclusive(|byte| b",[]{}".contains(byte)).collect()
 }
 
-/// One after the other: how many parts stay, how many after them go, and what comes in their place.
+/// Encodes edits in order: the number of parts to keep, the number to remove after them, and the parts to insert.
 fn edits(mut before: &[&[u8]], mut after: &[&[u8]]) -> Option<Vec<u8>> {
     let mut edits = Vec::new();
     loop {
@@ -67,7 +67,7 @@ fn edits(mut before: &[&[u8]], mut after: &[&[u8]]) -> Option<Vec<u8>> {
     }
 }
 
-/// After how many parts of each the two go on alike. One part instead of another comes before all else.
+/// The numbers of parts to skip in each until the rest is alike. Tries a single replaced part first.
 fn difference(before: &[&[u8]], after: &[&[u8]]) -> Option<(usize, usize)> {
     let goes_on = |&(gone, new): &(usize, usize)| {
         let (Some(before), Some(after)) = (before.get(gone..), after.get(new..)) else { return false };
@@ -78,7 +78,7 @@ fn difference(before: &[&[u8]], after: &[&[u8]]) -> Option<(usize, usize)> {
     std::iter::once((1, 1)).chain(all).find(goes_on)
 }
 
-/// The block with its records named by their sums; any other value as it is.
+/// Names the records of a block by their checksums; returns any other value unchanged.
 fn by_sum(value: &[u8]) -> Vec<u8> {
     rename(value, |number, sums| {
         let number: usize = std::str::from_utf8(number).ok()?.parse().ok()?;
@@ -86,7 +86,7 @@ fn by_sum(value: &[u8]) -> Vec<u8> {
     })
 }
 
-/// The block with its records numbered again.
+/// Names the records of a block by their numbers again.
 fn by_number(value: &[u8]) -> Vec<u8> {
     rename(value, |name, sums| {
         let sum = u32::from_str_radix(std::str::from_utf8(name.strip_prefix(b"~")?).ok()?, 16).ok()?;
@@ -111,7 +111,7 @@ fn rename(value: &[u8], name: impl Fn(&[u8], &[u32]) -> Option<String>) -> Vec<u
     renamed
 }
 
-/// Where the elements of an array lie.
+/// The positions of the elements of an array.
 fn elements(text: &[u8], field: &[u8]) -> Option<Vec<Range<usize>>> {
     let mut from = memmem::find(text, field)? + field.len();
     let (mut depth, mut in_text, mut is_escaped) = (0_usize, false, false);
@@ -175,7 +175,7 @@ mod tests {
         numbers[2] = Some(7);
         let assigned = block(&numbers, &[], &[0, 1, 3, 4, 5, 6, 7, 9], 10);
         let made = delta(released.as_bytes(), assigned.as_bytes()).unwrap();
-        // Differences that lie near each other are one.
+        // Two differences that are close together become one.
         assert!(made.len() < record(9).len() + 120, "{}", made.len());
         assert_eq!(apply(released.as_bytes(), &made).as_deref(), Some(assigned.as_bytes()));
         for cut in 0..made.len() {
@@ -187,7 +187,7 @@ mod tests {
     fn any_value_comes_back_or_has_no_delta() {
         let values = [
             block(&[Some(0), Some(0)], &[], &[1], 3),
-            // The same record twice has the same sum.
+            // Two equal records have the same checksum.
             block(&[Some(0), Some(1)], &[], &[1, 1], 3),
             block(&[Some(7), None], &[1], &[1], 3),
             String::new(),

@@ -1,4 +1,4 @@
-//! The reach of recordings that were told, from which the next one goes on.
+//! The reach of recordings that were read so far, at which the next one continues.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -7,24 +7,24 @@ use super::{Change, Group, Header, Positions, kind_of};
 use crate::archive::Archived;
 use crate::error::{Error, Result};
 
-/// How far an export and its changes reach.
+/// The reach of an export and its changes.
 #[derive(Debug)]
 pub struct Reached {
     pub from: Timestamp,
-    /// The last time of which everything is known.
+    /// The end of the time that is completely known.
     pub until: Timestamp,
-    /// Nothing is missing between what was told before and it.
+    /// There is no gap between the earlier recordings and this one.
     pub continues: bool,
-    /// There are changes, if only none so far.
+    /// Changes are recorded, even if there are none yet.
     pub is_recorded: bool,
-    /// By how much the clock of the recorder was set back at most.
+    /// The most that the recorder's clock was set back.
     pub set_back: SignedDuration,
-    /// What ends it there: it is not as it was written.
+    /// Damage that ends it early.
     pub damage: Option<Error>,
 }
 
-/// The reach of the exports and recordings that were told so far. What two recorders have recorded is told once: the revision of a change
-/// says whether it was told, and no clock.
+/// The reach of the exports and recordings read so far. A change that two recorders have recorded is returned once: its
+/// revision identifies it, not a clock.
 #[derive(Debug, Default)]
 pub struct Known {
     positions: Positions,
@@ -36,7 +36,7 @@ impl Known {
         self.positions.get(kind).is_some_and(|known| revision <= known.revision)
     }
 
-    /// Opens the changes of an export. If their beginning is not as it was written there are none.
+    /// Opens the changes of an export. Damage at their beginning means that there are none.
     pub(super) fn open(
         &mut self,
         export: &Archived,
@@ -67,12 +67,12 @@ impl Known {
         Ok((changes, reached))
     }
 
-    /// The time, as one after what is known: of clocks that disagree the later one counts.
+    /// The later one of this time and the known time, since clocks may disagree.
     fn not_before(&self, time: Timestamp) -> Timestamp {
         self.until.map_or(time, |until| time.max(until))
     }
 
-    /// Gives the groups after an export to `take`, with what was not told before, until it says that it has enough.
+    /// Passes the groups after an export to `take` until it returns false, without changes that were already read.
     pub(super) fn each_group(
         &mut self,
         changes: Option<Changes>,

@@ -1,10 +1,10 @@
-//! Recordings: archives in which the changes between the exports are kept, too. Next to an export lies a file of the same name with the
-//! ending `.changes`: every change after the state of the export, in the order in which it was learnt of.
+//! Recordings: archives that also keep the changes between exports. An export has a file next to it with the same name
+//! and the extension `.changes`: every change after the state of the export, in the order of arrival.
 //!
-//! The file is of frames ([`crate::frames`]), each packed with what the last ones say. The first holds a [`Header`] as JSON; every other
-//! one a group of changes that were made durable together, with the time at which they were known. A group without changes says
-//! that there were none up to its time. What is torn off at the end was never durable, and is cut before the next group is
-//! appended; what is not as it was written ends the recording there, and is named with its place.
+//! The file consists of frames ([`crate::frames`]), each compressed with the text of earlier ones. The first holds a
+//! [`Header`] as JSON, every other a group of changes that were made durable together, with the time at which they
+//! were known. A group without changes means that there were none up to its time. A torn end was never durable, and is
+//! cut before the next group is appended. Any other damage ends the recording there, and is reported with its position.
 
 mod codec;
 mod delta;
@@ -22,7 +22,7 @@ pub use self::read::{Changes, States, Told, Version, each_version, write_state};
 pub(crate) use self::write::remove_changes;
 pub use self::write::{Journal, Recorder};
 
-/// The ending of the name, instead of that of the export.
+/// The extension, which replaces that of the export.
 pub(crate) const END: &str = ".changes";
 /// The kind of file and its version in the header.
 const FORMAT: &str = "calipam-changes";
@@ -31,30 +31,30 @@ const VERSION: u32 = 1;
 /// A change of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// As an export has it.
+    /// The key, in the form of an export.
     pub key: Vec<u8>,
-    /// The revision that it made; on Kubernetes the version of its kind.
+    /// The revision of the change; on Kubernetes the version of its kind.
     pub revision: i64,
-    /// What is stored from this revision on; `None` if the object is deleted.
+    /// The value from this revision on; `None` if the object is deleted.
     pub value: Option<Vec<u8>>,
 }
 
-/// Up to where the changes of a kind are known; of etcd, which has one revision for everything, under the kind `etcd`.
+/// The end of the known changes of a kind. etcd, which has one revision for everything, is the kind `etcd`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     pub revision: i64,
-    /// The last change of it: its revision and [`sum`].
+    /// The last change, with its revision and [`sum`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<(i64, u32)>,
 }
 
 impl Position {
-    /// Nothing was changed since.
+    /// A position without changes after it.
     pub fn at(revision: i64) -> Self {
         Self { revision, last: None }
     }
 
-    /// Takes note of a change, which reaches as far as its revision.
+    /// Records a change, which advances the position to its revision.
     pub fn note(&mut self, change: &Change) {
         self.revision = self.revision.max(change.revision);
         if self.last.is_none_or(|(last, _)| last <= change.revision) {
@@ -66,7 +66,7 @@ impl Position {
 /// By kind.
 pub type Positions = BTreeMap<String, Position>;
 
-/// What tells a change from others that another history has under the same revision.
+/// A checksum that tells a change from one in another history with the same revision.
 pub fn sum(change: &Change) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&change.key);
@@ -75,7 +75,7 @@ pub fn sum(change: &Change) -> u32 {
     hasher.finalize()
 }
 
-/// The kind in whose revisions those of a key are counted.
+/// The kind whose revisions apply to a key.
 pub fn kind_of(key: &[u8]) -> &str {
     let end = key.iter().position(|byte| *byte == b'/').unwrap_or_default();
     std::str::from_utf8(&key[..end]).ok().filter(|plural| !plural.is_empty()).unwrap_or("etcd")
@@ -84,11 +84,12 @@ pub fn kind_of(key: &[u8]) -> &str {
 /// Changes that became durable together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
-    /// When they were known, by the clock of the recorder, in milliseconds. Never before the time of the last group.
+    /// The time at which they were known, by the recorder's clock, in milliseconds. Never before that of the last
+    /// group.
     pub time: Timestamp,
-    /// By how much that clock was behind the time of the last group: it was set back.
+    /// The time by which that clock was behind the last group: it was set back.
     pub set_back: SignedDuration,
-    /// Kinds of which the changes are known up to a revision, though the last of them was earlier.
+    /// Kinds whose changes are known up to a revision that is later than their last change.
     pub reached: BTreeMap<String, i64>,
     pub changes: Vec<Change>,
 }
@@ -101,9 +102,9 @@ pub struct Header {
     version: u32,
     /// The GUID of the cluster.
     pub guid: String,
-    /// From where on changes follow the export.
+    /// The positions at which changes after the export begin.
     pub positions: Positions,
-    /// The datastore has another history than what was recorded before: its revisions are not comparable.
+    /// The datastore has another history than the earlier recording: revisions are not comparable.
     pub restored: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Recordings as files: what comes back, what a kill and a disk do to them, and how large they are.
+//! Recordings as files: reading them back, the effects of kills and disk errors, and their size.
 
 mod known;
 
@@ -24,7 +24,7 @@ fn time(seconds: i64) -> Timestamp {
     BEGIN.parse::<Timestamp>().unwrap() + SignedDuration::from_secs(seconds)
 }
 
-/// Numbers that look random, and are the same each time.
+/// Pseudorandom numbers, the same in each run.
 struct Random(u64);
 
 impl Random {
@@ -45,7 +45,7 @@ impl Random {
     }
 }
 
-/// A cluster of which pods come and go: what is stored as Calico stores it.
+/// A cluster in which pods come and go, with values in Calico's form.
 struct World {
     random: Random,
     revision: i64,
@@ -100,7 +100,7 @@ impl World {
         self.change(key, Some(value))
     }
 
-    /// A pod gets an address: its handle, the block, its endpoint.
+    /// Gives a pod an address: changes its handle, the block, and its endpoint.
     fn start(&mut self, seconds: i64) -> Vec<Change> {
         let block = loop {
             let block = self.random.below(self.blocks.len());
@@ -145,7 +145,7 @@ impl World {
         ]
     }
 
-    /// A pod ends.
+    /// Ends a pod.
     fn stop(&mut self) -> Vec<Change> {
         let place = self.random.below(self.pods.len());
         let Pod { block, ordinal, handle, endpoint } = self.pods.swap_remove(place);
@@ -166,7 +166,7 @@ fn begin(recorder: &Recorder, state: &State, revision: i64, at: Timestamp) -> Jo
     begin_history(recorder, state, revision, at, None)
 }
 
-/// With the time of what was recorded last, of another history.
+/// Begins a recording of another history, with the time of the last recording.
 fn begin_history(
     recorder: &Recorder,
     state: &State,
@@ -178,7 +178,7 @@ fn begin_history(
     let mut header = export::Header::new("etcd", "test", &revision.to_string(), &at.to_string());
     header.guid = GUID.to_owned();
     let mut writer = Writer::create(&adding.path(), &header).unwrap();
-    // An export has them in no particular order.
+    // The order in an export is arbitrary.
     for (key, (mod_revision, value)) in state.iter().rev() {
         let entry = RawEntry { key, value, mod_revision: *mod_revision, ..RawEntry::default() };
         writer.entry(&entry).unwrap();
@@ -188,7 +188,7 @@ fn begin_history(
     Journal::create(&adding.finish_last(entries, last).unwrap(), positions, last.is_some()).unwrap()
 }
 
-/// What the exports of a folder and their changes tell, one after the other: of each state the time, and the revision that led to it.
+/// Reads the exports of a folder with their changes, in order: the time and the revision of each state.
 fn told(folder: &Path) -> (Vec<(Timestamp, i64)>, Vec<Reached>) {
     let (mut states, mut told) = (States::default(), Vec::new());
     let archive = Archive::open(folder).unwrap();
@@ -202,7 +202,7 @@ fn told(folder: &Path) -> (Vec<(Timestamp, i64)>, Vec<Reached>) {
     (told, reached)
 }
 
-/// What an export and its changes come to at a time.
+/// The state of an export and its changes at a time.
 fn state_at(export: &Archived, until: Option<Timestamp>) -> (State, Reached) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.jsonl");
@@ -251,7 +251,7 @@ fn every_state_comes_back_byte_for_byte() {
         assert!(found == *state && reached.until == time(group), "{group}");
     }
 
-    // A new full state is what the old one has come to, and goes on where that ends.
+    // A new full state equals the old one with its changes, and continues from there.
     let recorder = Recorder::open(folder.path()).unwrap();
     let journal = recorder.resume(GUID).unwrap().unwrap();
     let positions = journal.positions().clone();
@@ -283,7 +283,7 @@ fn a_kill_at_any_byte_loses_nothing_that_was_before_it() {
         assert!(found == states[known].0 && reached.damage.is_none(), "{length}");
     }
 
-    // The next run cuts what is torn, as well where the file was made longer before it was filled, and goes on.
+    // The next run cuts a torn end, even if the file grew before it was filled, and continues.
     for tail in [&whole[states[3].1 as usize..whole.len() - 1], &[0; 300]] {
         fs::write(export.changes(), [&whole[..states[3].1 as usize], tail].concat()).unwrap();
         let recorder = Recorder::open(folder.path()).unwrap();
@@ -304,7 +304,7 @@ fn a_flipped_bit_is_named_with_its_place_and_ends_what_is_known() {
     let states = recorded(folder.path(), 4);
     let export = only(folder.path());
     let whole = fs::read(export.changes()).unwrap();
-    // Each byte of the first frames, and some of the others.
+    // Tries each byte of the first frames, and some of the others.
     let places = (0..100).chain((100..whole.len()).step_by(41));
     for place in places {
         let mut flipped = whole.clone();
@@ -316,7 +316,7 @@ fn a_flipped_bit_is_named_with_its_place_and_ends_what_is_known() {
         let at = known.map_or(0, |known| states[known].1);
         assert!(damage.contains(&format!(": damaged at byte {at}:")), "{place}: {damage}");
         assert!(found == states[known.unwrap_or_default()].0, "{place}");
-        // Nothing is appended where it would not be found.
+        // Nothing is appended after damage.
         if place % 50 == 0 {
             assert!(Recorder::open(folder.path()).unwrap().resume(GUID).unwrap().is_none());
         }
@@ -352,8 +352,8 @@ fn an_object_may_be_larger_than_a_frame_usually_is() {
     assert!(state_at(&only(folder.path()), None).0 == state);
 }
 
-/// The bound of issue 32: 40 bytes a change, of pods that come and go, one second of fifty changes together. A container's ID alone, which
-/// no one can foresee, is 32 bytes, and comes and goes.
+/// The limit of issue 32: 40 bytes for each change while pods come and go, with the fifty changes of a second together.
+/// The random ID of a container alone has 32 bytes, and is written and deleted.
 #[test]
 fn a_change_takes_forty_bytes_or_less() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Writing a recording.
+//! Writes a recording.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -16,10 +16,10 @@ use crate::error::{Error, Result};
 use crate::frames::{MOST_TEXT, Packer};
 use crate::regular;
 
-/// What a change takes besides key and value, at most.
+/// Maximum bytes of a change besides key and value.
 const OVERHEAD: usize = 64;
 
-/// The folder of a recording, to which no one else writes meanwhile.
+/// The locked folder of a recording, to which no one else can write.
 #[derive(Debug)]
 pub struct Recorder {
     folder: PathBuf,
@@ -27,10 +27,10 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Locks the folder, which is made if it is missing.
+    /// Locks the folder, and creates it if it is missing.
     ///
     /// # Errors
-    /// If another run writes to it, or it cannot be written.
+    /// If another run writes to the folder, or it cannot be written.
     pub fn open(folder: &Path) -> Result<Self> {
         Ok(Self { folder: folder.to_owned(), lock: Lock::take(folder)? })
     }
@@ -39,18 +39,18 @@ impl Recorder {
         &self.folder
     }
 
-    /// Begins a full state, which is to be written to the path that it gives.
+    /// Begins a full state, to be written to the path of the result.
     pub fn begin(&self) -> Result<Adding> {
         Adding::with(&self.folder, self.lock.clone())
     }
 
-    /// The journal of the newest full state, of this cluster, with its torn end cut; `None` if there is none that changes can
-    /// be appended to.
+    /// Opens the journal of the newest full state of this cluster, and cuts its torn end; `None` if changes cannot be
+    /// appended to any.
     ///
     /// # Errors
-    /// If it is of another cluster, or cannot be read or cut.
+    /// If the recording is of another cluster, or cannot be read or cut.
     pub fn resume(&self, guid: &str) -> Result<Option<Journal>> {
-        // A damaged one hinders no new full state.
+        // A damaged export does not prevent a new full state.
         let (archive, _) = Archive::sound(&self.folder)?;
         archive.require(guid)?;
         match archive.exports().last() {
@@ -60,7 +60,7 @@ impl Recorder {
     }
 }
 
-/// The changes after a full state, which grow.
+/// The growing file of changes after a full state.
 pub struct Journal {
     export: Archived,
     guid: String,
@@ -75,8 +75,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Begins with a full state: what follows it is known from these positions on. `restored`: it is of another history than what was
-    /// recorded before.
+    /// Begins after a full state, with changes from these positions on. `restored` means that the history is another
+    /// one than in the earlier recording.
     pub fn create(added: &Added, positions: Positions, restored: bool) -> Result<Self> {
         let export = added.export.clone();
         let path = export.changes();
@@ -95,7 +95,7 @@ impl Journal {
         let mut begin = || {
             let mut frame = Vec::new();
             packer.push(&serde_json::to_vec(&header)?, &mut frame)?;
-            // Its mode is 0600.
+            // The file gets mode 0600.
             let mut file = NamedTempFile::new_in(path.parent().unwrap_or(Path::new(".")))?;
             file.write_all(&frame)?;
             file.as_file().sync_all()?;
@@ -105,7 +105,7 @@ impl Journal {
         Ok(Self { last: export.taken_at, guid: header.guid, export, file, codec, packer, length, path })
     }
 
-    /// Goes on with what is there.
+    /// Continues an existing journal.
     fn resume(export: &Archived) -> Result<Option<Self>> {
         let mut changes = match Changes::open(export, &has_deltas) {
             Ok(Some(changes)) => changes,
@@ -118,7 +118,7 @@ impl Journal {
             match changes.next(&has_deltas) {
                 Ok(Some(group)) => last = group.time,
                 Ok(None) => break,
-                // What comes after it would not be found: a new full state takes its place.
+                // Nothing can be appended after damage: a new full state takes its place.
                 Err(_) => return Ok(None),
             }
         }
@@ -132,17 +132,17 @@ impl Journal {
         Ok(Some(Self { export, guid, file, codec: changes.into_codec(), packer, last, length, path }))
     }
 
-    /// Up to where changes are known.
+    /// The end of the known changes.
     pub fn positions(&self) -> &Positions {
         &self.codec.positions
     }
 
-    /// The full state that it began with.
+    /// The full state before the changes.
     pub fn export(&self) -> &Archived {
         &self.export
     }
 
-    /// The time of what was recorded last.
+    /// The time of the last record.
     pub fn last(&self) -> Timestamp {
         self.last
     }
@@ -152,8 +152,8 @@ impl Journal {
         self.length
     }
 
-    /// Appends what is known at a time, and returns when it is on disk. After an error nothing more can be appended: open
-    /// the recording again, which cuts what was not finished.
+    /// Appends a group known at a time, and returns when it is on disk. After an error, nothing more can be appended
+    /// until the recording is opened again, which cuts the unfinished group.
     pub fn append(
         &mut self,
         now: Timestamp,
@@ -176,7 +176,7 @@ impl Journal {
         Ok(())
     }
 
-    /// The frames of a group, or of several of which each is small enough for one.
+    /// The frames of a group, which is split into several if it is too large for one.
     fn frames(
         &mut self,
         time: Timestamp,
@@ -208,10 +208,10 @@ impl Journal {
         Ok(frames)
     }
 
-    /// Writes what it has come to as a new full state, with which another journal begins.
+    /// Writes the current state as a new full state, and begins a journal after it.
     ///
     /// # Errors
-    /// If that cannot be written, or the changes are not what was written: the recording has to begin again.
+    /// If the state cannot be written, or the changes are damaged, so that the recording must begin again.
     pub fn renew(self, adding: Adding) -> Result<Self> {
         let (reached, entries) = write_state(&self.export, None, &adding.path())?;
         if let Some(damage) = reached.damage {
@@ -226,7 +226,7 @@ impl Journal {
     }
 }
 
-/// Removes the changes that belong to an export.
+/// Removes the changes of an export.
 pub(crate) fn remove_changes(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

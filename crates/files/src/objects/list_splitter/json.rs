@@ -1,28 +1,28 @@
-//! A list in JSON: finds where each item begins and ends, without reading what is in it.
+//! Splits a list in JSON into its items, without reading their content.
 
 use serde::Deserialize;
 
 use super::{ListError, ListMeta};
 
-/// Most bytes that may be outside the items: kind, version and metadata.
+/// Maximum bytes outside the items: kind, version and metadata.
 const MAX_ENVELOPE: usize = 1 << 20;
-/// Most bytes of one item; an API server takes no object of more than a few megabytes.
+/// Maximum bytes of one item; an API server accepts no object above a few megabytes.
 const MAX_ITEM: usize = 64 << 20;
 
 /// Reads a list in JSON.
 #[derive(Debug, Default)]
 pub struct JsonList {
-    /// Everything outside the items, so that an empty list is left: `{"items":[],"metadata":{…}}`.
+    /// Everything outside the items, as an empty list: `{"items":[],"metadata":{…}}`.
     envelope: Vec<u8>,
-    /// The beginning of an item whose end has not come yet.
+    /// The beginning of an incomplete item.
     item: Vec<u8>,
     position: Position,
     text: InText,
-    /// How many objects and arrays are open: of the envelope, or of the item.
+    /// The number of open objects and arrays, either of the envelope or of the item.
     depth: usize,
 }
 
-/// Where the reader is.
+/// The position of the reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Position {
     /// Outside the array of items.
@@ -33,7 +33,7 @@ enum Position {
     Item,
 }
 
-/// Whether the reader is in a string, where braces mean nothing.
+/// A state for strings, in which braces have no meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum InText {
     #[default]
@@ -74,7 +74,7 @@ impl JsonList {
             return Err(ListError::Cut);
         }
         let envelope: Envelope = serde_json::from_slice(&self.envelope).map_err(ListError::Envelope)?;
-        // A list without items is what some servers write for an empty one; anything else has metadata.
+        // Some servers omit the items of an empty list; other documents without items have no metadata.
         let metadata = match (envelope.items, envelope.metadata) {
             (None, None) => return Err(ListError::Nothing),
             (_, metadata) => metadata.unwrap_or_default(),
@@ -86,7 +86,7 @@ impl JsonList {
         })
     }
 
-    /// What has come of everything outside the items.
+    /// Everything outside the items so far.
     pub fn envelope_so_far(&self) -> &[u8] {
         &self.envelope
     }
@@ -165,7 +165,7 @@ impl JsonList {
         Ok(used)
     }
 
-    /// The index after the item's last byte, if that is in the piece.
+    /// The index after the item's last byte, if the piece contains it.
     fn end_of_item(&mut self, piece: &[u8]) -> Result<Option<usize>, ListError> {
         let mut at = 0;
         while let Some(byte) = piece.get(at) {
@@ -204,7 +204,7 @@ fn step(text: InText, byte: u8) -> InText {
     }
 }
 
-/// True if the next value is that of the field `items`.
+/// True if the next value belongs to the field `items`.
 fn ends_with_items(envelope: &[u8]) -> bool {
     let Some(rest) = envelope.trim_ascii_end().strip_suffix(b":") else { return false };
     let Some(rest) = rest.trim_ascii_end().strip_suffix(b"\"items\"") else { return false };

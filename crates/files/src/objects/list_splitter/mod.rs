@@ -1,5 +1,5 @@
-//! The items of a list, one at a time, while the body of the answer arrives: no list is ever held whole.
-//! Where one item ends and the next begins, `json.rs` and `protobuf.rs` find out.
+//! Splits a list into its items while the body of the response arrives: no list is ever in memory as a whole.
+//! `json.rs` and `protobuf.rs` find the ends of items.
 
 pub(crate) mod json;
 pub mod protobuf;
@@ -7,34 +7,34 @@ pub mod protobuf;
 use self::json::JsonList;
 use self::protobuf::ProtobufList;
 
-/// How an answer is encoded.
+/// The encoding of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// JSON, the only one that custom resources have.
+    /// JSON, the only encoding of custom resources.
     Json,
-    /// Kubernetes' own protobuf, which built-in kinds have.
+    /// Kubernetes' protobuf, for built-in kinds.
     Protobuf,
 }
 
-/// What a list says about itself.
+/// The metadata of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListMeta {
-    /// The revision at which it was read; all pages of a list have the same.
+    /// The revision of the data, the same for all pages of a list.
     pub resource_version: String,
-    /// What to ask for the next page with; empty on the last.
+    /// The token to request the next page; empty on the last one.
     pub next: String,
-    /// Number of items after this page, where the server says so.
+    /// Number of items after this page, if the server sends it.
     pub remaining: u64,
 }
 
 impl ListMeta {
-    /// True if nothing follows.
+    /// True for the last page.
     pub fn is_last(&self) -> bool {
         self.next.is_empty() && self.remaining == 0
     }
 }
 
-/// Why a body is not a list.
+/// The reason that a body is not a list.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
     #[error("it ends in the middle")]
@@ -69,7 +69,7 @@ pub enum ItemReader {
 }
 
 impl ItemReader {
-    /// A reader for a body in that encoding.
+    /// Creates a reader for a body in that encoding.
     pub fn new(encoding: Encoding) -> Self {
         match encoding {
             Encoding::Json => Self::Json(JsonList::default()),
@@ -77,7 +77,7 @@ impl ItemReader {
         }
     }
 
-    /// Takes the next piece of the body and hands on each item that is complete.
+    /// Reads the next piece of the body, and passes each complete item to `on_item`.
     pub fn feed(&mut self, piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), ListError> {
         match self {
             Self::Json(list) => list.feed(piece, on_item),
@@ -85,7 +85,7 @@ impl ItemReader {
         }
     }
 
-    /// What the list says about itself, as soon as it is known: in protobuf before the items.
+    /// The metadata of the list, as soon as it is known: in protobuf before the items.
     pub fn meta(&self) -> Option<&ListMeta> {
         match self {
             Self::Json(_) => None,
@@ -93,7 +93,7 @@ impl ItemReader {
         }
     }
 
-    /// The end of the body.
+    /// Ends the body.
     pub fn finish(self) -> Result<ListMeta, ListError> {
         match self {
             Self::Json(list) => list.finish(),

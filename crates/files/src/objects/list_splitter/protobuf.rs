@@ -1,25 +1,25 @@
-//! A list in Kubernetes' protobuf: an envelope of magic bytes and a message whose second field is the list.
+//! A list in Kubernetes' protobuf: an envelope of magic bytes and a message with the list as second field.
 
 use super::{ListError, ListMeta};
 use crate::protobuf::{Fields, Value, varint};
 
-/// What every answer in this encoding begins with.
+/// The first bytes of every response in this encoding.
 const MAGIC: &[u8] = b"k8s\0";
-/// The field of the envelope that holds the object.
+/// The field of the envelope with the object.
 const RAW: u64 = 2 << 3 | 2;
-/// Most bytes of one item; an API server takes no object of more than a few megabytes.
+/// Maximum bytes of one item; an API server accepts no object above a few megabytes.
 const MAX_FIELD: u64 = 64 << 20;
 
 /// Reads a list in protobuf.
 #[derive(Debug, Default)]
 pub struct ProtobufList {
-    /// The beginning of a field whose end has not come yet.
+    /// The beginning of an incomplete field.
     rest: Vec<u8>,
     position: Position,
     meta: Option<ListMeta>,
 }
 
-/// Where the reader is.
+/// The position of the reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Position {
     /// Before the magic bytes.
@@ -27,13 +27,13 @@ enum Position {
     Start,
     /// In the envelope, before the list.
     Before,
-    /// In the list; so many bytes of it are to come.
+    /// In the list, with the number of bytes that remain.
     List(u64),
     /// In the envelope, after the list.
     After,
 }
 
-/// A field, or that more bytes are needed for it.
+/// A complete field, or a sign that more bytes are needed.
 enum Next<'a> {
     Field { tag: u64, content: &'a [u8], size: usize },
     More,
@@ -41,7 +41,7 @@ enum Next<'a> {
 
 impl ProtobufList {
     pub fn feed(&mut self, mut piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), ListError> {
-        // Only the field that the last piece has begun is copied; those after it are read where they are.
+        // Only a field that began in the last piece is copied; those after it are read in place.
         let mut rest = std::mem::take(&mut self.rest);
         while !rest.is_empty() && !piece.is_empty() {
             let (more, others) = piece.split_at(missing(&rest).min(piece.len()));
@@ -69,7 +69,7 @@ impl ProtobufList {
         Ok(self.meta.unwrap_or_default())
     }
 
-    /// Reads what is complete; gives the number of bytes.
+    /// Reads complete fields; returns their number of bytes.
     fn take(&mut self, bytes: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<usize, ListError> {
         let mut used = 0;
         loop {
@@ -114,7 +114,7 @@ impl ProtobufList {
     }
 }
 
-/// The object that an answer with one object holds.
+/// The object in a response with one object.
 pub fn object(body: &[u8]) -> Option<&[u8]> {
     let mut fields = Fields::new(body.strip_prefix(MAGIC)?);
     let mut raw = None;
@@ -126,7 +126,7 @@ pub fn object(body: &[u8]) -> Option<&[u8]> {
     raw
 }
 
-/// Reads the next field, which must have a length: nothing that lists and envelopes hold has none.
+/// Reads the next field, which must have a length, as all fields of lists and envelopes do.
 fn next_field(bytes: &[u8]) -> Result<Next<'_>, ListError> {
     let Some((tag, len, head)) = varints(bytes) else {
         let may_end = bytes.len() < 20;
@@ -142,14 +142,14 @@ fn next_field(bytes: &[u8]) -> Result<Next<'_>, ListError> {
     })
 }
 
-/// How many bytes a field lacks that is not complete; 1 where that cannot be told yet.
+/// The missing bytes of an incomplete field; 1 if their number is not known yet.
 fn missing(begun: &[u8]) -> usize {
     let size =
         varints(begun).map(|(_, len, head)| head.saturating_add(usize::try_from(len).unwrap_or(usize::MAX)));
     size.unwrap_or_default().saturating_sub(begun.len()).max(1)
 }
 
-/// Two varints and their size: tag and length of a field.
+/// Reads two varints, tag and length of a field; also returns their size.
 fn varints(bytes: &[u8]) -> Option<(u64, u64, usize)> {
     let (tag, first) = varint(bytes)?;
     let (len, second) = varint(&bytes[first..])?;
