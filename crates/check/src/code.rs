@@ -5,22 +5,22 @@ use std::str::FromStr;
 
 use calipam_model::snapshot::Source;
 
-/// How bad a finding is. The order is from bad to harmless.
+/// The severity of a finding. The order is from bad to harmless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Traffic is or will be broken.
     Critical,
-    /// Capacity is lost, or Calico may trip over a structure.
+    /// Capacity is lost, or Calico may fail on a structure.
     Error,
-    /// Drift.
+    /// Data has drifted.
     Warning,
     /// Informational.
     Info,
 }
 
 impl Severity {
-    /// All of them, from bad to harmless.
+    /// All severities, from bad to harmless.
     pub const ALL: [Self; 4] = [Self::Critical, Self::Error, Self::Warning, Self::Info];
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for Severity {
     }
 }
 
-/// A text that is the code of no rule.
+/// The error for a text that is not the code of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown rule {0:?}")]
 pub struct UnknownCode(pub String);
@@ -58,12 +58,12 @@ macro_rules! codes {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// The usual severity. A finding can carry another one where its evidence says so.
+            /// The usual severity. The evidence of a finding may give it another one.
             pub fn severity(self) -> Severity {
                 match self { $(Self::$variant => Severity::$severity,)* }
             }
 
-            /// When it is raised, in one line.
+            /// The condition of the rule, in one line.
             pub fn summary(self) -> &'static str {
                 match self { $(Self::$variant => $summary,)* }
             }
@@ -140,12 +140,12 @@ impl Code {
         Self::ALL.iter().copied().filter(|code| !code.is_of_fleet())
     }
 
-    /// True for what only a check of several clusters can find.
+    /// True for codes that only a check of several clusters can find.
     pub fn is_of_fleet(self) -> bool {
         self >= Self::AddressInSeveralClusters
     }
 
-    /// The sources besides Calico's own data without which the rule cannot check anything.
+    /// The sources besides Calico's own data that the rule requires.
     pub fn needs(self) -> &'static [Source] {
         match self {
             Self::EndpointWithoutPod | Self::PodWithoutEndpoint | Self::EndpointNodeMismatch => {
@@ -163,8 +163,7 @@ impl Code {
         }
     }
 
-    /// True if pods, endpoints, services or virtual machines decide, so that a report without one of them may lack a
-    /// finding.
+    /// True if pods, endpoints, services or virtual machines decide. A report without one of them may lack findings.
     pub fn looks_at_users(self) -> bool {
         matches!(
             self,

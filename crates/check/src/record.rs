@@ -1,4 +1,4 @@
-//! What a block records about an address, and whom the record names.
+//! Records of blocks about addresses, and the owners that they name.
 
 use calipam_model::attributes::{AttributeRef, OwnerMap};
 use calipam_model::block::Allocation;
@@ -8,7 +8,7 @@ use crate::claim::{Claim, is_launcher, machines_of, may_be_launcher_of, names_se
 use crate::finding::RecordEvidence;
 use crate::index::{Index, IndexedBlock, Owner, Workload};
 
-/// What one block records about an address.
+/// The record of one block about an address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<'c, 's> {
     pub block: &'c IndexedBlock<'s>,
@@ -30,20 +30,20 @@ impl Record<'_, '_> {
 /// The way in which a record names an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Naming {
-    /// Nothing in the record speaks against it.
+    /// Nothing in the record contradicts the owner.
     Whole,
-    /// By pod and container, but on another node.
+    /// The record names pod and container, but another node.
     OnOtherNode,
 }
 
-/// True if the record names the owner as the one whose address it is.
+/// True if the record names this owner of the address.
 pub fn names_owner(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>) -> bool {
     naming(record, owner, index).is_some()
 }
 
-/// How the record names the owner as the one whose address it is. An anonymous record, and one with nothing but a
-/// handle of no known form, names everybody; a record of something that was not read is no evidence against any owner,
-/// but for that of a machine against the pods of others.
+/// Returns how the record names this owner of the address. An anonymous record, or one with only a handle of unknown
+/// form, names any owner. A record of something that was not read does not contradict any owner, except that a record
+/// of a virtual machine contradicts pods of others.
 pub(crate) fn naming(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>) -> Option<Naming> {
     let claim = Claim::of(record);
     if claim.needs_unread_source(index.snapshot) {
@@ -74,7 +74,7 @@ pub(crate) fn naming(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>)
     is_whole.then_some(Naming::Whole)
 }
 
-/// True if the claim is that of the pod or container.
+/// True if the claim names the pod or container.
 pub fn names_workload(claim: &Claim<'_>, workload: &Workload<'_>, index: &Index<'_>) -> bool {
     match claim {
         Claim::Pod { namespace, pod, node } => {
@@ -96,8 +96,8 @@ pub fn names_workload(claim: &Claim<'_>, workload: &Workload<'_>, index: &Index<
     }
 }
 
-/// True if the workload is a pod of the virtual machine that the record names: by its attributes, those
-/// of the other side of a live migration, or its owner.
+/// True if the workload is a pod of the virtual machine in the record: in its attributes, in those of the other side of
+/// a live migration, or in its owner.
 pub fn is_on_machine(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool {
     if Claim::of(record) != Claim::Machine {
         return false;
@@ -120,7 +120,7 @@ pub fn is_on_machine(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool
     machines.iter().any(|(namespace, name)| workload.namespace == *namespace.as_str() && is_of(name))
 }
 
-/// True if pod and container are those of the record, on any node.
+/// True if the record names pod and container, on any node.
 fn is_same_container(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool {
     let is_pod =
         || record.get("pod") == Some(workload.pod) && record.get("namespace") == Some(workload.namespace);
@@ -129,7 +129,7 @@ fn is_same_container(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool
     !workload.container_id.is_empty() && is_pod() && record.clean_handle().is_some_and(in_handle)
 }
 
-/// True if two names mean one node: they are equal, or one is the Kubernetes name of the other.
+/// True if two names are of one node: they are equal, or one is the Kubernetes name of the other.
 pub fn is_same_node(a: TextRef<'_>, b: TextRef<'_>, index: &Index<'_>) -> bool {
     let kubernetes =
         |name: TextRef<'_>| index.node(&name.to_string()).and_then(|n| n.kubernetes_name.as_deref());

@@ -1,4 +1,4 @@
-//! Who uses an address, as findings tell it.
+//! The users of an address in findings.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,12 +11,12 @@ use serde::{Serialize, Serializer};
 
 use crate::claim::Claim;
 
-/// Writes owners as if they were not shared.
+/// Serializes owners as if they were not shared.
 pub(crate) fn shared<S: Serializer>(owners: &[Arc<OwnerEvidence>], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(owners.iter().map(Arc::as_ref))
 }
 
-/// Writes an owner as if it were not shared.
+/// Serializes an owner as if it were not shared.
 pub(crate) fn one_shared<S: Serializer>(
     owner: &Arc<OwnerEvidence>,
     serializer: S,
@@ -24,7 +24,7 @@ pub(crate) fn one_shared<S: Serializer>(
     owner.serialize(serializer)
 }
 
-/// What uses an address, in the order of their names.
+/// The kind of a user of an address, in the order of their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OwnerKind {
@@ -41,12 +41,12 @@ impl fmt::Display for OwnerKind {
     }
 }
 
-/// What an owner says about its addresses.
+/// A field of an owner that names addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OwnerField {
     /// An address of an endpoint, pod or service.
     Address(IpAddr),
-    /// The field of the node that holds the address of this tunnel.
+    /// The field of the node with the address of this tunnel.
     Tunnel(TunnelKind),
 }
 
@@ -65,7 +65,7 @@ impl Serialize for OwnerField {
     }
 }
 
-/// What became of a pod.
+/// The state of a pod that is not running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PodState {
@@ -73,7 +73,7 @@ pub enum PodState {
     Finished,
 }
 
-/// Why a LoadBalancer service has no address, where the configuration tells.
+/// The reason why a LoadBalancer service has no address, if the configuration shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoAddress {
@@ -97,42 +97,42 @@ impl fmt::Display for NoAddress {
     }
 }
 
-/// Who uses an address, and how that is known.
+/// The user of an address, with the evidence.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OwnerEvidence {
     pub kind: OwnerKind,
-    /// `namespace/name`, or the node of a tunnel.
+    /// The name as `namespace/name`, or the node of a tunnel.
     pub name: String,
-    /// Empty for a service.
+    /// The node; empty for a service.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub node: String,
-    /// `namespace/pod`.
+    /// The pod as `namespace/pod`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub pod: String,
     /// The ID of the pod's sandbox.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub container_id: String,
-    /// When a pod finished, if it has and that is known.
+    /// The time when a pod finished, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
-    /// What became of the pod of an endpoint that should not be there any more.
+    /// The state of the pod of an endpoint that should not exist any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_state: Option<PodState>,
-    /// Why a service has no address.
+    /// The reason why a service has no address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<NoAddress>,
-    /// Its addresses, or the field that names the address. If the finding is about an address, the first
+    /// The addresses, or the field that names the address. A finding about one address lists the first
     /// [`LISTED_FIELDS`] of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<OwnerField>,
-    /// How many further addresses it has.
+    /// The number of further addresses.
     #[serde(rename = "furtherFields", skip_serializing_if = "is_zero")]
     pub further_fields: usize,
 }
 
-/// So many addresses of an owner are listed in a finding about one of them. Each address of a pod may be a finding:
-/// with all its addresses in each, one pod whose annotation names thousands would fill the memory.
+/// The most addresses of an owner in a finding about one of them. Each address of a pod may be a finding: if each
+/// listed all of them, one pod whose annotation names thousands would fill the memory.
 pub(crate) const LISTED_FIELDS: usize = 16;
 
 pub(super) fn is_zero(number: &usize) -> bool {
@@ -140,7 +140,7 @@ pub(super) fn is_zero(number: &usize) -> bool {
 }
 
 impl OwnerEvidence {
-    /// An owner of which no more than its name is known.
+    /// Creates an owner with only a name.
     pub fn new(kind: OwnerKind, name: String) -> Self {
         Self {
             kind,
@@ -156,13 +156,13 @@ impl OwnerEvidence {
         }
     }
 
-    /// Sets its addresses, of which there are `count`, and lists `most` of them.
+    /// Sets the `count` addresses of the owner, and lists `most` of them.
     pub(crate) fn naming(self, addresses: impl Iterator<Item = IpAddr>, count: usize, most: usize) -> Self {
         let fields: Vec<OwnerField> = addresses.take(most).map(OwnerField::Address).collect();
         Self { further_fields: count.saturating_sub(fields.len()), fields, ..self }
     }
 
-    /// True if a claim is that of this owner.
+    /// True if the claim names this owner.
     pub(crate) fn is_named_by(&self, claim: &Claim<'_>) -> bool {
         match claim {
             Claim::Tunnel { node, .. } => self.kind == OwnerKind::Tunnel && self.node == *node,
@@ -171,7 +171,7 @@ impl OwnerEvidence {
         }
     }
 
-    /// The addresses that it names. Empty for a tunnel, which names a field.
+    /// The addresses of the owner. Empty for a tunnel, which names a field.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.fields.iter().filter_map(|field| match field {
             OwnerField::Address(address) => Some(*address),

@@ -1,4 +1,4 @@
-//! How findings about pools, and about the blocks that nodes have in them, are known.
+//! Evidence about pools, and about the blocks of nodes in them.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -17,13 +17,13 @@ pub struct PoolEvidence {
     /// Pools that overlap it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<PoolName>,
-    /// Addresses that are allocated, cooling or reserved by Windows.
+    /// Addresses that are allocated, cooling or reserved for Windows.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
     pub in_use: Option<u128>,
     /// Addresses among these that cool down.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
     pub cooling: Option<u128>,
-    /// Addresses that could be in use: the size without IP reservations.
+    /// The size without IP reservations.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
     pub usable: Option<u128>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,7 +53,7 @@ pub struct InvalidSelector {
     /// `nodeSelector` or `namespaceSelector`.
     pub field: &'static str,
     pub selector: String,
-    /// What is wrong with it.
+    /// The error in the selector.
     #[serde(serialize_with = "text")]
     pub reason: SelectorError,
 }
@@ -77,26 +77,26 @@ impl Serialize for PoolName {
     }
 }
 
-/// Evidence about a node's blocks, pool by pool.
+/// Evidence about the blocks of a node, by pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct NodeEvidence {
     pub pools: Vec<NodePoolEvidence>,
 }
 
-/// What a node holds of a pool.
+/// The blocks of a node in a pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePoolEvidence {
     /// The pool's name.
     pub pool: String,
-    /// Blocks of the node in it.
+    /// Blocks of the node in the pool.
     pub blocks: u32,
     /// The block limit, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
 
-/// Writes a number as decimal digits in a text: numbers of IPv6 addresses exceed what JSON numbers keep.
+/// Serializes a number as text, since numbers of IPv6 addresses exceed the range of JSON numbers.
 fn digits<S: Serializer>(number: &Option<u128>, serializer: S) -> Result<S::Ok, S::Error> {
     match number {
         Some(number) => serializer.collect_str(number),
