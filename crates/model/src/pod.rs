@@ -2,6 +2,7 @@
 
 mod named;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use jiff::{SignedDuration, Timestamp};
@@ -80,10 +81,24 @@ pub struct PodParts<'a> {
 /// A pod's request to IPAM by its annotations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodRequest {
-    /// The IPv4 and IPv6 pools, by name or CIDR; empty for the pools that select node and namespace.
-    pub pools: [Vec<String>; 2],
+    /// The IPv4 and IPv6 pools, by name or CIDR. `None` if the namespace decides; an empty list asks for the pools that select
+    /// node and namespace, whatever the namespace says.
+    pub pools: [Option<Vec<String>>; 2],
     /// The requested addresses.
     pub addresses: Vec<IpAddr>,
+}
+
+/// A namespace, as far as it decides which pools serve its pods.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Namespace {
+    pub labels: BTreeMap<String, String>,
+    /// The IPv4 and IPv6 pools that its annotations name, by name or CIDR; empty for those that select node and namespace.
+    pub pools: [Vec<String>; 2],
+}
+
+/// Reads an annotation that lists names of pools or addresses. An invalid one lists nothing: the plugin reports it.
+pub fn listed(annotation: Option<&str>) -> Vec<String> {
+    annotation.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -245,14 +260,11 @@ impl Pod {
     }
 }
 
-/// Reads the request in a pod's annotations. An invalid annotation requests nothing: the plugin reports it.
+/// Reads the request in a pod's annotations.
 fn request(parts: &PodParts<'_>) -> Option<Box<PodRequest>> {
-    let list = |json: Option<&str>| -> Vec<String> {
-        json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
-    };
-    let addresses = list(parts.fixed);
+    let addresses = listed(parts.fixed);
     let request = PodRequest {
-        pools: parts.pools.map(list),
+        pools: parts.pools.map(|pools| pools.filter(|json| !json.is_empty()).map(|json| listed(Some(json)))),
         addresses: addresses.iter().filter_map(|text| cidr::parse_address(text)).collect(),
     };
     (request != PodRequest::default()).then(|| Box::new(request))
@@ -294,8 +306,8 @@ mod tests {
         assert!(pod(&waiting).waits());
         let asked = pod(&waiting).request.unwrap();
         assert_eq!(
-            (&asked.pools[0], asked.pools[1].len(), asked.addresses.len()),
-            (&vec!["a".to_owned(), "10.0.0.0/8".to_owned()], 0, 1)
+            (asked.pools, asked.addresses.len()),
+            ([Some(vec!["a".to_owned(), "10.0.0.0/8".to_owned()]), Some(vec![])], 1)
         );
         let age = |secs| {
             pod(&waiting).is_older_than(SignedDuration::from_mins(1), Timestamp::from_second(secs).unwrap())

@@ -16,7 +16,7 @@ use crate::endpoint::Endpoint;
 use crate::handle::Handle;
 use crate::key::Key;
 use crate::node::Node;
-use crate::pod::Pod;
+use crate::pod::{Namespace, Pod};
 use crate::pool::{Pool, Reservation};
 use crate::service::{Machine, Service};
 
@@ -201,9 +201,9 @@ pub struct Snapshot {
     pub services: Vec<Versioned<Service>>,
     /// KubeVirt machines (Kubernetes).
     pub machines: Vec<Versioned<Machine>>,
-    /// The labels of namespaces, by name. They are read where a pool has a `namespaceSelector` and the account may list
-    /// namespaces; `None` if they were not.
-    pub namespaces: Option<BTreeMap<String, BTreeMap<String, String>>>,
+    /// The namespaces, by name. They are read where a pool has a `namespaceSelector` or a pod waits for an address, and the
+    /// account may list them; `None` if they were not.
+    pub namespaces: Option<BTreeMap<String, Namespace>>,
     /// Names of configurations of the allocator that Calico ignores, since only the one called `default` counts.
     pub ignored_configs: Vec<String>,
     /// What could not be understood.

@@ -88,6 +88,13 @@ pub(super) fn all() -> Vec<Case> {
             "nothing of IPAM stands in the way: team/next gets 10.20.0.14 on n1",
         ),
         case(
+            pool_by_namespace(),
+            &["error pod-without-address annex/next"],
+            ["--pod", "annex/next"],
+            1,
+            "annex/next gets no IPv4 address on n1: no address of its pools is free",
+        ),
+        case(
             pool_of_namespaces(true),
             &["error pod-without-address shop/new"],
             ["--pod", "shop/new"],
@@ -193,9 +200,23 @@ pub(super) fn pool_by_name(asks: bool) -> Lists {
     lists
 }
 
-/// The annotation of a pod that asks for a pool.
+/// The annotation of a pod or namespace that asks for a pool.
 pub(super) fn asks_for(pool: &str) -> Value {
     json!({"cni.projectcalico.org/ipv4pools": format!("[\"{pool}\"]")})
+}
+
+/// A namespace asks for a pool that is full, and one of its pods waits, beside a pod that asks for any.
+fn pool_by_namespace() -> Lists {
+    let pools =
+        [("full", pool("10.80.0.0/28", json!({"blockSize": 28}))), ("room", pool("10.81.0.0/16", json!({})))];
+    let mut lists = Lists::new(&pools, &[("n1", json!({}))]);
+    lists.block("10.80.0.0/28", "n1", 16);
+    lists.block("10.81.0.0/26", "n1", 2);
+    lists.namespace("annex", json!({}), asks_for("full"));
+    lists.stuck("annex/next", "n1");
+    let of_any = json!({"cni.projectcalico.org/ipv4pools": "[]"});
+    lists.pod("annex/any", "n1", of_any, CREATED, None);
+    lists
 }
 
 /// The only pool serves the namespace tools, and a pod of the namespace shop waits.
@@ -205,8 +226,8 @@ pub(super) fn pool_of_namespaces(are_read: bool) -> Lists {
     lists.block("10.70.0.0/26", "n1", 2);
     lists.stuck("shop/new", "n1");
     if are_read {
-        lists.namespace("shop", json!({"team": "b"}));
-        lists.namespace("tools", json!({"team": "a"}));
+        lists.namespace("shop", json!({"team": "b"}), json!({}));
+        lists.namespace("tools", json!({"team": "a"}), json!({}));
     }
     lists
 }

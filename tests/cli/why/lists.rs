@@ -51,9 +51,11 @@ impl Lists {
             "metadata": {"name": name, "labels": labels, "creationTimestamp": CREATED}}));
     }
 
-    pub(super) fn namespace(&mut self, name: &str, labels: Value) {
-        self.add(json!({"kind": "Namespace", "apiVersion": "v1",
-            "metadata": {"name": name, "labels": labels, "creationTimestamp": CREATED}}));
+    pub(super) fn namespace(&mut self, name: &str, labels: Value, annotations: Value) {
+        self.add(
+            json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name, "labels": labels,
+            "annotations": annotations, "creationTimestamp": CREATED}}),
+        );
     }
 
     /// The settings of the allocator.

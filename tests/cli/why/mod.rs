@@ -24,8 +24,15 @@ fn each_case_wherever_the_data_is() {
         case.check("etcd", |arguments| calipam(&[arguments, &etcd].concat()));
     }
 
-    cases::pool_of_namespaces(true).write_to(&server);
+    let case = cases::pool_of_namespaces(true);
+    case.write_to(&server);
     let folder = tempfile::tempdir().unwrap();
+    let export = folder.path().join("export");
+    let export = export.to_str().unwrap();
+    assert_eq!(calipam(&[&["export", export], &kubernetes[..]].concat()).code, 0);
+    let exported =
+        answer(&["--pod", "shop/new"], |arguments| calipam(&[arguments, &["--datastore", export]].concat()));
+    assert_eq!(exported, case.answer(&["--pod", "shop/new"]), "an export holds the namespaces");
     let path = folder.path().join("kubeconfig");
     std::fs::write(&path, kubeconfig_without_namespaces(&server)).unwrap();
     let connection = ["--datastore", "kubernetes", "--kubeconfig", path.to_str().unwrap()];

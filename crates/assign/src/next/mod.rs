@@ -21,6 +21,7 @@ use calipam_model::cidr;
 use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
 use calipam_model::node::Node;
+use calipam_model::pod::Namespace;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::selector::Selector;
 use calipam_model::snapshot::{ALLOCATION_SOURCES, Defect, DefectKind, Snapshot, StoredBlock};
@@ -279,11 +280,16 @@ impl<'s> Outlook<'s> {
     /// # Errors
     /// If the answer depends on the labels of the namespace, and they were not read.
     pub fn next_in(&self, namespace: &str, node: &Node, family: Family) -> Result<Answer, NotKnown> {
-        let labels = self.indexed.snapshot.namespaces.as_ref().and_then(|all| all.get(namespace));
+        let labels = self.namespace(namespace).map(|namespace| &namespace.labels);
         let request = NextAddress { node: &node.name, family, pools: &[], namespace_labels: labels };
         let answer = self.next(&request);
         let is_known = labels.is_some() || answer.outcome.is_ok();
         if is_known || self.next_of_any(node, family).outcome.is_err() { Ok(answer) } else { Err(NotKnown) }
+    }
+
+    /// The namespace; `None` if it was not read.
+    pub fn namespace(&self, name: &str) -> Option<&'s Namespace> {
+        self.indexed.snapshot.namespaces.as_ref()?.get(name)
     }
 
     /// Returns the reason that a pod of a namespace gets no address without naming pool or address; `Ok(None)` if it
@@ -376,7 +382,7 @@ fn open_pools(snapshot: &Snapshot, family: Family) -> Option<Vec<OpenPool<'_>>> 
         let namespaces = Selector::parse(&pool.namespace_selector).ok()?;
         let is_special = !namespaces.matches(&no_labels);
         let known = snapshot.namespaces.as_ref().filter(|_| is_special);
-        let serves_some = known.is_none_or(|all| all.values().any(|labels| namespaces.matches(labels)));
+        let serves_some = known.is_none_or(|all| all.values().any(|of| namespaces.matches(&of.labels)));
         Some(OpenPool { pool, selector, is_special, serves_some })
     };
     let pools = snapshot.pools.iter().map(|stored| &stored.value);

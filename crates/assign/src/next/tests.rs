@@ -1,6 +1,7 @@
 //! Answers on hand-made snapshots.
 
 use calipam_model::key::RESOURCE_PREFIX;
+use calipam_model::pod::Namespace;
 use calipam_model::snapshot::{ALLOCATION_SOURCES, Snapshot};
 
 use super::*;
@@ -148,7 +149,10 @@ fn pools_that_do_not_serve() {
         found.map(|refused| refused.map(|refused| refused.reason.clone()))
     };
     assert_eq!(refusal_in(&some, "shop"), Err(NotKnown), "its labels were not read");
-    let label = |(name, label): (&str, &str)| (name.to_owned(), [(label.to_owned(), String::new())].into());
+    let label = |(name, label): (&str, &str)| {
+        let labels = [(label.to_owned(), String::new())].into();
+        (name.to_owned(), Namespace { labels, ..Namespace::default() })
+    };
     some.0.namespaces = Some([("shop", "team"), ("tools", "zone")].into_iter().map(label).collect());
     assert_eq!((some.reason(), refusal_in(&some, "shop")), (None, Ok(None)));
     assert_eq!(refusal_in(&some, "tools"), Ok(Some(Reason::NoneSelectsNamespace)));

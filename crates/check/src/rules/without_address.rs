@@ -93,10 +93,16 @@ impl<'s> Judge<'_, 's> {
         nodes.filter(|node| self.context.index.node_exists(&node.name))
     }
 
+    /// Returns true if neither the pod nor its namespace names pools or addresses.
+    fn asks_for_any(&self, pod: &Pod) -> bool {
+        let namespace = self.outlook.namespace(&pod.namespace().to_string());
+        pod.request.is_none() && namespace.is_none_or(|of| of.pools.iter().all(Vec::is_empty))
+    }
+
     /// Returns the severity, or `None` if the state may be intended. `fails` is true if the node lacks a family that
     /// pods ask for.
     fn severity(&self, node: &Node, family: Family, refused: &Refused, fails: bool) -> Option<Severity> {
-        let waits = self.pods.waiting_on(node).any(|pod| pod.request.is_none());
+        let waits = self.pods.waiting_on(node).any(|pod| self.asks_for_any(pod));
         let may_be_intended = match refused.reason {
             // A node without a block of the family may be intended to have none.
             Reason::NoAutoAllocation => !self.outlook.holds_some(node, family),
@@ -150,7 +156,7 @@ impl<'s> Judge<'_, 's> {
         let mut waiting: Vec<String> = (if is_group { of } else { &of[..1] })
             .iter()
             .flat_map(|refusal| self.pods.waiting_on(refusal.node))
-            .filter(|pod| pod.request.is_none())
+            .filter(|pod| self.asks_for_any(pod))
             .map(name_of_pod)
             .collect();
         waiting.sort();
@@ -177,7 +183,7 @@ impl<'s> Judge<'_, 's> {
                     families.filter_map(|family| Some((family, self.refusal_of(pod, node, family)?)));
                 let refused: Vec<(Family, Arc<Refused>)> = refused.collect();
                 let Some((first, _)) = refused.first() else { continue };
-                let all_fail = pod.request.is_none() && !served[*first as usize];
+                let all_fail = self.asks_for_any(pod) && !served[*first as usize];
                 let evidence = NoAddressEvidence {
                     refusals: refused.iter().map(|(family, of)| RefusalEvidence::new(*family, of)).collect(),
                     node: Some(node.name.clone()),
@@ -210,10 +216,11 @@ impl<'s> Judge<'_, 's> {
     fn are_named(&self, family: Family) -> bool {
         *self.by_name[family as usize].get_or_init(|| {
             let snapshot = self.context.snapshot;
-            let names = |pod: &Pod| {
-                pod.request.as_ref().is_some_and(|request| !request.pools[family as usize].is_empty())
-            };
-            if snapshot.pods.iter().any(|stored| names(&stored.value)) {
+            let requests = snapshot.pods.iter().filter_map(|stored| stored.value.request.as_ref());
+            let by_pods = requests.filter_map(|request| request.pools[family as usize].as_ref());
+            let namespaces = snapshot.namespaces.iter().flat_map(BTreeMap::values);
+            let by_namespaces = namespaces.map(|namespace| &namespace.pools[family as usize]);
+            if by_pods.chain(by_namespaces).any(|pools| !pools.is_empty()) {
                 return true;
             }
             let is_only_named = |pool: &&Pool| {
@@ -246,18 +253,20 @@ pub(crate) enum PodAnswer {
     UnknownPool(String),
 }
 
-/// Answers a pod for a family by its annotations.
+/// Answers a pod for a family by its annotations, and those of its namespace.
 pub(crate) fn answer_for_pod(outlook: &Outlook<'_>, pod: &Pod, node: &str, family: Family) -> PodAnswer {
-    let Some(request) = &pod.request else { return PodAnswer::AsAny };
-    let mut wanted = request.addresses.iter().filter(|address| Family::of_address(**address) == family);
-    if let Some(address) = wanted.next() {
+    let addresses = pod.request.as_ref().map_or(&[][..], |request| &request.addresses);
+    if let Some(address) = addresses.iter().find(|address| Family::of_address(**address) == family) {
         return PodAnswer::Asked(Box::new(outlook.next_named(node, *address)));
     }
-    if !request.addresses.is_empty() {
+    if !addresses.is_empty() {
         return PodAnswer::NotAsked;
     }
+    let by_pod = pod.request.as_ref().and_then(|request| request.pools[family as usize].as_ref());
+    let by_namespace =
+        || outlook.namespace(&pod.namespace().to_string()).map(|of| &of.pools[family as usize]);
     let mut pools: Vec<IpNet> = Vec::new();
-    for name in &request.pools[family as usize] {
+    for name in by_pod.or_else(by_namespace).into_iter().flatten() {
         match outlook.pool_cidr(name) {
             Some(cidr) => pools.push(cidr),
             None => return PodAnswer::UnknownPool(name.clone()),

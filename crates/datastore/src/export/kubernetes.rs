@@ -14,6 +14,7 @@ use crate::changes::positions;
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::Kind;
 use crate::error::Result;
+use crate::read::namespaces;
 use crate::read::whole::kubernetes::list::{Counter, Listed, Take};
 use crate::read::whole::kubernetes::order::{Lists, lists_in_order};
 use crate::read::whole::kubernetes::{Plan, plan};
@@ -55,7 +56,9 @@ pub(crate) async fn export(
     let guid = first.iter().map(|listed| &listed.taken.guid).find(|guid| !guid.is_empty());
     header.guid = guid.cloned().unwrap_or_default();
     let mut writer = Writer::create(path, &header.with_coverage(&coverage.coverage))?;
-    for listed in first.iter().chain(&second) {
+    // Namespaces are of use, and need not be permitted.
+    let namespaces: Vec<Listed<Exported>> = namespaces::list(client).await.unwrap_or_default();
+    for listed in first.iter().chain(&second).chain(&namespaces) {
         writer.lines(&listed.taken.lines)?;
     }
     let versions = first.iter().chain(&second).map(|listed| listed.resource_version.as_str());

@@ -6,7 +6,7 @@ pub(crate) mod again {
 }
 pub(crate) mod around;
 mod names;
-mod namespaces;
+pub(crate) mod namespaces;
 mod past;
 pub(crate) mod whole;
 pub(crate) mod with_kubernetes;

@@ -1,33 +1,42 @@
-//! The labels of namespaces, which decide whom a pool with a `namespaceSelector` serves.
+//! Namespaces: their labels decide whom a pool with a `namespaceSelector` serves, their annotations which pools their pods
+//! ask for.
 
 use std::sync::Arc;
 
 use calipam_files::skip;
 use calipam_model::snapshot::{Snapshot, Source, WhySkipped};
 
-use super::whole::kubernetes::list::Counter;
+use super::whole::kubernetes::list::{Counter, Listed, Take};
 use super::whole::kubernetes::order::{Lists, lists};
 use crate::client::kubernetes::{KubeClient, kinds};
+use crate::error::Result;
 use crate::store::Datastore;
 
 impl Datastore {
-    /// Adds the labels of namespaces if a pool asks for them and the account may list namespaces.
+    /// Adds the namespaces if a pool selects some or a pod waits for an address, and the account may list them.
     pub(crate) async fn add_namespaces(&self, snapshot: &mut Snapshot) {
         let Some(client) = self.kubernetes() else { return };
-        if snapshot.pools.iter().any(|pool| !pool.value.namespace_selector.is_empty()) {
-            add(client, snapshot).await;
+        let selects = snapshot.pools.iter().any(|pool| !pool.value.namespace_selector.is_empty());
+        if !selects && !snapshot.pods.iter().any(|pod| pod.value.waits()) {
+            return;
+        }
+        match list::<Snapshot>(client).await {
+            Ok(listed) => {
+                listed.into_iter().for_each(|listed| snapshot.absorb(listed.taken));
+                snapshot.mark_read([Source::Namespaces]);
+            }
+            // Of use to a pod that waits, and no gap without a pool that selects.
+            Err(error) if selects => {
+                skip(snapshot, Source::Namespaces, WhySkipped::Other(error.to_string()));
+            }
+            Err(_) => {}
         }
     }
 }
 
-async fn add(client: &Arc<KubeClient>, snapshot: &mut Snapshot) {
-    let Ok(kind) = kinds::find(client.api(), Source::Namespaces) else { return };
+/// Lists the namespaces.
+pub(crate) async fn list<T: Take>(client: &Arc<KubeClient>) -> Result<Vec<Listed<T>>> {
+    let Ok(kind) = kinds::find(client.api(), Source::Namespaces) else { return Ok(Vec::new()) };
     let reader = Lists { client: Arc::clone(client), counter: Counter::quiet() };
-    match lists::<Snapshot>(&reader, vec![kind]).await {
-        Ok(lists) => {
-            lists.into_iter().for_each(|listed| snapshot.absorb(listed.taken));
-            snapshot.mark_read([Source::Namespaces]);
-        }
-        Err(error) => skip(snapshot, Source::Namespaces, WhySkipped::Other(error.to_string())),
-    }
+    lists(&reader, vec![kind]).await
 }

@@ -1,14 +1,16 @@
-//! Namespaces: name and labels, by which pools select them.
+//! Namespaces: labels, by which pools select them, and annotations that name pools.
 
+use calipam_model::pod::{self, listed};
 use calipam_model::snapshot::Snapshot;
 use serde::{Deserialize, Serialize};
 
 use super::Result;
 use super::list_splitter::Encoding;
 use super::meta::{Meta, Wanted};
+use super::pod::{V4_POOLS, V6_POOLS};
 use super::wire::decode;
 
-const WANTED: Wanted = Wanted { labels: true, annotations: &[], owners: false };
+const WANTED: Wanted = Wanted { labels: true, annotations: &[V4_POOLS, V6_POOLS], owners: false };
 
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default)]
@@ -20,8 +22,10 @@ struct Namespace<'a> {
 /// Adds a namespace.
 pub(crate) fn add(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Result<()> {
     let Namespace { metadata } = read(object, encoding)?;
+    let pools = [V4_POOLS, V6_POOLS].map(|name| listed(metadata.annotation(name)));
     let labels = metadata.labels.into_iter().map(|(name, value)| (name.into(), value.into()));
-    snapshot.namespaces.get_or_insert_default().insert(metadata.name.into(), labels.collect());
+    let namespace = pod::Namespace { labels: labels.collect(), pools };
+    snapshot.namespaces.get_or_insert_default().insert(metadata.name.into(), namespace);
     Ok(())
 }
 
