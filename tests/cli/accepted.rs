@@ -63,7 +63,7 @@ fn an_acceptance_can_end() {
     assert!(run.stderr.contains(&format!("{path}:1: until \"tomorrow\": expected a date")), "{run:?}");
 }
 
-/// What `-o ignore` prints accepts every finding, whatever its subject.
+/// The lines of `-o ignore` accept every finding, with any subject.
 #[test]
 fn the_lines_of_a_check_accept_what_it_found() {
     for data in [EXAMPLE, HOSTILE] {

@@ -1,4 +1,4 @@
-//! When a pod finished: one look is enough to release what it held where that was long ago.
+//! The time since a pod finished: after a long one, a single check is enough to release its addresses.
 
 use calipam_testkit::kube::Flavour;
 use serde_json::{Value, json};

@@ -39,8 +39,8 @@ fn add_service(cluster: &KubeCluster, name: &str, class: Option<&str>, ingress: 
     assert_eq!(set.status, 200, "{}", set.body);
 }
 
-/// What a cloud gives to services is none of Calico's business: an address of its own, a name, and even an address
-/// that is in a pool for pods.
+/// The addresses of services from a cloud are not Calico's: another address, a name, and even an address in a pool
+/// for pods.
 #[test]
 fn a_cloud_balances_the_load() {
     both_flavours(

@@ -1,5 +1,4 @@
-//! Hints can be pasted: each is understood and reaches the cluster of the call that printed it, by every name of the
-//! program.
+//! Hints can be pasted: under every name of the program, each command is valid and reaches the cluster of its call.
 
 use std::collections::BTreeSet;
 
@@ -11,14 +10,14 @@ use jiff::Timestamp;
 use super::program::Run;
 use super::shell::{NAMES, Shell};
 
-/// A shell whose settings lead to another place.
+/// Creates a shell whose settings lead to another cluster.
 fn misled(more: Option<(&'static str, &str)>) -> Shell {
     let etcd =
         [("ETCD_ENDPOINTS", "http://127.0.0.1:1"), ("ETCD_USERNAME", "root"), ("ETCD_PASSWORD", "hunter2")];
     Shell::new(etcd.into_iter().chain(more).map(|(name, value)| (name, value.to_owned())))
 }
 
-/// The commands in backquotes of what a run printed. What a hint has in backquotes is a command, never an option alone.
+/// Returns the commands in backquotes. In hints, backquotes contain commands, never options alone.
 fn commands(name: &str, run: &Run) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for line in run.stdout.lines().chain(run.stderr.lines()) {
@@ -28,7 +27,7 @@ fn commands(name: &str, run: &Run) -> BTreeSet<String> {
                 found.insert(format!("{name}{rest}"));
             }
         }
-        // What a hint says for one name must not be said for another.
+        // A hint for one name of the program does not contain another one.
         let others = NAMES.iter().filter(|other| **other != name && line.starts_with("hint: "));
         for other in others.copied().chain((name != "calipam").then_some("calipam")) {
             assert!(!line.contains(&format!("`{other} ")), "called as {name}: {line}");
@@ -37,7 +36,7 @@ fn commands(name: &str, run: &Run) -> BTreeSet<String> {
     found
 }
 
-/// What is in a hint for what only the operator knows.
+/// The placeholders in hints.
 const PLACEHOLDERS: [&str; 3] = [" FILE", " NAME", " https://HOST:2379"];
 
 /// Commands that print hints on a damaged cluster.
@@ -56,7 +55,7 @@ const PRINTING: [&str; 12] = [
     "check --node nowhere --settle 0",
 ];
 
-/// Runs every command by a name with `connection`, and every hint as it is printed. Each has to read `place`.
+/// Runs every command by a name with `connection`, and every printed hint. Each must read `place`.
 fn follow(shell: &Shell, name: &str, connection: &str, place: &str) -> usize {
     let lines: Vec<String> = PRINTING.iter().map(|words| format!("{name} {words} {connection}")).collect();
     let mut hints = BTreeSet::new();
@@ -71,7 +70,7 @@ fn follow(shell: &Shell, name: &str, connection: &str, place: &str) -> usize {
         is_whole
     });
 
-    // What agrees to a write comes last: it changes what the others see.
+    // Commands that write run last, since they change the data of the others.
     let (writing, reading): (Vec<_>, Vec<_>) = hints.iter().partition(|line| line.contains(" --yes"));
     let verbose: Vec<String> = reading.iter().chain(&writing).map(|line| format!("{line} -v")).collect();
     let (reading, writing) = verbose.split_at(reading.len());
@@ -86,7 +85,7 @@ fn follow(shell: &Shell, name: &str, connection: &str, place: &str) -> usize {
         assert!(run.code != 2 || run.stderr.contains("terminal"), "{line}: {run:?}");
         assert!(!run.transcript().contains("hunter2"), "{line}: {run:?}");
     }
-    // Undone, last run first, the cluster is what it was.
+    // After undoing the runs in reverse order, the cluster is as before.
     let wrote = followed.iter().rev().filter(|(line, _)| line.contains(" --yes"));
     let undo = wrote.flat_map(|(_, run)| commands(name, run)).filter(|line| line.contains(" undo "));
     let undo: Vec<String> = undo.collect();
@@ -122,7 +121,7 @@ fn on_kubernetes_too() {
     let shell = misled(Some(("KUBECONFIG", "/nonexistent/kubeconfig")));
     let kubeconfig = server.kubeconfig();
     let connection = format!("--datastore kubernetes --kubeconfig {}", kubeconfig.display());
-    // The other names are on etcd: a name decides nothing about the datastore.
+    // The other names use etcd: the name does not choose the datastore.
     let hints = follow(&shell, NAMES[0], &connection, &server.url());
     assert!(hints >= 12, "{hints}");
 }

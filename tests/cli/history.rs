@@ -18,18 +18,18 @@ const CIDR: &str = "10.244.99.0/26";
 const KEY: &str = "/calico/ipam/v2/assignment/ipv4/block/10.244.99.0-26";
 pub(super) const ADDRESS: &str = "10.244.99.7";
 
-/// What happened, in order.
+/// Returns the kinds of the events, in order.
 pub(super) fn events(document: &Value) -> Vec<&str> {
     document["events"].as_array().unwrap().iter().map(|event| event["what"].as_str().unwrap()).collect()
 }
 
-/// Every command of the stories is in the document.
+/// Asserts that a command of the stories is in the document.
 pub(super) fn is_told(line: &str) {
     let document = fs::read_to_string(root().join("docs/history.md")).unwrap();
     assert!(document.lines().any(|told| told == line), "docs/history.md does not tell: {line}");
 }
 
-/// An etcd with the example cluster and a block of its own, and a home for journals.
+/// An etcd with the example cluster and another block, and a home for journals.
 pub(super) struct Site {
     pub etcd: Etcd,
     home: tempfile::TempDir,
@@ -46,7 +46,7 @@ impl Site {
         site
     }
 
-    /// Stores the block, and gives the revision of that.
+    /// Stores the block, and returns the revision.
     fn put(&self) -> i64 {
         let value = serde_json::to_vec(&self.block).unwrap();
         let put = self.etcd.with_client(async |mut client| {
@@ -73,19 +73,19 @@ impl Site {
         self.put()
     }
 
-    /// Assigns another address, by its place in the block.
+    /// Assigns another address, by its ordinal in the block.
     pub(super) fn assign_at(&mut self, place: u32) -> i64 {
         let record = Attribute::new(Some(format!("other.{place}").as_str()), [("pod", "other")]);
         self.block.update(|update| update.assign(place, &record)).unwrap();
         self.put()
     }
 
-    /// Key and value of the block.
+    /// Returns key and value of the block.
     pub(super) fn block(&self) -> (Vec<u8>, Vec<u8>) {
         (KEY.into(), serde_json::to_vec(&self.block).unwrap())
     }
 
-    /// Stores something else.
+    /// Stores another key.
     pub(super) fn put_other(&self) {
         let key = "/calico/ipam/v2/handle/other";
         self.etcd.with_client(async |mut client| client.put(key, "{}", None).await.map(drop)).unwrap();

@@ -1,4 +1,4 @@
-//! A small cluster of Calico's objects on a test's API server, as Calico writes them.
+//! A small cluster with Calico's objects on the API server of a test.
 
 use calipam_model::affinity::{AffinityKey, AffinityType};
 use calipam_testkit::kube::{Flavour, Kinds, Lease, create, create_in_etcd, lease};
@@ -8,13 +8,13 @@ use std::process::Command;
 
 use super::program::{Run, command};
 
-/// A cluster with a pool of blocks with 64 addresses.
+/// A cluster with a pool, whose blocks have 64 addresses.
 pub(super) struct KubeCluster {
     pub server: Lease,
     flavour: Flavour,
 }
 
-/// An address that a block records: its place in the block, its handle and the attributes of its owner.
+/// An allocation: ordinal in the block, handle, and attributes of the owner.
 pub(super) struct Record {
     pub ordinal: u64,
     pub handle: String,
@@ -22,13 +22,13 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// The record of an ordinary pod.
+    /// Creates the record of a pod.
     pub(super) fn of_pod(ordinal: u64, namespace: &str, pod: &str, node: &str) -> Self {
         let handle = format!("k8s-pod-network.{namespace}-{pod}");
         Self::new(ordinal, &handle, json!({"namespace": namespace, "node": node, "pod": pod}))
     }
 
-    /// A record that is old enough to be checked.
+    /// Creates a record that is older than the grace period.
     pub(super) fn new(ordinal: u64, handle: &str, mut owner: Value) -> Self {
         owner["timestamp"] = "2026-05-01 10:12:00.123456789 +0000 UTC".into();
         let attribute = json!({"handle_id": handle, "secondary": owner});
@@ -37,12 +37,12 @@ impl Record {
 }
 
 impl KubeCluster {
-    /// A server with Calico's kinds and configuration.
+    /// Starts a server with Calico's kinds and configuration.
     pub(super) fn start(flavour: Flavour) -> Self {
         Self::start_as(flavour, "0f0e1d2c3b4a59687786951423324150")
     }
 
-    /// The same for a cluster of this GUID.
+    /// Starts a server for a cluster with this GUID.
     pub(super) fn start_as(flavour: Flavour, guid: &str) -> Self {
         let server = lease(Kinds::Calico(flavour)).unwrap();
         let cluster = Self { server, flavour };
@@ -84,8 +84,8 @@ impl KubeCluster {
         create(&self.server, "/api/v1/nodes", &[object]).unwrap();
     }
 
-    /// Creates a block of 64 addresses with its affinity and the handles of its records. `owner` is a node or, as
-    /// Calico writes it, `virtual:load-balancer`.
+    /// Creates a block of 64 addresses with its affinity and the handles of its records. `owner` is a node, or
+    /// `virtual:load-balancer`.
     pub(super) fn add_block(&self, cidr: &str, owner: &str, records: &[Record]) {
         let (kind, owner) = owner.split_once(':').unwrap_or(("host", owner));
         let place = |ordinal| records.iter().position(|record| record.ordinal == ordinal);
@@ -120,7 +120,7 @@ impl KubeCluster {
         }
     }
 
-    /// Stores pods as they are, in states that only a kubelet brings about. Give each a UID of its own.
+    /// Stores pods unchanged, in states that only a kubelet sets. Each needs a unique UID.
     pub(super) fn add_pods(&self, pods: &[Value]) {
         create_in_etcd(&self.server, "/registry/pods/", pods).unwrap();
     }
@@ -130,7 +130,7 @@ impl KubeCluster {
         Run::of(self.command(arguments).output().unwrap())
     }
 
-    /// The program, about to run on the cluster.
+    /// Prepares a run of the program on the cluster.
     pub(super) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = command(env!("CARGO_BIN_EXE_calipam"));
         command
@@ -140,7 +140,7 @@ impl KubeCluster {
         command
     }
 
-    /// `severity code subject [reasons]` of every finding of a check.
+    /// Checks the cluster, and lists findings as `severity code subject [reasons]`.
     pub(super) fn findings(&self) -> Vec<String> {
         let run = self.run(&["check", "-o", "json", "--settle", "0"]);
         let report = run.json();
@@ -154,7 +154,7 @@ impl KubeCluster {
     }
 }
 
-/// A running pod with one address in its status, and a UID made of a number that no other pod has.
+/// Creates a running pod with one address in its status, and a UID from `number`.
 pub(super) fn pod(namespace: &str, name: &str, node: &str, address: &str, number: usize) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -165,7 +165,7 @@ pub(super) fn pod(namespace: &str, name: &str, node: &str, address: &str, number
     })
 }
 
-/// The annotations that the CNI plugin writes.
+/// Creates the annotations of the CNI plugin.
 pub(super) fn cni_annotations(container: &str, address: &str) -> Value {
     json!({"cni.projectcalico.org/containerID": container, "cni.projectcalico.org/podIP": format!("{address}/32"),
         "cni.projectcalico.org/podIPs": format!("{address}/32")})

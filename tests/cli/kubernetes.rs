@@ -1,4 +1,4 @@
-//! Against a real kube-apiserver.
+//! `check` of a real kube-apiserver.
 
 use calipam_testkit::kube::{Flavour, Kinds, Lease, create, lease, service_account_token};
 use calipam_testkit::servers::KubeApiserver;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::program::{Run, calipam};
 
-/// A server with one node and its block: a tunnel's address, and one of a pod that is gone.
+/// Starts a server with one node and its block, with the addresses of a tunnel and of a deleted pod.
 pub(super) fn server() -> Lease {
     let flavour = Flavour::Classic;
     let server = lease(Kinds::Calico(flavour)).unwrap();
@@ -110,7 +110,7 @@ fn a_server_that_is_not_there_is_named() {
     assert!(!run.transcript().contains("hunter2"), "{run:?}");
 }
 
-/// What is missing is named before anything is read, as rules that can be copied.
+/// Missing rights are named before anything is read, as rules to copy.
 #[test]
 fn missing_permissions_are_named_as_rules() {
     let server = lease(Kinds::Calico(Flavour::Classic)).unwrap();

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::program::{EXAMPLE, calipam, on_example};
 use super::serve::Server;
 
-/// How long anything may take on a busy machine.
+/// The timeout for anything on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An etcd with a sound cluster, and a handle of it to be taken away and put back.

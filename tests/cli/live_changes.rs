@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::program::{calipam, command};
 use super::serve::Server;
 
-/// What is stored: keys with their values.
+/// The stored keys and values.
 type Entries = Vec<(String, Vec<u8>)>;
 
 fn faulty() -> (Etcd, Entries) {
@@ -23,7 +23,7 @@ fn faulty() -> (Etcd, Entries) {
     (etcd, entries)
 }
 
-/// A server that would look by itself after an hour.
+/// Starts a server with an interval of one hour.
 fn serve(etcd: &Etcd) -> Server {
     let endpoint = etcd.endpoint();
     let server = Server::start(&["--interval", "1h", "--settle", "0", "--etcd-endpoints", &endpoint]);
@@ -31,7 +31,7 @@ fn serve(etcd: &Etcd) -> Server {
     server
 }
 
-/// Writes and deletes keys in one transaction; gives its revision.
+/// Writes and deletes keys in one transaction, and returns its revision.
 fn write(etcd: &Etcd, writes: &[(&str, Option<&[u8]>)]) -> i64 {
     let writes: Vec<TxnOp> = writes
         .iter()

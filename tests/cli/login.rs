@@ -1,4 +1,4 @@
-//! How the API server learns who asks: credential plugins and identity providers that a kubeconfig names.
+//! Authentication at the API server by credential plugins and identity providers of a kubeconfig.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -90,8 +90,8 @@ fn credential_plugins() {
     );
 }
 
-/// What is waited for is said after half a minute, quiet or not. Ctrl-C on the terminal, which its whole group gets, ends the
-/// program and the plugin, and so does SIGTERM, which the program gets alone.
+/// A message names the plugin after half a minute, even with `--quiet`. Ctrl-C, sent to the whole process group, ends
+/// program and plugin, and so does SIGTERM, sent to the program alone.
 #[test]
 fn a_credential_plugin_that_hangs_is_named() {
     let folder = tempfile::tempdir().unwrap();

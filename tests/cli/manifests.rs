@@ -1,4 +1,4 @@
-//! What `kubectl apply -k` and Helm make of `docs/kubernetes`, on a real API server with Calico's objects in either group.
+//! `docs/kubernetes` by `kubectl apply -k` and Helm, on a real API server with Calico's objects in either group.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -14,7 +14,7 @@ use super::program::{Run, command};
 use super::scheduled::documents;
 
 const FLAVOURS: [Flavour; 2] = [Flavour::Classic, Flavour::Native];
-/// How long a new policy or binding may take to be heard.
+/// The timeout until a new policy or binding is effective.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// kubectl as an administrator.
@@ -65,7 +65,7 @@ fn the_kustomizations_are_accepted_and_their_account_may_check() {
     }
 }
 
-/// What Helm makes of a chart.
+/// Renders a chart by Helm.
 fn rendered(helm: &Path, chart: &str, namespace: &str, settings: &[&str]) -> String {
     let mut helm = command(helm);
     helm.args(["template", chart, &format!("docs/kubernetes/charts/{chart}"), "--namespace", namespace]);

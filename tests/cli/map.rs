@@ -7,14 +7,14 @@ use serde_json::Value;
 use super::program::{EXAMPLE, HOSTILE, calipam, command, expected, on_example};
 use super::pty::{Terminal, plain};
 
-/// What a terminal of so many columns shows, whose locale has Unicode.
+/// Returns the output on a terminal with a Unicode locale.
 fn on_terminal(columns: u16, arguments: &[&str]) -> String {
     let terminal = Terminal::new(columns);
     let mut program = command(env!("CARGO_BIN_EXE_calipam"));
     program.args(arguments).args(["--datastore", EXAMPLE]);
     program.env("TERM", "xterm-256color").env("LANG", "C.UTF-8").stdin(Stdio::null());
     let child = program.stdout(terminal.side()).stderr(Stdio::null()).spawn().unwrap();
-    // The command holds the inner side, too: reading would not end before it is closed.
+    // The command also holds this end, which must be closed for the reader to end.
     drop(program);
     let shown = terminal.watch(child);
     assert_eq!(shown.code, Some(0));

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::kube_cluster::{KubeCluster, Record, cni_annotations, pod};
 
-/// What a check says of a record that names the pod.
+/// The verdict of a check on the record of a pod.
 #[derive(Clone, Copy)]
 enum Recorded {
     Kept,

@@ -1,4 +1,4 @@
-//! Running the program.
+//! Runs the program.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::schemas;
 
-/// What a run of the program came to.
+/// The exit code and output of a run.
 #[derive(Debug)]
 pub(super) struct Run {
     pub stdout: String,
@@ -26,25 +26,25 @@ impl Run {
         }
     }
 
-    /// What it printed with `-o json`, which is valid by the schema of its kind.
+    /// Parses the output of `-o json`, which must be valid by its schema.
     pub(super) fn json(&self) -> Value {
         let value = serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"));
         schemas::assert_valid(&value);
         value
     }
 
-    /// Everything in one text, for a snapshot.
+    /// Joins exit code and output for a snapshot.
     pub(super) fn transcript(&self) -> String {
         format!("exit code: {}\n--- stdout\n{}--- stderr\n{}", self.code, self.stdout, self.stderr)
     }
 }
 
-/// The root of the project.
+/// Returns the root of the project.
 pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the root of the project")
 }
 
-/// The program, run from the root of the project, without the settings of the person who runs the tests.
+/// Prepares a run of the program from the root of the project, without the settings of the user.
 pub(super) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root()).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
@@ -82,7 +82,7 @@ macro_rules! expected {
 }
 pub(crate) use expected;
 
-/// The same for modules below this one.
+/// Compares a text with a snapshot, for submodules.
 pub(super) fn assert_expected(name: &str, text: &str) {
     expected!(name, text);
 }

@@ -1,4 +1,4 @@
-//! Running the program on a terminal.
+//! Runs the program on a terminal.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -13,14 +13,14 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use super::program::command;
 
-/// A terminal, seen from outside.
+/// The controlling end of a terminal.
 #[derive(Debug)]
 pub(super) struct Terminal {
     outside: OwnedFd,
     inside: File,
 }
 
-/// What a terminal showed, and with which code the program on it ended.
+/// The output on a terminal, and the exit code of its program.
 #[derive(Debug)]
 pub(super) struct Shown {
     pub text: String,
@@ -28,7 +28,7 @@ pub(super) struct Shown {
 }
 
 impl Terminal {
-    /// A terminal of so many columns.
+    /// Opens a terminal with a number of columns.
     pub(super) fn new(columns: u16) -> Self {
         let outside = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&outside).and_then(|()| unlockpt(&outside)).expect("a terminal of one's own");
@@ -40,7 +40,7 @@ impl Terminal {
         Self { outside, inside }
     }
 
-    /// The inner side, for an output of a program.
+    /// Returns the end for an output of a program.
     pub(super) fn side(&self) -> Stdio {
         self.inside.try_clone().expect("the terminal can be shared").into()
     }
@@ -49,12 +49,12 @@ impl Terminal {
     pub(super) fn run(self, command: &mut Command) -> Shown {
         command.stdin(Stdio::null()).stdout(self.side()).stderr(self.side());
         let child = command.spawn().expect("the program starts");
-        // The command holds the inner side, too: reading would not end before it is closed.
+        // The command also holds this end, which must be closed for the reader to end.
         command.stdout(Stdio::null()).stderr(Stdio::null());
         self.watch(child)
     }
 
-    /// Runs a program that reads from the terminal, too, on which its answers were typed before it asks.
+    /// Runs a program that also reads from the terminal, with its answers typed in advance.
     pub(super) fn answer(self, command: &mut Command, typed: &str) -> Shown {
         let mut outside = File::from(self.outside.try_clone().expect("the terminal can be shared"));
         outside.write_all(typed.as_bytes()).expect("the terminal takes what is typed");
@@ -64,8 +64,8 @@ impl Terminal {
         self.watch(child)
     }
 
-    /// Runs a program that reads from the terminal, too; as soon as it has shown `prompt`, `then` happens: it is given
-    /// the outer side, for what is typed, and the program.
+    /// Runs a program that also reads from the terminal. Once it has shown `prompt`, calls `then` with the controlling
+    /// end, for typing, and with the program.
     pub(super) fn converse(
         self,
         command: &mut Command,
@@ -91,33 +91,33 @@ impl Terminal {
         watch_on(outside, child, bytes)
     }
 
-    /// Everything that a program shows until it ends.
+    /// Reads the output of a program until it ends.
     pub(super) fn watch(self, child: Child) -> Shown {
         drop(self.inside);
         watch_on(File::from(self.outside), child, Vec::new())
     }
 }
 
-/// Reads to the end, which comes as an error when no process is left on the inner side.
+/// Reads to the end: an error once no process has the terminal open.
 fn watch_on(mut outside: File, mut child: Child, mut bytes: Vec<u8>) -> Shown {
     let _ = outside.read_to_end(&mut bytes);
     let status = child.wait().expect("the program ends");
     Shown { text: String::from_utf8(bytes).expect("output is UTF-8"), code: status.code() }
 }
 
-/// A program on a terminal that is typed to and read from in turn, such as a shell.
+/// A program on a terminal for a dialog, such as a shell.
 #[derive(Debug)]
 pub(super) struct Session {
     outside: File,
     read: Receiver<Vec<u8>>,
-    /// What was shown since it was last asked for.
+    /// The output since the last call of [`Self::shown`].
     shown: Vec<u8>,
     child: Child,
 }
 
-/// How long a session is waited for.
+/// The timeout of a session.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A session that shows nothing for so long has done what it was told.
+/// The time without output after which a session has finished its work.
 const QUIET: Duration = Duration::from_millis(400);
 
 impl Session {
@@ -141,12 +141,12 @@ impl Session {
         Self { outside, read, shown: Vec::new(), child }
     }
 
-    /// Types something.
+    /// Types a text.
     pub(super) fn send(&mut self, text: &str) {
         self.outside.write_all(text.as_bytes()).expect("the terminal takes what is typed");
     }
 
-    /// Waits for a text, and gives everything that was shown since the last one.
+    /// Waits for a text, and returns the output since the last one.
     pub(super) fn wait_for(&mut self, text: &str) -> String {
         let begun = Instant::now();
         while !self.text().contains(text) {
@@ -158,14 +158,14 @@ impl Session {
         self.shown()
     }
 
-    /// Waits until nothing is shown any more.
+    /// Waits for the end of output.
     pub(super) fn settle(&mut self) {
         while let Ok(part) = self.read.recv_timeout(QUIET) {
             self.shown.extend(part);
         }
     }
 
-    /// Everything that was shown since it was last asked for.
+    /// Takes the output since the last call.
     pub(super) fn shown(&mut self) -> String {
         let shown = self.text();
         self.shown.clear();
@@ -184,13 +184,13 @@ impl Drop for Session {
     }
 }
 
-/// Exit code and standard output of a command on a terminal of so many columns; stderr goes elsewhere.
+/// Returns exit code and standard output of a command on a terminal; stderr is discarded.
 pub(super) fn on_terminal(columns: u16, arguments: &[&str]) -> String {
     let terminal = Terminal::new(columns);
     let mut program = command(env!("CARGO_BIN_EXE_calipam"));
     program.args(arguments).env("TERM", "xterm-256color");
     let child = program.stdin(Stdio::null()).stdout(terminal.side()).stderr(Stdio::null()).spawn().unwrap();
-    // The command holds the inner side, too: reading would not end before it is closed.
+    // The command also holds this end, which must be closed for the reader to end.
     drop(program);
     let shown = terminal.watch(child);
     format!(
@@ -200,7 +200,7 @@ pub(super) fn on_terminal(columns: u16, arguments: &[&str]) -> String {
     )
 }
 
-/// What is left when escape sequences are taken away.
+/// Removes escape sequences.
 pub(super) fn plain(text: &str) -> String {
     let mut shown = String::new();
     let mut characters = text.chars();

@@ -1,4 +1,4 @@
-//! Every format is read by the program that it is for: Prometheus' promtool, an XML schema, systemd.
+//! The formats in the programs that they are for: Prometheus' promtool, an XML schema, systemd.
 
 use std::fs;
 use std::io::Write;
@@ -30,7 +30,7 @@ fn read(program: &Path, arguments: &[&str], text: &str) -> Run {
     Run::of(child.wait_with_output().unwrap())
 }
 
-/// What a check of a cluster prints; of one that is not there, too.
+/// Checks a cluster, which may be missing, and returns the output.
 fn report(format: &str, datastore: &str) -> String {
     calipam(&["check", "-d", datastore, "-o", format]).stdout
 }

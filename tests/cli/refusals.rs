@@ -1,4 +1,4 @@
-//! What cannot mean anything is refused, not passed over.
+//! Options without a meaning are refused, not ignored.
 
 use super::program::{calipam, on_example};
 
@@ -37,7 +37,7 @@ fn a_context_without_a_kubeconfig() {
     }
 }
 
-/// What is wrong in the call is 2; a file that cannot be read is 3, whatever it is for.
+/// A wrong call exits with 2, and an unreadable file with 3.
 #[test]
 fn files_that_cannot_be_read() {
     let etcd = ["--etcd-endpoints", "http://127.0.0.1:1"];

@@ -99,7 +99,7 @@ fn a_check_that_fails_says_so_in_its_metrics() {
     assert_eq!(printed["calipam_up"], 0.0);
 }
 
-/// One text of an XML document: the attribute `name` of each element `element`.
+/// Returns the attribute `name` of each `element` in an XML document.
 pub(super) fn attributes(xml: &str, element: &str, name: &str) -> Vec<String> {
     let document = uppsala::parse(xml).unwrap();
     let elements = document.get_elements_by_tag_name(element);
@@ -121,7 +121,7 @@ fn junit_has_a_test_case_for_each_rule() {
     assert!(skipped >= 4);
 }
 
-/// Everything between `before` and `after`.
+/// Returns the text between `before` and `after`.
 fn between<'t>(text: &'t str, before: &str, after: &str) -> &'t str {
     text.split_once(before).expect(before).1.split_once(after).expect(after).0
 }
@@ -226,7 +226,7 @@ fn a_file_that_cannot_be_written_is_told_and_the_others_are_written() {
     assert!(good.exists());
 }
 
-/// A limit for files stands for the disk that is full: neither a report nor what was half written of it stays.
+/// With a limit for files, like a full disk, old reports are kept, and no partial ones remain.
 #[test]
 fn a_full_disk_leaves_the_old_files_whole() {
     let folder = tempfile::tempdir().unwrap();

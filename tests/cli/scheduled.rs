@@ -1,4 +1,4 @@
-//! Checks that run by themselves: the files of `docs/kubernetes/` and `docs/systemd/`.
+//! Scheduled checks: the files of `docs/kubernetes/` and `docs/systemd/`.
 
 use std::fs;
 use std::net::TcpListener;
@@ -19,7 +19,7 @@ pub(super) fn text(path: &str) -> String {
     fs::read_to_string(root().join("docs").join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-/// The documents of a file of `docs/kubernetes/`.
+/// Reads the documents of a file of `docs/kubernetes/`.
 pub(super) fn documents(name: &str) -> Vec<Value> {
     let text = text(&format!("kubernetes/{name}"));
     serde_yaml::Deserializer::from_str(&text)
@@ -27,7 +27,7 @@ pub(super) fn documents(name: &str) -> Vec<Value> {
         .collect()
 }
 
-/// The objects of the manifests that Kubernetes knows by itself.
+/// Returns the objects of the manifests with built-in kinds.
 fn objects() -> Vec<Value> {
     MANIFESTS.iter().flat_map(|name| documents(name)).collect()
 }
@@ -40,10 +40,10 @@ fn of_kind(kind: &str) -> Value {
 pub(super) const PLUGIN: [&str; 3] = ["cni/namespace.yaml", "cni/rbac.yaml", "cni/daemonset.yaml"];
 /// `calipam serve` instead of the job and the deployment that serves its metrics.
 const SERVE: &str = "serve.yaml";
-/// Who may reach the metrics and the page of either.
+/// The network policy of both.
 const POLICY: &str = "networkpolicy.yaml";
 
-/// Where an object is created.
+/// Returns the path of the API for an object.
 pub(super) fn collection(object: &Value) -> String {
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or("calipam");
     let of_core = format!("/api/v1/namespaces/{namespace}");
@@ -66,7 +66,7 @@ pub(super) fn collection(object: &Value) -> String {
     }
 }
 
-/// What the server says to an object that it does not store. Fields that it does not know are errors.
+/// Returns the answer of the server to a dry run, for which unknown fields are errors.
 fn dry_run(server: &KubeApiserver, object: &Value) -> (u16, String) {
     let path = format!("{}?dryRun=All&fieldValidation=Strict", collection(object));
     let answer = server.request("POST", &path, &object.to_string()).unwrap();
@@ -134,7 +134,7 @@ fn a_real_api_server_accepts_the_manifests_and_their_pods() {
     assert_eq!(dry_run(&server, &namespace).0, 422);
 }
 
-/// What one manifest names must be in another.
+/// The manifests name only objects of other manifests.
 #[test]
 fn the_manifests_fit_together() {
     let account = of_kind("ServiceAccount");

@@ -51,7 +51,7 @@ fn forbid_others(schema: &mut Value) {
     }
 }
 
-/// What the validator says of a document, by a schema; nothing if it is valid.
+/// Validates a document by a schema, and returns the errors.
 fn complaints(schema: &Path, document: &Value) -> String {
     let file = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
     fs::write(file.path(), document.to_string()).unwrap();

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::kubernetes::{on_kubernetes, server};
 use super::program::{EXAMPLE, Run, calipam, command, expected, on_example};
 
-/// The values of a field of all items of a list.
+/// Returns a field of all items of a list.
 fn column(run: &Run, list: &str, field: &str) -> Vec<String> {
     let json = run.json();
     let items = json[list].as_array().unwrap().iter();
@@ -31,7 +31,7 @@ fn what_a_node_holds() {
     expected!("show-node-yaml", on_example(&["show", "--node", "win-5", "-o", "yaml"]).transcript());
     let held = show(&["--node", "node-2"]);
     assert_eq!(distinct(column(&held, "addresses", "node")), distinct(vec!["node-2".into()]));
-    // The number that the list of nodes has; one address is borrowed from node-1.
+    // The number in the list of nodes; one address is borrowed from node-1.
     assert_eq!(column(&held, "addresses", "address").len(), 13);
     assert!(column(&held, "addresses", "block").contains(&"10.244.1.0/26".to_owned()));
 }
@@ -54,7 +54,7 @@ fn patterns_stand_for_nodes() {
     }
 }
 
-/// By labels, as a pool selects nodes; with names, a selector narrows these.
+/// A selector matches labels of nodes, like that of a pool, and narrows names.
 #[test]
 fn a_selector_stands_for_nodes_by_their_labels() {
     let folder = tempfile::tempdir().unwrap();
@@ -109,7 +109,7 @@ fn a_selector_stands_for_nodes_by_their_labels() {
     }
 }
 
-/// Live nodes are nothing to release: of those that a pattern names the deleted ones are meant.
+/// Live nodes are not released: of the nodes that match a pattern, only deleted ones count.
 #[test]
 fn patterns_stand_for_the_nodes_of_repairs() {
     let plan = |words: &[&str]| on_example(&[words, &["-o", "json"]].concat());
@@ -124,7 +124,7 @@ fn patterns_stand_for_the_nodes_of_repairs() {
     assert_eq!(rebuild("node-1?"), rebuild("node-10,node-11,node-12,node-13"));
 }
 
-/// A reader shows what there is, and says what there is not; a writer does nothing.
+/// If a name is missing, a reader shows the others and an error; a writer does nothing.
 #[test]
 fn a_name_that_is_not_found_keeps_no_other_from_being_read() {
     for (words, option, found, gone, says) in [
@@ -160,7 +160,7 @@ fn blocks_borrowed_addresses_and_pools_of_a_part() {
     assert_eq!(distinct(column(&blocks, "blocks", "pool")), distinct(vec!["default-ipv4-ippool".into()]));
     assert_eq!(column(&blocks, "blocks", "cidr"), ["10.244.1.0/26", "10.244.1.64/26", "10.244.1.128/26"]);
     assert_eq!(column(&show(&["--pool", "172.16.5.0/28"]), "pools", "name"), ["extra-5"]);
-    // Borrowed by node-2 from node-1: it belongs to either.
+    // Borrowed by node-2 from node-1: it is listed for both.
     for node in ["node-1", "node-2"] {
         let borrowed = show(&["--borrowed", "--node", node, "--pool", "default-ipv4-ippool"]);
         assert_eq!(column(&borrowed, "addresses", "address"), ["10.244.1.8"], "{node}");
@@ -171,7 +171,7 @@ fn blocks_borrowed_addresses_and_pools_of_a_part() {
     assert_eq!(compared.code, 1, "{compared:?}");
 }
 
-/// An answer about nothing would look like a clean cluster.
+/// Missing names are errors, since an empty answer would look like a healthy cluster.
 #[test]
 fn what_does_not_exist_is_an_error_in_every_command() {
     const DIFF: [&str; 3] = ["diff", EXAMPLE, EXAMPLE];
@@ -204,7 +204,7 @@ fn what_does_not_exist_is_an_error_in_every_command() {
             assert!(run.stderr.contains(says), "{words:?}: {run:?}");
         }
     }
-    // A CIDR in which there is something need not be that of a pool.
+    // A CIDR with data need not be that of a pool.
     for words in [["check", "--pool", "10.244.10.0/24"], ["show", "--pool", "10.244.10.5/32"]] {
         assert!(!on_example(&words).stdout.is_empty(), "{words:?}");
     }
@@ -319,7 +319,7 @@ fn days_are_durations() {
     assert!(leaks("1d") > leaks("365d"));
 }
 
-/// Options, settings and errors of etcd's certificates are those of `etcdctl`.
+/// Certificates of etcd have the options, settings and errors of `etcdctl`.
 #[test]
 fn certificates_of_etcd_are_options() {
     let run = calipam(&[
@@ -346,7 +346,7 @@ const HANDLE: &str = "k8s-pod-network.8c16b8a8b184d94e12a589464aa8d0d381596d5c41
 fn a_handle_by_the_beginning_of_its_id() {
     let whole = on_example(&["show", "--handle", HANDLE]);
     assert!(whole.code == 0 && whole.stdout.contains(HANDLE), "{whole:?}");
-    // As tables show it, too.
+    // The short form of tables works, too.
     for begin in ["k8s-pod-network.8c16", "k8s-pod-network.8c16b8a8…"] {
         assert_eq!(on_example(&["show", "--handle", begin]).transcript(), whole.transcript(), "{begin}");
     }
@@ -358,7 +358,7 @@ fn a_handle_by_the_beginning_of_its_id() {
     assert!(none.code == 1 && none.stderr.contains("there is no handle \"k8s-pod-network.zz\""), "{none:?}");
 }
 
-/// A release could take another handle than the one that was meant: it wants the whole ID.
+/// A release requires the complete ID of a handle, since a prefix could match another one.
 #[test]
 fn a_release_wants_the_whole_id() {
     let run = on_example(&["release", "--handle", "k8s-pod-network.8c16"]);
@@ -366,7 +366,7 @@ fn a_release_wants_the_whole_id() {
     assert!(run.stdout.contains("Nothing to do; 1 skipped") && !run.stdout.contains("8c16b8a8"), "{run:?}");
 }
 
-/// The same parts from etcd, and the beginning of a handle in a few requests.
+/// The same selections from etcd, and a prefix of a handle in a few requests.
 #[test]
 fn parts_of_a_live_etcd() {
     let cluster = Cluster::example();
@@ -397,7 +397,7 @@ fn parts_of_a_live_etcd() {
     assert!(several.code == 1 && several.stderr.contains("several handles begin with"), "{several:?}");
 }
 
-/// And from Kubernetes.
+/// The same selections from Kubernetes.
 #[test]
 fn parts_of_a_live_kubernetes() {
     let server = server();
@@ -413,7 +413,7 @@ fn parts_of_a_live_kubernetes() {
     }
 }
 
-/// A server that wants certificates is read with those of the options alone.
+/// The options alone are enough for a server that requires certificates.
 #[test]
 fn a_server_with_tls_is_read_by_options() {
     let etcd = EtcdOptions::new().tls(EtcdTls::ClientCertificates).start().unwrap();
@@ -425,6 +425,6 @@ fn a_server_with_tls_is_read_by_options() {
     let without = run(&["--etcd-cacert", &ca]);
     assert!(without.code == 3 && without.stderr.contains("--etcd-cert FILE --etcd-key FILE`"), "{without:?}");
     let with = run(&["--etcd-cacert", &ca, "--etcd-cert", &cert, "--etcd-key", &key]);
-    // Past the handshake: this etcd is empty.
+    // The handshake succeeds, but this etcd is empty.
     assert!(with.stderr.contains("holds no Calico data"), "{with:?}");
 }

@@ -13,10 +13,10 @@ use serde_json::Value;
 
 use super::program::{EXAMPLE, calipam, command};
 
-/// How long anything may take on a busy machine.
+/// The timeout for anything on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server of the program, which a test ends by a signal.
+/// A running server, which a test ends by a signal.
 pub(super) struct Server {
     child: Child,
     stderr: BufReader<ChildStderr>,
@@ -37,7 +37,7 @@ impl Server {
         Self::of(&mut program)
     }
 
-    /// The server that a program is, or becomes.
+    /// Starts a program, and waits until it serves.
     pub(super) fn of(program: &mut Command) -> Self {
         let mut child =
             program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -53,7 +53,7 @@ impl Server {
     fn raw(&self, bytes: &[u8]) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        // A server that refuses a head need not read all of it.
+        // A server that refuses a head may not read all of it.
         let _ = stream.write_all(bytes);
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
@@ -76,7 +76,7 @@ impl Server {
         self.request("GET", path)
     }
 
-    /// Asks until the answer is as wanted.
+    /// Repeats a request until the answer is as wanted.
     pub(super) fn wait(&self, path: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
         let begin = Instant::now();
         loop {
@@ -89,7 +89,7 @@ impl Server {
         }
     }
 
-    /// Waits until it says something.
+    /// Waits for a line on stderr.
     pub(super) fn wait_for_line(&mut self, wanted: &str) {
         let mut line = String::new();
         while !line.contains(wanted) {
@@ -106,7 +106,7 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Ends it by SIGTERM; gives the exit code and what it said.
+    /// Ends the server by SIGTERM, and returns the exit code and stderr.
     pub(super) fn terminate(mut self) -> (Option<i32>, String) {
         self.signal(Signal::TERM);
         let begin = Instant::now();
@@ -139,7 +139,7 @@ fn a_cluster_is_served_and_its_last_good_report_stays_when_etcd_dies() {
         "--etcd-endpoints",
         &etcd.endpoint(),
     ]);
-    // A client that never ends its request takes nothing from the others.
+    // A client that never completes its request does not affect others.
     let mut slow = TcpStream::connect(&server.address).unwrap();
     slow.write_all(b"GET / HTTP/1.1\r\nHost: ").unwrap();
 
@@ -161,7 +161,7 @@ fn a_cluster_is_served_and_its_last_good_report_stays_when_etcd_dies() {
     let head = server.request("HEAD", "/report.json");
     assert_eq!((head.status, head.body.as_str()), (200, ""));
     let length = head.head.split_once("content-length: ").unwrap().1.lines().next().unwrap();
-    // A later check can have ended meanwhile, at a time with fewer digits.
+    // A later check may have ended, with fewer digits in its time.
     assert!(length.parse::<usize>().unwrap().abs_diff(report.body.len()) < 100, "{}", head.head);
     let post = server.request("POST", "/report.json");
     assert!(post.status == 405 && post.head.contains("allow: get, head"), "{}", post.head);
@@ -169,7 +169,7 @@ fn a_cluster_is_served_and_its_last_good_report_stays_when_etcd_dies() {
         assert_eq!(server.get(path).status, 404, "{path}");
     }
 
-    // A page from elsewhere whose name leads here is told nothing.
+    // A foreign page whose name leads here gets no answer.
     let rebound = server.request_by("GET", "/report.json", "evil.example");
     assert!(rebound.status == 403 && rebound.body.contains("--allow-host"), "{}", rebound.body);
     assert_eq!(server.request_by("GET", "/report.json", "localhost:9795").status, 200);
@@ -236,7 +236,7 @@ fn two_clients_get_whole_answers(server: &Server, length: usize) {
     });
 }
 
-/// A datastore that takes the connection and says nothing.
+/// The datastore accepts the connection and never answers.
 #[test]
 fn before_the_first_check_nothing_is_ready_and_a_signal_ends_the_server() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -271,7 +271,7 @@ fn a_thousand_silent_clients_shut_no_one_out() {
     assert_eq!(server.terminate().0, Some(0));
 }
 
-/// As many clients as are served at a time ask and read nothing: probes are answered anyway, and the clients are dropped.
+/// Many clients send requests and read nothing: probes are still answered, and the clients are disconnected.
 #[test]
 fn probes_are_answered_while_clients_read_nothing() {
     let server = Server::start(&["--settle", "0", "-d", EXAMPLE]);
@@ -281,7 +281,7 @@ fn probes_are_answered_while_clients_read_nothing() {
         .map(|_| {
             let mut stream = TcpStream::connect(&server.address).unwrap();
             stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
-            // So many that their answers fill every buffer on the way.
+            // Enough requests for their answers to fill every buffer.
             let _ = stream.write_all(request.repeat(200).as_bytes());
             stream
         })
@@ -291,7 +291,7 @@ fn probes_are_answered_while_clients_read_nothing() {
     for path in ["/livez", "/healthz"] {
         assert_eq!(server.get(path).status, 200);
     }
-    // Long before the clients are dropped, which is after ten seconds.
+    // Long before the clients are disconnected, after ten seconds.
     assert!(begin.elapsed() < Duration::from_secs(6), "{:?}", begin.elapsed());
     let busy = server.get("/report.json");
     assert_eq!((busy.status, busy.body.as_str()), (503, "too many clients are connected\n"));

@@ -9,10 +9,10 @@ use super::kube_cluster::{KubeCluster, Record, cni_annotations, pod};
 use super::scheduled::{collection, documents};
 use super::serve::Server;
 
-/// How long anything may take on a busy machine.
+/// The timeout for anything on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server that would look by itself after an hour.
+/// Starts a server with an interval of one hour.
 fn serve(cluster: &KubeCluster, options: &[&str]) -> Server {
     let kubeconfig = cluster.server.kubeconfig();
     let datastore = ["--datastore", "kubernetes", "--kubeconfig", kubeconfig.to_str().unwrap()];
@@ -21,7 +21,7 @@ fn serve(cluster: &KubeCluster, options: &[&str]) -> Server {
     server
 }
 
-/// A node whose block records the pod `web-0`, which is there, and others that are not.
+/// Creates a node whose block records the existing pod `web-0`, and `gone` missing ones.
 fn cluster(gone: u64) -> KubeCluster {
     let cluster = KubeCluster::start(Flavour::Classic);
     cluster.add_node("node-1", json!({}));
@@ -39,14 +39,14 @@ fn findings(report: &str) -> Vec<String> {
     report["findings"].as_array().unwrap().iter().map(line).collect()
 }
 
-/// The metric that counts how often everything was read.
+/// Returns the metric of complete reads.
 fn whole_reads(server: &Server) -> String {
     let metrics = server.get("/metrics").body;
     let is_wanted = |line: &&str| line.starts_with("calipam_live_reads ");
     metrics.lines().find(is_wanted).unwrap_or_default().to_owned()
 }
 
-/// The pod that the block records goes.
+/// Deletes the recorded pod.
 fn delete_pod(cluster: &KubeCluster) {
     let etcd = cluster.server.etcd();
     let path = "/registry/pods/default/web-0";
@@ -71,7 +71,7 @@ fn a_change_is_found_once_it_has_stood() {
     assert_eq!(whole_reads(&server), whole, "only what has changed was read");
 }
 
-/// Events of this program.
+/// Lists the events of this program.
 pub(super) fn events_of_findings(cluster: &KubeCluster) -> Vec<Value> {
     let answer = cluster.server.request("GET", "/apis/events.k8s.io/v1/events", "").unwrap();
     let list: Value = serde_json::from_str(&answer.body).unwrap();
@@ -79,7 +79,7 @@ pub(super) fn events_of_findings(cluster: &KubeCluster) -> Vec<Value> {
     ours.filter(|event| event["reportingController"] == "calipam.io/serve").cloned().collect()
 }
 
-/// The kind and name of what each of them is about, and its reason.
+/// Lists kind and name of the object of each event, and its reason.
 fn events(cluster: &KubeCluster) -> Vec<String> {
     let line = |event: &Value| {
         let regarding = &event["regarding"];
@@ -115,7 +115,7 @@ fn new_findings_are_events_of_their_node_or_pod_told_once_and_not_all_at_once() 
     assert!(begin.elapsed() > Duration::from_secs(3), "they are told at a pace: {:?}", begin.elapsed());
     assert_eq!(all, ["Warning Node node-1 LeakedAddress"; 12]);
 
-    // One on a pod. Another replica tells nothing again.
+    // An event on a pod, which another replica does not repeat.
     let mut free = pod("default", "web-1", "node-1", "10.0.0.40", 3);
     free["metadata"]["annotations"] = cni_annotations("container", "10.0.0.40");
     free["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);

@@ -1,4 +1,4 @@
-//! `calipam serve --record`: it records beside the checks, and its forecast knows what was recorded.
+//! `calipam serve --record`: records in parallel to the checks, and uses earlier records for its forecast.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,11 +34,11 @@ fn serve_records_and_goes_on_where_it_cannot() {
     assert_eq!(server.terminate().0, Some(0));
 }
 
-/// A server whose files have a limit, which stands for the disk: it can be changed while it runs.
+/// A server with a limit for files, like a full disk, which can be changed while it runs.
 struct OnSmallDisk(Server);
 
 impl OnSmallDisk {
-    /// Its files may have so many blocks of 512 bytes, or may be of any size.
+    /// Starts a server with a limit in blocks of 512 bytes, or without one.
     fn start(folder: &Path, endpoint: &str, blocks: &str) -> Self {
         let script = format!(
             "trap '' XFSZ; ulimit -S -f {blocks}; exec {} serve --listen 127.0.0.1:0 --settle 0 --record {} --etcd-endpoints {endpoint}",
@@ -50,7 +50,7 @@ impl OnSmallDisk {
         Self(server)
     }
 
-    /// No file becomes longer than this.
+    /// Changes the limit.
     fn limit(&self, bytes: Option<u64>) {
         let process = Pid::from_raw(self.0.process_id().cast_signed());
         let maximum = getrlimit(Resource::Fsize).maximum;
@@ -106,7 +106,7 @@ fn a_disk_that_is_full_at_the_start_has_no_part_of_a_state() {
     assert_eq!(server.0.terminate().0, Some(0));
 }
 
-/// For more than an hour before the start an address was assigned every ten minutes.
+/// More than an hour of records before the start, with an assignment every ten minutes.
 #[test]
 fn the_forecast_knows_what_was_recorded_before_the_start() {
     let mut site = Site::begin(Etcd::start().unwrap());

@@ -1,4 +1,4 @@
-//! A shell in which every name of the program is a command.
+//! A shell with every name of the program as a command.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -9,12 +9,12 @@ use tempfile::TempDir;
 
 use super::program::{Run, calipam, command};
 
-/// What people type before a command.
+/// The names of the program, as typed.
 pub(super) const NAMES: [&str; 4] = ["calipam", "ipam", "kubectl ipam", "kubectl calico ipam"];
-/// A kubectl that knows nothing but plugins.
+/// A kubectl that only runs plugins.
 const KUBECTL: &str = "#!/bin/sh\nplugin=$1\nshift\nexec \"kubectl-$plugin\" \"$@\"\n";
 
-/// A folder with all names of the program, and the variables that commands get.
+/// A folder with all names of the program, and the environment of commands.
 pub(super) struct Shell {
     folder: TempDir,
     variables: Vec<(&'static str, String)>,
@@ -31,12 +31,12 @@ impl Shell {
         Self { folder, variables: variables.into_iter().collect() }
     }
 
-    /// The folder, in which there is room for files.
+    /// Returns the folder, where tests may create files.
     pub(super) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// A line, about to be run by a shell.
+    /// Prepares a shell for a line.
     pub(super) fn command(&self, program: &str, line: &str) -> Command {
         let mut shell = command(program);
         let path = format!("{}:{}", self.folder.path().display(), std::env::var("PATH").unwrap());
@@ -51,14 +51,14 @@ impl Shell {
         Run::of(self.command("sh", line).output().unwrap())
     }
 
-    /// Runs lines, some at the same time: part of their time is waiting.
+    /// Runs lines, several at a time, since they mostly wait.
     pub(super) fn run_all<'a>(&self, lines: &'a [String]) -> Vec<(&'a str, Run)> {
         let runs = at_once(lines, |line| self.run(line));
         lines.iter().map(String::as_str).zip(runs).collect()
     }
 }
 
-/// Does something with each of a list, some at the same time.
+/// Calls `work` with each item of a list, several at a time.
 pub(super) fn at_once<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let mut done = Vec::new();
     for together in all.chunks(4) {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::program::{HOSTILE, calipam, expected, on_example};
 
-/// What can be shown, and the kind of its document.
+/// The subjects, and the kind of each document.
 const SUBJECTS: [(&str, &[&str], &str); 9] = [
     ("pools", &[], "PoolList"),
     ("blocks", &["--blocks"], "BlockList"),
@@ -90,7 +90,7 @@ fn hostile_names_are_escaped_everywhere() {
     assert!(run.stdout.contains("web-0\\u{1b}[2J"), "{run:?}");
 }
 
-/// Sums of a pool add up to its size, and no number is written with an exponent.
+/// The numbers of a pool add up to its size, and none has an exponent.
 #[test]
 fn numbers_add_up() {
     let json = show(&[], "json").json();
@@ -102,7 +102,7 @@ fn numbers_add_up() {
     }
 }
 
-/// Only pools were exported: what nodes can get of them is not known, which is something else than nothing.
+/// If only pools were exported, the headroom of nodes is unknown, not zero.
 #[test]
 fn what_is_not_known_is_no_number() {
     let folder = tempfile::tempdir().unwrap();
@@ -120,8 +120,8 @@ fn what_is_not_known_is_no_number() {
     assert!(shown("table").contains("256      unknown\n\nonly: not known: "), "{}", shown("table"));
 }
 
-/// Of a node whose IPv4 blocks are full, room for IPv6 is not an answer: `show --nodes` names what it lacks and why, as the check does,
-/// whose hint shows each step.
+/// IPv6 addresses do not help a node whose IPv4 blocks are full: `show --nodes` names the reason, like the check, and
+/// its hint shows each step.
 #[test]
 fn a_node_that_gets_no_address_is_named_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
@@ -172,7 +172,7 @@ fn a_node_that_gets_no_address_is_named_with_the_reason() {
     );
 }
 
-/// Each kind of list: what it is about, and nothing else.
+/// Each kind of list prints only the names of its items.
 #[test]
 fn names_are_one_a_line() {
     let names = |arguments: &[&str]| {

@@ -46,7 +46,7 @@ fn the_page_of_a_simulation_draws_what_its_tables_say() {
     let asked = page.requests().unwrap();
     assert!(asked.iter().all(|url| url.starts_with("file://") && url.ends_with(".html")), "{asked:?}");
 
-    // The highest bar is as high as the axis, and the others are in proportion to what they stand for.
+    // The highest bar is as high as the axis, and the others are in proportion to their values.
     page.open(&folder.path().join("sizes.html")).unwrap();
     let bars = page.evaluate(WASTED).unwrap();
     let bars: Vec<(f64, f64)> = serde_json::from_value(bars).unwrap();
@@ -68,7 +68,7 @@ const STRAY: &str = "[...document.querySelectorAll('svg')].flatMap(svg => { \
             || own.top < box.top - 1 || own.bottom > box.bottom + 1; \
     }).map(part => part.outerHTML); })";
 
-/// What each bar of the chart of wasted addresses stands for, and how high it is.
+/// The value and height of each bar in the chart of wasted addresses.
 const WASTED: &str = "[...document.querySelectorAll('figure')].filter(figure => \
     figure.textContent.includes('Wasted addresses')).flatMap(figure => [...figure.querySelectorAll('rect')]).map(rect => \
     [Number(rect.textContent.match(/([0-9,]+)$/)[1].replaceAll(',', '')), Number(rect.getAttribute('height'))])";

@@ -1,4 +1,4 @@
-//! `calipam serve` of an etcd behind a connection that hangs: neither end is told, and nothing arrives any more.
+//! `calipam serve` of an etcd behind a connection that hangs: nothing arrives, and neither end notices.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use super::serve::Server;
 struct Hanging {
     port: u16,
     opened: Arc<AtomicUsize>,
-    /// Of connections with smaller numbers nothing is handed on.
+    /// The proxy forwards nothing of connections with smaller numbers.
     hang: Arc<AtomicUsize>,
 }
 
@@ -40,7 +40,7 @@ impl Hanging {
         Self { port, opened, hang }
     }
 
-    /// From now on nothing goes through the connections that are open; a new one works.
+    /// Blocks the open connections; new ones work.
     fn hang(&self) {
         self.hang.store(self.opened.load(Ordering::SeqCst), Ordering::SeqCst);
     }

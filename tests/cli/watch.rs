@@ -1,4 +1,4 @@
-//! `--watch`: prints again when something has changed, and only then.
+//! `--watch`: prints again only if something has changed.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Stdio};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::kube_cluster::KubeCluster;
 use super::program::{EXAMPLE, calipam, command};
 
-/// How long anything may take on a busy machine.
+/// The timeout for anything on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Longer than a test.
 const NEVER: &str = "--watch=1h";
@@ -34,7 +34,7 @@ impl Watching {
         Self { stdout: child.stdout.take(), child }
     }
 
-    /// What it prints, one JSON document after the other.
+    /// The printed JSON documents.
     fn documents(&mut self) -> Receiver<Value> {
         let (tell, documents) = channel();
         let stdout = self.stdout.take().unwrap();
@@ -93,7 +93,7 @@ fn each_change_of_etcd_is_printed_and_a_write_that_changes_nothing_is_not() {
     assert_eq!(codes(&next()), [""; 0]);
     delete();
     assert_eq!(codes(&next()), ["missing-handle"]);
-    // Written again as it was: the report is the same but for its revision and time.
+    // The same value is written again: the report is the same except for its revision and time.
     let (pool, (same, ..)) =
         etcd.entries().unwrap().into_iter().find(|(key, _)| key.contains("/ippools/")).unwrap();
     etcd.with_client(async |mut client| client.put(pool.clone(), same.clone(), None).await).unwrap();
@@ -117,13 +117,13 @@ fn each_change_of_a_block_on_kubernetes_is_printed() {
         document["blocks"].as_array().unwrap().len()
     };
     assert_eq!(blocks(), 1);
-    // Longer than one watch lasts.
+    // Longer than the limit of a watch.
     thread::sleep(Duration::from_secs(6));
     cluster.add_block("10.0.3.64/26", "node-1", &[]);
     assert_eq!(blocks(), 2);
 }
 
-/// Of nodes nothing tells: they are read again and again. A table has a blank line before the next one.
+/// Changes of nodes cannot be watched, so they are read repeatedly. A blank line separates tables.
 #[test]
 fn nodes_of_kubernetes_are_read_at_an_interval() {
     let cluster = KubeCluster::start(Flavour::Classic);
@@ -174,7 +174,7 @@ fn it_goes_on_while_the_datastore_is_away_but_not_where_it_never_was_there() {
     }
 }
 
-/// As `| head` does.
+/// The reader closes the pipe, like `| head`.
 #[test]
 fn it_ends_when_nobody_reads_any_more() {
     let folder = tempfile::tempdir().unwrap();
@@ -186,7 +186,7 @@ fn it_ends_when_nobody_reads_any_more() {
     let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(lines.next().unwrap(), "apiVersion: calipam/v1");
     drop(lines);
-    // A file that is written again is read at the next interval: a cluster of which nothing is wrong.
+    // A replaced file, of a healthy cluster, is read at the next interval.
     std::fs::write(&file, Cluster::plain(ClusterSpec::new(1), 1, 1).export()).unwrap();
     assert_eq!(watching.ended().0, Some(0));
 }

@@ -1,9 +1,9 @@
-//! What is suggested where.
+//! The suggestions at each place of a line.
 
 use super::super::program::{Run, calipam, command};
 use super::{kubectl_gets, link_all, suggested};
 
-/// Nothing but these; in this order.
+/// The directive for suggestions only, in this order.
 const ONLY: u8 = 4 + 32;
 
 #[test]

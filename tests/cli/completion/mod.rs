@@ -1,4 +1,4 @@
-//! Completion of command lines: what is suggested, and that real shells and kubectl suggest it.
+//! Completion of command lines: the suggestions, and their use by real shells and kubectl.
 
 mod asked;
 mod kubectl;
@@ -13,14 +13,14 @@ use std::path::Path;
 /// The names of the program.
 const NAMES: [&str; 4] = ["calipam", "ipam", "kubectl-ipam", "kubectl-calico"];
 
-/// Links the program into a folder under all of its names, and under those by which kubectl completes plugins.
+/// Links the program into a folder under all its names, also those by which kubectl completes plugins.
 fn link_all(folder: &Path) {
     for name in NAMES.into_iter().chain(["kubectl_complete-ipam", "kubectl_complete-calico"]) {
         symlink(env!("CARGO_BIN_EXE_calipam"), folder.join(name)).unwrap();
     }
 }
 
-/// A folder with the scripts of all names.
+/// Creates a folder with the scripts of all names.
 fn scripts() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, script) in calipam::completion_scripts() {
@@ -29,7 +29,7 @@ fn scripts() -> tempfile::TempDir {
     folder
 }
 
-/// What kubectl gets for the words behind `kubectl ipam`: the suggestions, and the directive.
+/// Returns the suggestions and the directive for the words behind `kubectl ipam`.
 fn kubectl_gets(words: &[&str]) -> (Vec<String>, u8) {
     let folder = tempfile::tempdir().unwrap();
     link_all(folder.path());
@@ -46,7 +46,7 @@ fn found(words: &[&str]) -> Vec<String> {
     (0..20).map(|_| suggested(words)).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
-/// The suggestions for the words behind `kubectl ipam`, without what they mean.
+/// Returns the suggestions for the words behind `kubectl ipam`, without their meanings.
 fn suggested(words: &[&str]) -> Vec<String> {
     let value = |line: &String| line.split('\t').next().unwrap_or_default().to_owned();
     kubectl_gets(words).0.iter().map(value).collect()

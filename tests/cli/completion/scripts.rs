@@ -1,4 +1,4 @@
-//! The scripts that make a shell ask.
+//! The completion scripts of shells.
 
 use std::os::unix::fs::symlink;
 

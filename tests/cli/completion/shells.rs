@@ -1,4 +1,4 @@
-//! Real shells on a terminal, with the scripts that packages have, under each name of the program.
+//! Real shells on a terminal, with the scripts of packages, under each name of the program.
 
 use std::fs;
 use std::path::Path;
@@ -16,11 +16,11 @@ struct Shell {
     scripts: tempfile::TempDir,
 }
 
-/// Ends a word that the shell wrote, which no typed line has.
+/// The end of a word in the output of the shell, which no typed line has.
 const MARK: &str = "<>";
 
 impl Shell {
-    /// Starts a shell and lets it run some lines.
+    /// Starts a shell and runs some lines in it.
     fn start(program: &str, options: &[&str], setup: &str) -> Self {
         let path = std::env::var("PATH").unwrap_or_default();
         let folder = tempfile::tempdir().unwrap();
@@ -42,11 +42,11 @@ impl Shell {
         shell
     }
 
-    /// Types a line, lets the shell complete it, and gives the words that came of it.
+    /// Types a line, completes it, and returns the resulting words.
     fn completed(&mut self, line: &str) -> String {
         self.session.send(&format!("{line}\t"));
         self.session.settle();
-        // To the start of the line, and the words are printed instead of being run.
+        // Inserts `printf` at the start of the line, to print the words instead of running them.
         self.session.send(&format!("\u{1}printf '%s{MARK}' = \u{5} end\n"));
         let shown = self.session.wait_for(&format!("end{MARK}"));
         let begin = shown.rfind(&format!("={MARK}")).unwrap_or_else(|| panic!("{shown}"));
@@ -54,21 +54,21 @@ impl Shell {
         words.take_while(|word| *word != "end").collect::<Vec<_>>().join(" ")
     }
 
-    /// Types a line until the shell makes these words of it: a busy machine may be too late for one attempt.
+    /// Types a line until the shell completes it to these words: a busy machine may need several attempts.
     fn completes(&mut self, line: &str, words: &str) {
         let attempts: Vec<String> =
             (0..5).map(|_| self.completed(line)).take_while(|it| it != words).collect();
         assert!(attempts.len() < 5, "{line} -> {words}: {attempts:?}");
     }
 
-    /// What the shell lists for a line, and the line taken back.
+    /// Returns the list of the shell for a line, and clears the line.
     fn listed(&mut self, line: &str) -> String {
         self.session.send(&format!("{line}\t"));
         self.session.settle();
         self.session.send("\t");
         self.session.settle();
         let shown = self.session.shown();
-        // Out of the list, and the line away.
+        // Leaves the list, and clears the line.
         for key in ["\u{3}", "\u{15}"] {
             self.session.send(key);
             self.session.settle();
@@ -76,7 +76,7 @@ impl Shell {
         shown
     }
 
-    /// What holds in each shell under each name.
+    /// Tests the completions that are the same in each shell under each name.
     fn completes_each_name(&mut self) {
         fs::write(self.folder.path().join("my ignored.txt"), "").unwrap();
         for name in NAMES {
@@ -97,7 +97,7 @@ impl Shell {
             ] {
                 self.completes(&format!("{called} {typed}"), &format!("{called} {becomes}"));
             }
-            // A busy machine may list after the line was taken back: then it is asked again.
+            // A busy machine may print the list after the line is cleared, and is then asked again.
             let mut list = self.listed(&format!("{called} "));
             for _ in 0..5 {
                 if !list.contains("rebuild") {
@@ -112,7 +112,7 @@ impl Shell {
     }
 }
 
-/// A folder from which zsh loads a script the first time it is needed.
+/// Creates a folder from which zsh loads a script at its first use.
 fn autoloaded(folder: &Path, scripts: &Path) {
     fs::create_dir(folder.join("functions")).unwrap();
     for name in NAMES {

@@ -1,4 +1,4 @@
-//! Values of options: what the cluster on the line holds, and what files hold.
+//! Values of options, from the cluster of the line and from files.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ fn put(etcd: &Etcd, keys: Vec<String>) {
     .unwrap();
 }
 
-/// What all texts begin with.
+/// Returns the common prefix of texts.
 fn shared(texts: &[String]) -> String {
     let (first, last) = (texts.iter().min().unwrap(), texts.iter().max().unwrap());
     first.chars().zip(last.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect()
@@ -94,7 +94,7 @@ fn another_cluster_than_the_one_on_the_line_is_never_asked() {
     ] {
         assert_eq!(asked(line), ":36\n", "{line:?}");
     }
-    // What is not an option of this program is passed over, and what follows it counts.
+    // Unknown options are skipped, and the words after them count.
     assert_eq!(
         asked(&["check", "--nonsense", "--etcd-endpoints", "http://127.0.0.1:1", "--node", ""]),
         ":36\n"
@@ -230,7 +230,7 @@ fn a_server_that_does_not_answer_is_not_waited_for() {
     etcd.pause().unwrap();
     let begun = Instant::now();
     assert!(suggested(&["check", "--etcd-endpoints", &etcd.endpoint(), "--node", ""]).is_empty());
-    // etcd itself is waited for five seconds.
+    // The usual timeout for etcd is five seconds.
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
     etcd.resume().unwrap();
 }

@@ -30,7 +30,7 @@ struct Site {
 }
 
 impl Site {
-    /// None if there is no etcd of that age: the test is left out.
+    /// Starts an etcd; `None` without an etcd of that version, to skip the test.
     fn start() -> Option<Self> {
         if left_out(&[Tool::OldEtcd]) {
             return None;
@@ -49,7 +49,7 @@ impl Site {
         Run::of(self.command(arguments).output().expect("the program starts"))
     }
 
-    /// `code subject` of every finding.
+    /// Checks the cluster, and lists findings as `code subject`.
     fn findings(&self) -> Vec<String> {
         findings(&self.run(&[&["check", "-o", "json"], &AT_ONCE[..]].concat()))
     }
@@ -62,7 +62,7 @@ impl Site {
         self.run(&[&["rebuild", "--endpoints-only"], &AT_ONCE[..], more].concat())
     }
 
-    /// The values below the key of IPAM, decoded: a block comes back with its fields in any order.
+    /// Returns the decoded values below the key of IPAM, since the order of fields may change.
     fn dump(&self) -> BTreeMap<String, Value> {
         let client = self.calico.client();
         let value = |key: String| {

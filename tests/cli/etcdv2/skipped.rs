@@ -1,4 +1,4 @@
-//! What the rebuild scripts of Calico 2.0 skipped (facts 6.6): rebuilt here, or skipped with their reason.
+//! The cases that the rebuild scripts of Calico 2.0 skipped (facts 6.6): rebuilt here, or skipped with their reason.
 
 use std::net::Ipv4Addr;
 
@@ -10,7 +10,7 @@ use super::{FIRST, SECOND, Site};
 /// Another block of the first host.
 const THIRD: Ipv4Addr = Ipv4Addr::new(192, 168, 3, 0);
 
-/// `reason subject` of all that a rebuild skips.
+/// Plans a rebuild, and lists the skipped objects as `reason subject`.
 fn skipped(site: &Site) -> Vec<String> {
     let planned = site.rebuild(&["-o", "json"]);
     let document = planned.json();
@@ -97,7 +97,7 @@ fn a_handle_that_leaks_in_two_blocks_takes_one_run() {
     assert_eq!(site.dump(), leaked);
     // A rebuild frees them as well.
     let rebuilt = site.rebuild(&["--apply", "--yes"]);
-    // That the handle is shared is said, too.
+    // The plan also says that the handle is shared.
     assert!(rebuilt.code <= 1, "{rebuilt:?}");
     assert_eq!(site.findings(), [""; 0], "{rebuilt:?}");
     let handles = |dump: &std::collections::BTreeMap<String, Value>| {

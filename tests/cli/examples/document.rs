@@ -1,17 +1,17 @@
-//! The examples that documents and help show.
+//! The examples in documents and help.
 
 use std::fs;
 
 use crate::cli::program::{calipam, root};
 
-/// A command that a document or a help text shows.
+/// A command in a document or a help text.
 #[derive(Clone, Debug)]
 pub(super) struct Example {
     /// File and line, or the command whose help has it.
     pub place: String,
-    /// As it is typed, without a remark after it.
+    /// The line as typed, without a remark.
     pub line: String,
-    /// What the document shows below it.
+    /// The output in the document.
     pub output: Option<String>,
 }
 
@@ -23,7 +23,7 @@ struct Block {
     lines: Vec<String>,
 }
 
-/// The README and the documents next to it.
+/// Reads the README and the documents.
 pub(super) fn documents() -> Vec<(String, String)> {
     let folder = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<String> = folder.map(|name| format!("docs/{}", name.into_string().unwrap())).collect();
@@ -84,7 +84,7 @@ fn examples(block: Block) -> Vec<Example> {
     found
 }
 
-/// The examples in the help of each command.
+/// Returns the examples in the help of each command.
 pub(super) fn of_help() -> Vec<Example> {
     let mut found = Vec::new();
     for command in commands() {
@@ -99,7 +99,7 @@ pub(super) fn of_help() -> Vec<Example> {
     found
 }
 
-/// The commands, and nothing for the help of the program.
+/// Returns the commands, and an empty one for the help of the program.
 pub(super) fn commands() -> Vec<String> {
     let help = calipam(&["--help"]).stdout;
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
@@ -110,7 +110,7 @@ pub(super) fn commands() -> Vec<String> {
     std::iter::once(String::new()).chain(commands).collect()
 }
 
-/// A remark is set off by two spaces.
+/// Removes a remark, which two spaces separate.
 fn without_remark(line: &str) -> String {
     let line = line.trim_end();
     line.split_once("  ").map_or(line, |(line, _)| line).trim_end().to_owned()

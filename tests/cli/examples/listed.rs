@@ -1,6 +1,6 @@
-//! What examples need to be run here, and which of them cannot be.
+//! The requirements of examples, and the examples that cannot be run.
 
-/// How an example begins that is run.
+/// The beginnings of examples that are run.
 pub(super) const RUN: [&str; 6] = [
     "calipam ",
     "ipam ",
@@ -10,7 +10,7 @@ pub(super) const RUN: [&str; 6] = [
     "ln -s \"$(command -v calipam)\" ",
 ];
 
-/// How examples begin that cannot be run here, and why.
+/// The beginnings of examples that cannot be run here, with the reason.
 pub(super) const NOT_RUN: [(&str, &str); 21] = [
     ("0 * * * * out=$(calipam export", "a line of `docs/systemd/crontab`; `scheduled.rs` runs it"),
     ("cargo ", "builds this workspace, and is what runs this test"),
@@ -38,7 +38,7 @@ pub(super) const NOT_RUN: [(&str, &str); 21] = [
     ("curl -s http://127.0.0.1:9795/", "asks that server"),
 ];
 
-/// What stands for something else in the test.
+/// Texts with their replacements in the test.
 pub(super) const REPLACED: [(&str, &str); 8] = [
     // The archive of the test has an export before and one after this time.
     ("2026-11-20T03:12Z", "2026-06-02T03:12Z"),
@@ -48,13 +48,13 @@ pub(super) const REPLACED: [(&str, &str); 8] = [
     // Folders of the system are folders of the test.
     ("/etc/", "$HOME/etc/"),
     ("/var/", "$HOME/var/"),
-    // Nothing changes in the test's cluster: there is nothing to wait for.
+    // Nothing changes in the cluster of the test, so there is nothing to wait for.
     ("--confirm 30s", "--confirm 1s"),
     (" check", " check --settle 0"),
     (" release", " release --settle 0"),
 ];
 
-/// Folders that the examples take to be there.
+/// The folders that examples expect.
 pub(super) const FOLDERS: [&str; 10] = [
     ".kube",
     ".config/fish/completions",
@@ -68,7 +68,7 @@ pub(super) const FOLDERS: [&str; 10] = [
     "var/log",
 ];
 
-/// Exit codes that a command may end with where nothing is wrong, as its help has them.
+/// Returns the exit codes of a command without an error, as in its help.
 pub(super) fn exit_codes(line: &str) -> &'static [i32] {
     let has = |word: &str| line.split(' ').any(|other| other == word);
     // calicoctl has no exit code for findings.
@@ -90,17 +90,17 @@ pub(super) fn exit_codes(line: &str) -> &'static [i32] {
     .into_iter()
     .any(has)
     {
-        // Findings; something that was skipped or had changed; what differs.
+        // Findings, skipped or changed objects, or differences.
         true => &[0, 1],
         false => &[0],
     }
 }
 
-/// True for what needs a cluster of its own: it writes, and asks first.
+/// True for a command that writes after a question, and so needs its own cluster.
 pub(super) fn writes(line: &str) -> bool {
     let has = |word: &str| line.split(' ').any(|other| other == word);
     let command =
         ["release", "assign", "split", "configure", "resume"].into_iter().any(has) || has("--apply");
-    // An undo that only looks needs a run anyway.
+    // Even a dry run of `undo` needs a run.
     has("undo") || command && !has("--dry-run")
 }

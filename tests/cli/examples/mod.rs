@@ -20,11 +20,11 @@ use self::listed::{NOT_RUN, RUN, exit_codes, writes};
 use self::place::{Ended, Place};
 use crate::cli::shell::at_once;
 
-/// What to do with an example that this test does not know.
+/// The advice for an unknown example.
 const UNKNOWN: &str = "is neither run nor listed. Where it begins as one of RUN in tests/cli/examples/listed.rs, it is run; \
     list there what cannot be run, with the reason; a code block without commands is ```text";
 
-/// Each example once.
+/// Returns each example once.
 fn examples() -> Vec<Example> {
     let all = of_documents().into_iter().chain(of_help());
     let once: BTreeMap<String, Example> = all.map(|example| (example.line.clone(), example)).collect();
@@ -92,10 +92,10 @@ fn examples_whose_output_jq_reads() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What is wrong with how an example ended.
+/// Compares the end of an example with its document, and returns an error.
 fn judge(example: &Example, ended: &Ended) -> Option<String> {
     let Example { place, line, output } = example;
-    // What shows an error means it.
+    // A document may show an error on purpose.
     let is_error = output.as_ref().is_some_and(|output| output.starts_with("error: "));
     let codes = if is_error { &[2, 3][..] } else { exit_codes(line) };
     if !codes.contains(&ended.code) || ended.text.contains("Usage:") {
@@ -108,7 +108,7 @@ fn judge(example: &Example, ended: &Ended) -> Option<String> {
     Some(format!("{place}: `{line}` prints something else than is shown, {differs}:\n{}", ended.text))
 }
 
-/// The first line that is shown and not printed. A line `…` stands for any lines.
+/// Returns the first line of the document that was not printed. A line `…` stands for any lines.
 fn differs(shown: &str, printed: &str) -> Option<String> {
     let mut printed = printed.lines().filter(|line| !line.is_empty());
     let mut gap = false;

@@ -1,5 +1,5 @@
-//! Options: every one that a document or a manifest names exists, and every one that exists is in a document. Man pages and
-//! help do not count: they are made from the program.
+//! Every option in a document or manifest exists, and every existing option is in a document. Man pages and help do not
+//! count, since they are generated from the program.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +12,7 @@ use super::spoken::spans;
 use crate::cli::help::called;
 use crate::cli::program::root;
 
-/// Options of other programs that documents and manifests name without the program.
+/// Options of other programs, which documents and manifests name without the program.
 const OTHERS: [(&str, &str); 12] = [
     ("--enable-v2", "etcd"),
     ("--service-cluster-ip-range", "kube-apiserver"),
@@ -28,7 +28,7 @@ const OTHERS: [(&str, &str); 12] = [
     ("--keep-going", "cargo xtask explore"),
 ];
 
-/// The commands of calicoctl that this program has, and what comes before the command.
+/// The calicoctl commands of this program, and the words before them.
 const CALICOCTL: [&str; 8] = [
     "",
     "ipam check",
@@ -40,19 +40,19 @@ const CALICOCTL: [&str; 8] = [
     "version",
 ];
 
-/// The long options in a text.
+/// Finds the long options in a text.
 fn options(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
     words.filter(|word| word.strip_prefix("--").is_some_and(|name| name.starts_with(|c| c != '-')))
 }
 
-/// What `of` gives of the options of a command and of all below it.
+/// Calls `of` with each option of a command and of its subcommands.
 fn each(command: &Command, of: &mut impl FnMut(&Command, &Arg)) {
     command.get_arguments().for_each(|arg| of(command, arg));
     command.get_subcommands().for_each(|below| each(below, of));
 }
 
-/// The options of the program under all its names, and of the plugin's installer.
+/// Returns the options of the program under all its names, and those of the plugin's installer.
 fn known() -> BTreeSet<String> {
     let mut known = BTreeSet::new();
     each(&calipam::command(), &mut |_, arg| {
@@ -68,7 +68,7 @@ fn known() -> BTreeSet<String> {
     known
 }
 
-/// The manifests, charts and units, with their texts.
+/// Collects the manifests, charts and units, with their texts.
 fn manifests(folder: &Path, found: &mut Vec<(String, String)>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

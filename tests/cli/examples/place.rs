@@ -1,5 +1,5 @@
-//! Where examples are run: the damaged example cluster in an etcd and on an API server, and a home with the files that the
-//! examples read.
+//! The place of examples: the damaged example cluster in an etcd and on an API server, and a home with the files that
+//! the examples read.
 
 use std::fs;
 use std::path::Path;
@@ -16,29 +16,29 @@ use crate::cli::program::{EXAMPLE, Run, root};
 use crate::cli::pty::Terminal;
 use crate::cli::shell::Shell;
 
-/// Of the example cluster some things have the names that the documents give them: a pod, its handle, and a node.
+/// A pod of the example cluster, and its name in the documents.
 const POD: (&str, &str, &str) = ("default", "db-4", "web-0");
 const HANDLE: &str = "3f9a6c0b7d2e";
 const NODE: (&str, &str) = ("node-13", "gpu-13");
 const POOL: (&str, &str) = ("team-ippool", "external");
-/// So long the cluster lets allocations be young: examples of releases wait for it.
+/// A shorter grace period, since examples of releases wait for it.
 const GRACE: (&str, &str) = ("\"leakGracePeriod\":\"15m0s\"", "\"leakGracePeriod\":\"1s\"");
 
 pub(super) struct Place {
     shell: Shell,
-    /// For examples that read.
+    /// The etcd for examples that read.
     still: Etcd,
-    /// For examples that write, each of which finds the cluster as it was.
+    /// The etcd for examples that write; the cluster is restored before each.
     written: Etcd,
     server: Lease,
     entries: Vec<(String, Vec<u8>)>,
 }
 
-/// What became of an example.
+/// The result of an example.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub code: i32,
-    /// Everything that was printed.
+    /// The complete output.
     pub text: String,
 }
 
@@ -65,7 +65,7 @@ impl Place {
         place
     }
 
-    /// Makes an etcd hold the cluster and nothing else.
+    /// Replaces the data of an etcd by the cluster.
     fn restore(&self, etcd: &Etcd) {
         let entries = self.entries.clone();
         let done = etcd.with_client(async |mut client| {
@@ -79,7 +79,7 @@ impl Place {
         done.unwrap();
     }
 
-    /// The home that each example gets a copy of.
+    /// Fills the home that is copied for each example.
     fn fill_home(&self) {
         let at = |name: &str| self.template().join(name);
         for folder in FOLDERS {
@@ -120,7 +120,7 @@ impl Place {
     }
 
     fn command(&self, line: &str, etcd: &Etcd, home: &Path) -> Command {
-        // Of zsh only the array is needed; its words count from 1.
+        // Only the array of zsh is needed; its words count from 1.
         let line = format!("set -o pipefail; fpath=(. \"$HOME/functions\"); {line}");
         let mut command = self.shell.command("bash", &line);
         command
@@ -132,7 +132,7 @@ impl Place {
         command
     }
 
-    /// A home of its own for one example, with the documents where the README has them.
+    /// Creates the home of one example, with the documents at the paths of the README.
     fn home(&self) -> TempDir {
         let home = tempfile::tempdir().unwrap();
         let copied = Command::new("cp").arg("-rT").arg(self.template()).arg(home.path()).status().unwrap();
@@ -144,7 +144,7 @@ impl Place {
     /// Runs an example that reads.
     pub(super) fn read(&self, example: &Example) -> Ended {
         let home = self.home();
-        // What is written again must not be there yet.
+        // The example writes this file again.
         if let Some((_, file)) = example.line.split_once(" export ")
             && !file.starts_with("--")
         {
@@ -153,7 +153,7 @@ impl Place {
         Run::of(self.command(&typed(example), &self.still, home.path()).output().unwrap()).into()
     }
 
-    /// Runs an example that writes, and answers yes. An undo finds a run that it can undo.
+    /// Runs an example that writes, and answers yes. There is a run for `undo`.
     pub(super) fn write(&self, example: &Example) -> Ended {
         let home = self.home();
         self.restore(&self.written);
@@ -171,7 +171,7 @@ impl Place {
     }
 }
 
-/// A kubeconfig with the contexts that the documents name, which lead to the same server.
+/// Adds the contexts of the documents to a kubeconfig, all for the same server.
 fn with_contexts(kubeconfig: &Path) -> String {
     let mut config: serde_yaml::Value = serde_yaml::from_slice(&fs::read(kubeconfig).unwrap()).unwrap();
     let contexts = config["contexts"].as_sequence_mut().unwrap();
@@ -183,17 +183,17 @@ fn with_contexts(kubeconfig: &Path) -> String {
     serde_yaml::to_string(&config).unwrap()
 }
 
-/// A line as this test runs it.
+/// Returns the line that this test runs.
 fn typed(example: &Example) -> String {
-    // What is before a line of cron says when it runs.
+    // A line of cron begins with its schedule.
     let line = example.line.strip_prefix("*/15 * * * * ").unwrap_or(&example.line);
-    // calicoctl has no such option, and what is shown has it not in its hints.
+    // calicoctl has no such option, and the hints in the document do not have it.
     let as_it_is = line.starts_with("calicoctl ") || example.output.is_some();
     let replaced = REPLACED.iter().filter(|(_, by)| !(as_it_is && by.contains("--settle")));
     replaced.fold(line.to_owned(), |line, (from, to)| line.replace(from, to))
 }
 
-/// The keys of the cluster and their values, with the names of the documents.
+/// Returns the keys and values of the cluster, with the names of the documents.
 fn entries(cluster: &Cluster) -> Vec<(String, Vec<u8>)> {
     let (namespace, from, to) = POD;
     let endpoint = format!("/calico/resources/v3/projectcalico.org/workloadendpoints/{namespace}/");

@@ -1,14 +1,14 @@
-//! Commands within the text of documents: they and their options exist.
+//! The commands in the text of documents, and their options, exist.
 
 use std::collections::BTreeMap;
 
 use super::document::{commands, documents};
 use crate::cli::program::calipam;
 
-/// How a command begins that is named in a text.
+/// The beginnings of commands in texts.
 const NAMES: [&str; 4] = ["kubectl calico ipam ", "kubectl ipam ", "calipam ", "ipam "];
 
-/// What is between backquotes on one line, outside of code blocks.
+/// Returns the texts in backquotes on one line, outside of code blocks.
 pub(super) fn spans(text: &str) -> Vec<&str> {
     let mut in_block = false;
     let mut found = Vec::new();

@@ -32,7 +32,7 @@ fn every_format_names_the_cluster() {
     assert!(page.contains("address-in-several-clusters") && page.contains("10.0.0.0/8"), "{page}");
 }
 
-/// The data is of a fixed time, and gets older.
+/// Removes the age of the data, which has a fixed time.
 fn without_age(table: &str) -> String {
     let cut = |line: &str| match line.ends_with(" d") {
         true => line.rsplit_once("  ").map_or(line, |(rest, _)| rest).trim_end().to_owned() + "  (age)",
@@ -41,7 +41,7 @@ fn without_age(table: &str) -> String {
     table.lines().map(|line| cut(line) + "\n").collect()
 }
 
-/// Rows of a table that are shown.
+/// Counts the visible rows of a table.
 fn shown(table: &str) -> String {
     format!(
         "[...document.querySelectorAll('table[data-filtered={table}] tbody tr')].filter((row) => !row.hidden).length"

@@ -1,4 +1,4 @@
-//! Fleets of servers that run, and the end by ctrl-c.
+//! Fleets of live servers, and ctrl-c.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ use super::{at, between, fleet};
 use crate::cli::kube_cluster::{KubeCluster, Record, pod};
 use crate::cli::program::{calipam, command};
 
-/// A cluster whose only pod has the second address of a block that each of them has.
+/// Starts a cluster, whose only pod has the second address of the same block.
 fn cluster(guid: &str, owner: &str) -> KubeCluster {
     let cluster = KubeCluster::start_as(Flavour::Classic, guid);
     cluster.add_namespace("shop");
@@ -25,7 +25,7 @@ fn cluster(guid: &str, owner: &str) -> KubeCluster {
     cluster
 }
 
-/// A kubeconfig with a context for each cluster.
+/// Writes a kubeconfig with a context for each cluster.
 fn kubeconfig(folder: &Path, clusters: [(&str, &KubeCluster); 2]) -> String {
     let mut joined =
         json!({"apiVersion": "v1", "kind": "Config", "clusters": [], "users": [], "contexts": []});
@@ -76,7 +76,7 @@ fn the_contexts_of_a_kubeconfig_are_read_side_by_side() {
         "east/pool/default-ipv4-ippool\nwest/pool/default-ipv4-ippool\n"
     );
 
-    // One that is away is told, and the other read.
+    // An unreachable cluster is reported, and the other one is read.
     west.server.end();
     let checked = run(&["check", "--routed", "--settle", "0", "-o", "json"]);
     assert_eq!(checked.code, 3);
@@ -88,7 +88,7 @@ fn the_contexts_of_a_kubeconfig_are_read_side_by_side() {
 #[test]
 fn ctrl_c_ends_all_and_leaves_no_file() {
     let (folder, _) = fleet(&[]);
-    // They take connections, and say nothing.
+    // These accept connections, and never answer.
     let silent: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     let entries = silent.iter().enumerate().map(|(number, silent)| {
         format!("- {{name: silent-{number}, etcdEndpoints: \"http://{}\"}}\n", silent.local_addr().unwrap())

@@ -1,4 +1,4 @@
-//! Several states of the clusters of a fleet: how they differ, and who had an address.
+//! Several states of the clusters of a fleet: differences, and the history of an address.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::{at, check, fleet};
 use crate::cli::program::{Run, calipam};
 
-/// When the exports of [`before_and_after`] begin with; ten days before their data ends.
+/// The beginning of the times in the exports of [`before_and_after`], ten days before the end of their data.
 const EARLIER: &str = "2026-05-22T";
 
 /// A healthy fleet in the folder `data`, and below `earlier` as it was ten days before: then the second cluster had four pods less.
@@ -91,7 +91,7 @@ fn clusters_of_one_side_and_those_that_cannot_be_read_are_named() {
     assert_eq!(found["onlyNew"], serde_json::json!(["c", "e"]));
     assert_eq!(found["unreadable"][0]["cluster"], "a");
     assert!(run.stderr.contains("a is not compared: ") && run.stderr.contains("a.jsonl"), "{}", run.stderr);
-    // A state of another cluster is none of this one.
+    // The state of another cluster does not match.
     fs::copy(folder.path().join("data/c.jsonl"), folder.path().join("earlier/mesh/b.jsonl")).unwrap();
     let run = of_fleet(&folder, &["diff", &at(&folder, "earlier"), "-o", "json"]);
     assert!(run.stderr.contains("b is not compared: the two are of two clusters"), "{}", run.stderr);

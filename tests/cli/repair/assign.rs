@@ -1,4 +1,4 @@
-//! `assign`: what it assigns and refuses; and what `explain` says of it.
+//! `assign`: assignments, refusals, and the answers of `explain`.
 
 use std::collections::BTreeSet;
 
@@ -16,12 +16,12 @@ pub(super) fn assign(site: &Site, arguments: &[&str]) -> Run {
     site.run(&[&["assign", "--yes", "-o", "json"], arguments].concat())
 }
 
-/// The addresses that a plan assigns.
+/// Returns the addresses that a plan assigns.
 pub(super) fn assigned(plan: &Value) -> BTreeSet<String> {
     changes(plan).iter().filter_map(|line| line.strip_prefix("assign-address ").map(str::to_owned)).collect()
 }
 
-/// What `check` says of addresses whose user it cannot know.
+/// Returns the findings of `check` about addresses with an unknown user.
 pub(super) fn unused(addresses: &BTreeSet<String>) -> BTreeSet<String> {
     addresses.iter().map(|address| format!("warning leaked-address {address}")).collect()
 }

@@ -15,7 +15,7 @@ use super::kubernetes::{KubeSite, recorded, values};
 use super::site::{healthy, journal_of, set};
 use crate::cli::program::Run;
 
-/// An address whose block does not exist: handle, block and affinity are written.
+/// Prepares an address without a block: its assignment writes handle, block and affinity.
 fn site(flavour: Flavour) -> (KubeSite, String, String) {
     let cluster = healthy();
     let node = cluster.nodes()[0].name.clone();
@@ -43,7 +43,7 @@ fn what_is_assigned_is_undone_on_the_native_group() {
     assert_eq!(values(&site.objects()), values(&before));
 }
 
-/// How late a write is that hangs.
+/// The delay of a write that hangs.
 const LATE: Duration = Duration::from_millis(700);
 
 /// The number of writes of a run: handle, block and affinity.
@@ -53,12 +53,12 @@ fn is_write(method: &str) -> bool {
     ["POST", "PUT", "PATCH", "DELETE"].contains(&method)
 }
 
-/// Tears the n-th write of Calico's objects. Says when it comes.
+/// Tears the n-th write of Calico's objects, and announces it.
 fn tear_write(torn: &Tearing, number: usize, tear: Tear) -> Receiver<()> {
     let (tell, told) = mpsc::channel();
     let mut writes = 0;
     torn.plan(move |seen| {
-        // Questions about permissions are no writes.
+        // Access reviews are not writes.
         if !is_write(seen.method) || !seen.path.contains("projectcalico.org") {
             return Tear::Pass;
         }
@@ -80,7 +80,7 @@ fn a_lost_answer_and_a_kill_at_each_write_leave_nothing_that_cannot_be_undone() 
     let arguments = arguments(&node, &address);
     let undo = |journal: &str| {
         let undo = site.run(&["undo", journal, "--yes"]);
-        // Of a run that was killed, undo says that it may not know the end.
+        // After a killed run, undo may report that the end is unknown.
         assert!([0, 1].contains(&undo.code), "{undo:?}");
         assert_eq!(values(&site.objects()), values(&before));
     };

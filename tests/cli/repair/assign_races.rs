@@ -92,7 +92,7 @@ fn many_at_once_never_get_the_same_address() {
     assert_eq!(site.findings(&[]), unused(&all));
 }
 
-/// Of the requests of a run the last ones are those that write.
+/// The last requests of a run are its writes.
 #[test]
 fn a_lost_answer_is_found_out() {
     let cluster = healthy();

@@ -45,7 +45,7 @@ fn calicoctl(site: &Site, arguments: &str) -> Run {
     Run::of(command.output().unwrap())
 }
 
-/// What was recorded of the real tool: arguments, exit code, and its output. What failed said so on stderr.
+/// Recorded runs of the real tool: arguments, exit code and stdout. Failures were printed on stderr.
 const RECORDED: [(&str, i32, &str); 13] = [
     ("ipam configure --strictaffinity=true", 0, "Successfully set StrictAffinity to: true\n"),
     ("ipam configure --max-blocks-per-host=2", 0, "Successfully set MaxBlocksPerHost to: 2\n"),

@@ -77,7 +77,7 @@ fn the_question_says_where_and_how_much() {
     assert!(refused.text.contains("Change 2 blocks and 1 handle of cluster"), "{refused:?}");
 }
 
-/// Whoever is asked sees what about, also if the answer of the program is JSON.
+/// The plan is shown before the question, even with `-o json`.
 #[test]
 fn the_plan_is_shown_before_the_question_in_every_form() {
     let (cluster, pod) = leaky();
@@ -96,7 +96,7 @@ fn the_plan_is_shown_before_the_question_in_every_form() {
     }
 }
 
-/// What comes back while the operator thinks is kept: the evidence is looked at again.
+/// Addresses that come into use during the question are kept, since the evidence is checked again.
 #[test]
 fn what_has_changed_before_the_answer_is_given_up() {
     let mut cluster = healthy();
@@ -132,7 +132,7 @@ fn what_has_changed_before_the_answer_is_given_up() {
     assert_eq!(after[&affinity], before[&affinity]);
 }
 
-/// Ctrl-c at the question ends it, and nothing has happened.
+/// Ctrl-c at the question changes nothing.
 #[test]
 fn ctrl_c_is_no_consent() {
     let (cluster, _) = leaky();
@@ -167,7 +167,7 @@ fn a_brake_for_cron() {
     assert_eq!((undo.code, site.dump()), (1, released), "{undo:?}");
 }
 
-/// A dry run says what a run would say, and its exit code is that of the refusal.
+/// A dry run reports the refusal of a run, with its exit code.
 #[test]
 fn the_limit_counts_in_a_dry_run() {
     let (cluster, _) = leaky();
@@ -187,7 +187,7 @@ fn the_limit_counts_in_a_dry_run() {
     assert_eq!(other.code, 0, "an empty plan is within every limit: {other:?}");
 }
 
-/// What refuses a run refuses it before it waits: this test would take an hour otherwise.
+/// Refusals come before the wait: otherwise, this test would take an hour.
 #[test]
 fn nothing_is_waited_for_that_is_refused_later() {
     let (cluster, _) = leaky();
@@ -211,7 +211,7 @@ fn nothing_is_waited_for_that_is_refused_later() {
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
 }
 
-/// What is asked about has been shown, or can be listed.
+/// A question is about a plan that was shown, or can be listed.
 #[test]
 fn a_long_plan_can_be_listed_at_the_question() {
     let mut cluster = Cluster::plain(*healthy().spec(), 30, 1);

@@ -1,4 +1,4 @@
-//! What a release leaves of blocks and handles: as Calico would.
+//! Blocks and handles after a release are as Calico leaves them.
 
 use calipam_testkit::cluster::wire::{Block, IpamSettings, ipam_config, key};
 use calipam_testkit::cluster::{Cluster, Fault, Pod};
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::site::*;
 
-/// Released addresses cool down for so many seconds.
+/// Sets the cooldown of released addresses.
 fn with_cooldown(cluster: &mut Cluster, seconds: u32) {
     let settings = IpamSettings { cooldown_seconds: seconds, ..IpamSettings::default() };
     cluster.put_raw(key::IPAM_CONFIG, ipam_config(&settings));
@@ -56,7 +56,7 @@ fn released_addresses_cool_down_where_the_cluster_says_so() {
     }
 }
 
-/// A block without owner is deleted with its last address.
+/// A block without an owner is deleted with its last address.
 #[test]
 fn a_drained_block_goes() {
     let mut cluster = healthy();
@@ -75,7 +75,7 @@ fn a_drained_block_goes() {
     assert_eq!(values(&site.dump()), values(&before));
 }
 
-/// What host-local left behind the IDs of old handles.
+/// The IDs of old handles can end with a carriage return from host-local.
 #[test]
 fn handles_with_a_carriage_return_go() {
     for by_handle in [false, true] {
@@ -122,7 +122,7 @@ fn handles_that_count_wrong_are_corrected_or_go() {
     assert_eq!(values(&site.dump()), values(&before));
 }
 
-/// Of a pod with two addresses that share a handle by the old scheme, one goes, and the handle counts the other.
+/// Two addresses of a pod share a handle of the old scheme: after the release of one, the handle counts the other.
 #[test]
 fn handles_that_stay_count_what_is_left() {
     let mut cluster = healthy();

@@ -141,7 +141,7 @@ fn a_killed_configure_is_undone_and_made_again() {
     undone_wherever_it_is_killed(&Site::of(&healthy()), &CONFIGURE, 5);
 }
 
-/// What pools, configuration and lock say.
+/// Returns pools, configuration and lock.
 fn specs(site: &KubeSite, flavour: Flavour) -> Vec<Value> {
     let of_kind = |plural: &str| -> Vec<Value> {
         let objects = site.list(plural);

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::site::{AT_ONCE, changes, healthy, journal_of, journals_in, leak, set, skips};
 use crate::cli::program::{Run, command};
 
-/// Two tests of one function, which run at the same time: one in each API group.
+/// Two tests of one function, which run in parallel: one in each API group.
 macro_rules! in_each_group {
     ($work:ident: $classic:ident, $native:ident) => {
         #[test]
@@ -29,7 +29,7 @@ macro_rules! in_each_group {
 }
 pub(super) use in_each_group;
 
-/// Kinds that a release may change, and that of the lock.
+/// The kinds that a release may change, and that of the lock.
 const KINDS: [&str; 4] = ["ipamblocks", "ipamhandles", "blockaffinities", "clusterinformations"];
 
 /// Objects by `plural/name`.
@@ -42,14 +42,14 @@ pub(super) struct KubeSite {
 }
 
 impl KubeSite {
-    /// Puts a cluster onto a server of its own.
+    /// Stores a cluster on a new server.
     pub(super) fn of(cluster: &Cluster, flavour: Flavour) -> Self {
         let server = lease(Kinds::CalicoAndKubevirt(flavour)).unwrap();
         cluster.kubernetes(flavour).write_to_server(&server).unwrap();
         Self { server, flavour, home: tempfile::tempdir().unwrap() }
     }
 
-    /// An empty cluster with a pool and nodes without tunnels, on a server of its own. Gives the names of the nodes.
+    /// Creates an empty cluster on a new server, with a pool and nodes without tunnels. Returns the names of the nodes.
     pub(super) fn seeded(flavour: Flavour, spec: &ClusterSpec, nodes: usize) -> (Self, Vec<String>) {
         let server = lease(Kinds::Calico(flavour)).unwrap();
         let names = seed(&server, flavour, spec, nodes).unwrap();
@@ -60,7 +60,7 @@ impl KubeSite {
         Run::of(self.command_by(self.server.kubeconfig(), arguments).output().unwrap())
     }
 
-    /// The program with arguments, about to run on the cluster by a kubeconfig.
+    /// Prepares a run of the program on the cluster with a kubeconfig.
     pub(super) fn command_by(&self, kubeconfig: impl AsRef<OsStr>, arguments: &[&str]) -> Command {
         let mut command = command(env!("CARGO_BIN_EXE_calipam"));
         command.args(arguments).args(["--datastore", "kubernetes", "--kubeconfig"]).arg(kubeconfig);
@@ -68,12 +68,12 @@ impl KubeSite {
         command
     }
 
-    /// The folder of the journals.
+    /// Returns the folder of the journals.
     pub(super) fn journals(&self) -> PathBuf {
         self.home.path().join("calipam")
     }
 
-    /// The journals that runs have left.
+    /// Lists the journals.
     pub(super) fn journal_files(&self) -> Vec<PathBuf> {
         journals_in(self.home.path())
     }
@@ -82,7 +82,7 @@ impl KubeSite {
         self.run(&[&["release", "--yes", "-o", "json"], &AT_ONCE[..], targets].concat())
     }
 
-    /// `code subject` of every finding of a rule.
+    /// Checks a rule, and lists findings as `code subject`.
     fn findings(&self, rule: &str) -> BTreeSet<String> {
         let run = self.run(&[&["check", "-o", "json", "--rule", rule], &AT_ONCE[..]].concat());
         let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -90,7 +90,7 @@ impl KubeSite {
         run.json()["findings"].as_array().unwrap().iter().map(line).collect()
     }
 
-    /// Every object that a release could change, as the server gives it.
+    /// Returns every object that a release could change.
     pub(super) fn objects(&self) -> Objects {
         let of_kind = |kind: &str| {
             self.list(kind)
@@ -101,7 +101,7 @@ impl KubeSite {
         KINDS.into_iter().flat_map(of_kind).collect()
     }
 
-    /// Makes it another cluster.
+    /// Replaces the GUID of the cluster.
     fn set_guid(&self, guid: &Value) {
         let mut information = self.list("clusterinformations").remove("default").unwrap();
         information["spec"]["clusterGUID"] = guid.clone();
@@ -110,7 +110,7 @@ impl KubeSite {
         assert_eq!(connection.request("PUT", &path, &information.to_string()).unwrap().status, 200);
     }
 
-    /// The objects of a kind by name, as the server gives them.
+    /// Returns the objects of a kind, by name.
     pub(super) fn list(&self, plural: &str) -> Objects {
         let mut connection = Connection::open(&self.server).unwrap();
         let response = connection.request("GET", &self.flavour.path(plural), "").unwrap();
@@ -120,7 +120,7 @@ impl KubeSite {
     }
 }
 
-/// What the objects hold: no versions, and no sequence numbers, which only ever rise.
+/// Returns the objects without versions and sequence numbers, which always rise.
 pub(super) fn values(objects: &Objects) -> BTreeMap<&str, Value> {
     let value = |object: &Value| {
         let mut value = serde_json::json!({"spec": object["spec"], "labels": object["metadata"]["labels"]});
@@ -132,13 +132,13 @@ pub(super) fn values(objects: &Objects) -> BTreeMap<&str, Value> {
     objects.iter().map(|(name, object)| (name.as_str(), value(object))).collect()
 }
 
-/// Objects whose version, and with it anything, differs.
+/// Returns the objects with different versions.
 fn differing(before: &Objects, after: &Objects) -> BTreeSet<String> {
     let names = before.keys().chain(after.keys());
     names.filter(|name| before.get(*name) != after.get(*name)).cloned().collect()
 }
 
-/// Addresses that blocks record for an owner or, if `cooling`, as released.
+/// Returns the addresses that blocks record for an owner or, if `cooling`, as released.
 pub(super) fn recorded(objects: &Objects, cooling: bool) -> BTreeSet<String> {
     let blocks = objects.iter().filter(|(name, _)| name.starts_with("ipamblocks/"));
     let addresses = blocks.flat_map(|(_, block)| {

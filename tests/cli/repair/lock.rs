@@ -1,4 +1,4 @@
-//! `--lock`: the datastore is locked while it is written, and what was there before comes back.
+//! `--lock`: locks the datastore during writes, and then restores the previous state.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -17,14 +17,14 @@ use crate::cli::pty::Terminal;
 
 const INFORMATION: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
 
-/// So many steps that a signal always comes in the middle.
+/// A number of steps that is large enough for a signal in the middle.
 const MANY: usize = 4_000;
 
 fn ready(value: &[u8]) -> Option<bool> {
     serde_json::from_slice::<Value>(value).unwrap()["spec"]["datastoreReady"].as_bool()
 }
 
-/// The journal of a run that came to its end, and restored its lock.
+/// Reads the journal of a completed run that has restored its lock.
 fn ended(journal: &str) -> Recorded {
     let recorded = Recorded::read(Path::new(journal)).unwrap();
     assert!(recorded.ended && !recorded.leaves_lock() && recorded.lock.is_some(), "{recorded:?}");
@@ -236,7 +236,7 @@ fn the_next_run_names_the_lock_of_one_that_was_killed() {
     );
     assert!(refused.text.contains("Change 1 other object of cluster"), "{refused:?}");
 
-    // What is agreed to in advance is the command, not the lock.
+    // `--yes` agrees to the command, not to restoring the lock.
     let next = site.release(&["--orphan-handles"]);
     let nothing_to_do = site.release(&["--orphan-handles", "--quiet"]);
     for run in [&next, &nothing_to_do] {

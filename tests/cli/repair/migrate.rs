@@ -13,12 +13,12 @@ pub(super) const OLD: &str = "default-ipv4-ippool";
 pub(super) const NEW: &str = "default-ipv4-ippool-10-99-0-0-16";
 pub(super) const TO: [&str; 4] = ["--from", OLD, "--to-cidr", "10.99.0.0/16"];
 
-/// As it is now, without a cooldown of released addresses.
+/// Describes a cluster of the current time, without a cooldown.
 pub(super) fn spec() -> ClusterSpec {
     ClusterSpec { cooldown_seconds: 0, ..ClusterSpec::new(31).at(jiff::Timestamp::now()).v4_only() }
 }
 
-/// Three nodes with tunnels, and one pod on each.
+/// Creates three nodes with tunnels and one pod each.
 pub(super) fn cluster() -> Cluster {
     Cluster::plain(spec(), 3, 1)
 }
@@ -27,7 +27,7 @@ pub(super) fn migrate(site: &Site, arguments: &[&str]) -> Run {
     site.run(&[&["migrate"], &AT_ONCE[..], arguments].concat())
 }
 
-/// Carries out a phase, which has to be this one.
+/// Carries out the next phase, and asserts its name.
 pub(super) fn resume(site: &Site, phase: &str) -> Run {
     let run = migrate(site, &["resume", "--from", OLD, "--yes", "-o", "json"]);
     assert_eq!((run.code, &run.json()["phase"]), (0, &json!(phase)), "{run:?}");
@@ -42,7 +42,7 @@ pub(super) fn pool(site: &Site, name: &str) -> Option<Value> {
     site.value(&key::pool(name)).map(|raw| serde_json::from_slice(&raw).unwrap())
 }
 
-/// All that uses addresses goes: pods with their endpoints, and nodes have other tunnels. Their addresses leak.
+/// Removes all users of addresses: pods with their endpoints, and tunnels. Their addresses leak.
 pub(super) fn leave(site: &Site) {
     for (key, (raw, _)) in site.dump() {
         if key.contains("/workloadendpoints/") {
@@ -58,7 +58,7 @@ pub(super) fn leave(site: &Site) {
     }
 }
 
-/// Blocks and affinities in `10.244.0.0/16`.
+/// Lists blocks and affinities in `10.244.0.0/16`.
 pub(super) fn left_of_old(site: &Site) -> BTreeSet<String> {
     let dump = site.dump();
     let lies_there = |key: &&String| key.starts_with("/calico/ipam/") && key.contains("/10.244.");
@@ -344,7 +344,7 @@ fn the_new_pool_is_named_and_its_name_does_not_grow() {
     assert_eq!(migrate(&site, &again).json()["to"]["name"], format!("{OLD}-10-97-0-0-16"));
 }
 
-/// What an annotation says can come from anyone who may write pools.
+/// Annotations are not trusted: anyone who may write pools can set them.
 #[test]
 fn a_temporary_pool_names_no_pool_that_cannot_be() {
     for name in ["", "a/b", "\u{1b}[2J", "../p"] {

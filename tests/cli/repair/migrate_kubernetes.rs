@@ -248,7 +248,7 @@ fn eviction_stops_where_budgets_let_no_pod_go() {
     );
 }
 
-/// As on a node that is down.
+/// The node of the pod is down.
 #[test]
 fn eviction_does_not_wait_forever_for_a_pod_that_does_not_end() {
     let site = with_pods();
@@ -332,7 +332,7 @@ fn machines_are_migrated_live_where_that_gives_them_another_address() {
     assert_eq!(asked, ["db"]);
 }
 
-/// As KubeVirt's webhook does for a machine with a local disk.
+/// Refuses a migration, like KubeVirt's webhook for a machine with a local disk.
 fn refuse_to_migrate(site: &KubeSite, machine: &str) {
     let expression = format!("object.spec.vmiName != '{machine}'");
     let rule = json!({"apiGroups": ["kubevirt.io"], "apiVersions": ["v1"], "operations": ["CREATE"],

@@ -1,4 +1,4 @@
-//! What writes, on real servers: what they change, what they leave alone, and what they say.
+//! Commands that write, on real servers: their changes, the data that they keep, and their output.
 
 mod assign;
 mod assign_kubernetes;

@@ -1,4 +1,4 @@
-//! Addresses and handles that the operator names.
+//! Named addresses and handles.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -153,7 +153,7 @@ fn one_leaked_address_can_be_forced_without_the_others_of_its_handle() {
     assert_eq!(values(&site.dump()), values(&before));
 }
 
-/// As Calico does with the last address of a block whose pool does not select its node any more.
+/// Like in Calico, if the pool of a block no longer selects its node, the block is deleted with its last address.
 #[test]
 fn the_block_of_a_node_that_its_pool_no_longer_selects_goes_with_its_last_address() {
     let site = Site::of(&healthy());

@@ -1,11 +1,11 @@
-//! What a node leaves that is gone.
+//! The records of a deleted node.
 
 use calipam_testkit::cluster::wire::key;
 use calipam_testkit::cluster::{Cluster, Fault};
 
 use super::site::*;
 
-/// A cluster whose last node has `fault`, and the name of that node.
+/// Creates a cluster whose last node has `fault`, and returns that node.
 fn with(fault: Fault) -> (Cluster, String) {
     let mut cluster = healthy();
     cluster.inject(fault, 1);
@@ -13,7 +13,7 @@ fn with(fault: Fault) -> (Cluster, String) {
     (cluster, node)
 }
 
-/// Keys that name the node or one of its blocks.
+/// Returns the keys that name the node or one of its blocks.
 fn of_node(cluster: &Cluster, entries: &Entries, node: &str) -> Vec<String> {
     let info = cluster.nodes().iter().find(|info| info.name == node).unwrap();
     let own: Vec<String> = info.blocks.iter().map(|block| key::block(*block)).collect();
@@ -63,7 +63,7 @@ fn a_node_that_is_gone_leaves_nothing() {
     assert_eq!(values(&site.dump()), values(&before));
 }
 
-/// The node object is gone, but endpoints still name it: it may be alive.
+/// The node object is missing, but endpoints still name it: it may be alive.
 #[test]
 fn what_a_node_still_uses_is_kept() {
     let (cluster, node) = with(Fault::NodeGonePodsLeft);

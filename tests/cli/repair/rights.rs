@@ -16,7 +16,7 @@ use crate::cli::program::{Run, root};
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 
-/// The repairs, each with its lock where it can have one.
+/// The repairs, with their lock if there is one.
 const REPAIRS: [&[&str]; 4] = [
     &["release", "--leaked", "--orphan-handles", "--grace", "0", "--settle", "0", "--lock"],
     &["rebuild", "--apply", "--grace", "0", "--settle", "0", "--lock"],
@@ -24,7 +24,7 @@ const REPAIRS: [&[&str]; 4] = [
     &["configure", "--strict-affinity", "true", "--lock"],
 ];
 
-/// A role of the documentation.
+/// Returns a role of the documentation.
 fn role(name: &str) -> Value {
     let text = std::fs::read_to_string(root().join("docs/kubernetes/rbac.yaml")).unwrap();
     let documents = serde_yaml::Deserializer::from_str(&text).map(|d| Value::deserialize(d).unwrap());
@@ -32,7 +32,7 @@ fn role(name: &str) -> Value {
     documents.into_iter().find(is_it).expect(name)
 }
 
-/// A cluster with something for each repair, and two service accounts: one that reads, one that repairs.
+/// A cluster with faults for each repair, and two service accounts: one that reads, and one that repairs.
 struct Rights {
     site: KubeSite,
     group: &'static str,
@@ -61,7 +61,7 @@ impl Rights {
         rights
     }
 
-    /// Makes a service account with these roles and nothing else, and its kubeconfig.
+    /// Creates a service account with only these roles, and its kubeconfig.
     fn account(&self, name: &str, roles: &[&str]) {
         let server = &self.site.server;
         let token = service_account_token(server, name).unwrap();
@@ -85,7 +85,7 @@ impl Rights {
         Run::of(self.site.command_by(self.kubeconfig(account), arguments).output().unwrap())
     }
 
-    /// Waits until the server has taken note of what an account may or may no longer do.
+    /// Waits until a change of the rights of an account is effective.
     fn wait_until(&self, account: &str, verb: &str, resource: &str, allowed: bool) {
         let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
             "spec": {"user": format!("system:serviceaccount:default:{account}"),
@@ -103,7 +103,7 @@ impl Rights {
         }
     }
 
-    /// Takes a right away from the repairers, or gives all back.
+    /// Removes a right of the repairers, or restores all.
     fn without(&self, missing: Option<(&str, &str)>) {
         let mut role = role("calipam-repairer");
         if let Some((resource, verb)) = missing {
@@ -128,7 +128,7 @@ impl Rights {
         assert_eq!(response.status, 200, "{}", response.body);
     }
 
-    /// What a repair could have changed.
+    /// Returns the objects that a repair can change.
     fn objects(&self) -> Vec<Value> {
         let kinds = ["ipamblocks", "ipamhandles", "blockaffinities", "ippools", "clusterinformations"];
         kinds.iter().flat_map(|kind| self.site.list(kind).into_values()).collect()

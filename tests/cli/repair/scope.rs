@@ -1,4 +1,4 @@
-//! What is named narrows what is released, and hints name no more than the call did.
+//! Names narrow a release, and hints are no wider than the call.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use calipam_testkit::cluster::{Cluster, Fault, Pod};
 
 use super::site::*;
 
-/// A healthy cluster with leaked pods on two nodes, in several namespaces.
+/// Creates a healthy cluster with leaked pods on two nodes, in several namespaces.
 fn with_leaks() -> (Cluster, Vec<Pod>) {
     let mut cluster = healthy();
     let pods: Vec<Pod> = (0..6).map(|number| leak(&mut cluster, number % 2)).collect();
@@ -20,7 +20,7 @@ fn releases<'p>(pods: impl IntoIterator<Item = &'p Pod>) -> BTreeSet<String> {
     set(addresses.map(|(address, _)| format!("release-address {address}")))
 }
 
-/// What a release would change and skip.
+/// Plans a release, and returns changes and skipped objects.
 fn planned(site: &Site, targets: &[&str]) -> (BTreeSet<String>, BTreeSet<String>) {
     let run = site.run(&[&["release", "--dry-run", "-o", "json"], &AT_ONCE[..], targets].concat());
     let releases = changes(&run.json()).into_iter().filter(|change| change.starts_with("release-address "));

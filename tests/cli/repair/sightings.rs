@@ -1,4 +1,4 @@
-//! An address has leaked only if it was seen unused twice.
+//! An address counts as leaked only if two checks find it unused.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
@@ -11,7 +11,7 @@ use super::site::*;
 use crate::cli::program::Run;
 use crate::cli::pty::Terminal;
 
-/// Releases what leaked on two looks, and lets `meanwhile` happen between them.
+/// Releases leaks after two checks, and calls `meanwhile` between them.
 fn release_while(site: &Site, meanwhile: impl FnOnce()) -> Run {
     let arguments = ["release", "--leaked", "--grace", "5s", "--settle", "0", "--yes", "-v", "-o", "json"];
     let mut command = site.command(&arguments);
@@ -33,7 +33,7 @@ fn what_is_used_or_given_out_again_meanwhile_stays() {
     let mut cluster = healthy();
     let leaked: Vec<_> = (0..3).map(|number| leak(&mut cluster, number)).collect();
     let [unchanged, other_handle, other_number] = leaked.as_slice() else { panic!() };
-    // A pod that is on its way: its endpoint is written while the program waits.
+    // A starting pod: its endpoint is written while the program waits.
     let back = cluster.add_pod_on(1);
     let endpoint = cluster.remove(&back.endpoint);
     let site = Site::of(&cluster);
@@ -117,7 +117,7 @@ fn ctrl_c_ends_the_wait() {
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
 
-    // Without a terminal, and quiet, it is told of all the same.
+    // The wait is announced even without a terminal and with `--quiet`.
     let mut quiet = site.command(&release);
     let mut quiet = quiet.arg("--quiet").stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(quiet.stderr.take().unwrap()).lines().map(Result::unwrap);
@@ -129,7 +129,7 @@ fn ctrl_c_ends_the_wait() {
     assert_eq!(said.collect::<Vec<_>>(), ["error: interrupted"]);
 }
 
-/// The plan is on the screen before the wait, and once more only if it has changed since.
+/// The plan is printed before the wait, and again only if it has changed.
 #[test]
 fn the_plan_is_shown_before_the_wait() {
     let mut cluster = healthy();
@@ -171,7 +171,7 @@ fn the_plan_is_shown_before_the_wait() {
     assert!(!run.stderr.contains("has changed"), "{run:?}");
 }
 
-/// What the announcement of the wait names instead of waiting: a report now, a release by it later.
+/// The announcement of the wait offers an alternative: a report now, and a later release with it.
 #[test]
 fn a_report_now_and_a_release_later_need_no_wait() {
     let mut cluster = healthy();
@@ -239,7 +239,7 @@ fn what_a_node_held_that_is_gone_goes_at_once() {
     );
 }
 
-/// Without `--grace` it is the cluster that says how long.
+/// Without `--grace`, the cluster has the grace period.
 #[test]
 fn the_cluster_says_how_long() {
     let mut cluster = healthy();

@@ -1,4 +1,4 @@
-//! A cluster in an etcd of its own, and the program that repairs it.
+//! A cluster in a separate etcd, and the program that repairs it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -16,21 +16,21 @@ use tempfile::TempDir;
 
 use crate::cli::program::{Run, command};
 
-/// One look, without waiting.
+/// The options for a single check without a wait.
 pub(super) const AT_ONCE: [&str; 4] = ["--grace", "0", "--settle", "0"];
 
-/// A cluster that is repaired.
+/// The cluster to repair.
 pub(super) struct Site {
     pub etcd: Etcd,
     pub home: TempDir,
 }
 
-/// A healthy cluster of three nodes with four pods each, as it is now.
+/// Creates a healthy cluster of the current time: three nodes with four pods each.
 pub(super) fn healthy() -> Cluster {
     Cluster::plain(ClusterSpec::new(31).at(Timestamp::now()), 3, 4)
 }
 
-/// A pod whose endpoint is gone and whose addresses are not.
+/// Adds a leaked pod: addresses without an endpoint.
 pub(super) fn leak(cluster: &mut Cluster, node: usize) -> Pod {
     let pod = cluster.add_pod_on(node);
     cluster.remove(&pod.endpoint);
@@ -38,14 +38,14 @@ pub(super) fn leak(cluster: &mut Cluster, node: usize) -> Pod {
 }
 
 impl Site {
-    /// Puts a cluster into an etcd.
+    /// Stores a cluster in an etcd.
     pub(super) fn of(cluster: &Cluster) -> Self {
         let etcd = Etcd::start().unwrap();
         cluster.write_to_etcd(&etcd.endpoint()).unwrap();
         Self { etcd, home: tempfile::tempdir().unwrap() }
     }
 
-    /// The program with arguments, about to run on the cluster. Journals go into a folder of the test.
+    /// Prepares a run of the program on the cluster, with a folder of the test for journals.
     pub(super) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = command(env!("CARGO_BIN_EXE_calipam"));
         command.args(arguments).env("ETCD_ENDPOINTS", self.etcd.endpoint());
@@ -58,45 +58,45 @@ impl Site {
         Run::of(self.command(arguments).output().expect("the program starts"))
     }
 
-    /// Runs `release` on one look, agreeing to everything.
+    /// Runs `release` after a single check, with `--yes`.
     pub(super) fn release(&self, targets: &[&str]) -> Run {
         self.run(&[&["release", "--yes"], &AT_ONCE[..], targets].concat())
     }
 
-    /// Undoes the newest run and agrees to everything.
+    /// Undoes a run with `--yes`.
     pub(super) fn undo(&self, journal: &str) -> Run {
         self.run(&["undo", journal, "--yes"])
     }
 
-    /// `severity code subject` of every finding.
+    /// Checks the cluster, and lists findings as `severity code subject`.
     pub(super) fn findings(&self, arguments: &[&str]) -> BTreeSet<String> {
         findings(&self.run(&[&["check", "-o", "json"], &AT_ONCE[..], arguments].concat()))
     }
 
-    /// Everything that etcd holds.
+    /// Returns all data of etcd.
     pub(super) fn dump(&self) -> Entries {
         self.etcd.entries().unwrap()
     }
 
-    /// Stores a value, as another client does.
+    /// Stores a value like another client.
     pub(super) fn put(&self, key: &str, value: impl Into<Vec<u8>>) {
         let (key, value) = (key.to_owned(), value.into());
         self.etcd.with_client(async |mut client| client.put(key, value, None).await).unwrap();
     }
 
-    /// Deletes a key, as another client does.
+    /// Deletes a key like another client.
     pub(super) fn delete(&self, key: &str) {
         let key = key.to_owned();
         let deleted = self.etcd.with_client(async |mut client| client.delete(key, None).await).unwrap();
         assert_eq!(deleted.deleted(), 1);
     }
 
-    /// The value under a key, if there is one.
+    /// Returns the value of a key, if there is one.
     pub(super) fn value(&self, key: &str) -> Option<Vec<u8>> {
         Some(self.dump().remove(key)?.0)
     }
 
-    /// Every value that a key has had, each with the revision that made it.
+    /// Returns every past value of a key, each with its revision.
     pub(super) fn history(&self, key: &str) -> Vec<(i64, Vec<u8>)> {
         let (key, last) = (key.to_owned(), self.dump()[key].1);
         let options = etcd_client::WatchOptions::new().with_start_revision(1);
@@ -113,7 +113,7 @@ impl Site {
         history.unwrap()
     }
 
-    /// Changes a block, as another client does.
+    /// Changes a block like another client.
     pub(super) fn change_block(&self, block: IpNet, change: impl FnOnce(&mut Block)) {
         let key = key::block(block);
         let mut stored = Block::read(&self.value(&key).unwrap()).unwrap();
@@ -121,20 +121,20 @@ impl Site {
         self.put(&key, stored.value());
     }
 
-    /// The journals that runs have left in the default folder.
+    /// Lists the journals in the default folder.
     pub(super) fn journals(&self) -> Vec<PathBuf> {
         journals_in(self.home.path())
     }
 }
 
-/// `severity code subject` of every finding of a check.
+/// Lists the findings of a check as `severity code subject`.
 pub(super) fn findings(check: &Run) -> BTreeSet<String> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let line = |f: &Value| [&f["severity"], &f["code"], &f["subject"]["name"]].map(text).join(" ");
     check.json()["findings"].as_array().unwrap().iter().map(line).collect()
 }
 
-/// The journals in the default folder of a state folder.
+/// Lists the journals in the default folder of a state folder.
 pub(super) fn journals_in(state: &Path) -> Vec<PathBuf> {
     let Ok(folder) = std::fs::read_dir(state.join("calipam")) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = folder.map(|entry| entry.unwrap().path()).collect();
@@ -142,18 +142,18 @@ pub(super) fn journals_in(state: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// The journal of a run that has written something, as its last hint names it.
+/// Returns the journal in the last hint of a run that has written.
 pub(super) fn journal_of(run: &Run) -> String {
     let (_, rest) = run.stderr.rsplit_once("`calipam undo ").unwrap_or_else(|| panic!("no journal: {run:?}"));
     rest.split(['`', ' ']).next().unwrap().to_owned()
 }
 
-/// `action subject` of every change of a plan.
+/// Lists the changes of a plan as `action subject`.
 pub(super) fn changes(plan: &Value) -> BTreeSet<String> {
     lines(plan, "changes", "action")
 }
 
-/// `reason subject` of everything that a plan skips.
+/// Lists the skipped objects of a plan as `reason subject`.
 pub(super) fn skips(plan: &Value) -> BTreeSet<String> {
     lines(plan, "skipped", "reason")
 }
@@ -165,12 +165,12 @@ fn lines(plan: &Value, list: &str, first: &str) -> BTreeSet<String> {
     plan[list].as_array().unwrap().iter().map(line).collect()
 }
 
-/// The same lines, as a test writes them.
+/// Collects the expected lines of a test.
 pub(super) fn set<T: ToString>(lines: impl IntoIterator<Item = T>) -> BTreeSet<String> {
     lines.into_iter().map(|line| line.to_string()).collect()
 }
 
-/// The values alone, blocks without their sequence numbers, which only ever rise.
+/// Returns the values, without the sequence numbers of blocks, which always rise.
 pub(super) fn values(entries: &Entries) -> BTreeMap<&str, Value> {
     let value = |raw: &[u8]| match serde_json::from_slice::<Value>(raw) {
         Ok(mut value) => {
@@ -185,13 +185,13 @@ pub(super) fn values(entries: &Entries) -> BTreeMap<&str, Value> {
     entries.iter().map(|(key, (raw, _))| (key.as_str(), value(raw))).collect()
 }
 
-/// Keys whose value or revision differ.
+/// Returns the keys with different values or revisions.
 pub(super) fn differing(before: &Entries, after: &Entries) -> BTreeSet<String> {
     let keys = before.keys().chain(after.keys());
     keys.filter(|key| before.get(*key) != after.get(*key)).cloned().collect()
 }
 
-/// Addresses that blocks hold for an owner, with the handle of each.
+/// Returns the addresses that blocks record for an owner, with their handles.
 pub(super) fn recorded(entries: &Entries) -> BTreeMap<IpAddr, Option<String>> {
     let blocks = entries.iter().filter(|(key, _)| key.contains("/assignment/"));
     let blocks: Vec<Block> = blocks.filter_map(|(_, (raw, _))| Block::read(raw)).collect();

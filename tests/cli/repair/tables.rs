@@ -1,4 +1,4 @@
-//! What plans show of what they do and leave.
+//! The tables of plans: changes and skipped objects.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ fn what_is_skipped_has_its_code_and_stands_once() {
     assert_eq!(counted, skipped.len(), "{summed}");
 }
 
-/// An address that is recorded for another than its user is refused by that name.
+/// The refusal of an address that is recorded for another user has the code of that finding.
 #[test]
 fn an_address_that_is_named_has_the_code_of_its_finding() {
     let mut cluster = healthy();
@@ -49,7 +49,7 @@ fn an_address_that_is_named_has_the_code_of_its_finding() {
     );
 }
 
-/// A handle goes as a whole: of a pod with two addresses an IPv4 pool names one only.
+/// Handles are released completely, but an IPv4 pool has only one of the two addresses of a pod.
 #[test]
 fn a_pool_of_one_family_says_what_keeps_its_addresses() {
     let mut cluster = healthy();
@@ -71,7 +71,7 @@ fn a_pool_of_one_family_says_what_keeps_its_addresses() {
     );
 }
 
-/// The plan of a large undo is summed up by kind, as that of a release; all of it is in the wide form.
+/// Like a release, a large undo is summed up by kind; `-o wide` lists everything.
 #[test]
 fn a_large_undo_is_summed_up() {
     let mut cluster = healthy();

@@ -1,13 +1,13 @@
-//! `docs/repair.md` shows what the stories print.
+//! `docs/repair.md` shows the output of the stories.
 
 use std::fs;
 
 use crate::cli::program::root;
 
-/// With this in the environment the document is written again; look at the difference before you commit it.
+/// The variable that updates the document; look at the difference before you commit it.
 const UPDATE: &str = "CALIPAM_UPDATE_DOCS";
 
-/// Compares what a story printed with what is in the document below `<!-- story NAME n -->`.
+/// Compares the output of a story with the document below `<!-- story NAME n -->`.
 pub(super) fn check_document(name: &str, told: &[String]) {
     let path = root().join("docs/repair.md");
     let mut document = fs::read_to_string(&path).unwrap();

@@ -1,4 +1,4 @@
-//! The stories of `docs/repair.md`, from the first command to the last, and that the document shows what they print.
+//! The stories of `docs/repair.md`, from the first command to the last, whose output the document shows.
 
 mod document;
 mod duplicate;
@@ -12,7 +12,7 @@ use calipam_testkit::servers::Etcd;
 use self::document::check_document;
 use self::transcript::Story;
 
-/// Keys of the workload endpoints, with namespace, pod and handle.
+/// Lists the workload endpoints: key, namespace, pod and handle.
 fn endpoints(cluster: &Cluster) -> Vec<Living> {
     let keys = cluster.keys().filter_map(|key| std::str::from_utf8(key).ok());
     let living = |key: &str| match cluster.get(key) {
@@ -27,7 +27,7 @@ fn endpoints(cluster: &Cluster) -> Vec<Living> {
     keys.filter_map(living).collect()
 }
 
-/// A pod that runs.
+/// A running pod.
 struct Living {
     key: String,
     namespace: String,

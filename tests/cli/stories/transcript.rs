@@ -1,4 +1,4 @@
-//! Commands of a story, what they print, and what of that differs from run to run.
+//! The commands of a story and their output, with placeholders for everything that differs from run to run.
 
 use std::collections::HashSet;
 use std::process::Stdio;
@@ -8,29 +8,29 @@ use tempfile::TempDir;
 
 use crate::cli::program::{Run, command};
 
-/// What stands for the etcd of the test.
+/// The placeholder for the etcd of the test.
 const ENDPOINT: &str = "https://10.0.0.5:2379";
-/// What stands for the journals of the test.
+/// The placeholder for the journals of the test.
 const JOURNAL: &str = "~/.local/state/calipam/20261121T101500.123Z-0f0e1d2c-4711.journal";
 
-/// A story that is being told.
+/// A story in progress.
 pub(super) struct Story {
     etcd: Etcd,
     home: TempDir,
     kubeconfig: Option<String>,
     journal: Option<String>,
-    /// Each command with its output, as the document shows it.
+    /// The commands with their output, as in the document.
     pub told: Vec<String>,
 }
 
 impl Story {
-    /// A story about the cluster in an etcd.
+    /// Begins a story about the cluster in an etcd.
     pub(super) fn begin(etcd: Etcd) -> Self {
         let home = tempfile::tempdir().unwrap();
         Self { etcd, home, kubeconfig: None, journal: None, told: Vec::new() }
     }
 
-    /// The pods of the cluster are in a Kubernetes.
+    /// Reads the pods of the cluster from Kubernetes.
     pub(super) fn with_kubeconfig(mut self, path: &str) -> Self {
         self.kubeconfig = Some(path.to_owned());
         self
@@ -41,7 +41,7 @@ impl Story {
         &self.etcd
     }
 
-    /// Runs a line as a reader types it, and notes it with its output, except for what the line before has printed.
+    /// Runs a line as typed, and notes it with its output, except for parts that the line before has printed.
     pub(super) fn tell(&mut self, line: &str) -> Run {
         let words: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(words[0], "calipam", "{line}");
@@ -58,7 +58,7 @@ impl Story {
         run
     }
 
-    /// Runs the program without telling of it.
+    /// Runs the program without noting it.
     pub(super) fn run(&self, arguments: &[&str]) -> Run {
         let mut command = command(env!("CARGO_BIN_EXE_calipam"));
         command.args(arguments).env("ETCD_ENDPOINTS", self.etcd.endpoint()).env("HOME", self.home.path());
@@ -105,7 +105,7 @@ impl Story {
                 _ => line.to_owned(),
             },
         };
-        // The grace period of these clusters is one that a test can wait for.
+        // The clusters of tests have a short grace period.
         let lines = masked.lines().filter(|line| !line.starts_with("warning: a grace period of "));
         let grace = |line: String| {
             line.replace(", 2s later,", ", 15m later,").replace(" and after 2s ", " and after 15m ")
@@ -114,7 +114,7 @@ impl Story {
     }
 }
 
-/// The text with `…` in place of consecutive lines that are in the text before, if they are many. Columns may be wider.
+/// Replaces many consecutive lines that are in the text before by `…`. Widths of columns may differ.
 fn without_repetition(text: &str, before: &str) -> String {
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let known: HashSet<String> = before.lines().map(words).collect();

@@ -1,4 +1,4 @@
-//! States in which pods get no address, or seem to get none.
+//! States in which pods get no address, or seem not to.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::lists::{CREATED, Lists, answer, findings, pool};
 use crate::cli::program::Run;
 
-/// A state, the findings about addresses that cannot be had, and the answer to a question.
+/// A state with its findings about missing addresses, and the answer to a question.
 pub(super) struct Case {
     lists: Lists,
     findings: &'static [&'static str],
@@ -200,7 +200,7 @@ pub(super) fn pool_by_name(asks: bool) -> Lists {
     lists
 }
 
-/// The annotation of a pod or namespace that asks for a pool.
+/// Creates the annotation of a pod or namespace that requests a pool.
 pub(super) fn asks_for(pool: &str) -> Value {
     json!({"cni.projectcalico.org/ipv4pools": format!("[\"{pool}\"]")})
 }
@@ -240,7 +240,7 @@ pub(super) fn cooling_pool() -> Lists {
     lists.settings(json!({"strictAffinity": false, "autoAllocateBlocks": true, "ipCooldownSeconds": 1200}));
     lists.cooling_block("10.60.0.0/28", "n1", &format!("{now:.0}"));
     lists.stuck("shop/new", "n1");
-    // Makes the clock of the lists.
+    // Sets the time of the lists.
     lists.pod("kube-system/later", "", json!({}), &format!("{now:.0}"), Some("192.0.2.9"));
     lists
 }

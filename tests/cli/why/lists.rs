@@ -1,4 +1,4 @@
-//! Lists of kubectl with the objects of a small cluster, in a file, on an API server and in etcd.
+//! Lists of kubectl with a small cluster, in a file, on an API server and in etcd.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::super::program::{Run, calipam};
 
-/// Lists of kubectl, in a file of their own.
+/// Lists of kubectl in a file.
 pub(super) struct Lists {
     items: Vec<Value>,
     folder: tempfile::TempDir,
@@ -37,7 +37,7 @@ impl Lists {
             json!({"calicoVersion": "v3.31.2", "datastoreReady": true,
             "clusterGUID": "0f0e1d2c3b4a59687786951423324150", "clusterType": "k8s,bgp,kdd"}),
         );
-        // Makes the clock of the lists, an hour later.
+        // Sets the time of the lists, an hour later.
         lists.pod("kube-system/clock", "", json!({}), "2026-06-01T09:00:00Z", Some("192.0.2.9"));
         lists
     }
@@ -58,7 +58,7 @@ impl Lists {
         );
     }
 
-    /// The settings of the allocator.
+    /// Adds the settings of the allocator.
     pub(super) fn settings(&mut self, spec: Value) {
         self.object("IPAMConfig", "default", json!({}), spec);
     }
@@ -74,7 +74,7 @@ impl Lists {
         let (namespace, name) = name.split_once('/').unwrap();
         let mut annotations = annotations;
         if let Some(address) = address {
-            // As the CNI plugin leaves it.
+            // The annotation of the CNI plugin.
             annotations["cni.projectcalico.org/podIPs"] = address.into();
             annotations["cni.projectcalico.org/podIP"] = address.into();
         }
@@ -91,7 +91,7 @@ impl Lists {
         self.pod(name, node, json!({}), CREATED, None);
     }
 
-    /// A block of a node with its first addresses in use by pods.
+    /// Adds a block of a node, with its first addresses in use by pods.
     pub(super) fn block(&mut self, cidr: &str, node: &str, taken: usize) {
         let net: calipam_model::IpNet = cidr.parse().unwrap();
         let size = calipam_model::cidr::size(net) as usize;
@@ -118,7 +118,7 @@ impl Lists {
         }
     }
 
-    /// A block of a node all of whose addresses cool down.
+    /// Adds a block of a node, with all addresses in cooldown.
     pub(super) fn cooling_block(&mut self, cidr: &str, node: &str, released: &str) {
         self.block(cidr, node, 0);
         let block = self.items.iter_mut().rev().find(|item| item["kind"] == "IPAMBlock").unwrap();
@@ -146,7 +146,7 @@ impl Lists {
         answer(arguments, |arguments| self.run(arguments))
     }
 
-    /// Puts the objects into the place of all others, on an API server and, with those of Calico, in etcd.
+    /// Replaces all objects of an API server, and also writes those of Calico to etcd.
     pub(super) fn write_to(&self, server: &KubeApiserver) {
         let mut of_kubernetes: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
         for (number, item) in self.items.iter().enumerate() {
@@ -174,7 +174,7 @@ impl Lists {
     }
 }
 
-/// The kinds, and where an API server keeps them.
+/// The kinds, and the prefix of each in the etcd of an API server.
 const REGISTRIES: [(&str, &str); 8] = [
     ("Namespace", "/registry/namespaces/"),
     ("Pod", "/registry/pods/"),
@@ -190,7 +190,7 @@ fn registry(kind: &str) -> &'static str {
     REGISTRIES.iter().find(|(of, _)| *of == kind).unwrap().1
 }
 
-/// The object as Calico keeps it in etcd; none for pods.
+/// Returns the object in Calico's etcd format; `None` for pods.
 fn etcd_entry(item: &Value) -> Option<(String, String)> {
     let (spec, metadata) = (&item["spec"], &item["metadata"]);
     let name = metadata["name"].as_str().unwrap();
@@ -222,7 +222,7 @@ fn etcd_entry(item: &Value) -> Option<(String, String)> {
     Some((key, value.to_string()))
 }
 
-/// `severity code subject` of findings about addresses that cannot be had.
+/// Lists the findings about missing addresses as `severity code subject`.
 pub(super) fn findings(run: impl Fn(&[&str]) -> Run) -> Vec<String> {
     let rules = "node-without-addresses,pod-without-address,pool-nearly-full";
     let report = run(&["check", "--rule", rules, "-o", "json", "--settle", "0"]).json();
@@ -231,7 +231,7 @@ pub(super) fn findings(run: impl Fn(&[&str]) -> Run) -> Vec<String> {
     findings.map(|f| [&f["severity"], &f["code"], &f["subject"]["name"]].map(text).join(" ")).collect()
 }
 
-/// The first line of an explanation.
+/// Returns the exit code and first line of an explanation.
 pub(super) fn answer(arguments: &[&str], run: impl Fn(&[&str]) -> Run) -> (i32, String) {
     let run = run(&[&["explain"], arguments].concat());
     (run.code, run.stdout.lines().next().unwrap_or_default().to_owned())

@@ -1,4 +1,4 @@
-//! Why a pod gets no address: `check`, `explain`, `show`, on lists of kubectl, on an API server and on etcd.
+//! Pods without an address in `check`, `explain` and `show`: on lists of kubectl, on an API server and on etcd.
 
 mod cases;
 mod lists;
@@ -46,7 +46,7 @@ fn each_case_wherever_the_data_is() {
 
 const NOT_READ: &str = "pools select namespaces, and those were not read";
 
-/// That of an account with the role of the documentation, but for namespaces.
+/// Creates the kubeconfig of an account with the role of the documentation, except for namespaces.
 fn kubeconfig_without_namespaces(server: &KubeApiserver) -> String {
     let roles = std::fs::read_to_string(root().join("docs/kubernetes/rbac.yaml")).unwrap();
     let first = serde_yaml::Deserializer::from_str(&roles).next().unwrap();
@@ -88,7 +88,7 @@ fn no_pool_is_enabled_or_selects_the_node() {
     assert_eq!(lists.answer(&["--node", "n1"]).0, 0);
 }
 
-/// Which families new pods ask for is not known, unless a pod waits.
+/// The families of new pods are unknown, unless a pod waits.
 #[test]
 fn a_family_has_manual_pools_only() {
     let lists = cases::manual_pools_of_a_family(false);
@@ -119,7 +119,7 @@ fn a_windows_node_has_one_block() {
     assert!(line.contains("0 of 1 ipv4"), "{nodes}");
 }
 
-/// A total outage is an error, be it foreseen or not.
+/// A total outage is an error, predicted or not.
 #[test]
 fn the_pool_is_full() {
     let lists = cases::full_pool();
@@ -128,7 +128,7 @@ fn the_pool_is_full() {
     assert!(nodes.contains("0 of 20 ipv4") && nodes.contains("no address of its pools is free"), "{nodes}");
 }
 
-/// Addresses that cool down are told from those in use, in the header and in percent.
+/// Header and percentage distinguish addresses in cooldown from those in use.
 #[test]
 fn the_pool_cools_down() {
     let lists = cases::cooling_pool();

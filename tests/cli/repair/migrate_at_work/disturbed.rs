@@ -1,4 +1,4 @@
-//! A migration that is killed at random requests, resumed, and undone half-way.
+//! A migration that is killed at random requests, resumed and partly undone.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,14 +21,14 @@ pub(super) struct Disturbed<'s> {
     scene: &'s Scene<'s>,
     torn: Tearing,
     rng: Rng,
-    /// Requests of the last run that was not killed.
+    /// The requests of the last completed run.
     requests: u64,
     pub killed: usize,
-    /// Kills of each phase, and how often it is undone.
+    /// The number of kills of each phase, and of undo runs.
     times: usize,
-    /// The journal of the last run, where it was not killed and has written.
+    /// The journal of the last run, if it has written and was not killed.
     ended: Option<PathBuf>,
-    /// Phases that were undone, and those of which the undo was refused.
+    /// The numbers of phases that were undone, and of refused undo runs.
     pub undone: usize,
     pub refused: usize,
 }
@@ -62,7 +62,7 @@ impl<'s> Disturbed<'s> {
             let [killed, undone] =
                 [&mut kills, &mut undos].map(|counts| counts.entry(at.clone()).or_default());
             if at.1 == "move" {
-                // Some have moved when the old pool is enabled again.
+                // Some pods have moved when the old pool is enabled again.
                 if *undone < self.times && self.ended.is_some() {
                     *undone += 1;
                     self.undo_last();
@@ -86,7 +86,7 @@ impl<'s> Disturbed<'s> {
         self.scene.run(&[&["migrate"], &AT_ONCE[..], arguments].concat())
     }
 
-    /// Runs a command, and kills it at that request. True if it was killed.
+    /// Runs a command, and kills it at a request. True if it was killed.
     fn run(&mut self, arguments: &[&str], at_request: u64) -> bool {
         let command = self.scene.command(&self.torn, arguments);
         let tear = if self.rng.below(2) == 0 { Tear::Drop } else { Tear::Swallow };
@@ -104,7 +104,7 @@ impl<'s> Disturbed<'s> {
         was_killed
     }
 
-    /// Undoes the last phase that came to its end. It is refused where pods have blocks in the new pool.
+    /// Undoes the last completed phase, which is refused if pods have blocks in the new pool.
     fn undo_last(&mut self) {
         let Some(journal) = self.ended.take() else { return };
         let undo = self.scene.run(&["undo", journal.to_str().unwrap(), "--yes"]);
@@ -115,14 +115,14 @@ impl<'s> Disturbed<'s> {
         }
     }
 
-    /// The pools are what the migration is to end with.
+    /// True if the pools are those at the end of the migration.
     fn has_come(&self, way: &Way) -> bool {
         let pools = self.scene.pools();
         let [pool] = pools.as_slice() else { return false };
         (&pool["cidr"], &pool["blockSize"]) == (&way.cidr.into(), &way.block_size.into())
     }
 
-    /// No block lies in another one.
+    /// Asserts that blocks do not overlap.
     fn no_blocks_overlap(&self) {
         let [mut blocks, _] = self.scene.cidrs();
         blocks.sort_unstable();

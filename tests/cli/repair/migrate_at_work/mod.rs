@@ -20,14 +20,14 @@ use super::kubernetes::{KubeSite, in_each_group};
 use super::migrate::spec;
 use super::site::Site;
 
-/// A migration, and what it ends with.
+/// A migration, and its result.
 struct Way {
     arguments: &'static [&'static str],
     cidr: &'static str,
     block_size: u8,
 }
 
-/// To blocks of /28 in the same CIDR, and in a soak to another range, back, and on to blocks of /24.
+/// Returns the migrations: to blocks of /28 in the same CIDR; in a soak to another range, back, and to blocks of /24.
 fn ways() -> Vec<Way> {
     let way = |arguments, cidr, block_size| Way { arguments, cidr, block_size };
     const SMALL: &[&str] = &["--from", "10.244.0.0/16", "--block-size", "28", "--via", "10.99.0.0/16"];
@@ -39,7 +39,7 @@ fn ways() -> Vec<Way> {
     ways
 }
 
-/// To another range.
+/// Returns a migration to another range.
 fn to_range(block_size: u8) -> Way {
     Way {
         arguments: &["--from", "10.244.0.0/16", "--to-cidr", "10.98.0.0/16"],
@@ -48,23 +48,23 @@ fn to_range(block_size: u8) -> Way {
     }
 }
 
-/// How long it takes at most.
+/// Returns the time limit.
 fn limit() -> Duration {
     if is_soak() { Duration::from_hours(2) } else { Duration::from_mins(15) }
 }
 
-/// How many work, and how often they are disturbed.
+/// The size of the cluster, and the number of disturbances.
 struct Amount {
     nodes: usize,
     pods: usize,
-    /// How often each phase is killed and undone.
+    /// The number of kills and undo runs of each phase.
     times: usize,
-    /// How many phases are killed and undone at least.
+    /// The minimum number of phases that are killed and undone.
     killed: usize,
     undone: usize,
 }
 
-/// Moves a cluster whose nodes work all the time, and proves that nothing was lost.
+/// Migrates a cluster under load, and proves that nothing was lost.
 fn moves(scene: &Scene<'_>, spec: ClusterSpec, names: &[String], ways: &[Way], amount: &Amount) {
     let activity = Activity::default();
     let churn = Churn {
@@ -72,7 +72,7 @@ fn moves(scene: &Scene<'_>, spec: ClusterSpec, names: &[String], ways: &[Way], a
         operations: usize::MAX,
         limit: limit(),
         leaks: if is_soak() { 5 } else { 50 },
-        // The nodes are not to take the processors from the migration.
+        // Leaves processor time for the migration.
         pause: Duration::from_millis(if is_soak() { 100 } else { 10 }),
         pods: amount.pods,
         activity: activity.clone(),
@@ -85,7 +85,7 @@ fn moves(scene: &Scene<'_>, spec: ClusterSpec, names: &[String], ways: &[Way], a
     let log = thread::scope(|scope| {
         let working = scope.spawn(|| churn.run_on(scene.target(&endpoint), &spec, names).unwrap());
         let stops = StopsWhenDropped(&activity);
-        // Most have come before anything moves.
+        // Most pods are started before the migration.
         let expected = amount.nodes * amount.pods * 9 / 10;
         while scene.assigned() < expected {
             assert!(began.elapsed() < limit() && !working.is_finished());
@@ -122,7 +122,7 @@ fn killed_resumed_and_undone_it_comes_to_its_end_while_nodes_work() {
     };
     let mut cluster = Cluster::plain(spec(), amount.nodes as u32, 0);
     let names: Vec<String> = cluster.nodes().iter().map(|node| node.name.clone()).collect();
-    // Their agents move tunnels, of which there are none here.
+    // The agents of nodes move tunnels, but there are none.
     for name in &names {
         let node = cluster.node_mut(name);
         (node.spec.vxlan, node.spec.wireguard, node.spec.bgp.ipip) = Default::default();
@@ -146,7 +146,7 @@ in_each_group!(
     on_kubernetes_native_nodes_work_meanwhile
 );
 
-/// Ends the churn also where the test fails.
+/// Ends the churn even if the test fails.
 struct StopsWhenDropped<'a>(&'a Activity);
 
 impl Drop for StopsWhenDropped<'_> {
@@ -155,7 +155,7 @@ impl Drop for StopsWhenDropped<'_> {
     }
 }
 
-/// All pods that live have an address of the new pool, in blocks of its size, and nothing is wrong.
+/// Asserts that all running pods have an address of the new pool, in blocks of its size, without findings.
 fn is_sound(scene: &Scene<'_>, log: &ChurnLog, way: &Way, target: Target<'_>) {
     let cidr: IpNet = way.cidr.parse().unwrap();
     assert!(log.started > 100 && log.ledger.live().len() > 0, "{log:?}");

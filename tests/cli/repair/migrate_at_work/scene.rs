@@ -1,4 +1,4 @@
-//! A cluster in etcd or behind an API server, as a migration under way needs it.
+//! A cluster in etcd or behind an API server, for a migration under load.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use super::super::kubernetes::{self, KubeSite};
 use super::super::site::*;
 use crate::cli::program::Run;
 
-/// The cluster that is moved, in its datastore.
+/// The migrated cluster, in its datastore.
 pub(super) enum Scene<'s> {
     Etcd(&'s Site),
     Kubernetes(&'s KubeSite, Flavour),
@@ -43,7 +43,7 @@ impl Scene<'_> {
         }
     }
 
-    /// The program, about to run behind a proxy.
+    /// Prepares a run of the program behind a proxy.
     pub(super) fn command(&self, torn: &Tearing, arguments: &[&str]) -> Command {
         match self {
             Self::Etcd(site) => {
@@ -69,7 +69,7 @@ impl Scene<'_> {
         }
     }
 
-    /// The specifications of all pools.
+    /// Returns the specifications of all pools.
     pub(super) fn pools(&self) -> Vec<Value> {
         let value = |raw: &Vec<u8>| serde_json::from_slice::<Value>(raw).unwrap()["spec"].take();
         match self {
@@ -86,7 +86,7 @@ impl Scene<'_> {
         }
     }
 
-    /// The CIDRs of all blocks, and those of all affinities.
+    /// Returns the CIDRs of all blocks and of all affinities.
     pub(super) fn cidrs(&self) -> [Vec<IpNet>; 2] {
         match self {
             Self::Etcd(site) => {
@@ -108,12 +108,12 @@ impl Scene<'_> {
         }
     }
 
-    /// `severity code subject` of every finding.
+    /// Checks the cluster, and lists findings as `severity code subject`.
     pub(super) fn findings(&self) -> BTreeSet<String> {
         findings(&self.run(&[&["check", "-o", "json"], &AT_ONCE[..]].concat()))
     }
 
-    /// How many addresses are assigned.
+    /// Returns the number of assigned addresses.
     pub(super) fn assigned(&self) -> usize {
         match self {
             Self::Etcd(site) => recorded(&site.dump()).len(),
