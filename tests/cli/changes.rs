@@ -94,7 +94,7 @@ fn only_what_is_new_fails() {
     let some = some_changes();
     assert_eq!(some.check(&["--fail-on-new"]).code, 1);
     assert_eq!(some.check(&["--fail-on-new", "--fail-on", "critical"]).code, 0);
-    // What a filter leaves out is neither new nor gone.
+    // Filtered findings are neither new nor gone.
     let narrowed = some.json(&["--rule", "orphan-handle", "--fail-on-new"]);
     assert_eq!(
         (&narrowed["changes"]["new"], &narrowed["changes"]["gone"]),

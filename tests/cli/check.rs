@@ -86,7 +86,7 @@ fn formats_of_reports_are_refused_elsewhere() {
     }
 }
 
-/// The codes that a run finds, each once.
+/// Returns the codes of the findings, each once.
 fn codes(run: &Run) -> Vec<String> {
     let json = run.json();
     let findings = json["findings"].as_array().unwrap().iter();
@@ -117,13 +117,13 @@ fn nodes_and_pools_are_selected() {
     let run = on_example(&["check", "--pool", "extra-5"]);
     assert!(run.stdout.contains("pool-nearly-full") && !run.stdout.contains("duplicate-address"), "{run:?}");
     let by_cidr = on_example(&["check", "--pool", "172.16.5.0/28"]);
-    // The hints repeat what was typed.
+    // The hints repeat the typed options.
     assert_eq!((by_cidr.code, by_cidr.stdout), (run.code, run.stdout));
     expected!("check-unknown-node", on_example(&["check", "--node", "node-99"]).transcript());
     expected!("check-unknown-pool", on_example(&["check", "--pool", "nowhere"]).transcript());
 }
 
-/// The example has remedies of five kinds: a rebuild repairs what is critical, a release what is an error.
+/// The example has five kinds of remedies: a rebuild for critical findings, and a release for errors.
 #[test]
 fn every_next_step_once_the_most_severe_first() {
     let run = on_example(&["check"]);
@@ -204,7 +204,7 @@ fn a_reader_that_goes_away_is_no_error() {
     }
 }
 
-/// `/dev/full` takes nothing: the verdict was not delivered, and the exit code says so.
+/// `/dev/full` is always full: the report is lost, and the exit code is an error.
 #[test]
 fn an_output_that_cannot_be_written_is_an_error() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();

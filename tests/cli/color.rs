@@ -1,4 +1,4 @@
-//! Colours: where they are printed, and that errors and hints look like those of clap.
+//! Colours: when they are printed, and errors and hints in the style of clap.
 
 use std::process::Command;
 
@@ -15,7 +15,7 @@ fn colored(text: &str) -> bool {
     text.contains('\u{1b}')
 }
 
-/// Options win over the environment, NO_COLOR over CLICOLOR_FORCE.
+/// Options override the environment, and NO_COLOR overrides CLICOLOR_FORCE.
 #[test]
 fn options_and_environment_say_when() {
     type Case = (&'static [&'static str], &'static [(&'static str, &'static str)], bool, bool);
@@ -40,14 +40,14 @@ fn options_and_environment_say_when() {
         let output = Run::of(run().output().unwrap());
         assert_eq!(colored(&output.stdout), piped, "{options:?} {environment:?}: {output:?}");
         assert_eq!(colored(&output.stderr), piped, "{options:?} {environment:?}: {output:?}");
-        // Progress stays out of the picture: it moves the cursor.
+        // Without progress, which moves the cursor.
         let shown = Terminal::new(200).run(run().arg("-q"));
         assert_eq!(colored(&shown.text), on_terminal, "{options:?} {environment:?}: {shown:?}");
         assert!(shown.text.contains("duplicate-address"), "{shown:?}");
     }
 }
 
-/// Each stream by itself: stdout may be a file while stderr is a terminal.
+/// Each stream decides alone: stdout may be a file while stderr is a terminal.
 #[test]
 fn a_file_has_no_colours_where_stderr_is_a_terminal() {
     let terminal = Terminal::new(100);

@@ -1,4 +1,4 @@
-//! `calipam show --compare`: what Kubernetes runs against what Calico records.
+//! `calipam show --compare`: the pods of Kubernetes and the records of Calico.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use super::program::{Run, calipam, expected, on_example};
 
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 
-/// A pod of the comparison, as each of the three sources has it.
+/// A pod of the comparison in each of the three sources.
 struct Workload {
     name: &'static str,
-    /// The node as Calico calls it.
+    /// The name of the node in Calico.
     node: &'static str,
     in_kubernetes: Option<&'static str>,
     in_endpoint: Option<&'static str>,
@@ -30,7 +30,7 @@ const fn workload(
     Workload { name, node: "node-1", in_kubernetes, in_endpoint, in_block }
 }
 
-/// On node-1 the sources differ in each way; node-2, which Calico calls worker-b, is in order.
+/// On node-1 the sources differ in every way; node-2, called worker-b in Calico, is consistent.
 const WORKLOADS: [Workload; 7] = [
     workload("healthy", Some("10.0.0.1"), Some("10.0.0.1"), Some(1)),
     workload("moved", Some("10.0.0.2"), Some("10.0.0.5"), Some(2)),
@@ -45,7 +45,7 @@ fn kubernetes_name(node: &str) -> &str {
     if node == "worker-b" { "node-2" } else { node }
 }
 
-/// A block of eight addresses and what is recorded in it.
+/// Creates a block of eight addresses with its records.
 fn block(node: &str, first: u8) -> Value {
     let here: Vec<(u8, &Workload)> = WORKLOADS
         .iter()
@@ -66,7 +66,7 @@ fn block(node: &str, first: u8) -> Value {
     })
 }
 
-/// The keys of Calico in etcd.
+/// Returns the keys of Calico in etcd.
 fn keys() -> Vec<(String, Value)> {
     let cluster = json!({"spec": {"clusterGUID": "0f0e1d2c3b4a59687786951423324150", "calicoVersion": "v3.32.1", "datastoreReady": true}});
     let mut keys = vec![
@@ -90,7 +90,7 @@ fn keys() -> Vec<(String, Value)> {
     keys
 }
 
-/// An API server whose etcd holds Calico's keys as well.
+/// Starts an API server whose etcd also has Calico's keys.
 fn server() -> Lease {
     let server = lease(Kinds::Kubernetes).unwrap();
     server
@@ -114,7 +114,7 @@ fn server() -> Lease {
     server
 }
 
-/// A running pod with one address.
+/// Adds a running pod with one address.
 fn add_pod(server: &KubeApiserver, namespace: &str, name: &str, node: &str, address: &str) {
     let path = format!("/api/v1/namespaces/{namespace}/pods");
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace},
@@ -125,7 +125,7 @@ fn add_pod(server: &KubeApiserver, namespace: &str, name: &str, node: &str, addr
     assert_eq!(set.status, 200, "{}", set.body);
 }
 
-/// The transcript without what differs from run to run.
+/// Removes the parts of a transcript that differ from run to run.
 fn lasting(run: &Run, location: &str, kubeconfig: &Path) -> String {
     let text = run.transcript().replace(location, "http://127.0.0.1:2379");
     let mut text = text.replace(kubeconfig.to_str().unwrap(), "kubeconfig.yaml");
@@ -142,7 +142,7 @@ fn lasting(run: &Run, location: &str, kubeconfig: &Path) -> String {
             .collect();
         text = lines.join("\n") + "\n";
     }
-    // The header of a table. What the API server writes by itself counts as well.
+    // The header of a table. Its revision includes the API server's own writes.
     match text.split_once(" · revision ").and_then(|(before, rest)| Some((before, rest.split_once(" · ")?.1)))
     {
         Some((before, after)) => format!("{before} · revision … · {after}"),
@@ -168,7 +168,7 @@ fn each_way_in_which_etcd_and_kubernetes_differ() {
     assert_eq!((&json["apiVersion"], &json["kind"]), (&"calipam/v1".into(), &"Comparison".into()));
 }
 
-/// Without endpoints there are no columns of them.
+/// Without endpoints, the table has no columns for them.
 #[test]
 fn on_the_kubernetes_datastore_pods_stand_against_blocks() {
     let server = kubernetes::server();

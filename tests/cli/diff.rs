@@ -14,7 +14,7 @@ use super::program::{EXAMPLE, calipam, on_example, root};
 const BLOCK: &str = "/calico/ipam/v2/assignment/ipv4/block/10.244.10.0-26";
 const ADDRESS: &str = "10.244.10.6";
 
-/// `change name` of each address.
+/// Lists the changed addresses as `change name`.
 fn addresses(document: &Value) -> Vec<String> {
     let line = |a: &Value| format!("{} {}", a["change"].as_str().unwrap(), a["address"].as_str().unwrap());
     document["addresses"].as_array().unwrap().iter().map(line).collect()
@@ -91,7 +91,7 @@ fn what_a_live_etcd_has_become() {
         );
         assert_eq!(document["sums"]["total"]["released"], 1);
     }
-    // A past revision says which it is, and what it is about.
+    // A past revision shows its number and subject.
     let text = diff(&[&past, "etcd", "--ip", ADDRESS, "-o", "wide"]);
     assert!(text.stdout.contains(&format!("· revision {revision} ·")), "{text:?}");
     let line = format!("address  released    {ADDRESS}");
@@ -100,7 +100,7 @@ fn what_a_live_etcd_has_become() {
     );
     let elsewhere = diff(&[&past, "etcd", "--block", "10.244.1.0/26"]);
     assert_eq!(elsewhere.code, 0, "{elsewhere:?}");
-    // Before a restore: the other way round, the address was given out since.
+    // Before a restore, in reverse: the address was assigned after the backup.
     let restore = diff(&[&past, backup, "--node", "node-10"]);
     assert_eq!((restore.code, restore.stdout.contains("No difference")), (0, true), "{restore:?}");
     let unknown = diff(&[&past, "etcd", "--node", "node-99"]);
@@ -120,7 +120,7 @@ fn what_a_live_etcd_has_become() {
     assert!(compacted.stderr.contains(&hint), "{compacted:?}");
 }
 
-/// The example with other text in its lines.
+/// Writes the example with replaced text.
 fn edited(folder: &Path, name: &str, from: &str, to: &str) -> String {
     let text = fs::read_to_string(root().join(EXAMPLE)).unwrap();
     assert!(text.contains(from), "{from}");
@@ -185,7 +185,7 @@ fn a_fault_is_a_new_finding() {
     }
 }
 
-/// Names of one kind add up, and those of another narrow them.
+/// Names of one kind widen the comparison, and each further kind narrows it.
 #[test]
 fn what_is_compared_is_narrowed_by_every_kind_of_name() {
     let differ = |more: &[&str]| calipam(&[&["diff", EXAMPLE, EXAMPLE], more].concat());

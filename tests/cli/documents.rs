@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::program::{on_example, root};
 
-/// Names of all fields, but for those below fields whose names are data.
+/// Collects the names of all fields, except those in maps whose keys are data.
 fn fields(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| fields(item, found)),
@@ -55,12 +55,12 @@ fn every_field_is_described() {
     }
 }
 
-/// Names in backquotes.
+/// Finds the names in backquotes.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// The source of a file below `crates`, or of all files of a folder.
+/// Reads a file below `crates`, or all files of a folder.
 fn source(path: &std::path::Path) -> String {
     if path.is_file() {
         return std::fs::read_to_string(path).unwrap();
@@ -69,7 +69,7 @@ fn source(path: &std::path::Path) -> String {
     files.map(|file| source(&file.unwrap().path())).collect()
 }
 
-/// The names of the columns of all tables, from the code that prints them: the first argument of what makes a `Column`.
+/// Returns the columns of all tables, from the source: the first argument of each constructor of a `Column`.
 fn columns() -> BTreeSet<String> {
     let at = |name: &str| source(&root().join("crates/cli/src").join(name));
     let code = at("render").replace(&at("render/table_tests.rs"), "") + &at("commands");
@@ -100,7 +100,7 @@ fn every_column_is_described_once() {
     assert_eq!(described, columns, "docs/output.md describes the columns that tables have");
 }
 
-/// The tables of `docs/architecture.md` that walk through the code: a step is a function of the file next to it.
+/// The steps in the tables of `docs/architecture.md` are functions of the file in that row.
 #[test]
 fn the_paths_in_architecture_exist() {
     let text = std::fs::read_to_string(root().join("docs/architecture.md")).unwrap();

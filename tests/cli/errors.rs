@@ -1,4 +1,4 @@
-//! Errors: what happened, to what, and what to do next.
+//! Errors: the cause, the object, and the next step.
 
 use std::fs;
 
@@ -43,7 +43,7 @@ fn a_misspelt_field_of_the_settings_is_named() {
     );
 }
 
-/// Neither a password in the environment nor one in a URL appears anywhere.
+/// Passwords in the environment or in URLs are never printed.
 #[test]
 fn secrets_are_not_printed() {
     let mut program = command(env!("CARGO_BIN_EXE_calipam"));
@@ -62,7 +62,7 @@ fn secrets_are_not_printed() {
     }
 }
 
-/// Whoever has etcd learns of it as well as who has Kubernetes.
+/// The error names the options for etcd and for Kubernetes.
 #[test]
 fn without_any_cluster_all_ways_to_name_one_are_said() {
     let home = tempfile::tempdir().unwrap();
@@ -75,7 +75,7 @@ fn without_any_cluster_all_ways_to_name_one_are_said() {
     }
 }
 
-/// Twice `-v` is about requests; what HTTP/2 and TLS do comes with a third.
+/// `-vv` logs requests; only `-vvv` logs HTTP/2 and TLS.
 #[test]
 fn requests_are_said_and_frames_are_not() {
     let etcd = Etcd::start().unwrap();

@@ -1,4 +1,4 @@
-//! Against a real etcd.
+//! `check` of a real etcd.
 
 use std::path::Path;
 use std::thread;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::program::{Run, calipam, command};
 use super::pty::Terminal;
 
-/// A cluster with every fault, as it is now: a live etcd is checked by the machine's clock.
+/// Creates a cluster with every fault and of the current time, since the machine's clock counts for a live etcd.
 fn faulty() -> Cluster {
     Cluster::all_faults(ClusterSpec::new(7).at(Timestamp::now()).wide(), 1)
 }
@@ -21,7 +21,7 @@ fn on_etcd(etcd: &Etcd, arguments: &[&str]) -> Run {
     calipam(&[arguments, &["--etcd-endpoints", &etcd.endpoint()]].concat())
 }
 
-/// `code subject` of every finding, ascending.
+/// Lists the findings as `code subject`, sorted.
 fn lines(run: &Run) -> Vec<String> {
     let json = run.json();
     let line =
@@ -31,7 +31,7 @@ fn lines(run: &Run) -> Vec<String> {
     lines
 }
 
-/// The report without what differs between places of the same data.
+/// Removes the parts of a report that depend on the source of the data.
 fn comparable(run: &Run) -> Value {
     let mut json = run.json();
     for field in ["location", "takenAt", "revision"] {
@@ -156,7 +156,7 @@ fn users_and_passwords() {
     assert_eq!(wrong.code, 3);
     assert!(wrong.stderr.contains("user or password are wrong"), "{wrong:?}");
     assert!(!wrong.transcript().contains("guest:wrong"), "{wrong:?}");
-    // The reader may look, and there is nothing to see.
+    // The user may read, but the cluster is empty.
     let empty = check(Some(("guest", "secret")));
     assert!(empty.stderr.contains("holds no Calico data"), "{empty:?}");
 }

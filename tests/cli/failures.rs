@@ -1,4 +1,4 @@
-//! A failure in a machine format is a document.
+//! Failures in machine formats are documents.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::program::{EXAMPLE, Run, calipam, command};
 use super::pty::Terminal;
 
-/// The only document of a run that failed.
+/// Parses the only document of a failed run.
 fn error(run: &Run) -> Value {
     let json = run.json();
     assert_eq!((&json["apiVersion"], &json["kind"]), (&"calipam/v1".into(), &"Error".into()), "{run:?}");
@@ -50,7 +50,7 @@ fn every_failure_is_a_document() {
         let text = |name: &str| document[name].as_str().unwrap_or_default().to_owned();
         assert!(text("message").contains(message) && !text("message").contains("Usage"), "{run:?}");
         assert!(text("hint").contains(hint) && (hint.is_empty() == text("hint").is_empty()), "{run:?}");
-        // People read the same.
+        // stderr has the same message.
         assert!(run.stderr.contains(text("message").split(": <").next().unwrap()), "{run:?}");
 
         let yaml = calipam(&[arguments, &["--output=yaml"]].concat());
@@ -73,7 +73,7 @@ fn a_run_that_fails_prints_one_document() {
     assert_eq!(too_many.code, 1);
     assert!(error(&too_many)["message"].as_str().unwrap().contains("more than the limit of 1"));
 
-    // What was found is a report, not a failure.
+    // Findings are a report, not a failure.
     let found = calipam(&[&["check"], &at[..]].concat());
     let json = found.json();
     assert_eq!((found.code, &json["kind"]), (1, &"CheckReport".into()));
@@ -95,7 +95,7 @@ fn a_closed_stderr_does_not_abort() {
     }
 }
 
-/// Ctrl-c while it reads: the program that waits for a document gets one.
+/// Even ctrl-c during a read prints a document.
 #[test]
 fn an_interrupted_run_is_a_document() {
     let etcd = Etcd::start().unwrap();

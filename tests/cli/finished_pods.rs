@@ -8,7 +8,7 @@ use super::program::{Run, calipam};
 
 const LONG_AGO: &str = "2026-05-01T11:00:00Z";
 
-/// Pods that have finished: name, containers, and since when as far as that can be known.
+/// Returns finished pods: name, containers, and the time of the end, if it is known.
 fn finished() -> [(&'static str, Value, Option<String>); 6] {
     let ended = |at: &str| {
         json!({"name": "c", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
@@ -43,7 +43,7 @@ fn parsed(run: &Run) -> Value {
     run.json()
 }
 
-/// The pods and when they finished, as a check tells.
+/// Returns the finished pods in a check, with their times.
 fn told(check: &Run) -> Vec<(String, Option<String>)> {
     let report = parsed(check);
     let leaks = report["findings"].as_array().unwrap().iter().filter(|f| f["code"] == "leaked-address");
@@ -78,14 +78,14 @@ fn what_finished_long_ago_is_released_at_first_sight() {
     let check = ["check", "-o", "json", "--settle", "0"];
     assert_eq!(told(&cluster.run(&check)), expected);
 
-    // An export tells the same.
+    // A check of an export has the same.
     let folder = tempfile::tempdir().unwrap();
     let export = folder.path().join("export.jsonl");
     let export = export.to_str().unwrap();
     assert_eq!(cluster.run(&["export", export]).code, 0);
     assert_eq!(told(&calipam(&[&check[..], &["--datastore", export]].concat())), expected);
 
-    // Whoever may not wait for a second look gets the three at once, and the others would have to wait.
+    // Without a second check, three pods are released; the others would have to wait.
     let dry = cluster.run(&["release", "--leaked", "--dry-run", "-o", "json", "--settle", "0"]);
     assert!(dry.stderr.contains("3 addresses or handles were found unused once; planned as if"), "{dry:?}");
     assert_eq!(parsed(&dry)["totals"]["addresses"], 6, "{dry:?}");

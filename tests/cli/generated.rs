@@ -35,7 +35,7 @@ fn nothing_else_is_left_over() {
     }
 }
 
-/// Browsers of different versions draw differently: that the pictures are current is left to `cargo xtask generate`.
+/// The pictures exist. Only `cargo xtask generate` updates them, since versions of browsers draw differently.
 #[test]
 fn the_readme_shows_pictures_that_are_there() {
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();

@@ -36,7 +36,7 @@ fn help_of_each_command() {
     }
 }
 
-/// The lines below each heading.
+/// Returns the lines below each heading.
 fn sections(help: &str) -> Vec<(&str, Vec<&str>)> {
     let mut found: Vec<(&str, Vec<&str>)> = Vec::new();
     for line in help.lines().skip_while(|line| !line.starts_with("Usage:")) {
@@ -86,7 +86,7 @@ fn a_command_names_the_formats_that_it_has_and_takes_no_other() {
                 let run = calipam(&words);
                 let refused =
                     format!("error: `{name}` has no format `{format}`; it has {}\n", formats.join(", "));
-                // An option that is needed is asked for first.
+                // A missing required option is an error.
                 let asks = run.stderr.contains("required");
                 assert!(run.code == 2 && (asks || run.stderr.starts_with(&refused)), "{words:?}: {run:?}");
             }
@@ -97,7 +97,7 @@ fn a_command_names_the_formats_that_it_has_and_takes_no_other() {
     }
 }
 
-/// With 100 columns, as a pipe gets it.
+/// Help in a pipe has 100 columns.
 #[test]
 fn help_fits_a_few_screens() {
     for (name, most) in [("check", 80), ("simulate", 60), ("history", 2 * 24)] {
@@ -106,7 +106,7 @@ fn help_fits_a_few_screens() {
     }
 }
 
-/// Not the one with the most similar name, which does something else.
+/// The error does not suggest an option with a similar name.
 #[test]
 fn an_option_of_another_command_is_named_with_it() {
     for (words, tip) in [

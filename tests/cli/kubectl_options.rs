@@ -8,7 +8,7 @@ use serde_json::json;
 use super::kube_cluster::{KubeCluster, Record};
 use super::program::{Run, calipam};
 
-/// Shows the nodes with some options and no kubeconfig.
+/// Shows the nodes with some options, without a kubeconfig.
 fn show(options: &[&str]) -> Run {
     calipam(&[&["show", "--nodes", "-d", "kubernetes"], options].concat())
 }

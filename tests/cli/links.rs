@@ -55,7 +55,7 @@ fn a_missing_directory_is_named() {
     assert!(run.stderr.contains("error: /nonexistent/bin is not a directory\nhint: "), "{run:?}");
 }
 
-/// A prefix with `bin` and `share`, and the paths below it that `install-links --completions` leaves there.
+/// Runs `install-links --completions` in a prefix with `bin` and `share`, and returns the created paths.
 fn installed(prefix: &std::path::Path) -> std::collections::BTreeSet<String> {
     let mut found = std::collections::BTreeSet::new();
     let mut folders = vec![prefix.to_owned()];
@@ -76,7 +76,7 @@ fn completions_and_man_pages_are_installed_and_removed() {
     let prefix = tempfile::tempdir().unwrap();
     let bin = prefix.path().join("bin");
     fs::create_dir(&bin).unwrap();
-    // Shells that are there, whatever this machine has.
+    // Installs fake shells, independent of this machine.
     let shells = tempfile::tempdir().unwrap();
     for shell in ["bash", "fish"] {
         fs::write(shells.path().join(shell), "").unwrap();
@@ -107,7 +107,7 @@ fn completions_and_man_pages_are_installed_and_removed() {
     assert_eq!(run(&["--completions"]).code, 0);
     assert_eq!(installed(prefix.path()), files, "again is the same");
 
-    // What is something else stays.
+    // Changed files are kept.
     let changed = prefix.path().join("share/man/man1/calipam.1");
     fs::write(&changed, "mine").unwrap();
     let refused = run(&["--completions"]);

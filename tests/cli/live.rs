@@ -1,4 +1,4 @@
-//! `calipam serve` follows the cluster: a change is checked at once, pages hear of it, and questions are answered from memory.
+//! `calipam serve` follows the cluster: checks changes at once, notifies pages, and answers questions from memory.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -17,7 +17,7 @@ use super::serve::Server;
 /// The timeout for anything on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An etcd with a sound cluster, and a handle of it to be taken away and put back.
+/// An etcd with a healthy cluster, and one of its handles, to remove and restore.
 struct Changing {
     etcd: Etcd,
     handle: String,
@@ -34,7 +34,7 @@ impl Changing {
         Self { etcd, handle, value }
     }
 
-    /// A server that would look by itself after an hour.
+    /// Starts a server with an interval of one hour.
     fn serve(&self) -> Server {
         let endpoint = self.etcd.endpoint();
         let server = Server::start(&["--interval", "1h", "--settle", "0", "--etcd-endpoints", &endpoint]);
@@ -56,7 +56,7 @@ fn findings(report: &str) -> usize {
     serde_json::from_str::<Value>(report).unwrap()["findings"].as_array().unwrap().len()
 }
 
-/// The events of a server, one by one.
+/// Returns the events of a server, one by one.
 fn events(server: &Server) -> impl FnMut() -> Option<String> + use<> {
     let mut stream = TcpStream::connect(&server.address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -81,7 +81,7 @@ fn a_change_is_checked_at_once_and_pages_hear_of_it() {
     assert_ne!(second, next().unwrap());
     assert_eq!(findings(&server.get("/report.json").body), 0);
 
-    // Whoever listens does not hold the end up.
+    // Listening clients do not delay the end.
     let begin = Instant::now();
     assert_eq!(server.terminate().0, Some(0));
     assert!(begin.elapsed() < Duration::from_secs(20));
@@ -147,7 +147,7 @@ fn questions_are_answered_as_show_does() {
     assert!(server.get("/api/v1/").body.contains("/api/v1/ip/ADDRESS"));
 }
 
-/// The title; nothing while one page takes the place of another.
+/// Returns the title; null while the page is replaced.
 fn title(page: &mut Page<'_>) -> Value {
     page.evaluate("document.title").unwrap_or_default()
 }
@@ -164,7 +164,7 @@ fn wait_for(page: &mut Page<'_>, expression: &str, wanted: &str) {
     }
 }
 
-/// In a browser: the page takes a later one's place by itself, but not while somebody types; and its form asks.
+/// In a browser, the page reloads itself, but not while somebody types, and its form asks questions.
 #[test]
 fn an_open_page_shows_what_has_changed() {
     if left_out(&[Tool::Chromium]) {

@@ -1,4 +1,4 @@
-//! `calipam serve` of an etcd that it follows: after any change its report is that of a check, whatever happens to the etcd.
+//! `calipam serve` follows an etcd: after any change or failure of etcd, its report is that of a check.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -121,7 +121,7 @@ fn what_etcd_has_forgotten_is_read_anew() {
     assert!(!said.contains("error: "), "{said}");
 }
 
-/// Another cluster answers under the same address: nothing of what was known is mixed with it.
+/// Another cluster answers at the same address: the data of the first is dropped.
 #[test]
 fn another_cluster_in_the_place_of_the_first_is_read_anew() {
     let (mut etcd, _) = faulty();
@@ -143,7 +143,7 @@ fn another_cluster_in_the_place_of_the_first_is_read_anew() {
     assert_is_checked(&server, &etcd, written, "the other cluster");
 }
 
-/// The same etcd is back at an earlier state, as from a copy of its disk: what was written since is not kept from before.
+/// The same etcd returns with an earlier state, as from a copy of its disk: later data is dropped.
 #[test]
 fn a_datastore_that_comes_back_older_is_read_anew() {
     let (mut etcd, entries) = faulty();

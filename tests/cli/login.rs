@@ -20,7 +20,7 @@ fn server() -> Lease {
     lease(Kinds::Calico(Flavour::Classic)).unwrap()
 }
 
-/// Runs a check with a kubeconfig whose user has these credentials.
+/// Runs a check with a kubeconfig with these credentials.
 fn check_as(server: &KubeApiserver, folder: &Path, user: Value) -> Run {
     let text = fs::read_to_string(server.kubeconfig()).unwrap();
     let mut kubeconfig: Value = serde_yaml::from_str(&text).unwrap();
@@ -31,7 +31,7 @@ fn check_as(server: &KubeApiserver, folder: &Path, user: Value) -> Run {
     calipam(&[&["check", "--settle", "0"], &connection[..]].concat())
 }
 
-/// A credential plugin that runs a script.
+/// Creates the credentials of a plugin that runs a script.
 fn plugin(folder: &Path, script: &str) -> Value {
     let path = folder.join("get-token");
     fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -46,7 +46,7 @@ fn credential(status: Value) -> String {
     format!("echo '{credential}'")
 }
 
-/// A login that failed: nothing on stdout, exit code 3, what happened and what to do, and no secret.
+/// Asserts a failed login: nothing on stdout, exit code 3, an error with a hint, and no secret.
 fn assert_failed(run: &Run, expected: &str) {
     assert_eq!((run.code, run.stdout.as_str()), (3, ""), "{run:?}");
     assert!(run.stderr.contains(expected), "{run:?}");
@@ -61,13 +61,13 @@ fn credential_plugins() {
     let folder = folder.path();
     let run = |script: &str| check_as(&server, folder, plugin(folder, script));
 
-    // The plugin sees its arguments and its environment, and what Kubernetes tells plugins.
+    // The plugin gets its arguments and environment, and the variable of Kubernetes.
     let seen = "[ \"$1 $2 $PASSPHRASE\" = '--secret hunter2 hunter2' ] && [ -n \"$KUBERNETES_EXEC_INFO\" ] || exit 9";
     let token = credential(json!({"token": server.token()}));
     let worked = run(&format!("{seen}\n{token}"));
     assert_eq!(worked.code, 0, "{worked:?}");
     assert!(worked.stdout.contains("No findings"), "{worked:?}");
-    // A token that runs out is asked for again, which takes as many runs of the plugin as it needs.
+    // An expired token is renewed by another run of the plugin.
     let soon = credential(json!({"token": server.token(), "expirationTimestamp": "2026-01-01T00:00:00Z"}));
     assert_eq!(run(&soon).code, 0);
 
@@ -122,8 +122,8 @@ fn a_credential_plugin_that_hangs_is_named() {
     }
 }
 
-/// The file of a token ends with a line break as often as not, and counts before a token next to it, as in client-go. A token
-/// that no header can hold is an error.
+/// As in client-go, a token file may end with a line break, and wins over a token in the kubeconfig. A token that is
+/// invalid in a header is an error.
 #[test]
 fn tokens() {
     let server = server();
@@ -143,7 +143,7 @@ fn tokens() {
     }
 }
 
-/// A kubeconfig with an identity provider holds the token that it gave; the API server checks that as any other.
+/// A kubeconfig with an identity provider contains its token, which the API server checks like any other.
 #[test]
 fn identity_providers() {
     let server = server();

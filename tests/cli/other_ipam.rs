@@ -1,4 +1,4 @@
-//! Clusters in which another IPAM serves pods, and pools over what the cluster itself has: lists as kubectl prints them.
+//! Clusters with another IPAM for pods, and pools that overlap networks of the cluster, as lists of kubectl.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ fn object(group: &str, kind: &str, name: &str, spec: Value) -> Value {
     json!({"apiVersion": group, "kind": kind, "metadata": metadata, "spec": spec})
 }
 
-/// A node with a range for its pods, as the kubelet and calico-node write it.
+/// Creates a node with a range for its pods, like the kubelet and calico-node.
 fn node(number: u8) -> Value {
     let range = format!("10.2.{number}.0/24");
     let mut node =
@@ -35,7 +35,7 @@ fn pod(name: &str, number: u8, address: &str) -> Value {
     pod
 }
 
-/// A block in which `upgrade-ipam` recorded `app/a`, and its handle and affinity.
+/// Creates a block in which `upgrade-ipam` has recorded `app/a`, with handle and affinity.
 fn left_over() -> [Value; 3] {
     let handle = format!("k8s-pod-network.{:064x}", 7);
     let attribute = json!({"handle_id": handle,
@@ -52,7 +52,7 @@ fn left_over() -> [Value; 3] {
     ]
 }
 
-/// A folder with the objects, and an empty list of each kind, so that there are no others.
+/// Creates a folder with the objects, and empty lists of the other kinds.
 fn folder(objects: &[Value]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, list: Value| fs::write(folder.path().join(name), list.to_string()).unwrap();

@@ -1,4 +1,4 @@
-//! The page at the widths of desks and telephones: no name is broken, and nothing overlaps.
+//! The page at the widths of computers and phones: no name is broken, and nothing overlaps.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::pages::page_of;
 
-/// Both families, names as long as Kubernetes lets them be, and a handle: as columns, and as cards where these have no room.
+/// Both families, names of the maximum length in Kubernetes, and a handle: as columns, and as cards on narrow screens.
 #[test]
 fn no_name_is_broken_and_nothing_overlaps_at_any_width() {
     if left_out(&[Tool::Chromium]) {
@@ -45,7 +45,7 @@ fn no_name_is_broken_and_nothing_overlaps_at_any_width() {
                 json!([]),
                 "{place}"
             );
-            // What is read and the paper differ, and the findings can be read without scrolling to the side.
+            // Text and background differ, and the findings need no horizontal scrolling.
             let colors = "(() => { const { color, backgroundColor } = getComputedStyle(document.body); return color !== backgroundColor; })()";
             assert_eq!(page.evaluate(colors).unwrap(), true, "{place}");
             let hidden = "[...document.querySelectorAll('#findings .scroll, #pools .scroll')].map(one => one.scrollWidth - one.clientWidth)";
@@ -66,7 +66,7 @@ fn no_name_is_broken_and_nothing_overlaps_at_any_width() {
         let numbers =
             "[...document.querySelectorAll('#pools td.number')].every(one => one.textContent.length <= 10)";
         assert_eq!(page.evaluate(numbers).unwrap(), true);
-        // Only what no column has room for may be broken.
+        // Only texts that are wider than any column may be broken.
         let broken = page
             .evaluate("[...document.querySelectorAll('.long')].map(one => one.textContent.length)")
             .unwrap();
@@ -76,7 +76,7 @@ fn no_name_is_broken_and_nothing_overlaps_at_any_width() {
     }
 }
 
-/// The texts that can be seen: each with its element, and the boxes of its lines.
+/// The visible texts, each with its element and the boxes of its lines.
 const TEXTS: &str = "const texts = []; \
     const walker = document.createTreeWalker(document.querySelector('main'), NodeFilter.SHOW_TEXT); \
     while (walker.nextNode()) { \
@@ -93,7 +93,7 @@ const BROKEN_WORDS: &str = "texts.flatMap(node => [...node.data.matchAll(/\\S+/g
     .filter(([word, at]) => new Set(boxes(node, at, at + word.length).map(box => Math.round(box.top))).size > 1) \
     .map(([word]) => `${word} in ${node.data}`))";
 
-/// Texts of cells, headings and labels that are on one another.
+/// Overlapping texts of cells, headings and labels.
 const OVERLAPS: &str = "(() => { const all = texts.flatMap(node => boxes(node, 0, node.data.length).map(box => ({ node, box }))) \
         .sort((a, b) => a.box.top - b.box.top); \
     const found = []; \

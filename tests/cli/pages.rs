@@ -1,5 +1,5 @@
-//! The page of `-o html` in a real browser: it can be filtered, sorted and zoomed, runs no script but its own, asks for
-//! nothing, and says the same without its script.
+//! The page of `-o html` in a real browser: it can be filtered, sorted and zoomed, runs only its own script, requests
+//! nothing, and shows the same without its script.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::program::{EXAMPLE, calipam, on_example};
 
-/// The page of a cluster, as a file.
+/// Writes the page of a cluster to a file.
 pub(super) fn page_of(folder: &TempDir, datastore: &str) -> PathBuf {
     let file = folder.path().join("page.html");
     let run =
@@ -21,14 +21,14 @@ pub(super) fn page_of(folder: &TempDir, datastore: &str) -> PathBuf {
     file
 }
 
-/// Nothing but the file was asked for, and neither the page nor the browser has anything to complain about.
+/// Asserts that only the file was requested, without errors of the page or browser.
 fn assert_quiet(page: &mut Page<'_>, file: &Path) {
     let itself = format!("file://{}", file.canonicalize().unwrap().display());
     assert_eq!(page.requests().unwrap(), [itself]);
     assert_eq!(page.complaints().unwrap(), [] as [String; 0]);
 }
 
-/// The texts of a column of the findings that can be seen.
+/// Returns the visible texts of a column of the findings.
 fn shown(page: &mut Page<'_>, column: usize) -> Vec<String> {
     let visible = format!(
         "[...document.querySelectorAll('#findings-table tbody tr')].filter(row => row.offsetParent) \
@@ -76,7 +76,7 @@ fn findings_are_filtered_sorted_and_explained() {
     page.evaluate(&choose("code", "leaked-address")).unwrap();
     assert_eq!(shown(&mut page, 1), vec!["leaked-address"; of("code", "leaked-address")]);
 
-    // By subject, addresses by their numbers; once more the other way round; severities from the worst.
+    // By subject, with addresses in numerical order, then reversed; severities begin with the highest.
     let head = |column: usize| format!("document.querySelectorAll('#findings-table th button')[{column}]");
     page.click(&head(2)).unwrap();
     let ascending = shown(&mut page, 2);
@@ -96,7 +96,7 @@ fn findings_are_filtered_sorted_and_explained() {
     let sorted = "document.querySelector('#findings-table th').getAttribute('aria-sort')";
     assert_eq!(page.evaluate(sorted).unwrap(), "ascending");
 
-    // Evidence and repair unfold, and a code leads to what it means.
+    // Evidence and repair unfold, and a code links to its meaning.
     let evidence = "[...document.querySelectorAll('#findings-table details')].find(one => \
         one.closest('tr').cells[1].textContent === 'leaked-address')";
     let is_seen = format!("{evidence}.querySelector('pre').checkVisibility()");
@@ -134,7 +134,7 @@ fn a_map_opens_its_blocks_and_tells_of_each_address() {
     let addresses = "document.querySelectorAll('#map-0 .addresses button')";
     assert_eq!(page.evaluate(&format!("{addresses}.length")).unwrap(), 64);
 
-    // The story of a leaked address is that of the finding.
+    // The details of a leaked address are those of the finding.
     page.click(&format!("{addresses}[6]")).unwrap();
     let story = text(&mut page, "#map-0 .block p:last-child");
     for part in [
@@ -213,7 +213,7 @@ fn without_its_script_the_page_is_tables() {
     assert_quiet(&mut page, &file);
 }
 
-/// Names that become markup where one of them is not escaped.
+/// Names that would become markup without escaping.
 const HOSTILE_NAMES: [&str; 3] = [
     "<img src=x onerror=document.title=`taken`>",
     "</script><script>document.title=`taken`</script>",

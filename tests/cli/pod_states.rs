@@ -19,8 +19,8 @@ use Recorded::{Kept, Leaked};
 type State = (&'static str, fn(&mut Value, &str), Recorded, bool);
 
 const STATES: [State; 22] = [
-    // Calico annotates every pod that it gives an address: an address in the status alone is another plugin's. It protects
-    // the record and accuses nothing.
+    // Calico annotates its pods: an address in the status alone is from another plugin. It keeps the record, and is no
+    // evidence against others.
     ("all-statuses", |_, _| {}, Kept, false),
     ("pod-ips-only", |pod, ip| status(pod, json!({"phase": "Running", "podIPs": [{"ip": ip}]})), Kept, false),
     ("pod-ip-only", |pod, ip| status(pod, json!({"phase": "Running", "podIP": ip})), Kept, false),

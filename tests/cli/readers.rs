@@ -105,8 +105,8 @@ fn promtool_reads_the_alerts_and_the_expressions_of_the_dashboard() {
     assert_ne!(check("wrong.yaml", &json!({"groups": [{"name": "wrong", "rules": [wrong]}]})).code, 0);
 }
 
-/// Each rule has a unit test that sees it fire and one that sees it not fire: without either, a rule that always or never
-/// fires would pass. Every code whose findings are critical has an alert.
+/// Each rule has a unit test in which it fires and one in which it does not, to detect rules that always or never fire.
+/// Every code with critical findings has an alert.
 #[test]
 fn each_alert_fires_when_it_should_and_only_then() {
     if left_out(&[Tool::Promtool]) {

@@ -1,4 +1,4 @@
-//! Called as `calicoctl`: what calipam does not answer runs the real one, which is a script here that says how it was called.
+//! Called as `calicoctl`: other commands run the real one, here a script that prints its arguments.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -63,7 +63,7 @@ fn what_is_not_ipam_runs_the_next_calicoctl_in_path_in_its_place() {
         assert_eq!((run.code, run.stderr.as_str()), (7, ""), "{run:?}");
         assert_eq!(run.stdout, format!("real|{}|", arguments.join("|")));
     }
-    // What is calipam's stays calipam's, with its errors.
+    // calipam answers its own commands, including errors.
     for arguments in
         [&["ipam", "frobnicate"][..], &["ipam"], &["datastore"], &["--help"], &["-l", "no-level", "get"]]
     {
@@ -107,7 +107,7 @@ fn the_variable_names_the_real_one_and_must_name_a_program() {
     );
 }
 
-/// Links, a copy and wrappers that start calipam again: each is passed over at the latest when it comes back.
+/// Links, a copy and wrappers that start calipam again are skipped, at the latest after their first run.
 #[test]
 fn no_link_copy_or_wrapper_of_calipam_makes_a_loop() {
     let place = Place::new();
@@ -139,7 +139,7 @@ fn no_link_copy_or_wrapper_of_calipam_makes_a_loop() {
     );
 }
 
-/// A relative folder of PATH would run whatever lies where the caller stands.
+/// A relative folder of PATH would run any program in the working directory.
 #[test]
 fn a_program_below_a_relative_folder_is_not_run() {
     let place = Place::new();

@@ -24,7 +24,7 @@ fn filters_that_leave_nothing() {
     }
 }
 
-/// A context is a part of a kubeconfig: without one it would be passed over, and another cluster be read.
+/// A context needs a kubeconfig: otherwise, another cluster would be read.
 #[test]
 fn a_context_without_a_kubeconfig() {
     let told =
@@ -93,7 +93,7 @@ fn a_file_is_not_to_be_written() {
     }
 }
 
-/// Readers of YAML 1.1 take what looks like a time for one; none knows the form of Go, which names a zone at its end.
+/// YAML 1.1 parses texts that look like times, but not Go's format with the name of a zone.
 #[test]
 fn times_are_quoted_in_yaml() {
     let run = calipam(&["show", "--ip", "10.244.10.6", "-o", "yaml", "-d", super::program::EXAMPLE]);

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::program::{EXAMPLE, HOSTILE, Run, calipam, command, on_example};
 
-/// The samples of an exposition, by name and labels. Each metric has its help and type before its samples, each sample
-/// is one line, and none comes twice.
+/// Parses samples by name and labels. Asserts that help and type of each metric come first, and that no sample is
+/// repeated.
 pub(super) fn samples(text: &str) -> BTreeMap<String, f64> {
     let mut samples = BTreeMap::new();
     let (mut helped, mut typed) = ("", "");

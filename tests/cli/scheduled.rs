@@ -167,8 +167,8 @@ fn the_manifests_fit_together() {
     assert_eq!(documents("kustomization.yaml")[0]["resources"], json!(MANIFESTS));
 }
 
-/// The server stands where the other two manifests would: the same account, accepted findings, labels and port name, so that
-/// prometheus.yaml finds it. Its paths and its port are those of the program.
+/// The server replaces the other two manifests: it has the same account, accepted findings, labels and port name, so
+/// that prometheus.yaml finds it. Its paths and port are those of the program.
 #[test]
 fn the_server_takes_the_place_of_job_and_metrics() {
     // Both are reached by the port that the policy names, and by no other.

@@ -1,4 +1,4 @@
-//! The schemas in `docs/schemas`: every document that any test reads is valid by that of its kind, and has no field besides.
+//! The schemas in `docs/schemas`: every document that a test reads is valid, and has no other fields.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::program::{calipam, on_example, root};
 
-/// Copies of the schemas that take no field which they do not name: what is published lets programs pass over new ones.
+/// Strict copies of the schemas, without additional fields, which the published ones allow.
 static STRICT: LazyLock<TempDir> = LazyLock::new(|| {
     let folder = tempfile::tempdir().unwrap();
     for kind in published() {
@@ -86,7 +86,7 @@ fn every_kind_has_a_schema() {
     assert_eq!(published(), kinds);
 }
 
-/// A schema that takes anything would prove nothing: each refuses a document without one of its fields, and one of another type.
+/// Every schema refuses documents without one of its fields, or with a field of another type.
 #[test]
 fn schemas_refuse_what_is_no_such_document() {
     let report = on_example(&["check", "-o", "json"]).json();

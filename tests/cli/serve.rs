@@ -259,7 +259,7 @@ fn before_the_first_check_nothing_is_ready_and_a_signal_ends_the_server() {
     }
 }
 
-/// More clients that say nothing than are served at a time: each loses its place, and probes are answered before a kubelet gives up.
+/// Too many silent clients: each is disconnected, and probes are answered before the timeout of a kubelet.
 #[test]
 fn a_thousand_silent_clients_shut_no_one_out() {
     let server = Server::start(&["--settle", "0", "-d", EXAMPLE]);

@@ -1,4 +1,4 @@
-//! `calipam serve` of a Kubernetes datastore that it follows: what has changed is found without reading everything, and told by Events.
+//! `calipam serve` follows a Kubernetes datastore: finds changes without complete reads, and reports them as Events.
 
 use std::time::{Duration, Instant};
 

@@ -40,8 +40,8 @@ fn kubectl_gets(words: &[&str]) -> (Vec<String>, u8) {
     (lines, directive.unwrap_or_else(|| panic!("no directive: {run:?}")))
 }
 
-/// The suggestions for words that have some in the cluster. On a busy machine the second that completion waits can be too short: then
-/// they are asked for again.
+/// Returns the suggestions for words that have some in the cluster. On a busy machine, completion may reach its time
+/// limit, and is repeated.
 fn found(words: &[&str]) -> Vec<String> {
     (0..20).map(|_| suggested(words)).find(|found| !found.is_empty()).unwrap_or_default()
 }

@@ -235,7 +235,7 @@ fn a_server_that_does_not_answer_is_not_waited_for() {
     etcd.resume().unwrap();
 }
 
-/// In a cluster with many blocks, what most handles begin with is learnt from some blocks; the others are found anyway.
+/// In a cluster with many blocks, common prefixes of handles come from some blocks; other handles are found, too.
 #[test]
 fn in_a_large_cluster_some_blocks_tell_of_the_handles() {
     let etcd = Etcd::start().unwrap();

@@ -34,8 +34,8 @@ pub(super) fn documents() -> Vec<(String, String)> {
     names.iter().map(|name| (name.clone(), text(name))).collect()
 }
 
-/// The examples of the documents: the lines of code blocks that name no language. In a block with prompts these lines are
-/// the commands, and below each stands what it prints. What the stories tell is theirs.
+/// Returns the examples of the documents: the lines of code blocks without a language. In blocks with prompts, lines
+/// with a prompt are commands, and the others output. Stories have their own test.
 pub(super) fn of_documents() -> Vec<Example> {
     documents().iter().flat_map(|(file, text)| blocks(file, text)).flat_map(examples).collect()
 }

@@ -1,9 +1,9 @@
-//! The examples of README, documents and help are run: each ends with an exit code that its help names, and prints what the
-//! document shows.
+//! Runs the examples of README, documents and help: each ends with an exit code of its help, and prints the output in
+//! the document.
 //!
 //! An example is a line below "Examples:" in the help of a command, or of a code block that names no language (a block
-//! that holds no commands is ```` ```text ````). If it begins as one of [`RUN`], it is run without further ado; what
-//! cannot be run is in [`NOT_RUN`], with the reason. The stories of `docs/repair.md` are run by `stories`.
+//! without commands is ```` ```text ````). Examples with a beginning in [`RUN`] are run; those that cannot be run are
+//! in [`NOT_RUN`], with the reason. `stories` runs the stories of `docs/repair.md`.
 
 mod document;
 mod listed;

@@ -1,5 +1,5 @@
-//! Every option in a document or manifest exists, and every existing option is in a document. Man pages and help do not
-//! count, since they are generated from the program.
+//! Every option in a document or manifest exists, and every existing option is in a document. Generated documents, the
+//! man pages and help, do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -80,8 +80,8 @@ fn manifests(folder: &Path, found: &mut Vec<(String, String)>) {
     }
 }
 
-/// The options that documents name by themselves or after a command, and those of manifests, with a place of each. What stands
-/// after the name of a program is left to the tests that run examples and look at commands in texts.
+/// Returns the options of manifests, and those in documents by themselves or after a command, with a place of each.
+/// Options after the name of a program are in other tests: of examples, and of commands in texts.
 fn named() -> BTreeMap<String, String> {
     let commands = commands();
     let mut named = BTreeMap::new();

@@ -41,14 +41,14 @@ fn without_age(table: &str) -> String {
     table.lines().map(|line| cut(line) + "\n").collect()
 }
 
-/// Counts the visible rows of a table.
+/// Returns the script that counts the visible rows of a table.
 fn shown(table: &str) -> String {
     format!(
         "[...document.querySelectorAll('table[data-filtered={table}] tbody tr')].filter((row) => !row.hidden).length"
     )
 }
 
-/// Four clusters with faults between them, and exports of one cluster with two leaked pods of two addresses as if it were 996.
+/// Four clusters with faults between them, and 996 copies of a cluster with two leaked pods of two addresses.
 #[test]
 fn a_thousand_clusters_are_one_page() {
     if left_out(&[Tool::Chromium]) {

@@ -84,7 +84,7 @@ fn the_contexts_of_a_kubeconfig_are_read_side_by_side() {
     assert_eq!(between(&checked.json()), unreadable.into());
 }
 
-/// Several are read at the time, and none of them goes on: otherwise no one is left to say that the call was interrupted.
+/// Ctrl-c stops all parallel reads, and the call reports the interruption.
 #[test]
 fn ctrl_c_ends_all_and_leaves_no_file() {
     let (folder, _) = fleet(&[]);

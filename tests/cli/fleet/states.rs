@@ -14,8 +14,8 @@ use crate::cli::program::{Run, calipam};
 /// The beginning of the times in the exports of [`before_and_after`], ten days before the end of their data.
 const EARLIER: &str = "2026-05-22T";
 
-/// A healthy fleet in the folder `data`, and below `earlier` as it was ten days before: then the second cluster had four pods less.
-/// Gives the address of the last of them.
+/// Creates a healthy fleet in `data`, and its state of ten days before in `earlier`, with four pods less in the second
+/// cluster. Returns the address of the last of them.
 fn before_and_after() -> (TempDir, Fleet, String) {
     let (folder, mut fleet) = fleet(&[]);
     fs::create_dir_all(folder.path().join("earlier/mesh")).unwrap();

@@ -280,7 +280,7 @@ fn an_explanation_names_each_pool_and_what_decided() {
     assert_eq!(site.dump(), before, "an explanation writes nothing");
 }
 
-/// The allocator of Calico gives addresses where pools overlap, and so does this one: the plan says what then happens.
+/// Like Calico's allocator, assigns addresses in overlapping pools; the plan names the consequences.
 #[test]
 fn pools_that_overlap_are_planned_as_they_are_used() {
     let cluster = healthy();

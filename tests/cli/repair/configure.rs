@@ -1,4 +1,4 @@
-//! `configure`: settings of the allocator are set, refused if Calico would refuse them, and undone.
+//! `configure`: sets the settings of the allocator, refuses those that Calico refuses, and its undo.
 
 use calipam_testkit::cluster::wire::{Attribute, Block, key};
 use calipam_testkit::kube::Flavour;
@@ -13,7 +13,7 @@ fn config(site: &Site) -> Option<Value> {
     site.value(CONFIG).map(|raw| serde_json::from_slice(&raw).unwrap())
 }
 
-/// A cluster in which nothing is configured.
+/// Creates a cluster without a configuration.
 fn unconfigured() -> Site {
     let site = Site::of(&healthy());
     if site.value(CONFIG).is_some() {
@@ -107,7 +107,7 @@ fn what_calico_does_not_take_is_refused_and_changes_nothing() {
         assert!(run.stderr.contains(says), "{arguments:?} {run:?}");
         assert_eq!(site.dump(), before);
     }
-    // A number that no double holds could not be written back as it is.
+    // A number beyond the range of a double could not be written back unchanged.
     let huge = r#"{"auto_allocate_blocks":true,"future":1e400}"#;
     for (stored, says) in [("[]", "expected a map"), (huge, "number out of range at line 1 column 43")] {
         site.put(CONFIG, stored);

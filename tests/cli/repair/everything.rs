@@ -1,4 +1,4 @@
-//! Everything that leaked goes, nothing else changes, and all of it comes back.
+//! A release of all leaks changes nothing else, and can be undone completely.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::site::*;
 
-/// Keys that a plan may change: what it names, the block of each address, and the handle that it is held by.
+/// Returns the keys that a plan may change: named objects, and the block and handle of each address.
 fn named(plan: &Value, before: &Entries) -> Vec<String> {
     let mut keys = Vec::new();
     for change in plan["changes"].as_array().unwrap() {
@@ -67,7 +67,7 @@ fn all_that_leaked_goes_and_comes_back() {
 
     let skipped: Vec<String> =
         skips(&plan).iter().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect();
-    // Those whose owner is not known are leaks with a lower severity, and stay.
+    // Leaks with an unknown owner have a lower severity, and are kept.
     let leaks = cluster.truth().iter().filter(|f| f.code == "leaked-address" && f.severity.is_none());
     let leaks = leaks.map(|f| f.subject).chain(cluster.young().iter().map(ToString::to_string));
     let leaks: BTreeSet<String> = leaks.filter(|s| !skipped.contains(s)).collect();
@@ -119,10 +119,10 @@ fn what_others_have_changed_since_is_not_undone() {
     let told = format!("{} has changed since the run", key::block(first.block()));
     assert!(undone.stderr.contains(&told), "{undone:?}");
     assert!(undone.stderr.contains("warning: not undone: "), "{undone:?}");
-    // The dry run has promised the same.
+    // The dry run has printed the same.
     assert!(dry.code == 1 && dry.stdout.contains("REASON") && dry.stdout.contains(&told), "{dry:?}");
     let back = site.dump();
-    // A pod has one handle in two blocks, so that what was written together stays together.
+    // A pod has one handle in two blocks, which are written together.
     assert_eq!(
         differing(&changed, &back),
         set([key::block(second.block()), key::block(second.addresses[1].1), key::handle(&second.handle),])
@@ -151,7 +151,7 @@ fn an_undo_that_finds_everything_as_it_was_says_so() {
     assert_eq!((site.dump(), site.journals().len()), (before, journals));
 }
 
-/// Below what an operation of a CNI plugin takes, an address that a pod is just being given looks unused.
+/// With a grace period shorter than a CNI operation, the address of a starting pod looks unused.
 #[test]
 fn a_short_grace_period_is_warned_of() {
     let mut cluster = healthy();
@@ -166,7 +166,7 @@ fn a_short_grace_period_is_warned_of() {
     }
 }
 
-/// Whatever one of them does is done for the other, or a conflict.
+/// For each step of one run, the other has a conflict or nothing to do.
 #[test]
 fn two_runs_at_once_do_no_harm() {
     let mut cluster = Cluster::plain(*healthy().spec(), 60, 1);

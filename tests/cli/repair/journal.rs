@@ -1,4 +1,4 @@
-//! Without a journal nothing is written.
+//! Nothing is written without a journal.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -11,7 +11,7 @@ use calipam_testkit::cluster::Cluster;
 use super::site::*;
 use crate::cli::program::{Run, command};
 
-/// Releases what leaked, with a journal at a place.
+/// Releases leaks with a journal at a path.
 fn release_with(site: &Site, journal: &str) -> Run {
     site.release(&["--leaked", "--journal", journal])
 }
@@ -50,7 +50,7 @@ fn a_place_that_cannot_be_written() {
     assert_eq!(site.dump(), before);
 }
 
-/// The environment names no folder for journals.
+/// Tests an environment that names no folder for journals.
 fn without_a_place(site: &Site) {
     let calicoctl = site.home.path().join("calicoctl");
     symlink(env!("CARGO_BIN_EXE_calipam"), &calicoctl).unwrap();
@@ -93,7 +93,7 @@ fn a_journal_is_for_its_user_alone() {
     assert_eq!(std::fs::metadata(journal).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
-/// Runs a command with files that may become so many blocks of 512 bytes large: a disk that is full.
+/// Runs a command with a limit for files, in blocks of 512 bytes, like a full disk.
 fn on_a_small_disk(command: &Command, blocks: u32) -> Run {
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!(r#"trap "" XFSZ; ulimit -f {blocks}; exec "$0" "$@""#)]);
@@ -127,8 +127,8 @@ fn a_full_disk_stops_it() {
             assert!(recorded.intents.is_empty() && !recorded.ended);
         }
     }
-    // What was written before the disk was full is in the journal, and comes back. How much room a run needs differs: lines
-    // that wait together are compressed together. Some of these disks hold a part of it.
+    // The writes before the disk was full are in the journal, and can be undone. The size of a journal varies with the
+    // compression, so only some of these disks hold a part of it.
     let mut parts = 0;
     for eighths in (2..8).rev() {
         let start = site.dump();
@@ -149,7 +149,7 @@ fn a_full_disk_stops_it() {
         assert_eq!(values(&site.dump()), values(&before), "{eighths}");
     }
     assert!(parts > 0, "no disk held a part of what was to be written");
-    // With room again, all of it goes.
+    // With free space, everything is released.
     let again = site.release(&["--leaked"]);
     assert_eq!((again.code, site.findings(&[])), (0, set::<String>([])), "{again:?}");
 }

@@ -1,5 +1,5 @@
-//! SIGKILL of `split` and `configure` at each of their last requests, before and after the server has carried it out: what
-//! is left is undone by the journal, and the command runs again.
+//! SIGKILL of `split` and `configure` at each of their last requests, before or after the server has handled it. The
+//! journal undoes the writes, and the command then succeeds.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
@@ -21,8 +21,8 @@ const SPLIT: [&str; 5] = ["split", "2", "--name", "p", "--yes"];
 const CONFIGURE: [&str; 5] =
     ["configure", "--strict-affinity=true", "--max-blocks-per-host=3", "--lock", "--yes"];
 
-/// Runs a command and kills it at the first request that `is_last` is true of: before the server sees it, or, where its
-/// answer is swallowed, at the request after it. False if it has ended by itself.
+/// Runs a command and kills it at the first request that matches `is_last`: before the server sees it, or, if its
+/// answer is dropped, at the next request. False if it has ended by itself.
 pub(super) fn run_and_kill(
     mut command: Command,
     torn: &Tearing,
@@ -40,7 +40,7 @@ pub(super) fn run_and_kill(
             is_swallowed = true;
             return tear;
         }
-        // Here requests wait until the program is known.
+        // Requests wait here until the process is known.
         victim.lock().unwrap().as_mut().expect("it was started").kill().unwrap();
         Tear::Drop
     });
@@ -59,14 +59,14 @@ pub(super) fn run_and_kill(
     status.signal() == Some(9)
 }
 
-/// Undoes a run, and its lock, also where it was killed before it knew that it had the lock.
+/// Undoes a run and its lock, even if it was killed before the answer to its lock request.
 fn undo(command: &mut Command) {
     let undone = Terminal::new(150).answer(command, "y\ny\n");
     assert!(matches!(undone.code, Some(0 | 1)), "{undone:?}");
     assert!(!undone.text.contains("another program may hold the lock"), "{undone:?}");
 }
 
-/// Runs `command` whole, then kills it at each of its last requests, and undoes what it has left each time.
+/// Runs `command` completely, then kills it at each of its last requests, and undoes each run.
 fn undone_wherever_it_is_killed(site: &Site, arguments: &[&str], last: usize) {
     let torn = Tearing::etcd(&site.etcd).unwrap();
     let command = || {
@@ -92,7 +92,7 @@ fn undone_wherever_it_is_killed(site: &Site, arguments: &[&str], last: usize) {
                 undo(&mut site.command(&["undo", journal.to_str().unwrap()]));
             }
             assert_eq!(values(&site.dump()), values(&base), "request {number} of {requests}, {tear:?}");
-            // For ten minutes a run looks for locks of those that were killed, which would be requests of their own.
+            // For ten minutes, a run looks for the locks of killed runs, with additional requests.
             for journal in site.journals().iter().filter(|journal| !earlier.contains(journal)) {
                 std::fs::remove_file(journal).unwrap();
             }
@@ -110,8 +110,8 @@ fn a_killed_split_is_undone_and_made_again() {
     undone_wherever_it_is_killed(&with_pool(&pool()), &SPLIT, 5);
 }
 
-/// More parts than one transaction creates, with a block in one of the first and in one of the last: the parts lie over the pool
-/// until it is deleted.
+/// A split into more parts than one transaction creates, with blocks in the first and last of them. The parts overlap
+/// the pool until it is deleted.
 #[test]
 fn a_killed_split_into_more_parts_than_a_transaction_holds_is_undone_and_made_again() {
     for (pool, block, parts) in [

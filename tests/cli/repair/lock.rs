@@ -188,8 +188,8 @@ fn a_server_that_restarts_is_unlocked() {
     let before = site.dump();
     let child = in_the_middle(&site);
     site.etcd.kill();
-    // Longer than reads are tried again, hundreds of them at once and on a busy machine, and shorter than unlocking is tried:
-    // a server that is back too early lets the run go on as if nothing had happened.
+    // Longer than the retries of many reads on a busy machine, and shorter than those of unlocking. If the server were
+    // back earlier, the run would just continue.
     std::thread::sleep(Duration::from_secs(15));
     site.etcd.restart().unwrap();
     let run = Run::of(child.wait_with_output().unwrap());

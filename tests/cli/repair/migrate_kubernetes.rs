@@ -1,4 +1,5 @@
-//! `migrate` on a real API server: in both API groups, and `--evict` with budgets and batches. What controllers and nodes do, the tests do.
+//! `migrate` on a real API server, in both API groups, and `--evict` with budgets and batches. The tests act as
+//! controllers and nodes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -118,7 +119,7 @@ fn web(number: usize, controller: &str, address: &str, ready: bool) -> Value {
     })
 }
 
-/// Pods `web-0` to `web-3` of a Deployment in the pool `p`, which is disabled, one that nothing brings back, and one of a StatefulSet.
+/// Creates pods in the disabled pool `p`: `web-0` to `web-3` of a Deployment, a bare one, and one of a StatefulSet.
 fn with_pods() -> KubeSite {
     let site = KubeSite::of(&cluster(), Flavour::Classic);
     add_pool(&site, Flavour::Classic);
@@ -146,8 +147,8 @@ fn pods_of(site: &KubeSite) -> Vec<Value> {
     serde_json::from_str::<Value>(&response.body).unwrap()["items"].as_array().unwrap().clone()
 }
 
-/// Evicts, while for each pod of the Deployment that goes another one comes, with an address of `new`. Gives the run and how many pods
-/// of it were there at least at any time.
+/// Evicts pods, and replaces each deleted pod of the Deployment by one with an address of `new`. Returns the run and
+/// the lowest number of pods at any time.
 fn evict(site: &KubeSite, new: fn(usize) -> String, arguments: &[&str]) -> (Run, usize) {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -292,7 +293,7 @@ fn launcher(machine: &str, number: usize, address: &str, phase: &str) -> Value {
     pod
 }
 
-/// Before Calico 3.32 a live migration gives a machine another address. Calico's version, and what KubeVirt does, are the test's.
+/// Before Calico 3.32, a live migration changes the address of a machine. The test acts as KubeVirt.
 #[test]
 fn machines_are_migrated_live_where_that_gives_them_another_address() {
     let site = KubeSite::of(&cluster(), Flavour::Classic);

@@ -1,4 +1,4 @@
-//! `migrate` and its undo leave an enabled pool for those who need one, whatever others do meanwhile.
+//! `migrate` and its undo leave an enabled pool for all users, even after changes of other clients.
 
 use calipam_testkit::cluster::wire::{affinity, key};
 
@@ -7,7 +7,7 @@ use super::site::*;
 use crate::cli::program::Run;
 use crate::cli::pty::Terminal;
 
-/// Undoing phases in another order than the last first would leave the cluster without a pool, or its users without addresses.
+/// Phases must be undone in reverse order: otherwise, the cluster would be without a pool, or users without addresses.
 #[test]
 fn an_undo_leaves_an_enabled_pool_with_room_for_all_users() {
     let last = "no other pool of its family would be enabled";
@@ -26,7 +26,7 @@ fn an_undo_leaves_an_enabled_pool_with_room_for_all_users() {
     assert_eq!(site.undo(&journal_of(&created)).code, 0);
     refused(&site, &enabled, last);
 
-    // A pool that was there before.
+    // An existing pool.
     let mut closed = pool(&site, OLD).unwrap();
     (closed["metadata"]["name"], closed["spec"]["cidr"]) = ("closed".into(), "10.98.0.0/16".into());
     closed["spec"]["disabled"] = true.into();
@@ -45,7 +45,7 @@ fn an_undo_leaves_an_enabled_pool_with_room_for_all_users() {
     refused(&site, &enabled, "of 12 users; first node-");
 }
 
-/// The pool that others have taken away was the only one that the old pool could be left for.
+/// Another client has deleted the only pool that could replace the old one.
 #[test]
 fn a_migration_without_a_pool_to_go_to_begins_again() {
     let site = Site::of(&cluster());
@@ -82,7 +82,7 @@ fn a_pool_does_not_come_back_over_blocks_of_another_size() {
     assert_eq!(site.undo(&journal_of(&deleted)).code, 0);
 }
 
-/// Others change the pools while the question waits for its answer.
+/// Another client changes the pools during the question.
 #[test]
 fn each_phase_is_looked_at_again_after_the_question() {
     let site = Site::of(&cluster());

@@ -9,8 +9,8 @@ use super::migrate::{NEW, OLD, cluster, leave, left_of_old, migrate, pool, resum
 use super::site::*;
 use crate::cli::program::Run;
 
-/// Everything moves to another block size in the same CIDR: by the same command again and again, or where the datastore alone says what
-/// is next. Returns the runs.
+/// Migrates to another block size in the same CIDR, by repeating the command or, unless `is_named`, by `resume`.
+/// Returns the runs.
 fn there_and_back(site: &Site, size: &str, is_named: bool) -> Vec<Run> {
     let begin = ["--from", OLD, "--block-size", size, "--via", "10.99.0.0/16", "--apply"];
     let mut runs = vec![migrate(site, &[&begin[..], &["--yes", "-o", "json"]].concat())];

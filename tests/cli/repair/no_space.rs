@@ -1,11 +1,11 @@
-//! An etcd whose quota is used up.
+//! An etcd with an exhausted quota.
 
 use calipam_testkit::servers::EtcdOptions;
 use etcd_client::{AlarmAction, AlarmOptions, AlarmType, CompactionOptions, DeleteOptions};
 
 use super::site::*;
 
-/// Fills the quota, after which etcd raises its alarm and takes no value any more.
+/// Fills the quota, so that etcd raises its alarm and refuses writes.
 fn fill(site: &Site) {
     site.etcd
         .with_client(async |mut client| {
@@ -20,7 +20,7 @@ fn fill(site: &Site) {
         .unwrap();
 }
 
-/// Makes room, as an operator does.
+/// Frees space like an operator.
 fn make_room(site: &Site) {
     site.etcd
         .with_client(async |mut client| {

@@ -1,4 +1,4 @@
-//! On a file, repairs plan and simulate, and never write.
+//! Repairs of a file plan and simulate, and never write.
 
 use calipam_repair::journal::{FORMAT, Header, Journal};
 use serde_json::Value;
@@ -29,7 +29,7 @@ fn a_file_is_never_written() {
         let told = run.stderr.contains("a file is never changed: this is what would be done to the cluster");
         assert!(told && !run.stderr.contains("calipam undo"), "{run:?}");
     }
-    // What is not asked twice is planned as if it had been.
+    // Without a recheck, the plan assumes its success.
     let grace = on_example(&[&RELEASE[..], &["--grace", "1h", "--settle", "0"]].concat());
     assert!(grace.stderr.contains("planned as if a second check, 1h later, had found the same"), "{grace:?}");
     assert_eq!(std::fs::read(root().join(EXAMPLE)).unwrap(), before);

@@ -1,4 +1,4 @@
-//! Everything that a rebuild can repair is repaired, on a real etcd; the rest is said, and all of it comes back.
+//! A rebuild on a real etcd repairs everything that it can, reports the rest, and can be undone completely.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,13 @@ use serde_json::Value;
 use super::site::*;
 use crate::cli::program::Run;
 
-/// A rebuild that goes by endpoints, and what it leaves.
+/// Runs a rebuild by endpoints.
 fn rebuild(site: &Site, more: &[&str]) -> Run {
     let agreed = ["rebuild", "--apply", "--yes", "--endpoints-only"];
     site.run(&[&agreed[..], &AT_ONCE, more].concat())
 }
 
-/// True if a change of the plan is about the block or an address in it, or about the affinity.
+/// True if the plan has a change of the block, its addresses or its affinity.
 fn is_named(plan: &Value, key: &str) -> bool {
     let Some(rest) = key.strip_prefix("/calico/ipam/v2/") else { return false };
     let changes = plan["changes"].as_array().unwrap();
@@ -31,7 +31,7 @@ fn is_named(plan: &Value, key: &str) -> bool {
             subjects.any(|(kind, name)| match kind {
                 "address" => block.contains(&name.parse::<std::net::IpAddr>().unwrap()),
                 "block" => name.parse() == Ok(block),
-                // Before an affinity is confirmed, its block is written again.
+                // The block of an affinity is written again before the confirmation.
                 "affinity" => name.ends_with(&format!("/{block}")),
                 _ => false,
             })
@@ -119,7 +119,7 @@ fn the_files_hold_each_block_before_and_after() {
     assert_eq!(content["before"], stored);
     assert_ne!(content["after"], stored);
 
-    // A link could lead anywhere: nothing is written through it.
+    // Nothing is written through a link, which could lead anywhere.
     let (link, target) = (site.home.path().join("link"), site.home.path().join("target"));
     std::fs::create_dir(&target).unwrap();
     std::os::unix::fs::symlink(&target, &link).unwrap();

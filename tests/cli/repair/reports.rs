@@ -1,4 +1,4 @@
-//! `--from-report`: what earlier checks have seen narrows a release, and never widens it.
+//! `--from-report`: reports of earlier checks narrow a release, and never widen it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::cli::program::Run;
 
 const INFORMATION: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
 
-/// A cluster with three leaked addresses and two orphan handles.
+/// Creates a cluster with three leaked addresses and two orphan handles.
 fn leaky() -> (Cluster, Vec<Pod>, Vec<String>) {
     let mut cluster = Cluster::plain(ClusterSpec::new(33).at(Timestamp::now()).v4_only(), 3, 4);
     let leaked = (0..3).map(|number| leak(&mut cluster, number)).collect();
@@ -28,12 +28,12 @@ fn file(site: &Site, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
     path
 }
 
-/// calipam's own report.
+/// Returns calipam's own report.
 fn own(site: &Site, format: &str) -> String {
     site.run(&[&["check", "-o", format], &AT_ONCE[..]].concat()).stdout
 }
 
-/// calicoctl's report, with `unused` listed as not in use, and these leaked handles.
+/// Creates a report of calicoctl, with `unused` listed as not in use, and these leaked handles.
 fn calicoctl(site: &Site, unused: &BTreeSet<String>, handles: &[String]) -> Value {
     let dump = site.dump();
     let blocks = dump.iter().filter(|(key, _)| key.contains("/assignment/"));
@@ -71,7 +71,7 @@ fn addresses<'p>(pods: impl IntoIterator<Item = &'p Pod>) -> BTreeSet<String> {
     set(pods.into_iter().map(Pod::address))
 }
 
-/// The changes of a plan that releases these pods and deletes these handles.
+/// Lists the expected changes: of released pods and deleted handles.
 fn expected(pods: &[Pod], handles: &[String]) -> BTreeSet<String> {
     let released = pods.iter().map(|pod| format!("release-address {}", pod.address()));
     released.chain(handles.iter().map(|id| format!("delete-handle {id}"))).collect()
@@ -94,7 +94,7 @@ fn a_report_narrows_in_every_form() {
             format => own(&site, format),
         };
         let path = file(&site, "report", report);
-        // One more leaks and one more handle is left over after the report.
+        // Another leak and another orphan handle appear after the report.
         site.delete(&later.endpoint);
         let younger = put_orphan(&site);
         let run = from_reports(&site, &[&path], &["--lock", "-o", "json"]);
@@ -119,7 +119,7 @@ fn two_reports_intersect() {
     }
 }
 
-/// A report is the first of two looks, if it is old enough.
+/// A report counts as the first of two checks, if it is old enough.
 #[test]
 fn an_old_report_is_the_first_look() {
     let (cluster, leaked, orphans) = leaky();
@@ -195,7 +195,7 @@ fn a_report_of_another_cluster_is_refused_whatever_is_forced() {
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
 }
 
-/// `calicoctl ipam` and other programs write a handle and a note alone.
+/// `calicoctl ipam` and other programs record only a handle and a note.
 #[test]
 fn what_names_no_owner_is_released_by_a_report_where_it_is_forced() {
     let mut cluster = healthy();
@@ -209,7 +209,7 @@ fn what_names_no_owner_is_released_by_a_report_where_it_is_forced() {
     let kept = from_reports(&site, &[&report], &["-o", "json"]);
     assert_eq!((kept.code, skips(&kept.json())), (1, set([format!("unknown-owner {address}")])));
 
-    // Another allocation than the one that was seen is not released.
+    // A later allocation than that in the report is not released.
     let mut other = check.json();
     other["findings"][0]["evidence"]["records"][0]["sequenceNumber"] = "1".into();
     let other = file(&site, "other", other.to_string());
@@ -255,7 +255,7 @@ fn objections_to_calicoctls_reports_can_be_forced() {
         assert!(forced.stderr.contains("--force: ") && forced.stderr.contains(told), "{forced:?}");
         assert_eq!(changes(&forced.json()), expected(&leaked, &orphans));
     }
-    // One fresh report is enough: the others are older by nature.
+    // One recent report is enough: the others must be older.
     let fresh = file(&site, "fresh", good.to_string());
     let stale = file(&site, "stale", with("clusterInformationRevision", "1"));
     let run = from_reports(&site, &[&stale, &fresh], &["--lock"]);
@@ -302,7 +302,7 @@ fn what_is_no_report_is_named() {
         );
         assert!(run.stderr.contains(path.to_str().unwrap()), "{run:?}");
     }
-    // These are reports, of which nothing can be taken.
+    // These are reports without usable entries.
     for allocations in
         [json!(null), json!([]), json!({"10.0.0.1": 7}), json!({"x": [{}]}), json!({"10.0.0.1": [null]})]
     {

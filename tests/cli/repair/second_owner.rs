@@ -1,4 +1,4 @@
-//! Another owner of an address than the recorded one, on another node and in another namespace: keys of etcd do not tell it.
+//! An address with a second owner, on another node and in another namespace, which keys of etcd do not show.
 
 use calipam_testkit::cluster::Cluster;
 use calipam_testkit::cluster::wire::Tunnel;
@@ -29,7 +29,7 @@ fn a_second_owner_is_seen_wherever_it_is_and_who_is_to_be_restarted() {
     assert!(history.stdout.contains(&format!("{address} on {}", other.node)), "{history:?}");
 }
 
-/// The restart that a check names for the one duplicate address.
+/// Returns the restart that a check recommends for the only duplicate address.
 fn restart(cluster: &Cluster) -> String {
     let site = Site::of(cluster);
     let report = site.run(&["check", "-o", "json", "--settle", "0", "--rule", "duplicate-address"]).json();

@@ -1,4 +1,4 @@
-//! `split`: the pool goes, its parts come, and blocks stay; on etcd in one transaction, on Kubernetes in both groups.
+//! `split`: replaces a pool by its parts, and keeps blocks; on etcd in one transaction, on Kubernetes in both groups.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ const POOL: &str = "/calico/resources/v3/projectcalico.org/ippools/p";
 const POOLS: &str = "/calico/resources/v3/projectcalico.org/ippools/";
 const INFORMATION: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
 
-/// A pool of two blocks, with labels, and a field that calipam does not know.
+/// Creates a pool of two blocks, with labels and an unknown field.
 pub(super) fn pool() -> Value {
     json!({
         "apiVersion": "projectcalico.org/v3", "kind": "IPPool",
@@ -28,7 +28,7 @@ pub(super) fn with_pool(pool: &Value) -> Site {
     site
 }
 
-/// The pools called `p` or a part of it, by name.
+/// Returns the pool `p` and its parts, by name.
 fn pools(site: &Site) -> BTreeMap<String, Value> {
     let ours = |name: &str| name == "p" || name.starts_with("split-p-");
     let dump = site.dump();
@@ -77,7 +77,7 @@ fn the_parts_take_the_place_of_the_pool_in_one_transaction_and_undo_brings_it_ba
 
 #[test]
 fn an_undo_that_would_lay_the_pool_over_others_is_refused_as_a_whole() {
-    // A part was split once more; a part was deleted; and deleted, with another pool in its place.
+    // A part was split again, a part was deleted, or a part was deleted and replaced by another pool.
     let cases = [(true, None), (false, None), (false, Some("10.7.0.0/30")), (false, Some("10.7.0.4/31"))];
     for (is_split_again, cidr) in cases {
         let mut wide = pool();
@@ -103,7 +103,7 @@ fn an_undo_that_would_lay_the_pool_over_others_is_refused_as_a_whole() {
         assert_eq!(site.dump(), before);
     }
 
-    // All parts are as the run left them, and yet another pool is there.
+    // All parts are unchanged, but there is another pool.
     let site = with_pool(&pool());
     let run = site.run(&["split", "2", "--name", "p", "--yes"]);
     let mut other = pool();
@@ -123,7 +123,7 @@ fn more_parts_than_a_transaction_holds_come_before_the_pool_goes() {
     let mut wide = pool();
     wide["spec"]["cidr"] = "10.8.0.0/20".into();
     let site = with_pool(&wide);
-    // Its parts are deleted in other steps than the one that creates the pool again.
+    // The parts are deleted in separate steps before the pool is created again.
     let block = r#"{"cidr":"10.8.15.240/30","affinity":null,"allocations":[null,null,null,null],"unallocated":[0,1,2,3],"attributes":[],"sequenceNumber":1,"sequenceNumberForAllocation":{},"deleted":false}"#;
     site.put("/calico/ipam/v2/assignment/ipv4/block/10.8.15.240-30", block);
     let run = site.run(&["split", "256", "--cidr", "10.8.0.0/20", "--yes"]);
@@ -209,7 +209,7 @@ fn a_dry_run_writes_nothing_and_nobody_is_asked_without_a_terminal() {
     assert_eq!(site.journals().len(), 0);
 }
 
-/// Puts the pool onto an API server.
+/// Creates the pool on an API server.
 pub(super) fn add_pool(site: &KubeSite, flavour: Flavour) {
     let mut object = pool();
     object["apiVersion"] = flavour.api_version().into();
@@ -236,7 +236,7 @@ fn on_kubernetes(flavour: Flavour) {
         assert_eq!(parts[name]["metadata"]["annotations"]["projectcalico.org/metadata"], "{}");
     }
 
-    // A controller notes in the status of a part that it can be used.
+    // A controller writes the status of a part.
     let mut touched = parts["split-p-0"].clone();
     touched["status"] = json!({"conditions": [{"type": "Allocatable", "status": "True"}]});
     let path = format!("{}/split-p-0", flavour.path("ippools"));

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 
 use super::site::*;
 
-/// What a plan leaves is told by the rule that found it: every row has a code, and none is there twice, whether there are few
-/// or so many that they are counted.
+/// Every skipped object has the code of its rule, and appears once, both in short lists and in long ones, which are
+/// counted.
 #[test]
 fn what_is_skipped_has_its_code_and_stands_once() {
     let site = Site::of(&Cluster::all_faults(ClusterSpec::new(23).at(Timestamp::now()).wide(), 1));

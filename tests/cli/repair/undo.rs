@@ -1,4 +1,4 @@
-//! `undo` creates nothing over what was made since: the step is refused as a whole.
+//! `undo` creates nothing that overlaps later objects: it refuses the complete step.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::kubernetes::{KubeSite, in_each_group};
 use super::site::*;
 
-/// An empty block of a node.
+/// Creates an empty block of a node.
 fn block(cidr: &str, node: &str) -> (String, Vec<u8>) {
     let cidr = cidr.parse().unwrap();
     (key::block(cidr), Block::new(cidr, Some(format!("host:{node}")), None, 1).value())
@@ -34,7 +34,7 @@ fn a_deleted_block_does_not_come_back_over_a_block_of_another_size() {
     let mut cluster = healthy();
     let pod = leak(&mut cluster, 0);
     let site = Site::of(&cluster);
-    // All others of the block are gone, and it belongs to no one: it is deleted with its last address.
+    // The block has no owner and no other addresses: it is deleted with its last address.
     let (address, cidr) = pod.addresses[0];
     let alone = {
         let stored = Block::read(&site.value(&key::block(cidr)).unwrap()).unwrap();
@@ -98,8 +98,8 @@ fn two_runs_over_one_block_are_undone_the_newer_one_first() {
     assert_eq!(undo.code, 0, "{undo:?}");
     assert_eq!(values(&site.dump()), values(&before));
 
-    // Done again, and others write between the undo of the newer run and that of the older one: the same value, but they have
-    // seen the block as it was.
+    // The same again, with a write of another client between the two undo runs: of the same value, but after a read of
+    // the old block.
     let [older, newer] = pods.map(|pod| journal_of(&site.release(&["--handle", &pod.handle])));
     assert_eq!(site.undo(&newer).code, 0);
     site.put(&key::block(cidr), site.value(&key::block(cidr)).unwrap());

@@ -1,4 +1,4 @@
-//! A rebuild writes what needs no second look before it waits for that.
+//! A rebuild writes changes without a recheck before it waits for the others.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use super::site::*;
 use crate::cli::program::Run;
 use crate::cli::pty::Terminal;
 
-/// A pod whose addresses have leaked, and the addresses of live pods that are free in their blocks.
+/// Creates leaked addresses of a pod, and addresses of running pods that are free in their blocks.
 fn site() -> (Site, Vec<IpAddr>, BTreeSet<IpAddr>) {
     let mut cluster = healthy();
     let leaked = leak(&mut cluster, 0).addresses.into_iter().map(|(address, _)| address).collect();

@@ -88,7 +88,7 @@ fn criteria() -> Criteria {
     Criteria { options: calipam_check::Options::default(), recheck_after: SignedDuration::from_secs(5) }
 }
 
-/// Prints on stderr the conflicts of a run, and the path of its journal.
+/// Prints the conflicts of a run on stderr, and the path of its journal.
 fn finish(run: Option<Executed>, console: &Console) -> Result<(), Failure> {
     let is_partial = false;
     match repair::outcome(run, is_partial, console)? {

@@ -49,8 +49,8 @@ impl<'s> Disturbed<'s> {
         }
     }
 
-    /// Carries out the migration, phase after phase. Each phase is killed several times at random requests, and undone as often when it
-    /// has come to its end.
+    /// Carries out the migration, phase by phase. Each phase is killed several times at random requests and, once
+    /// complete, undone as often.
     pub(super) fn go(&mut self, way: &Way, began: Instant) {
         let arguments = [&["migrate"], &AT_ONCE[..], way.arguments, &["--apply", "--yes"]].concat();
         let [mut kills, mut undos]: [BTreeMap<(String, String), usize>; 2] = Default::default();

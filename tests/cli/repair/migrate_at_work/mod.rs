@@ -1,5 +1,5 @@
-//! `migrate` while nodes work: killed and resumed at random points, and undone half-way. In a soak with as many nodes as a pool has room
-//! for blocks of /24, and 5,000 pods.
+//! `migrate` under load: killed and resumed at random points, and partly undone. A soak has 5,000 pods, and as many
+//! nodes as the pool has blocks of /24.
 
 mod disturbed;
 mod scene;
