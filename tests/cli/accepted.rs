@@ -42,7 +42,7 @@ fn accepted_findings_are_left_out() {
 #[test]
 fn what_matches_nothing_is_named() {
     let text = "leaked-address 10.244.99.99\npool-nearly-full 172.16.5.0/28\nduplicate-address 10.244.10.3\n";
-    // What another filter leaves out is found anyway.
+    // Entries match even findings that another filter removes.
     let (run, path) = check(text, &FULL);
     let told = format!("note: {path}:1: leaked-address 10.244.99.99 matches no finding\n");
     assert_eq!((run.code, &run.stderr), (0, &told), "{run:?}");

@@ -1,12 +1,12 @@
-//! Clusters in which something unusual is going on and nothing is wrong.
+//! Unusual but healthy clusters.
 
 use calipam_testkit::kube::{Flavour, create, install_kubevirt};
 use serde_json::{Value, json};
 
 use super::kube_cluster::{KubeCluster, Record, cni_annotations, pod};
 
-/// Makes a cluster, which must have no finding; then takes something away whose absence must be found, to show that
-/// the cluster was looked at.
+/// Creates a cluster, which must have no finding. Then removes an object, which must cause a finding, to prove that the
+/// cluster is checked.
 fn both_flavours(make: impl Fn(&KubeCluster), take_away: Option<(&str, &str)>) {
     for flavour in [Flavour::Classic, Flavour::Native] {
         let cluster = KubeCluster::start(flavour);
@@ -23,7 +23,7 @@ fn both_flavours(make: impl Fn(&KubeCluster), take_away: Option<(&str, &str)>) {
     }
 }
 
-/// A service of type LoadBalancer, and the ingress that its controller gave it.
+/// Adds a service of type LoadBalancer with the ingress from its controller.
 fn add_service(cluster: &KubeCluster, name: &str, class: Option<&str>, ingress: Value) {
     let path = "/api/v1/namespaces/default/services";
     let mut spec = json!({"type": "LoadBalancer", "ports": [{"port": 80}]});
@@ -62,7 +62,7 @@ fn a_cloud_balances_the_load() {
     );
 }
 
-/// Calico and a cloud side by side, distinguished by the class.
+/// Calico and a cloud in parallel, distinguished by the class.
 #[test]
 fn a_cloud_and_calico_balance_the_load() {
     both_flavours(
@@ -89,8 +89,8 @@ fn a_cloud_and_calico_balance_the_load() {
     );
 }
 
-/// The kubelet gave pods new sandboxes: same pod, new container, another address, and the old one is free again.
-/// One status lags behind; one sandbox is being made at this moment.
+/// Pods with new sandboxes: same pod, new container, another address, and the old one is free. One status is outdated,
+/// and one sandbox is not ready yet.
 #[test]
 fn pods_were_restarted_in_place() {
     both_flavours(
@@ -125,7 +125,7 @@ fn pods_were_restarted_in_place() {
     );
 }
 
-/// A finished pod's status names its address for ever, also when another pod has got it.
+/// The status of a finished pod keeps its address, even if another pod has got it.
 #[test]
 fn an_address_was_given_to_the_next_pod() {
     both_flavours(
@@ -165,7 +165,7 @@ fn a_virtual_machine_migrates() {
             let mut target = side("node-2", "virt-launcher-vm-1-bbbbb");
             target["vmim-uid"] = "5c1f".into();
             moving.attribute["alternateOwnerAttrs"] = target;
-            // What a machine leaves that is stopped: the handle alone.
+            // A stopped machine keeps only its handle.
             let mut stopped = Record::new(3, "k8s-pod-network.vmi.vms.stopped", json!({}));
             stopped.attribute.as_object_mut().unwrap().remove("secondary");
             cluster.add_block("10.0.0.0/26", "node-1", &[moving, stopped]);

@@ -1,4 +1,4 @@
-//! The stories of `docs/history.md` on a real etcd: `calipam history`, and what a restore loses.
+//! The stories of `docs/history.md` on a real etcd: `calipam history`, and the losses of a restore.
 
 use std::fs;
 use std::path::Path;
@@ -56,7 +56,7 @@ impl Site {
     }
 
     pub(super) fn assign(&mut self, name: &str) -> i64 {
-        // What comes later is not recorded within the same second.
+        // Later events are not within the same second.
         let minutes = if name == "web-0" { 30 } else { 20 };
         let at = (Timestamp::now() - SignedDuration::from_mins(minutes))
             .strftime("%Y-%m-%d %H:%M:%S +0000 UTC")
@@ -110,7 +110,7 @@ impl Site {
     }
 }
 
-/// Two pods have one address, of which the block records one: since when is in the history of both endpoints.
+/// Two pods have one address, and the block records one of them: the history has the start of both endpoints.
 #[test]
 fn every_user_of_the_address_is_shown() {
     let mut site = Site::begin(Etcd::start().unwrap());
@@ -179,7 +179,7 @@ fn who_had_the_address() {
         text.stdout.lines().any(|line| line.contains("released") && line.contains("between ")),
         "{text:?}"
     );
-    // By the other ways to ask.
+    // The history by handle, block and node.
     let handle = site.run(&["history", "--handle", "k8s-pod-network.web-0", "-o", "json"]).json();
     assert_eq!(
         events(&handle),
@@ -200,7 +200,7 @@ fn who_had_the_address() {
         assert_eq!(site.run(&["history", nothing, ""]).code, 2, "{nothing}");
     }
 
-    // calipam gives the address back: its journal says so.
+    // calipam restores the address, as its journal shows.
     is_told("calipam release --ip 10.244.99.7");
     let release = site.run(&["release", "--ip", ADDRESS, "--yes", "--grace", "0", "--settle", "0"]);
     assert_eq!(release.code, 0, "{release:?}");
@@ -209,7 +209,7 @@ fn who_had_the_address() {
     assert_eq!((&by["what"], &by["by"]["command"]), (&"cooling".into(), &"release --ip".into()), "{told}");
     let revision: i64 = by["revision"].as_str().unwrap().parse().unwrap();
 
-    // The address as it is ends with the last three.
+    // The details of the address end with the last three events.
     let shown = site.run(&["show", "--ip", ADDRESS, "-o", "json"]).json();
     let last: Vec<&str> =
         shown["lastEvents"].as_array().unwrap().iter().map(|event| event["what"].as_str().unwrap()).collect();
@@ -221,7 +221,7 @@ fn who_had_the_address() {
         "{text}"
     );
 
-    // What was before is compacted, and the server restarts.
+    // Earlier revisions are compacted, and the server restarts.
     let mut site = site;
     site.compact(reused);
     site.etcd.restart().unwrap();
@@ -236,7 +236,7 @@ fn who_had_the_address() {
     let text = site.run(&["history", "--ip", ADDRESS]);
     assert!(text.stdout.contains(&format!("everything before {reused} is compacted")), "{text:?}");
 
-    // Everything is compacted: only the journal tells.
+    // After a complete compaction, only the journal has events.
     site.put();
     site.compact(site.put());
     assert!(revision > reused);
@@ -247,7 +247,7 @@ fn who_had_the_address() {
     assert_eq!(last[0]["revision"], revision.to_string());
 }
 
-/// Before a restore and after it, and what has changed since yesterday.
+/// The differences before a restore, after it, and since yesterday.
 #[test]
 fn what_a_restore_loses() {
     is_told("calipam diff snapshot.db etcd -o wide");
@@ -256,7 +256,7 @@ fn what_a_restore_loses() {
     let (backup, archive) = (folder.path().join("snapshot.db"), folder.path().join("archive"));
     let (backup, archive) = (backup.to_str().unwrap(), archive.to_str().unwrap());
     let mut site = Site::begin(Etcd::start().unwrap());
-    // An address that its owner has now, and gives back and gets again.
+    // An address that its owner has now, releases and gets again.
     let again = Attribute::new(Some("k8s-pod-network.again"), [("namespace", "shop"), ("pod", "again-0")]);
     site.block.update(|update| update.assign(9, &again)).unwrap();
     site.put();
@@ -286,7 +286,7 @@ fn what_a_restore_loses() {
     let renewed = || "renewed 10.244.99.9".to_owned();
     assert_eq!(changed(&site, &yesterday), [format!("assigned {ADDRESS}"), renewed()]);
 
-    // The restore: an etcd that knows nothing of what came after the backup.
+    // The restore: an etcd without any data after the backup.
     assert_eq!(site.run(&["export", "--archive", archive]).code, 0);
     let now = Timestamp::now().to_string();
     let restored =
@@ -294,14 +294,14 @@ fn what_a_restore_loses() {
     Cluster::example().write_to_etcd(&restored.etcd.endpoint()).unwrap();
     restored.put();
     assert_eq!(changed(&restored, &now), [format!("released {ADDRESS}"), renewed()]);
-    // The archive goes on, and says that its data went back.
+    // The archive continues, and notes that its data went back.
     assert_eq!(restored.run(&["export", "--archive", archive]).code, 0);
     let told = restored.run(&["history", "--archive", archive, "--ip", ADDRESS, "-o", "json"]);
     assert_eq!(events(&told.json()), ["known", "assigned", "released"]);
     assert!(told.stderr.contains("has older data than that of "), "{told:?}");
 }
 
-/// The same events from etcd 3.4, whose watch tells otherwise how far it has come.
+/// The same events from etcd 3.4, whose watch reports its progress differently.
 #[test]
 fn an_older_etcd_tells_the_same() {
     let mut site = Site::begin(EtcdOptions::new().version(EtcdVersion::V3_4).start().unwrap());

@@ -17,7 +17,7 @@ const FLAVOURS: [Flavour; 2] = [Flavour::Classic, Flavour::Native];
 /// The timeout until a new policy or binding is effective.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// kubectl as an administrator.
+/// Runs kubectl as an administrator.
 fn kube(server: &KubeApiserver, arguments: &[&str]) -> Run {
     let mut kubectl = command(kubectl().unwrap());
     kubectl.arg("--kubeconfig").arg(server.kubeconfig()).args(arguments).stdin(Stdio::null());
@@ -30,12 +30,12 @@ fn done(run: &Run) {
     assert_eq!(run.code, 0, "{run:?}");
 }
 
-/// The program on the cluster, as a service account.
+/// Runs the program on the cluster as a service account.
 fn as_account(cluster: &KubeCluster, account: &str, arguments: &[&str]) -> Run {
     cluster.run(&[arguments, &["--as", &format!("system:serviceaccount:{account}")]].concat())
 }
 
-/// Waits until the account may check: rights that are new take a moment.
+/// Waits until the account may check, since new rights take a moment.
 #[track_caller]
 fn assert_checks(cluster: &KubeCluster, account: &str) {
     let end = Instant::now() + PATIENCE;
@@ -52,7 +52,7 @@ fn the_kustomizations_are_accepted_and_their_account_may_check() {
     for flavour in FLAVOURS {
         let cluster = KubeCluster::start(flavour);
         for (folder, objects) in [("docs/kubernetes", 14), ("docs/kubernetes/cni", 5)] {
-            // A dry run stores no namespace, and the other objects are in it.
+            // A dry run does not store the namespace, which the other objects need.
             done(&kube(&cluster.server, &["apply", "-f", &format!("{folder}/namespace.yaml")]));
             let dry = kube(&cluster.server, &["apply", "-k", folder, "--dry-run=server"]);
             done(&dry);
@@ -75,7 +75,7 @@ fn rendered(helm: &Path, chart: &str, namespace: &str, settings: &[&str]) -> Str
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The objects in a text, in the order of their names.
+/// Parses the objects in a text, sorted by name.
 fn objects(text: &str) -> Vec<Value> {
     let all = serde_yaml::Deserializer::from_str(text).map(|document| Value::deserialize(document).unwrap());
     sorted(all.filter(|object| !object.is_null()).collect())
@@ -139,7 +139,7 @@ fn what_helm_makes_is_accepted_and_its_account_may_check() {
     }
 }
 
-/// A token as the kubelet of a node gives it to the installer's pod there.
+/// Creates a token like the kubelet for the installer's pod on a node.
 fn token_on(server: &KubeApiserver, node: &str) -> String {
     let namespace = "/api/v1/namespaces/calipam-cni";
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("installer-{node}")},
@@ -196,6 +196,6 @@ fn with_the_policy_the_installer_changes_its_annotation_of_its_own_node_alone() 
     ] {
         assert!(status == 422 && said.contains("the installer of the plugin may change"), "{status}: {said}");
     }
-    // Everyone else is as free as before.
+    // The policy does not affect others.
     done(&kube(server, &["annotate", "--overwrite", "node", "b", "other=2"]));
 }

@@ -1,7 +1,7 @@
-//! The command line: what is printed where, and with which exit code.
+//! The command line: output and exit codes.
 //!
-//! Expected texts are in `tests/snapshots/`. `INSTA_UPDATE=always cargo test -p calipam` writes them again;
-//! look at the difference before you commit it.
+//! Expected texts are in `tests/snapshots/`. `INSTA_UPDATE=always cargo test -p calipam` updates them; look at the
+//! difference before you commit it.
 
 mod accepted;
 mod alerts;

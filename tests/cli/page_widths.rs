@@ -59,7 +59,7 @@ fn no_name_is_broken_and_nothing_overlaps_at_any_width() {
             assert_eq!(page.evaluate(cards).unwrap(), width <= 700, "{place}");
             assert_eq!(page.complaints().unwrap(), [] as [String; 0], "{place}");
         }
-        // A number of twenty digits is a power, and says its digits where it is pointed at.
+        // A number with twenty digits is a power, and shows its digits under the pointer.
         let size = "[...document.querySelectorAll('#pools td[data-head=Size]')].map(one => [one.textContent, one.title])";
         let sizes = page.evaluate(size).unwrap();
         assert!(sizes.as_array().unwrap().contains(&json!(["2⁶⁴", "18,446,744,073,709,551,616"])), "{sizes}");

@@ -1,4 +1,4 @@
-//! Every state of a pod (facts 2.12): whether its record is kept, and whether it uses its address.
+//! Every state of a pod (facts 2.12), with the verdict on its record, and its use of the address.
 
 use calipam_testkit::kube::Flavour;
 use serde_json::{Value, json};
@@ -14,8 +14,8 @@ enum Recorded {
 
 use Recorded::{Kept, Leaked};
 
-/// A state: its name, what it changes in a running pod of that address, what becomes of the record, and
-/// whether the pod uses the address, so that it is missed if it is not recorded.
+/// A state: name, change of a running pod with an address, verdict on the record, and true if the pod uses the
+/// address, so that a missing record is a finding.
 type State = (&'static str, fn(&mut Value, &str), Recorded, bool);
 
 const STATES: [State; 22] = [
@@ -95,7 +95,7 @@ const STATES: [State; 22] = [
         Leaked("pod-finished"),
         false,
     ),
-    // Between two sandboxes: the annotation is blank, the status names the address still.
+    // Between two sandboxes: the annotation is blank, but the status still has the address.
     ("between-sandboxes", |pod, _| annotate(pod, blank_annotations()), Kept, false),
     (
         "host-networked",
@@ -133,7 +133,7 @@ fn blank_annotations() -> Value {
         "cni.projectcalico.org/podIPs": ""})
 }
 
-/// The annotations stay filled until the sandbox is taken away.
+/// Finishes a pod, whose annotations stay filled until its sandbox is removed.
 fn finished(pod: &mut Value, phase: &str, ip: &str) {
     pod["status"]["phase"] = phase.into();
     annotate(pod, cni_annotations("3f9a", ip));
@@ -144,7 +144,7 @@ fn deleting(pod: &mut Value) {
     pod["metadata"]["deletionGracePeriodSeconds"] = 30.into();
 }
 
-/// Each state twice: with an address that is recorded for the pod, and with one that is free in a block.
+/// Tests each state with an address that is recorded for the pod, and with one that is free in a block.
 fn every_state(flavour: Flavour) {
     let cluster = KubeCluster::start(flavour);
     cluster.add_node("node-1", json!({}));
@@ -170,7 +170,7 @@ fn every_state(flavour: Flavour) {
     cluster.add_block("10.0.1.0/26", "node-1", &[]);
     cluster.add_pods(&pods);
 
-    // The name of the state says in a failure what it is about.
+    // Adds the name of the state for failures.
     let named = |line: String| {
         let address = line.split(' ').nth(2).unwrap_or_default();
         let number = address.rsplit('.').next().and_then(|last| last.parse::<usize>().ok());

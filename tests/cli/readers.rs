@@ -25,7 +25,7 @@ fn read(program: &Path, arguments: &[&str], text: &str) -> Run {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap_or_else(|e| panic!("{}: {e}", program.display()));
-    // A reader that refuses what it has read so far closes the pipe.
+    // A reader that refuses the text may close the pipe early.
     child.stdin.take().unwrap().write_all(text.as_bytes()).ok();
     Run::of(child.wait_with_output().unwrap())
 }
@@ -48,7 +48,7 @@ fn promtool_has_no_complaint_about_the_metrics() {
         let run = check(&metrics);
         assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (0, "", ""), "{datastore}");
     }
-    // It reads what it is given, and can refuse it.
+    // promtool reads its input, and refuses a wrong one.
     let metrics = report("prometheus", EXAMPLE);
     assert_ne!(check(&metrics.replace("# HELP", "# HULP")).code, 0);
     assert_ne!(check(&metrics.replace("# TYPE calipam_up gauge", "# TYPE calipam_up number")).code, 0);

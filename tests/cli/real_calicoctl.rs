@@ -33,7 +33,7 @@ impl Place {
         path
     }
 
-    /// Runs the link with these folders in PATH, and what the variable names.
+    /// Runs the link with these folders in PATH, and a value of the variable.
     fn run(&self, path: &[&str], named: Option<&Path>, arguments: &[&str]) -> Run {
         let path =
             path.iter().map(|folder| self.0.path().join(folder)).chain(["/usr/bin".into(), "/bin".into()]);

@@ -1,4 +1,4 @@
-//! Replicas of `calipam serve --events` on a real API server: each checks, and what they find is told once.
+//! Replicas of `calipam serve --events` on a real API server: all check, and each finding has one event.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ fn wait_for_events(cluster: &KubeCluster, number: usize) -> Vec<Value> {
     }
 }
 
-/// A block with the address of a pod that does not exist.
+/// Adds a block with the address of a missing pod.
 fn add_leak(cluster: &KubeCluster, cidr: &str) {
     cluster.add_block(
         cidr,
@@ -48,7 +48,7 @@ fn what_several_replicas_find_is_told_once_and_goes_on_when_one_is_killed() {
     }
     wait_for_events(&cluster, 1);
 
-    // Both find the next one at the same time, and have had their turn to tell it.
+    // Both find the next leak at the same time, and both could have sent its event.
     add_leak(&cluster, "10.0.0.64/26");
     wait_for_events(&cluster, 2);
     std::thread::sleep(Duration::from_secs(7));

@@ -88,7 +88,7 @@ fn a_real_api_server_accepts_the_manifests_and_their_pods() {
         assert_eq!(status, 201, "{object}: {body}");
     }
 
-    // The namespace admits only pods that its level of security allows: workloads are checked by their pods.
+    // The namespace admits only pods of its security level, so the pods of workloads are checked.
     let pods = [
         &of_kind("CronJob")["spec"]["jobTemplate"]["spec"]["template"],
         &of_kind("Deployment")["spec"]["template"],
@@ -105,7 +105,7 @@ fn a_real_api_server_accepts_the_manifests_and_their_pods() {
         assert_eq!(status, 201, "{body}");
     }
 
-    // The plugin's installer writes to its node, in a namespace of its own, which lets it.
+    // The plugin's installer writes to its node, which its own namespace allows.
     let installer = PLUGIN.map(documents).concat();
     let kinds: Vec<&str> = installer.iter().map(|object| object["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "DaemonSet"]);
@@ -171,7 +171,7 @@ fn the_manifests_fit_together() {
 /// that prometheus.yaml finds it. Its paths and port are those of the program.
 #[test]
 fn the_server_takes_the_place_of_job_and_metrics() {
-    // Both are reached by the port that the policy names, and by no other.
+    // Both have only the port of the policy.
     let policy = &documents(POLICY)[0]["spec"];
     assert_eq!((&policy["podSelector"], &policy["policyTypes"]), (&json!({}), &json!(["Ingress"])));
     let [account, accepted, deployment, service] = &documents(SERVE)[..] else { panic!("{SERVE}") };
@@ -194,7 +194,7 @@ fn the_server_takes_the_place_of_job_and_metrics() {
         let path = container[probe]["httpGet"]["path"].as_str().unwrap();
         assert!(help.contains(&format!("\n  {path} ")), "{path} in {help}");
     }
-    // An option that the program does not have would end it before it listens.
+    // An unknown option would end the program before it listens.
     let mut words: Vec<String> = args.iter().filter(|arg| !arg.starts_with("--ignore")).cloned().collect();
     words.extend(["--ignore=/no/such/file".to_owned()]);
     let run = calipam(&words.iter().map(String::as_str).collect::<Vec<_>>());
@@ -228,7 +228,7 @@ fn the_job_and_the_service_write_their_reports() {
     let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/calipam ")).unwrap();
     let service: Vec<String> = start.split_whitespace().map(str::to_owned).collect();
 
-    // A job that failed is a check that failed; a service fails if there are findings as well.
+    // The job fails only if the check fails; the service also fails with findings.
     for (words, code) in [(job, 0), (service, 1)] {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("ignore"), &ignore).unwrap();
@@ -247,7 +247,7 @@ fn the_job_and_the_service_write_their_reports() {
     }
 }
 
-/// The job and the line for cron that keep an archive: each twice, as a day has it.
+/// Runs the job and the line for cron that keep an archive twice, as on two days.
 #[test]
 fn the_archive_is_kept_by_a_job_and_by_cron() {
     let job = &documents("archive.yaml")[1];
@@ -280,7 +280,7 @@ fn the_archive_is_kept_by_a_job_and_by_cron() {
     }
 }
 
-/// Runs the line of `docs/systemd/crontab` as cron does: by /bin/sh, without a terminal and with few variables.
+/// Runs the line of `docs/systemd/crontab` like cron: by /bin/sh, without a terminal and with few variables.
 fn cron(folder: &Path, datastore: &str) -> Run {
     let crontab = text("systemd/crontab");
     let line = crontab.lines().find_map(|line| line.strip_prefix("*/15 * * * * ")).unwrap();
@@ -318,7 +318,7 @@ fn the_mail_of_cron_has_the_reason_and_comes_only_where_there_is_one() {
     assert_eq!((run.code, run.stderr.as_str()), (3, ""), "{run:?}");
     assert!(run.stdout.starts_with("error: /no/such/cluster: No such file or directory"), "{run:?}");
 
-    // An etcd that is away.
+    // An unreachable etcd.
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let dead = format!("etcd --etcd-endpoints http://{}", taken.local_addr().unwrap());
     drop(taken);

@@ -12,7 +12,7 @@ use calipam_testkit::servers::Etcd;
 
 use super::serve::Server;
 
-/// A proxy whose connections up to some number hang.
+/// A proxy whose connections up to a number hang.
 struct Hanging {
     port: u16,
     opened: Arc<AtomicUsize>,
@@ -73,7 +73,7 @@ fn a_watch_that_lies_still_on_etcd_is_given_up() {
     let begin = Instant::now();
     etcd.with_client(async |mut client| client.delete(handle.clone(), None).await.map(drop)).unwrap();
     server.wait("/report.json", |answer| answer.body.contains("missing-handle"));
-    // The connection is asked every eight seconds whether it is there, and has four to answer.
+    // The client pings the connection every eight seconds, with a timeout of four.
     assert!(begin.elapsed() < Duration::from_secs(25), "{:?}", begin.elapsed());
     let (status, said) = server.terminate();
     assert!(status == Some(0) && !said.contains("error: "), "{said}");

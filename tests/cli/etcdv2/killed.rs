@@ -1,4 +1,4 @@
-//! Runs that are killed, and undone.
+//! Killed runs and their undo.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -36,7 +36,7 @@ fn what_a_killed_release_wrote_is_undone() {
     let before = site.dump();
     for pause in [0, 10, 30, 60] {
         kill(&site, &["release", "--yes", "--leaked"], Duration::from_millis(pause));
-        // A journal that was only begun says that nothing was written.
+        // A journal without entries means that nothing was written.
         let undone = site.undo();
         assert_eq!(site.dump(), before, "{undone:?}");
         remove_journals(&site);
@@ -45,7 +45,7 @@ fn what_a_killed_release_wrote_is_undone() {
     assert_eq!(site.findings(), [""; 0]);
 }
 
-/// Blocks are claimed as Calico 2.x does it: whenever the run ends, no block is without its affinity.
+/// Blocks are claimed in the order of Calico 2.x: at any time, every block has its affinity.
 #[test]
 fn a_killed_rebuild_leaves_what_a_claim_can_leave_and_is_undone() {
     let Some(site) = Site::start() else { return };
@@ -59,7 +59,7 @@ fn a_killed_rebuild_leaves_what_a_claim_can_leave_and_is_undone() {
     }
     let before = site.dump();
     let mut claimed = Vec::new();
-    // Five runs at least, each killed later than the one before, until one has claimed a block.
+    // At least five runs, each killed later than the one before, until one has claimed a block.
     for round in 0.. {
         if round >= 5 && !claimed.is_empty() {
             break;

@@ -116,14 +116,14 @@ fn a_healthy_cluster_is_shown_checked_and_exported() {
 fn the_faults_of_the_documents_are_found_repaired_and_brought_back() {
     let Some(site) = Site::start() else { return };
     let client = site.calico.client();
-    // A StatefulSet's pod moved, and its address on the first host stayed.
+    // A pod of a StatefulSet has moved, and its address on the first host is still recorded.
     let earlier = client.start_pod("node-1", "default.web-0").unwrap();
     client.delete(&endpoint_key("node-1", "default.web-0")).unwrap();
     let later = client.start_pod("node-2", "default.web-0").unwrap();
-    // Handles pile up, and addresses without a pod.
+    // Orphan handles, and addresses without a pod.
     client.set(&handle_key("default.gone"), r#"{"block":{"192.168.1.0/26":1}}"#).unwrap();
     let leaked = client.assign("node-1", "kube-system.lost-1").unwrap();
-    // A pod that no block records, one that borrows, and one with IPv6 in a block that is missing.
+    // An unrecorded pod, one that borrows, and one with IPv6 in a missing block.
     client.set_endpoint("node-1", "default.unknown", &["192.168.1.40"]).unwrap();
     client.set_endpoint("node-1", "default.borrower", &["192.168.2.41"]).unwrap();
     client.set("/calico/v1/ipam/v6/pool/fd00::-64", r#"{"cidr":"fd00::/64","ipam":true}"#).unwrap();
@@ -177,7 +177,7 @@ fn the_faults_of_the_documents_are_found_repaired_and_brought_back() {
     let created = client.json("/calico/ipam/v2/assignment/ipv6/block/fd00::-122").unwrap();
     assert_eq!((&created["affinity"], &created["strictAffinity"]), (&json!("host:node-1"), &json!(false)));
     assert_eq!(client.json("/calico/ipam/v2/host/node-1/ipv6/block/fd00::-122").unwrap(), json!({}));
-    // As the scripts of that time did: the blocks of a host under its name.
+    // As in the scripts of that time, the file of a host has its blocks.
     let text = std::fs::read_to_string(output.join("node-1.json")).unwrap();
     let mut written = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     assert!(written.any(|block| block == first), "{text}");
@@ -215,7 +215,7 @@ fn a_rebuild_beside_a_busy_allocator_loses_nothing() {
         let address = format!("192.168.1.{number}");
         client.set_endpoint("node-1", &format!("default.unrecorded-{number}"), &[&address]).unwrap();
     }
-    // A host starts a few pods a second; on a slow machine fewer, or each rebuild would come too late.
+    // A host starts a few pods per second, and fewer on a slow machine, where each rebuild would otherwise be too late.
     let begun = Instant::now();
     assert_eq!(site.rebuild(&[]).code, 0);
     let pause = begun.elapsed().max(Duration::from_millis(100));

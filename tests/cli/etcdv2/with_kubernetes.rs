@@ -1,4 +1,4 @@
-//! Calico 2.x with the Kubernetes of its cluster next to it: `--kubeconfig`.
+//! Calico 2.x with the Kubernetes of its cluster: `--kubeconfig`.
 
 use calipam_testkit::calico2::endpoint_key;
 use calipam_testkit::kube::{Kinds, Lease, create, lease};
@@ -8,12 +8,12 @@ use serde_json::json;
 use super::{AT_ONCE, Site};
 use crate::cli::program::Run;
 
-/// The pods of the healthy cluster, as Kubernetes runs them.
+/// Starts a server with the pods of the healthy cluster.
 fn kubernetes() -> Lease {
     let server = lease(Kinds::Kubernetes).unwrap();
     let object =
         |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
-    // The server may have made it already.
+    // The server may have created it already.
     server.request("POST", "/api/v1/namespaces", &object("Namespace", "default").to_string()).unwrap();
     for third in [1, 2] {
         let node = format!("node-{third}");
@@ -58,7 +58,7 @@ fn pods_of_kubernetes_stand_beside_the_endpoints_of_calico_2() {
     let shown = site.run(&lookup);
     assert!(shown.code == 0 && shown.stdout.contains("a-1"), "{shown:?}");
 
-    // A pod that is gone from Kubernetes and whose endpoint stayed, and one whose endpoint was lost.
+    // A deleted pod whose endpoint still exists, and a pod whose endpoint is missing.
     let deleted =
         server.request("DELETE", "/api/v1/namespaces/default/pods/a-1?gracePeriodSeconds=0", "").unwrap();
     assert_eq!(deleted.status, 200, "{}", deleted.body);
@@ -66,7 +66,7 @@ fn pods_of_kubernetes_stand_beside_the_endpoints_of_calico_2() {
     let (found, _) = check();
     assert!(found.iter().any(|line| line.starts_with("endpoint-without-pod ")), "{found:?}");
     assert!(found.iter().any(|line| line.starts_with("pod-without-endpoint ")), "{found:?}");
-    // The pod runs, whatever Calico has lost of it: its address is not leaked.
+    // The pod is running, so its address is not leaked.
     assert!(!found.iter().any(|line| line == "leaked-address 192.168.2.2"), "{found:?}");
     let before = site.dump();
     let released = run(&["release", "--leaked", "--yes"]);
@@ -74,7 +74,7 @@ fn pods_of_kubernetes_stand_beside_the_endpoints_of_calico_2() {
     let block = site.dump().remove("/calico/ipam/v2/assignment/ipv4/block/192.168.2.0-26");
     assert_eq!(block.as_ref(), before.get("/calico/ipam/v2/assignment/ipv4/block/192.168.2.0-26"));
 
-    // With pods next to endpoints a rebuild needs no `--endpoints-only`.
+    // With pods and endpoints, a rebuild does not need `--endpoints-only`.
     client.delete("/calico/ipam/v2/assignment/ipv4/block/192.168.2.0-26").unwrap();
     let rebuilt = run(&["rebuild", "--apply", "--yes"]);
     assert!(rebuilt.code <= 1, "{rebuilt:?}");

@@ -1,4 +1,4 @@
-//! Called as `calicoctl`: what the real tool printed in recorded runs, its exit codes, and its report file.
+//! Called as `calicoctl`: the output of recorded runs of the real tool, its exit codes, and its report file.
 
 use std::os::unix::fs::symlink;
 use std::process::Stdio;
@@ -15,7 +15,7 @@ const POOL: &str = "/calico/resources/v3/projectcalico.org/ippools/p";
 const CONFIG: &str = "/calico/ipam/v2/config";
 const HELD: &str = "/calico/ipam/v2/assignment/ipv4/block/10.7.0.0-30";
 
-/// A healthy cluster with a pool of two blocks, one of which holds an address under the handle `h1`.
+/// Creates a healthy cluster with a pool of two blocks, and an address with the handle `h1`.
 fn site() -> Site {
     let site = Site::of(&healthy());
     let pool = json!({"apiVersion": "projectcalico.org/v3", "kind": "IPPool",
@@ -112,7 +112,7 @@ fn commands_print_what_calicoctl_printed() {
     assert_eq!(information["spec"]["datastoreReady"], true);
 }
 
-/// Scripts read the first lines also if there is no cluster, and compare the versions.
+/// Scripts read the first lines even without a cluster, and compare the versions.
 #[test]
 fn version_prints_the_lines_of_calicoctl() {
     let site = site();
@@ -227,7 +227,7 @@ fn tables_have_the_columns_of_calicoctl() {
     let cells: Vec<&str> = row.split('|').map(str::trim).collect();
     assert_eq!(cells, ["", "10.7.0.1", "a", "10.7.0.0/30", "b", "", "", ""]);
 
-    // What has cooled down is free, although the block still records it.
+    // After the cooldown, an address is free, although the block still records it.
     let address = "10.7.0.1";
     site.change_block("10.7.0.0/30".parse().unwrap(), |block| {
         block.cool(
@@ -287,7 +287,7 @@ fn a_check_has_the_lines_and_the_report_of_calicoctl_and_the_report_releases() {
     assert_eq!(report["leakedHandles"].as_array().unwrap().len(), 1);
     assert_eq!(report["leakedHandles"][0]["UID"], Value::Null);
 
-    // An hour later the same is seen again.
+    // An hour later, a check finds the same.
     let hour = std::time::Duration::from_secs(3600);
     let written = std::fs::File::options().append(true).open(&file).unwrap();
     written.set_modified(std::time::SystemTime::now() - hour).unwrap();

@@ -155,13 +155,13 @@ fn on_kubernetes_both_are_undone_and_made_again() {
     let flavour = Flavour::Classic;
     let site = KubeSite::of(&healthy(), flavour);
     add_pool(&site, flavour);
-    // A part that holds a block goes, too, while the pool is there.
+    // Parts with a block are deleted, too, while the pool exists.
     let assign = ["assign", "--node", "node-1", "--count", "1", "--pool", "p", "--handle", "h", "--yes"];
     assert_eq!(site.run(&assign).code, 0);
     let torn = Tearing::kubernetes(&site.server).unwrap();
     let run = |arguments: &[&str]| Run::of(site.command_by(torn.kubeconfig(), arguments).output().unwrap());
     let is_write = |seen: &Seen<'_>| seen.method != "GET" && seen.path.contains(".projectcalico.org/");
-    // Set once, the configuration has the fields that an undo gives back.
+    // Writes the configuration once, with all fields that an undo restores.
     assert_eq!(run(&["configure", "--strict-affinity=false", "--max-blocks-per-host=0", "--yes"]).code, 0);
     // With the lock: taking it, the changes, and restoring it.
     for (arguments, writes) in [(&SPLIT[..], 5), (&CONFIGURE[..], 3)] {

@@ -1,4 +1,4 @@
-//! On the Kubernetes datastore, in both API groups.
+//! Repairs on the Kubernetes datastore, in both API groups.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -157,7 +157,7 @@ pub(super) fn recorded(objects: &Objects, cooling: bool) -> BTreeSet<String> {
     addresses.collect()
 }
 
-/// A journal is undone where it was made, whatever context counts by now; and nowhere where the cluster is another.
+/// An undo uses the cluster of its journal, independent of the current context, and refuses any other cluster.
 #[test]
 fn an_undo_finds_the_context_of_its_journal() {
     let mut cluster = healthy();
@@ -166,7 +166,7 @@ fn an_undo_finds_the_context_of_its_journal() {
     let before = site.objects();
     let journal = journal_of(&site.release(&["--handle", &pod.handle]));
 
-    // A kubeconfig of two clusters, of which the wrong one counts.
+    // A kubeconfig of two clusters, with the wrong current context.
     let path = site.home.path().join("kubeconfig");
     let merged = |current: &str| {
         let own = std::fs::read_to_string(site.server.kubeconfig()).unwrap();
@@ -197,7 +197,7 @@ fn an_undo_finds_the_context_of_its_journal() {
     assert!(refused.stderr.contains("was made for cluster"), "{refused:?}");
     site.set_guid(&own);
 
-    // Who names a context means it.
+    // A named context is used.
     let lost = undo(&journal, &["--context", "elsewhere"]);
     assert_eq!(lost.code, 3, "{lost:?}");
     let undone = undo(&journal, &[]);

@@ -31,7 +31,7 @@ fn ended(journal: &str) -> Recorded {
     recorded
 }
 
-/// A cluster with one leaked pod whose `datastoreReady` is as given, in a text that calipam does not write like that.
+/// Creates a cluster with one leaked pod and a given `datastoreReady`, in a format that calipam does not write.
 fn with_ready(state: Option<bool>) -> Site {
     let mut cluster = healthy();
     leak(&mut cluster, 0);
@@ -53,7 +53,7 @@ fn what_was_there_comes_back() {
         let whole = site.dump();
         let run = site.release(&["--leaked", "--lock"]);
         if state == Some(false) {
-            // The lock belongs to others, who may restore it while this run goes on.
+            // The lock belongs to another client, who may release it during this run.
             let told = "cannot take the datastore lock: it is already locked";
             assert!(run.code == 3 && run.stderr.contains(told) && run.stderr.contains("\nhint: "), "{run:?}");
             assert_eq!(site.dump(), whole);
@@ -62,7 +62,7 @@ fn what_was_there_comes_back() {
         assert_eq!(run.code, 0, "{run:?}");
         let cluster = ended(&journal_of(&run)).header.cluster;
         assert!(stale_locks(&site.home.path().join("calipam"), &cluster).unwrap().is_empty());
-        // The path of the journal is said before anything is written.
+        // The path of the journal is printed before anything is written.
         let opened = run.stderr.find("journal: ").expect("the journal is named");
         assert!(opened < run.stderr.find("hint: to restore what was there").unwrap(), "{run:?}");
         let history = site.history(INFORMATION).split_off(from);
@@ -83,7 +83,7 @@ fn a_conflict_unlocks_too() {
     let before = site.value(INFORMATION);
     let mut command = site.command(&[&["release", "--leaked", "--lock"], &AT_ONCE[..]].concat());
     let shown = Terminal::new(200).converse(command.env("TERM", "dumb"), "[y/N] ", |terminal, _| {
-        // Between plan and consent the addresses are given out again.
+        // The addresses are assigned again between plan and consent.
         for (address, block) in &pod.addresses {
             site.change_block(*block, |block| {
                 let ordinal = block.ordinal(*address).to_string();
@@ -117,8 +117,8 @@ fn undo_locks_too() {
     assert_eq!(values(&site.dump()), values(&before));
 }
 
-/// A release of many orphan handles that hangs in the middle: the datastore is locked, some of them are gone, and it
-/// does not answer any more.
+/// Starts a release of many orphan handles that hangs in the middle: the datastore is locked, some handles are
+/// deleted, and etcd no longer answers.
 fn in_the_middle(site: &Site) -> Child {
     in_the_middle_with(site, &[])
 }
@@ -158,7 +158,7 @@ fn signals_in_the_middle_unlock() {
         let site = many_orphans();
         let before = site.dump();
         let child = in_the_middle(&site);
-        // While the run lives, its lock is no one's leftover.
+        // While the run is alive, its lock is not stale.
         let (journal, header) = headers(&site.home.path().join("calipam")).pop().unwrap();
         assert!(stale_lock(&journal, &header.cluster).is_none());
         kill_process(Pid::from_child(&child), signal).unwrap();
@@ -181,7 +181,7 @@ fn signals_in_the_middle_unlock() {
     }
 }
 
-/// The server goes away in the middle, and comes back while the run still tries to unlock it.
+/// The server ends in the middle of a run, and restarts while the run still tries to unlock it.
 #[test]
 fn a_server_that_restarts_is_unlocked() {
     let mut site = many_orphans();
@@ -257,7 +257,7 @@ fn the_next_run_names_the_lock_of_one_that_was_killed() {
     let quiet = site.release(&["--orphan-handles"]);
     assert!(quiet.code == 0 && !quiet.stderr.contains("locked"), "{quiet:?}");
 
-    // All runs together are all of it, and each can be undone, the killed one included; that it has no end is said.
+    // The runs together are complete, and each can be undone. The undo of the killed one reports that it has no end.
     for (journal, code) in [(journal_of(&quiet), 0), (killed.to_str().unwrap().to_owned(), 1)] {
         let undone = site.undo(&journal);
         assert_eq!(undone.code, code, "{}", undone.stderr);
@@ -293,7 +293,7 @@ fn the_undo_of_a_killed_run_restores_the_lock_wherever_its_journal_is() {
     }
 }
 
-/// A lock that was taken since by others is theirs, even if the journal of a killed run names it.
+/// A later lock of another client is kept, even if the journal of a killed run names it.
 #[test]
 fn a_stale_mark_unlocks_nothing() {
     let site = many_orphans();
@@ -314,7 +314,7 @@ fn a_stale_mark_unlocks_nothing() {
     assert_eq!(run.code, Some(0), "{run:?}");
     assert!(run.text.replace("\r\n", " ").contains("another program may hold the lock"), "{run:?}");
     assert_eq!(site.value(INFORMATION).unwrap(), locked);
-    // Unlocked, nothing is left of it.
+    // After the unlock, the stale lock is forgotten.
     site.put(INFORMATION, String::from_utf8(locked).unwrap().replace("false", "true"));
     for _ in 0..2 {
         let quiet = site.release(&["--orphan-handles"]);

@@ -1,4 +1,4 @@
-//! `migrate`: from pool to pool in phases that follow from the datastore alone, each of them with its undo.
+//! `migrate`: from pool to pool, in phases that depend only on the datastore, and their undo.
 
 use std::collections::BTreeSet;
 
@@ -90,7 +90,7 @@ fn each_phase_follows_from_the_datastore_and_is_undone() {
     (spec["cidr"], spec["blockSize"], spec["disabled"]) = ("10.99.0.0/16".into(), 28.into(), false.into());
     assert_eq!(new["spec"], spec);
 
-    // From here on the old pool alone says what is next; once it is disabled, it need not be named.
+    // From now on, the old pool has the next phase; once it is disabled, it need not be named.
     let disabled = resume(&site, "disable");
     assert_eq!(pool(&site, OLD).unwrap()["spec"]["disabled"], true);
     let status = migrate(&site, &["status", "-o", "json"]);
@@ -329,7 +329,7 @@ fn the_new_pool_is_named_and_its_name_does_not_grow() {
     let named = [&TO[..], &["--to-name", "pods", "--apply", "--yes"]].concat();
     assert_eq!(migrate(&site, &named).code, 0);
     assert!(pool(&site, "pods").is_some());
-    // The same call goes on, and another name is that of another pool.
+    // The same call continues; a different name means another pool.
     let other = migrate(&site, &[&TO[..], &["--to-name", "others", "--apply", "--yes"]].concat());
     assert!(other.code == 1 && other.stderr.contains("is the CIDR of the pool pods"), "{other:?}");
     assert_eq!(migrate(&site, &named).code, 0);

@@ -35,7 +35,7 @@ fn on_kubernetes(flavour: Flavour) {
     };
     assert_eq!(lies_there(&site.objects()), 2);
 
-    // There and back, where the API server alone says what is next.
+    // There and back; the API server alone has the next phase.
     let step = |arguments: &[&str], leg: &str, phase: &str| {
         let run = site.run(&[&["migrate", "--yes", "-o", "json"], &AT_ONCE[..], arguments].concat());
         let document = run.json();
@@ -53,7 +53,7 @@ fn on_kubernetes(flavour: Flavour) {
     runs.extend(["disable", "clean-up", "delete"].map(|phase| step(&["resume"], "there", phase)));
     assert_eq!(lies_there(&site.objects()), 0);
     assert!(!site.list("ippools").contains_key("p"));
-    // Calico's client keeps annotations of others in its own.
+    // Calico's client stores foreign annotations in its own.
     if flavour == Flavour::Classic {
         let mut object = site.list("ippools")["p-10-8-0-0-28"].clone();
         let kept = json!({"annotations": {"calipam.io/temporary-for": successor}}).to_string();
@@ -98,7 +98,7 @@ fn the_last_pool_stays(flavour: Flavour) {
 
 in_each_group!(the_last_pool_stays: the_last_pool_stays_classic, the_last_pool_stays_native);
 
-/// A pod with an address that Calico's plugin has noted. Only those of a Deployment do not ask for the pool `p`.
+/// Creates a pod with an address in the annotations of Calico. Only pods of a Deployment do not request the pool `p`.
 fn web(number: usize, controller: &str, address: &str, ready: bool) -> Value {
     let uid = format!("00000000-0000-4000-8000-{number:012}");
     let owner = json!({"apiVersion": "apps/v1", "kind": controller, "name": "web-5d9", "uid": uid, "controller": true});
@@ -135,7 +135,7 @@ fn with_pods() -> KubeSite {
     site
 }
 
-/// A budget of all pods, which lets none of them go.
+/// Adds a budget for all pods, which allows no eviction.
 fn add_budget(site: &KubeSite) {
     let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
         "spec": {"minAvailable": 4, "selector": {"matchLabels": {"app": "web"}}}});
@@ -165,7 +165,7 @@ fn evict(site: &KubeSite, new: fn(usize) -> String, arguments: &[&str]) -> (Run,
                     (running..4).map(|place| web(next + place, "ReplicaSet", &new(next + place), true));
                 create_in_etcd(&site.server, "/registry/pods/", &missing.collect::<Vec<_>>()).unwrap();
                 next += 4;
-                // The node has ended the pods that were deleted.
+                // Acts as the node, which ends deleted pods.
                 for pod in pods.iter().filter(|pod| !pod["metadata"]["deletionTimestamp"].is_null()) {
                     let path = format!(
                         "/api/v1/namespaces/default/pods/{}",
@@ -283,7 +283,7 @@ fn an_eviction_shows_how_far_it_is_and_ctrl_c_ends_it() {
     assert_eq!(pods_of(&site).len(), 6, "the budget let none go");
 }
 
-/// The pod of a virtual machine.
+/// Creates the pod of a virtual machine.
 fn launcher(machine: &str, number: usize, address: &str, phase: &str) -> Value {
     let mut pod = web(number, "VirtualMachineInstance", address, phase == "Running");
     pod["metadata"]["name"] = format!("virt-launcher-{machine}-{number}").into();
@@ -351,7 +351,7 @@ fn refuse_to_migrate(site: &KubeSite, machine: &str) {
     ] {
         create(&site.server, &format!("/apis/admissionregistration.k8s.io/v1/{plural}"), &[object]).unwrap();
     }
-    // It counts once the server has noticed it.
+    // Waits until the policy is effective.
     let path = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstancemigrations?dryRun=All";
     let migration = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceMigration",
         "metadata": {"name": "trial"}, "spec": {"vmiName": machine}});

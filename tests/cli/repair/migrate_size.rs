@@ -28,7 +28,7 @@ fn there_and_back(site: &Site, size: &str, is_named: bool) -> Vec<Run> {
         assert_eq!((status.code, phase(&status)), (0, expected.to_owned()), "{status:?}");
         match expected {
             "there move" => leave(site),
-            // A pod that came back to the temporary pool ends.
+            // Ends a pod that has returned to the temporary pool.
             "back move" => site.delete(&visitor()),
             _ => {
                 let run = migrate(site, &[next, &["--yes", "-o", "json"]].concat());
@@ -77,7 +77,7 @@ fn another_block_size_in_the_same_cidr_is_reached_through_a_temporary_pool() {
             migrate(&site, &["--from", OLD, "--block-size", size, "--via", "10.99.0.0/16", "--apply"]);
         assert!(again.stderr.contains(&format!("has blocks of /{size} already")), "{again:?}");
 
-        // Blocks of the old size do not come back before the old pool has.
+        // Blocks of the old size are not restored before the old pool.
         let cleaned = journal_of(&runs[2]);
         let before = site.dump();
         let refused = site.undo(&cleaned);
@@ -111,7 +111,7 @@ fn a_temporary_pool_can_be_given_up_and_another_way_back_is_not_begun() {
         );
     }
     resume(&site, "disable");
-    // The old pool is enabled again, and the temporary one is left.
+    // The old pool is enabled again, and the temporary one is abandoned.
     for phase in ["create", "disable", "delete"] {
         let run = migrate(&site, &["--from", NEW, "--to", OLD, "--apply", "--yes", "-o", "json"]);
         assert_eq!((run.code, &run.json()["phase"]), (0, &json!(phase)), "{run:?}");

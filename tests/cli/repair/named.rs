@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use super::site::*;
 use crate::cli::program::Run;
 
-/// The address of the only record that `is_wanted`.
+/// Returns the address of the only record that `is_wanted`.
 fn address_of(cluster: &Cluster, is_wanted: impl Fn(&Attribute) -> bool) -> IpAddr {
     let mut found = cluster.blocks().flat_map(|b| b.records()).filter(|(_, record)| is_wanted(record));
     found.next().expect("the cluster has one").0
 }
 
-/// A cluster that has everything, and for each reason to refuse an address such an address with words that the
-/// refusal must say.
+/// Creates a cluster with, for each reason to refuse an address, such an address, and returns these with words of the
+/// refusal.
 fn protected() -> (Cluster, Vec<(&'static str, IpAddr, String)>) {
     let mut cluster = Cluster::small(*healthy().spec());
     let pod = cluster.add_pod_on(0);
@@ -53,7 +53,7 @@ fn protected() -> (Cluster, Vec<(&'static str, IpAddr, String)>) {
     (cluster, cases)
 }
 
-/// Without `--grace`, which would make what is young old enough.
+/// Releases targets without `--grace`, which would include young addresses.
 fn release_by_name(site: &Site, targets: &[&str]) -> Run {
     site.run(&[&["release", "--yes", "--settle", "0"], targets].concat())
 }
@@ -184,7 +184,7 @@ fn the_block_of_a_node_that_its_pool_no_longer_selects_goes_with_its_last_addres
             site.put(&key::handle(id), r#"{"block":{"10.7.0.0/30":1},"deleted":false}"#);
         }
 
-        // Another address is left.
+        // Another address remains.
         let first = site.release(&["--ip", "10.7.0.1"]);
         assert_eq!(first.code, 0, "{first:?}");
         assert!(of_node.iter().all(|key| site.value(key).is_some()), "{selector}: {first:?}");
@@ -283,7 +283,7 @@ fn a_handle_that_nobody_knows() {
     assert!(nothing.stderr.contains("\nhint: "), "{nothing:?}");
 }
 
-/// A stateful pod has its predecessor's name, and with it the old handle.
+/// A stateful pod has its predecessor's name, and so the old handle.
 #[test]
 fn a_successor_keeps_its_address() {
     let mut cluster = healthy();

@@ -5,7 +5,7 @@ use calipam_testkit::cluster::{Cluster, Fault};
 
 use super::site::*;
 
-/// Creates a cluster whose last node has `fault`, and returns that node.
+/// Creates a cluster whose last node has `fault`, and returns both.
 fn with(fault: Fault) -> (Cluster, String) {
     let mut cluster = healthy();
     cluster.inject(fault, 1);

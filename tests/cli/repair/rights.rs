@@ -1,5 +1,5 @@
-//! The roles of `docs/kubernetes/rbac.yaml` on a real API server: what each command needs is in its role, and a role
-//! without one right is told which.
+//! The roles of `docs/kubernetes/rbac.yaml` on a real API server: each has all rights that its commands need, and the
+//! error about a missing right names it.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -107,7 +107,7 @@ impl Rights {
     fn without(&self, missing: Option<(&str, &str)>) {
         let mut role = role("calipam-repairer");
         if let Some((resource, verb)) = missing {
-            // In rules of their own the other verbs of the resource and the other resources stay.
+            // Separate rules keep the other verbs of the resource, and the other resources.
             let rules = role["rules"].as_array().unwrap().clone();
             let apart = rules.iter().flat_map(|rule| {
                 let resources = rule["resources"].as_array().unwrap().clone();
@@ -138,7 +138,7 @@ impl Rights {
 fn roles_are_enough_and_not_too_much(flavour: Flavour) {
     let rights = Rights::new(flavour);
 
-    // The reader sees what an administrator sees.
+    // The reader gets the report of an administrator.
     let at_once = ["check", "-o", "json", "--settle", "0", "--grace", "0"];
     let (seen, all) = (rights.run("reader", &at_once), rights.site.run(&at_once));
     assert_eq!((seen.code, seen.json()["findings"].clone()), (1, all.json()["findings"].clone()));
@@ -146,7 +146,7 @@ fn roles_are_enough_and_not_too_much(flavour: Flavour) {
     let export = rights.folder.path().join("export.jsonl");
     assert_eq!(rights.run("reader", &["export", export.to_str().unwrap()]).code, 0);
 
-    // It changes nothing, and is told before anything is written which rights a repair needs.
+    // A repair by the reader changes nothing: an error names the missing rights before the first write.
     let before = rights.objects();
     for repair in REPAIRS {
         let run = rights.run("reader", &[repair, &["--yes"]].concat());
@@ -155,7 +155,7 @@ fn roles_are_enough_and_not_too_much(flavour: Flavour) {
     }
     assert_eq!(rights.objects(), before);
 
-    // Without one right of the role a repair says so; all together are exactly the role.
+    // Without a right of the role, a repair names it; all of them together are exactly the role.
     let role = role("calipam-repairer");
     let list = |value: &Value| {
         value.as_array().unwrap().iter().map(|v| v.as_str().unwrap().to_owned()).collect::<Vec<_>>()
@@ -190,7 +190,7 @@ fn roles_are_enough_and_not_too_much(flavour: Flavour) {
     rights.without(None);
     rights.wait_until("repairer", "update", "clusterinformations", true);
 
-    // With the role each repair works, and its undo.
+    // With the complete role, each repair and its undo work.
     for repair in REPAIRS {
         let run = rights.run("repairer", &[repair, &["--yes"]].concat());
         assert_eq!((run.code, run.stderr.contains("calipam undo ")), (0, true), "{repair:?} {run:?}");

@@ -1,4 +1,4 @@
-//! A script has released addresses that were in use: one was given out again, others will be.
+//! A script has released addresses in use: one was assigned again, and others will be.
 
 use calipam_testkit::cluster::Fault;
 
@@ -22,7 +22,7 @@ fn two_pods_with_one_address() {
     let rebuild = format!("calipam rebuild --block {block} --apply --endpoints-only --yes");
     assert_eq!(story.tell(&rebuild).code, 1);
 
-    // Of the two, the pod goes for which the block does not record the address.
+    // Of the two pods, the one without a record in the block is deleted.
     let recorded = shown.stdout.lines().find(|line| line.starts_with("Recorded")).unwrap();
     let is_intruder = |living: &Living| {
         let name = format!("{}/{}", living.namespace, living.pod);
@@ -38,7 +38,7 @@ fn subject(cluster: &Cluster, code: &str) -> String {
     cluster.truth().iter().find(|f| f.code == code).expect("the fault was injected").subject
 }
 
-/// `kubectl delete pod`: the CNI plugin deletes the endpoint and releases the handle. Here calipam does both.
+/// Acts like `kubectl delete pod`, after which the CNI plugin deletes the endpoint and releases the handle.
 fn delete_pod(story: &mut Story, living: &Living) {
     let Living { key, namespace, pod, handle } = living;
     story.told.push(format!("$ kubectl delete pod --namespace {namespace} {pod}\npod \"{pod}\" deleted\n"));

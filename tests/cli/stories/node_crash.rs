@@ -1,4 +1,4 @@
-//! A node has died with its pods and was removed from the cluster.
+//! A node has crashed with its pods and was removed from the cluster.
 
 use calipam_testkit::cluster::Fault;
 

@@ -1,4 +1,4 @@
-//! An etcd was restored from a backup that is older than what runs.
+//! An etcd was restored from a backup that is older than the running pods.
 
 use calipam_testkit::cluster::Fault;
 use calipam_testkit::kube::{Kinds, create, create_in_etcd, lease};
@@ -13,16 +13,16 @@ const CONTROLLERS: &str = "/calico/resources/v3/projectcalico.org/kubecontroller
 fn after_an_etcd_restore() {
     let mut cluster = Cluster::plain(ClusterSpec::new(13).v4_only(), 3, 3);
     shorten_grace(&mut cluster);
-    // The backup caught allocations half-way.
+    // The backup contains incomplete allocations.
     cluster.inject(Fault::AffinityPending, 1);
     cluster.inject(Fault::OrphanHandle, 1);
     let pods = endpoints(&cluster);
     let (ended, started) = (&pods[0], [&pods[3], &pods[6]]);
-    // What runs: all but a pod that has ended since the backup.
+    // The running pods: all except one that has ended since the backup.
     let server = lease(Kinds::Kubernetes).unwrap();
     let running: Vec<Value> = pods[1..].iter().map(|living| pod(&cluster, living)).collect();
     seed(&server, &cluster, &running);
-    // In the backup two pods were not there yet.
+    // Two pods are not in the backup.
     for living in started {
         forget(&mut cluster, living);
     }
@@ -45,7 +45,7 @@ fn after_an_etcd_restore() {
     check_document("restore", &story.told);
 }
 
-/// The grace period of the cluster is what a test can wait for.
+/// Shortens the grace period of the cluster for the test.
 fn shorten_grace(cluster: &mut Cluster) {
     let stored = cluster.get(CONTROLLERS).expect("the configuration of kube-controllers").value();
     let mut value: Value = serde_json::from_slice(&stored).unwrap();
@@ -53,7 +53,7 @@ fn shorten_grace(cluster: &mut Cluster) {
     cluster.put_raw(CONTROLLERS, serde_json::to_vec(&value).unwrap());
 }
 
-/// The pod as the kubelet reports it. With the etcd datastore Calico writes no annotation.
+/// Creates a pod like the kubelet. With the etcd datastore, Calico writes no annotation.
 fn pod(cluster: &Cluster, living: &Living) -> Value {
     let Some(Object::Endpoint(endpoint)) = cluster.get(&living.key) else { panic!("{} is gone", living.key) };
     let address = endpoint.spec.ip_networks[0].split('/').next().unwrap();
@@ -79,7 +79,7 @@ fn seed(server: &KubeApiserver, cluster: &Cluster, pods: &[Value]) {
     create_in_etcd(server, "/registry/pods/", pods).unwrap();
 }
 
-/// Takes a pod out of the data: it was not there yet.
+/// Removes a later pod from the data.
 fn forget(cluster: &mut Cluster, living: &Living) {
     let Object::Endpoint(endpoint) = cluster.remove(&living.key) else {
         panic!("{} is no endpoint", living.key)
@@ -91,7 +91,7 @@ fn forget(cluster: &mut Cluster, living: &Living) {
     }
 }
 
-/// The pods that started since the backup are recreated elsewhere, and the endpoint of the one that ended is deleted.
+/// Recreates the pods that started since the backup elsewhere, and deletes the endpoint of the one that ended.
 fn delete(story: &mut Story, server: &KubeApiserver, started: &[&Living], ended: &Living) {
     for living in started {
         let Living { namespace, pod, .. } = living;

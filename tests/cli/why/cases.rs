@@ -205,7 +205,7 @@ pub(super) fn asks_for(pool: &str) -> Value {
     json!({"cni.projectcalico.org/ipv4pools": format!("[\"{pool}\"]")})
 }
 
-/// A namespace asks for a pool that is full, and one of its pods waits, beside a pod that asks for any.
+/// A namespace requests a full pool: one of its pods waits, and another one requests any pool.
 fn pool_by_namespace() -> Lists {
     let pools =
         [("full", pool("10.80.0.0/28", json!({"blockSize": 28}))), ("room", pool("10.81.0.0/16", json!({})))];
@@ -219,7 +219,7 @@ fn pool_by_namespace() -> Lists {
     lists
 }
 
-/// The only pool serves the namespace tools, and a pod of the namespace shop waits.
+/// The only pool is for the namespace tools, and a pod of the namespace shop waits.
 pub(super) fn pool_of_namespaces(are_read: bool) -> Lists {
     let of_team = pool("10.70.0.0/16", json!({"namespaceSelector": "team == 'a'"}));
     let mut lists = Lists::new(&[("of-team", of_team)], &[("n1", json!({}))]);

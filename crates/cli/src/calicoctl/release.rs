@@ -1,4 +1,4 @@
-//! `ipam release`: releases one address, or the leaks of reports.
+//! `ipam release`: releases one address, or the leaks in reports.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
