@@ -1,4 +1,4 @@
-//! Reading everything from a file: an export or an etcd snapshot.
+//! Reads all data of a file, an export or an etcd snapshot.
 
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -20,17 +20,17 @@ use crate::kubectl;
 use crate::raw::{RawEntry, is_read};
 use crate::{CALICO_2_SOURCES, Progress, ProgressFn, regular};
 
-/// How much of a file tells its kind.
+/// The number of bytes from which the kind of a file is recognized.
 const HEAD: u64 = (1 << 16) + 4096;
-/// What standard input is called where a file has a path.
+/// The name of standard input, in place of a path.
 const STANDARD_INPUT: &str = "standard input";
 
-/// A file of data, whose kind is known.
+/// A data file of a known kind.
 #[derive(Clone, Debug)]
 pub struct DataFile {
     path: PathBuf,
     kind: FileKind,
-    /// What came from standard input is in a temporary file, since it is read more than once.
+    /// The temporary file with the content of standard input, since it is read more than once.
     input: Option<Arc<TempPath>>,
 }
 
@@ -43,10 +43,10 @@ pub enum FileKind {
 }
 
 impl DataFile {
-    /// Finds out by its content what a file is; its name does not matter.
+    /// Recognizes a file by its content, regardless of its name.
     ///
     /// # Errors
-    /// If it cannot be read, or is nothing that this program knows.
+    /// If the file cannot be read, or is of no known kind.
     pub fn open(path: &Path) -> Result<Self> {
         if is_etcd_folder(path) || is_etcd_folder(&path.join("member")) {
             return Err(Error::new(path, FileError::EtcdFolder));
@@ -71,7 +71,7 @@ impl DataFile {
         Ok(Self { path: path.to_owned(), kind, input: None })
     }
 
-    /// Takes the whole of standard input.
+    /// Reads standard input to its end.
     pub fn of_input(mut input: impl Read) -> Result<Self> {
         let mut spooled = || -> std::io::Result<TempPath> {
             let mut file = NamedTempFile::new()?;
@@ -83,7 +83,7 @@ impl DataFile {
         Ok(Self { input: Some(Arc::new(path)), ..found })
     }
 
-    /// Its path, or what stands for it.
+    /// The path, or the name of standard input.
     pub fn name(&self) -> String {
         self.named(&self.path).display().to_string()
     }
@@ -96,12 +96,12 @@ impl DataFile {
         self.kind
     }
 
-    /// Reads all of it. Takes its time; does not belong on a thread that has to answer others.
+    /// Reads the whole file. This takes time, so it must not run on a thread that answers requests.
     pub fn observe(&self, progress: &ProgressFn) -> Result<Snapshot> {
         self.observe_extent(&Extent::Whole, progress)
     }
 
-    /// Reads what the extent says; of files of Kubernetes objects all.
+    /// Reads the given extent; files of Kubernetes objects are read as a whole.
     pub fn observe_extent(&self, extent: &Extent, progress: &ProgressFn) -> Result<Snapshot> {
         let read = self.observe_path(|key| extent.has_key(key), extent.records(), progress);
         let mut snapshot =
@@ -113,7 +113,7 @@ impl DataFile {
         Ok(snapshot)
     }
 
-    /// Reads the entries of an export whose keys are wanted. What else it holds counts as read only in part.
+    /// Reads the entries of an export with wanted keys. All other data counts as read in part.
     pub fn observe_some(
         &self,
         is_wanted: &(dyn Fn(&[u8]) -> bool + Sync),
@@ -156,7 +156,7 @@ impl DataFile {
         Ok(snapshot)
     }
 
-    /// Adds the entries of an export that are wanted.
+    /// Adds the wanted entries of an export.
     fn read_export(
         &self,
         snapshot: &mut Snapshot,
@@ -188,7 +188,7 @@ impl DataFile {
             },
         );
 
-        // A line that is wrong counts before what could not be read after it.
+        // An invalid line comes before a read error after it.
         let ended = match (ended, failure) {
             (ControlFlow::Break(Err(wrong)), _) | (_, Some(wrong)) => Err(wrong),
             (ControlFlow::Break(Ok(())), None) => export.finish(),
@@ -197,7 +197,7 @@ impl DataFile {
         ended.map(|()| export.header).map_err(failed)
     }
 
-    /// Adds the entries of an etcd snapshot that are wanted.
+    /// Adds the wanted entries of an etcd snapshot.
     fn read_snapshot(
         &self,
         snapshot: &mut Snapshot,
@@ -219,7 +219,7 @@ impl DataFile {
         )
     }
 
-    /// Gives each entry to `take`, without looking at it.
+    /// Passes each entry to `take` without decoding it.
     pub fn entries(&self, take: impl FnMut(&RawEntry<'_>)) -> Result<()> {
         match self.kind {
             FileKind::Export => export::read(&self.path, take).map(drop),
@@ -235,8 +235,7 @@ impl DataFile {
         kubectl::files_of(&self.path).map_err(|e| Error::new(&self.path, e))
     }
 
-    /// Sets the clock of a file that does not say when it was written. Times in the future come from
-    /// clocks that run wrong.
+    /// Sets the clock of a file that does not record when it was written. Times in the future come from wrong clocks.
     fn set_clock(&self, snapshot: &mut Snapshot) -> Result<()> {
         let newest = newest_time(snapshot, Timestamp::now());
         snapshot.taken_at = newest.map_or_else(|| self.changed_at(), Ok)?;
@@ -250,7 +249,7 @@ impl DataFile {
     }
 }
 
-/// Takes over what an export says about itself.
+/// Applies the header of an export.
 pub(crate) fn describe(path: &Path, snapshot: &mut Snapshot, header: &Header) -> Result<()> {
     let line = |reason: String| Error::new(path, FileError::ExportLine { line: 1, reason });
     snapshot.datastore = match header.datastore.as_str() {
@@ -278,7 +277,7 @@ pub(crate) fn describe(path: &Path, snapshot: &mut Snapshot, header: &Header) ->
     Ok(())
 }
 
-/// What one entry of an export says.
+/// Decodes one entry of an export.
 pub fn of_entry(entry: &RawEntry<'_>) -> Snapshot {
     let mut snapshot = Snapshot::default();
     add(&mut snapshot, entry);
@@ -294,26 +293,26 @@ pub(crate) fn add(snapshot: &mut Snapshot, entry: &RawEntry<'_>) {
     }
 }
 
-/// True for the folder of an etcd with its snapshots and its log.
+/// True for the data folder of an etcd, with its snapshots and log.
 fn is_etcd_folder(path: &Path) -> bool {
     path.join("snap").is_dir() && path.join("wal").is_dir()
 }
 
-/// The error of the temporary file of standard input.
+/// Changes an error of the temporary file into one of standard input.
 fn of_input(error: Error) -> Error {
     Error { path: STANDARD_INPUT.into(), ..error }
 }
 
-/// The newest time in the data that has passed.
+/// The newest time in the data that is not in the future.
 pub fn newest_time(snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
-    // One object from the future hides when the others were created: the times in blocks are left.
+    // An object from the future hides the creation times of the others: only the times in blocks remain.
     let is_past = |newest: &Timestamp| newest.duration_since(now) <= CLOCK_SKEW;
     let newest = snapshot.newest_creation.filter(is_past);
     newest.map(|newest| newest.min(now)).max(newest_in_blocks(snapshot, now))
 }
 
-/// When a block was last claimed, or an address allocated or released. Nodes and pods write these times by clocks of
-/// their own: what is in the future says nothing about the others.
+/// The last time that a block was claimed, or an address allocated or released. Nodes and pods write these times by
+/// their own clocks: a time in the future has no meaning for the others.
 fn newest_in_blocks(snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
     let blocks = snapshot.blocks.iter().filter_map(|block| block.value.content.sound());
     let times = blocks.flat_map(|block| {

@@ -1,4 +1,4 @@
-//! What can be wrong with a file of data.
+//! Errors of data files.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use calipam_model::hint::{Call, Hint};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A file of data that cannot be used.
+/// An unusable data file.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {kind}", path.display())]
 pub struct Error {
@@ -20,52 +20,51 @@ impl Error {
         Self { path: path.into(), kind: kind.into() }
     }
 
-    /// The same of a file that is in an archive.
+    /// Converts the error to that of a file in an archive.
     pub(crate) fn of_archive(self) -> Self {
         Self { kind: self.kind.of_archive(), ..self }
     }
 
-    /// True if the changes of a recording are not what was written.
+    /// True if the changes of a recording are damaged.
     pub(crate) fn is_damage(&self) -> bool {
         matches!(self.kind, FileError::ChangesDamaged { .. })
     }
 
-    /// True if a file is not there.
+    /// True if the file is missing.
     pub(crate) fn is_missing_file(&self) -> bool {
         matches!(&self.kind, FileError::Io(error) if error.kind() == io::ErrorKind::NotFound)
     }
 }
 
-/// Why a file of data cannot be used.
+/// The reason that a data file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// The system refuses.
+    /// An error of the operating system.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The file holds nothing.
     #[error("the file is empty")]
     Empty,
     /// It is neither an export nor an etcd snapshot.
     #[error("neither an export of calipam, nor an etcd snapshot, nor Kubernetes objects in JSON{0}")]
     UnknownKind(String),
-    /// The folder in which a member of etcd keeps its data, or a backup of it by `etcdctl backup`.
+    /// The data folder of an etcd member, or a backup of it by `etcdctl backup`.
     #[error("a data folder of etcd (`member/snap`, `member/wal`), which only etcd itself can read")]
     EtcdFolder,
-    /// A file of Kubernetes objects that is cut off or is not JSON.
+    /// A file of Kubernetes objects that is cut off or no JSON.
     #[error("cannot read the Kubernetes objects: {0}")]
     Objects(String),
-    /// A list of Kubernetes objects of which only the first page is there.
+    /// A list of Kubernetes objects after whose first page more follow.
     #[error("not all of its {kind}: {}", if *.remaining > 0 { format!("{remaining} objects more follow (`metadata.remainingItemCount`)") } else { "more objects follow (`metadata.continue`)".to_owned() })]
     ObjectsMissing { kind: String, remaining: u64 },
     #[error("holds no Calico data: there is no key under /calico/")]
     NoCalico,
-    /// Files of Kubernetes objects without any of Calico.
+    /// Files of Kubernetes objects with none of Calico's.
     #[error("holds no object of Calico")]
     NoObjects,
-    /// An export that another version of the program wrote.
+    /// An export of another version of the format.
     #[error("an export of version {0}; this program reads version 1")]
     ExportVersion(u64),
-    /// An export that is cut off or holds a line that cannot be read.
+    /// An export that is cut off or has an invalid line.
     #[error("line {line} of the export: {reason}")]
     ExportLine {
         /// Number of the line, from 1.
@@ -75,34 +74,34 @@ pub enum FileError {
     /// An export that ends too early.
     #[error("the export ends after {entries} entries")]
     ExportCut {
-        /// Entries that are there.
+        /// The number of existing entries.
         entries: u64,
     },
-    /// Compressed data that cannot be unpacked.
+    /// Invalid compressed data.
     #[error("cannot unpack it: {0}")]
     Unpack(String),
-    /// An export does not say when it was taken.
+    /// The time of an export is invalid.
     #[error("`takenAt` is {0:?}, which is not a time")]
     NoTime(String),
-    /// An export of an archive is damaged.
+    /// An export in an archive is damaged.
     #[error("{0}")]
     Archived(Box<FileError>),
-    /// The GUIDs of an archive and of what does not belong there.
+    /// The GUIDs of an archive and of an export of another cluster.
     #[error("an archive of cluster {:?}, not of {:?}", .guids[0], .guids[1])]
     OtherCluster { guids: [String; 2] },
     /// Another run writes to the archive.
     #[error("another run writes to this archive")]
     ArchiveBusy,
-    /// The changes of a recording are not what was written there.
+    /// The changes of a recording are damaged.
     #[error("damaged at byte {at}: what was recorded from there on cannot be read")]
     ChangesDamaged { at: u64 },
-    /// Changes that another version of the program wrote.
+    /// Changes in another version of the format.
     #[error("changes of version {0}; this program reads version 1")]
     ChangesVersion(u32),
     /// An etcd snapshot that ends too early.
     #[error("the etcd snapshot is cut off: {0}")]
     SnapshotCut(String),
-    /// An etcd snapshot whose checksum does not fit its content.
+    /// An etcd snapshot whose checksum does not match.
     #[error("the etcd snapshot is damaged: its checksum (SHA-256) does not fit its content")]
     SnapshotChecksum,
     /// An etcd snapshot whose pages are damaged.
@@ -111,7 +110,7 @@ pub enum FileError {
 }
 
 impl FileError {
-    /// What to do about it, if there is something to say.
+    /// A hint to the next action, if there is one.
     pub fn hint(&self) -> Option<Hint> {
         Some(match self {
             Self::Empty | Self::UnknownKind(_) => Hint::new(
@@ -155,7 +154,7 @@ impl FileError {
         })
     }
 
-    /// The same of a file that is in an archive: what is damaged cannot be written again.
+    /// Converts the error to that of a file in an archive, for which damaged data cannot be written again.
     pub(crate) fn of_archive(self) -> Self {
         match self {
             Self::Empty

@@ -1,4 +1,4 @@
-//! How much of a datastore is read.
+//! The part of a datastore that is read.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use calipam_model::block::RecordDetail;
 use calipam_model::key::{BLOCK_PREFIX, HANDLE_PREFIX, IPAM_PREFIX, RESOURCE_PREFIX, source_of_resources};
 use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
 
-/// The sources that Calico 2.x has.
+/// The sources in Calico 2.x.
 pub const CALICO_2_SOURCES: [Source; 8] = [
     Source::Blocks,
     Source::Affinities,
@@ -18,14 +18,14 @@ pub const CALICO_2_SOURCES: [Source; 8] = [
     Source::IpamConfig,
 ];
 
-/// What a read brings.
+/// The data to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Extent {
-    /// Everything that a check needs.
+    /// Everything for a check.
     #[default]
     Whole,
-    /// These sources, and what lies with them. Of the records of blocks, those that [`RecordDetail::Borrowers`] keeps. No
-    /// rule can check what is read so, since nothing says who uses addresses.
+    /// These sources and data stored with them, with the block records that [`RecordDetail::Borrowers`] keeps. Rules
+    /// cannot check this data, since it does not show who uses addresses.
     Sources(BTreeSet<Source>),
 }
 
@@ -42,7 +42,7 @@ impl Extent {
         sources.iter().any(|source| self.has(*source))
     }
 
-    /// How much of the records of blocks is wanted.
+    /// The wanted detail of block records.
     pub fn records(&self) -> RecordDetail {
         match self {
             Self::Whole => RecordDetail::Full,
@@ -50,8 +50,8 @@ impl Extent {
         }
     }
 
-    /// True for an entry that is wanted, by its key in etcd or in an export of either datastore. Keys that name no source
-    /// are findings of a whole read.
+    /// True for a wanted entry, by its key in etcd or in an export of either datastore. Keys of no source are findings
+    /// of a whole read only.
     pub fn has_key(&self, key: &[u8]) -> bool {
         match self {
             Self::Whole => true,
@@ -59,7 +59,7 @@ impl Extent {
         }
     }
 
-    /// Says of every source that is not wanted that it was not read, if nothing is said about it yet.
+    /// Records for every unwanted source that it was not read, unless it has a record already.
     pub fn say(&self, snapshot: &mut Snapshot) {
         for source in Source::ALL.into_iter().filter(|source| !self.has(*source)) {
             let unread = || Coverage::Skipped(WhySkipped::NotNeeded);
@@ -68,12 +68,12 @@ impl Extent {
     }
 }
 
-/// Says why a source is not read, if it is not.
+/// Records the reason that a source is not read, unless it has a record already.
 pub fn skip(snapshot: &mut Snapshot, source: Source, reason: WhySkipped) {
     snapshot.coverage.entry(source).or_insert_with(|| Coverage::Skipped(reason));
 }
 
-/// The source that an entry of etcd or of an export belongs to.
+/// The source of an entry in etcd or in an export.
 fn source_of(key: &[u8]) -> Option<Source> {
     if let Some(rest) = key.strip_prefix(IPAM_PREFIX.as_bytes()) {
         let is_below = |prefix: &str| key.starts_with(prefix.as_bytes());

@@ -1,4 +1,4 @@
-//! Files of Kubernetes objects: what `kubectl get … -o json` prints, one file or a folder of them, and the entries of an
+//! Files of Kubernetes objects: the output of `kubectl get … -o json`, as a file or a folder, and the entries in an
 //! export of a Kubernetes datastore.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -19,18 +19,18 @@ use crate::objects::{Encoding, ListError};
 use crate::raw::RawEntry;
 use crate::regular;
 
-/// The kinds of virtual machines: an instance may have no machine, and a stopped machine has no instance.
+/// The kinds of virtual machines: instances need no machine, and stopped machines have no instance.
 const MACHINES: [&str; 2] = ["virtualmachines", "virtualmachineinstances"];
-/// How much of a file is read at a time.
+/// Bytes of a file that are read at a time.
 const PIECE: usize = 1 << 18;
-/// Kinds of which a cluster may have no object: they count as read where pools are there.
+/// Kinds without objects in some clusters: they count as read if there are pools.
 const MAY_BE_EMPTY: [Source; 4] = [
     Source::Reservations,
     Source::IpamConfig,
     Source::ClusterInformation,
     Source::KubeControllersConfiguration,
 ];
-/// Kinds that every cluster has objects of.
+/// Kinds with objects in every cluster.
 const NEVER_EMPTY: [Source; 8] = [
     Source::Blocks,
     Source::Affinities,
@@ -42,13 +42,13 @@ const NEVER_EMPTY: [Source; 8] = [
     Source::Machines,
 ];
 
-/// True if a file that begins with `head` may hold an object of Kubernetes or a list of them.
+/// True if a file that begins with `head` may contain Kubernetes objects.
 pub(crate) fn looks_like_objects(head: &[u8]) -> bool {
     let names = |field: &[u8]| head.windows(field.len()).any(|part| part == field);
     head.trim_ascii_start().starts_with(b"{") && names(b"\"apiVersion\"")
 }
 
-/// The files of a folder that may hold objects: those whose names end in `.json`, in order.
+/// The files of a folder that may contain objects, with names that end in `.json`, in order.
 pub(crate) fn files_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -61,10 +61,10 @@ pub(crate) fn files_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Reads files of objects. An object that is in several of them counts once.
+/// Reads files of objects. An object in several of them counts once.
 ///
 /// # Errors
-/// If a file cannot be read, is cut, or holds nothing of Calico.
+/// If a file cannot be read, is cut off, or has no objects of Calico.
 pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
     let mut snapshot = Snapshot::default();
     let mut order = Vec::new();
@@ -74,7 +74,7 @@ pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
         }
         kind.add(&mut snapshot, object, Encoding::Json);
     })?;
-    // kubectl prints the kinds in the order in which it reads them. Several files do not say which is older.
+    // kubectl prints the kinds in the order of reading. It is unknown which of several files is older.
     let place = |source| order.iter().position(|known| *known == source);
     let places = place(Source::Blocks).zip(place(Source::Pods));
     snapshot.blocks_before_pods = files.len() == 1 && places.is_some_and(|(blocks, pods)| blocks < pods);
@@ -89,7 +89,7 @@ pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
     tell_virtual_affinities(&mut snapshot);
     snapshot.mark_read(seen.iter().copied());
     if seen.contains(&Source::Machines) && !MACHINES.iter().all(|kind| kinds.contains(kind)) {
-        // One kind alone does not show which machines exist.
+        // One of the kinds alone does not show which machines exist.
         snapshot.coverage.insert(Source::Machines, Coverage::Skipped(WhySkipped::NotInFile));
     }
     if seen.contains(&Source::Pools) {
@@ -102,8 +102,8 @@ pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
     Ok(snapshot)
 }
 
-/// Lists that came through Calico's aggregated API lack the type of affinities. If no label tells it either, the
-/// owner of the block does.
+/// Lists from Calico's aggregated API lack the type of affinities. If there is no label either, the owner of the
+/// block determines it.
 fn tell_virtual_affinities(snapshot: &mut Snapshot) {
     let owners = snapshot.blocks.iter().filter_map(|block| match block.value.content.owner()? {
         BlockOwner::Virtual(name) => Some((block.value.key, name.as_str())),
@@ -121,7 +121,7 @@ fn tell_virtual_affinities(snapshot: &mut Snapshot) {
     }
 }
 
-/// Reads files of objects; gives what an export keeps of each.
+/// Reads files of objects; passes on the part of each that an export keeps.
 pub(crate) fn read_entries(files: &[PathBuf], mut take: impl FnMut(&RawEntry<'_>)) -> Result<()> {
     each(files, |kind, object| {
         if let Some(entry) = kind.export(object, Encoding::Json) {
@@ -131,7 +131,7 @@ pub(crate) fn read_entries(files: &[PathBuf], mut take: impl FnMut(&RawEntry<'_>
     .map(drop)
 }
 
-/// Gives each object of some files to `take`, and the sources that they hold objects of.
+/// Passes each object of some files to `take`; returns the sources with objects.
 fn each(files: &[PathBuf], take: impl FnMut(&KnownKind, &[u8])) -> Result<Seen> {
     let mut reader = Reader { take, known: HashSet::new(), seen: Seen::default() };
     for path in files {
@@ -144,8 +144,8 @@ fn each(files: &[PathBuf], take: impl FnMut(&KnownKind, &[u8])) -> Result<Seen> 
 pub(crate) fn add_exported(snapshot: &mut Snapshot, key: &[u8], value: &[u8]) {
     if let Some(kind) = kind_of_key(key) {
         kind.add(snapshot, value, Encoding::Json);
-        // The allocator's configuration has another name in each API group. It may be absent; blocks are all of one group, so
-        // that the first tells.
+        // The allocator's configuration has another name in each API group, but may be missing. Blocks are all of one
+        // group, so the first one determines it.
         snapshot.is_native |= kind.plural == "ipamconfigurations";
         if kind.source == Source::Blocks && snapshot.blocks.len() == 1 {
             let object: TypeMeta = serde_json::from_slice(value).unwrap_or_default();
@@ -154,8 +154,8 @@ pub(crate) fn add_exported(snapshot: &mut Snapshot, key: &[u8], value: &[u8]) {
     }
 }
 
-/// True if the group of the object is that in which Calico keeps its data itself. The aggregated API, which has the same
-/// group, serves neither blocks nor handles.
+/// True if the object's group is the one in which Calico itself stores data. The aggregated API has the same group, but
+/// serves neither blocks nor handles.
 fn is_of_native_group(kind: &KnownKind, api_version: &str) -> bool {
     matches!(kind.source, Source::Blocks | Source::Handles) && api_version.starts_with("projectcalico.org/")
 }
@@ -170,19 +170,19 @@ fn kind_of_key(key: &[u8]) -> Option<&'static KnownKind> {
     by_plural(plural)
 }
 
-/// Sources that a Kubernetes datastore holds.
+/// The sources in a Kubernetes datastore.
 pub(crate) fn sources() -> impl Iterator<Item = Source> {
     NEVER_EMPTY.into_iter().chain(MAY_BE_EMPTY).chain([Source::Endpoints])
 }
 
 struct Reader<F> {
     take: F,
-    /// Kind, namespace and name of what was read.
+    /// Kind, namespace and name of the objects read so far.
     known: HashSet<String>,
     seen: Seen,
 }
 
-/// What the files hold.
+/// The contents of the files.
 #[derive(Default)]
 struct Seen {
     sources: BTreeSet<Source>,
@@ -199,7 +199,7 @@ impl Seen {
     }
 }
 
-/// What says what an object is.
+/// The fields that identify the type of an object.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct TypeMeta {
@@ -218,12 +218,12 @@ struct Name {
 impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
     fn file(&mut self, path: &Path) -> Result<(), FileError> {
         let Some(list) = self.pass(path, None)? else { return Ok(()) };
-        // The kind of the items comes after them in lists of programs that sort fields by name.
+        // Programs that sort fields by name write the kind of the items after them.
         self.pass(path, Some(&list)).map(drop)
     }
 
-    /// Reads a file. If items were passed over because nothing before them said what they are, gives what the list
-    /// says after them.
+    /// Reads a file. If items were skipped because their type was not known yet, returns the type that the list names
+    /// after them.
     fn pass(&mut self, path: &Path, known: Option<&TypeMeta>) -> Result<Option<TypeMeta>, FileError> {
         let damaged = |error: ListError| FileError::Objects(error.to_string());
         let mut file = regular::open(path)?;
@@ -252,21 +252,21 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
         }
         let meta = list.finish().map_err(damaged)?;
         let Ok(envelope) = envelope else { return Ok(None) };
-        // A list of one kind, as the API server prints it, says also that there is no object of it.
+        // A list of one kind, as the API server prints it, also proves that there are no other objects.
         let kind = envelope.kind.strip_suffix("List").and_then(|name| by_name(name, &envelope.api_version));
         if let Some(kind) = kind {
             self.seen.add(kind, &envelope.api_version);
         }
-        // What is on the next page would count as gone. A list without kind may hold any.
+        // Objects on the next page would count as missing. A list without kind may contain any.
         if !meta.is_last() && (kind.is_some() || ["", "List"].contains(&envelope.kind.as_str())) {
             return Err(FileError::ObjectsMissing { kind: envelope.kind, remaining: meta.remaining });
         }
         Ok(Some(envelope).filter(|_| nameless && kind.is_some() && known.is_none()))
     }
 
-    /// Takes an object; false if nothing says what it is.
+    /// Reads an object; returns false if its type is unknown.
     fn object(&mut self, json: &[u8], of_list: Option<&TypeMeta>) -> bool {
-        // What cannot be decoded names no kind that is read.
+        // An undecodable object has no kind that is read.
         let mut object: TypeMeta = serde_json::from_slice(json).unwrap_or_default();
         if let (true, Some(list)) = (object.kind.is_empty(), of_list) {
             object.kind = list.kind.trim_end_matches("List").to_owned();
@@ -284,10 +284,10 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
     }
 }
 
-/// Kind and version of a list whose items have none, if they are before the items.
+/// Kind and version of a list whose items have none, if they precede the items.
 fn outer(envelope: &[u8]) -> Option<TypeMeta> {
     let whole = serde_json::from_slice(envelope).ok();
-    // Up to the array of items: closed, it is a whole object.
+    // The text up to the array of items, closed, is a whole object.
     whole.or_else(|| serde_json::from_slice(&[envelope, b"]}"].concat()).ok())
 }
 

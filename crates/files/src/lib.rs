@@ -1,4 +1,4 @@
-//! Files of Calico's data, and the decoding of what they hold: nothing here knows a client.
+//! Files of Calico's data, and decoding of their content, without any client.
 //!
 //! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
 
@@ -22,19 +22,19 @@ pub use self::data_file::{DataFile, FileKind, newest_time, of_entry};
 pub use self::error::{Error, FileError, Result};
 pub use self::extent::{CALICO_2_SOURCES, Extent, skip};
 
-/// How far a read has come.
+/// The progress of a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Objects read so far.
     pub read: u64,
-    /// Objects that are expected in all, as far as is known; 0 if nothing is.
+    /// Expected number of objects; 0 if unknown.
     pub expected: u64,
 }
 
-/// Takes the progress of a read; called from several threads.
+/// Receives the progress of a read, from several threads.
 pub type ProgressFn = Arc<dyn Fn(Progress) + Send + Sync>;
 
-/// Takes no notice of progress.
+/// Ignores progress.
 pub fn quiet() -> ProgressFn {
     Arc::new(|_| {})
 }

@@ -1,8 +1,8 @@
-//! Entries of a key-value store as bytes, before anything is known about their meaning.
+//! Undecoded entries of a key-value store.
 
 use calipam_model::key::{IPAM_PREFIX, RESOURCE_PREFIX, source_of_resources};
 
-/// An entry of etcd, borrowed from the response or file that it came with.
+/// An entry of etcd, borrowed from its response or file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawEntry<'a> {
     pub key: &'a [u8],
@@ -13,11 +13,11 @@ pub struct RawEntry<'a> {
     pub create_revision: i64,
     /// Number of changes since then, from 1.
     pub version: i64,
-    /// The lease that the key hangs on; 0 for none. Calico's IPAM keys never have one (facts 1.15).
+    /// The lease of the key; 0 for none. Calico's IPAM keys never have one (facts 1.15).
     pub lease: i64,
 }
 
-/// An entry of etcd with bytes of its own.
+/// An owned entry of etcd.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RawKv {
     pub key: Vec<u8>,
@@ -38,13 +38,13 @@ impl RawKv {
 }
 
 impl RawEntry<'_> {
-    /// A copy with bytes of its own.
+    /// Returns an owned copy.
     pub fn to_owned(self) -> RawKv {
         RawKv { key: self.key.to_vec(), value: self.value.to_vec(), mod_revision: self.mod_revision }
     }
 }
 
-/// True for keys that a whole read covers: all of IPAM, and the resources that tell who uses addresses.
+/// True for keys in a whole read: all of IPAM, and the resources that show who uses addresses.
 pub fn is_read(key: &[u8]) -> bool {
     if key.starts_with(IPAM_PREFIX.as_bytes()) {
         return true;

@@ -1,4 +1,4 @@
-//! Keys of the etcd v3 datastore (facts 1.1). CONTRIBUTING.md lists every place that a new kind of record needs.
+//! Keys of the etcd v3 datastore (facts 1.1). CONTRIBUTING.md lists every place to change for a new kind of record.
 
 use std::fmt;
 
@@ -8,18 +8,18 @@ use crate::affinity::{AffinityKey, AffinityType};
 use crate::cidr::{dashed, is_v4, parse_dashed};
 use crate::snapshot::Source;
 
-/// Where all of Calico's IPAM data lies.
+/// The prefix of all of Calico's IPAM data.
 pub const IPAM_PREFIX: &str = "/calico/ipam/v2/";
-/// Where allocation blocks of both families lie.
+/// The prefix of allocation blocks of both families.
 pub const BLOCK_PREFIX: &str = "/calico/ipam/v2/assignment/";
-/// Where handles lie.
+/// The prefix of handles.
 pub const HANDLE_PREFIX: &str = "/calico/ipam/v2/handle/";
-/// Where the resources of the v3 API lie.
+/// The prefix of resources of the v3 API.
 pub const RESOURCE_PREFIX: &str = "/calico/resources/v3/projectcalico.org/";
-/// Where workload endpoints lie.
+/// The prefix of workload endpoints.
 pub const ENDPOINT_PREFIX: &str = "/calico/resources/v3/projectcalico.org/workloadendpoints/";
 
-/// What a key names.
+/// The object that a key names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
     /// An allocation block.
@@ -30,7 +30,7 @@ pub enum Key {
     Handle(String),
     /// The configuration that the allocator uses.
     IpamConfig,
-    /// The leftover `/calico/ipam/v2/host/<node>`: no value of interest, and no finding.
+    /// The obsolete `/calico/ipam/v2/host/<node>`, which is ignored.
     IpamHost(String),
     /// An IP pool, by name.
     Pool(String),
@@ -41,33 +41,33 @@ pub enum Key {
     /// A workload endpoint.
     Endpoint {
         namespace: String,
-        /// Its name, with node, orchestrator, pod and interface encoded in it (facts 1.10).
+        /// The name, which contains node, orchestrator, pod and interface (facts 1.10).
         name: String,
     },
     /// Cluster information; only `default` is used.
     ClusterInformation(String),
     /// The configuration of kube-controllers; only `default` is used.
     KubeControllersConfiguration(String),
-    /// The IPAMConfiguration resource, which in etcd nothing keeps equal to [`Key::IpamConfig`].
+    /// The resource IPAMConfiguration; nothing keeps it equal to [`Key::IpamConfig`] in etcd.
     IpamConfiguration(String),
-    /// A pod. It is in Kubernetes and has no etcd path of Calico's.
+    /// A pod, which is only in Kubernetes and has no path in etcd.
     Pod { namespace: String, name: String },
-    /// A service; in Kubernetes, too.
+    /// A service, which is only in Kubernetes, too.
     Service { namespace: String, name: String },
 }
 
-/// A key under the prefixes that are read which names nothing known.
+/// A key with a known prefix that names nothing known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct KeyError {
-    /// What is wrong with it.
+    /// The problem with it.
     pub reason: String,
 }
 
-/// Makes a key of a cluster-scoped resource from its name.
+/// Creates the key of a cluster-scoped resource from its name.
 type MakeKey = fn(String) -> Key;
 
-/// Resources that are read: plural in the key, source, and how the name of one in no namespace becomes a [`Key`].
+/// Resources that are read: plural in the key, source, and the function for the [`Key`] of one without namespace.
 const RESOURCES: [(&str, Source, Option<MakeKey>); 7] = [
     ("ippools", Source::Pools, Some(Key::Pool)),
     ("ipreservations", Source::Reservations, Some(Key::Reservation)),
@@ -82,17 +82,17 @@ const RESOURCES: [(&str, Source, Option<MakeKey>); 7] = [
     ("workloadendpoints", Source::Endpoints, None),
 ];
 
-/// The source of resources, by the plural in their keys; `None` for those that are not read.
+/// The source of resources, by the plural in their keys; `None` for resources that are not read.
 pub fn source_of_resources(plural: &[u8]) -> Option<Source> {
     RESOURCES.iter().find(|(known, ..)| known.as_bytes() == plural).map(|(_, source, _)| *source)
 }
 
 impl Key {
-    /// Reads an etcd path. `Ok(None)` for paths that are none of calipam's business.
+    /// Reads an etcd path. `Ok(None)` for paths without meaning for calipam.
     ///
     /// # Errors
-    /// If the path is under the IPAM prefix, or under the prefix of a resource that is read, but
-    /// has no shape that Calico uses.
+    /// If the path is under the IPAM prefix, or under the prefix of a resource that is read, but in no form that Calico
+    /// uses.
     pub fn parse(path: &str) -> Result<Option<Self>, KeyError> {
         if let Some(rest) = path.strip_prefix(IPAM_PREFIX) {
             return parse_ipam(rest).map(Some);
@@ -147,7 +147,7 @@ fn parse_endpoint(rest: &str) -> Result<Key, KeyError> {
 }
 
 impl fmt::Display for Key {
-    /// The etcd path; for what is in Kubernetes only, `<plural>/<namespace>/<name>`.
+    /// Prints the etcd path, or `<plural>/<namespace>/<name>` for objects that are only in Kubernetes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let family = |cidr: &IpNet| if is_v4(*cidr) { "ipv4" } else { "ipv6" };
         match self {

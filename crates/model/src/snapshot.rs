@@ -1,4 +1,4 @@
-//! Everything that was read from a datastore, at one point.
+//! Everything that was read from a datastore at one point in time.
 
 mod source;
 
@@ -20,26 +20,26 @@ use crate::pod::{Namespace, Pod};
 use crate::pool::{Pool, Reservation};
 use crate::service::{Machine, Service};
 
-/// The first version of Calico that limits the blocks of a node where nothing is configured.
+/// The first version of Calico that limits the blocks of a node by default.
 const LIMITED_SINCE: (u32, u32) = (3, 19);
 
 pub use self::source::{ALLOCATION_SOURCES, Coverage, ETCD_SOURCES, Source, WhySkipped};
 
-/// Which version of an object was read. Opaque: only equality means anything.
+/// The version of an object that was read. Can only be compared for equality.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Revision {
     /// The modification revision of an etcd key.
     Etcd(i64),
-    /// What Kubernetes says about an object.
+    /// The version data of Kubernetes.
     Kubernetes(Box<ObjectVersion>),
 }
 
-/// What Kubernetes says about an object besides its content.
+/// The identity and version of an object in Kubernetes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectVersion {
     /// `metadata.resourceVersion`.
     pub resource_version: String,
-    /// `metadata.uid`, as Kubernetes shows it.
+    /// `metadata.uid`.
     pub uid: String,
     /// The real `metadata.labels`.
     pub labels: BTreeMap<String, String>,
@@ -54,30 +54,27 @@ impl fmt::Display for Revision {
     }
 }
 
-/// An object and which version of it was read.
+/// An object with the version that was read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Versioned<T> {
-    /// The object.
     pub value: T,
-    /// Its version.
     pub revision: Revision,
 }
 
-/// A block as it is stored: what its key names and what its value holds.
+/// A stored block: the CIDR of its key, and its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredBlock {
-    /// The CIDR of the key. On Kubernetes, whose names cannot be read back, that of the value.
+    /// The CIDR of the key. On Kubernetes, where it cannot be read from the name, that of the value.
     pub key: IpNet,
-    /// The value.
     pub content: BlockContent,
 }
 
-/// A field of an object that cannot be decoded; the rest of the object counts.
+/// An invalid field of an object whose other fields are valid.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct FieldDefect {
     /// The path of the field in the object.
     pub field: String,
-    /// What is wrong with it.
+    /// The problem with it.
     pub reason: String,
 }
 
@@ -88,19 +85,18 @@ impl FieldDefect {
     }
 }
 
-/// Something that was read but cannot be understood.
+/// An entry that cannot be decoded, or only in part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defect {
-    /// The key as it is stored; bytes that are no text are replaced.
+    /// The key as stored, with invalid UTF-8 replaced.
     pub path: String,
-    /// What the key names, if it can be read.
+    /// The object that the key names, if the key is valid.
     pub key: Option<Key>,
-    /// What is wrong.
     pub kind: DefectKind,
 }
 
 impl Defect {
-    /// The block that is stored, and of which nothing else is known.
+    /// The stored block of which only the key is known.
     pub fn hidden_block(&self) -> Option<IpNet> {
         match (&self.key, &self.kind) {
             (Some(Key::Block(cidr)), DefectKind::Key(_) | DefectKind::Value(_)) => Some(*cidr),
@@ -109,12 +105,12 @@ impl Defect {
     }
 }
 
-/// What is wrong with an object.
+/// The problem with an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DefectKind {
-    /// The key has no shape that Calico uses, or not the one in which it asks for the object that it names.
+    /// The key has no form that Calico uses, or not the one with which Calico reads the object.
     Key(String),
-    /// The value does not parse.
+    /// The value cannot be decoded.
     Value(String),
     /// Some fields are invalid.
     Fields(Vec<FieldDefect>),
@@ -146,31 +142,31 @@ impl fmt::Display for DatastoreKind {
 /// Everything that was read from a datastore.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
-    /// The kind of datastore, also if a file of its data was read.
+    /// The kind of datastore, even if the data comes from a file.
     pub datastore: DatastoreKind,
-    /// Where it was read: endpoints or a file, without secrets.
+    /// The endpoints or file, without secrets.
     pub location: String,
-    /// The revision at which it was read; empty if there is none.
+    /// The revision of the data; empty if there is none.
     pub revision: String,
     /// On Kubernetes: Calico's resources are of the group `projectcalico.org`, not `crd.projectcalico.org`
     /// (Calico 3.32 and later).
     pub is_native: bool,
-    /// Blocks are known to have been listed before pods, with nothing that says how they were afterwards.
+    /// Blocks are known to have been listed before pods, and not checked again afterwards.
     pub blocks_before_pods: bool,
-    /// When it was read: the only clock that rules see.
+    /// The time of the read: the only clock that rules see.
     pub taken_at: Timestamp,
-    /// When the newest object was created, by the clock of the server: with the times in blocks the clock for files that
-    /// do not say when they were written.
+    /// Creation time of the newest object, by the server's clock. Together with the times in blocks, it is the clock of
+    /// files without a time of their own.
     pub newest_creation: Option<Timestamp>,
-    /// Beside etcd: most nodes of Kubernetes were created after Calico's own of these names.
+    /// With etcd and Kubernetes: most nodes of Kubernetes are younger than Calico's nodes with these names.
     pub kubernetes_is_younger: bool,
-    /// What a half-done operation could explain was read again later and had not changed.
+    /// Data that an unfinished operation could explain was read again later, and had not changed.
     pub rechecked: bool,
-    /// Which sources were read. A source that is not listed was not read.
+    /// The sources that were read. A source that is not listed was not read.
     pub coverage: BTreeMap<Source, Coverage>,
     /// Cluster information `default`.
     pub cluster: Option<ClusterInformation>,
-    /// The version of it that was read.
+    /// The version of the cluster information.
     pub cluster_revision: Option<Revision>,
     /// The allocator's configuration; `None` if nothing is stored.
     pub ipam_config: Option<IpamConfig>,
@@ -178,8 +174,8 @@ pub struct Snapshot {
     pub ipam_configuration: Option<IpamConfig>,
     /// The configuration of kube-controllers `default`.
     pub kube_controllers: Option<KubeControllersConfiguration>,
-    /// What is known of the records of its blocks. Less than all only if neither handles nor any users of addresses were
-    /// read, so that no rule checks a record.
+    /// The detail of the block records. It is reduced only if neither handles nor users of addresses were read, so that
+    /// no rule checks a record.
     pub records: RecordDetail,
     /// Allocation blocks, corrupt ones included.
     pub blocks: Vec<Versioned<StoredBlock>>,
@@ -191,27 +187,27 @@ pub struct Snapshot {
     /// IP reservations.
     pub reservations: Vec<Versioned<Reservation>>,
     pub nodes: Vec<Versioned<Node>>,
-    /// The nodes of Kubernetes by their names alone, where Calico's own are in etcd. Empty if they were not read.
+    /// The names of Kubernetes nodes, if Calico's own nodes are in etcd. Empty if they were not read.
     pub kubernetes_nodes: Vec<Versioned<Node>>,
     /// Workload endpoints.
     pub endpoints: Vec<Versioned<Endpoint>>,
     /// Pods (Kubernetes).
     pub pods: Vec<Versioned<Pod>>,
-    /// Services (Kubernetes): those of the type LoadBalancer, and others with addresses in the cluster.
+    /// Services (Kubernetes) of the type LoadBalancer, and others with cluster IPs.
     pub services: Vec<Versioned<Service>>,
     /// KubeVirt machines (Kubernetes).
     pub machines: Vec<Versioned<Machine>>,
-    /// The namespaces, by name. They are read where a pool has a `namespaceSelector` or a pod waits for an address, and the
-    /// account may list them; `None` if they were not.
+    /// The namespaces, by name. They are read if a pool has a `namespaceSelector` or a pod waits for an address, and the
+    /// account may list them; `None` if not.
     pub namespaces: Option<BTreeMap<String, Namespace>>,
-    /// Names of configurations of the allocator that Calico ignores, since only the one called `default` counts.
+    /// Names of allocator configurations that Calico ignores: only the one called `default` counts.
     pub ignored_configs: Vec<String>,
-    /// What could not be understood.
+    /// Entries that cannot be decoded, or only in part.
     pub defects: Vec<Defect>,
 }
 
 impl Snapshot {
-    /// True if all objects of a source are known, if only that there are none.
+    /// True if all objects of a source are known, even if there are none.
     pub fn has_read(&self, source: Source) -> bool {
         matches!(
             self.coverage.get(&source),
@@ -223,18 +219,18 @@ impl Snapshot {
         self.coverage.extend(sources.into_iter().map(|s| (s, Coverage::Read)));
     }
 
-    /// Says of sources that not all of their objects were read.
+    /// Records that sources were read only in part.
     pub fn mark_partial(&mut self, sources: impl IntoIterator<Item = Source>) {
         self.coverage.extend(sources.into_iter().map(|source| (source, Coverage::Partial)));
     }
 
-    /// Says of every source that was read that not all of its objects were.
+    /// Records for all sources read so far that they were read only in part.
     pub fn mark_all_partial(&mut self) {
         let read = self.coverage.values_mut().filter(|coverage| **coverage == Coverage::Read);
         read.for_each(|coverage| *coverage = Coverage::Partial);
     }
 
-    /// Moves the objects of `other` into this one. Where and when things were read stays as it is.
+    /// Moves the objects of `other` into this one, which keeps its own location and time.
     pub fn absorb(&mut self, other: Self) {
         self.is_native |= other.is_native;
         self.cluster = other.cluster.or(self.cluster.take());
@@ -273,15 +269,15 @@ impl Snapshot {
         Some(self.kube_controllers.as_ref()?.serves(self.cluster.as_ref()))
     }
 
-    /// The configuration that the allocator goes by: what it stores, else Calico's defaults. `None`
-    /// where it is stored but cannot be read. On Kubernetes there is one object for both.
+    /// The allocator's effective configuration: the stored one, or Calico's defaults. `None` if it is stored but cannot
+    /// be read. On Kubernetes there is one object for both.
     pub fn effective_ipam_config(&self) -> Option<IpamConfig> {
         let broken = self.defects.iter().any(|d| d.key == Some(Key::IpamConfig));
         (!broken).then(|| self.ipam_config.unwrap_or_default())
     }
 
-    /// Most blocks of a node in one family, by the configuration that counts. `None` if there is no limit: nothing is
-    /// configured, and Calico is known to be older than the limit that is built in.
+    /// The effective limit of a node's blocks in one family. `None` if there is no limit: none is configured, and
+    /// Calico is older than the default limit.
     pub fn block_limit(&self) -> Option<u32> {
         let config = self.effective_ipam_config().unwrap_or_default();
         let is_unlimited =
@@ -298,7 +294,7 @@ impl Snapshot {
         self.cluster.as_ref()?.is_since(version)
     }
 
-    /// True if affinities have to carry labels: Calico finds them by these, or one has them already (facts 2.5).
+    /// True if affinities need labels: Calico finds them by labels, or one already has some (facts 2.5).
     pub fn labels_affinities(&self) -> bool {
         let is_labelled = |affinity: &Versioned<Affinity>| {
             let Revision::Kubernetes(version) = &affinity.revision else { return false };
@@ -309,13 +305,13 @@ impl Snapshot {
             || self.affinities.iter().any(is_labelled)
     }
 
-    /// True if a KubeVirt machine keeps its addresses: the VirtualMachine exists, or an instance that has none.
+    /// True if a KubeVirt machine keeps its addresses: its VirtualMachine exists, or it is an instance without one.
     pub fn has_machine(&self, namespace: &str, name: &str) -> bool {
         let mut machines = self.machines.iter().map(|m| &m.value);
         machines.any(|m| m.namespace == namespace && m.name == name && !m.is_owned)
     }
 
-    /// Number of addresses that blocks record as allocated, reserved ones included, and of those that cool down.
+    /// Number of addresses that blocks record as allocated, reserved ones included, and number of cooling addresses.
     pub fn allocation_counts(&self) -> (usize, usize) {
         let cooldown = self.effective_ipam_config().map(|config| config.cooldown());
         let sound = self.blocks.iter().filter_map(|stored| stored.value.content.sound());

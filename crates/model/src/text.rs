@@ -1,7 +1,6 @@
-//! Compact text. A large cluster holds millions of handle IDs, pod names and container IDs; most of
-//! their bytes are runs of hexadecimal digits and Go timestamps. [`Text`] stores those in binary and
-//! gives back exactly the text that went in. Equal texts have equal bytes, so comparing and hashing
-//! need no unpacking.
+//! Compact text. A large cluster has millions of handle IDs, pod names and container IDs, and most of their bytes are
+//! runs of hexadecimal digits and Go timestamps. [`Text`] stores those in binary form and returns exactly the
+//! original text. Equal texts have equal bytes, so comparisons and hashes need no unpacking.
 
 use std::borrow::{Borrow, Cow};
 use std::fmt;
@@ -10,20 +9,20 @@ use std::hash::{Hash, Hasher};
 use crate::packing::boxed;
 use crate::time::{format_go_utc, parse_go_utc_canonical};
 
-/// Starts a packed run of hexadecimal digits: marker, number of bytes, the bytes. UTF-8 never holds it.
+/// Starts a packed run of hexadecimal digits: marker, number of bytes, the bytes. It does not occur in UTF-8.
 const HEX: u8 = 0xFF;
 /// Starts a packed Go timestamp: marker, nanoseconds since 1970 as a big-endian `i64`.
 const TIME: u8 = 0xFE;
 /// Stands for [`NETWORK`] at the start of a text.
 const PREFIX: u8 = 0xFD;
-/// What nearly all handle IDs start with: the usual name of the network.
+/// The prefix of nearly all handle IDs: the usual name of the network.
 const NETWORK: &str = "k8s-pod-network.";
-/// Shorter runs of digits are left as they are.
+/// Minimum length of a run of digits that is packed.
 const MIN_RUN: usize = 16;
-/// Nothing is packed of shorter texts, as of the names of most nodes and namespaces: they have no run of digits, cannot start with
-/// [`NETWORK`] and are no time.
+/// Minimum length of a text that is packed. Shorter texts, like the names of most nodes and namespaces, have no such
+/// run of digits, cannot start with [`NETWORK`], and are no time.
 const SHORTEST: usize = if NETWORK.len() < MIN_RUN { NETWORK.len() } else { MIN_RUN };
-/// Container IDs have so many digits. Nearly all texts with digits are such an ID, or end with one after [`NETWORK`].
+/// The digits of a container ID. Nearly all texts with digits are such an ID, or end with one after [`NETWORK`].
 const ID_DIGITS: usize = 64;
 
 /// An owned compact text.
@@ -40,7 +39,6 @@ impl Text {
         Self(boxed(|out| pack_into(out, text)))
     }
 
-    /// Borrows it.
     pub fn as_ref(&self) -> TextRef<'_> {
         TextRef(&self.0)
     }
@@ -56,7 +54,7 @@ impl<'a> TextRef<'a> {
         Self(bytes)
     }
 
-    /// The packed bytes: equal exactly where the texts are equal. Useful as a key of an index.
+    /// The packed bytes, equal if and only if the texts are equal. Useful as a key of an index.
     pub fn packed(self) -> &'a [u8] {
         self.0
     }
@@ -66,7 +64,7 @@ impl<'a> TextRef<'a> {
         self.0.is_empty()
     }
 
-    /// True if its bytes are not those of the plain text.
+    /// True if its bytes differ from those of the plain text.
     fn is_packed(self) -> bool {
         self.0.iter().any(|byte| matches!(*byte, HEX | TIME | PREFIX))
     }
@@ -86,11 +84,11 @@ impl<'a> TextRef<'a> {
 
     /// Appends the plain text to `out`.
     pub fn push_to(self, out: &mut String) {
-        // Into memory, which cannot fail.
+        // Writing to memory cannot fail.
         let _ = self.write_to(out);
     }
 
-    /// The plain text. It is borrowed where nothing of it is packed, as of names.
+    /// The plain text, borrowed if no part of it is packed, as in most names.
     pub fn plain(self) -> Cow<'a, str> {
         match Pieces(self.0).next() {
             None => Cow::Borrowed(""),
@@ -113,7 +111,7 @@ impl<'a> TextRef<'a> {
         }
     }
 
-    /// The part before the first carriage return: the handle that Calico looks up (facts 3.13).
+    /// The part before the first carriage return: the handle ID for Calico (facts 3.13).
     pub fn cut_at_carriage_return(self) -> TextRef<'a> {
         let mut done = 0;
         for piece in Pieces(self.0) {
@@ -127,12 +125,12 @@ impl<'a> TextRef<'a> {
         self
     }
 
-    /// True if the text holds a carriage return.
+    /// True if the text contains a carriage return.
     pub fn has_carriage_return(self) -> bool {
         self.cut_at_carriage_return().0.len() != self.0.len()
     }
 
-    /// True if the text holds an ASCII capital letter.
+    /// True if the text contains an ASCII capital letter.
     pub fn has_capital(self) -> bool {
         Pieces(self.0).any(|piece| match piece {
             Piece::Plain(text) => text.bytes().any(|b| b.is_ascii_uppercase()),
@@ -141,7 +139,7 @@ impl<'a> TextRef<'a> {
         })
     }
 
-    /// Nanoseconds since 1970 where the text is a timestamp as Go prints one in UTC.
+    /// Nanoseconds since 1970 if the text is a UTC timestamp in Go's format.
     pub(crate) fn packed_time(self) -> Option<i64> {
         match Pieces(self.0).next() {
             Some(Piece::Time(nanos)) => Some(nanos),
@@ -166,7 +164,7 @@ impl Hash for TextRef<'_> {
 
 impl PartialEq<str> for TextRef<'_> {
     fn eq(&self, other: &str) -> bool {
-        // Bytes that are those of a text hold no marker.
+        // The bytes of a plain text contain no marker.
         self.0 == other.as_bytes() || (self.is_packed() && self.plain() == other)
     }
 }
@@ -186,7 +184,7 @@ impl fmt::Debug for TextRef<'_> {
     }
 }
 
-/// For maps that are asked by the [packed bytes](TextRef::packed).
+/// For lookups in maps by the [packed bytes](TextRef::packed).
 impl Borrow<[u8]> for Text {
     fn borrow(&self) -> &[u8] {
         &self.0
@@ -248,8 +246,8 @@ pub(crate) fn pack_into(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(&bytes[done..]);
 }
 
-/// Start and length of the next run of at least [`MIN_RUN`] digits. Such a run holds one of any
-/// [`MIN_RUN`] places that follow each other, so that of most texts a few places are read only.
+/// Start and length of the next run of at least [`MIN_RUN`] digits. Such a run contains every [`MIN_RUN`]-th position,
+/// so only a few bytes of most texts are tested.
 fn next_run(bytes: &[u8], from: usize) -> Option<(usize, usize)> {
     let mut free = from;
     loop {
@@ -267,7 +265,7 @@ fn next_run(bytes: &[u8], from: usize) -> Option<(usize, usize)> {
     }
 }
 
-/// True if all of an ID are digits. There is no branch for each byte, so that the compiler looks at many at once.
+/// True if all characters of an ID are digits. Without branches, the compiler compares many bytes at once.
 fn are_digits(id: &[u8; ID_DIGITS]) -> bool {
     id.iter().fold(true, |all, byte| all & is_digit(*byte))
 }
@@ -282,7 +280,7 @@ fn is_digit(byte: u8) -> bool {
     (byte.wrapping_sub(b'0') < 10) | (byte.wrapping_sub(b'a') < 6)
 }
 
-/// How many digits `bytes` begins with. Container IDs have 64, so that many are tested together.
+/// The number of digits at the start of `bytes`. Container IDs have 64, so many are tested together.
 fn digits_at_start(bytes: &[u8]) -> usize {
     let (parts, _) = bytes.as_chunks::<MIN_RUN>();
     let are_digits = |part: &&[u8; MIN_RUN]| part.iter().fold(true, |all, byte| all & is_digit(*byte));
@@ -303,7 +301,7 @@ fn push_digits(out: &mut Vec<u8>, digits: &[u8]) {
 /// The values of the pairs of eight digits, each in the first of its two bytes.
 fn pairs(digits: u64) -> u64 {
     const EACH: u64 = u64::MAX / 255;
-    // As in `digit`, eight times.
+    // Like in `digit`, eight times.
     let values = (digits & (15 * EACH)) + 9 * ((digits >> 6) & EACH);
     values << 4 | values >> 8
 }
@@ -343,7 +341,7 @@ impl Piece<'_> {
     }
 }
 
-/// Walks the pieces of a packed text. Bytes that [`pack_into`] cannot have made end the walk.
+/// Iterates over the pieces of a packed text. Stops at bytes that [`pack_into`] cannot have written.
 struct Pieces<'a>(&'a [u8]);
 
 impl<'a> Iterator for Pieces<'a> {

@@ -1,9 +1,8 @@
-//! etcd snapshot files, as `etcdctl snapshot save` writes them: a bbolt database, followed by the
-//! SHA-256 of it. The database file of a stopped member (`member/snap/db`) reads as well, without a
-//! checksum.
+//! etcd snapshot files, as `etcdctl snapshot save` writes them: a bbolt database, followed by its SHA-256.
+//! The database file of a stopped member (`member/snap/db`) can be read as well, without a checksum.
 //!
-//! The file is read page by page, twice: once to find the newest version of each key, once to give those
-//! versions out. Neither the file nor its values are held in memory.
+//! The file is read page by page, twice: first to find the newest version of each key, then to pass those versions
+//! on. Neither the file nor its values are held in memory.
 
 mod meta;
 mod pages;
@@ -31,25 +30,25 @@ use crate::regular;
 pub(super) use self::meta::looks_like_snapshot;
 pub(super) use self::sort::sort_by_key;
 
-/// The bucket of bbolt in which etcd keeps all versions of all keys.
+/// The bucket of bbolt with all versions of all keys.
 const KEY_BUCKET: &[u8] = b"key";
-/// Parts of the tree that are read together: most are a leaf of 4 KiB.
+/// Parts of the tree that are read together; most are a leaf of 4 KiB.
 const SUBTREES: usize = 64;
 
-/// What a snapshot file says about itself.
+/// Facts about a snapshot file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SnapshotInfo {
     pub revision: i64,
-    /// Number of entries that were given out.
+    /// Number of entries passed on.
     pub entries: u64,
-    /// The checksum is there, and fits.
+    /// The checksum exists and matches.
     pub verified: bool,
 }
 
-/// Reads an etcd snapshot: every live key that `wanted` admits goes to `sink` with its newest version.
+/// Reads an etcd snapshot: the newest version of each live key that `wanted` admits goes to `sink`.
 ///
 /// # Errors
-/// If the file cannot be read, is cut off, does not fit its checksum, or is damaged.
+/// If the file cannot be read, is cut off, does not match its checksum, or is damaged.
 pub(super) fn read(
     path: &Path,
     wanted: impl Fn(&[u8]) -> bool + Sync,
@@ -66,8 +65,8 @@ pub(super) fn read(
     read.map_err(|kind| Error::new(path, kind))
 }
 
-/// Reads an etcd snapshot on all cores: parts that `fresh` makes are filled by `add` at the same time, and handed to `take`
-/// in the order of the file, with the number of entries that went into each.
+/// Reads an etcd snapshot on all cores: `fresh` creates parts, `add` fills them in parallel, and `take` gets them in
+/// the order of the file, with the number of entries in each.
 pub(crate) fn read_in_parts<P: Send>(
     path: &Path,
     wanted: &(impl Fn(&[u8]) -> bool + Sync),
@@ -97,8 +96,8 @@ pub(crate) fn read_in_parts<P: Send>(
     read.map_err(|kind| Error::new(path, kind))
 }
 
-/// Reads the pages of a file with `read`, which gets the number of the root as well, while its checksum is taken. One that does
-/// not fit explains all other damage: what was given out before counts for nothing then.
+/// Reads the pages of a file with `read`, which also gets the number of the root, while computing the checksum. A wrong
+/// checksum explains any other damage, and makes the entries passed on before invalid.
 fn while_verified(
     path: &Path,
     read: impl FnOnce(Pages, u64) -> FileResult<SnapshotInfo>,
@@ -114,7 +113,7 @@ fn while_verified(
     })
 }
 
-/// Gives the subtrees to `read`, some at a time, on all cores, and the results to `take`, in order; up to the first error.
+/// Reads groups of subtrees with `read` on all cores, and passes the results to `take` in order, up to the first error.
 fn each_part<D: Send>(
     subtrees: &[u64],
     read: impl Fn(&[u64]) -> FileResult<D> + Sync,
@@ -133,13 +132,13 @@ fn each_part<D: Send>(
 #[cfg(test)]
 mod tests;
 
-/// Result of what knows no path.
+/// A result whose error has no path.
 type FileResult<T> = Result<T, FileError>;
 
-/// What is known of a file when it was read once.
+/// The results of the first pass over a file.
 struct Survey {
     pages: Pages,
-    /// Parts of the tree of keys, in order: most are a leaf.
+    /// Parts of the tree of keys, in order; most are a leaf.
     subtrees: Vec<u64>,
     newest: Newest,
 }
@@ -176,7 +175,7 @@ impl Survey {
         Ok((subtrees, newest))
     }
 
-    /// Gives the live entries of a part of the tree to `sink`, and tells how many there are.
+    /// Passes the live entries of a part of the tree to `sink`; returns their number.
     fn live(
         &self,
         subtree: u64,
@@ -195,7 +194,7 @@ impl Survey {
         Ok(entries)
     }
 
-    /// What is known of the file but for its checksum.
+    /// The facts about the file except for its checksum.
     fn info(&self, entries: u64) -> SnapshotInfo {
         SnapshotInfo { revision: self.newest.revision, entries, verified: false }
     }
@@ -229,7 +228,7 @@ struct Version<'a> {
 }
 
 impl<'a> Version<'a> {
-    /// Reads a leaf: the key is the revision, `t` after it marks a deletion.
+    /// Reads a leaf, whose key is the revision, followed by `t` for a deletion.
     fn read(element: &Element<'a>) -> FileResult<Self> {
         let damaged =
             || FileError::SnapshotDamaged("an entry of its bucket of keys cannot be decoded".into());
@@ -248,10 +247,10 @@ impl<'a> Version<'a> {
     }
 }
 
-/// A key, distinguished from others by 128 bits of hash.
+/// A key as 128 bits of hash.
 type Identity = (u64, u64);
 
-/// What tells keys apart: its seed is random, so that keys of the same hash cannot be made on purpose.
+/// Hashes of keys with a random seed, so that no one can construct keys with equal hashes.
 #[derive(Clone, Default)]
 struct Hashers(RandomState, RandomState);
 
@@ -304,8 +303,8 @@ impl Newest {
 
 const DIGEST: u64 = 32;
 
-/// Compares the SHA-256 that `etcdctl snapshot save` puts after the database. True if it is there and fits; false if there is none, as in the database file of a
-/// member.
+/// Compares the SHA-256 that `etcdctl snapshot save` writes after the database. True if it exists and matches; false if
+/// there is none, as in the database file of a member.
 fn verify_checksum(path: &Path, page_size: u32) -> FileResult<bool> {
     let mut file = regular::open(path)?;
     let len = file.metadata()?.len();

@@ -1,4 +1,4 @@
-//! Reading an export.
+//! Reads an export.
 
 use std::io::{BufRead, BufReader, Read};
 use std::ops::ControlFlow;
@@ -13,11 +13,11 @@ use crate::error::{Error, FileError, Result};
 use crate::raw::RawEntry;
 use crate::regular;
 
-/// What files of zstd begin with.
+/// The first bytes of zstd files.
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
-/// A line of more than this is not an export: etcd holds no value of even a tenth.
+/// Maximum length of a line: values in etcd are smaller than a tenth of it.
 const MAX_LINE: u64 = 1 << 28;
-/// How many bytes of lines are handed on together.
+/// Bytes of lines that are passed on together.
 const PIECE: usize = 1 << 20;
 
 /// True if a file that begins with `head` may be an export, compressed or not.
@@ -31,13 +31,13 @@ pub fn looks_like_export(head: &[u8]) -> bool {
 /// Reads an export: every entry goes to `sink`.
 ///
 /// # Errors
-/// If the file cannot be read or unpacked, is of a later version, is cut off, or holds a line that
-/// cannot be decoded.
+/// If the file cannot be read or decompressed, is of a later version, is cut off, or has a line that cannot be
+/// decoded.
 pub fn read(path: &Path, sink: impl FnMut(&RawEntry<'_>)) -> Result<Header> {
     read_some(path, &|_| true, sink)
 }
 
-/// Reads the entries of an export whose keys are wanted. Of the others it is only verified that they are all there.
+/// Reads the entries of an export with wanted keys. Only checks that the others are complete.
 pub(crate) fn read_some(
     path: &Path,
     is_wanted: &dyn Fn(&[u8]) -> bool,
@@ -58,13 +58,13 @@ pub(crate) fn read_some(
     begin().map_err(|kind| Error::new(path, kind))
 }
 
-/// Reads the first line of an export only.
+/// Reads only the first line of an export.
 pub fn header_of(path: &Path) -> Result<Header> {
     let header = Lines::open(path).and_then(|mut lines| read_header(&mut lines));
     header.map_err(|kind| Error::new(path, kind))
 }
 
-/// Result of what knows no path.
+/// A result whose error has no path.
 type FileResult<T> = Result<T, FileError>;
 
 fn read_header(lines: &mut Lines) -> FileResult<Header> {
@@ -83,7 +83,7 @@ fn read_header(lines: &mut Lines) -> FileResult<Header> {
     }
 }
 
-/// An export whose header was read.
+/// An export after its header.
 pub struct Export {
     pub header: Header,
     lines: Lines,
@@ -100,7 +100,7 @@ impl Export {
         Ok(self.lines.several()?.map(Piece))
     }
 
-    /// Reads what comes after the footer: a compressed file ends with the checksum of all that was unpacked.
+    /// Reads the data after the footer: a compressed file ends with the checksum of its whole text.
     pub fn finish(&mut self) -> FileResult<()> {
         while self.lines.several()?.is_some() {}
         Ok(())
@@ -110,17 +110,17 @@ impl Export {
 /// Some lines of an export.
 pub struct Piece(Vec<u8>);
 
-/// What some lines are.
+/// The decoded form of some lines.
 #[derive(Default)]
 pub struct Decoded {
     lines: u64,
     pub entries: u64,
-    /// What ends the export in the last of the lines.
+    /// The end of the export, if the last of the lines is one.
     end: Option<End>,
 }
 
 enum End {
-    /// A footer, which states the number of entries.
+    /// A footer, with the number of entries.
     Footer(u64),
     /// The line is incomplete.
     Cut,
@@ -129,8 +129,8 @@ enum End {
 }
 
 impl Piece {
-    /// Gives each entry whose key is wanted to `sink`, up to the end of the export. Of the others it is only verified
-    /// that they are all there.
+    /// Passes each entry with a wanted key to `sink`, up to the end of the export. Only checks that the others are
+    /// complete.
     pub fn decode(
         &self,
         is_wanted: &(impl Fn(&[u8]) -> bool + ?Sized),
@@ -154,14 +154,14 @@ impl Piece {
     }
 }
 
-/// The key of a line, where it is at its beginning as it is: most lines are passed over by it without being decoded.
+/// The key at the start of a line, if it has no escapes: most lines can be skipped by it without decoding.
 fn plain_key(line: &[u8]) -> Option<&[u8]> {
     let rest = line.strip_prefix(br#"{"key":""#)?;
     let key = rest.get(..memchr(b'"', rest)?)?;
     (!key.contains(&b'\\') && line.ends_with(b"}\n")).then_some(key)
 }
 
-/// Gives the entry of a line to `sink` where it is wanted; anything else than an entry ends the export.
+/// Passes the entry of a line to `sink` if it is wanted; any other line ends the export.
 fn decode_line(
     text: &[u8],
     is_wanted: &(impl Fn(&[u8]) -> bool + ?Sized),
@@ -171,7 +171,7 @@ fn decode_line(
         return None;
     }
     let without_break = text.strip_suffix(b"\n").unwrap_or(text);
-    // Errors count columns of the whole line.
+    // Error positions are columns of the whole line.
     let line = from_json::<Line<'_>>(without_break).or_else(|_| serde_json::from_slice(text));
     match line {
         Ok(Line { entries: Some(stated), .. }) => Some(End::Footer(stated)),
@@ -183,13 +183,13 @@ fn decode_line(
             };
             line.give(&mut wanted).err().map(End::Wrong)
         }
-        // A last line whose JSON is incomplete was cut; any other one is wrong.
+        // A last line with incomplete JSON was cut; any other line is invalid.
         Err(error) if error.is_eof() && !text.ends_with(b"\n") => Some(End::Cut),
         Err(error) => Some(End::Wrong(error.to_string())),
     }
 }
 
-/// How far an export is read.
+/// The progress through an export.
 pub struct Tally {
     lines: u64,
     entries: u64,
@@ -197,13 +197,13 @@ pub struct Tally {
 
 impl Default for Tally {
     fn default() -> Self {
-        // The header is a line.
+        // The header counts as a line.
         Self { lines: 1, entries: 0 }
     }
 }
 
 impl Tally {
-    /// Adds the next lines. Stops at the end of the export, or where it is damaged.
+    /// Adds the next lines. Stops at the end of the export, or at damage.
     pub fn add(&mut self, decoded: Decoded) -> ControlFlow<FileResult<()>> {
         self.lines += decoded.lines;
         self.entries += decoded.entries;
@@ -231,7 +231,7 @@ struct Lines {
     input: Box<dyn BufRead>,
     packed: bool,
     text: Vec<u8>,
-    /// What came after lines that were still read.
+    /// The error after the lines that could still be read.
     failed: Option<std::io::Error>,
 }
 
@@ -248,7 +248,7 @@ impl Lines {
         Ok(Self { input, packed, text: Vec::new(), failed: None })
     }
 
-    /// Reads the next line into `text`; false at the end.
+    /// Reads the next line into `text`; returns false at the end.
     fn next(&mut self) -> FileResult<bool> {
         self.text.clear();
         let read = self.input.by_ref().take(MAX_LINE).read_until(b'\n', &mut self.text);
@@ -267,7 +267,7 @@ impl Lines {
             read = self.input.by_ref().take(MAX_LINE).read_until(b'\n', &mut piece);
         }
         if let Err(error) = read {
-            // The lines before it are there: they may end the export, or be wrong.
+            // The lines before the error count: they may end the export or be invalid.
             let whole = piece.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);
             piece.truncate(whole);
             if piece.is_empty() {
@@ -278,7 +278,7 @@ impl Lines {
         Ok((!piece.is_empty()).then_some(piece))
     }
 
-    /// What zstd cannot unpack shows as an I/O error.
+    /// Errors of zstd appear as I/O errors.
     fn failure(&self, error: std::io::Error) -> FileError {
         if self.packed { FileError::Unpack(error.to_string()) } else { FileError::Io(error) }
     }

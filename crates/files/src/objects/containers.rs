@@ -1,4 +1,4 @@
-//! When the containers of a pod ended.
+//! The end times of a pod's containers.
 
 use std::borrow::Cow;
 
@@ -12,18 +12,18 @@ use super::Result;
 use super::meta::seconds;
 use super::wire::{decode, each};
 
-/// What an entry of `status.containerStatuses` says of its container.
+/// The state of a container in `status.containerStatuses`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Container {
-    /// It runs, as far as the kubelet said.
+    /// It runs, according to the kubelet.
     Running,
-    /// It waits, be it that it was never started.
+    /// It waits, maybe for its first start.
     Waiting,
-    /// It has ended; `None` if the kubelet did not see when.
+    /// It has ended; `None` if the kubelet did not see the time.
     Ended(Option<Timestamp>),
 }
 
-/// When the last of a pod's containers ended; `None` if one of them may run, or that is not known.
+/// The end of the pod's last container; `None` if one may be running or the time is unknown.
 pub(crate) fn all_ended_at<'a>(containers: impl IntoIterator<Item = &'a Container>) -> Option<Timestamp> {
     let mut last = None;
     for container in containers {
@@ -36,7 +36,7 @@ pub(crate) fn all_ended_at<'a>(containers: impl IntoIterator<Item = &'a Containe
     last
 }
 
-/// Writes the containers that have ended, as `status.containerStatuses` has them.
+/// Writes the containers that have ended in the form of `status.containerStatuses`.
 pub(crate) fn to_json<S: Serializer>(containers: &[Container], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(containers.iter().filter_map(|container| match container {
         Container::Ended(Some(at)) => Some(json!({"state": {"terminated": {"finishedAt": at.to_string()}}})),
@@ -44,7 +44,7 @@ pub(crate) fn to_json<S: Serializer>(containers: &[Container], serializer: S) ->
     }))
 }
 
-/// Reads `status.containerStatuses` and its kin.
+/// Reads `status.containerStatuses` and similar fields.
 pub(crate) fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Container>, D::Error> {
     #[derive(Deserialize)]
     struct Status<'a> {
@@ -93,7 +93,7 @@ pub(crate) fn from_protobuf(message: &[u8]) -> Result<Container> {
     Ok(container)
 }
 
-/// `ContainerStateTerminated.finishedAt`. What is not set is an empty message.
+/// `ContainerStateTerminated.finishedAt`. A time that is not set is an empty message.
 fn finished_at(message: &[u8]) -> Result<Option<Timestamp>> {
     decode!(message, at: Option<Timestamp>, value, {
         6 => at = Some(seconds(value.bytes())?).filter(|s| *s > 0).and_then(|s| Timestamp::from_second(s).ok()),

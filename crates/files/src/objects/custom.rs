@@ -1,4 +1,4 @@
-//! Calico's custom resources (facts 2.4 to 2.7). They come as JSON in every encoding that is asked for.
+//! Calico's custom resources (facts 2.4 to 2.7). They arrive as JSON, whatever encoding is requested.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ use super::meta::{Meta, identify};
 use super::names::{affinity_name, block_name, cidr_of_block, handle_name};
 use super::{ObjectError, Result, note_fields, path, to_json};
 
-/// The name of the one object that Calico uses of kinds with only one.
+/// The object name that Calico uses for kinds with a single object.
 const DEFAULT: &str = "default";
 const BLOCKS: &str = "ipamblocks";
 const HANDLES: &str = "ipamhandles";
@@ -44,7 +44,7 @@ impl<'a> CustomResource<'a> {
     }
 }
 
-/// What an export keeps of a custom resource: all but who changed which field when.
+/// Reduces a custom resource to the part for an export: all but the managers of its fields.
 pub(crate) fn export_custom(json: &[u8], _: Encoding) -> Result<Option<Vec<u8>>> {
     let mut object: Value = serde_json::from_slice(json)?;
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -53,7 +53,7 @@ pub(crate) fn export_custom(json: &[u8], _: Encoding) -> Result<Option<Vec<u8>>>
     to_json(&object)
 }
 
-/// Adds an IPAMBlock. Its key is what its name says, if that is the name of a CIDR.
+/// Adds an IPAMBlock, with the key from its name if that is the name of a CIDR.
 pub(crate) fn add_block(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Result<()> {
     let (meta, spec) = CustomResource::read(json)?;
     let content = BlockContent::parse_with(spec, snapshot.records)?;
@@ -64,7 +64,7 @@ pub(crate) fn add_block(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Re
     Ok(())
 }
 
-/// The key of a block whose name is not that of the CIDR that it states.
+/// The key of a block whose name does not match the CIDR in it.
 fn foreign_key(snapshot: &mut Snapshot, meta: &Meta<'_>, stated: IpNet) -> IpNet {
     if let Some(named) = cidr_of_block(&meta.name) {
         return named;
@@ -93,7 +93,7 @@ pub(crate) fn add_handle(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> R
     Ok(())
 }
 
-/// `spec.handleID` of a handle that does not decode otherwise.
+/// `spec.handleID` of a handle that cannot be decoded otherwise.
 pub(super) fn stated_id(json: &[u8]) -> Option<String> {
     let value: Value = serde_json::from_slice(json).ok()?;
     value["spec"]["handleID"].as_str().map(str::to_owned).filter(|id| !id.is_empty())
@@ -148,8 +148,8 @@ fn affinity(spec: &[u8], meta: &Meta<'_>) -> Result<Affinity> {
     Ok(affinity)
 }
 
-/// Holder and block. Calico's aggregated API leaves `spec.type` out; the label that Calico 3.31 and later writes still
-/// tells it.
+/// Holder and block. Calico's aggregated API omits `spec.type`, but there is still the label of Calico 3.31 and
+/// later.
 fn affinity_key(spec: &AffinitySpec<'_>, meta: &Meta<'_>) -> Result<AffinityKey> {
     let text = spec.cidr.as_deref().ok_or(DecodeError::Missing("cidr"))?;
     let cidr =
@@ -160,13 +160,13 @@ fn affinity_key(spec: &AffinitySpec<'_>, meta: &Meta<'_>) -> Result<AffinityKey>
     Ok(AffinityKey { kind, node: node.to_owned(), cidr })
 }
 
-/// Holder and block of an affinity that does not decode otherwise.
+/// Holder and block of an affinity that cannot be decoded otherwise.
 pub(super) fn stated_affinity(json: &[u8]) -> Option<AffinityKey> {
     let (meta, spec) = CustomResource::read(json).ok()?;
     affinity_key(&serde_json::from_slice(spec).ok()?, &meta).ok()
 }
 
-/// Reads a text as Go's `strconv.ParseBool` does; nothing is false.
+/// Reads a text like Go's `strconv.ParseBool`; the empty text is false.
 fn go_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
@@ -214,11 +214,12 @@ pub(crate) fn add_kube_controllers(snapshot: &mut Snapshot, json: &[u8], _: Enco
     Ok(())
 }
 
-/// Adds what the allocator reads: IPAMConfiguration `default` of the native group, IPAMConfig `default` of the classic one.
+/// Adds the allocator's configuration: IPAMConfiguration `default` in the native group, IPAMConfig `default` in the
+/// classic.
 pub(crate) fn add_ipam_config(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Result<()> {
     let (_, name) = identify(json, Encoding::Json);
     if name == DEFAULT {
-        // Nothing of it can be wrong in part.
+        // It has no fields that may be invalid alone.
         let parse = |_: &str, json: &[u8]| IpamConfig::parse_resource(json).map(plain);
         snapshot.ipam_config = Some(resource(snapshot, json, "", |_| Key::IpamConfig, parse)?.0);
     } else {
@@ -231,7 +232,7 @@ fn plain<T>(value: T) -> Parsed<T> {
     Parsed { value, defects: Vec::new(), created: None }
 }
 
-/// Reads an object, and notes which of its fields cannot be understood.
+/// Reads an object, and records its invalid fields.
 fn resource<'j, T>(
     snapshot: &mut Snapshot,
     json: &'j [u8],

@@ -1,4 +1,4 @@
-//! The kinds that are read: one list of them, and what becomes of their objects.
+//! The list of kinds that are read, with the handling of their objects.
 
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Defect, DefectKind, Snapshot, Source};
@@ -13,7 +13,7 @@ pub const CLASSIC_GROUP: &str = "crd.projectcalico.org";
 pub const NATIVE_GROUP: &str = "projectcalico.org";
 pub const KUBEVIRT_GROUP: &str = "kubevirt.io";
 
-/// Which custom resources hold Calico's data.
+/// The API group of Calico's custom resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Flavour {
     /// `crd.projectcalico.org/v1`.
@@ -24,7 +24,7 @@ pub enum Flavour {
 }
 
 impl Flavour {
-    /// The one that the settings name; any other text, or none, is the classic one.
+    /// The flavour in the settings; any other text, or none, means the classic one.
     pub fn configured(text: &str) -> Self {
         if text.eq_ignore_ascii_case("projectcalico.org/v3") { Self::Native } else { Self::Classic }
     }
@@ -44,24 +44,24 @@ impl Flavour {
     }
 }
 
-/// How an answer is asked for.
+/// The requested form of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accept {
     Json,
-    /// Protobuf, or JSON from a server that has none.
+    /// Protobuf, or JSON from a server without it.
     Protobuf,
-    /// `metadata` of the objects alone, in protobuf or JSON.
+    /// Only the `metadata` of the objects, in protobuf or JSON.
     Metadata,
-    /// `metadata` of the objects alone, in JSON.
+    /// Only the `metadata` of the objects, in JSON.
     Names,
     /// `metadata` of one object, in JSON.
     OneMetadata,
-    /// What a table of the objects shows, in JSON. Its first column is the name; the rest is short.
+    /// A table of the objects, in JSON. Its first column is the name; the rest is short.
     Table,
 }
 
 impl Accept {
-    /// The header of the request.
+    /// The header `Accept` of the request.
     pub fn header(self) -> &'static str {
         match self {
             Self::Json => "application/json",
@@ -79,9 +79,9 @@ impl Accept {
 
 /// A kind of objects.
 pub struct KnownKind {
-    /// What it is called in paths, errors and findings.
+    /// The name in paths, errors and findings.
     pub plural: &'static str,
-    /// What its objects call themselves.
+    /// The `kind` of its objects.
     pub name: &'static str,
     pub source: Source,
     pub accept: Accept,
@@ -93,9 +93,9 @@ pub struct KnownKind {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Group {
     Core,
-    /// The group of either flavour.
+    /// The group of the current flavour.
     Calico,
-    /// Kinds of Calico that only one flavour has.
+    /// Kinds that Calico has in one flavour only.
     Only(Flavour),
     KubeVirt,
 }
@@ -119,7 +119,7 @@ const fn only(flavour: Flavour, kind: KnownKind) -> KnownKind {
     KnownKind { group: Group::Only(flavour), ..kind }
 }
 
-/// Namespace and name are all that is needed of a machine.
+/// Creates a kind of machines, of which only namespace and name are needed.
 const fn kubevirt(plural: &'static str, name: &'static str) -> KnownKind {
     let (source, add, export) = (Source::Machines, machine::add_machine, machine::export_machine);
     KnownKind { plural, name, source, accept: Accept::Metadata, add, group: Group::KubeVirt, export }
@@ -154,14 +154,14 @@ pub static KINDS: [KnownKind; 15] = [
     },
 ];
 
-/// Nodes of which the names alone are of interest.
+/// Nodes, of which only the names are needed.
 pub static NODE_NAMES: KnownKind = KnownKind {
     accept: Accept::Metadata,
     ..core("nodes", "Node", Source::KubernetesNodes, node::add_node_name, node::export_node)
 };
 
 impl KnownKind {
-    /// Adds an object to a snapshot. What cannot be understood becomes a [`Defect`].
+    /// Adds an object to a snapshot. An invalid object becomes a [`Defect`].
     pub fn add(&self, snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) {
         if let Err(error) = (self.add)(snapshot, object, encoding) {
             let (namespace, name) = identify(object, encoding);
@@ -189,14 +189,13 @@ impl KnownKind {
         })
     }
 
-    /// The object without what a check does not need, as JSON that [`add`](Self::add) reads; `None` if it is of no
-    /// interest.
+    /// Reduces the object to the part for a check, as JSON for [`add`](Self::add); `None` if it is not needed.
     pub fn reduced(&self, object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
         (self.export)(object, encoding)
     }
 
-    /// Key and value of the object in an export; `None` if it is of no interest. What cannot be decoded is kept as
-    /// it is, so that a check of the export finds it.
+    /// Key and value of the object in an export; `None` if it is not needed. An undecodable object is kept unchanged,
+    /// so that a check of the export finds it.
     pub fn export(&self, object: &[u8], encoding: Encoding) -> Option<RawKv> {
         let (namespace, name) = identify(object, encoding);
         let value = match self.reduced(object, encoding) {
@@ -211,7 +210,7 @@ pub fn by_plural(plural: &str) -> Option<&'static KnownKind> {
     KINDS.iter().find(|kind| kind.plural == plural)
 }
 
-/// The kind of that name and `apiVersion`. Other groups have nodes and pods of their own.
+/// The kind with that name and `apiVersion`. Other groups have nodes and pods of their own.
 pub fn by_name(name: &str, api_version: &str) -> Option<&'static KnownKind> {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let is_in = |kind: &KnownKind| match kind.group {

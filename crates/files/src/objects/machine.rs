@@ -1,4 +1,4 @@
-//! KubeVirt machines (facts 2.14): namespace, name and owner are all that is needed, so only `metadata` is asked for.
+//! KubeVirt machines (facts 2.14): only `metadata` is requested, for namespace, name and owner.
 
 use calipam_model::service::Machine;
 use calipam_model::snapshot::{Snapshot, Versioned};
@@ -30,7 +30,7 @@ pub(crate) fn add_machine(snapshot: &mut Snapshot, object: &[u8], encoding: Enco
     Ok(())
 }
 
-/// What an export keeps of a machine.
+/// Reduces a machine to the part for an export.
 pub(crate) fn export_machine(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
     to_json(&MachineObject { metadata: read(object, encoding)?.for_export(WANTED) })
 }

@@ -1,4 +1,4 @@
-//! `metadata` of an object: what is needed of it.
+//! The needed part of an object's `metadata`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -28,13 +28,13 @@ pub struct Meta<'a> {
     pub created: Option<Cow<'a, str>>,
     #[serde(borrow, rename = "deletionTimestamp", skip_serializing_if = "Option::is_none")]
     pub deleted: Option<Cow<'a, str>>,
-    /// In protobuf only if they were asked for.
+    /// In protobuf only if requested.
     #[serde(deserialize_with = "pairs", serialize_with = "map", skip_serializing_if = "Vec::is_empty")]
     pub labels: Pairs<'a>,
-    /// In protobuf only those that were asked for.
+    /// In protobuf only the requested ones.
     #[serde(deserialize_with = "pairs", serialize_with = "map", skip_serializing_if = "Vec::is_empty")]
     pub annotations: Pairs<'a>,
-    /// In protobuf only if they were asked for.
+    /// In protobuf only if requested.
     #[serde(borrow, skip_serializing_if = "Vec::is_empty")]
     pub owner_references: Vec<OwnerReference<'a>>,
     /// Seconds since 1970, in protobuf.
@@ -42,7 +42,7 @@ pub struct Meta<'a> {
     pub created_seconds: Option<i64>,
 }
 
-/// What is read of an object of Kubernetes: `metadata`, `spec` and `status`.
+/// The parts of a Kubernetes object that are read: `metadata`, `spec` and `status`.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default, bound(deserialize = "S: Deserialize<'de> + Default, T: Deserialize<'de> + Default"))]
 pub(super) struct Parts<'a, S, T> {
@@ -68,7 +68,7 @@ pub struct OwnerReference<'a> {
     pub controller: bool,
 }
 
-/// What is needed of the metadata of a kind.
+/// The needed metadata of a kind.
 #[derive(Clone, Copy)]
 pub struct Wanted {
     pub labels: bool,
@@ -101,13 +101,13 @@ impl<'a> Meta<'a> {
         self.labels.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_ref())
     }
 
-    /// When the object was created.
+    /// The creation time.
     pub(crate) fn created_at(&self) -> Option<Timestamp> {
         let of_seconds = self.created_seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());
         of_seconds.or_else(|| self.created.as_deref().and_then(parse_time))
     }
 
-    /// What an export keeps of it.
+    /// Reduces the metadata to the part for an export.
     pub(crate) fn for_export(mut self, wanted: Wanted) -> Self {
         self.created = self.created_at().map(|created| Cow::Owned(created.to_string()));
         self.annotations.retain(|(name, _)| wanted.annotations.contains(&name.as_ref()));
@@ -120,12 +120,12 @@ impl<'a> Meta<'a> {
         self
     }
 
-    /// Which version of the object this is, without its labels.
+    /// The version of the object, without its labels.
     pub fn revision(&self) -> Revision {
         self.revision_with(BTreeMap::new())
     }
 
-    /// Which version of the object this is, with its labels.
+    /// The version of the object, with its labels.
     pub(crate) fn revision_with_labels(&self) -> Revision {
         let owned = |(name, value): &(Cow<'_, str>, Cow<'_, str>)| (name.to_string(), value.to_string());
         self.revision_with(self.labels.iter().map(owned).collect())
@@ -140,7 +140,7 @@ impl<'a> Meta<'a> {
     }
 }
 
-/// The `metadata` of an object of which nothing else is known to be right; `None` if it cannot be decoded.
+/// The `metadata` of an object that may be invalid otherwise; `None` if it cannot be decoded.
 pub fn metadata(object: &[u8], encoding: Encoding) -> Option<Meta<'_>> {
     #[derive(Deserialize)]
     struct Object<'a> {
@@ -152,7 +152,7 @@ pub fn metadata(object: &[u8], encoding: Encoding) -> Option<Meta<'_>> {
         Encoding::Json => serde_json::from_slice::<Object<'_>>(object).ok().and_then(|o| o.metadata),
         Encoding::Protobuf => {
             let mut meta = None;
-            // What comes after it may be malformed.
+            // The fields after it may be malformed.
             let _ = each(object, |field, value| {
                 if field == 1 {
                     meta = Some(Meta::from_protobuf(value.bytes(), none)?);
@@ -164,14 +164,14 @@ pub fn metadata(object: &[u8], encoding: Encoding) -> Option<Meta<'_>> {
     }
 }
 
-/// Namespace and name of an object of which nothing else is known to be right.
+/// Namespace and name of an object that may be invalid otherwise.
 pub fn identify(object: &[u8], encoding: Encoding) -> (String, String) {
     let meta = metadata(object, encoding).unwrap_or_default();
     let name = if meta.name.is_empty() { "?" } else { &meta.name };
     (meta.namespace.to_string(), name.to_owned())
 }
 
-/// Reads an object of strings; `null` reads as none.
+/// Reads an object of strings; `null` has no entries.
 fn pairs<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Pairs<'de>, D::Error> {
     struct Visitor;
     impl<'de> serde::de::Visitor<'de> for Visitor {
@@ -212,7 +212,7 @@ fn rfc3339<'a>(seconds: i64) -> Cow<'a, str> {
     Cow::Owned(Timestamp::from_second(seconds).map(|time| time.to_string()).unwrap_or_default())
 }
 
-/// Reads `Time`: its first field holds the seconds.
+/// Reads the seconds of a `Time`, its first field.
 pub fn seconds(message: &[u8]) -> Result<i64> {
     decode!(message, seconds: i64, value, { 1 => seconds = value.number() as i64 })
 }

@@ -1,5 +1,5 @@
-//! Objects of Kubernetes: custom resources of Calico in one of two API groups, and the pods, nodes, services and machines
-//! that use addresses. Built-in kinds come as protobuf, custom resources have JSON only.
+//! Objects of Kubernetes: custom resources of Calico in one of two API groups, and the pods, nodes, services and
+//! machines that use addresses. Built-in kinds arrive as protobuf, custom resources as JSON only.
 
 mod containers;
 mod custom;
@@ -24,7 +24,7 @@ pub use self::kinds::Accept;
 pub use self::kinds::{Flavour, KUBEVIRT_GROUP, KnownKind};
 pub use self::list_splitter::{Encoding, ItemReader, ListError, ListMeta, protobuf};
 
-/// Why an object cannot be decoded.
+/// The reason that an object cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectError {
     #[error(transparent)]
@@ -46,7 +46,7 @@ type Result<T, E = ObjectError> = std::result::Result<T, E>;
 /// Adds one object to a snapshot.
 type AddObject = fn(&mut Snapshot, &[u8], Encoding) -> Result<()>;
 
-/// What an export keeps of an object, as JSON; `None` if it is of no interest.
+/// Reduces an object to the part for an export, as JSON; `None` if it is not needed.
 type ExportObject = fn(&[u8], Encoding) -> Result<Option<Vec<u8>>>;
 
 /// An object of the core group in an export.
@@ -67,19 +67,19 @@ fn to_json(object: &impl Serialize) -> Result<Option<Vec<u8>>> {
     Ok(Some(serde_json::to_vec(object)?))
 }
 
-/// Notes fields that cannot be understood, if there are any.
+/// Records invalid fields, if there are any.
 fn note_fields(snapshot: &mut Snapshot, path: String, key: Key, fields: Vec<FieldDefect>) {
     if !fields.is_empty() {
         snapshot.defects.push(Defect { path, key: Some(key), kind: DefectKind::Fields(fields) });
     }
 }
 
-/// `<plural>/[<namespace>/]<name>`, by which a finding names an object.
+/// `<plural>/[<namespace>/]<name>`, the name of an object in findings.
 pub fn path(plural: &str, namespace: &str, name: &str) -> String {
     if namespace.is_empty() { format!("{plural}/{name}") } else { format!("{plural}/{namespace}/{name}") }
 }
 
-/// `[<namespace>/]<name>`: what the objects of a kind are sorted by.
+/// `[<namespace>/]<name>`, by which the objects of a kind are sorted.
 pub fn name_in_kind(namespace: &str, name: &str) -> String {
     if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
 }

@@ -29,7 +29,7 @@ pub(crate) fn add(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) ->
     Ok(())
 }
 
-/// What an export keeps of a namespace.
+/// Reduces a namespace to the part for an export.
 pub(crate) fn export(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
     let metadata = read(object, encoding)?.metadata.for_export(WANTED);
     super::export("Namespace", Namespace { metadata })

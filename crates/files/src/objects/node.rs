@@ -1,4 +1,4 @@
-//! Nodes of Kubernetes, whose annotations hold what Calico keeps about them (facts 2.11).
+//! Kubernetes nodes, with Calico's data in their annotations (facts 2.11).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ const WANTED: Wanted = Wanted {
     owners: false,
 };
 
-/// What Calico keeps of the node's own addresses.
+/// The annotations with the node's own addresses.
 const OWN: [&str; 2] = ["projectcalico.org/IPv4Address", "projectcalico.org/IPv6Address"];
 
 type NodeObject<'a> = Parts<'a, Spec<'a>, Status<'a>>;
@@ -71,7 +71,7 @@ struct Taint<'a> {
     effect: Cow<'a, str>,
 }
 
-/// The effects of taints that keep pods away.
+/// The taint effects that keep pods away.
 const KEEPS_AWAY: [&str; 2] = ["NoSchedule", "NoExecute"];
 
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -95,7 +95,7 @@ pub(crate) fn add_node(snapshot: &mut Snapshot, object: &[u8], encoding: Encodin
     Ok(())
 }
 
-/// Adds a node of which the name alone is of interest, since etcd holds the rest.
+/// Adds a node of which only the name is needed, since the rest is in etcd.
 pub(crate) fn add_node_name(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Result<()> {
     if let Ok(node) = read(object, encoding) {
         let name = node.metadata.name.to_string();
@@ -106,7 +106,7 @@ pub(crate) fn add_node_name(snapshot: &mut Snapshot, object: &[u8], encoding: En
     Ok(())
 }
 
-/// What an export keeps of a node.
+/// Reduces a node to the part for an export.
 pub(crate) fn export_node(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
     let mut node = read(object, encoding)?;
     node.metadata = node.metadata.for_export(WANTED);
@@ -181,7 +181,7 @@ fn add(snapshot: &mut Snapshot, object: &NodeObject<'_>) {
     snapshot.nodes.push(Versioned { value: node, revision: meta.revision() });
 }
 
-/// Labels of Kubernetes win over those that Calico keeps.
+/// Labels of Kubernetes override those that Calico keeps.
 fn labels(meta: &Meta<'_>, defects: &mut Vec<FieldDefect>) -> BTreeMap<String, String> {
     let mut labels: BTreeMap<String, String> = match meta.annotation(LABELS).map(serde_json::from_str) {
         None => BTreeMap::new(),
@@ -199,7 +199,7 @@ fn labels(meta: &Meta<'_>, defects: &mut Vec<FieldDefect>) -> BTreeMap<String, S
 mod tests {
     use super::*;
 
-    /// A field of a message that is a text or a message itself.
+    /// A field of a message that is a text or an embedded message.
     fn field(number: u8, content: &[u8]) -> Vec<u8> {
         [&[number << 3 | 2, content.len() as u8], content].concat()
     }

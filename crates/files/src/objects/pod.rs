@@ -24,7 +24,7 @@ const FIXED: &str = "cni.projectcalico.org/ipAddrs";
 const AWS_IPS: &str = "vpc.amazonaws.com/pod-ips";
 const NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
 
-/// What early versions of Multus called it.
+/// The name of that annotation in early versions of Multus.
 const NETWORKS_STATUS: &str = "k8s.v1.cni.cncf.io/networks-status";
 
 const WANTED: Wanted = Wanted {
@@ -44,7 +44,7 @@ const WANTED: Wanted = Wanted {
     owners: true,
 };
 
-/// The conditions that say that the sandbox of a pod has a network.
+/// The conditions that are true once the sandbox of a pod has a network.
 const NETWORKED: [&str; 2] = ["PodReadyToStartContainers", "Ready"];
 
 type PodObject<'a> = Parts<'a, Spec<'a>, Status<'a>>;
@@ -101,11 +101,11 @@ pub(crate) fn add_pod(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding
     Ok(())
 }
 
-/// What an export keeps of a pod: no environment, no volumes.
+/// Reduces a pod to the part for an export: no environment, no volumes.
 pub(crate) fn export_pod(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
     let mut pod = PodObject::read(object, encoding)?;
     pod.metadata = pod.metadata.for_export(WANTED);
-    // Of its containers only when the last of them ended, if all have ended.
+    // Of the containers, only the end of the last one is kept, if all have ended.
     let ended = pod.status.ended_at();
     pod.status.container_statuses = ended.map(|at| Container::Ended(Some(at))).into_iter().collect();
     pod.status.conditions.retain(Condition::is_networked);
@@ -186,7 +186,7 @@ impl<'a> Status<'a> {
         self.conditions.iter().any(Condition::is_networked)
     }
 
-    /// When the last of its containers ended.
+    /// The end of its last container.
     fn ended_at(&self) -> Option<Timestamp> {
         let kinds =
             [&self.container_statuses, &self.init_container_statuses, &self.ephemeral_container_statuses];

@@ -13,11 +13,11 @@ use super::meta::{Meta, Parts, Wanted};
 use super::wire::{decode, text};
 use super::{Result, export, note_fields, path};
 
-/// Annotations by which a service asks for addresses of Calico.
+/// Annotations with which a service asks for addresses of Calico.
 const ASKS: [&str; 3] =
     ["projectcalico.org/ipv4pools", "projectcalico.org/ipv6pools", "projectcalico.org/loadBalancerIPs"];
 
-/// The class of the services that Calico serves.
+/// The class of services that Calico serves.
 const CLASS: &str = "calico";
 
 const WANTED: Wanted = Wanted { labels: false, annotations: &ASKS, owners: false };
@@ -44,7 +44,7 @@ impl Spec<'_> {
         self.kind == "LoadBalancer"
     }
 
-    /// A service without an address of its own has the text `None`, or nothing.
+    /// The cluster IPs. A service without any has the text `None`, or nothing.
     fn cluster_ips(&self) -> impl Iterator<Item = IpAddr> {
         let all =
             [&self.cluster_ip].into_iter().filter(|_| self.cluster_ips.is_empty()).chain(&self.cluster_ips);
@@ -77,7 +77,7 @@ struct Ingress<'a> {
     ip: Cow<'a, str>,
 }
 
-/// Adds a service, if it is of type `LoadBalancer` or has an address in the cluster.
+/// Adds a service, if it is of type `LoadBalancer` or has a cluster IP.
 pub(crate) fn add_service(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Result<()> {
     let service = read(object, encoding)?;
     if service.spec.is_wanted() {
@@ -86,7 +86,7 @@ pub(crate) fn add_service(snapshot: &mut Snapshot, object: &[u8], encoding: Enco
     Ok(())
 }
 
-/// The part of a service that an export keeps, if it is of type `LoadBalancer` or has an address in the cluster.
+/// Reduces a service to the part for an export, if it is of type `LoadBalancer` or has a cluster IP.
 pub(crate) fn export_service(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
     let mut service = read(object, encoding)?;
     if !service.spec.is_wanted() {
@@ -120,7 +120,7 @@ fn add(snapshot: &mut Snapshot, object: &ServiceObject<'_>) {
         cluster_ips: object.spec.cluster_ips().collect(),
     };
     let mut defects = Vec::new();
-    // Entries with a host name only have no address.
+    // Entries that have only a host name have no address.
     for Ingress { ip } in object.status.load_balancer.ingress.iter().filter(|i| !i.ip.is_empty()) {
         match ip.parse() {
             Ok(address) => service.ingress.push(address),

@@ -1,11 +1,11 @@
-//! Small helpers over protobuf messages of Kubernetes.
+//! Helpers for protobuf messages of Kubernetes.
 
 use std::borrow::Cow;
 
 use super::{ObjectError, Result};
 use crate::protobuf::{Fields, Value};
 
-/// Walks the fields of a message.
+/// Iterates over the fields of a message.
 pub(crate) fn each<'a>(message: &'a [u8], mut take: impl FnMut(u32, Value<'a>) -> Result<()>) -> Result<()> {
     let mut fields = Fields::new(message);
     while let Some((field, value)) = fields.next_field().ok_or(ObjectError::Message)? {
@@ -14,8 +14,8 @@ pub(crate) fn each<'a>(message: &'a [u8], mut take: impl FnMut(u32, Value<'a>) -
     Ok(())
 }
 
-/// Decodes a message: `decode!(bytes, pod: Pod, value, { 1 => pod.name = text(value)? })` says what becomes of each field that
-/// is wanted, and gives the message as the result of the function.
+/// Decodes a message: `decode!(bytes, pod: Pod, value, { 1 => pod.name = text(value)? })` runs an expression for each
+/// wanted field, and returns the message from the function.
 macro_rules! decode {
     ($bytes:expr, $message:ident: $type:ty, $value:ident, { $($field:pat $(if $wanted:expr)? => $take:expr),* $(,)? }) => {{
         let mut $message = <$type>::default();

@@ -1,4 +1,4 @@
-//! Reading a recording: the states that a part of the data was in, and the whole as it was at a time.
+//! Reads a recording: the successive states of a part of the data, or the whole state at a time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -19,7 +19,7 @@ use crate::frames::{HEAD, Head};
 use crate::raw::RawEntry;
 use crate::regular;
 
-/// Which keys are wanted.
+/// A filter of keys.
 pub(super) type Wanted<'a> = &'a dyn Fn(&[u8]) -> bool;
 
 /// The groups of changes after an export.
@@ -28,14 +28,14 @@ pub struct Changes {
     path: PathBuf,
     file: BufReader<File>,
     codec: Codec,
-    /// Where the last whole frame ends.
+    /// The end of the last whole frame.
     end: u64,
-    /// Length of the file when it was opened: what a recorder appends meanwhile is not read.
+    /// Length of the file when it was opened: data that a recorder appends later is not read.
     length: u64,
 }
 
 impl Changes {
-    /// `None` if an export has none. `is_wanted`: of which keys the changes will be asked for.
+    /// Opens the changes of an export; `None` if it has none. `is_wanted` selects keys whose changes will be read.
     pub fn open(export: &Archived, is_wanted: Wanted<'_>) -> Result<Option<Self>> {
         let path = export.changes();
         let failed = |error: io::Error| Error::new(&path, error);
@@ -68,11 +68,11 @@ impl Changes {
         Ok(Some(changes))
     }
 
-    /// The next group, with those of its changes whose keys are wanted. `None` at the end: what was torn off there was not
+    /// The next group, with the changes of wanted keys. `None` at the end; a torn end is ignored, since it was never
     /// durable.
     ///
     /// # Errors
-    /// If it is not what was written: nothing after it can be read.
+    /// If the group is damaged: nothing after it can be read.
     pub fn next(&mut self, is_wanted: Wanted<'_>) -> Result<Option<Group>> {
         let Some((head, frame)) = self.frame()? else { return Ok(None) };
         let text = head.unpack_after(&self.codec.known, &frame).map_err(|_| self.damaged())?;
@@ -81,7 +81,7 @@ impl Changes {
         Ok(Some(group))
     }
 
-    /// Where the last whole frame ends.
+    /// The end of the last whole frame.
     pub fn end(&self) -> u64 {
         self.end
     }
@@ -90,7 +90,7 @@ impl Changes {
         self.codec
     }
 
-    /// `None` if the file ends before the frame does. A file that was made longer before it was filled ends with zeros.
+    /// Reads a frame; `None` if the file ends within it. A file that grew before it was filled ends with zeros.
     fn frame(&mut self) -> Result<Option<(Head, Vec<u8>)>> {
         let failed = |error: io::Error| Error::new(&self.path, error);
         let mut bytes = [0; HEAD];
@@ -118,7 +118,7 @@ impl Changes {
     }
 }
 
-/// Takes the values of a full state whose changes are recorded as differences.
+/// Reads the values of a full state whose changes are recorded as differences.
 pub(super) fn load(export: &Path, is_wanted: Wanted<'_>, codec: &mut Codec) -> Result<()> {
     let mut failed = None;
     read_some(export, is_wanted, |entry| {
@@ -128,15 +128,15 @@ pub(super) fn load(export: &Path, is_wanted: Wanted<'_>, codec: &mut Codec) -> R
     failed.map_or(Ok(()), |error| Err(Error::new(export, error)))
 }
 
-/// What a recording tells of a part of the data, in order.
+/// A statement of a recording about a part of the data, in order.
 pub enum Told {
-    /// It was as it was told last until this time.
+    /// The last state lasted until this time.
     Unchanged(Timestamp),
-    /// Its revision is that of the change that led to it.
+    /// A new state, with the revision of the change that led to it.
     State(Box<Snapshot>),
 }
 
-/// What the wanted objects were, export by export with the changes after each.
+/// The states of the wanted objects, export by export with the changes after each.
 #[derive(Default)]
 pub struct States {
     known: Known,
@@ -144,8 +144,8 @@ pub struct States {
 }
 
 impl States {
-    /// Tells what the wanted objects were from an export on, until its changes end, and nothing that was told before. `None` if another run
-    /// has removed the export.
+    /// Passes on the states of the wanted objects after an export, until its changes end, without those that were
+    /// passed on before. `None` if another run has removed the export.
     pub fn tell(
         &mut self,
         export: &Archived,
@@ -182,7 +182,7 @@ impl States {
             Ok::<_, Error>(Told::State(Box::new(snapshot)))
         };
 
-        // Of kinds of which more is known the export says what they were before.
+        // If more is known about a kind, the export has an older state of it.
         let is_newer = |key: &[u8]| match &changes {
             Some(changes) => {
                 let position = changes.header.positions.get(kind_of(key));
@@ -223,17 +223,18 @@ impl States {
     }
 }
 
-/// What a recording tells of single objects, in order.
+/// A version of single objects in a recording, in order.
 pub enum Version<'a> {
-    /// The object as the export has it, or as it was changed to, then with the time.
+    /// The object in the export, or after a change at the given time.
     Of(&'a RawEntry<'a>, Option<Timestamp>),
-    /// The object of a key was deleted.
+    /// The object with this key was deleted.
     Deleted(&'a [u8], Timestamp),
-    /// All objects of the export were told; its changes follow.
+    /// The export has no further objects; its changes follow.
     Exported(&'a Reached),
 }
 
-/// Tells each version of the wanted objects, of the changes what is not known yet. `None` where another run has removed the export.
+/// Passes on each version of the wanted objects, except changes known already. `None` if another run removed the
+/// export.
 pub fn each_version(
     export: &Archived,
     known: &mut Known,
@@ -261,7 +262,8 @@ pub fn each_version(
     unless_missing(all())
 }
 
-/// Writes what an export and its changes come to at a time, or at their end, as an export. Returns the number of its entries.
+/// Writes the state of an export and its changes at a time, or at their end, as an export. Returns its number of
+/// entries.
 pub fn write_state(export: &Archived, until: Option<Timestamp>, path: &Path) -> Result<(Reached, u64)> {
     let failed = |error: io::Error| Error::new(path, error);
     let mut last: BTreeMap<Vec<u8>, Option<i64>> = BTreeMap::new();
