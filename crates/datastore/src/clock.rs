@@ -1,4 +1,4 @@
-//! What time it is.
+//! The current time.
 
 use std::cell::Cell;
 
@@ -8,13 +8,13 @@ thread_local! {
     static AHEAD: Cell<SignedDuration> = const { Cell::new(SignedDuration::ZERO) };
 }
 
-/// The time by the clock of the machine: of what is read, recorded in a journal, and compared with ages.
+/// The time by the machine's clock, which dates reads and journals, and with which ages are computed.
 pub fn now() -> Timestamp {
     let now = Timestamp::now();
     now.saturating_add(AHEAD.get()).unwrap_or(now)
 }
 
-/// Sets the clock ahead, or back, for what runs on this thread: a test of clocks that jump.
+/// Sets the clock of this thread ahead or back, for tests of clocks that jump.
 pub fn set_ahead(by: SignedDuration) {
     AHEAD.set(by);
 }

@@ -1,4 +1,4 @@
-//! etcd for an allocator: all queries of a reading in one transaction, each write in one of its own.
+//! etcd for an allocator: all queries of a read in one transaction, and a transaction for each write.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use crate::client::etcd::{EtcdClient, Range, entries};
 use crate::error::{Cause, Failure};
 use crate::write::{Connection, ETCD_LIMITS};
 
-/// How long a server may take to answer a reading: a runtime waits, and another endpoint may answer. Writes have longer, since what
-/// became of one that is given up is not known.
+/// Time limit for a server to answer a read: a runtime waits, and another endpoint may answer. Writes have more time,
+/// since the outcome of an abandoned one is unknown.
 const SILENCE: Duration = Duration::from_secs(4);
 
-/// Most keys that a span may give. They are a thousand only if most are not asked for.
+/// Maximum keys of a span. There are a thousand only if most of them are not wanted.
 const MOST_IN_SPAN: i64 = 1_000;
 
 #[derive(Debug)]
@@ -54,14 +54,14 @@ impl EtcdStore {
         Ok(found)
     }
 
-    /// Which of all blocks are asked for, where the ranges that have their keys have too many others.
+    /// Reads the keys of all blocks and selects the wanted ones, if the usual ranges have too many others.
     async fn filtered(&self, query: &Query) -> Result<Vec<Entry>, StoreError> {
         let all = self.get(&[Range::prefix(&query.path()).keys_only()]).await?;
         Ok(all.iter().filter_map(|answer| decode(query, answer)).flatten().collect())
     }
 
-    /// Reads ranges; if that fails for a reason that passes, again, from any endpoint that answers. A server that stands still
-    /// is asked once if there is no other.
+    /// Reads ranges. Retries temporary failures at any endpoint that answers. A hanging server is asked only once if it
+    /// is the only endpoint.
     async fn get(&self, ranges: &[Range]) -> Result<Vec<GetResponse>, StoreError> {
         let mut retries = Retries::new();
         loop {
@@ -81,25 +81,26 @@ impl EtcdStore {
                 Err(error) if error.may_pass() => retries.wait(error).await?,
                 Err(error) => return Err(unavailable(error)),
             }
-            // Where no endpoint answers there is nothing to try again.
+            // There is nothing to retry if no endpoint answers.
             self.connection.replace(&client).await.map_err(unavailable)?;
         }
     }
 
-    /// The value of a key that no allocator reads.
+    /// The value of a key that allocators do not read.
     pub(super) async fn value_of(&self, key: &Key) -> Result<Option<Vec<u8>>, StoreError> {
         let mut answers = self.get(&[Range::key(key.to_string())]).await?;
         let kv = answers.first_mut().and_then(|answer| answer.take_kvs().pop());
         Ok(kv.map(|kv| kv.into_key_value().1))
     }
 
-    /// Makes one change where the key has the revision that was read; sent once. An error leaves open whether it was made.
+    /// Makes one change if the key still has the revision that was read. It is sent once, and may have been made after
+    /// an error.
     pub(super) async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
         let key = swap.record.key();
         let path = key.to_string();
         let before = match &swap.read {
             None => 0,
-            // 0 would be true of an absent key.
+            // An absent key would match 0.
             Some(Revision::Etcd(revision)) if *revision > 0 => *revision,
             Some(other) => return Err(self.refused(&format!("{other} is not a revision of etcd"))),
         };
@@ -117,7 +118,7 @@ impl EtcdStore {
             Ok(response) => response,
             Err(error) => {
                 if error.may_pass() {
-                    // What comes next, such as taking back what was done, goes to an endpoint that answers.
+                    // The next request, such as an undo of earlier ones, goes to an endpoint that answers.
                     self.connection.replace(&client).await.ok();
                 }
                 return Err(unavailable(error));
@@ -140,7 +141,7 @@ impl EtcdStore {
     }
 }
 
-/// The keys that a query asks for; others may be among them.
+/// The keys of a query, possibly with others.
 fn ranges(query: &Query) -> Vec<Range> {
     let path = query.path();
     let range = match query {
@@ -164,8 +165,8 @@ fn ranges(query: &Query) -> Vec<Range> {
     vec![range]
 }
 
-/// The records of an answer; `None` if it was cut off. As Calico's lists, it leaves out what is under a key of a shape
-/// that nothing has.
+/// The records of an answer; `None` if it was cut off. Like Calico's lists, omits keys in a form that no object
+/// has.
 fn decode(query: &Query, answer: &GetResponse) -> Option<Vec<Entry>> {
     let records = entries(answer).filter_map(|entry| {
         let key = Key::parse(std::str::from_utf8(entry.key).ok()?).ok()??;

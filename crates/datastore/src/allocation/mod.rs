@@ -1,7 +1,7 @@
-//! The datastore as an allocator uses it ([`calipam_assign::Store`]): etcd, or Kubernetes in either API group.
+//! The datastore of an allocator ([`calipam_assign::Store`]): etcd, or Kubernetes in either API group.
 //!
-//! It is made for a process that lives for one allocation: it connects without asking what the server has, reads what does
-//! not depend on each other in one round trip, and on Kubernetes replaces objects without reading them a second time.
+//! Designed for a process that runs for one allocation: it connects without discovery, sends independent reads in one
+//! round trip, and replaces objects on Kubernetes without reading them again.
 
 mod etcd;
 mod kubernetes;
@@ -29,7 +29,7 @@ use crate::settings::{Settings, Target};
 use crate::store::{Datastore, Pending};
 use crate::write::Consent;
 
-/// A datastore that an allocator reads and writes, each write by compare-and-swap.
+/// A datastore that an allocator reads, and writes by compare-and-swap.
 #[derive(Debug)]
 pub struct AllocatorStore {
     backend: Backend,
@@ -43,15 +43,15 @@ enum Backend {
     Kubernetes(KubeStore),
 }
 
-/// The pauses before a read is sent again that failed for a reason that passes. A runtime waits.
+/// The pauses before a read is retried after a temporary failure. They are short, because a runtime waits.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
 
-/// What the allocator does.
+/// The purpose of an allocator.
 const ASSIGN: &str = "assign or release single addresses";
 
 impl AllocatorStore {
-    /// Connects with as few requests as can be: to the first endpoint of etcd that takes a connection, or to the API
-    /// server, whose API group is found out by what it answers. `selecting` says how affinities are found on Kubernetes.
+    /// Connects with few requests: to the first endpoint of etcd that accepts a connection, or to the API server, whose
+    /// API group is found out from its answers. `selecting` is the method to find affinities on Kubernetes.
     pub fn connect<'a>(
         settings: &'a Settings,
         selecting: Selecting,
@@ -85,7 +85,7 @@ impl AllocatorStore {
         Self { backend, changed: Mutex::default(), _consent: consent }
     }
 
-    /// The client of Kubernetes, if that is the datastore.
+    /// The client, if the datastore is Kubernetes.
     pub fn kubernetes(&self) -> Option<Arc<KubeClient>> {
         match &self.backend {
             Backend::Etcd(_) => None,
@@ -93,7 +93,7 @@ impl AllocatorStore {
         }
     }
 
-    /// Number of requests that were sent so far.
+    /// Number of requests so far.
     pub fn request_count(&self) -> u64 {
         match &self.backend {
             Backend::Etcd(store) => store.request_count(),
@@ -101,13 +101,13 @@ impl AllocatorStore {
         }
     }
 
-    /// The blocks that were made, changed or deleted so far.
+    /// The blocks created, changed or deleted so far.
     pub fn changed_blocks(&self) -> Vec<IpNet> {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
 
-    /// Whether the addresses of virtual machines outlive their pods, as the resource IPAMConfiguration says: on etcd not what the
-    /// allocator reads. If it is not stored, they do.
+    /// True if the addresses of virtual machines outlive their pods, according to the resource IPAMConfiguration, which
+    /// on etcd is not the allocator's configuration. True as well if there is none.
     pub fn keeps_machine_addresses<'a>(&'a self) -> Pending<'a, Result<bool, StoreError>> {
         Box::pin(async move {
             match &self.backend {
@@ -128,8 +128,8 @@ impl AllocatorStore {
         })
     }
 
-    /// Gives the affinities of a node the labels by which Calico 3.31 and later finds them (facts 2.5). On etcd there is
-    /// nothing to do. Returns the number of those that had none.
+    /// Adds the labels by which Calico 3.31 and later finds affinities to those of a node (facts 2.5). Does nothing on
+    /// etcd. Returns the number of affinities without labels.
     pub fn label_affinities<'a>(&'a self, node: &'a str) -> Pending<'a, Result<usize, StoreError>> {
         Box::pin(async move {
             match &self.backend {
@@ -141,7 +141,7 @@ impl AllocatorStore {
 }
 
 impl Datastore {
-    /// This datastore for an allocator, for what the operator agreed to. Affinities are listed without selector.
+    /// This datastore for an allocator with the operator's consent. Affinities are listed without a selector.
     pub fn allocator(&self, consent: Consent) -> Result<AllocatorStore> {
         self.require_calico_3(ASSIGN)?;
         let backend = match self {
@@ -155,7 +155,7 @@ impl Datastore {
     }
 }
 
-/// Whether the API group of Calico's objects is known, or was only assumed.
+/// States if the API group of Calico's objects is known or only assumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
     Yes,
@@ -167,7 +167,7 @@ impl Store for AllocatorStore {
         crate::clock::now()
     }
 
-    // Boxed, so that the code of the clients is not compiled again in each crate that has an allocator.
+    // Boxed to avoid compiling the clients again in each crate with an allocator.
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
         let read: Pending<'_, _> = match &self.backend {
             Backend::Etcd(store) => Box::pin(store.read(queries)),
@@ -189,7 +189,7 @@ impl Store for AllocatorStore {
     }
 }
 
-/// How often a read is sent again.
+/// The remaining retries of a read.
 struct Retries(std::array::IntoIter<Duration, { PAUSES.len() }>);
 
 impl Retries {
@@ -197,7 +197,7 @@ impl Retries {
         Self(PAUSES.into_iter())
     }
 
-    /// Waits before a read is sent again that failed for a reason that passes; the error if it was sent often enough.
+    /// Waits before a retry after a temporary failure; returns the error after the last retry.
     async fn wait(&mut self, error: Error) -> Result<(), StoreError> {
         let Some(pause) = self.0.next() else { return Err(unavailable(error)) };
         tracing::warn!("{error}; trying again");
@@ -206,7 +206,7 @@ impl Retries {
     }
 }
 
-/// An error that leaves open what happened.
+/// An error that leaves the outcome open.
 fn unavailable(error: Error) -> StoreError {
     StoreError::Unavailable(Box::new(error))
 }

@@ -1,14 +1,15 @@
-//! Where the keys of blocks lie that have addresses of a CIDR. Keys are sorted as texts, so that some others are between them.
+//! Ranges of keys for the blocks that share addresses with a CIDR. Keys are sorted as texts, so other keys are in
+//! between.
 
 use std::net::Ipv6Addr;
 
 use calipam_model::IpNet;
 
-/// The part of an IPv4 address that the keys of all spans share: three numbers of four.
+/// The prefix length of an IPv4 address that the keys of all spans share: three of four numbers.
 const SHARED_V4: u8 = 24;
 
-/// Keys from one text on, up to the last that begins with another. The texts are addresses or their beginnings; a `-`
-/// is before the prefix length.
+/// Keys from one text on, up to the last that starts with another. The texts are addresses or prefixes of them, with a
+/// `-` before the prefix length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub first: String,
@@ -21,7 +22,7 @@ impl Span {
     }
 }
 
-/// Spans that have the keys of all blocks which begin in `net`, a CIDR of the size of a block.
+/// Spans with the keys of all blocks that start in `net`, a CIDR of the size of a block.
 pub(super) fn spans(net: IpNet) -> Vec<Span> {
     match net {
         IpNet::V4(net) => {
@@ -37,14 +38,15 @@ fn beginning(address: &str) -> String {
     address.rsplit_once('.').map_or(address, |(begin, _)| begin).to_owned() + "."
 }
 
-/// Blocks differ in the last of the eight numbers alone. Those of a block that does not begin at 0 are equally long in hex.
+/// Blocks differ only in the last of the eight numbers. In a block that does not start at 0, all have as many hex
+/// digits.
 fn v6(first: Ipv6Addr, last: Ipv6Addr) -> Vec<Span> {
     if first.segments()[7] != 0 {
         return vec![Span { first: format!("{first}-"), last: format!("{last}-") }];
     }
     let mut spans = vec![Span::of(format!("{first}-"))];
     if first != last {
-        // Zeros are shortened otherwise where the last number is none.
+        // Zeros are shortened differently if the last number is 0.
         let one = Ipv6Addr::from(u128::from(first) + 1).to_string();
         let shared = one.trim_end_matches('1').to_owned();
         spans.push(Span { first: format!("{shared}1"), last: format!("{shared}f") });
@@ -65,7 +67,7 @@ mod tests {
         })
     }
 
-    /// All blocks in a few /112 or /20 around, of all sizes.
+    /// All blocks of all sizes in a few /112 or /20 around a CIDR.
     fn blocks(around: IpNet) -> impl Iterator<Item = IpNet> {
         let prefixes = if around.addr().is_ipv4() { 20..=32 } else { 116..=128 };
         prefixes.flat_map(move |prefix| around.subnets(prefix).unwrap())
@@ -91,7 +93,7 @@ mod tests {
             let (spans, beyond) = (spans(net), Vec::from_iter(blocks_holding_elsewhere(net)));
             for block in blocks(around).filter(|block| overlap(*block, net)) {
                 let is_found = beyond.contains(&block) || has(&spans, &dashed(block));
-                // Those of Kubernetes are written without other separators.
+                // Names in Kubernetes have no other separators.
                 let form = |text: &str| text.replace(['.', ':'], "-");
                 let other: Vec<Span> = spans
                     .iter()

@@ -11,15 +11,15 @@ use super::{Broken, QUIET, Reported, TOGETHER, WhyWhole};
 use crate::client::etcd::{Answers, Due, EtcdClient, PROBE, Range};
 use crate::error::{Error, Failure, Result};
 
-/// What etcd calls its only kind.
+/// The only kind of etcd.
 const KIND: &str = "etcd";
 
-/// What a check reads, and little else, lies in this range.
+/// The range with the data of a check, and little else.
 pub(crate) fn range() -> Range {
     Range::span(IPAM_PREFIX, ENDPOINT_PREFIX)
 }
 
-/// Refuses versions of etcd that may say too early that everything was sent (issue 15220 of etcd).
+/// Rejects versions of etcd that may report too early that everything was sent (issue 15220 of etcd).
 pub(crate) async fn require_exact(client: &EtcdClient) -> Result<(), WhyWhole> {
     let version = client.version().await.map_err(|error| WhyWhole::CannotWatch(error.to_string()))?;
     let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or_default());
@@ -37,7 +37,8 @@ pub(crate) async fn require_exact(client: &EtcdClient) -> Result<(), WhyWhole> {
     Err(WhyWhole::CannotWatch(reason))
 }
 
-/// The changes after a position up to `newest`. What was written last is reported again at first: only the same history has it.
+/// The changes after a position up to `newest`. The last known change must come first again: only the same history has
+/// it.
 pub(crate) async fn since(
     client: &EtcdClient,
     Position { revision: reached, last }: Position,

@@ -1,5 +1,5 @@
-//! Every change of what a check reads, as it happens: on etcd every revision, on Kubernetes what the API server reports of each kind.
-//! What has changed since a read as a whole is the question of [`follow`](crate::follow).
+//! Every change of a check's data as it happens: on etcd every revision, on Kubernetes the changes that the API server
+//! reports for each kind. [`follow`](crate::follow) instead finds the differences since a whole read.
 
 pub(crate) mod etcd;
 pub(crate) mod kubernetes;
@@ -18,23 +18,23 @@ use crate::client::kubernetes::watch;
 use crate::error::{Error, Result};
 use crate::store::{Datastore, Pending};
 
-/// What comes within this time after a change is reported with it.
+/// Changes within this time after a change are reported together with it.
 const TOGETHER: Duration = Duration::from_secs(1);
-/// After this time it is reported that nothing has changed.
+/// The time without changes after which that is reported.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// What the server has reported since the last time.
+/// Changes reported since the last time.
 #[derive(Debug, Default)]
 pub struct Reported {
-    /// Up to where the changes of a kind are known, where nothing was changed there.
+    /// The versions up to which kinds had no other changes.
     pub reached: BTreeMap<String, i64>,
     pub changes: Vec<Change>,
 }
 
-/// Why changes cannot be followed any more.
+/// The reason that changes can no longer be followed.
 #[derive(Debug)]
 pub enum Broken {
-    /// What has happened since is not known: everything has to be read.
+    /// Changes were missed: everything must be read again.
     Lost(WhyWhole),
     Failed(Error),
 }
@@ -45,7 +45,7 @@ impl From<Error> for Broken {
     }
 }
 
-/// The changes of a datastore from some position on.
+/// The changes of a datastore after some position.
 pub struct Changes(Source);
 
 enum Source {
@@ -54,7 +54,7 @@ enum Source {
 }
 
 impl Changes {
-    /// Waits for what happens next; after a minute, that nothing has.
+    /// Waits for the next changes; after a minute without any, reports that.
     pub fn reported(&mut self) -> Pending<'_, Result<Reported, Broken>> {
         Box::pin(async move {
             match &mut self.0 {
@@ -66,7 +66,7 @@ impl Changes {
 }
 
 impl Datastore {
-    /// Follows all changes after these positions. Of an etcd that is read with its Kubernetes, those of etcd.
+    /// Follows all changes after these positions. For etcd with Kubernetes, only those of etcd.
     pub fn changes_after(&self, from: Positions) -> Pending<'_, Result<Changes>> {
         Box::pin(async move {
             Ok(Changes(match self {
@@ -80,8 +80,8 @@ impl Datastore {
         })
     }
 
-    /// Waits until something of Calico is written after the revision of a snapshot: on etcd anything that it reads there, on the Kubernetes
-    /// datastore a block. What is reported of nothing else is waited for forever.
+    /// Waits until an object of Calico is written after the revision of a snapshot: on etcd any that it reads there, on
+    /// the Kubernetes datastore a block. Waits forever if there are only other changes.
     pub fn next_change<'a>(&'a self, after: i64) -> Pending<'a, Result<()>> {
         Box::pin(async move {
             match self {

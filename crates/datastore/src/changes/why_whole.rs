@@ -1,17 +1,17 @@
-//! Reasons to read everything instead of what has changed.
+//! Reasons to read everything instead of only the changes.
 
 use std::fmt;
 
-/// Why everything has to be read: its changes are not known.
+/// The reason that everything must be read: the changes are unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WhyWhole {
-    /// Nothing is known of it yet.
+    /// There was no earlier read.
     New,
-    /// The server no longer keeps what has changed since.
+    /// The server no longer keeps the changes since then.
     Compacted,
-    /// The server does not know what was written last: it was restored from a backup, or is another one.
+    /// The server does not have the last known change: it was restored from a backup, or is another one.
     AnotherHistory(String),
-    /// The server broke off what it reported: it may be another one since, with another history.
+    /// The server broke off its report, and may have been replaced by one with another history.
     Interrupted,
     /// The changes cannot be watched.
     CannotWatch(String),
@@ -20,12 +20,12 @@ pub enum WhyWhole {
 }
 
 impl WhyWhole {
-    /// True if that is to be expected, so that no warning is due.
+    /// True if this is expected and needs no warning.
     pub fn is_usual(&self) -> bool {
         matches!(self, Self::New | Self::Compacted | Self::Interrupted)
     }
 
-    /// An API server that does not say when it has reported everything.
+    /// The reason for an API server that does not confirm that it has reported everything.
     pub(crate) fn old_server() -> Self {
         let reason = "only Kubernetes 1.33 and later says when it has reported all changes";
         Self::CannotWatch(reason.to_owned())

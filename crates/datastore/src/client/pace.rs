@@ -1,4 +1,4 @@
-//! The time that an answer over HTTP may take, however often a piece of it arrives.
+//! Time limits of an HTTP response, however often a piece of it arrives.
 
 use std::future::Future;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::error::Cause;
 
-/// Bytes a second that come from any server that answers.
+/// Bytes per second that every working server reaches.
 const SLOWEST: u64 = 16 << 10;
 
-/// The time of one answer: for each piece and for the whole a limit, which for the whole grows with what arrives.
+/// The time limits of one response, for each piece and for the whole. The latter grows with the received bytes.
 #[derive(Debug)]
 pub(crate) struct Pace {
     limit: Duration,
@@ -24,12 +24,12 @@ impl Pace {
         Self { limit, whole: limit, begun: None, bytes: 0 }
     }
 
-    /// The same for an answer that the server ends after a time.
+    /// Extends the limit for a response that the server ends after `time`.
     pub(crate) fn lasting(self, time: Duration) -> Self {
         Self { whole: self.whole + time, ..self }
     }
 
-    /// Waits for the next piece. The time of the whole begins with the first one.
+    /// Waits for the next piece. The time of the whole starts with the first one.
     pub(crate) async fn wait<T>(&mut self, piece: impl Future<Output = T>) -> Result<T, Cause> {
         let now = Instant::now();
         let whole = *self.begun.get_or_insert(now) + self.whole + Duration::from_secs(self.bytes / SLOWEST);
@@ -37,7 +37,7 @@ impl Pace {
         timeout_at(whole.min(now + self.limit), piece).await.map_err(late)
     }
 
-    /// Counts what has arrived.
+    /// Counts received bytes.
     pub(crate) fn count(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
     }

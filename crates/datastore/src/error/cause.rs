@@ -1,17 +1,17 @@
-//! Why a connection failed, for every protocol: what I/O, name resolution and TLS report, which HTTP clients wrap several
-//! times.
+//! Causes of failed connections with any protocol: errors of I/O, name resolution and TLS, which HTTP clients wrap
+//! several times.
 
 use std::error::Error as StdError;
 use std::io;
 
 use rustls::{AlertDescription, CertificateError};
 
-/// Why a connection failed.
+/// The reason that a connection failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Cause {
     #[error("connection refused")]
     Refused,
-    /// No answer, or not enough of it, within so many seconds.
+    /// No complete answer within so many seconds.
     #[error("no answer within {0} s")]
     TimedOut(u64),
     #[error("not reachable: {0}")]
@@ -23,10 +23,10 @@ pub enum Cause {
     /// The connection is not encrypted, but the server wants TLS.
     #[error("the server wants TLS")]
     ServerWantsTls,
-    /// The connection is to be encrypted, but the server does not use TLS.
+    /// The connection should be encrypted, but the server does not use TLS.
     #[error("the server does not use TLS")]
     ServerIsPlain,
-    /// No trusted authority has signed the server's certificate.
+    /// No trusted authority signed the server's certificate.
     #[error("the server's certificate is not trusted")]
     CertificateNotTrusted,
     #[error("the server's certificate has expired or is not valid yet")]
@@ -43,17 +43,17 @@ pub enum Cause {
     Tls(String),
 }
 
-/// What was configured for a connection, and has to be known to name the cause of its end.
+/// The settings of a connection that are needed to name the cause of its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempt {
-    /// How long an answer was waited for, in seconds.
+    /// Seconds that an answer was waited for.
     pub timeout: u64,
-    /// How long a connection was waited for, in seconds.
+    /// Seconds that a connection was waited for.
     pub connect: u64,
     pub has_certificate: bool,
 }
 
-/// The alerts by which servers refuse the certificate of a client, or its absence.
+/// The alerts of servers that reject the certificate of a client, or its absence.
 const REFUSALS: [AlertDescription; 8] = [
     AlertDescription::BadCertificate,
     AlertDescription::UnknownCA,
@@ -66,7 +66,7 @@ const REFUSALS: [AlertDescription; 8] = [
 ];
 
 impl Attempt {
-    /// Looks through an error and its sources. `None` if none of them is known.
+    /// Searches an error and its sources. `None` if none of them is known.
     pub(crate) fn cause(self, error: &(dyn StdError + 'static)) -> Option<Cause> {
         let mut found = None;
         for source in sources(error) {
@@ -75,7 +75,7 @@ impl Attempt {
             }
 
             if let Some(io) = source.downcast_ref::<io::Error>() {
-                // An error that is wrapped into an I/O error is not one of its sources.
+                // An error that is wrapped in an I/O error is not among its sources.
                 if let Some(inner) = io.get_ref().and_then(|inner| self.cause(inner)) {
                     return Some(inner);
                 }
@@ -90,7 +90,7 @@ impl Attempt {
     pub(crate) fn tls(self, error: &rustls::Error) -> Cause {
         match error {
             rustls::Error::InvalidCertificate(error) => certificate(error),
-            // The first bytes are not a TLS record: the server answers in plain text.
+            // The first bytes are no TLS record: the server does not use TLS.
             rustls::Error::InvalidMessage(_) => Cause::ServerIsPlain,
             rustls::Error::AlertReceived(alert) => self.alert(*alert),
             other => Cause::Tls(other.to_string()),
@@ -120,7 +120,7 @@ impl Attempt {
     fn io(self, error: &io::Error) -> Option<Cause> {
         Some(match error.kind() {
             io::ErrorKind::ConnectionRefused => Cause::Refused,
-            // Those of the system have a number; without one, our own limit has passed, which only connections have here.
+            // System errors have a number. One without is our own limit, which only connections have here.
             io::ErrorKind::TimedOut if error.raw_os_error().is_none() => Cause::TimedOut(self.connect),
             io::ErrorKind::TimedOut => Cause::Network(error.to_string()),
             io::ErrorKind::HostUnreachable
@@ -151,7 +151,7 @@ fn certificate(error: &CertificateError) -> Cause {
     }
 }
 
-/// An error and its sources, from the outermost to the innermost.
+/// An error and its sources, the outermost first.
 pub(crate) fn sources<'e>(
     error: &'e (dyn StdError + 'static),
 ) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {

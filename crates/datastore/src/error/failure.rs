@@ -1,17 +1,17 @@
-//! Why a request to a server failed.
+//! Failures of requests to a server.
 
 use std::fmt;
 
 use super::Cause;
 
-/// The kind of server that a request went to.
+/// The kind of server of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Server {
     Etcd,
     Kubernetes,
 }
 
-/// Why a request to etcd or to a Kubernetes API server failed.
+/// The reason that a request to etcd or a Kubernetes API server failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     #[error(transparent)]
@@ -24,37 +24,37 @@ pub enum Failure {
     AuthNeeded,
     #[error("user or password are wrong")]
     WrongPassword,
-    /// The credentials for Kubernetes could not be had, of a plugin, an identity provider or a file.
+    /// A plugin, an identity provider or a file did not provide credentials for Kubernetes.
     #[error("authentication failed: {0}")]
     Login(String),
     /// Kubernetes: status 401.
     #[error("the server does not accept the credentials (401)")]
     Unauthorized,
-    /// The user may not do this. Kubernetes says more; the text of etcd is empty.
+    /// The user lacks permission. Kubernetes gives details; the text of etcd is empty.
     #[error("permission denied{}", AfterColon(.0))]
     PermissionDenied(String),
     /// The etcd cluster has no leader, or too few members are alive.
     #[error("the etcd cluster cannot answer: {0}")]
     NoQuorum(String),
-    /// etcd has used up its quota and takes nothing but deletions.
+    /// etcd has used up its quota and accepts only deletions.
     #[error("etcd has no space left: its quota is used up")]
     NoSpace,
-    /// etcd was started with a lower limit of operations in one request than the usual 128.
+    /// etcd was started with a limit of fewer than the usual 128 operations per request.
     #[error("the request has too many operations for this etcd")]
     TooManyOperations,
-    /// The revision that was being read is no longer kept.
+    /// The revision is no longer kept.
     #[error("the revision that was being read has been compacted")]
     Compacted,
     /// Kubernetes: status 404, for an object or for a kind.
     #[error("not found (404)")]
     NotFound,
-    /// Kubernetes: status 409. The object exists already, or is not the version that was to be changed.
+    /// Kubernetes: status 409. The object already exists, or is not the version to change.
     #[error("the object has changed (409): {0}")]
     Conflict(String),
     /// Kubernetes: status 429.
     #[error("the server has too much to do (429)")]
     TooManyRequests,
-    /// Kubernetes: it does not take this object.
+    /// Kubernetes: the object is rejected.
     #[error("the server refuses it ({code}): {message}")]
     Refused {
         /// The HTTP status, below 500.
@@ -96,7 +96,7 @@ impl Failure {
         is_busy || self.is_transient()
     }
 
-    /// The connection ended without a known cause.
+    /// A connection that ended without a known cause.
     pub(crate) fn broken(reason: impl Into<String>) -> Self {
         Self::Connection(Cause::Broken(reason.into()))
     }

@@ -1,4 +1,4 @@
-//! What to do about errors of a datastore and its settings.
+//! Hints for errors of a datastore and its settings.
 
 use calipam_files::FileError;
 use calipam_model::hint::{Call, Hint};
@@ -6,7 +6,7 @@ use calipam_model::hint::{Call, Hint};
 use super::{Cause, Error, Failure, Permission, Rule, Server, SettingsError};
 
 impl Error {
-    /// What to do about it, if there is something to say.
+    /// A hint to the next action, if there is one.
     pub fn hint(&self) -> Option<Hint> {
         Some(match self {
             Self::Settings(error) => error.hint(),
@@ -76,7 +76,7 @@ impl Error {
     }
 }
 
-/// Of several endpoints that failed, the failure with the highest weight says most about what to do.
+/// A weight for the failures of several endpoints: the highest has the most useful hint.
 fn weight(failure: &Failure) -> u8 {
     match failure {
         Failure::Connection(cause) => match cause {
@@ -95,7 +95,7 @@ fn weight(failure: &Failure) -> u8 {
     }
 }
 
-/// The rules of a ClusterRole that grant the permissions, as YAML: a line for each API group and its verbs.
+/// The ClusterRole rules that grant the permissions, as YAML, with a line for each API group and verbs.
 fn rules(permissions: &[Permission]) -> String {
     let line = |Rule { group, resources, verbs }: &Rule<'_>| {
         format!("- {{apiGroups: [{group:?}], resources: {resources:?}, verbs: [{}]}}", verbs.join(", "))
@@ -103,7 +103,7 @@ fn rules(permissions: &[Permission]) -> String {
     Permission::rules(permissions).iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// What an etcd that cannot be read as it is can give anyway.
+/// Suggests a snapshot of an etcd that cannot be read.
 fn read_snapshot(before: &str) -> Hint {
     Hint::new(
         format!("{before}read a snapshot of one member: `etcdctl snapshot save FILE`, then {{}}"),

@@ -1,4 +1,4 @@
-//! What can go wrong with a datastore: typed causes, without secrets, and what to do about each.
+//! Errors of datastores: typed causes without secrets, each with a hint.
 
 mod cause;
 mod failure;
@@ -15,25 +15,25 @@ pub use self::settings::SettingsError;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a datastore could not be read or written.
+/// The reason that a datastore could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// Nothing says how Kubernetes is reached.
+    /// There is no way to connect to Kubernetes.
     #[error(
         "cannot use Kubernetes: no kubeconfig is named, there is none at ~/.kube/config, and this does not run in a pod of \
          a cluster ({0})"
     )]
     NoCluster(String),
-    /// The kubeconfig, or what is set in its place, cannot be used.
+    /// The kubeconfig, or a setting that replaces it, is invalid.
     #[error("cannot use {what}: {reason}")]
     Kubeconfig {
-        /// What is set: a kubeconfig, a certificate.
+        /// The setting: a kubeconfig, a certificate.
         what: String,
         reason: String,
     },
-    /// The kubeconfig, or a file that is set in its place, cannot be read.
+    /// The kubeconfig, or a file that replaces it, cannot be read.
     #[error("cannot read {what}: {reason}")]
     KubeconfigFile { what: String, reason: String },
     /// None of the etcd endpoints could be used.
@@ -42,51 +42,51 @@ pub enum Error {
     #[error("{endpoint}: cannot read {what}: {failure}")]
     Request {
         server: Server,
-        /// Without user and password.
+        /// The endpoint without user and password.
         endpoint: String,
-        /// What was being read.
+        /// The data being read.
         what: String,
         failure: Failure,
     },
-    /// The change may have taken place, unless the server refused it.
+    /// The change may have taken place, unless the server rejected it.
     #[error("{endpoint}: cannot write {what}: {failure}")]
     Write {
         server: Server,
-        /// Without user and password.
+        /// The endpoint without user and password.
         endpoint: String,
-        /// What was being written.
+        /// The data being written.
         what: String,
         failure: Failure,
     },
-    /// The user lacks permissions in Kubernetes. All that are missing are named.
+    /// The user lacks these permissions in Kubernetes.
     #[error("{endpoint}: {} may not {}", User(user.as_deref()), Missing(missing))]
     Permission {
         endpoint: String,
-        /// The name of the user, if the API server tells it.
+        /// The name of the user, if the API server reports it.
         user: Option<String>,
         missing: Vec<Permission>,
     },
     /// The datastore is a file.
     #[error("{location}: a file is only read, never changed")]
     NotWritable { location: String },
-    /// Calico 2.x has no such thing, or it is not made for its data.
+    /// The action is not possible or not supported for data of Calico 2.x.
     #[error("{location}: the data of Calico 2.x (etcd v2) is read and repaired, but not used to {what}")]
     NotForCalico2 { location: String, what: &'static str },
-    /// The revision of etcd that was being read was compacted at every attempt.
+    /// The revision of etcd was compacted at every attempt to read it.
     #[error("{endpoint}: compacted the revision that was being read {attempts} times in a row")]
     Compacted { endpoint: String, attempts: u32 },
-    /// A past revision that was asked for is not kept any more.
+    /// A requested past revision is no longer kept.
     #[error("{endpoint}: revision {revision} has been compacted{}", OldestKept(oldest))]
     RevisionCompacted {
         endpoint: String,
         revision: i64,
-        /// The oldest that is kept, if that is known.
+        /// The oldest kept revision, if it is known.
         oldest: Option<i64>,
     },
-    /// A revision that was asked for has not come yet: it is of another etcd, or of this one before a restore.
+    /// A requested revision is in the future: it is from another etcd, or from this one before a restore.
     #[error("{endpoint}: has not reached revision {revision}")]
     RevisionAhead { endpoint: String, revision: i64 },
-    /// Only etcd can be read as it was.
+    /// Past revisions exist only in etcd.
     #[error("{location}: cannot be read at a past revision: it is not an etcd")]
     NoRevisions { location: String },
     /// etcd, or a snapshot of it, has no key of Calico.
@@ -101,31 +101,31 @@ pub enum Error {
     /// Addresses come from the nodes' pod CIDRs.
     #[error("the settings say usePodCIDR: addresses are assigned by host-local IPAM, not by Calico's")]
     HostLocal,
-    /// etcd and Kubernetes are not of one cluster.
+    /// etcd and Kubernetes belong to different clusters.
     #[error(
         "{endpoint}: is not the Kubernetes of this etcd: of its {nodes} nodes only {known} occur among Calico's"
     )]
     OtherCluster {
         /// The URL of the API server.
         endpoint: String,
-        /// Nodes of the Kubernetes cluster.
+        /// Number of nodes in the Kubernetes cluster.
         nodes: usize,
-        /// Those among them that a Calico node refers to.
+        /// Number of those to which a Calico node refers.
         known: usize,
     },
     #[error(transparent)]
     File(#[from] calipam_files::Error),
 }
 
-/// An etcd endpoint, and why it could not be used.
+/// An etcd endpoint, and the reason that it could not be used.
 #[derive(Clone, Debug)]
 pub struct Tried {
-    /// Without user and password.
+    /// The endpoint without user and password.
     pub endpoint: String,
     pub failure: Failure,
 }
 
-/// A permission in the terms of RBAC.
+/// An RBAC permission.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Permission {
     /// The API group; empty for the core one.
@@ -135,7 +135,7 @@ pub struct Permission {
     pub verb: &'static str,
 }
 
-/// Permissions of one API group that need the same verbs: a rule of a role.
+/// Permissions of one API group for the same verbs: a rule of a role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule<'a> {
     pub group: &'a str,
@@ -144,7 +144,7 @@ pub struct Rule<'a> {
 }
 
 impl Permission {
-    /// The rules that grant some permissions, in the order of groups.
+    /// The rules that grant some permissions, ordered by group.
     pub fn rules(permissions: &[Self]) -> Vec<Rule<'_>> {
         let mut verbs: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
         for Self { group, resource, verb } in permissions {
@@ -160,8 +160,8 @@ impl Permission {
 }
 
 impl Error {
-    /// True if the user has to change the call or the settings: exit code 2. All others are exit
-    /// code 3, a file of settings that cannot be read among them.
+    /// True if the user must change the call or the settings: exit code 2. All others are exit code 3, even an
+    /// unreadable settings file.
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Settings(error) => {
@@ -172,7 +172,7 @@ impl Error {
         }
     }
 
-    /// True if another connection, perhaps to another endpoint, may help.
+    /// True if another connection may succeed, perhaps to another endpoint.
     pub(crate) fn is_transient(&self) -> bool {
         matches!(self, Self::Request { failure, .. } if failure.is_transient())
     }
@@ -180,21 +180,21 @@ impl Error {
     /// True if the same request may succeed a little later.
     pub fn may_pass(&self) -> bool {
         match self {
-            // To refuse a read is the whim of a proxy.
+            // Only a proxy rejects reads.
             Self::Request { failure: Failure::Conflict(_) | Failure::Refused { .. }, .. } => true,
             Self::Request { failure, .. } | Self::Write { failure, .. } => failure.may_pass(),
             _ => false,
         }
     }
 
-    /// True if the server does not take what was sent, but may take other objects.
+    /// True if the server rejects this object, but may accept others.
     pub fn is_refusal(&self) -> bool {
         let is_about_object =
             |failure: &Failure| matches!(failure, Failure::Refused { .. } | Failure::TooManyRequests);
         matches!(self, Self::Write { failure, .. } if is_about_object(failure))
     }
 
-    /// True if the server has said that it did not write, so that nothing can still arrive.
+    /// True if the server has confirmed that it did not write, so the write cannot arrive later.
     pub fn is_certainly_unwritten(&self) -> bool {
         let said_so = |failure: &Failure| {
             matches!(
@@ -218,7 +218,7 @@ impl fmt::Display for OldestKept<'_> {
     }
 }
 
-/// Endpoints that were tried, in one line.
+/// The endpoints that were tried, in one line.
 struct Tries<'a>(&'a [Tried]);
 
 impl fmt::Display for Tries<'_> {

@@ -1,33 +1,33 @@
-//! What can be wrong with connection settings.
+//! Errors of connection settings.
 
 use std::path::PathBuf;
 
-/// Settings that cannot be used. All of these are usage errors.
+/// Invalid settings. All of these are usage errors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// A settings file was asked for and cannot be read.
+    /// The requested settings file cannot be read.
     #[error("cannot read the settings file {}: {reason}", path.display())]
     Unreadable {
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         reason: String,
     },
-    /// The settings file is not what it should be.
+    /// The settings file is invalid.
     #[error("{}: {reason}", path.display())]
     BadFile { path: PathBuf, reason: String },
-    /// The settings file has a field that calicoctl does not know either.
+    /// The settings file has a field that is unknown to calicoctl, too.
     #[error("{}: unknown field `{field}`", path.display())]
     UnknownField {
         path: PathBuf,
         field: String,
-        /// A field of nearly the same name.
+        /// A field with a similar name.
         similar: Option<&'static str>,
     },
-    /// An environment variable holds what cannot be read.
+    /// An environment variable has an invalid value.
     #[error("the environment variable {name} must be {expected}")]
     BadVariable {
         name: String,
-        /// What it has to hold.
+        /// The valid values.
         expected: &'static str,
     },
     /// The datastore type is neither `etcdv3`, `etcdv2` nor `kubernetes`.
@@ -52,7 +52,7 @@ pub enum SettingsError {
     /// Certificates are given inline and as files.
     #[error("TLS certificates are given both inline and as files")]
     MixedTls,
-    /// Of certificate and key only one is given.
+    /// Either the certificate or its key is missing.
     #[error("a client certificate and its key belong together; only the {0} is given")]
     HalfKeyPair(&'static str),
     /// A certificate or key cannot be read.
@@ -60,16 +60,16 @@ pub enum SettingsError {
     UnreadablePem {
         what: &'static str,
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         reason: String,
     },
     /// A certificate or key is not PEM text.
     #[error("the {what} is not usable: {reason}")]
     BadPem { what: &'static str, reason: &'static str },
-    /// A context is a part of a kubeconfig.
+    /// A context is set without a kubeconfig, of which it would be a part.
     #[error("the context {0:?} is named, but no kubeconfig")]
     ContextAlone(String),
-    /// Neither a kind of datastore nor a file has that name.
+    /// There is no kind of datastore or file with that name.
     #[error("no data file or datastore {0:?}: it is neither `etcd`, nor `kubernetes`, nor a file")]
     NoSuchDatastore(String),
 }

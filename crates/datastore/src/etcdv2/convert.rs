@@ -1,4 +1,4 @@
-//! From what Calico 2.x stores to entries in the form of Calico 3 (facts 6).
+//! Converts the data of Calico 2.x to entries in the form of Calico 3 (facts 6).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use super::Leaf;
 use super::path::{CONFIG, HOSTS, POOLS, READY, TUNNEL, Workload, unescape};
 
-/// The name of the one object that Calico uses of kinds with only one.
+/// The object name that Calico uses for kinds with a single object.
 const DEFAULT: &str = "default";
 
-/// The entries in the order of their keys. What cannot be decoded becomes an entry that cannot be decoded either.
+/// Converts to entries in the order of their keys. Undecodable values become undecodable entries.
 pub(crate) fn convert(leaves: &[Leaf]) -> Vec<RawKv> {
     let mut found = BTreeMap::new();
     let mut hosts: BTreeMap<String, Host<'_>> = BTreeMap::new();
@@ -53,7 +53,7 @@ pub(crate) fn convert(leaves: &[Leaf]) -> Vec<RawKv> {
 /// Decodes a value of Calico 2.x.
 ///
 /// # Errors
-/// A text that cannot be decoded as JSON: what is stored, or what is wrong with it.
+/// A text that is no valid JSON either: the stored one, or the error.
 fn decode<T: DeserializeOwned>(value: &str) -> Result<T, String> {
     let json: Value = serde_json::from_str(value).map_err(|_| value.to_owned())?;
     if !json.is_object() {
@@ -62,12 +62,12 @@ fn decode<T: DeserializeOwned>(value: &str) -> Result<T, String> {
     serde_json::from_value(json).map_err(|error| format!("{{{error}"))
 }
 
-/// What is stored of a host.
+/// The data of a host.
 #[derive(Default)]
 struct Host<'l> {
     /// The address of the interface `tunl0`.
     tunnel: Option<&'l Leaf>,
-    /// What other systems call the host (Calico 2.6).
+    /// The names of the host in other systems (Calico 2.6).
     references: Option<&'l str>,
     /// The index of the host itself.
     index: i64,
@@ -83,11 +83,11 @@ impl<'l> Host<'l> {
         }
     }
 
-    /// Its node. The version is that of the tunnel address, which is all that a repair looks at.
+    /// The node of the host. Its version is that of the tunnel address, which alone matters to a repair.
     fn entry(&self, name: &str) -> (String, i64) {
         let references = match self.references.map(serde_json::from_str::<Value>) {
             Some(Ok(references @ Value::Array(_))) => references,
-            // Calico 2.x takes one name for both.
+            // Calico 2.x uses one name for both.
             _ => json!([{"orchestrator": "k8s", "nodeName": name}]),
         };
         let address =
@@ -107,12 +107,12 @@ struct RawPool {
     cidr: Option<String>,
     ipip_mode: Option<String>,
     masquerade: Option<bool>,
-    /// False if the allocator must not use it, and where it is absent.
+    /// False if the allocator must not use the pool, which is also the default.
     ipam: Option<bool>,
     disabled: Option<bool>,
 }
 
-/// A pool, by what follows `/calico/v1/ipam` in its path.
+/// Converts a pool, from the part of its path after `/calico/v1/ipam`.
 fn pool(rest: &str, value: &str) -> Option<(String, String)> {
     let name = rest.strip_prefix("/v4/pool/").or_else(|| rest.strip_prefix("/v6/pool/"))?;
     let name = name.split('/').next()?;
@@ -155,7 +155,7 @@ fn endpoint(workload: &Workload, value: &str) -> String {
     converted.unwrap_or_else(|text| text)
 }
 
-/// What is stored of the cluster as a whole.
+/// The data of the whole cluster.
 #[derive(Default)]
 struct Cluster {
     spec: serde_json::Map<String, Value>,
@@ -174,7 +174,7 @@ impl Cluster {
         };
         let is_ready = key == READY;
         let value = if is_ready { Value::Bool(value.trim() == "true") } else { value.trim().into() };
-        // The version is that of the flag, which is all that is ever written.
+        // The version is that of the flag, the only one that is ever written.
         if is_ready || !self.known.contains("datastoreReady") {
             self.index = index;
         }

@@ -1,7 +1,7 @@
-//! The forms of Calico 2.x on etcd v2 (facts 6): where its objects are, and how they are decoded.
+//! The data of Calico 2.x on etcd v2 (facts 6): the paths of its objects, and their conversion.
 //!
-//! The data becomes what Calico's own upgrade to 3.0 would make of it, entries of etcd v3, so that there is one decoder
-//! for both. Keys below `/calico/ipam/v2` are the same in both.
+//! Data is converted to entries of etcd v3, like in Calico's own upgrade to 3.0, so one decoder serves both. Keys
+//! below `/calico/ipam/v2` are the same in both.
 
 mod convert;
 mod path;
@@ -10,7 +10,7 @@ pub(crate) use self::convert::convert;
 pub(crate) use self::path::{CONFIG, POOLS, READY, host_paths, path, pod_path, sources};
 use crate::client::etcdv2::Node;
 
-/// The parts of the tree that a whole read covers.
+/// The parts of the tree in a whole read.
 pub(crate) const PARTS: [&str; 5] = [path::IPAM, path::HOSTS, POOLS, CONFIG, READY];
 
 /// A key of the tree.
@@ -22,7 +22,7 @@ pub(crate) struct Leaf {
     pub index: i64,
 }
 
-/// A key and all that are below it.
+/// Adds a key and all keys below it to `out`.
 pub(crate) fn flatten(node: Node, out: &mut Vec<Leaf>) {
     let Node { key, value, nodes, modified_index } = node;
     out.push(Leaf { key, value, index: modified_index });

@@ -1,4 +1,4 @@
-//! Where the objects of Calico 2.x lie (facts 6.1).
+//! The paths of Calico 2.x objects (facts 6.1).
 
 use calipam_model::key::Key;
 use calipam_model::names::{EndpointName, endpoint_name};
@@ -9,20 +9,20 @@ pub(crate) const HOSTS: &str = "/calico/v1/host";
 pub(crate) const POOLS: &str = "/calico/v1/ipam";
 /// The configuration of Felix for all hosts.
 pub(crate) const CONFIG: &str = "/calico/v1/config";
-/// Says `true` if the datastore may be used.
+/// The flag, which is `true` if the datastore may be used.
 pub(crate) const READY: &str = "/calico/v1/Ready";
 
-/// Where the address of the interface `tunl0` of a host lies, below the host.
+/// The address of the interface `tunl0` of a host, below the host.
 pub(super) const TUNNEL: &str = "config/IpInIpTunnelAddr";
 
-/// The orchestrator of pods, whose workloads are called `<namespace>.<pod>`.
+/// The orchestrator of pods, whose workloads have names like `<namespace>.<pod>`.
 const KUBERNETES: &str = "k8s";
-/// The namespace of workloads that have none.
+/// The namespace of workloads without one.
 pub(super) const NO_NAMESPACE: &str = "default";
-/// Begins the name of an endpoint whose path cannot be told from its parts: the path follows.
+/// The prefix of endpoint names that contain the whole path, because the parts do not determine it.
 const BY_PATH: &str = "path:";
 
-/// The path of an object that is one key; `None` for those that are several, or not stored in etcd.
+/// The path of an object with a single key; `None` for objects with several, and for those that are not in etcd.
 pub(crate) fn path(key: &Key) -> Option<String> {
     match key {
         Key::Block(_) | Key::Affinity(_) | Key::Handle(_) | Key::IpamConfig | Key::IpamHost(_) => {
@@ -37,7 +37,7 @@ pub(crate) fn path(key: &Key) -> Option<String> {
     }
 }
 
-/// The paths below which everything lies that an object is made of.
+/// The paths below which all data of an object is.
 pub(crate) fn sources(key: &Key) -> Vec<String> {
     match key {
         Key::Node(name) => vec![format!("{HOSTS}/{}", escape(name))],
@@ -46,19 +46,19 @@ pub(crate) fn sources(key: &Key) -> Vec<String> {
     }
 }
 
-/// Where a host lies, and the address of its tunnel.
+/// The paths of a host and of its tunnel address.
 pub(crate) fn host_paths(name: &str) -> [String; 2] {
     let host = format!("{HOSTS}/{}", escape(name));
     [host.clone(), format!("{host}/{TUNNEL}")]
 }
 
-/// The path below which the endpoints of a pod on a host lie.
+/// The path of the endpoints of a pod on a host.
 pub(crate) fn pod_path(host: &str, namespace: &str, pod: &str) -> String {
     let [host, workload] = [host, &format!("{namespace}.{pod}")].map(escape);
     format!("{HOSTS}/{host}/workload/{KUBERNETES}/{workload}")
 }
 
-/// A workload endpoint, as its path names it.
+/// A workload endpoint, from its path.
 pub(super) struct Workload {
     pub host: String,
     pub orchestrator: String,
@@ -67,7 +67,7 @@ pub(super) struct Workload {
 }
 
 impl Workload {
-    /// Reads what follows `/calico/v1/host/` in the path of an endpoint.
+    /// Reads the part after `/calico/v1/host/` in the path of an endpoint.
     pub(super) fn parse(rest: &str) -> Option<Self> {
         let segments: Vec<String> = rest.split('/').map(unescape).collect();
         match segments.as_slice() {
@@ -85,14 +85,14 @@ impl Workload {
         }
     }
 
-    /// Namespace and pod, if it is one.
+    /// Namespace and pod, if the workload is a pod.
     pub(super) fn pod(&self) -> Option<(&str, &str)> {
         let named =
             self.workload.split_once('.').filter(|(namespace, pod)| !namespace.is_empty() && !pod.is_empty());
         named.filter(|_| self.orchestrator == KUBERNETES)
     }
 
-    /// The key that stands for it, from which the path can be told again.
+    /// The key of its entry, from which the path can be found again.
     pub(super) fn key(&self, rest: &str) -> Key {
         let (namespace, workload) = self.pod().unwrap_or((NO_NAMESPACE, &self.workload));
         let name = endpoint_name(&self.host, &self.orchestrator, workload, &self.endpoint);
@@ -119,7 +119,7 @@ fn endpoint_path(namespace: &str, name: &str) -> Option<String> {
     Some(format!("{HOSTS}/{node}/workload/{orchestrator}/{workload}/endpoint/{endpoint}"))
 }
 
-/// As Calico 2.x writes names into paths.
+/// Escapes a name for a path like Calico 2.x.
 fn escape(name: &str) -> String {
     name.replace('%', "%25").replace('/', "%2F")
 }

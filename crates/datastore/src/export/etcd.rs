@@ -1,4 +1,4 @@
-//! Exporting a datastore: the entries of a whole read go to the file as they come.
+//! Exports etcd: the entries of a whole read go to the file as they arrive.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl Collector for Writer {
     }
 }
 
-/// Exports etcd at one revision. Returns the number of entries, and where the changes after it begin.
+/// Exports etcd at one revision. Returns the number of entries, and the position at which later changes begin.
 pub(crate) async fn export(
     client: &Arc<EtcdClient>,
     path: &Path,
@@ -45,7 +45,7 @@ pub(crate) async fn export(
     Ok((read.collector.finish()?, positions))
 }
 
-/// The GUID of the cluster, which the first answers hold.
+/// The GUID of the cluster, from the first answers.
 fn guid(start: &Start) -> String {
     let mut guid = String::new();
     for entry in start.entries() {

@@ -1,4 +1,4 @@
-//! Exporting a Calico 2.x datastore: its objects in the form of Calico 3.
+//! Exports the datastore of Calico 2.x: its objects in the form of Calico 3.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Exporting a Kubernetes datastore: of each object what a check needs.
+//! Exports the Kubernetes datastore: the part of each object that a check needs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::read::whole::kubernetes::{Plan, plan};
 #[derive(Default)]
 pub(crate) struct Exported {
     lines: Lines,
-    /// The cluster's GUID, where this is the list that holds it.
+    /// The cluster's GUID, if this is its list.
     guid: String,
 }
 
@@ -39,7 +39,7 @@ impl Take for Exported {
     }
 }
 
-/// Exports everything that a check reads. Returns the number of entries, and where the changes after them begin.
+/// Exports all data of a check. Returns the number of entries, and the position at which later changes begin.
 pub(crate) async fn export(
     client: &Arc<KubeClient>,
     path: &Path,

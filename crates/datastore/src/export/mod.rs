@@ -1,4 +1,4 @@
-//! Exporting a datastore: the entries of a whole read go to the file as they come.
+//! Exports a datastore: the entries of a whole read go to the file as they arrive.
 
 pub(crate) mod etcd;
 pub(crate) mod etcdv2;
@@ -16,13 +16,13 @@ use crate::error::Result;
 use crate::store::{Datastore, Pending, blocking};
 
 impl Datastore {
-    /// Writes what a check reads to a file, compressed if its name ends with `.zst`. The file appears
-    /// when it is whole. Returns the number of entries.
+    /// Writes the data of a check to a file, compressed if its name ends with `.zst`. The file appears when it is
+    /// complete. Returns the number of entries.
     pub async fn export(&self, path: &Path, progress: &ProgressFn) -> Result<u64> {
         Ok(self.export_and_locate(path, progress).await?.0)
     }
 
-    /// As [`Self::export`]; also gives where the changes after it begin, if they can be [followed](Self::changes_after).
+    /// Like [`Self::export`]; also returns the start of later changes, if they can be [followed](Self::changes_after).
     pub fn export_and_locate<'a>(
         &'a self,
         path: &'a Path,
@@ -44,7 +44,7 @@ impl Datastore {
         })
     }
 
-    /// Adds an export to an archive, whose folder is made if it is missing.
+    /// Adds an export to an archive, and creates its folder if it is missing.
     pub async fn add_to_archive(&self, folder: &Path, progress: &ProgressFn) -> Result<Added> {
         let adding = Adding::begin(folder)?;
         let entries = self.export(&adding.path(), progress).await?;

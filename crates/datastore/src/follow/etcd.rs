@@ -1,5 +1,5 @@
-//! An etcd that is read once and then followed: it is asked for the changes since its last known write, so that it reports that write
-//! again. If it reports another one, its data was restored from a backup, or it is another etcd.
+//! An etcd that is read once and then followed: it must report its last known write again, and all changes after it. If
+//! it reports another write, its data was restored from a backup, or it is another etcd.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,27 +22,27 @@ use crate::read::whole;
 use crate::read::whole::etcd::pull::Collector;
 use crate::secret::redact_url;
 
-/// The time that etcd has to report changes before everything is read instead.
+/// Time for etcd to report changes, after which everything is read instead.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// After how long without changes etcd is asked whether it is still the same one.
+/// Time without changes after which etcd is checked to be still the same.
 const QUIET: Duration = Duration::from_secs(5);
 
 /// The point up to which an etcd was followed.
 #[derive(Clone, Debug)]
 pub(super) struct EtcdFollowed {
-    /// What etcd calls its cluster, and the GUID that Calico gave it.
+    /// The cluster ID of etcd, and the GUID from Calico.
     identity: (u64, String),
     raft_term: u64,
     position: Position,
 }
 
 impl EtcdFollowed {
-    /// The revision up to which everything is known.
+    /// The revision up to which all changes are known.
     pub(super) fn revision(&self) -> i64 {
         self.position.revision
     }
 
-    /// Fails if `now` etcd is another one, or has gone back to an earlier term.
+    /// Checks that etcd in `now` is the same one, and has not gone back to an earlier term.
     fn require_same_history(&self, now: &Self) -> OrWhole<()> {
         let reason = if now.identity != self.identity {
             "it is another cluster".to_owned()
@@ -55,11 +55,11 @@ impl EtcdFollowed {
     }
 }
 
-/// Changes since that point.
+/// Changes after that point.
 pub(super) struct EtcdNews {
     /// Ascending.
     keys: Vec<Vec<u8>>,
-    /// The values that are stored under them now.
+    /// The current values of these keys.
     fresh: Snapshot,
     followed: EtcdFollowed,
     taken_at: Timestamp,
@@ -90,7 +90,7 @@ impl EtcdNews {
         self.keys.len()
     }
 
-    /// Makes the snapshot that was followed what is stored now.
+    /// Updates the followed snapshot to the current data.
     pub(super) fn apply(self, snapshot: &mut Snapshot, followed: &mut EtcdFollowed) -> Changed {
         let before = snapshot.change_entries(&self.keys, self.fresh.clone());
         describe(snapshot, self.location, self.followed.revision(), self.taken_at);
@@ -102,7 +102,7 @@ impl EtcdNews {
 /// Reads everything.
 ///
 /// # Errors
-/// As those of a whole read.
+/// The same as for a whole read.
 pub(super) async fn start(
     client: &Arc<EtcdClient>,
     progress: &ProgressFn,
@@ -116,17 +116,17 @@ pub(super) async fn start(
         position: Position { revision: start.revision, ..last },
     };
     describe(&mut snapshot, start.endpoint, start.revision, start.taken_at);
-    // The last write may be a deletion, which is in no list.
+    // The last write may be a deletion, which no list shows.
     if let Ok(news) = news(client, &followed).await? {
         news.apply(&mut snapshot, &mut followed);
     }
     Ok((snapshot, followed))
 }
 
-/// Waits for a change, or until etcd has another history: of one that has come to the known revision by other writes, a watch says nothing.
+/// Waits for a change or another history of etcd. A watch does not show other writes that led to the known revision.
 ///
 /// # Errors
-/// If etcd cannot be asked.
+/// If etcd cannot be reached.
 pub(super) async fn wait(client: &Arc<EtcdClient>, followed: &EtcdFollowed) -> Result<()> {
     loop {
         if let Ok(changed) = timeout(QUIET, client.next_change(&range(), followed.revision())).await {
@@ -140,10 +140,10 @@ pub(super) async fn wait(client: &Arc<EtcdClient>, followed: &EtcdFollowed) -> R
     }
 }
 
-/// Reads what has changed; or says why everything has to be read.
+/// Reads the changes, or returns the reason that everything must be read.
 ///
 /// # Errors
-/// If etcd cannot be asked.
+/// If etcd cannot be reached.
 pub(super) async fn news(client: &Arc<EtcdClient>, followed: &EtcdFollowed) -> Result<OrWhole<EtcdNews>> {
     let (now, taken_at) = begin(client).await?;
     let changes = changes(client, followed, &now).await;
@@ -162,7 +162,7 @@ async fn changes(client: &EtcdClient, followed: &EtcdFollowed, now: &EtcdFollowe
     }
 }
 
-/// The etcd as it is when it is asked for changes.
+/// The state of etcd before a request for changes.
 async fn begin(client: &EtcdClient) -> Result<(EtcdFollowed, Timestamp)> {
     let information = Key::ClusterInformation("default".to_owned());
     let now: Answers = client.get(&[Range::key(information.to_string())], "cluster information").await?;
@@ -185,7 +185,7 @@ fn describe(snapshot: &mut Snapshot, location: String, revision: i64, taken_at: 
     snapshot.mark_read(ETCD_SOURCES);
 }
 
-/// Gathers a snapshot, and notes what was written last.
+/// Gathers a snapshot, and remembers the last write.
 #[derive(Default)]
 struct Noting {
     snapshot: Snapshot,

@@ -1,8 +1,8 @@
-//! Kinds of Kubernetes that were listed and are followed: each is watched from the version of its list on, and what the watches report is
-//! taken together, whenever it is asked for.
+//! Kinds of Kubernetes that are listed once and then followed: each is watched from the version of its list on, and the
+//! changes of all are collected on request.
 //!
-//! The watches know nothing of each other: the change of one kind may be known while an earlier one of another is not. What
-//! everything was at some time is known only after [`KubeFollowed::prove`].
+//! The watches are independent: a change of one kind may be known before an earlier one of another. The state of all
+//! kinds at one time is known only after [`KubeFollowed::prove`].
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -25,21 +25,21 @@ use crate::error::{Cause, Result};
 
 /// The kind that every assignment and release writes.
 const BLOCKS: &str = "ipamblocks";
-/// How long it may take the server to say that everything was reported.
+/// Time for the server to confirm that everything was reported.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// How far kinds were followed.
+/// The point up to which kinds were followed.
 pub(super) struct KubeFollowed {
     kinds: Vec<Kind>,
     /// The version up to which blocks are known.
     blocks: i64,
     watches: Watches,
-    /// Why nothing more is known of them.
+    /// The reason that no further changes are known.
     lost: Option<WhyWhole>,
-    /// What was reported and not taken yet.
+    /// Reports that were not applied yet.
     reported: Vec<Message>,
     clock: Clock,
-    /// Up to when everything is known.
+    /// The time up to which all changes are known.
     proven: Timestamp,
 }
 
@@ -56,11 +56,11 @@ impl Clock {
     }
 }
 
-/// What has changed.
+/// The changes.
 pub(super) struct KubeNews {
     changed: BTreeSet<objects::Changed>,
     blocks: i64,
-    /// The objects as they are since.
+    /// The current state of these objects.
     fresh: Snapshot,
     now: Timestamp,
 }
@@ -70,7 +70,7 @@ impl KubeNews {
         self.changed.len()
     }
 
-    /// Makes the snapshot what is stored now.
+    /// Updates the snapshot to the current data.
     pub(super) fn apply(self, snapshot: &mut Snapshot, followed: &mut KubeFollowed) -> Changed {
         let Self { changed, blocks, fresh, now: at } = self;
         let now = fresh.clone();
@@ -82,8 +82,8 @@ impl KubeNews {
 }
 
 impl KubeFollowed {
-    /// Begins after lists of these kinds, which were read from `begin` on, when it was `at` by the clock of the server. Brings the
-    /// snapshot into the order that is kept.
+    /// Starts after lists of these kinds, which were read from `begin` on, at the time `at` of the server's clock.
+    /// Sorts the snapshot in the order that is kept.
     pub(super) fn begin(
         client: &Arc<KubeClient>,
         kinds: Vec<Kind>,
@@ -111,7 +111,7 @@ impl KubeFollowed {
         self.proven
     }
 
-    /// Waits until something has changed, or why that is not known.
+    /// Waits for a change, or for the reason that none can be known.
     pub(super) async fn wait(&mut self) {
         let is_news = |message: &Message| matches!(message, Message::Change(..) | Message::Broken(_));
         while self.lost.is_none() && !self.reported.iter().any(is_news) {
@@ -120,10 +120,10 @@ impl KubeFollowed {
         }
     }
 
-    /// Sees to it that everything that has happened by now is known, when it is `now`.
+    /// Waits until all changes up to now, at the time `now`, are known.
     ///
     /// # Errors
-    /// Where the server does not say so in time.
+    /// If the server does not confirm that in time.
     pub(super) async fn prove(&mut self, client: &Arc<KubeClient>, now: Timestamp) -> Result<()> {
         let mut missing: HashSet<&str> = self.kinds.iter().map(|kind| kind.known.plural).collect();
         let is_broken = |message: &Message| matches!(message, Message::Broken(_));
@@ -147,7 +147,7 @@ impl KubeFollowed {
         };
         match timeout(PATIENCE, proving).await {
             Ok(true) => self.proven = now,
-            // The next question for news tells why.
+            // The next request for news returns the reason.
             Ok(false) => {}
             Err(_) => {
                 let failure = Cause::TimedOut(PATIENCE.as_secs()).into();
@@ -157,10 +157,10 @@ impl KubeFollowed {
         Ok(())
     }
 
-    /// Returns the changes since the last call, or why everything has to be read: from then on always.
+    /// Returns the changes since the last call, or the reason that everything must be read, now and from then on.
     ///
     /// # Errors
-    /// Where the server cannot be asked, once.
+    /// If the server cannot be reached, only once.
     pub(super) fn news(&mut self) -> Result<OrWhole<KubeNews>> {
         let mut taken = Taken { blocks: self.blocks, ..Taken::default() };
         let reported = std::mem::take(&mut self.reported);

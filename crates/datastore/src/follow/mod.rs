@@ -1,4 +1,4 @@
-//! A datastore that is read once and then followed in memory: an etcd by asking for what has changed, Kubernetes by watches, and an etcd whose cluster runs on Kubernetes by both.
+//! A datastore that is read once and then followed in memory: etcd by changes, Kubernetes by watches, or both together.
 
 mod etcd;
 mod kubernetes;
@@ -25,22 +25,22 @@ use crate::read::whole::kubernetes::{Plan, assemble, plan};
 use crate::read::with_kubernetes;
 use crate::store::{Datastore, Pending};
 
-/// What may be unknown, so that everything has to be read.
+/// A result, or the reason that everything must be read.
 type OrWhole<T> = Result<T, WhyWhole>;
 
-/// How far a datastore was followed.
+/// The point up to which a datastore was followed.
 pub struct Followed {
     etcd: Option<EtcdFollowed>,
     kubernetes: Option<KubeFollowed>,
 }
 
-/// What has changed since.
+/// The changes after that point.
 pub struct News {
     etcd: Option<EtcdNews>,
     kubernetes: Option<KubeNews>,
 }
 
-/// Objects that have changed: as they were, and as they are.
+/// Changed objects, in their old and new state.
 #[derive(Debug)]
 pub struct Changed {
     pub before: Snapshot,
@@ -60,18 +60,18 @@ impl fmt::Debug for News {
 }
 
 impl Followed {
-    /// The revision up to which everything is known; of the Kubernetes datastore the version up to which blocks are.
+    /// The revision up to which all changes are known; on the Kubernetes datastore the version up to which blocks are.
     pub fn revision(&self) -> i64 {
         let of_etcd = self.etcd.as_ref().map(EtcdFollowed::revision);
         of_etcd.or(self.kubernetes.as_ref().map(KubeFollowed::revision)).unwrap_or_default()
     }
 
-    /// True where the changes of some kinds may be known before earlier ones of others.
+    /// True if changes of some kinds may be known before earlier ones of others.
     pub fn is_apart(&self) -> bool {
         self.kubernetes.is_some()
     }
 
-    /// The time by the clock that the snapshot goes by.
+    /// The time by the clock of the snapshot.
     pub fn now(&self) -> Timestamp {
         match (&self.etcd, &self.kubernetes) {
             (None, Some(kubernetes)) => kubernetes.now(),
@@ -79,7 +79,7 @@ impl Followed {
         }
     }
 
-    /// Up to when everything is known in a snapshot of `taken_at`: what happened before [`Datastore::prove`] was called last.
+    /// The time up to which all changes are known in a snapshot of `taken_at`: that of the last [`Datastore::prove`].
     pub fn proven(&self, taken_at: Timestamp) -> Timestamp {
         self.kubernetes.as_ref().map_or(taken_at, KubeFollowed::proven)
     }

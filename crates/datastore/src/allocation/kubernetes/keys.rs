@@ -1,4 +1,4 @@
-//! Which blocks there are, by the names of their objects: what they hold is not sent.
+//! Finds blocks by the names of their objects, without reading their content.
 
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ use crate::error::{Failure, Result};
 use crate::read::again::kubernetes::locate;
 use crate::tasks;
 
-/// Names of the first page and of the second: a span has few in nearly every cluster.
+/// Names on the first page and on the second: a span has few of them in nearly every cluster.
 const PAGES: [usize; 2] = [8, 500];
-/// Requests that are under way at the same time.
+/// Maximum number of parallel requests.
 const IN_FLIGHT: usize = 16;
 
 /// The key of one block, if it exists.
@@ -36,13 +36,13 @@ pub(super) async fn block_key(client: &Arc<KubeClient>, cidr: IpNet) -> Result<A
     }
 }
 
-/// What is asked for a list of objects: the query, and the form of the answer.
+/// The form of a list: the query, and the format of the answer.
 type Form = (&'static str, Accept);
 pub(super) const WITH_REVISIONS: Form = ("", Accept::Names);
-/// A tenth of the bytes.
+/// A tenth of the bytes of [`WITH_REVISIONS`].
 pub(super) const NAMES: Form = ("?includeObject=None", Accept::Table);
 
-/// The keys of all blocks that are asked for.
+/// The keys of all wanted blocks.
 pub(super) async fn block_keys(
     client: &Arc<KubeClient>,
     (form, accept): Form,
@@ -62,7 +62,8 @@ pub(super) async fn block_keys(
     }
 }
 
-/// The keys of the blocks that have addresses of a CIDR: larger ones by their names, the others by what names lie around.
+/// The keys of the blocks that share addresses with a CIDR: larger blocks by their names, others by the names around
+/// it.
 pub(super) async fn overlapping(client: &Arc<KubeClient>, net: IpNet) -> Result<Answer> {
     let Ok(kind) = kinds::find(client.api(), Source::Blocks) else { return Ok(Answer::default()) };
     let larger = blocks_holding_elsewhere(net).map(|larger| {
@@ -87,8 +88,8 @@ pub(super) async fn overlapping(client: &Arc<KubeClient>, net: IpNet) -> Result<
     Ok(Answer { entries, shows_group: true, ..Answer::default() })
 }
 
-/// The names of a span and some that follow. The API lists from a name on only after a page; the token of such a page is made
-/// here. `None` from a server that does not understand it, and where there are too many.
+/// The names of a span and some after it. The API starts lists at a name only after a page, so the token of such a page
+/// is constructed here. `None` if the server does not understand it, or there are too many names.
 async fn in_span(client: &Arc<KubeClient>, kind: &Kind, span: &Span) -> Result<Option<Vec<String>>> {
     let form = |text: &str| text.replace(['.', ':'], "-");
     let (first, end) = (form(&span.first), prefix_end(form(&span.last).as_bytes()));

@@ -1,5 +1,5 @@
-//! Many blocks with what they hold: by pages of the list of all blocks, each from a name on. An API server answers some hundred
-//! requests for one object in a second, and some thousand objects of a list.
+//! Reads many blocks by pages of the list of all blocks, each starting at a name. An API server answers a few hundred
+//! requests for single objects per second, but lists a few thousand objects.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use crate::client::kubernetes::page::token_from;
 use crate::error::Result;
 use crate::tasks;
 
-/// Fewer blocks are read one by one.
+/// Fewer blocks than this are read one by one.
 const MANY: usize = 64;
-/// Most blocks of a page: full ones of Calico's usual size are two megabytes.
+/// Maximum blocks of a page: full ones of Calico's usual size take two megabytes.
 const PAGE: usize = 128;
-/// Pages that are under way at the same time.
+/// Maximum number of parallel pages.
 const PAGES: usize = 2;
-/// Blocks that are under way at the same time where they are read one by one.
+/// Maximum number of parallel reads of single blocks.
 const IN_FLIGHT: usize = 32;
 
-/// The blocks that queries ask for; `None` if they ask for few, or for something else.
+/// The blocks of the queries; `None` if they are few, or there are other queries.
 pub(super) fn asked_for(queries: &[Query]) -> Option<Vec<IpNet>> {
     let block = |query: &Query| match query {
         Query::Get(Key::Block(cidr)) => Some(*cidr),
@@ -38,7 +38,7 @@ pub(super) fn asked_for(queries: &[Query]) -> Option<Vec<IpNet>> {
     (queries.len() >= MANY).then(|| queries.iter().map(block).collect())?
 }
 
-/// The blocks of some CIDRs, in the order of these.
+/// Reads the blocks of some CIDRs, in order.
 pub(super) async fn blocks(client: &Arc<KubeClient>, cidrs: Vec<IpNet>) -> Result<Vec<Answer>> {
     let mut by_name: Vec<(String, IpNet)> = cidrs.iter().map(|cidr| (block_name(*cidr), *cidr)).collect();
     by_name.sort();
@@ -51,7 +51,7 @@ pub(super) async fn blocks(client: &Arc<KubeClient>, cidrs: Vec<IpNet>) -> Resul
     Ok(cidrs.iter().map(|cidr| found.remove(cidr).unwrap_or_default()).collect())
 }
 
-/// Some blocks that come one after the other by their names.
+/// Blocks in the order of their names.
 struct Part<'c> {
     client: &'c Arc<KubeClient>,
     found: Vec<(IpNet, Answer)>,
@@ -63,7 +63,7 @@ impl Part<'_> {
         while !wanted.is_empty() {
             let Some(page) = self.page(&kind, wanted).await? else { break };
             wanted = &wanted[page.covered..];
-            // Between the wanted ones there may be too many others.
+            // Too many unwanted blocks may be among them.
             let is_worth_it = page.items > 0 && page.blocks.len() * 2 >= page.items;
             for (cidr, answer) in page.blocks {
                 let answer = match answer {
@@ -80,7 +80,7 @@ impl Part<'_> {
         Ok(self.found)
     }
 
-    /// What the list has from the first wanted name on; `None` from a server that does not list so.
+    /// Reads a page from the first wanted name on; `None` if the server does not support it.
     async fn page(&self, kind: &Kind, wanted: &[(String, IpNet)]) -> Result<Option<Page>> {
         let Some((first, cidr)) = wanted.first() else { return Ok(None) };
         let path = format!("{}?limit={}&continue={}", kind.path, wanted.len(), token_from(first));
@@ -106,7 +106,7 @@ impl Part<'_> {
     }
 }
 
-/// Some of the list of all blocks.
+/// A page of the list of all blocks.
 #[derive(Deserialize)]
 struct List<'a> {
     metadata: OfList,
@@ -120,18 +120,18 @@ struct OfList {
     next: String,
 }
 
-/// What a page says of the blocks that are wanted.
+/// The wanted blocks on a page.
 struct Page {
-    /// Those that there are; `None` of what has to be read on its own.
+    /// Existing blocks; `None` for a block that must be read on its own.
     blocks: Vec<(IpNet, Option<Answer>)>,
-    /// Of how many, from the first on, it says whether there are any.
+    /// The number of wanted blocks, from the first on, whose existence the page decides.
     covered: usize,
-    /// How many blocks it has.
+    /// The number of blocks on the page.
     items: usize,
 }
 
 impl Page {
-    /// `None` if it does not begin with the first that is wanted.
+    /// `None` if the page does not start at the first wanted block.
     fn of(list: List<'_>, kind: &Kind, wanted: &[(String, IpNet)]) -> Option<Self> {
         let (mut wanted, whole) = (wanted.iter().peekable(), wanted.len());
         let (mut blocks, mut items) = (Vec::new(), 0);

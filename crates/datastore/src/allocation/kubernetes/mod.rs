@@ -1,5 +1,5 @@
-//! Kubernetes for an allocator: what does not depend on each other is asked for side by side, and an object that was read
-//! is replaced without reading it again.
+//! Kubernetes for an allocator: independent queries are sent in parallel, and an object that was read is replaced
+//! without reading it again.
 
 mod keys;
 mod many;
@@ -21,12 +21,12 @@ use crate::error::{Cause, Error, Failure};
 use crate::read::again::kubernetes::locate;
 use crate::write::objects::{self, is_version, version};
 
-/// How the affinities of a node are found.
+/// The method to find the affinities of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Selecting {
-    /// By their labels, as Calico 3.31 and later does: those without stay invisible.
+    /// By their labels, like Calico 3.31 and later: affinities without labels are not found.
     ByLabels,
-    /// By listing all of the cluster.
+    /// By listing all affinities of the cluster.
     All,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct KubeStore {
 struct State {
     client: Arc<KubeClient>,
     group: Known,
-    /// Objects as they were read or written last.
+    /// Objects as last read or written.
     objects: HashMap<Key, Value>,
 }
 
@@ -64,7 +64,7 @@ impl KubeStore {
         }
         let mut state = self.state();
         if queries.len() > MOST_OBJECTS {
-            // A look into many blocks, of which few will be written.
+            // This was a read of many blocks, few of which will be written.
             state.objects.clear();
         }
         let entries = answers.into_iter().map(|answer| {
@@ -76,7 +76,7 @@ impl KubeStore {
         Ok(entries.collect())
     }
 
-    /// Asks side by side; if that fails for a reason that passes, again. A server that did not answer in time had its time.
+    /// Sends queries in parallel, and retries temporary failures, except after a timeout.
     async fn ask(&self, queries: &[Query]) -> Result<Vec<Answer>, StoreError> {
         let is_late = |error: &Error| {
             matches!(error, Error::Request { failure: Failure::Connection(Cause::TimedOut(_)), .. })
@@ -91,8 +91,8 @@ impl KubeStore {
         }
     }
 
-    /// Learns from the first answers whether the API group that was assumed is there. If nothing of it was found, the
-    /// server is asked. True if the group is another one.
+    /// Finds out from the first answers if the assumed API group exists. If they have no object of it, asks the server.
+    /// Returns true for the other group.
     async fn is_other_group(&self, answers: &[Answer]) -> Result<bool, StoreError> {
         if answers.iter().any(|answer| answer.shows_group) {
             self.state().group = Known::Yes;
@@ -140,7 +140,7 @@ impl KubeStore {
         }
     }
 
-    /// The object at a revision: as it was read, or read now.
+    /// The object at a revision: as it was read, or from a new read.
     async fn object(
         &self,
         client: &Arc<KubeClient>,
@@ -179,8 +179,8 @@ impl KubeStore {
     }
 }
 
-/// Most objects of one reading that are kept for to be replaced; others are read again.
+/// Maximum objects of one read that are kept in order to replace them; others are read again.
 const MOST_OBJECTS: usize = 16;
 
-/// Affinities get labels: this is an allocator of the kind that finds them by these.
+/// Affinities are written with labels, since this kind of allocator finds them by labels.
 const LABELLED: bool = true;

@@ -1,4 +1,4 @@
-//! What an allocator reads of Kubernetes.
+//! Reads of an allocator on Kubernetes.
 
 use std::sync::Arc;
 
@@ -23,22 +23,22 @@ use crate::read::whole::kubernetes::list::{Counter, list};
 use crate::tasks;
 use crate::write::objects::{finish_deletion, is_marked, version, without_strict};
 
-/// How often the deletion of an object is finished that others keep writing to.
+/// Maximum attempts to complete the deletion of an object to which others keep writing.
 const DELETIONS: usize = 5;
 
 /// The answer to one query.
 #[derive(Default)]
 pub(super) struct Answer {
     pub entries: Vec<Entry>,
-    /// The object itself, to be replaced later.
+    /// The object itself, in order to replace it later.
     pub object: Option<(Key, Value)>,
-    /// It can only come from the API group that was asked.
+    /// The answer proves that the API group exists.
     pub shows_group: bool,
-    /// Not found: the object is missing, or the whole group.
+    /// The object is missing, or the whole API group.
     pub misses_kind: bool,
 }
 
-/// Asks all queries side by side.
+/// Sends all queries in parallel.
 pub(super) async fn all(
     client: &Arc<KubeClient>,
     queries: &[Query],
@@ -77,7 +77,7 @@ async fn one(client: &Arc<KubeClient>, query: &Query, selecting: Selecting) -> R
     }
 }
 
-/// One object, as it is now. The deletion of one that is marked deleted is finished.
+/// Reads one object. If it is marked as deleted, completes the deletion.
 pub(super) async fn get(client: &Arc<KubeClient>, key: &Key) -> Result<Answer> {
     let Some((kind, path)) = locate(client, key) else { return Ok(Answer::default()) };
     if kind.known.source == Source::Nodes {
@@ -111,7 +111,7 @@ pub(super) async fn get(client: &Arc<KubeClient>, key: &Key) -> Result<Answer> {
     Err(client.write_error(kind.known.plural, failure))
 }
 
-/// A node, by its metadata: the rest of it is long and says nothing to an allocator.
+/// Reads only the metadata of a node: the rest is long, and allocators do not need it.
 async fn node(client: &KubeClient, key: &Key, kind: &Kind, path: &str) -> Result<Answer> {
     let read = client.get_whole(path, Accept::OneMetadata, kind.known.plural).await?;
     let Some((body, _)) = read else { return Ok(Answer::default()) };
@@ -120,7 +120,7 @@ async fn node(client: &KubeClient, key: &Key, kind: &Kind, path: &str) -> Result
     Ok(Answer { entries: entries(snapshot, |found| found == key), ..Answer::default() })
 }
 
-/// The record of one object of Calico's. Its name does not say which it is; its value does.
+/// The record of one object of Calico, identified by its value, not its name.
 pub(super) fn object_entries(key: &Key, mut snapshot: Snapshot, revision: &Revision) -> Vec<Entry> {
     if let (Key::IpamConfig, Some(config)) = (key, snapshot.ipam_config.take()) {
         return vec![Entry { record: Record::Config(config), revision: revision.clone() }];
@@ -154,7 +154,7 @@ async fn listed(
     }
 }
 
-/// The affinities of a holder by their labels: few, and in one request.
+/// The affinities of a holder by their labels, in one request.
 async fn selected(
     client: &Arc<KubeClient>,
     kind: &AffinityType,
@@ -174,7 +174,7 @@ async fn selected(
     }
 }
 
-/// The labels of the affinities of a holder in a family, as a selector.
+/// The labels of a holder's affinities in a family, as a selector.
 fn selector(kind: &AffinityType, holder: &str, family: Family) -> String {
     let any_block = match family {
         Family::V4 => calipam_model::IpNet::V4(Default::default()),
@@ -199,7 +199,7 @@ async fn items(client: &Arc<KubeClient>, kind: &Kind, path: &str) -> Result<Snap
     Ok(snapshot)
 }
 
-/// Not found is not an error: nothing of the kind is there.
+/// Treats "not found" as an empty answer: there are no such objects.
 pub(super) fn missing(error: Error) -> Result<Answer> {
     match error {
         Error::Request { failure: Failure::NotFound, .. } => {
@@ -209,18 +209,18 @@ pub(super) fn missing(error: Error) -> Result<Answer> {
     }
 }
 
-/// The affinities of a node in both families, those without labels too.
+/// The affinities of a node in both families, with and without labels.
 pub(super) async fn affinities_of(client: &Arc<KubeClient>, node: &str) -> Result<Vec<Entry>> {
     let is_of =
         |key: &Key| matches!(key, Key::Affinity(key) if key.kind == AffinityType::Host && key.node == node);
     Ok(listed(client, Source::Affinities, is_of).await?.entries)
 }
 
-/// The records of a snapshot whose keys are wanted. Affinities that are marked deleted count as gone.
+/// The wanted records of a snapshot. Affinities that are marked as deleted are omitted.
 fn entries(snapshot: Snapshot, is_wanted: impl Fn(&Key) -> bool) -> Vec<Entry> {
     let defects = snapshot.defects.into_iter().filter_map(|defect| {
         let (Some(key), DefectKind::Value(reason)) = (defect.key, defect.kind) else { return None };
-        // No write ever matches an empty version.
+        // No write matches an empty version.
         let revision = Revision::Kubernetes(Box::default());
         Some(Entry { record: Record::Undecodable { key, reason }, revision })
     });

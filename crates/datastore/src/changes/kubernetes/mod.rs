@@ -1,4 +1,4 @@
-//! The changes of the kinds that a check reads on Kubernetes, each by a watch of its own.
+//! Changes on Kubernetes, with a watch for each kind that a check reads.
 
 mod one_kind;
 pub(crate) mod watches;
@@ -50,12 +50,12 @@ impl KubeChanges {
     }
 }
 
-/// Fails where the user may not watch one of the kinds.
+/// Returns an error if the user may not watch one of the kinds.
 pub(crate) async fn require_watch(client: &Arc<KubeClient>, kinds: &[Kind]) -> Result<()> {
     permission::require(client, kinds.iter().map(|kind| kind.permission("watch")).collect()).await
 }
 
-/// The object as an export has it. One that is of no interest any more is as if it were deleted.
+/// Converts an object to its form in an export. An object that is no longer needed counts as deleted.
 pub(crate) fn recorded(known: &KnownKind, change: &watch::Change) -> Change {
     let exported = match change.is_deleted {
         true => None,
@@ -68,7 +68,7 @@ pub(crate) fn recorded(known: &KnownKind, change: &watch::Change) -> Change {
     Change { key, revision: change.version.cast_signed(), value }
 }
 
-/// Where the changes after some lists begin, by the plurals of their kinds and the versions at which they were read.
+/// The start of the changes after some lists, by the plurals of their kinds and the versions of the lists.
 pub(crate) fn positions<'k>(lists: impl Iterator<Item = (&'k Kind, &'k str)>) -> Positions {
     let known = lists.filter_map(|(kind, version)| {
         let revision = watch::number(version).ok()?.cast_signed();

@@ -1,4 +1,4 @@
-//! All changes of one kind, by one watch after the other.
+//! All changes of one kind, from one watch after the other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,27 +16,27 @@ use crate::client::kubernetes::kinds::Kind;
 use crate::client::kubernetes::watch::{Watch, WatchEvent, newest};
 use crate::error::Failure;
 
-/// A watch that its server has not ended so much later lies still.
+/// Delay after which a watch counts as hanging if its server has not ended it.
 const LATE: Duration = Duration::from_secs(5);
-/// Time between the beginnings of two watches: a proxy in between may end each at once.
+/// Minimum time between the starts of two watches, in case a proxy ends each at once.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Short watches, one after the other, by which the server may say that it has reported everything.
+/// Maximum short watches by which the server may confirm that it has reported everything.
 const ATTEMPTS: usize = 3;
 
 pub(super) struct OneKind {
     client: Arc<KubeClient>,
     kind: Kind,
     sender: Sender<Message>,
-    /// The number of the last question whether everything was reported.
+    /// The number of the last request to confirm that everything was reported.
     asked: state::Receiver<u64>,
-    /// After how many seconds the API server ends a watch: shortly before, it says how far it has come.
+    /// Seconds after which the API server ends a watch; shortly before, it reports its position.
     seconds: u32,
-    /// Up to which version everything was reported.
+    /// The version up to which everything was reported.
     known: i64,
 }
 
 impl OneKind {
-    /// Ends where it cannot go on, or the receiver is gone.
+    /// Ends on a fatal error, or after the receiver is gone.
     pub(super) fn follow(
         client: &Arc<KubeClient>,
         kind: &Kind,
@@ -50,7 +50,7 @@ impl OneKind {
         let mut one = Self { client, kind, sender, asked, seconds, known };
         async move {
             let broken = match from {
-                // Nothing is known of it: it was installed since.
+                // It was installed since, so nothing is known of it.
                 None => Broken::Lost(WhyWhole::New),
                 Some(_) => one.run(last).await.err().unwrap_or_else(is_gone),
             };
@@ -58,7 +58,7 @@ impl OneKind {
         }
     }
 
-    /// `last`: what was written last, by its version and its [`sum`].
+    /// `last` is the last known change, by its version and its [`sum`].
     async fn run(&mut self, last: Option<(i64, u32)>) -> Result<(), Broken> {
         self.newest().await?;
         if let Some((version, sum)) = last {
@@ -72,7 +72,7 @@ impl OneKind {
         }
     }
 
-    /// Asks for the newest version, which never falls.
+    /// Asks for the newest version, which never goes back.
     async fn newest(&self) -> Result<i64, Broken> {
         let newest = newest(&self.client, &self.kind).await.map_err(|failure| self.failed(failure))?;
         if newest.cast_signed() < self.known {
@@ -81,7 +81,8 @@ impl OneKind {
         Ok(newest.cast_signed())
     }
 
-    /// Requires that what was written last is reported again at first: only the same history has it. What follows it is reported from there on.
+    /// Requires that the last known change is reported first again: only the same history has it. Reports the changes
+    /// after it.
     async fn recognize(&mut self, version: i64, known: u32) -> Result<(), Broken> {
         let opened = Watch::open(&self.client, &self.kind, (version - 1).cast_unsigned()).await;
         let mut watch = opened.map_err(|failure| self.failed(failure))?;
@@ -103,15 +104,15 @@ impl OneKind {
         }
     }
 
-    /// Reports what one watch does, until its server has ended it. If it ends otherwise, or sooner, the server may have restarted
-    /// with an earlier state, and does not report what that state lacks.
+    /// Reports the changes of one watch, until its server ends it. If it ends otherwise, or sooner, the server may have
+    /// restarted with an earlier state, and does not report the changes that are missing from that state.
     async fn watch(&mut self, begin: Instant) -> Result<(), Broken> {
         let opened =
             Watch::open_for(&self.client, &self.kind, self.known.cast_unsigned(), self.seconds).await;
         let mut watch = opened.map_err(|failure| self.failed(failure))?;
         let length = Duration::from_secs(self.seconds.into());
         let interrupted = Err(Broken::Lost(WhyWhole::Interrupted));
-        // What was asked, and is answered if this watch has not broken off meanwhile.
+        // A pending request, to be confirmed unless this watch has broken off meanwhile.
         let mut proven = None;
         loop {
             let reported = tokio::select! {
@@ -145,8 +146,8 @@ impl OneKind {
         }
     }
 
-    /// Reports everything that has happened by now, and gives the number of the question. A watch does not tell that nothing has: the
-    /// server is asked for its newest version, and then says in a short watch that it has come as far.
+    /// Reports everything up to now, and returns the number of the request. A watch does not show that nothing
+    /// happened, so this asks the server for its newest version, which a short watch must then reach.
     async fn prove(&mut self) -> Result<u64, Broken> {
         let asked = *self.asked.borrow_and_update();
         let until = self.newest().await?;
@@ -192,7 +193,7 @@ impl OneKind {
     fn failed(&self, failure: Failure) -> Broken {
         match failure {
             Failure::Compacted => Broken::Lost(WhyWhole::Compacted),
-            // The kind may be gone, or the right to watch it.
+            // The kind or the permission to watch it may be gone.
             Failure::NotFound | Failure::PermissionDenied(_) => {
                 let error = self.client.error(self.kind.known.plural, failure);
                 Broken::Lost(WhyWhole::CannotWatch(error.to_string()))

@@ -1,4 +1,4 @@
-//! The watches of some kinds, side by side, and what they report.
+//! Parallel watches of several kinds.
 
 use std::sync::Arc;
 
@@ -14,22 +14,22 @@ use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::Kind;
 use crate::client::kubernetes::watch::Change;
 
-/// Changes that wait to be taken. A server that has more waits.
+/// Maximum changes that wait to be received. The server waits if it has more.
 const MOST: usize = 10_000;
-/// After how many seconds watches end. Not all at once: a server that is stopped breaks one of them off.
+/// Seconds until watches end. They differ, so that one of them breaks off if a server is stopped.
 const SECONDS: [u32; 4] = [15, 16, 17, 18];
 
-/// What a watch reports of a kind.
+/// A report of a watch.
 pub(crate) enum Message {
     Change(&'static KnownKind, Change),
-    /// Nothing else was changed up to this version.
+    /// There are no other changes up to this version.
     Reached(&'static str, i64),
-    /// Everything was reported that had happened when the question of this number was asked.
+    /// Everything up to the request with this number was reported.
     Current(&'static str, u64),
     Broken(Broken),
 }
 
-/// The changes of each kind are reported in their order; those of two kinds in any.
+/// Changes of one kind are reported in order; those of different kinds in any order.
 pub(crate) struct Watches {
     messages: Receiver<Message>,
     asked: state::Sender<u64>,
@@ -37,7 +37,7 @@ pub(crate) struct Watches {
 }
 
 impl Watches {
-    /// Watches kinds, each from its position on.
+    /// Starts to watch kinds, each from its position on.
     pub(crate) fn begin(client: &Arc<KubeClient>, kinds: &[Kind], from: &Positions) -> Self {
         let (sender, messages) = mpsc::channel(MOST);
         let (asked, question) = state::channel(0);
@@ -49,18 +49,18 @@ impl Watches {
         Self { messages, asked, _watches: watches }
     }
 
-    /// What is reported next.
+    /// The next report.
     pub(crate) async fn next(&mut self) -> Message {
         let ended = || WhyWhole::CannotWatch("the watches have ended".to_owned());
         self.messages.recv().await.unwrap_or_else(|| Message::Broken(Broken::Lost(ended())))
     }
 
-    /// What was reported and not taken yet.
+    /// The reports that were not received yet.
     pub(crate) fn reported(&mut self) -> impl Iterator<Item = Message> {
         std::iter::from_fn(|| self.messages.try_recv().ok())
     }
 
-    /// Asks for a [`Message::Current`] of each kind; gives the number of the question.
+    /// Requests a [`Message::Current`] of each kind; returns the number of the request.
     pub(crate) fn ask(&self) -> u64 {
         self.asked.send_modify(|asked| *asked += 1);
         *self.asked.borrow()

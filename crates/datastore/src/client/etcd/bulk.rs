@@ -1,9 +1,8 @@
-//! The large ranges of a whole read, whose answers are decoded where they lie.
+//! The large ranges of a whole read, whose answers are decoded in place.
 //!
-//! etcd-client copies every key and every value into a vector of its own before it hands them on. A whole read of a
-//! large cluster is millions of keys, and decoding is what calipam adds to the time that etcd takes (about 2.3 µs an
-//! allocation, docs/performance.md). So these ranges alone are encoded and decoded here; all else goes through
-//! etcd-client.
+//! etcd-client copies every key and value into a vector of its own. A whole read of a large cluster has millions of
+//! keys, and decoding is the time that calipam adds to that of etcd (about 2.3 µs an allocation,
+//! docs/performance.md). Only these ranges are encoded and decoded here; all other requests use etcd-client.
 
 use bytes::{Buf, BufMut, Bytes};
 use calipam_files::protobuf::{Fields, put_bytes, put_number, read_key_value};
@@ -16,7 +15,7 @@ use tonic::{Request, Status};
 use super::Line;
 use super::range::Range;
 
-/// Sends one range. Answers may have any size. `None` if the answer cannot be decoded.
+/// Requests one range. The answer may have any size. `None` if it cannot be decoded.
 pub(crate) async fn read(line: Line, range: &Range) -> Result<Option<Reply>, Status> {
     let mut grpc = Grpc::new(line).max_decoding_message_size(usize::MAX);
     grpc.ready().await.map_err(|error| Status::from_error(Box::new(error)))?;
@@ -38,13 +37,13 @@ fn encode(range: &Range) -> Bytes {
     out.into()
 }
 
-/// The answer to a range: the message as it came.
+/// The answer to a range, as an undecoded message.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reply {
     message: Bytes,
-    /// Entries in this answer.
+    /// Number of entries in this answer.
     pub len: usize,
-    /// The range holds more keys than the limit let through.
+    /// The range has more keys than the limit allowed.
     pub more: bool,
 }
 
@@ -64,12 +63,12 @@ impl Reply {
         Some(reply)
     }
 
-    /// In bytes.
+    /// The size in bytes.
     pub(crate) fn size(&self) -> usize {
         self.message.len()
     }
 
-    /// Gives each entry to `take`; `None` if one is malformed.
+    /// Passes each entry to `take`; `None` if one is malformed.
     pub(crate) fn for_each<'a>(&'a self, mut take: impl FnMut(RawEntry<'a>)) -> Option<()> {
         let mut fields = Fields::new(&self.message);
         while let Some((field, value)) = fields.next_field()? {
@@ -81,7 +80,7 @@ impl Reply {
     }
 }
 
-/// Leaves messages as they come from the wire.
+/// A codec that leaves messages undecoded.
 #[derive(Clone, Copy, Debug, Default)]
 struct RawCodec;
 
@@ -151,7 +150,7 @@ mod tests {
         assert_eq!(keys, [(b"a".to_vec(), 7), (b"b".to_vec(), 7)]);
 
         for len in 0..message.len() {
-            // A cut message is refused or gives fewer entries; it never panics.
+            // A truncated message is rejected or has fewer entries; it never panics.
             assert!(Reply::decode(message.slice(..len)).is_none_or(|reply| reply.len <= 2));
         }
     }

@@ -1,4 +1,4 @@
-//! What the answers of etcd mean.
+//! Classifies errors of etcd.
 
 use std::error::Error as StdError;
 
@@ -6,25 +6,25 @@ use tonic::{Code, Status};
 
 use crate::error::{Attempt, Cause, Failure, innermost};
 
-/// What etcd says of a revision that it has not reached.
+/// The message of etcd for a revision that it has not reached.
 pub(crate) const FUTURE: &str = "future revision";
 
-/// Why no connection came about.
+/// The reason that there is no connection.
 pub(crate) fn connecting(error: &tonic::transport::Error, attempt: Attempt) -> Failure {
     attempt.cause(error).map_or_else(|| unknown(error), Failure::Connection)
 }
 
-/// An error of which no cause is known.
+/// An error of unknown cause.
 fn unknown(error: &(dyn StdError + 'static)) -> Failure {
     let text = innermost(error);
-    // `HTTP/1.1 …` looks like this when a frame of HTTP/2 is expected.
+    // A server that answers with `HTTP/1.1 …` instead of an HTTP/2 frame.
     if text.contains("frame with invalid size") {
         return Failure::NotEtcd("it does not speak HTTP/2".into());
     }
     Failure::broken(text)
 }
 
-/// Why a request failed.
+/// The reason that a request failed.
 pub(crate) fn request(error: &etcd_client::Error, attempt: Attempt) -> Failure {
     match error {
         etcd_client::Error::GRpcStatus(answer) => status(answer, attempt),
@@ -33,7 +33,7 @@ pub(crate) fn request(error: &etcd_client::Error, attempt: Attempt) -> Failure {
     }
 }
 
-/// What an unsuccessful answer means.
+/// The meaning of an error status.
 fn status(status: &Status, attempt: Attempt) -> Failure {
     if let Some(cause) = status.source().and_then(|source| attempt.cause(source)) {
         return cause.into();
@@ -41,7 +41,7 @@ fn status(status: &Status, attempt: Attempt) -> Failure {
 
     let message = status.message();
     match status.code() {
-        // The connection ended earlier; etcd-client keeps only the text of the reason.
+        // The connection ended earlier; etcd-client keeps only the text of the cause.
         Code::Unknown if message.starts_with("Service was not ready") => Failure::broken(message),
         Code::InvalidArgument if message.contains("invalid user ID or password") => Failure::WrongPassword,
         Code::InvalidArgument if message.contains("user name is empty") => Failure::AuthNeeded,
@@ -49,7 +49,7 @@ fn status(status: &Status, attempt: Attempt) -> Failure {
         Code::Unauthenticated => Failure::AuthNeeded,
         Code::PermissionDenied => Failure::PermissionDenied(String::new()),
         Code::OutOfRange if message.contains("compacted") => Failure::Compacted,
-        // A member that lags behind the one that was asked first.
+        // This member lags behind the one that was asked first.
         Code::OutOfRange if message.contains(FUTURE) => Failure::NoQuorum(message.to_owned()),
         Code::DeadlineExceeded | Code::Cancelled if message.contains("expired") => {
             Cause::TimedOut(attempt.timeout).into()

@@ -1,4 +1,4 @@
-//! Connecting to one of several endpoints, and again after a connection broke.
+//! Connects to one of several endpoints, and again after a connection broke.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,19 +13,19 @@ use crate::secret::redact_url;
 use crate::settings::{EtcdSettings, Timeouts, TlsSettings};
 use crate::store::Pending;
 
-/// How long the first endpoint has for itself before the next one is tried as well.
+/// Time until the next endpoint is tried as well.
 const STAGGER: Duration = Duration::from_millis(300);
 
 impl EtcdClient {
-    /// Connects to the first endpoint that answers. They are tried in order; the next one is tried as
-    /// soon as one has failed, or has not answered for 0.3 s.
+    /// Connects to the first endpoint that answers. They are tried in order, the next one as soon as one has failed or
+    /// not answered for 0.3 s.
     pub fn connect<'a>(settings: &'a EtcdSettings) -> Pending<'a, Result<Self>> {
         let probe = true;
         Self::connect_first(settings, probe)
     }
 
-    /// As [`Self::connect`], for programs that make a few requests: if there is only one endpoint, it is asked for nothing
-    /// yet, and whether it answers shows with the first request. Of several, one that is dead is found out before.
+    /// Connects for programs that make a few requests: the first request shows if a single endpoint answers. Several
+    /// endpoints are tried as in [`Self::connect`].
     pub(crate) async fn connect_quickly(settings: &EtcdSettings) -> Result<Self> {
         let probe = settings.endpoints.len() > 1;
         Self::connect_first(settings, probe).await
@@ -49,7 +49,7 @@ impl EtcdClient {
                         (endpoint, result)
                     });
                 }
-                // With all endpoints under way there is nothing to do but to wait for one.
+                // With attempts at all endpoints in progress, only waiting remains.
                 let patience = if waiting.len() == 0 { Duration::MAX } else { STAGGER };
                 match tokio::time::timeout(patience, running.join_next()).await {
                     Err(_) => {}
@@ -78,7 +78,7 @@ impl EtcdClient {
         let client = Self::on(endpoint, settings, carrier).await?;
         let ready = async {
             client.authenticate().await?;
-            // With TLS 1.3 a refused client certificate shows at the first request only.
+            // With TLS 1.3, a rejected client certificate shows only at the first request.
             if probe { client.probe().await } else { Ok(()) }
         };
         let limit = settings.timeouts.connect;
@@ -100,8 +100,8 @@ impl EtcdClient {
         })
     }
 
-    /// A client of whatever answers through `carrier` as etcd does. It is asked again if it has not answered, and waited
-    /// for as long as `timeouts` say.
+    /// Creates a client of anything that answers through `carrier` like etcd. `timeouts` limit the wait for
+    /// answers.
     pub async fn over(carrier: Carrier, timeouts: Timeouts) -> Result<Self> {
         let settings =
             EtcdSettings { endpoints: Vec::new(), user: None, tls: TlsSettings::default(), timeouts };
@@ -109,8 +109,8 @@ impl EtcdClient {
         on.map_err(|failure| Error::Connect(vec![Tried { endpoint: String::new(), failure }]))
     }
 
-    /// A new connection to the endpoint that answers now, after this one broke. Requests are counted
-    /// together.
+    /// Opens a new connection to an endpoint that answers now, after this one broke. The count of requests
+    /// continues.
     pub(crate) async fn again(&self) -> Result<Arc<Self>> {
         let mut client = match self.settings.endpoints.as_slice() {
             [] => Self::over(self.carrier.clone(), self.settings.timeouts).await?,
@@ -121,7 +121,7 @@ impl EtcdClient {
         Ok(Arc::new(client))
     }
 
-    /// Opens a second connection to the same endpoint, for reading much: one alone keeps one core busy.
+    /// Opens a second connection to the same endpoint for large reads: a single one keeps only one core busy.
     pub(crate) async fn widen(&self) {
         let open = async || endpoint::open(&self.endpoint, &self.settings).await.ok().map(carrier);
         if !self.settings.endpoints.is_empty() {

@@ -1,4 +1,4 @@
-//! Endpoints: their URLs, TLS, and one connection to one of them.
+//! Endpoints: their URLs, their TLS settings, and connections to them.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use crate::error::{Cause, Failure, SettingsError, innermost};
 use crate::secret::redact_url;
 use crate::settings::{EtcdSettings, TlsSettings};
 
-/// How long a silent connection counts as alive, and how long the server has to say so when asked. Calico
-/// takes 30 s and 10 s (facts 1.16); here a person waits. etcd allows one such question in 5 s.
+/// Time until a silent connection is checked, and time for the server to answer that check. Calico uses 30 s and 10 s
+/// (facts 1.16); here a person waits. etcd allows one such check in 5 s.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(8), Duration::from_secs(4));
-/// HTTP/2 windows: what the server may send before it has to wait for this program.
+/// HTTP/2 windows: the bytes that the server may send before it must wait for this program.
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
 
-/// The endpoint as a URL; `usual` is the scheme of one that states none.
+/// Converts an endpoint to a URL; `usual` is the default scheme.
 pub(crate) fn normalise(endpoint: &str, usual: &str) -> Result<String, SettingsError> {
     let text = endpoint.trim();
     let bad = |reason: &str| SettingsError::BadEndpoint { endpoint: redact_url(text), reason: reason.into() };
@@ -34,7 +34,7 @@ pub(crate) fn normalise(endpoint: &str, usual: &str) -> Result<String, SettingsE
     let uri: tonic::transport::Uri = format!("{scheme}://{host}")
         .parse()
         .map_err(|_| bad("it is not a URL of the form https://HOST:PORT"))?;
-    // A port that is not a number is decoded as no port at all.
+    // A port that is not a number is parsed as no port at all.
     let whole = uri.port_u16().is_some() || uri.host() == Some(host);
     if uri.host().is_none_or(str::is_empty) || !whole || uri.path() != "/" || uri.query().is_some() {
         return Err(bad("it is not a URL of the form https://HOST:PORT"));
@@ -43,7 +43,7 @@ pub(crate) fn normalise(endpoint: &str, usual: &str) -> Result<String, SettingsE
     Ok(format!("{scheme}://{}:{port}", uri.host().unwrap_or_default()))
 }
 
-/// Opens a connection to `url`, one of [`normalise`].
+/// Opens a connection to `url`, a result of [`normalise`].
 pub(crate) async fn open(url: &str, settings: &EtcdSettings) -> Result<Channel, Failure> {
     let tls = url.starts_with("https://").then(|| tls_config(&settings.tls));
     connect(url, tls, settings).await
@@ -74,7 +74,7 @@ async fn connect(
     }
 }
 
-/// TLS as the settings say; without a CA certificate, those that the system trusts count.
+/// Converts the TLS settings; without a CA certificate, those of the system are trusted.
 fn tls_config(tls: &TlsSettings) -> ClientTlsConfig {
     let mut config = ClientTlsConfig::new();
     config = match &tls.ca {
@@ -87,7 +87,7 @@ fn tls_config(tls: &TlsSettings) -> ClientTlsConfig {
     config
 }
 
-/// Looks whether a connection that broke did so because one side spoke TLS and the other did not.
+/// Finds out if a connection broke because only one side spoke TLS.
 pub(crate) async fn explain(url: &str, settings: &EtcdSettings, failure: Failure) -> Failure {
     if !matches!(
         failure,
@@ -99,7 +99,7 @@ pub(crate) async fn explain(url: &str, settings: &EtcdSettings, failure: Failure
     quick.timeouts.connect = settings.timeouts.connect.min(Duration::from_secs(2));
     match url.split_once("://") {
         Some(("http", host)) => {
-            // Without a trusted authority, a handshake with a TLS server ends at its certificate.
+            // Without a trusted CA, a handshake with a TLS server fails at its certificate.
             let tls = ClientTlsConfig::new();
             match connect(&format!("https://{host}"), Some(tls), &quick).await {
                 Err(Failure::Connection(
@@ -123,7 +123,7 @@ pub(crate) async fn explain(url: &str, settings: &EtcdSettings, failure: Failure
     }
 }
 
-/// What a server says before it hangs up, if it can be learnt.
+/// The reason that a server gives before it closes the connection, if it can be found out.
 async fn stated_reason(authority: &str, settings: &EtcdSettings) -> Option<Cause> {
     let (authority, tls, limit) = (authority.to_owned(), settings.tls.clone(), settings.timeouts.connect);
     tokio::task::spawn_blocking(move || handshake::reason(&authority, &tls, limit)).await.ok()?

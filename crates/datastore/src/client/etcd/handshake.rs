@@ -1,6 +1,6 @@
-//! A bare TLS handshake, to learn why a server hangs up. With TLS 1.3 a server refuses a client's
-//! certificate only after the client's side of the handshake is done, and whether its alert is seen before
-//! the end of the connection is chance in the HTTP/2 client. Here nothing else happens on the connection.
+//! A bare TLS handshake that finds out why a server closes the connection. With TLS 1.3, a server rejects the
+//! client's certificate only after the client has finished its part, and the HTTP/2 client may or may not see the
+//! alert before the end of the connection. Here the handshake is alone on the connection.
 
 use std::io::Read;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -14,8 +14,8 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use crate::error::{Attempt, Cause};
 use crate::settings::TlsSettings;
 
-/// The cause that the server states, if it does. Only for servers whose CA certificate is given.
-/// Blocks for up to `limit` for each step.
+/// The cause that the server gives, if any. Only for servers whose CA certificate is given.
+/// Blocks for up to `limit` in each step.
 pub(crate) fn reason(authority: &str, tls: &TlsSettings, limit: Duration) -> Option<Cause> {
     let config = config(tls)?;
     let (host, _) = authority.rsplit_once(':')?;

@@ -1,7 +1,7 @@
-//! An etcd v3 server: connecting with failover, authentication, reading and writing.
+//! An etcd v3 server: connection with failover, authentication, reads and writes.
 //!
-//! Requests go to one endpoint: every read of a run is at one revision, and a member that has answered at
-//! a revision once can answer at it again without asking the others.
+//! Requests go to one endpoint: all reads of a run are at one revision, and a member that has answered at a
+//! revision once can do so again without asking the others.
 
 mod bulk;
 mod classify;
@@ -41,21 +41,21 @@ use crate::store::Pending;
 #[derive(Debug)]
 pub struct EtcdClient {
     endpoint: String,
-    /// Without endpoints where a test has given it what carries its requests.
+    /// The settings, without endpoints if a test has provided the carrier.
     settings: EtcdSettings,
     carrier: Carrier,
     kv: Kv,
-    /// A second connection, opened for reading much; `None` if that failed.
+    /// A second connection for large reads; `None` if it failed.
     second: OnceCell<Option<Carrier>>,
     turn: AtomicUsize,
     requests: Arc<AtomicU64>,
     token: Token,
 }
 
-/// What carries requests of gRPC to a server: a connection, or what a test puts in its place.
+/// The transport of gRPC requests to a server: a connection, or a replacement in tests.
 pub type Carrier = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, NotCarried>;
 
-/// Why a request or its answer was not carried.
+/// The reason that a request or its answer was not transported.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct NotCarried(#[source] pub BoxError);
@@ -63,8 +63,8 @@ pub struct NotCarried(#[source] pub BoxError);
 /// A connection that sends the user's token with each request.
 type Line = InterceptedService<Carrier, Token>;
 
-/// The token of the user, if there is one. etcd-client keeps the token that it gets to itself, but the ranges of a
-/// whole read, which do not go through it, need it too.
+/// The token of the user, if there is one. etcd-client does not reveal its own token, but the ranges of a whole
+/// read, which bypass it, need one, too.
 #[derive(Clone, Debug, Default)]
 struct Token(Arc<RwLock<Option<AsciiMetadataValue>>>);
 
@@ -97,11 +97,11 @@ impl fmt::Debug for Kv {
 #[derive(Debug)]
 pub(crate) struct Answers {
     pub revision: i64,
-    /// What etcd calls its cluster.
+    /// The cluster ID of etcd.
     pub cluster_id: u64,
-    /// It rises with each election, and starts again if a member is made of a backup.
+    /// Rises with each election, and starts again if a member is created from a backup.
     pub raft_term: u64,
-    /// In the order of the ranges.
+    /// In the order of the requested ranges.
     pub ranges: Vec<GetResponse>,
 }
 
@@ -124,17 +124,17 @@ pub(crate) fn entries(answer: &GetResponse) -> impl Iterator<Item = RawEntry<'_>
 }
 
 impl EtcdClient {
-    /// The endpoint that is used, without user and password.
+    /// The current endpoint, without user and password.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
-    /// True if another endpoint may answer in its place.
+    /// True if another endpoint may answer instead.
     pub(crate) fn has_other_endpoints(&self) -> bool {
         self.settings.endpoints.len() > 1
     }
 
-    /// Number of requests that were sent so far.
+    /// Number of requests so far.
     pub fn request_count(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
@@ -163,7 +163,7 @@ impl EtcdClient {
         })
     }
 
-    /// Reads one large range, whose entries are not copied.
+    /// Reads one large range without copying its entries.
     pub(crate) async fn read_bulk(&self, range: &Range, what: &str) -> Result<Reply> {
         tracing::debug!("{}: read {what}", redact_url(&self.endpoint));
         let read = self.call(|| {
@@ -186,17 +186,17 @@ impl EtcdClient {
         }
     }
 
-    /// Sends a transaction once. An error leaves open whether it took place: the connection may have
-    /// broken after it. `what` names it in errors.
+    /// Sends a transaction once. After an error it may have taken place, since the connection can break later.
+    /// `what` names it in errors.
     pub(crate) async fn write(&self, transaction: Txn, what: &str) -> Result<TxnResponse> {
         tracing::debug!("{}: write {what}", redact_url(&self.endpoint));
         self.transact(transaction).await.map_err(|failure| self.write_error(what, failure))
     }
 
-    /// As [`Self::write`], with the failure alone.
+    /// Like [`Self::write`], but returns only the failure.
     pub(crate) fn transact<'a>(&'a self, transaction: Txn) -> Pending<'a, Result<TxnResponse, Failure>> {
         Box::pin(async move {
-            // It holds whole blocks, and is copied only if it may have to be sent again with a new token.
+            // It contains whole blocks, and is copied only if it may have to be sent again with a new token.
             if self.settings.user.is_none() {
                 let mut kv = self.kv.0.clone();
                 return self.call_once(kv.txn(transaction)).await;
@@ -209,7 +209,7 @@ impl EtcdClient {
         })
     }
 
-    /// Both connections in turn, if there are two.
+    /// Alternates between both connections, if there are two.
     fn next_carrier(&self) -> Carrier {
         match (self.turn.fetch_add(1, Ordering::Relaxed) % 2, self.second.get()) {
             (1, Some(Some(second))) => second.clone(),
@@ -227,11 +227,11 @@ impl EtcdClient {
         Error::Write { server: Server::Etcd, endpoint, what: what.to_owned(), failure }
     }
 
-    /// Gets a token where user and password are set.
+    /// Requests a token if user and password are set.
     async fn authenticate(&self) -> Result<(), Failure> {
         let Some((user, password)) = &self.settings.user else { return Ok(()) };
         self.requests.fetch_add(1, Ordering::Relaxed);
-        // Without a token: it would be the one that has expired.
+        // Without a token, which would be the expired one.
         let line = InterceptedService::new(self.carrier.clone(), Token::default());
         let answer = async {
             let mut client = client_of(line).await?.auth_client();
@@ -240,7 +240,7 @@ impl EtcdClient {
 
         let token = match answer.await {
             Ok(response) => Some(response.token().parse().map_err(|_| malformed())?),
-            // A server without authentication needs no token; etcd's own client goes on as well.
+            // A server without authentication needs no token; etcd's own client continues as well.
             Err(etcd_client::Error::GRpcStatus(status)) if status.message().contains("not enabled") => None,
             Err(error) => return Err(self.classify(&error)),
         };
@@ -248,7 +248,7 @@ impl EtcdClient {
         Ok(())
     }
 
-    /// Asks for a key under /calico/, to see whether the server answers.
+    /// Asks for a key under /calico/ to find out if the server answers.
     async fn probe(&self) -> Result<(), Failure> {
         self.call(|| {
             let mut kv = self.kv.0.clone();
@@ -258,7 +258,7 @@ impl EtcdClient {
         .map(drop)
     }
 
-    /// Makes one request; if the token has expired, gets a new one and makes it again.
+    /// Makes one request, and again with a new token if the token has expired.
     async fn call<T, F>(&self, request: impl Fn() -> F) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, etcd_client::Error>>,
@@ -289,27 +289,27 @@ impl EtcdClient {
     }
 }
 
-/// The key that is asked for to see whether a server answers.
+/// The key that is requested to find out if a server answers.
 pub(crate) const PROBE: &str = "/calico/ipam/v2/config";
 
 fn carrier(channel: Channel) -> Carrier {
     BoxCloneSyncService::new(channel.map_err(|error| NotCarried(error.into())))
 }
 
-/// Answers may have any size.
+/// Creates a client that accepts answers of any size.
 async fn kv_client(line: Line) -> Result<Kv, Failure> {
     let client = client_of(line).await.map_err(|error| Failure::Other(error.to_string()))?;
     Ok(Kv(client.kv_client().max_decoding_message_size(usize::MAX)))
 }
 
-/// etcd-client on a connection.
+/// Creates an etcd-client on a connection.
 async fn client_of(line: Line) -> Result<etcd_client::Client, etcd_client::Error> {
     let channel =
         BoxCloneSyncService::new(line.map_response(|answer| answer.map(Body::new)).map_err(Into::into));
     etcd_client::Client::from_channel(etcd_client::Channel::Custom(channel), None).await
 }
 
-/// True if a server answers a request in plain text, be it by an error.
+/// True if a server answers a request without TLS, even with an error.
 async fn probe_plain(channel: Channel, limit: Duration) -> bool {
     let Ok(mut kv) = kv_client(InterceptedService::new(carrier(channel), Token::default())).await else {
         return false;

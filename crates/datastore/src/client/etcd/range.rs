@@ -3,20 +3,20 @@
 use calipam_files::raw::prefix_end;
 use etcd_client::{GetOptions, TxnOp};
 
-/// A request for keys from `start` up to, but without, `end`.
+/// A request for keys from `start` up to `end`, exclusive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Range {
     pub start: Vec<u8>,
     /// The key after the last one; empty for the single key `start`.
     pub end: Vec<u8>,
-    /// Most keys to give; 0 for all.
+    /// Maximum number of keys; 0 for all.
     pub limit: i64,
-    /// The revision to read at; 0 for the newest.
+    /// The revision to read; 0 for the newest.
     pub revision: i64,
-    /// Any member may answer from what it has. Sound where the same member has answered at this
+    /// Any member may answer from its own data. Correct if the same member has answered at this
     /// revision before.
     pub serializable: bool,
-    /// Values are left out.
+    /// Omits values.
     pub keys_only: bool,
 }
 
@@ -35,7 +35,7 @@ impl Range {
         Self { start: prefix.into(), end: prefix_end(prefix.as_bytes()), ..Self::default() }
     }
 
-    /// All keys from `start` up to, but without, `end`.
+    /// All keys from `start` up to `end`, exclusive.
     pub(crate) fn between(start: impl Into<Vec<u8>>, end: impl Into<Vec<u8>>) -> Self {
         Self { start: start.into(), end: end.into(), ..Self::default() }
     }
@@ -45,7 +45,7 @@ impl Range {
         self
     }
 
-    /// At a revision at which the member has answered before.
+    /// Reads at a revision at which the member has answered before.
     pub(crate) fn at(mut self, revision: i64) -> Self {
         self.revision = revision;
         self.serializable = true;
@@ -57,7 +57,7 @@ impl Range {
         self
     }
 
-    /// The operation of a transaction that reads it.
+    /// The transaction operation that reads it.
     pub(crate) fn operation(&self) -> TxnOp {
         let mut options = GetOptions::new().with_limit(self.limit).with_revision(self.revision);
         if !self.end.is_empty() {

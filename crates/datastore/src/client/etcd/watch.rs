@@ -1,4 +1,4 @@
-//! What happened to some keys between two revisions.
+//! The changes of some keys between two revisions.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use tonic::service::interceptor::InterceptedService;
 use super::{EtcdClient, Line, PROBE, Range, client_of};
 use crate::error::{Cause, Error, Failure, Result};
 
-/// How often the server is asked how far it has come. It begins with a past revision within a tenth of a second.
+/// Interval between requests for the server's progress. It reaches a past revision within a tenth of a second.
 const ASK: Duration = Duration::from_millis(20);
 
-/// What has to have been seen before a watch is at its end: by key, the revision of its last change, or `None` for a
-/// deletion. Some versions of etcd say too early that everything was sent (issue 15220 of etcd).
+/// The changes that a watch must see before its end: by key, the revision of its last change, or `None` for a deletion.
+/// Some versions of etcd report too early that everything was sent (issue 15220 of etcd).
 pub(crate) type Due = BTreeMap<Vec<u8>, Option<i64>>;
 
-/// How a watch ended.
+/// The result of a watch.
 enum Watched {
     Changes(Vec<Change>),
     Compacted,
@@ -25,13 +25,13 @@ enum Watched {
 }
 
 impl EtcdClient {
-    /// The oldest revision that can be read.
+    /// The oldest readable revision.
     pub(crate) async fn oldest_revision(&self) -> Result<i64> {
         let now = self.get(&[Range::key(PROBE).keys_only()], "its newest revision").await?;
         self.oldest_kept(now.revision).await
     }
 
-    /// The same; `newest` can be read.
+    /// The oldest readable revision, if `newest` is readable.
     pub(crate) async fn oldest_kept(&self, newest: i64) -> Result<i64> {
         let (mut forgotten, mut kept) = (0, newest);
         while kept - forgotten > 1 {
@@ -45,7 +45,7 @@ impl EtcdClient {
         Ok(kept)
     }
 
-    /// Waits for the first change of the keys of a range after a revision; after one that etcd has forgotten, or has not come to, not at all.
+    /// Waits for the first change in a range after a revision. Returns at once if etcd has compacted or not reached it.
     pub(crate) async fn next_change(&self, range: &Range, after: i64) -> Result<()> {
         loop {
             let changed = self.call(|| {
@@ -54,7 +54,7 @@ impl EtcdClient {
             });
             match changed.await {
                 Ok(()) => return Ok(()),
-                // Nothing was written for as long as a request may take.
+                // Nothing was written for the maximum time of a request.
                 Err(failure)
                     if failure == Cause::TimedOut(self.settings.timeouts.request.as_secs()).into() => {}
                 Err(failure) => return Err(self.error("what is written next", failure)),
@@ -62,7 +62,7 @@ impl EtcdClient {
         }
     }
 
-    /// Every change of the keys of some ranges from revision `from` to `to`, both included, ascending.
+    /// All changes in some ranges from revision `from` to `to`, inclusive, ascending.
     pub(crate) async fn changes(
         &self,
         ranges: &[Range],
@@ -91,7 +91,7 @@ impl EtcdClient {
     }
 }
 
-/// Ends with the first event after a revision, or where what came after it is forgotten.
+/// Waits for the first event after a revision, or until its successor is compacted.
 async fn first_change(line: Line, range: &Range, after: i64) -> Result<(), etcd_client::Error> {
     let options = WatchOptions::new().with_start_revision(after + 1).with_range(range.end.clone());
     let mut client = client_of(line).await?.watch_client().max_decoding_message_size(usize::MAX);
@@ -149,7 +149,7 @@ async fn watch(
         let reached = answer.header().map_or(0, |header| header.revision());
         let is_progress = !answer.created() && answer.events().is_empty();
         let before = changes.len();
-        // Later changes are not asked for.
+        // Later changes were not requested.
         changes.extend(changes_of(&answer).filter(|change| change.revision <= to));
         strike_off(&changes[before..], &mut due);
         if is_progress && reached >= to && begun == ranges.len() && due.is_empty() {
@@ -166,7 +166,7 @@ fn changes_of(answer: &WatchResponse) -> impl Iterator<Item = Change> {
     })
 }
 
-/// Takes what has come from what is due.
+/// Removes the received changes from those due.
 fn strike_off(changes: &[Change], due: &mut Due) {
     for change in changes {
         let has_come = match due.get(&change.key) {

@@ -1,4 +1,4 @@
-//! An etcd that serves the v2 API: a tree of keys over HTTP, as Calico 2.x uses it (facts 6).
+//! An etcd with the v2 API: a tree of keys over HTTP, as used by Calico 2.x (facts 6).
 
 #[cfg(test)]
 mod tests;
@@ -24,13 +24,13 @@ use crate::error::{Cause, Error, Failure, Result, Server, Tried};
 use crate::secret::redact_url;
 use crate::settings::EtcdSettings;
 
-/// All that is escaped in a path.
+/// All characters that are escaped in a path.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The key that is asked for to see whether a server answers.
+/// The key that is requested to find out if a server answers.
 const PROBE: &str = "/calico";
 
-/// Most bytes of an answer. The tree of a cluster of Calico 2.x has some hundred megabytes at most.
+/// Maximum bytes of an answer. The tree of a cluster with Calico 2.x has a few hundred megabytes at most.
 const LONGEST: usize = 1 << 30;
 
 /// Error codes of the v2 API.
@@ -41,7 +41,7 @@ mod code {
     pub(super) const FORBIDDEN: u32 = 110;
 }
 
-/// Connections to the members of an etcd cluster, of which one is used until it fails.
+/// Connections to the members of an etcd cluster; one is used until it fails.
 pub struct EtcdV2Client {
     members: Vec<Member>,
     current: AtomicUsize,
@@ -61,7 +61,7 @@ impl fmt::Debug for EtcdV2Client {
     }
 }
 
-/// A key of the tree, and what is below it.
+/// A key of the tree with everything below it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Node {
@@ -69,41 +69,41 @@ pub(crate) struct Node {
     /// `None` for a directory.
     pub value: Option<String>,
     pub nodes: Vec<Node>,
-    /// The index of its last change; of a directory, that of its creation.
+    /// The index of its last change, or of its creation for a directory.
     pub modified_index: i64,
 }
 
-/// How much is read of a key.
+/// The part of a tree to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// With all that is below it.
+    /// The key with everything below it.
     All,
-    /// Of a directory, only what is in it itself.
+    /// The direct content of a directory.
     Own,
 }
 
-/// What was read below a key.
+/// The result of a read.
 #[derive(Debug)]
 pub(crate) struct Found {
     /// `None` if there is no such key.
     pub node: Option<Node>,
-    /// The index of the whole store at which it was read.
+    /// The index of the whole store at the time of the read.
     pub index: i64,
 }
 
-/// What a key must be for a write.
+/// The condition of a write on the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Condition {
-    /// It must not exist.
+    /// The key does not exist.
     Absent,
-    /// Its last change must be the one with this index.
+    /// The last change of the key has this index.
     Index(i64),
 }
 
-/// What became of a write.
+/// The outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
-    /// It took place, at this index.
+    /// The write took place, at this index.
     At(i64),
     /// The condition did not hold.
     Conflict,
@@ -160,8 +160,8 @@ impl EtcdV2Client {
         Err(Error::Connect(failed))
     }
 
-    /// Why a server ends a connection, as for want of a client certificate, is lost where it does so before the request is on its way: then
-    /// it is asked again.
+    /// Asks again if the server closes a connection before the request was sent: the reason, such as a missing client
+    /// certificate, is lost then.
     async fn probe_member(&self) -> Result<Found, Failure> {
         for _ in 0..2 {
             match self.read_once(PROBE, Depth::Own, self.settings.timeouts.connect).await {
@@ -172,18 +172,18 @@ impl EtcdV2Client {
         self.read_once(PROBE, Depth::Own, self.settings.timeouts.connect).await
     }
 
-    /// The endpoint that is used, without user and password.
+    /// The current endpoint, without user and password.
     pub fn endpoint(&self) -> String {
         redact_url(&self.member().endpoint)
     }
 
-    /// Number of requests that were sent so far.
+    /// Number of requests so far.
     pub fn request_count(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Reads a key with all that is below it, through the consensus of the members. If a member does not answer, the
-    /// others are asked.
+    /// Reads a key with everything below it, through the consensus of the members. If a member does not answer, asks
+    /// the others.
     pub(crate) async fn read(&self, path: &str) -> Result<Found> {
         self.read_to(path, Depth::All).await
     }
@@ -213,8 +213,8 @@ impl EtcdV2Client {
         }
     }
 
-    /// Writes a value, or deletes the key if there is none, if the condition holds. It is sent once: an error leaves open
-    /// whether it took place.
+    /// Writes a value, or deletes the key if there is none, if the condition holds. Sends the request once: after an
+    /// error it may have taken place.
     pub(crate) async fn write(
         &self,
         path: &str,
@@ -283,7 +283,7 @@ impl EtcdV2Client {
         Ok(Answer { status: head.status, index: index.unwrap_or_default(), body: body.into() })
     }
 
-    /// What an unsuccessful answer means.
+    /// The meaning of an error response.
     fn refusal(&self, status: StatusCode, reply: Option<Reply>, body: &Bytes) -> Failure {
         let text = String::from_utf8_lossy(&body[..body.len().min(300)]).trim().to_owned();
         if text.contains("HTTP request to an HTTPS server") {
@@ -308,7 +308,7 @@ impl EtcdV2Client {
         &self.members[self.current.load(Ordering::Relaxed) % self.members.len()]
     }
 
-    /// Uses the next member from now on.
+    /// Switches to the next member.
     fn pass_on(&self) {
         self.current.fetch_add(1, Ordering::Relaxed);
     }
@@ -335,7 +335,7 @@ fn reply(body: &Bytes) -> Option<Reply> {
     serde_json::from_slice(body).ok()
 }
 
-/// kube's client is one for any HTTP server: connections, TLS and basic authentication.
+/// Creates kube's client, which works with any HTTP server: connections, TLS and basic authentication.
 fn http_client(endpoint: &str, settings: &EtcdSettings) -> Result<kube::Client, Failure> {
     let other = |error: &dyn fmt::Display| Failure::Other(error.to_string());
     let mut config = kube::Config::new(endpoint.parse().map_err(|error| other(&error))?);

@@ -1,4 +1,4 @@
-//! The answer of an API server: what its headers say, and its body, piece by piece or whole.
+//! The response of an API server: its headers, and its body, in pieces or as a whole.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use super::classify::transport_failure;
 use crate::client::pace::Pace;
 use crate::error::{Attempt, Failure};
 
-/// Most bytes of an answer that is read whole.
+/// Maximum bytes of a response that is read as a whole.
 pub(super) const MAX_WHOLE: usize = 64 << 20;
-/// Most bytes of an unsuccessful answer.
+/// Maximum bytes of an error response.
 pub(super) const MAX_REFUSAL: usize = 64 << 10;
 
-/// An answer whose body is still to be read.
+/// A response whose body has not been read yet.
 pub(crate) struct Answer {
     body: Body,
     encoding: Encoding,
@@ -34,12 +34,12 @@ impl Answer {
         Self { body, encoding: encoding(headers), date: date(headers), pace: Pace::new(timeout), attempt }
     }
 
-    /// The same of a watch, which the server ends after a time.
+    /// Makes it the response of a watch, which the server ends after `time`.
     pub(super) fn lasting(self, time: Duration) -> Self {
         Self { pace: self.pace.lasting(time), ..self }
     }
 
-    /// How the body is encoded.
+    /// The encoding of the body.
     pub(crate) fn encoding(&self) -> Encoding {
         self.encoding
     }
@@ -53,13 +53,13 @@ impl Answer {
                     self.pace.count(piece.len());
                     return Ok(Some(piece));
                 }
-                // Trailers say nothing that is needed.
+                // Trailers are not needed.
                 Err(_) => continue,
             }
         }
     }
 
-    /// The whole body as JSON.
+    /// Reads the whole body as JSON.
     pub(crate) async fn json(self) -> Result<serde_json::Value, Failure> {
         let whole = self.whole(MAX_WHOLE).await?;
         serde_json::from_slice(&whole).map_err(|error| Failure::Incomplete(error.to_string()))

@@ -1,4 +1,4 @@
-//! Kubeconfigs of arbitrary text: none of them may be more than a clear error.
+//! Kubeconfigs with arbitrary text: each leads to a clear error at worst.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::secret::Secret;
 use crate::settings::any_text::text;
 use crate::settings::{KubectlOptions, KubernetesSettings};
 
-/// Nothing listens there.
+/// An address without a server.
 const NOBODY: &str = "https://127.0.0.1:1";
 
-/// Makes a client, and sends a request where no one answers.
+/// Creates a client, and sends a request to [`NOBODY`].
 fn client(settings: &KubernetesSettings) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -25,7 +25,7 @@ fn client(settings: &KubernetesSettings) -> Result<(), String> {
         assert!(config.auth_info.exec.is_none(), "no program is run");
         let client =
             transport::client(config).map_err(|error| connect::unusable(&server, &error).to_string())?;
-        // Headers are made with the request.
+        // Headers are created with the request.
         if server == NOBODY {
             let request = http::Request::get("/version").body(Vec::new()).unwrap();
             let _ = timeout(Duration::from_secs(1), client.request_text(request)).await;
@@ -38,7 +38,7 @@ fn inline(text: impl Into<String>) -> KubernetesSettings {
     KubernetesSettings { kubeconfig_inline: Secret::new(text), ..KubernetesSettings::default() }
 }
 
-/// A kubeconfig with one text of its own in one of its fields.
+/// A kubeconfig with the given text in one of its fields.
 fn kubeconfig(field: usize, text: &str) -> String {
     let mut cluster = json!({"server": NOBODY});
     let mut user = json!({});

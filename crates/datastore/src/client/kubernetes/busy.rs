@@ -1,17 +1,17 @@
-//! Requests that an API server puts off, because it has too much to do or is starting: it says after how many seconds they may
-//! come again (`Retry-After`). Calico's client comes again too.
+//! Requests that a busy or starting API server defers: `Retry-After` has the seconds until they may be sent again.
+//! Calico's client retries them, too.
 
 use std::time::Duration;
 
 use http::{HeaderMap, Method, StatusCode, header};
 
-/// How long a request is put off in all.
+/// Maximum total delay of a request.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// The shortest pause.
 const LEAST: Duration = Duration::from_millis(200);
 
-/// How long the server wants a refused request to wait. `None` if it does not say so, or where the request may have been
-/// begun: one that is put off with 429 was not, and a read may be begun twice.
+/// The delay that the server demands before a retry. `None` without one, or if the request may have been started: one
+/// rejected with 429 was not, and a read may be started twice.
 pub(super) fn pause(method: &Method, status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
     let is_put_off = status == StatusCode::TOO_MANY_REQUESTS;
     let is_read = method == Method::GET && status.is_server_error();
@@ -42,7 +42,7 @@ mod tests {
         assert_eq!(after(Method::PUT, 503, "1"), None);
         assert_eq!(after(Method::DELETE, 500, "1"), None);
         assert_eq!(after(Method::GET, 403, "1"), None);
-        // HTTP has dates too; API servers give seconds.
+        // HTTP also allows dates; API servers send seconds.
         assert_eq!(after(Method::GET, 429, "Fri, 01 May 2026 12:00:00 GMT"), None);
         assert_eq!(after(Method::GET, 429, "-1"), None);
         assert_eq!(pause(&Method::GET, StatusCode::TOO_MANY_REQUESTS, &HeaderMap::new()), None);

@@ -1,5 +1,5 @@
-//! What a kubeconfig says of the cluster and the user of a context. kube's own way from there to a configuration also reads
-//! the variables of proxies, otherwise than client-go (see `proxy`).
+//! The cluster and user of a context in a kubeconfig. kube's own function for this also reads the proxy variables, but
+//! differently from client-go (see `proxy`).
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use super::proxy;
 use crate::error::Error;
 use crate::settings::KubernetesSettings;
 
-/// The configuration of the context that the settings name, else of the current one. `name` is what the kubeconfig is called.
+/// The configuration of the context in the settings, or of the current one. `name` is the name of the kubeconfig.
 pub(super) fn configuration(
     kubeconfig: Kubeconfig,
     settings: &KubernetesSettings,
@@ -31,7 +31,7 @@ pub(super) fn configuration(
     let found = clusters.into_iter().find(|named| named.name == cluster).and_then(|named| named.cluster);
     let cluster = found.ok_or_else(|| wrong(KubeconfigError::LoadClusterOfContext(cluster)))?;
 
-    // As in client-go, a context may name a user that is not there; an option may not.
+    // Like in client-go, a context may name a missing user; an option may not.
     let user = settings.kubectl.user.clone().or(context.user);
     let found = auth_infos.into_iter().find(|named| Some(&named.name) == user.as_ref());
     if let (Some(user), None) = (&settings.kubectl.user, &found) {
@@ -61,7 +61,7 @@ pub(super) fn configuration(
     Ok(config)
 }
 
-/// Who signs the server's certificate, by the kubeconfig.
+/// The certificate authorities of the server, from the kubeconfig.
 fn authority(cluster: &Cluster, name: &str) -> Result<Option<Vec<Vec<u8>>>, Error> {
     if let Some(data) = cluster.certificate_authority_data.as_ref().filter(|data| !data.is_empty()) {
         let what = format!("the CA certificate in {name}");

@@ -1,4 +1,4 @@
-//! What the errors of the HTTP client and the answers of the API server mean.
+//! Classifies errors of the HTTP client and responses of the API server.
 
 use std::error::Error as StdError;
 
@@ -8,10 +8,10 @@ use serde::Deserialize;
 
 use crate::error::{Attempt, Failure, innermost, sources};
 
-/// Longest message of a server that is shown.
+/// Maximum length of a server's message in output.
 const MAX_MESSAGE: usize = 300;
 
-/// Why no answer came.
+/// The reason that there was no response.
 pub(crate) fn transport_failure(error: &(dyn StdError + 'static), attempt: Attempt) -> Failure {
     if let Some(login) = sources(error).find_map(|source| source.downcast_ref::<AuthError>()) {
         return Failure::Login(login_failure(login));
@@ -19,7 +19,7 @@ pub(crate) fn transport_failure(error: &(dyn StdError + 'static), attempt: Attem
     attempt.cause(error).map_or_else(|| Failure::broken(innermost(error)), Failure::Connection)
 }
 
-/// Why no credentials were got. What a plugin printed may hold secrets and is left out.
+/// The reason that there are no credentials. Omits the output of a plugin, which may contain secrets.
 pub(crate) fn login_failure(error: &AuthError) -> String {
     match error {
         AuthError::AuthExecRun { cmd, out } => {
@@ -33,14 +33,14 @@ pub(crate) fn login_failure(error: &AuthError) -> String {
         AuthError::InvalidBearerToken(_) | AuthError::InvalidBasicAuth(_) => {
             "the credentials hold characters that a header cannot".into()
         }
-        // These say by themselves what the cause is.
+        // The messages of these errors name the cause.
         AuthError::Oidc(error) => error.to_string(),
         other => innermost(other),
     }
 }
 
-/// The program of a command as Rust prints it for debugging: variables, which may hold secrets, then the program in
-/// quotation marks, then its arguments.
+/// The program of a command in Rust's debug format: variables, which may contain secrets, then the program in quotation
+/// marks, then its arguments.
 fn program_of(command: &str) -> String {
     let (mut quoted, mut escaped, mut at_start) = (false, false, true);
     for (at, c) in command.char_indices() {
@@ -58,7 +58,7 @@ fn program_of(command: &str) -> String {
     String::new()
 }
 
-/// What an unsuccessful answer means.
+/// The meaning of an error response.
 pub(crate) fn status_failure(status: StatusCode, body: &[u8]) -> Failure {
     #[derive(Deserialize)]
     struct Status {

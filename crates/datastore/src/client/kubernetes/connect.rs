@@ -1,5 +1,5 @@
-//! From the settings to a connection: kubeconfig, the settings that go over it, or the pod's service account
-//! (facts 7.2).
+//! Creates the configuration of a connection from the settings: a kubeconfig with overrides, or the pod's service
+//! account (facts 7.2).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::error::{Error, Failure, SettingsError, innermost};
 use crate::secret::redact_url;
 use crate::settings::KubernetesSettings;
 
-/// What the configuration of the connection is called in errors if it is not a file.
+/// The name of an inline kubeconfig in errors.
 const INLINE: &str = "the field kubeconfigInline of the settings";
 
 /// The configuration of the connection that the settings describe.
@@ -31,7 +31,7 @@ pub(crate) async fn config(settings: &KubernetesSettings) -> Result<Config, Erro
     if config.proxy_url.is_none() {
         config.proxy_url = proxy::of_environment(&config.cluster_url, |name| std::env::var(name).ok())?;
     }
-    // kube asks for one of its features, of which no operator knows.
+    // kube would demand one of its features, which operators do not know.
     if config.auth_info.auth_provider.as_ref().is_some_and(|provider| provider.name == "gcp") {
         let reason = "it logs in by the auth-provider gcp, which Google has ended: \
             `gcloud container clusters get-credentials` writes a new one";
@@ -50,16 +50,16 @@ pub(crate) async fn config(settings: &KubernetesSettings) -> Result<Config, Erro
     {
         plugin.interactive_mode = Some(ExecInteractiveMode::Never);
     }
-    // What fails is said, not tried again without the user's knowledge.
+    // Failures are reported, not retried without the user's knowledge.
     config.default_retry = false;
     config.connect_timeout = Some(settings.timeouts.connect);
-    // Reading and writing have their limits around each request.
+    // Each request has its own limits for reading and writing.
     config.read_timeout = None;
     config.write_timeout = None;
     Ok(config)
 }
 
-/// The kubeconfig that the settings name, and what to call it; `None` if they name none and the user has none.
+/// The kubeconfig of the settings, with its name; `None` if they name none and the user has none.
 fn kubeconfig(settings: &KubernetesSettings) -> Result<Option<(Kubeconfig, String)>, Error> {
     if !settings.kubeconfig_inline.is_empty() {
         let parsed = Kubeconfig::from_yaml(settings.kubeconfig_inline.reveal());
@@ -78,7 +78,7 @@ fn kubeconfig(settings: &KubernetesSettings) -> Result<Option<(Kubeconfig, Strin
     Ok(Some((merged(&paths, &name)?, name)))
 }
 
-/// The program that the settings name to get credentials by.
+/// The program in the settings that provides credentials.
 pub async fn credential_plugin(settings: &KubernetesSettings) -> Option<String> {
     config(settings).await.ok()?.auth_info.exec?.command
 }
@@ -91,7 +91,7 @@ pub struct KubeconfigNames {
 }
 
 impl KubeconfigNames {
-    /// The names in the kubeconfig that the settings name; none if there is no kubeconfig.
+    /// The names in the kubeconfig of the settings; none if there is no kubeconfig.
     pub fn read(settings: &KubernetesSettings) -> Result<Self, Error> {
         let Some((kubeconfig, _)) = kubeconfig(settings)? else { return Ok(Self::default()) };
         Ok(Self {
@@ -102,8 +102,8 @@ impl KubeconfigNames {
     }
 }
 
-/// The context of the kubeconfig that leads to `server`, which is written as [`Datastore::location`] writes it. `None` where
-/// the settings lead there already, or where no context does. Of several, the first.
+/// The first context of the kubeconfig that leads to `server`, in the form of [`Datastore::location`]. `None` if the
+/// settings already lead there, or no context does.
 pub fn context_of_server(settings: &KubernetesSettings, server: &str) -> Result<Option<String>, Error> {
     let Some((kubeconfig, _)) = kubeconfig(settings)? else { return Ok(None) };
     let server_of = |cluster: &str| {
@@ -121,7 +121,7 @@ pub fn context_of_server(settings: &KubernetesSettings, server: &str) -> Result<
     Ok(there.next().filter(|_| !is_there).cloned())
 }
 
-/// A server as people see it: without user and password.
+/// A server without user and password, for people.
 pub(super) fn location(url: &Uri) -> String {
     redact_url(&url.to_string()).trim_end_matches('/').to_owned()
 }
@@ -140,7 +140,7 @@ async fn base(settings: &KubernetesSettings) -> Result<Config, Error> {
     Config::incluster_env().map_err(|error| Error::NoCluster(innermost(&error)))
 }
 
-/// Several kubeconfigs count as one, the first that says something wins. Of a list, files may be missing.
+/// Merges several kubeconfigs: the first one with a value wins. Files of a list may be missing.
 fn merged(paths: &[PathBuf], name: &str) -> Result<Kubeconfig, Error> {
     let mut merged: Option<Kubeconfig> = None;
     for path in paths.iter().filter(|path| paths.len() == 1 || path.exists()) {
@@ -156,7 +156,7 @@ fn merged(paths: &[PathBuf], name: &str) -> Result<Kubeconfig, Error> {
     merged.ok_or_else(|| Error::KubeconfigFile { what: name.into(), reason: "there is no such file".into() })
 }
 
-/// Applies what is set in addition to a kubeconfig, or instead of one.
+/// Applies settings that override or replace a kubeconfig.
 fn apply(settings: &KubernetesSettings, config: &mut Config) -> Result<(), Error> {
     if !settings.api_endpoint.is_empty() {
         config.cluster_url = endpoint(&settings.api_endpoint)?;
@@ -184,7 +184,7 @@ fn apply(settings: &KubernetesSettings, config: &mut Config) -> Result<(), Error
     Ok(())
 }
 
-/// True if the client has, or gets from a plugin, a certificate to show.
+/// True if the client has a certificate, or gets one from a plugin.
 pub(crate) fn has_certificate(config: &Config) -> bool {
     let auth = &config.auth_info;
     auth.client_certificate.is_some() || auth.client_certificate_data.is_some() || auth.exec.is_some()
@@ -235,7 +235,7 @@ fn join(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// What is wrong with a kubeconfig. Errors of its text show the text, which may hold secrets.
+/// The error of an invalid kubeconfig. Messages about its text would contain the text, which may have secrets.
 pub(super) fn bad(what: &str, error: &KubeconfigError) -> Error {
     if let KubeconfigError::ReadConfig(error, _) = error {
         return Error::KubeconfigFile { what: what.into(), reason: error.to_string() };
@@ -251,8 +251,8 @@ pub(super) fn bad(what: &str, error: &KubeconfigError) -> Error {
     Error::Kubeconfig { what: what.into(), reason }
 }
 
-/// Why no client could be made of a configuration. What a credential plugin or an identity provider could not do is
-/// no fault of the configuration.
+/// The reason that a configuration gives no client. A failure of a credential plugin or identity provider is not the
+/// fault of the configuration.
 pub(crate) fn unusable(server: &str, error: &kube::Error) -> Error {
     let (what, reason) = match error {
         kube::Error::Auth(

@@ -1,4 +1,4 @@
-//! Getting credentials from a plugin, which is a program that may wait for a person, for a network, or forever.
+//! Gets credentials from a plugin, a program that may wait for a person, for the network, or forever.
 
 use std::io::{IsTerminal, stdin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,15 +11,15 @@ use tokio::time::timeout;
 
 use crate::error::Failure;
 
-/// How long a plugin may take where no one is at hand to help it, and where it may wait for a login in a browser.
+/// Time limits of a plugin, without a person to help it, and if it may wait for a login in a browser.
 const UNATTENDED: Duration = Duration::from_mins(1);
 const INTERACTIVE: Duration = Duration::from_mins(10);
 
-/// The way from a configuration to a client, on which the plugin runs.
+/// Creates a client from a configuration, and runs the plugin.
 type Make = fn(Config) -> kube::Result<Client>;
 
-/// Makes a client on a thread of its own, where a plugin blocks nothing. One that takes too long, or is no longer waited for, is
-/// killed on Linux; elsewhere nothing tells which process it is, and it is left to itself.
+/// Creates a client on a separate thread, where a plugin blocks nothing. On Linux, a plugin that takes too long, or
+/// whose result is no longer needed, is killed; elsewhere its process is unknown, and it continues.
 pub(super) async fn within_limit(config: Config, make: Make) -> Result<kube::Result<Client>, Failure> {
     let mode = config.auth_info.exec.as_ref().and_then(|plugin| plugin.interactive_mode.as_ref());
     let is_attended = mode != Some(&ExecInteractiveMode::Never) && stdin().is_terminal();
@@ -50,13 +50,13 @@ async fn within(limit: Duration, config: Config, make: Make) -> Result<kube::Res
     }
 }
 
-/// The thread on which a plugin runs, until it has ended. Who no longer waits for it kills it.
+/// The thread of a running plugin. Dropping it kills the plugin.
 #[derive(Default)]
 struct Waiting(Arc<Mutex<Option<system::Thread>>>);
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // As long as it is locked, the thread does nothing else.
+        // The thread cannot end while this is locked.
         if let Some(thread) = *lock(&self.0) {
             system::kill_children(thread);
         }
@@ -82,7 +82,7 @@ mod system {
         gettid()
     }
 
-    /// Kills the processes that a thread of this process has started, and those that these have started: a script waits for its
+    /// Kills the processes that a thread of this process has started, and their children: a script waits for its
     /// commands.
     pub(super) fn kill_children(thread: Thread) {
         let mut found = children(format!("/proc/self/task/{}/children", thread.as_raw_nonzero()).as_ref());
@@ -94,7 +94,7 @@ mod system {
             next += 1;
         }
         for process in found {
-            // One that has ended by now is no matter.
+            // The process may have ended by now.
             let _ = kill_process(process, Signal::KILL);
         }
     }
@@ -144,7 +144,7 @@ mod tests {
         assert_killed(start);
     }
 
-    /// A process that was killed is gone a moment later.
+    /// Waits briefly until a killed process is gone.
     fn assert_killed(start: Instant) {
         while is_running(b"sleep\x0061.5\0") {
             assert!(start.elapsed() < Duration::from_secs(30), "it was not killed");

@@ -1,4 +1,4 @@
-//! Which of Calico's API groups a cluster has, and which kinds of it (facts 2.1).
+//! Finds out which of Calico's API groups and kinds a cluster has (facts 2.1).
 
 use std::collections::BTreeSet;
 
@@ -10,24 +10,24 @@ use serde::de::DeserializeOwned;
 use super::KubeClient;
 use crate::error::Result;
 
-/// What of interest a cluster has.
+/// The API groups of a cluster that matter here.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Api {
     pub flavour: Flavour,
     /// Plurals of the kinds of Calico's group.
     calico: BTreeSet<String>,
-    /// The server was not asked: Calico's group is taken to have all kinds.
+    /// The server was not asked: Calico's group is assumed to have all kinds.
     assumed: bool,
-    /// Lists are best asked for whole: the server holds them in a cache that it knows to be current, and writes
-    /// them out piece by piece (Kubernetes 1.33 and later). Pages after the first it would read from its etcd, at ten
-    /// times the cost for pods.
+    /// Lists should be requested without pages: the server has a consistent cache, from which it streams them
+    /// (Kubernetes 1.33 and later). It would read pages after the first from its etcd, at ten times the cost for
+    /// pods.
     pub whole_lists: bool,
     /// Version and plurals of KubeVirt's group, if it is there.
     kubevirt: Option<(String, BTreeSet<String>)>,
 }
 
 impl Api {
-    /// Asks the server. `configured` is the API group that the settings name; empty for none.
+    /// Asks the server. `configured` is the API group in the settings; empty for none.
     pub(crate) async fn discover(client: &KubeClient, configured: &str) -> Result<Self> {
         let (groups, version) =
             tokio::join!(read::<Groups>(client, "/apis"), read::<ServerVersion>(client, "/version"));
@@ -37,7 +37,7 @@ impl Api {
             "" if has(NATIVE_GROUP) && !has(CLASSIC_GROUP) => Flavour::Native,
             configured => Flavour::configured(configured),
         };
-        // A server that does not report its version is taken for an old one.
+        // A server that does not report its version is probably old.
         let whole_lists = version.ok().flatten().is_some_and(|version| version.is_at_least(1, 33));
         let mut api = Self { flavour, whole_lists, ..Self::default() };
         if has(flavour.group()) {
@@ -51,7 +51,7 @@ impl Api {
         Ok(api)
     }
 
-    /// What a server is taken to have before it is asked: the API group that the settings name, else the classic one, with
+    /// The assumption about a server before it is asked: the API group in the settings, or the classic one, with
     /// all kinds.
     pub(crate) fn assumed(configured: &str) -> Self {
         Self { flavour: Flavour::configured(configured), assumed: true, ..Self::default() }

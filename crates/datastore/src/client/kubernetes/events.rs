@@ -11,18 +11,18 @@ use super::kinds::segment;
 use crate::error::{Failure, Result};
 use crate::settings::KubernetesSettings;
 
-/// Who reports them.
+/// The controller that reports them.
 const CONTROLLER: &str = "calipam.io/serve";
-/// Most characters of what is told, and of a name.
+/// Maximum characters of a note, and of a name.
 const MAX_NOTE: usize = 1_000;
 const MAX_INSTANCE: usize = 128;
-/// Digits of a hash that tells one event from others.
+/// Digits of the hash that identifies an event.
 const DIGITS: usize = 16;
 
-/// What an event is about.
+/// The subject of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Regarding {
-    /// By its name, which is what its kubelet takes for its UID in events, too.
+    /// A node by its name, which its kubelet also uses as its UID in events.
     Node(String),
     Pod {
         namespace: String,
@@ -31,22 +31,22 @@ pub enum Regarding {
     },
 }
 
-/// Something that is told once.
+/// An event to report once.
 #[derive(Clone, Debug)]
 pub struct Event {
     pub regarding: Regarding,
     pub is_warning: bool,
-    /// One word for its kind, such as `LeakedAddress`.
+    /// The kind in one word, such as `LeakedAddress`.
     pub reason: String,
     pub note: String,
-    /// What tells it from others about the same object.
+    /// Distinguishes it from other events about the same object.
     pub identity: String,
 }
 
-/// Where events are told.
+/// The destination of events.
 pub struct Events {
     settings: KubernetesSettings,
-    /// This process.
+    /// The name of this process.
     instance: String,
     client: Option<Arc<KubeClient>>,
 }
@@ -57,10 +57,10 @@ impl Events {
         Self { settings, instance, client: None }
     }
 
-    /// Tells an event. One that the server still has, which as a rule is so for an hour, is not told again, whichever process told it.
+    /// Reports an event, unless the server still has it, usually for an hour, from any process.
     ///
     /// # Errors
-    /// If the server cannot be reached, or refuses.
+    /// If the server cannot be reached, or rejects the event.
     pub async fn tell(&mut self, event: &Event) -> Result<()> {
         let client = match &self.client {
             Some(client) => Arc::clone(client),
@@ -76,15 +76,15 @@ impl Events {
     }
 }
 
-/// True if the server is there, so that its connection is kept.
+/// True if the server answered, so the connection can be kept.
 fn is_answer(failure: &Failure) -> bool {
     !matches!(failure, Failure::Connection(_))
 }
 
 impl Event {
-    /// The path at which it is made, and its JSON.
+    /// The path to create it at, and its JSON.
     fn object(&self, instance: &str) -> (String, String) {
-        // What is about an object without a namespace is in this one.
+        // Events about objects without a namespace belong to this one.
         let (namespace, name, object) = match &self.regarding {
             Regarding::Node(name) => ("default", name, json!({"kind": "Node", "name": name, "uid": name})),
             Regarding::Pod { namespace, name, uid } => (

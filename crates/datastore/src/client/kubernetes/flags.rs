@@ -1,4 +1,4 @@
-//! kubectl's connection options, which win over the kubeconfig and the settings.
+//! kubectl's connection options, which override the kubeconfig and the settings.
 
 use std::path::Path;
 
@@ -40,7 +40,7 @@ pub(super) fn apply(options: &KubectlOptions, config: &mut Config) -> Result<(),
     }
     if !options.token.is_empty() {
         auth.token = Some(options.token.reveal().to_owned().into());
-        // One way to log in is enough, and a plugin could ask.
+        // One way to log in is enough, and a plugin might ask the user.
         (auth.token_file, auth.exec, auth.auth_provider) = (None, None, None);
         (auth.username, auth.password) = (None, None);
     }

@@ -1,4 +1,4 @@
-//! Where a cluster has the kinds that are read.
+//! The paths at which a cluster has the kinds that are read.
 
 use calipam_files::objects::kinds::{Group, KINDS, NODE_NAMES};
 use calipam_files::objects::{KUBEVIRT_GROUP, KnownKind};
@@ -8,13 +8,13 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use super::discovery::Api;
 use crate::error::Permission;
 
-/// What has a meaning in no part of a URL.
+/// The characters without a special meaning in URLs.
 pub(crate) const UNRESERVED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// What records addresses.
+/// The sources that record addresses.
 pub const RECORDS: [Source; 3] = [Source::Blocks, Source::Handles, Source::Affinities];
-/// What is few and small.
+/// Sources with few and small objects.
 pub(crate) const CONFIGURATION: [Source; 5] = [
     Source::Pools,
     Source::Reservations,
@@ -23,7 +23,7 @@ pub(crate) const CONFIGURATION: [Source; 5] = [
     Source::KubeControllersConfiguration,
 ];
 
-/// A kind as a cluster has it.
+/// A kind in a cluster.
 #[derive(Clone)]
 pub(crate) struct Kind {
     pub known: &'static KnownKind,
@@ -33,7 +33,7 @@ pub(crate) struct Kind {
     pub path: String,
 }
 
-/// A kind, or which source cannot be read, and why.
+/// A kind, or a source that cannot be read and the reason.
 pub(crate) type Resolved = Result<Kind, (Source, WhySkipped)>;
 
 impl Kind {
@@ -47,7 +47,7 @@ impl Kind {
         }
     }
 
-    /// The path of an object that there need not be, as a list of at most this one.
+    /// The path of an object that may not exist, as a list with at most one object.
     pub(crate) fn list_of_one(&self) -> String {
         let (parent, plural) = self.path.rsplit_once('/').unwrap_or(("", self.known.plural));
         match self.known.source {
@@ -64,7 +64,7 @@ impl Kind {
     }
 }
 
-/// Writes a name so that it is one segment of a path, and not the folder itself or the one above.
+/// Escapes a name as a single segment of a path other than `.` and `..`.
 pub(crate) fn segment(name: &str) -> String {
     let encoded = utf8_percent_encode(name, UNRESERVED).to_string();
     if name == "." || name == ".." { encoded.replace('.', "%2E") } else { encoded }
@@ -94,7 +94,7 @@ fn kinds_of(api: &Api, source: Source) -> impl Iterator<Item = Resolved> {
     KINDS.iter().filter(move |kind| kind.source == source).filter(has).map(|kind| resolve(api, kind))
 }
 
-/// The kind that holds a source. Of machines, which have two, the first.
+/// The kind of a source. Machines have two; returns the first.
 pub(crate) fn find(api: &Api, source: Source) -> Resolved {
     let unknown = || Err((source, WhySkipped::Other("Kubernetes has none".to_owned())));
     kinds_of(api, source).next().unwrap_or_else(unknown)
@@ -116,7 +116,7 @@ pub(crate) fn users_of_addresses(api: &Api) -> Vec<Kind> {
     sources.into_iter().flat_map(|source| kinds_of(api, source)).flatten().collect()
 }
 
-/// As [`users_of_addresses`], with the names of nodes alone.
+/// Like [`users_of_addresses`], but only with the names of nodes.
 pub(crate) fn users_with_node_names(api: &Api) -> Vec<Kind> {
     let mut kinds = users_of_addresses(api);
     for kind in kinds.iter_mut().filter(|kind| kind.known.source == Source::Nodes) {

@@ -1,4 +1,4 @@
-//! A connection to an API server, and requests whose answers are read as they arrive.
+//! A connection to an API server, and requests with streamed responses.
 
 mod answer;
 #[cfg(test)]
@@ -47,11 +47,11 @@ use crate::error::{Attempt, Cause, Error, Failure, Result, Server};
 use crate::settings::{KubernetesSettings, Timeouts};
 use crate::store::Pending;
 
-/// A connection to an API server that is known to answer.
+/// A connection to an API server that has answered.
 pub struct KubeClient {
     client: kube::Client,
     server: String,
-    /// Between this program and the server, without user and password.
+    /// The proxy before the server, without user and password.
     proxy: Option<String>,
     timeout: Duration,
     connect_timeout: Duration,
@@ -61,7 +61,7 @@ pub struct KubeClient {
     names_cluster: bool,
     requests: AtomicU64,
     api: Api,
-    /// Set once all permissions for a whole read are known to be there.
+    /// Set once all permissions for a whole read are confirmed.
     pub(crate) permitted: OnceCell<()>,
 }
 
@@ -74,17 +74,17 @@ impl fmt::Debug for KubeClient {
     }
 }
 
-/// What a connection is made for.
+/// The kind of process that connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Process {
-    /// Reads much and has other work. Credentials, which may block, are got on a thread of their own.
+    /// Reads much and has other work. Credentials, which may block, come from a separate thread.
     Long,
-    /// Sends some requests and ends. Credentials are got in place, and all requests share one connection.
+    /// Sends a few requests and ends. Gets credentials in place, and sends all requests on one connection.
     Short,
 }
 
 impl KubeClient {
-    /// Connects to the Kubernetes datastore that the settings name.
+    /// Connects to the Kubernetes datastore of the settings.
     pub(crate) async fn open(settings: &KubernetesSettings) -> Result<Arc<Self>> {
         if settings.use_pod_cidr {
             return Err(Error::HostLocal);
@@ -101,8 +101,8 @@ impl KubeClient {
         })
     }
 
-    /// Connects to the Kubernetes datastore without asking the server for anything. The API group is that of the settings,
-    /// else the classic one is assumed.
+    /// Connects to the Kubernetes datastore without asking the server. Assumes the API group of the settings, or the
+    /// classic one.
     pub(crate) async fn open_unasked(settings: &KubernetesSettings) -> Result<(Arc<Self>, Known)> {
         if settings.use_pod_cidr {
             return Err(Error::HostLocal);
@@ -112,14 +112,14 @@ impl KubeClient {
         Ok((client, known))
     }
 
-    /// Connects to an API server without asking it for anything, for a process of a few requests.
+    /// Connects to an API server without asking it, for a process with few requests.
     pub(crate) async fn connect_unasked(settings: &KubernetesSettings) -> Result<Arc<Self>> {
         let mut client = Self::unasked(settings, Process::Short).await?;
         client.api = Api::assumed(&settings.api_group);
         Ok(Arc::new(client))
     }
 
-    /// The same connection, with what is known of the server by now.
+    /// The same connection with newer knowledge of the server.
     pub(crate) fn with_api(&self, api: Api) -> Arc<Self> {
         Arc::new(Self {
             client: self.client.clone(),
@@ -143,7 +143,7 @@ impl KubeClient {
             let server = connect::location(&config.cluster_url);
             let proxy = config.proxy_url.as_ref().map(connect::location);
             let has_certificate = connect::has_certificate(&config);
-            // Credential plugins run here, and block.
+            // Runs credential plugins, which block.
             let made = match process {
                 Process::Long => credentials::within_limit(config, kube::Client::try_from).await,
                 Process::Short if config.auth_info.exec.is_none() => Ok(transport::client(config)),
@@ -169,7 +169,8 @@ impl KubeClient {
         })
     }
 
-    /// A client of whatever answers `client` as an API server does, with all of Calico's kinds in the classic group.
+    /// Creates a client of anything that answers `client` like an API server, with all of Calico's kinds in the classic
+    /// group.
     pub fn over(client: kube::Client, timeouts: Timeouts) -> Arc<Self> {
         Arc::new(Self {
             client,
@@ -191,22 +192,22 @@ impl KubeClient {
         &self.server
     }
 
-    /// True if the operator said which cluster it is.
+    /// True if the operator named the cluster.
     pub(crate) fn names_cluster(&self) -> bool {
         self.names_cluster
     }
 
-    /// Number of requests that were sent so far.
+    /// Number of requests so far.
     pub fn request_count(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// The kinds that the cluster has.
+    /// The kinds in the cluster.
     pub(crate) fn api(&self) -> &Api {
         &self.api
     }
 
-    /// Asks for a path; gives the answer as soon as it begins.
+    /// Requests a path; returns the response as soon as it begins.
     pub(crate) async fn get(&self, path: &str, accept: Accept) -> Result<Answer, Failure> {
         let request = Request::get(path).header(header::ACCEPT, accept.header());
         self.send(request.body(Body::empty())).await
@@ -217,7 +218,7 @@ impl KubeClient {
         self.send_json(Request::post(path), "application/json", json).await
     }
 
-    /// Sends JSON to a path, once: where the server puts it off (429), the caller decides when it comes again.
+    /// Sends JSON to a path once. If the server defers the request (429), the caller decides about a retry.
     pub(crate) async fn post_once(&self, path: &str, json: Vec<u8>) -> Result<Answer, Failure> {
         let request = transport::json_request(Request::post(path), "application/json", json);
         let (head, answer) = self.send_once(request.map_err(|e| Failure::Other(e.to_string()))?).await?;
@@ -227,17 +228,17 @@ impl KubeClient {
         }
     }
 
-    /// Replaces what is at a path by JSON.
+    /// Replaces the object at a path by JSON.
     pub(crate) async fn put(&self, path: &str, json: Vec<u8>) -> Result<Answer, Failure> {
         self.send_json(Request::put(path), "application/json", json).await
     }
 
-    /// Merges JSON into what is at a path.
+    /// Merges JSON into the object at a path.
     pub(crate) async fn patch(&self, path: &str, json: Vec<u8>) -> Result<Answer, Failure> {
         self.send_json(Request::patch(path), "application/merge-patch+json", json).await
     }
 
-    /// Deletes what is at a path, under the conditions of the options in JSON.
+    /// Deletes the object at a path, with options in JSON.
     pub(crate) async fn delete(&self, path: &str, json: Vec<u8>) -> Result<Answer, Failure> {
         self.send_json(Request::delete(path), "application/json", json).await
     }
@@ -251,7 +252,7 @@ impl KubeClient {
         self.send(transport::json_request(request, kind, json)).await
     }
 
-    /// Asks for a path and reads the answer whole; `None` if there is nothing (404).
+    /// Requests a path and reads the whole response; `None` if there is no object (404).
     pub(crate) fn get_whole<'a>(
         &'a self,
         path: &'a str,
@@ -271,7 +272,7 @@ impl KubeClient {
         })
     }
 
-    /// Asks for a path and decodes the JSON of the answer; `None` if there is nothing (404).
+    /// Requests a path and decodes the JSON of the response; `None` if there is no object (404).
     pub(crate) async fn get_json<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -282,13 +283,13 @@ impl KubeClient {
         self.decode(&body, what).map(Some)
     }
 
-    /// Decodes JSON that the server has sent.
+    /// Decodes JSON from the server.
     pub(crate) fn decode<'b, T: Deserialize<'b>>(&self, body: &'b [u8], what: &str) -> Result<T> {
         serde_json::from_slice(body)
             .map_err(|error| self.error(what, Failure::NotKubernetes(error.to_string())))
     }
 
-    /// Sends a request, and again if the server puts it off, as often as patience lasts.
+    /// Sends a request, and retries it within limits if the server defers it.
     fn send<'a>(&'a self, request: http::Result<Request<Body>>) -> Pending<'a, Result<Answer, Failure>> {
         Box::pin(async move {
             let mut request = request.map_err(|error| Failure::Other(error.to_string()))?;
@@ -337,7 +338,7 @@ impl KubeClient {
         request_error(&self.way_to_server(&failure), what, failure)
     }
 
-    /// The server; if none answered, with the proxy that may be why.
+    /// The server; if it did not answer, with the proxy that may be the cause.
     fn way_to_server(&self, failure: &Failure) -> String {
         match (&self.proxy, failure) {
             (Some(proxy), Failure::Connection(_)) => format!("{} through the proxy {proxy}", self.server),

@@ -1,4 +1,4 @@
-//! Lists of the names of objects, without what they hold: as a table, or as metadata.
+//! Lists of object names without content, as a table or as metadata.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -6,10 +6,10 @@ use calipam_model::snapshot::{ObjectVersion, Revision};
 use serde::Deserialize;
 use serde_json::json;
 
-/// The token of the page of a list that begins at a name. The API lists from a name on only after a page; this is the form that
-/// servers have understood since 1.11.
+/// The token of a list page that starts at a name. The API starts lists at a name only after a page; servers since 1.11
+/// understand this form.
 pub(crate) fn token_from(name: &str) -> String {
-    // -1 is the newest state, as servers have it in the tokens that they give after a page was compacted.
+    // -1 stands for the newest state, as in the tokens that servers send after a page was compacted.
     URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": -1, "start": name}).to_string())
 }
 
@@ -54,7 +54,7 @@ impl Page {
         self.metadata.next.clone().filter(|next| !next.is_empty())
     }
 
-    /// The objects; those of a table without versions.
+    /// The objects; those of a table have no versions.
     pub(crate) fn all(self) -> impl Iterator<Item = Metadata> {
         let of_row = |row: Row| {
             let name = row.cells.into_iter().next()?.as_str()?.to_owned();

@@ -1,4 +1,4 @@
-//! Asking the API server what the user may do, before anything is read.
+//! Asks the API server for the user's permissions, before anything is read.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use crate::tasks;
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 const WHO_AM_I: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
-/// Reviews that are asked for at the same time.
+/// Maximum number of parallel reviews.
 const IN_FLIGHT: usize = 8;
-/// Most bytes of a review.
+/// Maximum bytes of a review.
 const MAX_REVIEW: usize = 1 << 20;
 
-/// Fails if a permission is missing, and names all that are.
+/// Checks permissions, and returns an error that names all missing ones.
 ///
 /// # Errors
-/// See above; also if the server cannot be asked. A server that reviews nothing is not asked further: what is
-/// missing shows when it is read.
+/// If a permission is missing, or the server cannot be asked. A server without reviews is not asked further: missing
+/// permissions show in the reads.
 pub(crate) async fn require(client: &Arc<KubeClient>, permissions: Vec<Permission>) -> Result<()> {
     let reviews = permissions.into_iter().map(|permission| {
         let client = Arc::clone(client);
@@ -42,7 +42,7 @@ pub(crate) async fn require(client: &Arc<KubeClient>, permissions: Vec<Permissio
     Err(Error::Permission { endpoint: client.server().to_owned(), user, missing })
 }
 
-/// The name by which the API server knows the user, if it is of a version that tells it.
+/// The user's name on the API server, if its version reports it.
 async fn user(client: &KubeClient) -> Option<String> {
     let question = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let answer = client.post(WHO_AM_I, question.to_string().into_bytes()).await.ok()?;

@@ -1,5 +1,6 @@
-//! The proxy before an API server, as client-go finds it: `proxy-url` of the kubeconfig, else the variables that Go's
-//! `http.ProxyFromEnvironment` reads. kube compares `NO_PROXY` with the proxy, not the server, and fails at values that Go takes.
+//! The proxy for an API server, as in client-go: `proxy-url` of the kubeconfig, or the variables of Go's
+//! `http.ProxyFromEnvironment`. kube compares `NO_PROXY` with the proxy, not the server, and rejects values that Go
+//! accepts.
 
 use std::net::IpAddr;
 
@@ -8,10 +9,10 @@ use http::Uri;
 
 use crate::error::Error;
 
-/// The proxy that the environment names for a server.
+/// The proxy for a server from the environment.
 ///
 /// # Errors
-/// If the proxy would be used, and its variable cannot be read.
+/// If the proxy applies and its variable is invalid.
 pub(super) fn of_environment(
     server: &Uri,
     variable: impl Fn(&str) -> Option<String>,
@@ -32,9 +33,9 @@ pub(super) fn of_environment(
     parse(name, &variable(name).unwrap_or_default()).map(Some)
 }
 
-/// The URL of a proxy; without a scheme it is that of HTTP. `name` says where it stands.
+/// Reads the URL of a proxy; the default scheme is HTTP. `name` is the place of the text in errors.
 pub(super) fn parse(name: &str, text: &str) -> Result<Uri, Error> {
-    // The value itself may hold a password.
+    // The value may contain a password.
     let wrong = |reason: &str| Error::Kubeconfig { what: name.to_owned(), reason: reason.to_owned() };
     let text = match text.split_once("://") {
         Some(("socks5h", rest)) => format!("socks5://{rest}"),
@@ -44,7 +45,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Uri, Error> {
     let url: Uri = text.parse().map_err(|_| wrong("it is not the URL of a proxy"))?;
     let host = url.host().filter(|host| !host.is_empty());
     let authority = url.authority().map(|authority| authority.as_str()).unwrap_or_default();
-    // A port that is not a number is decoded as no port at all.
+    // A port that is not a number is parsed as no port at all.
     let has_bad_port = url.port_u16().is_none() && host.is_none_or(|host| !authority.ends_with(host));
     if host.is_none() || has_bad_port {
         return Err(wrong("it is not the URL of a proxy"));
@@ -55,7 +56,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Uri, Error> {
     }
 }
 
-/// True for what is never asked through a proxy: this machine, and what `NO_PROXY` lists.
+/// True for hosts without a proxy: this machine, and those in `NO_PROXY`.
 fn is_exempt(host: &str, port: u16, listed: &str) -> bool {
     let address = host.parse::<IpAddr>().ok().map(|address| address.to_canonical());
     if host == "localhost" || address.is_some_and(|address| address.is_loopback()) {
@@ -64,7 +65,7 @@ fn is_exempt(host: &str, port: u16, listed: &str) -> bool {
     listed.split(',').map(str::trim).any(|entry| is_meant(entry, host, address, port))
 }
 
-/// True if an entry of `NO_PROXY` means a host. One that is not a host, address or CIDR means none.
+/// True if an entry of `NO_PROXY` matches a host. An entry that is no host, address or CIDR matches none.
 fn is_meant(entry: &str, host: &str, address: Option<IpAddr>, port: u16) -> bool {
     if entry == "*" {
         return true;
@@ -92,7 +93,7 @@ fn is_below(host: &str, domain: &str) -> bool {
     host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))
 }
 
-/// Host and port of `host:port` and `[address]:port`.
+/// Splits `host:port` or `[address]:port` into host and port.
 fn split_port(entry: &str) -> Option<(&str, &str)> {
     match entry.strip_prefix('[') {
         Some(rest) => rest.split_once("]:"),
@@ -126,7 +127,7 @@ mod tests {
             ("https://api.example:6443", "api.example:443", true),
             ("https://api.example:6443", "api.example:6443", false),
             ("https://api.example", "api.example:443", false),
-            // Go parts entries by commas alone.
+            // Go separates entries only by commas.
             ("https://api.example:6443", "other;api.example", true),
             ("https://api.example:6443", ";,:80,[,http://x y", true),
             ("https://10.1.2.3:6443", "10.0.0.0/8,", false),

@@ -1,18 +1,18 @@
-//! What the installed schemas keep: the API server drops fields that they do not name (facts 2.10).
+//! The fields in the installed schemas: the API server drops all others (facts 2.10).
 
 use calipam_files::objects::Accept;
 use serde_json::Value;
 
 use super::KubeClient;
 
-/// The way from an IPAMBlock to what an address that cools down is known by. `""` is any item of a list.
+/// The path in an IPAMBlock to the mark of a cooling address. `""` is any item of a list.
 const RELEASED_AT: [&str; 4] = ["spec", "attributes", "", "releasedAt"];
 
-/// True if blocks keep the time at which an address was released. False also if that cannot be found out:
-/// who writes the field anyway may make an anonymous allocation that never ends (facts 2.10).
+/// True if blocks keep the time at which an address was released. False also if that cannot be found out: writing
+/// the field anyway may create an anonymous allocation that never ends (facts 2.10).
 ///
-/// It is read from the OpenAPI document of Calico's group, which every authenticated user may read, unlike the
-/// definitions of the kinds.
+/// Reads the OpenAPI document of Calico's group, which every authenticated user may read, unlike the definitions of
+/// the kinds.
 pub(crate) async fn keeps_cooldown(client: &KubeClient) -> bool {
     let flavour = client.api().flavour;
     let path = format!("/openapi/v3/apis/{}/{}", flavour.group(), flavour.version());

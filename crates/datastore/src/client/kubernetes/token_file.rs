@@ -1,5 +1,5 @@
-//! A file with a bearer token, which is read again every minute, as client-go does: tokens of service accounts are replaced
-//! while a pod runs.
+//! A file with a bearer token, which is read again every minute, as in client-go: tokens of service accounts are
+//! replaced while a pod runs.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,10 +11,10 @@ use kube::Config;
 
 use crate::error::{Error, Result};
 
-/// How long a token counts before the file is read again.
+/// Time until the file is read again.
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// A token, and the file that it comes from.
+/// A token and its file.
 #[derive(Clone, Debug)]
 pub(super) struct TokenFile {
     path: PathBuf,
@@ -22,8 +22,8 @@ pub(super) struct TokenFile {
 }
 
 impl TokenFile {
-    /// Takes the file out of a configuration. As in client-go the file counts before a token next to it, unless it cannot
-    /// be read.
+    /// Removes the file from a configuration. As in client-go, the file overrides a token in the configuration, unless
+    /// it cannot be read.
     ///
     /// # Errors
     /// If there is no usable token.
@@ -42,8 +42,8 @@ impl TokenFile {
         }
     }
 
-    /// The header of a request. If the file cannot be read any more, the last token counts: some programs remove it once they
-    /// have read it.
+    /// The header of a request. If the file cannot be read any more, the last token counts: some programs remove the
+    /// file after reading it.
     pub(super) fn header(&self) -> HeaderValue {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.0.elapsed() >= MINUTE {
@@ -58,7 +58,7 @@ fn read(path: &std::path::Path) -> Result<HeaderValue, String> {
     bearer(text.trim()).ok_or_else(|| "it holds no token: a token is one line of printable characters".into())
 }
 
-/// The header of a token; `None` if it is none, which a header could not hold.
+/// The header with a token; `None` if the token is empty or does not fit in a header.
 pub(super) fn bearer(token: &str) -> Option<HeaderValue> {
     let mut header = HeaderValue::from_str(&format!("Bearer {token}")).ok().filter(|_| !token.is_empty())?;
     header.set_sensitive(true);

@@ -1,8 +1,8 @@
-//! All requests of a short-lived process through one connection.
+//! Sends all requests of a short-lived process on one connection.
 //!
-//! kube's own client speaks HTTP/1: requests side by side open a connection each, and every TLS handshake costs both sides
-//! about as much as all else that they do for an ADD. Here they share one connection of HTTP/2. A process that lists whole
-//! clusters is better off with kube's: its lists arrive over several connections.
+//! kube's own client speaks HTTP/1: each parallel request opens a connection, whose TLS handshake costs both sides
+//! about as much as the rest of an ADD. Here they share one HTTP/2 connection. kube's client is better for a process
+//! that lists whole clusters, since its lists arrive over several connections.
 
 use std::future::Future;
 use std::io;
@@ -29,13 +29,13 @@ use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 
 use crate::error::sources;
 
-/// The protocols that the server is offered, the wanted one first.
+/// The protocols offered to the server, the preferred one first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// A client with one connection, if the server speaks HTTP/2.
 pub(super) fn client(config: Config) -> kube::Result<Client> {
     let has_tls = config.cluster_url.scheme() == Some(&Scheme::HTTPS);
-    // Without TLS there is nothing to agree on HTTP/2 by. How a proxy is passed, kube knows.
+    // HTTP/2 is negotiated only by TLS. Proxies are left to kube.
     if !has_tls || config.proxy_url.is_some() {
         return Client::try_from(config);
     }
@@ -65,7 +65,7 @@ fn connector(config: &Config) -> kube::Result<Connector> {
     Ok(HttpsConnector::new(tcp, tls, true, server_name(config)?))
 }
 
-/// Whose certificate the server has to show.
+/// The name in the server's certificate.
 fn server_name(config: &Config) -> kube::Result<Arc<dyn ResolveServerName + Send + Sync>> {
     let Some(name) = &config.tls_server_name else {
         return Ok(Arc::new(DefaultServerNameResolver::default()));
@@ -75,23 +75,23 @@ fn server_name(config: &Config) -> kube::Result<Arc<dyn ResolveServerName + Send
     Ok(Arc::new(FixedServerNameResolver::new(name)))
 }
 
-/// Sends requests, and connects with the first.
+/// Sends requests, and connects before the first one.
 #[derive(Clone)]
 struct Transport {
     connector: Connector,
     server: Uri,
-    /// How long connecting may take.
+    /// Time limit to connect.
     patience: Option<Duration>,
-    /// Held while connecting, so that requests side by side wait for one connection.
+    /// Locked while connecting, so that parallel requests wait for one connection.
     open: Arc<Mutex<Option<Open>>>,
 }
 
-/// What the server speaks.
+/// An open connection, by the server's protocol.
 #[derive(Clone)]
 enum Open {
     /// One connection for all requests.
     Http2(SendRequest<Body>),
-    /// A connection for each request that is under way.
+    /// A connection for each parallel request.
     Http1(Box<legacy::Client<Connector, Body>>),
 }
 
@@ -127,7 +127,7 @@ impl Transport {
         })
     }
 
-    /// The connection that is open, or a new one.
+    /// The open connection, or a new one.
     async fn opened(&self) -> Result<Open, BoxError> {
         let mut open = self.open.lock().await;
         if let Some(usable) = open.as_ref().filter(|open| open.is_usable()) {
@@ -150,14 +150,14 @@ impl Transport {
             return Ok(Open::Http1(Box::new(client)));
         }
         let (requests, connection) = http2::handshake(TokioExecutor::new(), stream).await?;
-        // Its errors are those of the requests that are under way.
+        // The requests in progress get its errors.
         tokio::spawn(connection);
         Ok(Open::Http2(requests))
     }
 }
 
 impl Open {
-    /// False if the server has closed the connection, or takes no further requests on it.
+    /// False if the server has closed the connection, or accepts no further requests on it.
     fn is_usable(&self) -> bool {
         match self {
             Self::Http2(requests) => !requests.is_closed(),
@@ -166,7 +166,7 @@ impl Open {
     }
 }
 
-/// A request that sends JSON, and gets JSON back.
+/// Creates a request with JSON, for a JSON response.
 pub(super) fn json_request(
     request: http::request::Builder,
     kind: &str,
@@ -176,7 +176,7 @@ pub(super) fn json_request(
     request.header(header::CONTENT_TYPE, kind).body(Body::from(json))
 }
 
-/// The same request once more; `None` if its body can be read only once.
+/// Copies a request; `None` if its body can be read only once.
 pub(super) fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     let mut copy = Request::new(request.body().try_clone()?);
     *copy.method_mut() = request.method().clone();
@@ -185,8 +185,8 @@ pub(super) fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     Some(copy)
 }
 
-/// True if the server is known not to have begun with a request: the connection took it no more, or the server said so.
-/// API servers end connections now and then to spread their clients (`--goaway-chance`).
+/// True if the server certainly has not started a request: the connection did not accept it any more, or the server
+/// reported that. API servers sometimes close connections to spread their clients (`--goaway-chance`).
 fn was_left(error: &(dyn std::error::Error + 'static)) -> bool {
     sources(error).any(|source| {
         let refused = source.downcast_ref::<h2::Error>().is_some_and(|error| {

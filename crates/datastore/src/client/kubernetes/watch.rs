@@ -1,4 +1,4 @@
-//! What has happened to the objects of a kind since some version of it.
+//! The changes of a kind's objects since some version.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -15,35 +15,35 @@ use super::kinds::{self, Kind};
 use super::{Answer, KubeClient};
 use crate::error::Failure;
 
-/// After how many seconds the API server ends a watch: two seconds before, which is soon, it sends a bookmark. With two there
-/// would be none.
+/// Seconds until the API server ends a watch. It sends a bookmark two seconds before the end, so here soon; a watch of
+/// two seconds would get none.
 const SECONDS: u32 = 3;
-/// Most bytes of one change.
+/// Maximum bytes of one change.
 const MAX_CHANGE: usize = 64 << 20;
 
 /// A change of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
-    /// The version of the kind that it made.
+    /// The version of the kind after the change.
     pub version: u64,
-    /// Namespace, where the kind has them, and name of the object: `default/web-0`.
+    /// Name of the object, after the namespace if the kind has one: `default/web-0`.
     pub name: String,
     pub uid: String,
     pub is_deleted: bool,
-    /// The object as it is since, or was before it was deleted, in JSON.
+    /// The object after the change, or before its deletion, in JSON.
     pub object: Vec<u8>,
 }
 
-/// What a watch reports.
+/// An event of a watch.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum WatchEvent {
     Change(Change),
-    /// A bookmark: all changes up to this version have been reported.
+    /// A bookmark: all changes up to this version were reported.
     Reached(u64),
 }
 
-/// Asks for the newest version of a kind, never from what the server may hold of an earlier one. The list has no object, or
-/// one, so that it costs the server nothing.
+/// Asks for the newest version of a kind, never from an older cache of the server. The list has at most one object, so
+/// it costs the server nothing.
 pub(crate) async fn newest(client: &KubeClient, kind: &Kind) -> Result<u64, Failure> {
     let mut answer = client.get(&kind.list_of_one(), Accept::Json).await?;
     let mut list = ItemReader::new(answer.encoding());
@@ -53,7 +53,7 @@ pub(crate) async fn newest(client: &KubeClient, kind: &Kind) -> Result<u64, Fail
     number(&list.finish().map_err(|error| Failure::Incomplete(error.to_string()))?.resource_version)
 }
 
-/// Versions of one kind are numbers that rise (documented since Kubernetes 1.35, and so wherever the data is in etcd).
+/// Reads a version, a number that rises (documented since Kubernetes 1.35, but always so with data in etcd).
 pub(crate) fn number(version: &str) -> Result<u64, Failure> {
     let is_number = !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit());
     let number = version.parse().ok().filter(|_| is_number);
@@ -63,18 +63,18 @@ pub(crate) fn number(version: &str) -> Result<u64, Failure> {
 /// A watch of all objects of a kind.
 pub(crate) struct Watch {
     answer: Answer,
-    /// What has arrived, and how much of it was taken.
+    /// The received bytes, and how many of them were read.
     text: Vec<u8>,
     taken: usize,
 }
 
 impl Watch {
-    /// Watches what has happened after a version.
+    /// Watches the changes after a version.
     pub(crate) async fn open(client: &KubeClient, kind: &Kind, after: u64) -> Result<Self, Failure> {
         Self::open_for(client, kind, after, SECONDS).await
     }
 
-    /// The same; the API server ends the watch after so many seconds.
+    /// Opens a watch that the API server ends after so many seconds.
     pub(crate) async fn open_for(
         client: &KubeClient,
         kind: &Kind,
@@ -95,8 +95,8 @@ impl Watch {
         }
     }
 
-    /// What it reports next; `None` if the server has ended the watch. [`Failure::Compacted`] where it no longer knows what
-    /// has happened since.
+    /// The next event; `None` if the server has ended the watch. [`Failure::Compacted`] if it no longer knows the
+    /// changes since the version.
     pub(crate) async fn next(&mut self) -> Result<Option<WatchEvent>, Failure> {
         loop {
             if let Some(length) = self.text[self.taken..].iter().position(|byte| *byte == b'\n') {
@@ -120,14 +120,14 @@ impl Watch {
     }
 }
 
-/// Waits until a block is written after a version: whatever assigns or releases an address does so.
+/// Waits until a block is written after a version, as every assignment or release does.
 pub(crate) async fn next_change(client: &KubeClient, after: u64) -> Result<(), Failure> {
     let kind = kinds::find(client.api(), Source::Blocks);
     let kind = kind.map_err(|(_, why)| Failure::Other(format!("blocks are not watched: {why}")))?;
     let mut after = after;
     loop {
         let mut watch = match Watch::open(client, &kind, after).await {
-            // What has happened since is not reported, but something has.
+            // The changes are unknown, but there were some.
             Err(Failure::Compacted) => return Ok(()),
             opened => opened?,
         };
@@ -139,7 +139,7 @@ pub(crate) async fn next_change(client: &KubeClient, after: u64) -> Result<(), F
                 Err(failure) => return Err(failure),
             }
         }
-        // A proxy in between may end every watch at once.
+        // A proxy may end every watch at once.
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
@@ -175,7 +175,7 @@ fn parse_event(line: &[u8]) -> Result<WatchEvent, Failure> {
     }))
 }
 
-/// What the status means that a watch ends with.
+/// The meaning of the status that ends a watch.
 fn refusal(status: &[u8]) -> Failure {
     #[derive(Default, Deserialize)]
     struct Status {
