@@ -1,7 +1,7 @@
-//! Data access of calipam: etcd v3, etcd v2 (Calico 2.x), Kubernetes, files of their data, and the settings that say where it is.
+//! Data access of calipam: etcd v3, etcd v2 (Calico 2.x), Kubernetes, files of their data, and connection settings.
 //!
-//! [`Settings::resolve`](settings::Settings::resolve) says where the data is, [`Datastore::open`] opens
-//! it, [`Datastore::observe`] reads all of it into a [`Snapshot`](calipam_model::snapshot::Snapshot).
+//! [`Settings::resolve`](settings::Settings::resolve) finds the data, [`Datastore::open`] opens it, and
+//! [`Datastore::observe`] reads all of it into a [`Snapshot`](calipam_model::snapshot::Snapshot).
 //!
 //! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
 

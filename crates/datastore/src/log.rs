@@ -1,4 +1,4 @@
-//! What is traced, one line for each event.
+//! Trace output, one line for each event.
 
 use std::fmt::{self, Write as _};
 
@@ -7,13 +7,13 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// Prints events: which ones, and how. Spans are passed over: each event says itself what it is about.
+/// Prints selected events. Spans are ignored: each event is complete by itself.
 pub struct Printer<P> {
-    /// Events above this level are not even put together.
+    /// Events above this level are not even formatted.
     pub level: LevelFilter,
-    /// Which of the others are printed.
+    /// Selects the other events to print.
     pub shown: fn(&Metadata<'_>) -> bool,
-    /// Prints an event: where it comes from, and its text, which is one line: the message, then ` key=value` for each field.
+    /// Prints the target and the text of an event, on one line: the message, then ` key=value` for each field.
     pub print: P,
 }
 
@@ -52,7 +52,7 @@ struct Text {
 }
 
 impl Visit for Text {
-    /// Line breaks in a value do not begin a new line of the log.
+    /// Replaces line breaks, so that a value does not begin a new line of the log.
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let text = format!("{value:?}").replace(['\n', '\r'], " ");
         match field.name() {

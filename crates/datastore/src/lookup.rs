@@ -1,5 +1,5 @@
-//! Questions of the CNI plugin to Kubernetes: the labels of a namespace, the machine of a pod, and what the migration from
-//! host-local needs. Each is one request, without discovery.
+//! Queries of the CNI plugin to Kubernetes: the labels of a namespace, the machine of a pod, and data for the migration
+//! from host-local. Each is one request, without discovery.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -17,19 +17,19 @@ use crate::client::kubernetes::kinds::{UNRESERVED, segment};
 use crate::error::{Failure, Result};
 use crate::settings::KubernetesSettings;
 
-/// The version of KubeVirt's API that Calico knows.
+/// The version of KubeVirt's API that Calico uses.
 const KUBEVIRT_VERSION: &str = "v1";
 /// The label of a pod to which a machine is being migrated.
 const MIGRATION: &str = "kubevirt.io/migrationJobUID";
-/// Where Calico keeps the IPIP tunnel address of a node.
+/// The annotation in which Calico keeps the IPIP tunnel address of a node.
 const TUNNEL: &str = "projectcalico.org/IPv4IPIPTunnelAddr";
-/// A connection to an API server for single questions.
+/// A connection to an API server for single queries.
 #[derive(Clone, Debug)]
 pub struct Lookup {
     client: Arc<KubeClient>,
 }
 
-/// What is needed of `metadata`.
+/// The needed part of `metadata`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Metadata {
@@ -63,9 +63,9 @@ struct Object {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LauncherPod {
     pub instance_name: String,
-    /// The UID that the pod states.
+    /// The UID that the pod names.
     pub instance_uid: String,
-    /// The migration whose target the pod is.
+    /// The migration to this pod.
     pub migration: Option<String>,
 }
 
@@ -74,7 +74,7 @@ pub struct LauncherPod {
 pub struct Instance {
     pub uid: String,
     pub is_being_deleted: bool,
-    /// The name of the machine that owns it.
+    /// The name of its machine.
     pub machine: Option<String>,
 }
 
@@ -84,7 +84,7 @@ pub struct VirtualMachine {
     pub is_being_deleted: bool,
 }
 
-/// What the migration from host-local needs to know of a node.
+/// The data of a node for the migration from host-local.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeAddresses {
     pub pod_cidr: String,
@@ -105,7 +105,7 @@ impl Lookup {
         Ok(Self { client: KubeClient::connect_unasked(settings).await? })
     }
 
-    /// Asks through a connection that is there.
+    /// Uses an existing connection.
     pub fn through(client: Arc<KubeClient>) -> Self {
         Self { client }
     }
@@ -113,14 +113,14 @@ impl Lookup {
     /// The labels of a namespace; `None` if there is no such namespace.
     ///
     /// # Errors
-    /// If the server fails, refuses, or does not answer in time. So it is for all questions.
+    /// If the server fails, rejects the request, or does not answer in time, as for all queries.
     pub async fn namespace_labels(&self, name: &str) -> Result<Option<BTreeMap<String, String>>> {
         let found: Option<Object> =
             self.get(&format!("/api/v1/namespaces/{}", segment(name)), "namespaces").await?;
         Ok(found.map(|namespace| namespace.metadata.labels.unwrap_or_default()))
     }
 
-    /// The instance whose pod this is. The outer `None`: there is no such pod; the inner: it is not an instance's.
+    /// The instance of a pod. The outer `None` means that there is no such pod; the inner one that it has no instance.
     pub async fn launcher(&self, namespace: &str, pod: &str) -> Result<Option<Option<LauncherPod>>> {
         let path = format!("/api/v1/namespaces/{}/pods/{}", segment(namespace), segment(pod));
         let Some(found) = self.get::<Object>(&path, "pods").await? else { return Ok(None) };
@@ -188,8 +188,8 @@ impl Lookup {
         }))
     }
 
-    /// Writes the address of the IPIP tunnel to a node that is as it was read; Calico may patch the status alone, and with it goes
-    /// the annotation. False if the node has changed since.
+    /// Writes the IPIP tunnel address to a node that has not changed since it was read. Calico may patch the status
+    /// alone, and the annotation with it. Returns false if the node has changed.
     pub async fn set_tunnel_address(
         &self,
         name: &str,
@@ -207,8 +207,8 @@ impl Lookup {
         }
     }
 
-    /// Says at a node which plugin assigns its addresses, or with `None` that nothing is known of it. Only this annotation is
-    /// written, whatever else the node has become meanwhile.
+    /// Records the plugin that assigns a node's addresses, or with `None` that it is unknown. Writes only this
+    /// annotation, whatever else has changed in the node.
     pub async fn note_plugin(&self, node: &str, plugin: Option<&str>) -> Result<()> {
         let change = json!({"metadata": {"annotations": {INSTALLED: plugin}}});
         let path = format!("/api/v1/nodes/{}", segment(node));
@@ -216,7 +216,7 @@ impl Lookup {
         written.map(drop).map_err(|failure| self.client.write_error("nodes", failure))
     }
 
-    /// The addresses of a node's pods, those of both families.
+    /// The addresses of a node's pods in both families.
     pub async fn pods_on(&self, node: &str) -> Result<Vec<PodAddress>> {
         #[derive(Default, Deserialize)]
         #[serde(default)]
@@ -259,8 +259,8 @@ impl Lookup {
         Ok(found.unwrap_or_default().items.into_iter().flat_map(addresses).collect())
     }
 
-    /// Locks or unlocks the datastore for the plugins of all nodes: `datastoreReady` of the cluster information. False where
-    /// it has changed while this was done.
+    /// Locks or unlocks the datastore for the plugins of all nodes: `datastoreReady` of the cluster information.
+    /// Returns false if that changed at the same time.
     pub async fn set_datastore_ready(&self, ready: bool) -> Result<bool> {
         const WHAT: &str = "clusterinformations";
         let path = format!("{}/default", self.client.api().calico_path(WHAT));

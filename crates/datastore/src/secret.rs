@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-/// What is shown instead of a secret.
+/// The text shown instead of a secret.
 const REDACTED: &str = "(not shown)";
 
-/// A password, private key, token or inline kubeconfig. Its text is given out by [`Secret::reveal`] only;
-/// `Debug` and `Display` hide it.
+/// A password, private key, token or inline kubeconfig. Only [`Secret::reveal`] returns its text; `Debug` and
+/// `Display` hide it.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -16,12 +16,12 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The text, for the one place that needs it.
+    /// Returns the text, for the one place that needs it.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// True for the empty text, which stands for "not set".
+    /// True for the empty text, which means "not set".
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -39,7 +39,7 @@ impl fmt::Display for Secret {
     }
 }
 
-/// A URL without the user and password that may be before the host, and without its query, which may hold a secret.
+/// Removes user and password from a URL, and its query, which may contain a secret.
 pub fn redact_url(url: &str) -> String {
     let (scheme, rest) = match url.split_once("://") {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),

@@ -86,7 +86,7 @@ impl Followed {
 }
 
 impl News {
-    /// Number of objects that have changed.
+    /// Number of changed objects.
     pub fn len(&self) -> usize {
         self.etcd.as_ref().map_or(0, EtcdNews::len) + self.kubernetes.as_ref().map_or(0, KubeNews::len)
     }
@@ -95,7 +95,7 @@ impl News {
         self.len() == 0
     }
 
-    /// Makes the snapshot that was followed what is stored now.
+    /// Updates the followed snapshot to the current data.
     pub fn apply(self, snapshot: &mut Snapshot, followed: &mut Followed) -> Changed {
         let mut changed = Changed { before: Snapshot::default(), now: Snapshot::default() };
         let mut add = |other: Changed| {
@@ -106,7 +106,7 @@ impl News {
             add(news.apply(snapshot, followed));
             snapshot.revision = followed.revision().to_string();
         }
-        // It says the time and the revision where there is one.
+        // It determines time and revision, if there is one.
         if let (Some(news), Some(followed)) = (self.etcd, &mut followed.etcd) {
             add(news.apply(snapshot, followed));
         }
@@ -115,10 +115,10 @@ impl News {
 }
 
 impl Datastore {
-    /// Reads everything, and begins to follow it; or says why this datastore cannot be followed.
+    /// Reads everything and starts to follow it, or returns the reason that this datastore cannot be followed.
     ///
     /// # Errors
-    /// As those of [`Self::observe`].
+    /// The same as for [`Self::observe`].
     pub fn follow<'a>(
         &'a self,
         progress: &'a ProgressFn,
@@ -149,11 +149,11 @@ impl Datastore {
         })
     }
 
-    /// What has changed since it was followed last; or why everything has to be read again: the server has forgotten some of it,
-    /// or is another one.
+    /// Returns the changes since the last call, or the reason that everything must be read again: the server no longer
+    /// has some of them, or is another one.
     ///
     /// # Errors
-    /// Where the server cannot be asked.
+    /// If the server cannot be reached.
     pub fn news<'a>(&'a self, followed: &'a mut Followed) -> Pending<'a, Result<OrWhole<News>>> {
         Box::pin(async move {
             let mut news = News { etcd: None, kubernetes: None };
@@ -163,7 +163,7 @@ impl Datastore {
                     Err(why) => return Ok(Err(why)),
                 }
             }
-            // Nothing is waited for from here on, so that what was taken is not lost.
+            // No `await` from here on, so changes that were taken cannot be lost.
             if let Some(followed) = &mut followed.kubernetes {
                 match followed.news()? {
                     Ok(of_kubernetes) => news.kubernetes = Some(of_kubernetes),
@@ -174,10 +174,10 @@ impl Datastore {
         })
     }
 
-    /// Waits until something has changed, or it is known that this cannot be known.
+    /// Waits for a change, or until it is certain that changes cannot be known.
     ///
     /// # Errors
-    /// Where the server cannot be asked.
+    /// If the server cannot be reached.
     pub fn await_news<'a>(&'a self, followed: &'a mut Followed) -> Pending<'a, Result<()>> {
         Box::pin(async move {
             let of_etcd = async {
@@ -199,10 +199,10 @@ impl Datastore {
         })
     }
 
-    /// Sees to it that the next [`Self::news`] has everything that has happened by now. Of etcd it always has.
+    /// Ensures that the next [`Self::news`] has all changes up to now. For etcd it always has.
     ///
     /// # Errors
-    /// Where the server does not say so.
+    /// If the server does not confirm that.
     pub fn prove<'a>(&'a self, followed: &'a mut Followed) -> Pending<'a, Result<()>> {
         Box::pin(async move {
             let now = followed.now();
@@ -214,7 +214,7 @@ impl Datastore {
     }
 }
 
-/// Why the kinds cannot be followed; `None` where they can.
+/// The reason that the kinds cannot be followed; `None` if they can.
 async fn why_not(client: &Arc<KubeClient>, kinds: &[Kind]) -> Result<Option<WhyWhole>> {
     if !client.api().whole_lists {
         return Ok(Some(WhyWhole::old_server()));
@@ -247,7 +247,7 @@ async fn follow_kubernetes(
     Ok(Ok((snapshot, Followed { etcd: None, kubernetes: Some(kubernetes) })))
 }
 
-/// Adds what uses addresses to a snapshot of etcd, and begins to follow it.
+/// Adds the users of addresses to a snapshot of etcd, and starts to follow them.
 async fn add_kubernetes(
     client: &Arc<KubeClient>,
     snapshot: &mut Snapshot,

@@ -1,7 +1,7 @@
-//! What a snapshot becomes when objects of Kubernetes change.
+//! Updates a snapshot after objects of Kubernetes changed.
 //!
-//! Lists are in the order of the names that objects have by what they hold, and those of one name in the order of their UIDs. An object with
-//! another name is known by the defect that says so.
+//! Lists are ordered by the names that objects have according to their content, then by UID. An object with another
+//! name is known by its defect.
 
 use std::collections::{BTreeSet, HashSet};
 use std::mem::take;
@@ -12,20 +12,20 @@ use calipam_model::changes::merge;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Defect, DefectKind, Revision, Snapshot, Source, Versioned};
 
-/// The name of the one object that Calico uses of kinds with only one.
+/// The object name that Calico uses for kinds with a single object.
 const DEFAULT: &str = "default";
 
-/// An object that has changed.
+/// A changed object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Changed {
     pub plural: &'static str,
     pub source: Source,
-    /// Namespace, where the kind has them, and name.
+    /// The name, after the namespace if the kind has one.
     pub name: String,
     pub uid: String,
 }
 
-/// Calls a macro with each list of a snapshot: its field, its source, and the name of an object of it.
+/// Calls a macro with each list of a snapshot: its field, its source, and the name of an object in it.
 macro_rules! each_list {
     ($do:ident) => {
         $do!(blocks, Source::Blocks, |block| block_name(block.key));
@@ -41,7 +41,7 @@ macro_rules! each_list {
     };
 }
 
-/// Brings a snapshot that was read into the order in which it can be changed.
+/// Sorts a new snapshot into the order that updates need.
 pub(super) fn sort(snapshot: &mut Snapshot) {
     macro_rules! sort {
         ($list:ident, $source:expr, $name:expr) => {
@@ -52,7 +52,7 @@ pub(super) fn sort(snapshot: &mut Snapshot) {
     snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
 }
 
-/// Makes a snapshot what it is when these objects have changed, where `fresh` is what there is of them now. Gives what there was of them.
+/// Updates a snapshot after these objects have changed to those in `fresh`. Returns the old objects.
 pub(super) fn change(snapshot: &mut Snapshot, changed: &BTreeSet<Changed>, mut fresh: Snapshot) -> Snapshot {
     let mut gone = Snapshot::default();
     let places: Vec<(Source, String)> =
@@ -100,7 +100,7 @@ fn uid<T>(object: &Versioned<T>) -> &str {
     }
 }
 
-/// Where an object stands in its list. No name has the character in between.
+/// The path by which an object is sorted in its list. No name has the character in between.
 fn path_of<T>(object: &Versioned<T>, name: impl Fn(&T) -> String) -> String {
     in_list(name(&object.value), uid(object))
 }
@@ -124,7 +124,7 @@ fn sort_list<T>(list: &mut [Versioned<T>], name: impl Fn(&T) -> String) {
     }
 }
 
-/// Where an object that has changed stood before.
+/// The path by which a changed object was sorted before.
 fn place_of(changed: &Changed, defects: &[Defect]) -> String {
     let path = path_of_defect(changed);
     let at = defects.partition_point(|defect| defect.path < path);
@@ -141,7 +141,7 @@ fn place_of(changed: &Changed, defects: &[Defect]) -> String {
     in_list(held.last().unwrap_or_else(|| changed.name.clone()), &changed.uid)
 }
 
-/// The path of what is wrong with an object.
+/// The path of an object's defect.
 fn path_of_defect(changed: &Changed) -> String {
     path(changed.plural, "", &changed.name)
 }

@@ -1,4 +1,4 @@
-//! Reading a datastore: all of it, what lies around one address or handle, some objects again, or their past.
+//! Reads a datastore: all of it, data around one address or handle, some objects again, or past states.
 
 pub(crate) mod again {
     pub(crate) mod etcd;

@@ -1,4 +1,4 @@
-//! What etcd still knows of the objects around an address, handle, block or node: every kept revision of their keys.
+//! The past of objects around an address, handle, block or node: every revision of their keys that etcd still has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ use crate::error::{Error, Failure, Result};
 use crate::secret::redact_url;
 use crate::store::{Datastore, Pending};
 
-/// What the past of objects is asked for.
+/// The subject of a request for the past.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PastOf {
     Address(IpAddr),
@@ -26,38 +26,38 @@ pub enum PastOf {
     Handle(String),
     Block(IpNet),
     Node(String),
-    /// All blocks, in the last revisions only.
+    /// All blocks, only in the last revisions.
     Blocks,
 }
 
-/// Of all blocks so many revisions are read. A version of a full block has about 8 KiB, and of what a busy cluster writes a third are
-/// blocks.
+/// Number of revisions to read for all blocks. A version of a full block has about 8 KiB, and a third of the writes in
+/// a busy cluster are blocks.
 const OF_BLOCKS: i64 = 50_000;
 
-/// What etcd keeps of some keys.
+/// The past of some keys.
 #[derive(Clone, Debug)]
 pub struct Past {
-    /// Without user and password.
+    /// The endpoint without user and password.
     pub location: String,
     /// The GUID of the cluster; empty if it has none.
     pub guid: String,
-    /// The oldest revision that can be read; of all blocks the first that was.
+    /// The oldest readable revision; for all blocks the first one that was read.
     pub oldest: i64,
-    /// Up to which revision the changes reach.
+    /// The last revision of the changes.
     pub newest: i64,
     pub read_at: Timestamp,
-    /// What was stored at the oldest revision.
+    /// The values at the oldest revision.
     pub base: Vec<RawKv>,
-    /// What was written after it, ascending by revision.
+    /// The changes after it, ascending by revision.
     pub changes: Vec<Change>,
 }
 
-/// How often a read is begun before it is given up, where etcd compacts in between.
+/// Maximum attempts to read if etcd compacts meanwhile.
 const ATTEMPTS: u32 = 4;
 
 impl Datastore {
-    /// Reads every kept revision of what lies around something: the keys that are asked for and those that any of their
-    /// revisions names, not the cluster.
+    /// Reads every kept revision of data around an object: the keys that are requested and those that any of their
+    /// revisions names, not the whole cluster.
     pub fn past<'a>(&'a self, of: &'a PastOf) -> Pending<'a, Result<Past>> {
         Box::pin(async move {
             let client = self.require_revisions()?;
@@ -77,12 +77,12 @@ impl Datastore {
     }
 }
 
-/// So many versions of a block [`Datastore::recent`] looks at.
+/// Maximum versions of a block that [`Datastore::recent`] reads.
 const RECENT: usize = 16;
 
 impl Datastore {
-    /// Reads the last versions of the blocks around an address, which a snapshot holds: version by version, which is faster
-    /// than a watch of the past and costs etcd nothing but these keys. `None` if the datastore keeps no history.
+    /// Reads the last versions of the blocks around an address in a snapshot, one by one, which is faster than a watch
+    /// of the past and reads only these keys in etcd. `None` if the datastore keeps no history.
     pub fn recent<'a>(
         &'a self,
         snapshot: &'a Snapshot,
@@ -111,8 +111,8 @@ impl Datastore {
 }
 
 impl Past {
-    /// Adds the versions of a key up to the one of a revision. If the first ones are too many or compacted, the earliest
-    /// that was read is what is known first.
+    /// Adds the versions of a key up to one revision. If there are too many, or the first are compacted, the past
+    /// begins with the earliest one that was read.
     async fn add_last_versions(&mut self, client: &EtcdClient, key: &[u8], newest: i64) -> Result<()> {
         let (mut at, mut is_first) = (newest, false);
         let mut versions = Vec::new();
@@ -161,8 +161,8 @@ async fn past(client: &EtcdClient, of: &PastOf) -> Result<Past> {
     let mut reading = Reading { client, past, last: Vec::new(), known: BTreeSet::new() };
     let mut ranges = reading.unknown(of.first_ranges());
     while !ranges.is_empty() {
-        // etcd takes a tenth of a second to begin with the past: what the first and last versions name is watched together with
-        // their keys, and only what others name needs a watch of its own.
+        // etcd needs a tenth of a second to start with the past: objects that the first and last versions name are
+        // watched together with these keys, and only further ones need another watch.
         let (mut watched, mut due) = (Vec::new(), Due::new());
         while !ranges.is_empty() {
             reading.read_ends(&ranges, &mut due).await?;
@@ -182,18 +182,18 @@ async fn past(client: &EtcdClient, of: &PastOf) -> Result<Past> {
     Ok(past)
 }
 
-/// A past that is being read.
+/// A read of the past in progress.
 struct Reading<'c> {
     client: &'c EtcdClient,
     past: Past,
-    /// What is stored at the newest revision.
+    /// The values at the newest revision.
     last: Vec<RawKv>,
-    /// Where the ranges begin that were asked for.
+    /// The starts of the ranges that were requested.
     known: BTreeSet<Vec<u8>>,
 }
 
 impl Reading<'_> {
-    /// Those of some ranges that were not asked for, by themselves or with a prefix.
+    /// Keeps ranges that were not requested yet, on their own or within a prefix.
     fn unknown(&mut self, mut ranges: Vec<Range>) -> Vec<Range> {
         ranges.retain(|range| {
             let before = self.known.range(..=range.start.clone()).next_back();
@@ -203,8 +203,9 @@ impl Reading<'_> {
         ranges
     }
 
-    /// The endpoints that have an address at the oldest revision or the newest, whatever the records say. Of many, those of the nodes
-    /// of its blocks and records, in the namespaces of these; one that had it only in between is found where a record names its pod.
+    /// The endpoints with an address at the oldest or newest revision, whatever the records name. If there are many,
+    /// only those on the nodes and in the namespaces of its records. An endpoint of the time in between is found if a
+    /// record names its pod.
     async fn users(&self, of: &PastOf) -> Result<Vec<Range>> {
         let PastOf::Address(address) = of else { return Ok(Vec::new()) };
         let named = Lookup::Address(*address).named(&self.versions());
@@ -226,7 +227,7 @@ impl Reading<'_> {
         Ok(users)
     }
 
-    /// Reads what is stored at the oldest revision and at the newest, and adds what a watch has to see in between.
+    /// Reads the values at the oldest and newest revision, and adds the changes due in between.
     async fn read_ends(&mut self, ranges: &[Range], due: &mut Due) -> Result<()> {
         let at = |revision: i64| ranges.iter().map(|range| range.clone().at(revision)).collect::<Vec<_>>();
         for part in at(self.past.oldest).chunks(MAX_OPERATIONS) {
@@ -248,7 +249,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Adds what was written between the two.
+    /// Adds the changes between the two.
     async fn watch(&mut self, ranges: &[Range], due: &Due) -> Result<()> {
         if self.past.newest > self.past.oldest {
             let span = (self.past.oldest + 1, self.past.newest);
@@ -257,7 +258,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Every version of every object that is known so far, together.
+    /// All versions of all objects known so far, in one snapshot.
     fn versions(&self) -> Snapshot {
         let mut all = Snapshot::default();
         let ends = self.past.base.iter().chain(&self.last);
@@ -272,7 +273,7 @@ impl Reading<'_> {
 }
 
 impl PastOf {
-    /// What is read first.
+    /// The ranges to read first.
     fn first_ranges(&self) -> Vec<Range> {
         match self {
             Self::Address(address) => ranges(&Lookup::Address(*address).first_keys()),
@@ -283,7 +284,7 @@ impl PastOf {
         }
     }
 
-    /// What the versions that were read name.
+    /// The ranges that the versions read so far name.
     fn named(&self, reading: &Reading<'_>) -> Vec<Range> {
         match self {
             Self::Address(address) => {
@@ -299,13 +300,13 @@ impl PastOf {
                 found
             }
             Self::Block(_) => affinities(&reading.versions()),
-            // What they name is not asked for, and would be much.
+            // The objects that they name are not needed, and would be many.
             Self::Blocks => Vec::new(),
             Self::Node(_) => {
                 let (all, mut cidrs) = (reading.versions(), BTreeMap::<IpNet, Key>::new());
                 let held = all.affinities.iter().map(|affinity| affinity.value.key.cidr);
                 held.for_each(|cidr| drop(cidrs.insert(cidr, Key::Block(cidr))));
-                // A deletion says nothing but its key.
+                // A deletion has only its key.
                 for change in reading.past.changes.iter().filter(|change| change.value.is_none()) {
                     let key = std::str::from_utf8(&change.key).ok().and_then(|path| Key::parse(path).ok()?);
                     if let Some(Key::Affinity(AffinityKey { cidr, .. })) = key {
@@ -322,13 +323,13 @@ fn ranges(keys: &[Key]) -> Vec<Range> {
     keys.iter().filter_map(range_of).collect()
 }
 
-/// The workload endpoints of the pods for which an address or handle was ever recorded.
+/// The workload endpoints of the pods in any past record of an address or handle.
 fn endpoints(lookup: &Lookup, all: &Snapshot) -> Vec<Range> {
     let named = lookup.named(all);
     named.endpoints.iter().map(|pod: &PodOnNode| endpoints_of(pod)).collect()
 }
 
-/// The affinities of the owners that blocks ever had.
+/// The affinities of all past owners of blocks.
 fn affinities(all: &Snapshot) -> Vec<Range> {
     let mut keys = BTreeSet::new();
     for block in all.blocks.iter().map(|block| &block.value) {

@@ -1,4 +1,5 @@
-//! The Kubernetes of a cluster whose datastore is etcd: what runs there, to compare with what Calico records.
+//! The Kubernetes of a cluster with etcd as datastore: the pods, services and machines to compare with Calico's
+//! records.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -19,12 +20,12 @@ use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::{self, Kind};
 use crate::error::{Error, Result};
 
-/// Adds pods, services and machines to a snapshot of etcd. They are read after it, so that an address that is assigned
-/// in between is not taken for a leak.
+/// Adds pods, services and machines to a snapshot of etcd. They are read after it, so that an address assigned in
+/// between does not look like a leak.
 ///
 /// # Errors
-/// If permissions are missing, a list cannot be read whole, or the cluster is not that of the etcd: under half of
-/// its nodes occur among those that the Calico nodes refer to.
+/// If permissions are missing, a list cannot be read completely, or the cluster does not belong to the etcd: Calico
+/// nodes refer to fewer than half of its nodes.
 pub(crate) async fn add(
     client: &Arc<KubeClient>,
     snapshot: &mut Snapshot,
@@ -36,14 +37,14 @@ pub(crate) async fn add(
     add_lists(client, snapshot, lists)
 }
 
-/// What is read of Kubernetes where etcd is the datastore.
+/// The kinds that are read from Kubernetes if the datastore is etcd.
 pub(crate) async fn kinds(client: &Arc<KubeClient>) -> Result<Vec<Kind>> {
     let kinds = kinds::users_with_node_names(client.api());
     require(client, kinds.iter()).await?;
     Ok(kinds)
 }
 
-/// Counts what is read after a snapshot of etcd.
+/// Creates a counter for a read after a snapshot of etcd.
 pub(crate) fn counter(snapshot: &Snapshot, progress: &ProgressFn) -> Arc<Counter> {
     let before =
         [snapshot.blocks.len(), snapshot.affinities.len(), snapshot.handles.len()].iter().sum::<usize>()
@@ -52,7 +53,7 @@ pub(crate) fn counter(snapshot: &Snapshot, progress: &ProgressFn) -> Arc<Counter
     Counter::after(before as u64, progress)
 }
 
-/// Adds what was read of the [kinds].
+/// Adds the lists of the [kinds].
 pub(crate) fn add_lists(
     client: &KubeClient,
     snapshot: &mut Snapshot,
@@ -72,12 +73,12 @@ pub(crate) fn add_lists(
     Ok(())
 }
 
-/// True for keys of objects that are in Kubernetes also if the datastore is etcd.
+/// True for keys of objects that are in Kubernetes even if the datastore is etcd.
 pub(crate) fn is_in_kubernetes(key: &Key) -> bool {
     matches!(key, Key::Pod { .. } | Key::Service { .. })
 }
 
-/// Reads keys of Kubernetes again, and adds them.
+/// Reads keys in Kubernetes again, and adds their objects.
 pub(crate) async fn reread(
     client: &Arc<KubeClient>,
     snapshot: &mut Snapshot,
@@ -88,7 +89,7 @@ pub(crate) async fn reread(
     Ok(())
 }
 
-/// Adds the pods and services that the records name to what was read around something in etcd.
+/// Adds the pods and services that the records name to data around an object in etcd.
 pub(crate) async fn add_around(
     client: &Arc<KubeClient>,
     snapshot: &mut Snapshot,
@@ -100,8 +101,9 @@ pub(crate) async fn add_around(
     add_users(client, snapshot, lookup).await
 }
 
-/// A Calico node refers to its Kubernetes node by the orchestrator reference `k8s`. It is created where that runs: true if
-/// most nodes of Kubernetes are younger than what Calico has of their names, as those of another cluster may be.
+/// Checks that etcd and Kubernetes belong together: Calico nodes refer to Kubernetes nodes by the orchestrator
+/// reference `k8s`. Returns true if most nodes of Kubernetes are younger than Calico's of the same name, as another
+/// cluster's may be.
 fn same_cluster(client: &KubeClient, etcd: &Snapshot, kubernetes: &Snapshot) -> Result<bool> {
     let referred = etcd.nodes.iter().map(|node| &node.value);
     let referred: HashMap<&str, Option<Timestamp>> =

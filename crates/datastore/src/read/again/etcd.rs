@@ -1,4 +1,4 @@
-//! Reading some keys again, to see whether they have changed.
+//! Reads some keys again to see if they have changed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::read::around::etcd::MAX_OPERATIONS;
 use crate::secret::redact_url;
 use crate::tasks;
 
-/// Requests that are under way at the same time.
+/// Maximum number of parallel requests.
 const IN_FLIGHT: usize = 4;
 
-/// Reads keys again, all at one new revision, a hundred in each request. A key that is gone is not in
-/// the result.
+/// Reads keys again, all at one new revision, a hundred in each request. The result omits missing
+/// keys.
 pub(crate) async fn reread(client: &Arc<EtcdClient>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
     match reread_once(client, keys).await {
         Err(error) if error.is_transient() => reread_once(&client.again().await?, keys).await,
@@ -33,7 +33,7 @@ async fn reread_once(client: &Arc<EtcdClient>, keys: &BTreeSet<Key>) -> Result<S
     };
     let taken_at = crate::clock::now();
 
-    // The first request fixed the revision; the others read at it at the same time.
+    // The first request fixed the revision; the others read it in parallel.
     let others = parts.map(|part| {
         let client = Arc::clone(client);
         let part = part.into_iter().map(|range| range.at(revision)).collect();

@@ -1,4 +1,4 @@
-//! Reading some objects by name, never from a cache of the server.
+//! Reads some objects by name, never from a cache of the server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::error::{Error, Failure, Result};
 use crate::read::whole::kubernetes::list::{Counter, list};
 use crate::tasks;
 
-/// Requests that are under way at the same time.
+/// Maximum number of parallel requests.
 const IN_FLIGHT: usize = 16;
-/// Objects of one kind above which the whole kind is listed instead.
+/// Maximum objects of one kind to read one by one: for more, the whole kind is listed.
 const MOST_ONE_BY_ONE: usize = 1_000;
 
-/// Reads some objects again. An object that is gone is not in the result.
+/// Reads some objects again. The result omits missing objects.
 pub(crate) async fn reread(client: &Arc<KubeClient>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
     let mut snapshot = start(client);
     fetch(client, &mut snapshot, keys.iter().cloned()).await?;
@@ -67,17 +67,17 @@ pub(crate) async fn fetch(
     Ok(())
 }
 
-/// An object as the API server sends it.
+/// An object as the API server sent it.
 pub(crate) struct ReadObject {
-    /// It alone.
+    /// A snapshot with the object alone.
     pub snapshot: Snapshot,
     pub body: Bytes,
 }
 
-/// Reads one object as it is now, never from a cache; `None` if it is gone.
+/// Reads the current state of one object, never from a cache; `None` if it is gone.
 ///
 /// # Errors
-/// If the server fails, refuses, or does not answer in time, and where the answer is cut.
+/// If the server fails, rejects the request, or does not answer in time, or if the answer is cut off.
 pub(crate) async fn read_one(client: &KubeClient, kind: &Kind, path: &str) -> Result<Option<ReadObject>> {
     let read = client.get_whole(path, kind.known.accept, kind.known.plural).await?;
     let Some((body, encoding)) = read else { return Ok(None) };
@@ -90,12 +90,12 @@ pub(crate) async fn read_one(client: &KubeClient, kind: &Kind, path: &str) -> Re
     Ok(Some(ReadObject { snapshot, body }))
 }
 
-/// What an answer that is cut is told as.
+/// The error of an answer that was cut off.
 pub(crate) fn incomplete(client: &KubeClient, kind: &Kind) -> Error {
     client.error(kind.known.plural, Failure::Incomplete("the object is not complete".into()))
 }
 
-/// Where the object with that key lies; `None` for keys of what Kubernetes does not have.
+/// The path of the object with that key; `None` for keys without an object in Kubernetes.
 pub(crate) fn locate(client: &KubeClient, key: &Key) -> Option<(Kind, String)> {
     let (source, namespace, name) = match key {
         Key::Block(cidr) => (Source::Blocks, "", block_name(*cidr)),

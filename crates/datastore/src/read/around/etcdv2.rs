@@ -1,4 +1,4 @@
-//! Reading around an address or a handle in etcd v2: a few keys, each by a request of its own, all at one index.
+//! Reads data around an address or a handle in etcd v2: a few keys, each by its own request, all at one index.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use crate::read::whole::etcdv2::{Tree, observe};
 use crate::read::with_kubernetes::is_in_kubernetes;
 use crate::tasks;
 
-/// How often the keys are read before the tree is read in one piece.
+/// Maximum attempts to read the keys before the tree is read in one piece.
 const ATTEMPTS: usize = 3;
-/// Requests that are under way at the same time.
+/// Maximum number of parallel requests.
 const IN_FLIGHT: usize = 16;
 
-/// Reads around an address or a handle, all at one index. Pools and configuration are read whole. If something is
-/// written all the time, everything is read in one piece.
+/// Reads data around an address or a handle, all at one index, with all pools and configuration. If there are constant
+/// writes, reads everything in one piece.
 pub(crate) async fn lookup(client: &Arc<EtcdV2Client>, lookup: &Lookup) -> Result<Snapshot> {
     for _ in 0..ATTEMPTS {
         if let Some(found) = lookup_once(client, lookup).await? {
@@ -57,8 +57,8 @@ async fn lookup_once(client: &Arc<EtcdV2Client>, lookup: &Lookup) -> Result<Opti
     Ok(Some(snapshot))
 }
 
-/// Where the objects lie that etcd holds. Of a host all is left out that is below it but its tunnel address: its
-/// endpoints may be hundreds.
+/// The paths of objects in etcd. Below a host, only the tunnel address is read: it may have hundreds of
+/// endpoints.
 fn places(keys: &[Key]) -> impl Iterator<Item = (String, Depth)> {
     keys.iter().filter(|key| !is_in_kubernetes(key)).flat_map(|key| match key {
         Key::Node(name) => {
@@ -73,7 +73,7 @@ fn endpoints_of(pod: &PodOnNode) -> (String, Depth) {
     (pod_path(&pod.node, &pod.namespace, &pod.pod), Depth::All)
 }
 
-/// Reads paths, each once, and keeps what is there.
+/// Reads paths, each once, and keeps the existing ones.
 struct Reader<'c> {
     client: &'c Arc<EtcdV2Client>,
     taken_at: Timestamp,
@@ -84,7 +84,7 @@ struct Reader<'c> {
 }
 
 impl Reader<'_> {
-    /// False if something was written since the first answer.
+    /// Returns false if something was written since the first answer.
     async fn read(&mut self, places: impl Iterator<Item = (String, Depth)>) -> Result<bool> {
         let reads = places.filter(|(path, _)| self.known.insert(path.clone())).map(|(path, depth)| {
             let client = Arc::clone(self.client);

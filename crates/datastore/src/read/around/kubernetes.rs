@@ -1,4 +1,4 @@
-//! Reading around an address or a handle on Kubernetes: some objects by name.
+//! Reads data around an address or a handle on Kubernetes: some objects by name.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::read::whole::kubernetes::list::{Counter, Listed, list};
 use crate::read::whole::kubernetes::no_kubevirt;
 use crate::tasks;
 
-/// Reads around an address or a handle.
+/// Reads data around an address or a handle.
 pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<Snapshot> {
     if client.api().is_empty() {
         return Err(Error::NoCalicoKinds { endpoint: client.server().to_owned() });
@@ -32,7 +32,7 @@ pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<
     fetched?;
     let mut read = read?;
     snapshot.coverage.append(&mut read.coverage);
-    // The server's clock; a server that does not report it is taken to have ours.
+    // The server's clock, or ours if the server does not report its own.
     let known_clock = read.taken_at != Timestamp::default();
     snapshot.taken_at = if known_clock { read.taken_at } else { crate::clock::now() };
     snapshot.absorb(read);
@@ -43,20 +43,20 @@ pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<
     add_users(client, &mut snapshot, lookup).await?;
     known.extend(snapshot.pods.iter().map(|pod| pod.value.key()));
     let mut named = lookup.named(&snapshot).keys;
-    // No name of an object has a carriage return: Calico stores the handle that is cut at it, which is a key too.
+    // Object names have no carriage return: Calico stores the handle up to it, which is among the keys, too.
     let has_name = |key: &Key| !matches!(key, Key::Handle(id) if id.contains('\r'));
     named.retain(|key| has_name(key) && !known.contains(key));
     fetch(client, &mut snapshot, named.into_iter()).await?;
 
-    // No service is asked for that no record names.
+    // Services are read only if a record names them.
     snapshot.coverage.entry(Source::Services).or_insert(Coverage::Partial);
     skip(&mut snapshot, Source::Endpoints, WhySkipped::PodsInstead);
     skip(&mut snapshot, Source::Machines, no_kubevirt());
     Ok(snapshot)
 }
 
-/// Adds the pods that may use an address, whatever its record names: those that name it first, by the index of the API server, and
-/// those of the nodes of its blocks, if it may be their second, or are in an annotation alone.
+/// Adds the pods that may use an address, whatever its record names: those with it as first address, by the index of
+/// the API server, and those on the nodes of its blocks if it may be their second one or only in an annotation.
 pub(crate) async fn add_users(
     client: &Arc<KubeClient>,
     snapshot: &mut Snapshot,

@@ -1,4 +1,4 @@
-//! What belongs to one address or one handle, in either datastore: the keys to read around it.
+//! The keys to read around one address or handle, in any datastore.
 
 pub(crate) mod etcd;
 pub(crate) mod etcdv2;
@@ -14,27 +14,27 @@ use calipam_model::cidr::{BLOCK_PREFIXES_V4, BLOCK_PREFIXES_V6, block_around};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Snapshot, Source};
 
-/// What is looked up.
+/// The subject of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
-    /// An address: the blocks of every legal size that can hold it, and what they record for it.
+    /// An address: the blocks of every legal size that can contain it, and their records of it.
     Address(IpAddr),
-    /// A handle by its ID, and what the blocks that it names record for it.
+    /// A handle by its ID, and its records in the blocks that it names.
     Handle(String),
 }
 
-/// What is read of etcd only where something names it.
+/// The sources that are read from etcd only in part.
 const IN_PART: [Source; 5] =
     [Source::Blocks, Source::Affinities, Source::Handles, Source::Nodes, Source::Endpoints];
 
-/// What the records of the blocks name.
+/// The objects that the records of the blocks name.
 #[derive(Debug, Default)]
 pub(crate) struct Named {
     /// Handles, nodes, pods, services, and the affinities of the blocks.
     pub keys: BTreeSet<Key>,
-    /// Of an address: the namespaces of all pods that the blocks around it record, in which its nodes have endpoints.
+    /// For an address: the namespaces of all pods in the blocks around it, in which its nodes have endpoints.
     pub namespaces: BTreeSet<String>,
-    /// The workload endpoints of these pods: their keys are known only up to the name of the interface.
+    /// The workload endpoints of these pods, whose keys are known up to the name of the interface.
     pub endpoints: BTreeSet<PodOnNode>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct PodOnNode {
 }
 
 impl Lookup {
-    /// What is read first: the blocks of every legal size that hold the address, or the handle.
+    /// The keys to read first: the blocks of every legal size that can contain the address, or the handle.
     pub(crate) fn first_keys(&self) -> Vec<Key> {
         match self {
             Self::Address(address) => {
@@ -57,7 +57,7 @@ impl Lookup {
         }
     }
 
-    /// What is read next: the blocks that the handle names.
+    /// The keys to read next: the blocks that the handle names.
     pub(crate) fn blocks(&self, snapshot: &Snapshot) -> Vec<Key> {
         match self {
             Self::Address(_) => Vec::new(),
@@ -68,7 +68,7 @@ impl Lookup {
         }
     }
 
-    /// What is read last: what the blocks and their records name.
+    /// The keys to read last: the objects that the blocks and their records name.
     pub(crate) fn named(&self, snapshot: &Snapshot) -> Named {
         let mut named = Named::default();
         for block in snapshot.blocks.iter().filter_map(|block| block.value.content.sound()) {
@@ -86,7 +86,7 @@ impl Lookup {
         named
     }
 
-    /// The records of a block that the lookup is about.
+    /// The records of a block that match the lookup.
     fn records<'b>(&self, block: &'b Block) -> Vec<Allocation<'b>> {
         match self {
             Self::Address(address) => block.allocation_of(*address).into_iter().collect(),
@@ -101,7 +101,7 @@ impl Lookup {
 }
 
 impl Named {
-    /// The node of a block, and the affinity that should name it.
+    /// Adds the node of a block, and the affinity that should exist for it.
     fn add_owner(&mut self, block: &Block) {
         let (kind, node) = match block.owner() {
             Some(BlockOwner::Host(node)) => (AffinityType::Host, node),
@@ -123,7 +123,7 @@ impl Named {
     }
 
     fn add_record(&mut self, block: &Block, record: AttributeRef<'_>) {
-        // A handle with a carriage return is stored as it is or cut at it.
+        // A handle with a carriage return is stored in full or up to it.
         let handles = [record.handle(), record.clean_handle()].into_iter().flatten();
         let handles = handles.map(|handle| handle.to_string()).filter(|handle| !handle.is_empty());
         self.keys.extend(handles.map(Key::Handle));
@@ -133,7 +133,7 @@ impl Named {
             self.add_user(other);
         }
 
-        // `<namespace>.<pod>`, as Calico 2 wrote it, names no node: the block's owner is the best guess.
+        // `<namespace>.<pod>`, the form of Calico 2, names no node: the block's owner is the best guess.
         let legacy =
             record.clean_handle().map(|handle| handle.to_string()).filter(|_| record.owner().is_empty());
         if let Some((namespace, pod)) = legacy.as_deref().and_then(|handle| handle.split_once('.')) {

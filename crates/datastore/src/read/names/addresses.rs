@@ -1,5 +1,5 @@
-//! Addresses that are allocated. Of many blocks, the networks in which they lie come first: `10.`, `10.244.`,
-//! `10.244.7.`, and then the addresses.
+//! Allocated addresses. In many blocks, their networks are listed first: `10.`, `10.244.`, `10.244.7.`, then the
+//! addresses.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,27 +12,27 @@ use calipam_model::snapshot::Snapshot;
 use super::page::few;
 use crate::error::Result;
 
-/// As many blocks are read to name their addresses.
+/// Maximum blocks to read for their addresses.
 const FEW_BLOCKS: usize = 16;
 
 /// The blocks of a live cluster.
 pub(super) trait Blocks {
-    /// CIDRs of blocks of a family whose text begins so; of many, some.
+    /// CIDRs of a family's blocks whose text begins with `begin`; only some if there are many.
     async fn some(&self, begin: &str, family: Family) -> Result<BTreeSet<String>>;
-    /// What the IPv4 addresses of blocks begin with, up to the next dot after `begin`.
+    /// The beginnings of blocks' IPv4 addresses, up to the next dot after `begin`.
     async fn networks(&self, begin: &str) -> Result<Vec<String>>;
-    /// The addresses that are allocated in some blocks.
+    /// The allocated addresses in some blocks.
     async fn allocated(&self, blocks: BTreeSet<Key>) -> Result<BTreeSet<String>>;
 }
 
-/// The addresses that begin with a text, or of too many their networks.
+/// The addresses that begin with a text, or their networks if there are too many.
 pub(super) async fn names(blocks: &impl Blocks, begin: &str) -> Result<BTreeSet<String>> {
     if begin.contains(':') {
         return in_blocks(blocks, begin, begin, Family::V6).await;
     }
     let network = &begin[..begin.rfind('.').map_or(0, |dot| dot + 1)];
     let found = blocks.some(network, Family::V4).await?;
-    // A network of /24 is at the end of the way, however many blocks it has.
+    // A network of /24 is the last step, even with many blocks.
     if found.len() <= FEW_BLOCKS || network.matches('.').count() == 3 {
         let mut names = in_blocks(blocks, network, begin, Family::V4).await?;
         if begin.is_empty() {
@@ -48,8 +48,8 @@ pub(super) async fn names(blocks: &impl Blocks, begin: &str) -> Result<BTreeSet<
     Ok(networks)
 }
 
-/// The allocated addresses that begin with a text, in the blocks whose text begins with another, or that can hold such
-/// an address although they begin before it. Of many IPv6 blocks, where they begin.
+/// The allocated addresses that begin with one text, in blocks whose text begins with another, or that start before it
+/// and can contain such an address. For many IPv6 blocks, their first addresses.
 async fn in_blocks(
     blocks: &impl Blocks,
     network: &str,
@@ -71,7 +71,7 @@ async fn in_blocks(
     Ok(few(addresses, begin))
 }
 
-/// The first address of what begins so, if it is all but written out.
+/// The first address that begins with a text, if that is nearly complete.
 fn first_address(begin: &str, network: &str) -> Option<IpAddr> {
     if begin.contains(':') {
         let texts = [begin.to_owned(), format!("{begin}0"), format!("{}::", begin.trim_end_matches(':'))];

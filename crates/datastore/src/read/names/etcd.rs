@@ -1,4 +1,4 @@
-//! Names in etcd: reads of keys without their values, from a prefix on.
+//! Names in etcd, from reads of keys without values from a prefix on.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -44,16 +44,16 @@ pub(super) async fn names(client: &Arc<EtcdClient>, kind: NameKind, begin: &str)
     }
 }
 
-/// So many blocks have handles whose ranges are read as they are.
+/// Maximum blocks for which ranges of handles are read directly.
 const FEW_BLOCKS: usize = 500;
-/// So many blocks of more tell what handles begin with.
+/// Number of blocks in the sample of a larger cluster.
 const SAMPLE: usize = 8;
-/// Where so many handles of the sample begin with a text, too many of the cluster do.
+/// Number of matching handles in the sample that means too many in the cluster.
 const MANY: usize = 16;
 
-/// Handles. Of a range, etcd counts every key, also of one that it gives the first hundred of: half a second for a
-/// million. So in a large cluster a few blocks are asked first. If many of their handles begin with the text, these are
-/// the answer, together with what is before and after all that begins as they do, which is little.
+/// Handles. etcd counts every key of a range, even if only the first hundred are requested: half a second for a
+/// million. In a large cluster, a few blocks are therefore read first. If many of their handles match, these are the
+/// answer, together with the few keys before and after all that share their beginning.
 async fn handles(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<String>> {
     let keys = Keys { client, folder: HANDLE_PREFIX.to_owned() };
     let known = sample(client).await?;
@@ -71,7 +71,7 @@ async fn handles(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<Strin
     Ok(found)
 }
 
-/// The handles that some blocks of a large cluster record; none if a cluster has few blocks.
+/// The handles in some blocks of a large cluster; none for a cluster with few blocks.
 async fn sample(client: &Arc<EtcdClient>) -> Result<BTreeSet<String>> {
     let mut blocks = BTreeSet::new();
     for folder in families() {
@@ -86,7 +86,7 @@ async fn sample(client: &Arc<EtcdClient>) -> Result<BTreeSet<String>> {
     Ok(sound.flat_map(|block| block.handles()).map(|(_, id)| id.to_string()).collect())
 }
 
-/// Where blocks of either family lie.
+/// The prefixes of both families' blocks.
 fn families() -> [String; 2] {
     ["ipv4", "ipv6"].map(|family| format!("{BLOCK_PREFIX}{family}/block/"))
 }
@@ -98,7 +98,7 @@ fn block(folder: &str, key: &str) -> Option<String> {
     }
 }
 
-/// The keys below a prefix, by what follows it.
+/// The keys below a prefix, without the prefix.
 struct Keys<'c> {
     client: &'c EtcdClient,
     folder: String,

@@ -1,4 +1,4 @@
-//! Names on Kubernetes. A server that does not list from a name on gives none.
+//! Names on Kubernetes. A server that cannot start a list at a name gives none.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub(super) async fn names(client: &Arc<KubeClient>, kind: NameKind, begin: &str)
     }
 }
 
-/// Nodes of Kubernetes, and nodes that hold affinities.
+/// Nodes of Kubernetes, and nodes with affinities.
 async fn nodes(client: &Arc<KubeClient>, begin: &str) -> Result<BTreeSet<String>> {
     let mut nodes = BTreeSet::new();
     if let Some(there) = Objects::of(client, Source::Nodes) {
@@ -60,14 +60,14 @@ async fn nodes(client: &Arc<KubeClient>, begin: &str) -> Result<BTreeSet<String>
     Ok(few(nodes, begin))
 }
 
-/// The node in the name of an affinity: what is before the name of a block.
+/// The node in the name of an affinity, before the name of the block.
 fn holder(name: &str) -> Option<String> {
     let dashes = name.match_indices('-').map(|(place, _)| place);
     let mut places = dashes.filter(|place| *place > 0 && cidr_of_block(&name[place + 1..]).is_some());
     places.next().map(|place| name[..place].to_owned())
 }
 
-/// What stands for an address or CIDR in the name of a block.
+/// The form of an address or CIDR in the name of a block.
 fn dashed(text: &str) -> String {
     text.replace(['.', ':', '/'], "-")
 }

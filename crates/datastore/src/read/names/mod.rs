@@ -1,5 +1,5 @@
-//! Names that begin with a text, for suggestions while a command line is written: few and small reads, whatever the
-//! cluster holds. Nothing is read whole, and nothing is meant to be complete.
+//! Names that begin with a text, as suggestions while a user types: a few small reads, regardless of the size of the
+//! cluster. Nothing is read as a whole, and nothing needs to be complete.
 
 mod addresses;
 mod etcd;
@@ -14,28 +14,28 @@ use calipam_model::snapshot::Snapshot;
 use crate::error::Result;
 use crate::store::{Datastore, Pending};
 
-/// Most names of one answer; a few more where they keep it from looking complete.
+/// Maximum names of one answer; a few more may keep it from looking complete.
 pub(crate) const MOST: usize = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameKind {
-    /// Nodes that are there, and nodes that hold affinities.
+    /// Existing nodes, and nodes with affinities.
     Nodes,
     /// IP pools, by name.
     Pools,
     /// Blocks, by CIDR.
     Blocks,
-    /// Addresses that are allocated; of many, the parts of networks that have some, such as `10.244.`.
+    /// Allocated addresses; if there are many, their networks, such as `10.244.`.
     Addresses,
     /// Handles, by ID.
     Handles,
-    /// Namespaces that are there, in etcd those that have endpoints.
+    /// Existing namespaces; in etcd those with endpoints.
     Namespaces,
 }
 
 impl Datastore {
-    /// Names of a kind that begin with a text, ascending. If there are too many, those that are left out share no longer
-    /// beginning than those that are given: what the names have in common is what all of them have in common.
+    /// Names of a kind that begin with a text, ascending. If some are omitted, the common beginning of the answer is
+    /// still the common beginning of all names.
     pub fn names<'a>(&'a self, kind: NameKind, begin: &'a str) -> Pending<'a, Result<BTreeSet<String>>> {
         Box::pin(async move {
             match self {
@@ -50,7 +50,7 @@ impl Datastore {
     }
 }
 
-/// All names of a kind in a file of data or in the tree of etcd v2, which are small or take too long to wait for.
+/// All names of a kind in a data file or in the tree of etcd v2, which are small or too slow for suggestions.
 fn in_snapshot(snapshot: &Snapshot, kind: NameKind) -> BTreeSet<String> {
     match kind {
         NameKind::Nodes => {

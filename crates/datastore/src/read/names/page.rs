@@ -1,4 +1,4 @@
-//! Some of many names in order, such that they do not look as if they were all.
+//! Selects some of many names, in order, so that they do not look complete.
 
 use std::collections::BTreeSet;
 
@@ -7,16 +7,16 @@ use calipam_files::raw::{next_key, prefix_end};
 use super::MOST;
 use crate::error::Result;
 
-/// Names in the order of their bytes, which can be read from any place on.
+/// Names in byte order, which can be read from any position on.
 pub(super) trait Names {
-    /// The first names from `start` on, at most so many. What follows the end of what was asked for may be among them.
+    /// The first names from `start` on, at most `most`. Names after the end may be among them.
     async fn from(&self, start: &[u8], end: &[u8], most: usize) -> Result<Vec<String>>;
 }
 
 /// The names that begin with a text, or some of them. See [`Datastore::names`](crate::Datastore::names).
 ///
-/// Of a sorted list, all names share what the first and the last one share. The last one is not asked for: a server
-/// would have to read everything. So what follows the names that share a beginning is asked for, until nothing follows.
+/// All names in a sorted list share the common beginning of the first and last one. A server would have to read
+/// everything to find the last one, so this asks for names after those with a common beginning, until there are none.
 pub(super) async fn some(names: &impl Names, begin: &str) -> Result<BTreeSet<String>> {
     let end = prefix_end(begin.as_bytes());
     let mut found: Vec<String> = within(names.from(begin.as_bytes(), &end, MOST + 1).await?, begin);
@@ -32,13 +32,13 @@ pub(super) async fn some(names: &impl Names, begin: &str) -> Result<BTreeSet<Str
     Ok(found.into_iter().collect())
 }
 
-/// The different beginnings of names up to and with a separator, each found by one small read. Names without the
-/// separator are left out.
+/// The different beginnings of names up to and including a separator, each found by one small read. Omits names without
+/// the separator.
 pub(super) async fn parts(names: &impl Names, begin: &str, separator: char) -> Result<Vec<String>> {
     let end = prefix_end(begin.as_bytes());
     let (mut start, mut parts) = (begin.as_bytes().to_vec(), Vec::new());
     while parts.len() < 3 * MOST {
-        // A small cluster is read at once.
+        // A small cluster needs only one read.
         let read = within(names.from(&start, &end, MOST).await?, begin);
         let Some(last) = read.last().cloned() else { break };
         for name in &read {
@@ -58,11 +58,11 @@ pub(super) async fn parts(names: &impl Names, begin: &str, separator: char) -> R
     Ok(parts)
 }
 
-/// Of names that are known, those that begin with a text, or some of them.
+/// Selects known names that begin with a text, or some of them.
 pub(super) fn few(names: BTreeSet<String>, begin: &str) -> BTreeSet<String> {
     let mut matching = names.into_iter().filter(|name| name.starts_with(begin));
     let mut found: BTreeSet<String> = matching.by_ref().take(MOST).collect();
-    // The last one shares with the first one what all of them share.
+    // The beginning that the first and last one share is common to all.
     found.extend(matching.next_back());
     found
 }
@@ -71,7 +71,7 @@ fn within(names: Vec<String>, begin: &str) -> Vec<String> {
     names.into_iter().filter(|name| name.starts_with(begin)).collect()
 }
 
-/// What all names begin with.
+/// The common beginning of all names.
 pub(super) fn common<'n>(names: impl Iterator<Item = &'n String> + Clone) -> String {
     let (Some(first), Some(last)) = (names.clone().min(), names.max()) else { return String::new() };
     first.chars().zip(last.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect()

@@ -1,4 +1,4 @@
-//! The whole read of a Calico 2.x datastore.
+//! Reads the whole datastore of Calico 2.x.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use crate::client::etcdv2::{EtcdV2Client, Found};
 use crate::error::{Error, Result};
 use crate::etcdv2::{PARTS, convert, flatten, path};
 
-/// How often the parts are read before the tree is read in one piece.
+/// Maximum attempts to read the parts before the tree is read in one piece.
 const ATTEMPTS: usize = 3;
-/// Where everything of Calico lies.
+/// The root of all data of Calico.
 const ROOT: &str = "/calico";
 
-/// Sources of an etcd of Calico 3 that Calico 2.x does not know.
+/// Sources of Calico 3 on etcd that Calico 2.x does not have.
 const ABSENT: [Source; 3] =
     [Source::Reservations, Source::KubeControllersConfiguration, Source::IpamConfiguration];
 
@@ -31,11 +31,11 @@ pub(crate) struct Tree {
     pub entries: Vec<RawKv>,
 }
 
-/// Reads everything at one index. The parts are read at the same time; if something was written in between, they are
-/// read again, and at last the whole tree in one answer, with all that is of no interest.
+/// Reads everything at one index. The parts are read in parallel. If something was written meanwhile, they are read
+/// again, and finally the whole tree in one answer, with data that is not needed.
 ///
 /// # Errors
-/// If etcd cannot be read, or holds nothing of Calico.
+/// If etcd cannot be read, or has no data of Calico.
 pub(crate) async fn read(client: &Arc<EtcdV2Client>) -> Result<Tree> {
     for _ in 0..ATTEMPTS {
         let [a, b, c, d, e] = PARTS;
@@ -63,14 +63,14 @@ fn tree(client: &EtcdV2Client, index: i64, taken_at: Timestamp, parts: Vec<Found
     Ok(Tree { endpoint, index, taken_at, entries })
 }
 
-/// Reads everything that a check needs.
+/// Reads everything for a check.
 pub(crate) async fn observe(client: &Arc<EtcdV2Client>, progress: &ProgressFn) -> Result<Snapshot> {
     let tree = read(client).await?;
     progress(Progress { read: tree.entries.len() as u64, expected: tree.entries.len() as u64 });
     Ok(tree.snapshot(|_| true))
 }
 
-/// Reads some keys again, at one new index. A key that is gone is not in the result.
+/// Reads some keys again, at one new index. The result omits missing keys.
 pub(crate) async fn reread(client: &Arc<EtcdV2Client>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
     let wanted: BTreeSet<String> = keys.iter().map(Key::to_string).collect();
     let mut snapshot =
@@ -80,7 +80,7 @@ pub(crate) async fn reread(client: &Arc<EtcdV2Client>, keys: &BTreeSet<Key>) -> 
 }
 
 impl Tree {
-    /// The objects whose keys are wanted.
+    /// The objects with wanted keys.
     pub(crate) fn snapshot(&self, is_wanted: impl Fn(&[u8]) -> bool) -> Snapshot {
         let mut snapshot = Snapshot {
             datastore: DatastoreKind::EtcdV2,
@@ -97,7 +97,7 @@ impl Tree {
         for block in &mut snapshot.blocks {
             number(&mut block.value.content, |id| handles.get(id).copied());
         }
-        // Operators look for what is stored.
+        // Operators search for the stored path.
         for defect in &mut snapshot.defects {
             if let Some(stored) = defect.key.as_ref().and_then(path) {
                 defect.path = stored;
@@ -107,14 +107,14 @@ impl Tree {
     }
 }
 
-/// What was read, and what Calico 2.x does not have.
+/// The sources that were read, and those that Calico 2.x does not have.
 fn coverage() -> BTreeMap<Source, Coverage> {
     let read = CALICO_2_SOURCES.into_iter().map(|source| (source, Coverage::Read));
     let absent = ABSENT.into_iter().map(|source| (source, Coverage::Skipped(WhySkipped::NotInCalico2)));
     read.chain(absent).collect()
 }
 
-/// The index of the last change of each handle, by its ID.
+/// The index of each handle's last change, by its ID.
 pub(crate) fn handle_indices(entries: &[RawKv]) -> HashMap<&str, u64> {
     let mut indices = HashMap::new();
     for kv in entries {
@@ -126,8 +126,8 @@ pub(crate) fn handle_indices(entries: &[RawKv]) -> HashMap<&str, u64> {
     indices
 }
 
-/// Numbers the allocations of a block by their handles. Calico 2.x has no sequence numbers, and a handle is the same for
-/// all pods of one name; but whenever one of them gets or loses an address, the handle is written.
+/// Numbers the allocations of a block by their handles. Calico 2.x has no sequence numbers, and all pods of one name
+/// have the same handle, but it is written whenever one of them gets or loses an address.
 pub(crate) fn number(block: &mut BlockContent, number_of: impl Fn(&str) -> Option<u64>) {
     if let BlockContent::Sound(block) = block {
         block.number_by_handle(number_of);

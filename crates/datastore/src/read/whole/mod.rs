@@ -1,4 +1,4 @@
-//! Reading everything that a check needs.
+//! Reads everything for a check.
 
 pub(crate) mod etcd;
 pub(crate) mod etcdv2;

@@ -19,19 +19,18 @@ use crate::client::etcd::{Answers, EtcdClient, FUTURE, Range, entries};
 use crate::error::{Error, Failure, Result};
 use crate::secret::redact_url;
 
-/// How often a read is begun before it is given up, where its revision is compacted or the connection
-/// breaks.
+/// Maximum attempts to read if the revision is compacted or the connection breaks.
 const ATTEMPTS: u32 = 4;
-/// Most affinities and nodes in the first request.
+/// Maximum affinities and nodes in the first request.
 const FIRST_LIMIT: i64 = 20_000;
 const FIRST_NODES: i64 = 1_000;
 
 /// A whole read.
 #[derive(Debug)]
 pub(crate) struct Observed<C> {
-    /// What took the entries.
+    /// The collector of the entries.
     pub collector: C,
-    /// How it began.
+    /// The beginning of the read.
     pub start: Start,
 }
 
@@ -39,16 +38,16 @@ pub(crate) struct Observed<C> {
 #[derive(Debug)]
 pub(crate) struct Start {
     pub endpoint: String,
-    /// The revision at which everything is read.
+    /// The revision of the whole read.
     pub revision: i64,
-    /// When the first answer came.
+    /// The time of the first answer.
     pub taken_at: Timestamp,
-    /// The first answers: what is small.
+    /// The first answers, with the small kinds.
     first: Answers,
 }
 
 impl Start {
-    /// What etcd calls its cluster.
+    /// The cluster ID of etcd.
     pub(crate) fn cluster_id(&self) -> u64 {
         self.first.cluster_id
     }
@@ -63,12 +62,12 @@ impl Start {
     }
 }
 
-/// Reads `extent` at one revision: that of the first answer, or a past one. `collect` makes the collector, again for each
-/// attempt. If the revision is compacted the read begins again, unless it is one that was asked for; where the
-/// connection breaks it does so at the endpoint that answers.
+/// Reads `extent` at one revision: that of the first answer, or a past one. `collect` creates the collector for each
+/// attempt. Starts over if the revision is compacted, unless it was requested, and at another endpoint if the
+/// connection breaks.
 ///
 /// # Errors
-/// If etcd cannot be read, or holds nothing of Calico.
+/// If etcd cannot be read, or has no data of Calico.
 pub(crate) async fn observe<C: Collector>(
     client: &Arc<EtcdClient>,
     at: Option<i64>,
@@ -103,7 +102,7 @@ pub(crate) async fn observe<C: Collector>(
     }
 }
 
-/// Why a revision that was asked for cannot be read, if that is what the error means.
+/// The reason that a requested revision cannot be read, if the error means that.
 fn not_readable(error: &Error, revision: i64) -> Option<Error> {
     let Error::Request { failure, endpoint, .. } = error else { return None };
     let endpoint = endpoint.clone();
@@ -125,7 +124,7 @@ async fn attempt_once<C: Collector>(
 ) -> Result<Observed<C>> {
     client.widen().await;
 
-    // What is small comes first. It fixes the revision, and its affinities name the blocks.
+    // Small kinds come first. They fix the revision, and their affinities name the blocks.
     let ranges = first_ranges(at.unwrap_or_default(), extent);
     let mut start = begin(client, &ranges, at).await?;
     let revision = start.revision;
@@ -148,7 +147,7 @@ async fn attempt_once<C: Collector>(
         pull.push(plan::blocks(&keys));
     }
 
-    // Blocks are read while a sample of them says how to cut the ranges of handles and endpoints.
+    // While blocks are read, a sample of them determines the ranges of handles and endpoints.
     let mut tasks = pull.start();
     if extent.has_any(&[Source::Handles, Source::Endpoints]) {
         let sample = sample(client, revision, &keys).await?;
@@ -168,29 +167,29 @@ async fn attempt_once<C: Collector>(
     Ok(Observed { collector, start })
 }
 
-/// Sends the first request, which says at which revision all others read.
+/// Sends the first request, which fixes the revision for all others.
 async fn begin(client: &EtcdClient, ranges: &[Range], at: Option<i64>) -> Result<Start> {
     let first = client.get(ranges, "Calico's configuration").await?;
     let revision = at.unwrap_or(first.revision);
     Ok(Start { endpoint: redact_url(client.endpoint()), revision, taken_at: crate::clock::now(), first })
 }
 
-/// Where the affinities begin: `host/` and `virtual/`.
+/// The start of the affinities: `host/` and `virtual/`.
 fn affinities() -> Vec<u8> {
     prefix_end(HANDLE_PREFIX.as_bytes())
 }
 
-/// What is small, or says where the rest lies. Between them and the three large ranges, everything
-/// below the IPAM prefix is covered: unknown keys are findings. At a revision, or the newest for 0.
+/// The ranges of small kinds, and of those that name the rest. Together with the three large ranges they cover
+/// everything below the IPAM prefix, since unknown keys are findings. The newest revision is 0.
 fn first_ranges(revision: i64, extent: &Extent) -> Vec<Range> {
     let after = |prefix: &str| prefix_end(prefix.as_bytes());
     let resource = |plural: &str| format!("{RESOURCE_PREFIX}{plural}/");
     let small = [Source::IpamConfiguration, Source::Pools, Source::Reservations];
     let ranges = [
-        // Nothing that has a name is here.
+        // No known key is here.
         (*extent == Extent::Whole, Range::between(IPAM_PREFIX, BLOCK_PREFIX), FIRST_LIMIT),
         (extent.has(Source::IpamConfig), Range::between(after(BLOCK_PREFIX), HANDLE_PREFIX), FIRST_LIMIT),
-        // They name the blocks.
+        // Affinities name the blocks.
         (
             extent.has_any(&[Source::Affinities, Source::Blocks]),
             Range::between(affinities(), after(IPAM_PREFIX)),
@@ -210,11 +209,11 @@ fn first_ranges(revision: i64, extent: &Extent) -> Vec<Range> {
         (extent.has(Source::Nodes), Range::prefix(&resource("nodes")), FIRST_NODES),
     ];
     let wanted = ranges.into_iter().filter(|(is_wanted, ..)| *is_wanted);
-    // Not served by any member from what it has: the one that is asked may not have seen this revision yet.
+    // Not answered by a member alone: the one that is asked may not have this revision yet.
     wanted.map(|(_, range, limit)| Range { revision, ..range.with_limit(limit) }).collect()
 }
 
-/// What a limit kept back.
+/// The keys beyond the limit of an answer.
 fn remainder(range: &Range, answer: &GetResponse) -> Option<Part> {
     let last = answer.kvs().last().filter(|_| answer.more())?;
     let expected = usize::try_from(answer.count()).unwrap_or(0).saturating_sub(answer.kvs().len());
@@ -222,7 +221,7 @@ fn remainder(range: &Range, answer: &GetResponse) -> Option<Part> {
     Some(Part { range, expected, what: "nodes and affinities" })
 }
 
-/// The keys of all affinities: those of the first answer, and those that its limit kept back.
+/// The keys of all affinities, from the first answer and beyond its limit.
 async fn affinity_keys(
     client: &EtcdClient,
     revision: i64,
@@ -232,13 +231,13 @@ async fn affinity_keys(
     let mut keys: Vec<Vec<u8>> = entries(first).map(|entry| entry.key.to_vec()).collect();
     if let Some(part) = remainder(range, first) {
         let rest = part.range.at(revision).keys_only();
-        // A malformed answer shows when the same range is read with its values.
+        // A malformed answer is detected when the same range is read with its values.
         client.read_bulk(&rest, part.what).await?.for_each(|entry| keys.push(entry.key.to_vec()));
     }
     Ok(keys)
 }
 
-/// Looks at some blocks all over the range.
+/// Reads a sample of blocks from the whole range.
 async fn sample(client: &EtcdClient, revision: i64, blocks: &[Vec<u8>]) -> Result<Sample> {
     let mut sample = Sample::default();
     let ranges: Vec<Range> =
@@ -249,7 +248,7 @@ async fn sample(client: &EtcdClient, revision: i64, blocks: &[Vec<u8>]) -> Resul
     Ok(sample)
 }
 
-/// An etcd without any key of Calico is most likely the wrong one.
+/// Rejects an etcd without any key of Calico, which is probably the wrong one.
 async fn require_calico(client: &EtcdClient, revision: i64) -> Result<()> {
     let range = Range::prefix("/calico/").at(revision).with_limit(1).keys_only();
     match client.get(&[range], "/calico/").await?.entries().count() {

@@ -1,9 +1,9 @@
-//! How a whole read is cut into narrow ranges.
+//! Splits a whole read into narrow ranges.
 //!
-//! etcd walks its index over a whole range for every request, also for one with a limit: paging through one
-//! range of a million keys is quadratic. Narrow ranges are not, but their bounds have to be known. They
-//! come from what was read before: affinities name the blocks, and a sample of blocks names handles and
-//! endpoints. The ranges always cover all keys; the sample only says how even they are.
+//! For every request, even with a limit, etcd traverses its index over the whole range, so paging through a
+//! million keys takes quadratic time. Narrow ranges avoid that, but need bounds, which come from earlier reads:
+//! affinities name the blocks, and a sample of blocks names handles and endpoints. The ranges always cover all keys;
+//! the sample only determines how even they are.
 
 use calipam_files::Extent;
 use calipam_files::raw::prefix_end;
@@ -18,35 +18,35 @@ use crate::client::etcd::Range;
 const BLOCKS_PER_RANGE: usize = 64;
 const HANDLES_PER_RANGE: usize = 4096;
 const ENDPOINTS_PER_RANGE: usize = 2048;
-/// Most ranges of one kind.
+/// Maximum ranges of one kind.
 const MAX_RANGES: usize = 512;
-/// Clusters with fewer blocks are read without a sample.
+/// Minimum blocks for a read with a sample.
 const SMALL: usize = 64;
-/// Places in the block range at which blocks are read as a sample, and how many at each.
+/// Number of places in the range of blocks from which the sample comes, and number of blocks at each.
 const SAMPLE_PLACES: usize = 48;
 const SAMPLE_BLOCKS: i64 = 2;
-/// Least number of keys that a request allows for.
+/// Minimum limit of a request.
 const LEAST_LIMIT: usize = 2000;
 
-/// A part of the keys: a range, and how many keys it is thought to hold.
+/// A range of keys with the expected number of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// Without a limit.
+    /// The range, without a limit.
     pub range: Range,
-    /// Keys that are expected.
+    /// Expected number of keys.
     pub expected: usize,
-    /// What it holds, for errors.
+    /// The content, for errors.
     pub what: &'static str,
 }
 
 impl Part {
-    /// The limit of the first request: a sample is never exact.
+    /// The limit of the first request, with a margin since a sample is never exact.
     pub(crate) fn first_limit(&self) -> i64 {
         (self.expected * 4).max(LEAST_LIMIT) as i64
     }
 }
 
-/// The keys of the blocks that affinities name, sorted; all kinds of affinities count.
+/// The sorted keys of the blocks that affinities of any kind name.
 pub(crate) fn block_keys<'a>(affinities: impl Iterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
     let mut keys: Vec<Vec<u8>> = affinities.filter_map(block_of).collect();
     keys.sort_unstable();
@@ -54,7 +54,7 @@ pub(crate) fn block_keys<'a>(affinities: impl Iterator<Item = &'a [u8]>) -> Vec<
     keys
 }
 
-/// `…/host/<node>/ipv4/block/<cidr>` names the block `…/assignment/ipv4/block/<cidr>`.
+/// Converts the key `…/host/<node>/ipv4/block/<cidr>` to that of the block, `…/assignment/ipv4/block/<cidr>`.
 fn block_of(affinity: &[u8]) -> Option<Vec<u8>> {
     let slash = affinity.iter().enumerate().rev().filter(|(_, b)| **b == b'/').map(|(at, _)| at).nth(2)?;
     let tail = &affinity[slash + 1..];
@@ -67,7 +67,7 @@ pub(crate) fn blocks(keys: &[Vec<u8>]) -> Vec<Part> {
     split(BLOCK_PREFIX, keys, keys.len(), BLOCKS_PER_RANGE, "blocks")
 }
 
-/// Where to read some blocks before the rest; nothing for small clusters.
+/// The ranges of a sample of blocks; none in small clusters.
 pub(crate) fn sample_ranges(keys: &[Vec<u8>]) -> Vec<Range> {
     if keys.len() < SMALL {
         return Vec::new();
@@ -83,7 +83,7 @@ pub(crate) fn sample_ranges(keys: &[Vec<u8>]) -> Vec<Range> {
         .collect()
 }
 
-/// What a sample of blocks says about the keys of handles and endpoints.
+/// The keys of handles and endpoints that a sample of blocks names.
 #[derive(Debug, Default)]
 pub(crate) struct Sample {
     blocks: usize,
@@ -92,7 +92,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// Looks at one block's value. What cannot be read adds nothing.
+    /// Adds the value of one block, or nothing if it cannot be decoded.
     pub(super) fn add(&mut self, value: &[u8]) {
         self.blocks += 1;
         let Ok(content) = BlockContent::parse(value) else { return };
@@ -108,7 +108,7 @@ impl Sample {
         }
     }
 
-    /// The ranges of all handles and endpoints that are wanted, where `blocks` blocks are expected.
+    /// The ranges of all wanted handles and endpoints, for an expected number of `blocks`.
     pub(super) fn handles_and_endpoints(mut self, blocks: usize, extent: &Extent) -> Vec<Part> {
         let scale = |keys: &mut Vec<Vec<u8>>, sampled: usize| {
             keys.sort_unstable();
@@ -129,7 +129,7 @@ impl Sample {
     }
 }
 
-/// Cuts the range of a prefix at quantiles of `keys`, which are sorted.
+/// Splits the range of a prefix at quantiles of the sorted `keys`.
 fn split(prefix: &str, keys: &[Vec<u8>], expected: usize, per_range: usize, what: &'static str) -> Vec<Part> {
     let pieces = expected.div_ceil(per_range).clamp(1, MAX_RANGES).min(keys.len().max(1));
     let whole = Range::prefix(prefix);

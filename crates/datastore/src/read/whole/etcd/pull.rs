@@ -1,4 +1,4 @@
-//! Pulls the parts of a plan, several at a time, and hands them on in order.
+//! Reads the parts of a plan in parallel, and passes them on in order.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,29 +13,28 @@ use super::plan::Part;
 use crate::client::etcd::{EtcdClient, Reply};
 use crate::error::{Error, Failure, Result};
 
-/// Requests that are under way at the same time.
+/// Maximum number of parallel requests.
 const IN_FLIGHT: usize = 4;
-/// Parts that may be ahead of the one that is to be handed on next.
+/// Maximum parts that may be ahead of the next one to pass on.
 const AHEAD: usize = 32;
-/// Most bytes of one answer, as far as it can be foreseen.
+/// Maximum bytes of one answer, as far as it can be predicted.
 const MOST_BYTES: usize = 32 << 20;
 
-/// What becomes of the entries of a read. Parts are filled at the same time, then handed on in the order of
-/// their keys.
+/// Receives the entries of a read. Parts are filled in parallel, then passed on in the order of their keys.
 pub(crate) trait Collector: Send + 'static {
     type Chunk: Default + Send + 'static;
 
     /// Adds an entry to a part.
     fn add(chunk: &mut Self::Chunk, entry: RawEntry<'_>);
 
-    /// Does what is left to do with a part before it is its turn.
+    /// Completes a part before its turn.
     fn seal(_: &mut Self::Chunk) {}
 
-    /// Takes a part, or the next piece of one.
+    /// Receives a part, or the next piece of one.
     fn commit(&mut self, chunk: Self::Chunk) -> Result<()>;
 }
 
-/// A read under way: a queue of parts, and the collector that takes them in the order of the queue.
+/// A read in progress: a queue of parts, and the collector that receives them in order.
 pub(crate) struct Pull<C: Collector> {
     client: Arc<EtcdClient>,
     revision: i64,
@@ -48,19 +47,19 @@ pub(crate) struct Pull<C: Collector> {
 
 struct State<C: Collector> {
     waiting: VecDeque<Part>,
-    /// No more parts will come.
+    /// The queue gets no more parts.
     closed: bool,
-    /// Number of parts handed out.
+    /// Number of parts that were started.
     given: usize,
-    /// Number of parts that were committed whole.
+    /// Number of parts that were fully committed.
     committed: usize,
-    /// Finished parts that have to wait for earlier ones.
+    /// Finished parts that wait for earlier ones.
     finished: BTreeMap<usize, C::Chunk>,
     collector: C,
 }
 
 impl<C: Collector> Pull<C> {
-    /// A read at `revision`, with nothing to do yet.
+    /// Creates a read at `revision` without parts.
     pub(crate) fn new(
         client: Arc<EtcdClient>,
         revision: i64,
@@ -109,13 +108,13 @@ impl<C: Collector> Pull<C> {
         self.changed.notify_waiters();
     }
 
-    /// Says that no more parts will come.
+    /// Marks the end of the queue.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_waiters();
     }
 
-    /// Adds entries that were read beforehand. Call it before the first [`Self::push`].
+    /// Adds entries that were read earlier. Must be called before the first [`Self::push`].
     pub(crate) fn add<'e>(&self, entries: impl Iterator<Item = RawEntry<'e>>) -> Result<()> {
         let (mut chunk, mut number) = (C::Chunk::default(), 0);
         for entry in entries {
@@ -132,7 +131,7 @@ impl<C: Collector> Pull<C> {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// Gives the collector back, when all tasks have ended.
+    /// Returns the collector after all tasks have ended.
     pub(crate) fn finish(self: Arc<Self>) -> Option<C> {
         let this = Arc::into_inner(self)?;
         Some(this.state.into_inner().unwrap_or_else(PoisonError::into_inner).collector)
@@ -142,12 +141,12 @@ impl<C: Collector> Pull<C> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next part and its index; waits for one. `None` when there will be none.
+    /// Waits for the next part and its index; `None` at the end of the queue.
     async fn next(&self) -> Option<(usize, Part)> {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
-            // From here on a change is not missed.
+            // No notification is missed from here on.
             changed.as_mut().enable();
             {
                 let mut state = self.lock();
@@ -164,7 +163,7 @@ impl<C: Collector> Pull<C> {
         }
     }
 
-    /// Reads one part, in several requests where it holds more than was thought.
+    /// Reads one part, in several requests if it has more keys than expected.
     async fn read_part(&self, index: usize, part: Part) -> Result<()> {
         let mut chunk = C::Chunk::default();
         let mut range = part.range.clone().at(self.revision).with_limit(part.first_limit());
@@ -179,7 +178,7 @@ impl<C: Collector> Pull<C> {
             reply
                 .for_each(|entry| last = Some(next_key(entry.key)))
                 .ok_or_else(|| self.malformed(part.what))?;
-            // Without a key there is nowhere to go on from.
+            // The next request must start after a key.
             range.start = last.ok_or_else(|| self.malformed(part.what))?;
             range.limit = next_limit(&reply, range.limit);
             chunk = self.commit_piece(index, chunk)?;
@@ -198,7 +197,7 @@ impl<C: Collector> Pull<C> {
         (self.progress)(Progress { read, expected });
     }
 
-    /// Hands on what there is of a part where it is its turn; else gives it back.
+    /// Passes on the data of an incomplete part if it is its turn; otherwise returns it.
     fn commit_piece(&self, index: usize, chunk: C::Chunk) -> Result<C::Chunk> {
         let mut state = self.lock();
         if state.committed != index {
@@ -208,7 +207,7 @@ impl<C: Collector> Pull<C> {
         Ok(C::Chunk::default())
     }
 
-    /// Hands on a whole part, and those that waited for it.
+    /// Passes on a whole part, and those that waited for it.
     fn commit(&self, index: usize, chunk: C::Chunk) -> Result<()> {
         let mut state = self.lock();
         state.finished.insert(index, chunk);
@@ -228,7 +227,7 @@ impl<C: Collector> Pull<C> {
     }
 }
 
-/// Twice as many keys as before, unless the answer became too large.
+/// Doubles the limit, unless answers would become too large.
 fn next_limit(reply: &Reply, limit: i64) -> i64 {
     let average = reply.size() / reply.len.max(1);
     let most = MOST_BYTES / average.max(1);

@@ -1,4 +1,4 @@
-//! Reading all objects of a kind, page by page, each object as it arrives.
+//! Reads all objects of a kind, page by page, each object as it arrives.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::client::kubernetes::{Answer, KubeClient};
 use crate::error::{Cause, Failure, Result};
 use crate::read::whole::Reduced;
 
-/// Items of one page. Pages of 500, as others ask for, take eight times as long for custom resources.
+/// Items of one page. Pages of 500, which are common, take eight times as long for custom resources.
 const PAGE: u64 = 5_000;
 
-/// How often a list is begun before it is given up, where its revision is compacted away between two pages.
+/// Maximum attempts at a list if its revision is compacted between two pages.
 const ATTEMPTS: u32 = 4;
 
-/// Takes the objects of a list.
+/// Receives the objects of a list.
 pub(crate) trait Take: Default + Send + 'static {
     fn take(&mut self, kind: &Kind, object: &[u8], encoding: Encoding);
 }
@@ -43,19 +43,19 @@ impl Take for Reduced {
 /// All objects of a kind.
 #[derive(Default)]
 pub(crate) struct Listed<T> {
-    /// What took the objects.
+    /// The receiver of the objects.
     pub taken: T,
-    /// The revision at which all of them were read.
+    /// The revision of all of them.
     pub resource_version: String,
-    /// The server's clock when the list began.
+    /// The server's time at the start of the list.
     pub date: Option<Timestamp>,
     /// Number of objects.
     pub items: u64,
-    /// The list had to be begun a second time.
+    /// The list was restarted.
     pub begun_again: bool,
 }
 
-/// Counts what is read over all lists.
+/// Counts the objects of all lists.
 pub(crate) struct Counter {
     read: AtomicU64,
     expected: AtomicU64,
@@ -68,12 +68,12 @@ impl Counter {
         Self::after(0, progress)
     }
 
-    /// A counter of what is not shown.
+    /// Creates a counter without output.
     pub(crate) fn quiet() -> Arc<Self> {
         Self::new(&quiet())
     }
 
-    /// A counter for what is read after so many other objects.
+    /// Creates a counter for a read after so many other objects.
     pub(crate) fn after(before: u64, progress: &ProgressFn) -> Arc<Self> {
         Arc::new(Self {
             read: AtomicU64::new(before),
@@ -83,10 +83,10 @@ impl Counter {
         })
     }
 
-    /// Counts objects that were read.
+    /// Counts new objects.
     pub(crate) fn add(&self, items: u64) {
         let read = self.read.fetch_add(items, Ordering::Relaxed) + items;
-        // Whole lists do not say how long they are, and asking costs a request for each.
+        // Whole lists do not announce their length, and asking would take a request for each.
         let expected = match self.expected.load(Ordering::Relaxed) {
             0 => 0,
             known => read.max(self.before + known),
@@ -98,13 +98,13 @@ impl Counter {
         self.expected.fetch_add(items, Ordering::Relaxed);
     }
 
-    /// Takes back what a list that begun again has counted.
+    /// Subtracts the objects of a list that is restarted.
     pub(crate) fn forget(&self, items: u64) {
         self.read.fetch_sub(items, Ordering::Relaxed);
     }
 }
 
-/// Tells that the revision is fixed at which a kind is read.
+/// Signals that the revision of a list is fixed.
 pub(crate) type Begun = oneshot::Sender<()>;
 
 /// Reads all objects of a kind at one revision.
@@ -116,7 +116,7 @@ pub(crate) async fn list<T: Take>(
     list_from(client, kind, counter, None).await
 }
 
-/// As [`list`]; sends to `begun` as soon as the list begins to arrive, when its revision is fixed.
+/// Like [`list`], but signals `begun` as soon as the list begins to arrive, with a fixed revision.
 pub(crate) async fn list_from<T: Take>(
     client: &Arc<KubeClient>,
     kind: &Kind,
@@ -131,7 +131,7 @@ pub(crate) async fn list_from<T: Take>(
         let mut run = Run { client, kind, counter, limit, listed, expected: false, begun: &mut begun };
         match run.pages().await {
             Ok(()) => return Ok(run.listed),
-            // A server or a proxy before it may not have the time for a long list.
+            // A server, or a proxy before it, may not have enough time for a long list.
             Err(
                 Failure::Connection(Cause::Broken(_))
                 | Failure::Incomplete(_)
@@ -159,11 +159,11 @@ struct Run<'r, T> {
     client: &'r Arc<KubeClient>,
     kind: &'r Kind,
     counter: &'r Arc<Counter>,
-    /// Items of one page; 0 for all at once.
+    /// Items of one page; 0 for a list in one piece.
     limit: u64,
     listed: Listed<T>,
     expected: bool,
-    /// Who waits for the list to begin.
+    /// The receiver that waits for the list to begin.
     begun: &'r mut Option<Begun>,
 }
 
@@ -172,7 +172,7 @@ impl<T: Take> Run<'_, T> {
         let mut answer = self.client.get(&self.path(""), self.kind.known.accept).await?;
         self.listed.date = answer.date;
         loop {
-            // The next page is asked for as soon as this one says how: the server prepares it in the meantime.
+            // The next page is requested as soon as its token arrives: the server prepares it in the meantime.
             let mut ahead = JoinSet::new();
             let meta = self.page(answer, &mut ahead).await?;
             self.listed.resource_version.clone_from(&meta.resource_version);
@@ -199,7 +199,7 @@ impl<T: Take> Run<'_, T> {
         let mut reader = ItemReader::new(encoding);
         while let Some(piece) = answer.piece().await? {
             if let Some(begun) = self.begun.take() {
-                // The receiver is gone where another list has failed.
+                // The receiver is gone if another list has failed.
                 let _ = begun.send(());
             }
             let (taken, kind) = (&mut self.listed.taken, self.kind);
@@ -228,7 +228,7 @@ impl<T: Take> Run<'_, T> {
         Ok(meta)
     }
 
-    /// Says once how many items a list of several pages has.
+    /// Adds the number of items of a list with several pages to the expected ones, once.
     fn expect(&mut self, remaining: u64) {
         if !self.expected {
             self.expected = true;
@@ -238,7 +238,7 @@ impl<T: Take> Run<'_, T> {
 
     fn path(&self, next: &str) -> String {
         let (path, limit) = (&self.kind.path, self.limit);
-        // The path of some objects of a kind has a selector.
+        // The path may already have a selector.
         let and = if path.contains('?') { '&' } else { '?' };
         match next {
             "" if limit == 0 => path.clone(),

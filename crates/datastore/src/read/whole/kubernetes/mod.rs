@@ -1,4 +1,4 @@
-//! The whole read of a Kubernetes datastore.
+//! Reads the whole Kubernetes datastore.
 
 pub(crate) mod list;
 pub(crate) mod order;
@@ -17,18 +17,18 @@ use crate::client::kubernetes::kinds::{self, Kind};
 use crate::client::kubernetes::{KubeClient, permission};
 use crate::error::{Error, Permission, Result};
 
-/// Why there are no machines.
+/// The reason for a cluster without machines.
 pub(crate) fn no_kubevirt() -> WhySkipped {
     WhySkipped::NotInstalled("KubeVirt".to_owned())
 }
 
-/// What a whole read reads.
+/// The plan of a whole read.
 pub(crate) struct Plan {
-    /// What records addresses, and configuration.
+    /// Records of addresses, and configuration.
     pub first: Vec<Kind>,
-    /// What uses addresses. It is read as it is after that, so that an address that is assigned in between is not taken for a leak.
+    /// Users of addresses, read after the records, so that an address assigned in between does not look like a leak.
     pub second: Vec<Kind>,
-    /// Which sources are read, and why others are not.
+    /// The sources that are read, and the reasons that others are not.
     pub coverage: Snapshot,
 }
 
@@ -51,7 +51,7 @@ pub(crate) async fn plan(client: &Arc<KubeClient>, extent: &Extent) -> Result<Pl
     let kinds = plan.first.iter().chain(&plan.second);
     match extent {
         Extent::Whole => require(client, kinds).await?,
-        // Nothing of it is read again, and a later whole read has to ask for more.
+        // Its objects are not read again, and a later whole read must check further permissions.
         Extent::Sources(_) => {
             permission::require(client, kinds.map(|kind| kind.permission("list")).collect()).await?;
         }
@@ -64,7 +64,7 @@ pub(crate) async fn plan(client: &Arc<KubeClient>, extent: &Extent) -> Result<Pl
     Ok(plan)
 }
 
-/// Reads what the extent says. Each list is at one revision; the lists are not at the same one.
+/// Reads the given extent. Each list has a revision of its own.
 pub(crate) async fn observe(
     client: &Arc<KubeClient>,
     extent: &Extent,
@@ -90,7 +90,7 @@ async fn observe_into<T: Take + Into<Snapshot>>(
     Ok(snapshot)
 }
 
-/// Makes one snapshot of the lists of a plan, in its order. It is as old as the first of them.
+/// Combines the lists of a plan, in its order, into one snapshot, which has the time of the first list.
 pub(crate) fn assemble<T: Into<Snapshot>>(
     client: &KubeClient,
     coverage: Snapshot,
@@ -110,11 +110,11 @@ pub(crate) fn assemble<T: Into<Snapshot>>(
     snapshot
 }
 
-/// Fails if the user may not list or get one of the kinds. Asked once for each connection.
+/// Checks that the user may list and get the kinds, once for each connection.
 pub(crate) async fn require(client: &Arc<KubeClient>, kinds: impl Iterator<Item = &Kind>) -> Result<()> {
     let permissions: Vec<Permission> = kinds
         .flat_map(|kind| {
-            // Objects are read again one by one; of machines only lists are needed.
+            // Objects are read again one by one; machines are only listed.
             let get = (kind.known.source != Source::Machines).then(|| kind.permission("get"));
             get.into_iter().chain([kind.permission("list")])
         })

@@ -1,4 +1,4 @@
-//! Several lists at the same time, and in the order that a check needs.
+//! Reads several lists in parallel, in the order that a check needs.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// Reads all objects of a kind, as they are at one revision; sends to `begun` when that is fixed.
+    /// Reads all objects of a kind at one revision; signals `begun` once that is fixed.
     async fn read<T: Take>(&self, kind: &Kind, begun: Option<Begun>) -> Result<Listed<T>> {
         list_from(&self.client, kind, &self.counter, begun).await
     }
 }
 
-/// Reads kinds at the same time; gives the lists in the order of the kinds.
+/// Reads kinds in parallel; returns their lists in order.
 pub(crate) async fn lists<T: Take>(reader: &Lists, kinds: Vec<Kind>) -> Result<Vec<Listed<T>>> {
     let list = |kind: Kind| {
         let reader = reader.clone();
@@ -35,14 +35,14 @@ pub(crate) async fn lists<T: Take>(reader: &Lists, kinds: Vec<Kind>) -> Result<V
     tasks::all(usize::MAX, kinds.into_iter().map(list)).await
 }
 
-/// Reads kinds of which the second must be as they are later than the first. A server makes up its list before it
-/// sends the first byte of it, at one revision for all pages. So the second lists are asked for when all of the first
-/// have begun to arrive, not when they have ended: the server writes both at the same time.
+/// Reads two groups of kinds, of which the second must be newer than the first. A server prepares a list, at one
+/// revision for all pages, before it sends the first byte. The second lists are therefore requested once all of the
+/// first have begun to arrive, not when they have ended: the server writes both in parallel.
 ///
-/// Nothing waits for handles. Of a large cluster the server takes as long to make up their list as to write that of the pods; and
-/// no finding compares them with what uses addresses, but with blocks, in whatever order.
+/// Nothing waits for handles. In a large cluster, the server takes as long to prepare their list as to write that of
+/// the pods. No finding compares them with users of addresses, and they may be older or newer than blocks.
 ///
-/// A first list that had to be begun again may be as it was later than the second ones; those are then read again.
+/// A first list that was restarted may be newer than the second ones, which are then read again.
 pub(crate) async fn lists_in_order<T: Take>(
     reader: &Lists,
     first: Vec<Kind>,
@@ -63,7 +63,7 @@ pub(crate) async fn lists_in_order<T: Take>(
     let second_lists = async {
         for begun in waited_for {
             if begun.await.is_err() {
-                // A list that ends before it begins has failed, which is reported for it.
+                // A list that ends before it begins has failed, and reports its own error.
                 pending::<()>().await;
             }
         }
