@@ -1,4 +1,4 @@
-//! A cluster of Calico 2.x on a real etcd that serves the v2 API, and its allocator (facts 6).
+//! A cluster of Calico 2.x on a real etcd with the v2 API, and its allocator (facts 6).
 
 use std::io;
 use std::net::{Ipv4Addr, TcpStream};
@@ -12,7 +12,7 @@ use crate::servers::{Etcd, EtcdOptions, EtcdVersion, ServerError};
 
 /// Addresses of a block.
 const SIZE: u32 = 64;
-/// How often a swap is tried.
+/// Attempts of a compare-and-swap.
 const ATTEMPTS: usize = 100;
 
 /// An etcd with the v2 API.
@@ -21,11 +21,11 @@ pub struct Calico2 {
     etcd: Etcd,
 }
 
-/// A key that was read: its value, and the index of its last change.
+/// A value that was read, and the index of its last change.
 type Stored = (String, u64);
 
 impl Calico2 {
-    /// A healthy cluster: two hosts with a tunnel address and a block each, and three pods on each of them.
+    /// Starts a healthy cluster: two hosts, each with a tunnel address, a block and three pods.
     pub fn start() -> Result<Self, ServerError> {
         let etcd = EtcdOptions::new().version(EtcdVersion::V3_4).argument("--enable-v2=true").start()?;
         let cluster = Self { etcd };
@@ -60,14 +60,14 @@ impl Calico2 {
     }
 }
 
-/// Reads and writes the tree, and allocates as Calico 2.x does.
+/// Reads and writes the tree, and allocates like Calico 2.x.
 #[derive(Clone, Copy, Debug)]
 pub struct Client2 {
     port: u16,
 }
 
 impl Client2 {
-    /// What is at a key; `None` if there is nothing.
+    /// Reads a key; `None` if it does not exist.
     pub fn get(&self, key: &str) -> io::Result<Option<Stored>> {
         let (status, answer) = self.ask("GET", key, "quorum=true", None)?;
         if status == 404 {
@@ -83,23 +83,23 @@ impl Client2 {
         serde_json::from_str(&value).map_err(io::Error::other)
     }
 
-    /// Sets a key without any condition: a fault of a test, or what only one writes.
+    /// Sets a key unconditionally.
     pub fn set(&self, key: &str, value: &str) -> io::Result<()> {
         let (status, answer) = self.ask("PUT", key, "", Some(value))?;
         if status < 300 { Ok(()) } else { Err(unexpected(&answer)) }
     }
 
-    /// Deletes a key, if it is there.
+    /// Deletes a key, if it exists.
     pub fn delete(&self, key: &str) -> io::Result<()> {
         self.ask("DELETE", key, "", None).map(drop)
     }
 
-    /// Deletes a host with all that is below it, as `calicoctl delete node` of that time did.
+    /// Deletes a host with everything below it, as `calicoctl delete node` did then.
     pub fn remove_host(&self, host: &str) -> io::Result<()> {
         self.ask("DELETE", &format!("/calico/v1/host/{host}"), "recursive=true", None).map(drop)
     }
 
-    /// The keys below one, with all that is below them.
+    /// The keys below a key, at any depth.
     pub fn keys(&self, key: &str) -> io::Result<Vec<String>> {
         fn add(node: &Value, out: &mut Vec<String>) {
             match node["nodes"].as_array() {
@@ -116,7 +116,7 @@ impl Client2 {
         Ok(keys)
     }
 
-    /// Adds a host with an empty block; the block's first address is that of its tunnel.
+    /// Adds a host with an empty block; the first address of the block becomes its tunnel's.
     pub fn add_host(&self, host: &str, block: Ipv4Addr) -> io::Result<()> {
         self.set(&format!("/calico/v1/host/{host}/metadata"), "{}")?;
         self.add_block(host, block)?;
@@ -124,7 +124,7 @@ impl Client2 {
         self.set(&format!("/calico/v1/host/{host}/config/IpInIpTunnelAddr"), &block.to_string())
     }
 
-    /// Claims a block: the affinity comes first.
+    /// Claims a block: writes the affinity first.
     pub fn add_block(&self, host: &str, block: Ipv4Addr) -> io::Result<()> {
         self.set(&format!("/calico/ipam/v2/host/{host}/ipv4/block/{block}-26"), "{}")?;
         let value = json!({
@@ -135,7 +135,7 @@ impl Client2 {
         self.set(&block_key(block), &value.to_string())
     }
 
-    /// The network in which the blocks of a host begin.
+    /// The first addresses of the blocks of a host.
     fn blocks(&self, host: &str) -> io::Result<Vec<Ipv4Addr>> {
         let keys = self.keys(&format!("/calico/ipam/v2/host/{host}/ipv4/block"))?;
         let block = |key: &String| key.rsplit('/').next()?.strip_suffix("-26")?.parse().ok();
@@ -149,7 +149,7 @@ impl Client2 {
         Ok(address)
     }
 
-    /// Gives out an address without an endpoint: counts the handle, then writes the block.
+    /// Assigns an address without an endpoint: counts the handle, then writes the block.
     pub fn assign(&self, host: &str, handle: &str) -> io::Result<Ipv4Addr> {
         for block in self.blocks(host)? {
             self.count(handle, block, 1)?;
@@ -163,13 +163,13 @@ impl Client2 {
 
     /// Writes a workload endpoint of Kubernetes.
     pub fn set_endpoint(&self, host: &str, workload: &str, addresses: &[&str]) -> io::Result<()> {
-        let of = |v6: bool| -> Vec<String> {
+        let nets = |v6: bool| -> Vec<String> {
             let family = addresses.iter().filter(|address| address.contains(':') == v6);
             family.map(|address| format!("{address}/{}", if v6 { 128 } else { 32 })).collect()
         };
         let value = json!({
             "state": "active", "name": "cali0", "active_instance_id": format!("id-of-{workload}"),
-            "mac": "ee:ee:ee:ee:ee:ee", "profile_ids": ["default"], "ipv4_nets": of(false), "ipv6_nets": of(true),
+            "mac": "ee:ee:ee:ee:ee:ee", "profile_ids": ["default"], "ipv4_nets": nets(false), "ipv6_nets": nets(true),
         });
         self.set(&endpoint_key(host, workload), &value.to_string())
     }
@@ -180,7 +180,7 @@ impl Client2 {
         self.release(workload)
     }
 
-    /// Frees all addresses of a handle, whosever they are now: what a late deletion does to a pod of the same name.
+    /// Frees all addresses of a handle, also those of a newer pod with the same name, as a late deletion does.
     pub fn release(&self, handle: &str) -> io::Result<()> {
         let Some((value, _)) = self.get(&handle_key(handle))? else { return Ok(()) };
         let value: Value = serde_json::from_str(&value).map_err(io::Error::other)?;
@@ -193,7 +193,7 @@ impl Client2 {
         Ok(())
     }
 
-    /// Changes the count of a handle for a block, as long as swaps are lost.
+    /// Changes the count of a handle for a block, and retries lost swaps.
     fn count(&self, handle: &str, block: Ipv4Addr, by: i64) -> io::Result<()> {
         let key = handle_key(handle);
         let change = |before: Option<&str>| {
@@ -211,7 +211,7 @@ impl Client2 {
         self.swap(&key, change)
     }
 
-    /// Changes a block, as long as swaps are lost. Nothing is written if the change gives `None`.
+    /// Changes a block, and retries lost swaps. Writes nothing if the change returns `None`.
     fn change_block<T>(
         &self,
         block: Ipv4Addr,
@@ -226,7 +226,7 @@ impl Client2 {
         Ok(result)
     }
 
-    /// Replaces, creates or deletes (inner `None`) a key under the condition that it is as it was read.
+    /// Replaces, creates or deletes (inner `None`) a key if it is unchanged since it was read.
     fn swap(
         &self,
         key: &str,
@@ -251,7 +251,7 @@ impl Client2 {
         Err(io::Error::other(format!("{key}: {ATTEMPTS} swaps were lost")))
     }
 
-    /// Lets only the user `root` in, with this password.
+    /// Turns authentication on, for the user `root` with this password only.
     pub fn require_login(&self, password: &str) -> io::Result<()> {
         let login = format!("Authorization: Basic {}", STANDARD.encode(format!("root:{password}")));
         let user = json!({"user": "root", "password": password}).to_string();
@@ -279,7 +279,7 @@ impl Client2 {
     }
 }
 
-/// The key of the block of 64 addresses that begins here.
+/// The key of the block of 64 addresses that begins at an address.
 pub fn block_key(block: Ipv4Addr) -> String {
     format!("/calico/ipam/v2/assignment/ipv4/block/{block}-26")
 }
@@ -311,7 +311,7 @@ fn assign(block: &mut Value, handle: Option<&str>) -> Option<u32> {
     Some(ordinal)
 }
 
-/// Frees the ordinals of a handle, and gives their number.
+/// Frees the ordinals of a handle and returns their number.
 fn free(block: &mut Value, handle: &str) -> i64 {
     let Some(index) =
         block["attributes"].as_array().and_then(|all| all.iter().position(|a| a["handle_id"] == handle))

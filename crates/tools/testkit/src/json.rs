@@ -1,8 +1,8 @@
-//! Walking through JSON.
+//! Walks through JSON.
 
 use serde_json::Value;
 
-/// The JSON pointer of every place of a document, the document itself (the empty pointer) first.
+/// The JSON pointers of all values in a document, beginning with the document itself (the empty pointer).
 pub fn pointers(value: &Value) -> Vec<String> {
     let mut found = Vec::new();
     collect(value, "", &mut found);

@@ -1,4 +1,4 @@
-//! Counts what programs and servers send each other.
+//! Counts the traffic between programs and servers.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -6,20 +6,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Counts connections and bytes: what it accepts goes on to a server unread.
+/// Forwards connections to a server unread, and counts connections and bytes.
 #[derive(Debug)]
 pub struct Relay {
-    /// Where it listens, on 127.0.0.1.
+    /// The port that it listens on, on 127.0.0.1.
     pub port: u16,
     connections: Arc<AtomicUsize>,
     bytes: Arc<AtomicUsize>,
 }
 
 impl Relay {
-    /// A relay to a port of this machine. Its threads end with the process.
+    /// Starts a relay to a port of this machine. Its threads end with the process.
     ///
     /// # Panics
-    /// Where no port is free.
+    /// If no port is free.
     pub fn to(target: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let port = listener.local_addr().expect("a port").port();
@@ -39,12 +39,12 @@ impl Relay {
         Self { port, connections, bytes }
     }
 
-    /// Connections since the last call.
+    /// Returns the number of connections since the last call.
     pub fn take(&self) -> usize {
         self.connections.swap(0, Ordering::SeqCst)
     }
 
-    /// Bytes that the server has sent since the last call.
+    /// Returns the number of bytes that the server has sent since the last call.
     pub fn take_bytes(&self) -> usize {
         self.bytes.swap(0, Ordering::SeqCst)
     }
@@ -55,7 +55,7 @@ fn forward(mut from: TcpStream, mut to: TcpStream, count: &AtomicUsize) {
     while let Ok(read) = from.read(&mut buffer)
         && read > 0
     {
-        // Before it arrives: who has got an answer finds it counted.
+        // Counted before it is sent on: a client with its answer finds it counted.
         count.fetch_add(read, Ordering::SeqCst);
         if to.write_all(&buffer[..read]).is_err() {
             break;

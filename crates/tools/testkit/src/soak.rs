@@ -1,11 +1,11 @@
-//! How long a test with a random or a large matrix goes on.
+//! The size of random tests and large matrices.
 
 use std::ops::Mul;
 
-/// Set by `cargo xtask soak`.
+/// The variable that `cargo xtask soak` sets.
 const VARIABLE: &str = "CALIPAM_SOAK";
 
-/// Rounds or seeds of a matrix: a sample of `usual`, or ten times as many in `cargo xtask soak`.
+/// The number of rounds or seeds: `usual`, or ten times as many in `cargo xtask soak`.
 pub fn rounds<N: Mul<Output = N> + From<u8>>(usual: N) -> N {
     let factor = if std::env::var_os(VARIABLE).is_some() { 10 } else { 1 };
     usual * N::from(factor)

@@ -1,4 +1,4 @@
-//! What the workers of a churn are doing, for tests that read meanwhile.
+//! The operations that the workers of a churn are doing, for tests that read meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,32 +7,32 @@ use std::time::{Duration, Instant};
 
 use super::churn::lock;
 
-/// How often it is looked whether an operation has ended.
+/// Pause between two looks whether an operation has ended.
 const POLL: Duration = Duration::from_millis(20);
 
-/// The operations that are under way. Clones speak of the same churn.
+/// The operations that are under way. Clones share one churn.
 #[derive(Clone, Debug, Default)]
 pub struct Activity {
-    /// When the operation of a worker began, by the worker's number.
+    /// The start of each worker's operation, by the worker's number.
     begun: Arc<Mutex<BTreeMap<usize, Instant>>>,
     stopped: Arc<AtomicBool>,
-    /// Operations that have ended, well or not.
+    /// Operations that have ended, successful or not.
     done: Arc<AtomicU64>,
 }
 
-/// An operation, for as long as this lives.
+/// One operation; it ends when this is dropped, also when it failed.
 pub(super) struct Operation<'a> {
     activity: &'a Activity,
     worker: usize,
 }
 
 impl Activity {
-    /// Lets no worker begin another operation, once [enough](super::Churn::enough) has been done.
+    /// Makes the workers stop as soon as [enough](super::Churn::enough) has been done.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// How many operations have ended, well or not.
+    /// Returns the number of operations that have ended, successful or not.
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
@@ -54,7 +54,6 @@ impl Activity {
     }
 }
 
-/// Also where the operation failed.
 impl Drop for Operation<'_> {
     fn drop(&mut self) {
         lock(&self.activity.begun).remove(&self.worker);

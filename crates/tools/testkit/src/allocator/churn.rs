@@ -12,31 +12,30 @@ use super::worker::{Shared, Worker};
 use crate::cluster::rng::Rng;
 use crate::cluster::{Cluster, ClusterSpec};
 
-/// How much the workers do. All of it is bounded.
+/// The amount of work for the workers, all of it bounded.
 #[derive(Clone, Debug)]
 pub struct Churn {
-    /// Workers at once, each with a thread of its own; they share the nodes of the cluster among them.
+    /// Workers at a time, each with a thread of its own; they share the nodes of the cluster.
     pub workers: usize,
     /// Operations of each worker; fewer where the churn is [stopped](Activity::stop).
     pub operations: usize,
-    /// The workers go on until this holds of what all of them have done. Which operations there are is left to chance;
-    /// what a test relies on belongs here.
+    /// The workers go on until this holds of their common log. The operations are random, so a test states here what it
+    /// relies on.
     pub enough: fn(&ChurnLog) -> bool,
-    /// No operation begins later than this, whatever has been done.
+    /// No operation begins later than this, even if less than enough has been done.
     pub limit: Duration,
     /// Longest pause after a write.
     pub pause: Duration,
-    /// Of a thousand pods that end, so many leak: they are gone without their addresses having been released.
+    /// Leaks per thousand pods that end: such a pod disappears and its addresses are not released.
     pub leaks: u64,
-    /// For how many seconds pods say they have had their addresses when they get them. Above the grace period of a
-    /// check, nothing protects what is half done.
+    /// The age, in seconds, that a pod claims for its addresses when it gets them. An age above the grace period of a
+    /// check means that nothing protects half-done operations.
     pub ages: Range<u64>,
-    /// How many pods each worker keeps, about; if it is 0, that is left to chance.
+    /// Number of pods that each worker keeps, roughly; 0 leaves it to chance.
     pub pods: usize,
-    /// What the workers' choices follow from, and the names of their pods: those of two churns on one cluster need
-    /// different seeds, of 40 that there are.
+    /// The seed of all choices and of the pods' names. Two churns on one cluster need different seeds; there are 40.
     pub seed: u64,
-    /// What the workers are doing: a clone of it tells a reader, and stops them before the limit.
+    /// The operations under way. A clone shows them to a reader and can stop the workers before the limit.
     pub activity: Activity,
 }
 
@@ -57,20 +56,20 @@ impl Default for Churn {
     }
 }
 
-/// What the workers did.
+/// The operations that the workers did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChurnLog {
     /// Pods started: addresses assigned.
     pub started: u64,
-    /// Of those, pods that were started again in a new sandbox, which counts as stopped, too.
+    /// Pods among them that got a new sandbox, which counts as stopped, too.
     pub restarted: u64,
-    /// Pods stopped in any way: addresses released, but for those of `lost` pods.
+    /// Pods stopped in any way. Their addresses were released, except those of `lost` pods.
     pub stopped: u64,
-    /// Of those, pods that finished.
+    /// Stopped pods that had finished.
     pub finished: u64,
-    /// Of those, pods that were evicted.
+    /// Stopped pods that were evicted.
     pub evicted: u64,
-    /// Of those, pods that leaked their addresses.
+    /// Stopped pods that leaked their addresses.
     pub lost: u64,
     /// Blocks claimed.
     pub claimed: u64,
@@ -78,24 +77,24 @@ pub struct ChurnLog {
     pub released: u64,
     /// Writes of blocks, affinities and handles that took effect.
     pub writes: u64,
-    /// Writes of those that another worker was faster with.
+    /// Writes of those that lost to another worker's.
     pub conflicts: u64,
-    /// What the longest operation took.
+    /// Duration of the longest operation.
     pub longest: Duration,
-    /// Who has which address, and what went wrong.
+    /// The owner of each address, and all violations.
     pub ledger: Ledger,
 }
 
 impl ChurnLog {
-    /// Addresses assigned, and addresses released.
+    /// Returns the number of addresses assigned and released.
     pub fn operations(&self) -> u64 {
         self.started + self.stopped - self.lost
     }
 }
 
 impl Churn {
-    /// Works on the etcd at `endpoint`, which holds `cluster`, and waits until all is done. Every operation is
-    /// finished then. Works inside and outside of async runtimes; to read meanwhile, give it a thread of its own.
+    /// Works on the etcd at `endpoint`, which holds `cluster`, and returns when every operation has ended. Works inside
+    /// and outside of async runtimes; to read meanwhile, run it in a thread of its own.
     pub fn run(&self, endpoint: &str, cluster: &Cluster) -> Result<ChurnLog> {
         let nodes: Vec<String> = cluster.nodes().iter().map(|node| node.name.clone()).collect();
         self.run_on(Target::Etcd(endpoint), cluster.spec(), &nodes)
@@ -116,7 +115,7 @@ impl Churn {
                 let worker = worker.expect("a test may start threads");
                 worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             });
-            // Where one failed the scope waits for the others.
+            // If one fails, the scope waits for the others.
             ended.collect::<Result<()>>()
         })?;
         Ok(shared.log.into_inner().unwrap_or_else(PoisonError::into_inner))
@@ -129,7 +128,7 @@ impl Churn {
     }
 }
 
-/// Locks what is shared; a thread that panicked with it fails the test anyway.
+/// Locks shared data; a thread that panicked while holding it fails the test anyway.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,28 +5,31 @@ use std::net::IpAddr;
 use etcd_client::{Client, Compare, CompareOp, Error, GetOptions, KeyValue, Txn, TxnOp};
 use tokio::runtime::{Builder, Runtime};
 
+use super::pods::Pods;
 use super::store::{Datastore, Ending, List, Place, Read, Result, Version};
 use crate::cluster::wire::{go_json, key};
 use crate::cluster::{ClusterSpec, Holder, endpoint_of};
-use crate::servers::ServerError;
+use crate::servers::{KubeApiserver, ServerError};
 
-/// Where the allocator's own objects lie.
+/// The prefix of the allocator's own objects.
 const IPAM: &str = "/calico/ipam/v2";
 
-/// A connection to etcd.
+/// A connection to etcd and, if the cluster has one, to its API server. The CNI plugin then writes endpoints to etcd
+/// and leaves the pods alone.
 pub(super) struct EtcdKeys {
     runtime: Runtime,
     client: Client,
     spec: ClusterSpec,
+    pods: Option<Pods>,
 }
 
 impl EtcdKeys {
-    /// Connects to an endpoint. Must not be called from within an async runtime.
-    pub(super) fn connect(endpoint: &str, spec: ClusterSpec) -> Result<Self> {
+    /// Connects. Must not be called from within an async runtime.
+    pub(super) fn connect(endpoint: &str, server: Option<&KubeApiserver>, spec: ClusterSpec) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(ServerError::io("cannot start a runtime for the etcd client"))?;
         let client = runtime.block_on(Client::connect([endpoint], None))?;
-        Ok(Self { runtime, client, spec })
+        Ok(Self { runtime, client, spec, pods: server.map(Pods::connect).transpose()? })
     }
 
     fn read(&mut self, key: &str) -> Result<Option<(Vec<u8>, i64)>> {
@@ -34,7 +37,7 @@ impl EtcdKeys {
         Ok(response.kvs().first().map(|kv| (kv.value().to_vec(), kv.mod_revision())))
     }
 
-    /// Makes a change where a condition holds; gives the revision of the change.
+    /// Writes if the condition holds, and returns the revision of the write.
     fn change(&mut self, when: Compare, operation: TxnOp) -> Result<Option<i64>> {
         let transaction = Txn::new().when([when]).and_then([operation]);
         let response = self.runtime.block_on(self.client.txn(transaction))?;
@@ -102,8 +105,8 @@ impl Datastore for EtcdKeys {
         Ok(response.kvs().iter().map(read).collect())
     }
 
-    fn announce(&mut self, _: &Holder) -> Result<()> {
-        Ok(())
+    fn announce(&mut self, holder: &Holder) -> Result<()> {
+        self.pods.as_mut().map_or(Ok(()), |pods| pods.announce(holder))
     }
 
     fn publish(&mut self, holder: &Holder, address: IpAddr) -> Result<()> {
@@ -112,15 +115,18 @@ impl Datastore for EtcdKeys {
         let absent = Compare::version(key.as_str(), CompareOp::Equal, 0);
         let created = self.change(absent, TxnOp::put(key, go_json(&endpoint), None))?;
         assert!(created.is_some(), "no two pods of a test have one name");
-        Ok(())
+        self.pods.as_mut().map_or(Ok(()), |pods| pods.set_address(holder, address))
     }
 
-    fn withdraw(&mut self, holder: &Holder, _: Ending) -> Result<()> {
+    fn withdraw(&mut self, holder: &Holder, ending: Ending) -> Result<()> {
+        if let Some(pods) = &mut self.pods {
+            pods.begin_end(holder, ending)?;
+        }
         let deletion = self.client.delete(holder.endpoint_key(), None);
         self.runtime.block_on(deletion).map(drop).map_err(|error: Error| error.into())
     }
 
-    fn bury(&mut self, _: &Holder, _: Ending) -> Result<()> {
-        Ok(())
+    fn clean_up(&mut self, holder: &Holder, ending: Ending) -> Result<()> {
+        self.pods.as_mut().map_or(Ok(()), |pods| pods.end(holder, ending))
     }
 }

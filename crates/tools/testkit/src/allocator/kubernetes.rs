@@ -39,7 +39,7 @@ impl KubeObjects {
         format!("{}/{}", self.collection(place), name_of(place))
     }
 
-    /// The whole object for a write; without a version it is a new one.
+    /// The object to write; without a version it is a new one.
     fn object(&self, place: Place<'_>, value: &[u8], version: Option<&Version>) -> Value {
         let value = form::object(value);
         let (kind, made) = match place {
@@ -51,7 +51,7 @@ impl KubeObjects {
         };
         let Parts { name, labels, spec } = made.expect("the schema takes what the allocator writes");
 
-        // Calico's own metadata is kept in an annotation, which is empty but for what the affinity has.
+        // Calico keeps its own metadata in an annotation, which is empty except for what the affinity has.
         let mut metadata = json!({"name": name, "annotations": {"projectcalico.org/metadata": "{}"}});
         if let Some(labels) = labels {
             metadata["labels"] = labels;
@@ -89,7 +89,7 @@ impl KubeObjects {
         Ok((response.status == 200).then(|| version_of(&parse(&response.body))))
     }
 
-    /// Both steps of a deletion: the mark, which is the compare-and-swap, and the deletion of what was marked.
+    /// Deletes in two steps: sets the mark, which is the compare-and-swap, then deletes the marked object.
     fn delete_in_steps(&mut self, place: Place<'_>, mut object: Value) -> Result<bool> {
         object["spec"]["deleted"] = match place {
             Place::Affinity(..) => form::affinity_flag(self.flavour, true),
@@ -112,7 +112,7 @@ fn name_of(place: Place<'_>) -> String {
     }
 }
 
-/// An object with the path and the value that it has in etcd.
+/// An object with its path and value as in etcd.
 fn listed(list: List<'_>, object: &Value) -> (String, Read) {
     let spec = &object["spec"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -191,7 +191,7 @@ impl Datastore for KubeObjects {
         if response.status == 404 {
             return Ok(false);
         }
-        // What is written with the mark is what was read at the version; any other version is refused.
+        // The mark is written to the object as read at the version; any other version is refused.
         let mut object = parse(&response.body);
         object["metadata"]["resourceVersion"] = parts(version).0.into();
         if let Some(metadata) = object["metadata"].as_object_mut() {
@@ -206,7 +206,7 @@ impl Datastore for KubeObjects {
         }
         let answer = parse(&self.ask("GET", &self.list_path(list), &Value::Null, &[200])?.body);
         let items = answer["items"].as_array().into_iter().flatten();
-        // Of lists, Calico leaves out the affinities that are marked deleted.
+        // Calico omits affinities that are marked as deleted from lists.
         let is_left_out =
             |object: &&Value| matches!(list, List::Affinities(_)) && form::is_deleted(&object["spec"]);
         Ok(items.filter(|object| !is_left_out(object)).map(|object| listed(list, object)).collect())
@@ -226,7 +226,7 @@ impl Datastore for KubeObjects {
         if ending == Ending::Lost { Ok(()) } else { self.pods.blank(holder) }
     }
 
-    fn bury(&mut self, holder: &Holder, ending: Ending) -> Result<()> {
+    fn clean_up(&mut self, holder: &Holder, ending: Ending) -> Result<()> {
         self.pods.end(holder, ending)
     }
 }

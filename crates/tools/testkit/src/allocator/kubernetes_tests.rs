@@ -16,7 +16,7 @@ fn object(server: &KubeApiserver, path: &str) -> Option<Value> {
     (response.status == 200).then(|| serde_json::from_str(&response.body).unwrap())
 }
 
-/// Phase, address, annotation and whether it is being deleted.
+/// The phase, address and annotation of a pod, and whether it is being deleted.
 fn state(server: &KubeApiserver, holder: &Holder) -> Option<[String; 4]> {
     let path = format!("/api/v1/namespaces/{}/pods/{}", holder.name.namespace, holder.name.pod);
     let pod = object(server, &path)?;
@@ -34,7 +34,7 @@ fn pods_end(server: &KubeApiserver, store: &mut KubeObjects) {
         (Ending::Finished, "0", Some(["Succeeded", "10.244.1.7", "", "false"]), Some("Succeeded")),
         (Ending::Lost, "f", None, None),
     ];
-    for (number, (ending, container, withdrawn, buried)) in (0..).zip(endings) {
+    for (number, (ending, container, withdrawn, ended)) in (0..).zip(endings) {
         let (name, node) = (pod_name(number), "node-1".to_owned());
         let holder = Holder { name, node, container: container.repeat(64), since: Timestamp::now() };
         store.announce(&holder).unwrap();
@@ -44,12 +44,12 @@ fn pods_end(server: &KubeApiserver, store: &mut KubeObjects) {
         store.withdraw(&holder, ending).unwrap();
         let expected = withdrawn.map(|texts| texts.map(str::to_owned));
         assert_eq!(state(server, &holder), expected, "{ending:?}");
-        store.bury(&holder, ending).unwrap();
-        assert_eq!(state(server, &holder).map(|[phase, ..]| phase).as_deref(), buried, "{ending:?}");
+        store.clean_up(&holder, ending).unwrap();
+        assert_eq!(state(server, &holder).map(|[phase, ..]| phase).as_deref(), ended, "{ending:?}");
     }
 }
 
-/// What is stored, with the fields of a block in Calico's order.
+/// The stored value, with the fields of a block in Calico's order.
 fn stored(store: &mut KubeObjects, place: Place<'_>) -> String {
     let (value, _) = store.get(place).unwrap().unwrap();
     let value = match place {
@@ -86,8 +86,8 @@ fn objects_change_by_compare_and_swap(store: &mut KubeObjects) {
     }
 }
 
-/// A reader that meets an object that was marked and left finishes the deletion.
-fn what_is_marked_is_deleted(server: &KubeApiserver, flavour: Flavour, store: &mut KubeObjects) {
+/// A reader finishes the deletion of an object that was marked and left.
+fn marked_objects_are_deleted(server: &KubeApiserver, flavour: Flavour, store: &mut KubeObjects) {
     let net = "10.244.2.0/26".parse().unwrap();
     let mark = if flavour == Flavour::Classic { "true".into() } else { Value::Bool(true) };
     let places = [
@@ -119,7 +119,7 @@ fn objects_are_those_of_calico() {
         seed(&server, flavour, &ClusterSpec::new(8).v4_only(), 1).unwrap();
         let mut store = KubeObjects::connect(&server, flavour).unwrap();
         objects_change_by_compare_and_swap(&mut store);
-        what_is_marked_is_deleted(&server, flavour, &mut store);
+        marked_objects_are_deleted(&server, flavour, &mut store);
         pods_end(&server, &mut store);
     }
 }

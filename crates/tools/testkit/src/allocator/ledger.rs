@@ -1,4 +1,4 @@
-//! What the allocator was told: which addresses each live pod has, and what went wrong with them.
+//! A record of the addresses that the allocator gave to each live pod, and of every violation.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -13,12 +13,12 @@ use super::store::{Result, Store, Target};
 use crate::cluster::ClusterSpec;
 use crate::cluster::rng::Rng;
 
-/// A pod that has an address and uses it, or leaked it.
+/// A pod that uses its address, or has leaked it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tenant {
     /// `namespace/name`.
     pub pod: String,
-    /// The node that it runs on.
+    /// The node of the pod.
     pub node: String,
     /// The ID of its handle.
     pub handle: String,
@@ -27,20 +27,19 @@ pub struct Tenant {
     pub block: IpNet,
 }
 
-/// What must never happen, whichever other programs work at the same time as the allocator.
+/// A state that must never occur, whatever programs work beside the allocator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
     /// An address was given to a pod while another live one has it.
     GivenTwice {
         /// The pod that has it.
         first: Tenant,
-        /// The pod that was given it, too.
+        /// The pod that was given it as well.
         second: Tenant,
     },
-    /// The block of a live pod's address does not record it under the pod's handle any more.
+    /// The block does not record the address of a live pod under the pod's handle any more.
     Freed(Tenant),
-    /// The handle of a live pod does not count the block of the pod's address any more, so that CNI DEL would not free
-    /// it.
+    /// The handle of a live pod does not count the block of its address any more, so CNI DEL would not free it.
     Uncounted(Tenant),
 }
 
@@ -62,8 +61,8 @@ impl fmt::Display for Violation {
 
 /// The pods that an allocator started, their addresses, and every violation that was seen.
 ///
-/// The truth is the allocator's own: it was told an address when its compare-and-swap of the block took effect, and
-/// knows of no other way in which a pod comes to an address or loses it.
+/// It follows the allocator's own results: an address counts as given when the compare-and-swap of its block succeeded.
+/// A pod gains or loses an address in no other way.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Ledger {
     live: BTreeMap<String, Tenant>,
@@ -73,7 +72,7 @@ pub struct Ledger {
     violations: Vec<Violation>,
 }
 
-/// How many pods there are, and all violations.
+/// Shows the number of pods and all violations.
 impl fmt::Debug for Ledger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (live, leaked) = (self.live.len(), self.leaked.len());
@@ -88,8 +87,8 @@ impl Ledger {
         self.live.values()
     }
 
-    /// Addresses that were leaked on purpose and not given out again since, each with the pod that had it. A repair
-    /// may have freed them.
+    /// Addresses that were leaked on purpose and not assigned again since, with the pod that had them. A repair may
+    /// have freed them.
     pub fn leaked(&self) -> &BTreeMap<IpAddr, Tenant> {
         &self.leaked
     }
@@ -99,12 +98,12 @@ impl Ledger {
         &self.violations
     }
 
-    /// Looks at the address and the handle of every live pod, and gives all violations, those seen before first. Call
-    /// it when allocators and repairs have ended. Works inside and outside of async runtimes.
+    /// Reads the address and the handle of every live pod and returns all violations, earlier ones first. Call it when
+    /// allocators and repairs have ended. Works inside and outside of async runtimes.
     pub fn verify(&self, target: Target<'_>) -> Result<Vec<Violation>> {
         let verified = thread::scope(|scope| {
             let work = scope.spawn(|| -> Result<Vec<Violation>> {
-                // The specification names what endpoints look like; none is written here.
+                // The specification only shapes endpoints; none is written here.
                 let datastore = target.connect(ClusterSpec::new(0))?;
                 let mut store = Store::new(datastore, Rng::new(0), Duration::ZERO);
                 let mut found = self.violations.clone();
@@ -118,7 +117,7 @@ impl Ledger {
         Ok(verified)
     }
 
-    /// A pod was given an address.
+    /// Notes that a pod was given an address.
     pub(super) fn give(&mut self, tenant: Tenant) {
         self.leaked.remove(&tenant.address);
         if let Some(first) = self.owners.get(&tenant.address).and_then(|handle| self.live.get(handle)) {
@@ -129,7 +128,7 @@ impl Ledger {
         self.live.insert(tenant.handle.clone(), tenant);
     }
 
-    /// A pod is about to end: what becomes of its address is not a violation any more.
+    /// Notes that a pod is about to end: from now on its address may be freed.
     pub(super) fn end(&mut self, handle: &str) {
         let Some(tenant) = self.live.remove(handle) else { return };
         if self.owners.get(&tenant.address).is_some_and(|owner| owner == handle) {
@@ -143,7 +142,7 @@ impl Ledger {
         }
     }
 
-    /// A pod is about to be lost with its address.
+    /// Notes that a pod is about to be lost together with its address.
     pub(super) fn leak(&mut self, handle: &str) {
         if let Some(tenant) = self.live.get(handle).cloned() {
             self.end(handle);
@@ -156,13 +155,13 @@ impl Ledger {
         self.live.get(handle)
     }
 
-    /// A violation was seen.
-    pub(super) fn accuse(&mut self, violations: Vec<Violation>) {
+    /// Adds violations that were found.
+    pub(super) fn add_violations(&mut self, violations: Vec<Violation>) {
         self.violations.extend(violations);
     }
 }
 
-/// What is wrong with the address of a pod that is live all the while.
+/// Checks the address of a pod that stays live meanwhile.
 pub(super) fn inspect(store: &mut Store, tenant: &Tenant) -> Result<Vec<Violation>> {
     let mut found = Vec::new();
     let block = look::block(store, tenant.block)?;

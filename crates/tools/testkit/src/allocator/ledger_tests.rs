@@ -10,7 +10,7 @@ use crate::cluster::{Cluster, ClusterSpec};
 use crate::kube::{Flavour, Kinds, lease, seed};
 use crate::servers::Etcd;
 
-/// Some pods live, some leaked, and of the others that ended some had finished and some were evicted.
+/// Some pods are live, some leaked, some finished and some were evicted.
 fn is_enough(log: &ChurnLog) -> bool {
     let is_mixed = log.ledger.live().len() > 5 && log.lost > 0 && log.stopped > log.lost;
     is_mixed && log.finished > 0 && log.evicted > 0
@@ -46,8 +46,8 @@ fn break_two(target: Target<'_>, ledger: &Ledger) -> [Tenant; 2] {
     [freed, uncounted]
 }
 
-/// Runs a churn, finds nothing, and finds just what is then broken. Every address that was freed by hand is given to
-/// the next pod sooner or later.
+/// Runs a churn and finds nothing, then finds exactly what was broken by hand. Every address that was freed by hand is
+/// given to the next pod sooner or later.
 fn violations_are_found(target: Target<'_>, nodes: &[String]) {
     let log = churn().run_on(target, &spec(), nodes).unwrap();
     assert!(is_enough(&log), "{log:?}");
@@ -101,7 +101,7 @@ fn an_address_that_is_given_twice_is_a_violation() {
     let twice = Violation::GivenTwice { first: c.clone(), second: a.clone() };
     assert_eq!(ledger.violations(), std::slice::from_ref(&twice));
     assert_eq!(twice.to_string(), "10.0.0.1 was given to default/a, but default/c has it");
-    // The second owner goes; the first one has the address still, which no other pod may get.
+    // The second owner goes. The first one still has the address, so no other pod may get it.
     ledger.end(&a.handle);
     ledger.give(b.clone());
     assert_eq!(ledger.violations().len(), 2, "{:?}", ledger.violations());

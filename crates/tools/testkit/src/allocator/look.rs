@@ -1,4 +1,4 @@
-//! What the datastore says about addresses, read with the tests' own decoders: the proof of what calipam's allocator did.
+//! Reads addresses from the datastore with the tests' own decoders, to check calipam's allocator independently.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ struct StoredHandle {
     block: Option<BTreeMap<String, i64>>,
 }
 
-/// A block, if it exists.
+/// Reads a block, if it exists.
 pub(super) fn block(store: &mut Store, net: IpNet) -> Result<Option<(Block, Version)>> {
     let read = store.get(Place::Block(net))?;
     Ok(read.map(|(value, version)| (Block::read(&value).expect("a block of the test"), version)))
@@ -26,7 +26,7 @@ pub(super) fn held(block: &Block, id: &str) -> Vec<IpAddr> {
     records.map(|(address, _)| address).collect()
 }
 
-/// The number of addresses that a handle counts in each block; nothing if there is no such handle.
+/// The number of addresses that a handle counts in each block; empty if there is no such handle.
 pub(super) fn counts(store: &mut Store, id: &str) -> Result<BTreeMap<IpNet, i64>> {
     let Some((value, _)) = store.get(Place::Handle(id))? else { return Ok(BTreeMap::new()) };
     let stored: StoredHandle = serde_json::from_slice(&value).expect("a handle of the test");

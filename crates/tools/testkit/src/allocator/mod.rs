@@ -1,6 +1,6 @@
-//! Nodes at work: calipam's allocator (`crates/assign`), which recorded runs of real Calico prove, gives pods addresses and
-//! takes them back, claims blocks and gives them up, one write at a time, each a compare-and-swap, with pauses between
-//! them and several workers at once. Tests read the datastore meanwhile, or repair it.
+//! Nodes at work. calipam's allocator (`crates/assign`), which recorded runs of real Calico verify, assigns and
+//! releases addresses, and claims and releases blocks. Each write is a compare-and-swap. Several workers run at the
+//! same time and pause between writes, while tests read the datastore or repair it.
 //!
 //! | Operation | Order of the writes |
 //! |---|---|
@@ -11,17 +11,16 @@
 //!
 //! On Kubernetes every deletion takes two steps: a mark, which is the compare-and-swap, and the deletion by UID.
 //!
-//! The requests to the servers, the form of Kubernetes objects, pods and endpoints are written here, without calipam's
-//! clients. A test that stops it in the middle finds the half-done states that a real crash leaves.
+//! The requests to the servers and the form of Kubernetes objects, pods and endpoints are written here, without
+//! calipam's clients. A test that stops a churn in the middle finds the half-done states of a real crash.
 //!
-//! To try repairs at the same time, let a [`Churn`] leak some addresses and run it in a thread of its own. Its [`Ledger`] says
-//! which addresses each live pod was given, and [`Ledger::verify`] afterwards whether one was freed or given twice. It
-//! looks at blocks and handles with the decoders of the tests.
+//! To test repairs at the same time, run a [`Churn`] that leaks some addresses in a thread of its own. Its [`Ledger`]
+//! holds the addresses that each live pod was given; [`Ledger::verify`] then finds those that were freed or given
+//! twice.
 
 mod activity;
 mod churn;
 mod etcd;
-mod etcd_with_pods;
 mod kubernetes;
 #[cfg(test)]
 mod kubernetes_tests;

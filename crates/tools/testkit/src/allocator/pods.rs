@@ -10,7 +10,7 @@ use crate::cluster::Holder;
 use crate::kube::Connection;
 use crate::servers::{KubeApiserver, Response, ServerError};
 
-/// Finished and evicted pods of one worker that are kept; older ones are collected.
+/// Number of finished and evicted pods that each worker keeps; older ones are deleted.
 const ENDED_PODS: usize = 20;
 
 /// The pods of one worker.
@@ -24,7 +24,7 @@ fn path_of(holder: &Holder) -> String {
     format!("/api/v1/namespaces/{}/pods/{}", holder.name.namespace, holder.name.pod)
 }
 
-/// Whether the kubelet reports that a pod has finished before its sandbox is taken away, or afterwards.
+/// Whether the kubelet reports that a pod has finished before it removes the sandbox, or afterwards.
 fn reports_early(holder: &Holder) -> bool {
     holder.container.starts_with(|c: char| c.is_ascii_digit())
 }
@@ -51,7 +51,7 @@ impl Pods {
         Err(ServerError::Refused { what: format!("{method} {path}"), status, body })
     }
 
-    /// The pod is there and has been given a node.
+    /// Creates the pod, already bound to a node.
     pub(super) fn announce(&mut self, holder: &Holder) -> Result<()> {
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": holder.name.pod, "labels": {"app": holder.name.app}},
@@ -61,7 +61,7 @@ impl Pods {
         self.ask("POST", &path, &pod, &[201]).map(drop)
     }
 
-    /// On the Kubernetes datastore the CNI plugin writes the address to the pod.
+    /// Writes the address to the pod, as the CNI plugin does on the Kubernetes datastore.
     pub(super) fn annotate(&mut self, holder: &Holder, address: IpAddr) -> Result<()> {
         let network = format!("{address}/{}", if address.is_ipv4() { 32 } else { 128 });
         let annotations = json!({"cni.projectcalico.org/containerID": holder.container,
@@ -69,20 +69,20 @@ impl Pods {
         self.patch(&path_of(holder), &json!({"metadata": {"annotations": annotations}}))
     }
 
-    /// It takes the address away again, and leaves the container's ID.
+    /// Removes the address from the pod, but not the container's ID.
     pub(super) fn blank(&mut self, holder: &Holder) -> Result<()> {
         let blank = json!({"cni.projectcalico.org/podIP": "", "cni.projectcalico.org/podIPs": ""});
         self.patch(&path_of(holder), &json!({"metadata": {"annotations": blank}}))
     }
 
-    /// The kubelet reports that the pod runs, and at which address.
+    /// Reports that the pod runs at an address, as the kubelet does.
     pub(super) fn set_address(&mut self, holder: &Holder, address: IpAddr) -> Result<()> {
         let address = address.to_string();
         let status = json!({"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]});
         self.patch(&format!("{}/status", path_of(holder)), &json!({"status": status}))
     }
 
-    /// What happens to a pod before its sandbox is taken away.
+    /// Does to a pod what happens before its sandbox is removed.
     pub(super) fn begin_end(&mut self, holder: &Holder, ending: Ending) -> Result<()> {
         let path = path_of(holder);
         match ending {
@@ -94,7 +94,7 @@ impl Pods {
         }
     }
 
-    /// What happens to it afterwards. The status of a pod that has finished names its address for ever.
+    /// Does to a pod what happens after its sandbox is removed. A finished pod keeps its address in its status.
     pub(super) fn end(&mut self, holder: &Holder, ending: Ending) -> Result<()> {
         let path = path_of(holder);
         match ending {

@@ -1,5 +1,5 @@
-//! The datastore of a worker as calipam's allocator sees it. The requests, and the form in which Kubernetes has the
-//! objects, are the tests' own.
+//! A worker's datastore as calipam's allocator sees it. The requests and the form of Kubernetes objects are the tests'
+//! own.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use super::store::{List, Place, Read, Result, Store, Version};
 use crate::servers::ServerError;
 
-/// One worker's datastore. An operation on it never waits for another task: the requests block the worker's thread.
+/// One worker's datastore. Operations never wait for another task: requests block the worker's thread.
 pub(super) struct Records(RefCell<Store>);
 
 /// Runs an operation of the allocator to its end.
@@ -30,7 +30,7 @@ impl Records {
         Self(RefCell::new(store))
     }
 
-    /// Uses the datastore without the allocator.
+    /// Accesses the datastore without the allocator.
     pub(super) fn look<T>(&self, look: impl FnOnce(&mut Store) -> T) -> T {
         look(&mut self.0.borrow_mut())
     }
@@ -64,7 +64,7 @@ impl Records {
 }
 
 impl List<'_> {
-    /// The list that has one object which the allocator only reads.
+    /// The list with one object that the allocator only reads.
     fn of(key: &Key) -> Option<List<'_>> {
         match key {
             Key::IpamConfig => Some(List::Config),

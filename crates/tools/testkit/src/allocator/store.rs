@@ -1,4 +1,4 @@
-//! What the allocator needs of a datastore: its objects by place, compare-and-swap, and what uses the addresses.
+//! The datastore interface of the allocator: objects by place, compare-and-swap, and the users of addresses.
 
 use std::net::IpAddr;
 use std::thread;
@@ -7,35 +7,34 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use super::etcd::EtcdKeys;
-use super::etcd_with_pods::EtcdWithPods;
 use super::kubernetes::KubeObjects;
 use crate::cluster::rng::Rng;
 use crate::cluster::{ClusterSpec, Holder};
 use crate::kube::Flavour;
 use crate::servers::{KubeApiserver, ServerError};
 
-/// What an operation gives where the datastore works.
+/// The result of an operation on a datastore.
 pub(super) type Result<T> = std::result::Result<T, ServerError>;
 
-/// Where an allocator finds its datastore.
+/// The datastore of an allocator.
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'a> {
     /// An etcd without authentication, by its endpoint.
     Etcd(&'a str),
     /// An API server with Calico's kinds of one API group.
     Kubernetes(&'a KubeApiserver, Flavour),
-    /// Such an etcd, and the API server of the cluster that uses it, which has the pods.
+    /// Such an etcd, and the API server with the pods of its cluster.
     EtcdAndKubernetes(&'a str, &'a KubeApiserver),
 }
 
 impl Target<'_> {
-    /// Connects. Every worker has a connection of its own.
+    /// Connects; every worker has a connection of its own.
     pub(super) fn connect(self, spec: ClusterSpec) -> Result<Box<dyn Datastore>> {
         Ok(match self {
-            Self::Etcd(endpoint) => Box::new(EtcdKeys::connect(endpoint, spec)?),
+            Self::Etcd(endpoint) => Box::new(EtcdKeys::connect(endpoint, None, spec)?),
             Self::Kubernetes(server, flavour) => Box::new(KubeObjects::connect(server, flavour)?),
             Self::EtcdAndKubernetes(endpoint, server) => {
-                Box::new(EtcdWithPods::connect(endpoint, server, spec)?)
+                Box::new(EtcdKeys::connect(endpoint, Some(server), spec)?)
             }
         })
     }
@@ -51,7 +50,7 @@ pub(super) enum Place<'a> {
     Handle(&'a str),
 }
 
-/// Objects that are read together, or only read.
+/// Objects that are read together, or are only read.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum List<'a> {
     /// The configuration of the allocator.
@@ -77,23 +76,23 @@ pub(super) enum Version {
 /// A value in the form of etcd, and its version.
 pub(super) type Read = (Vec<u8>, Version);
 
-/// How a pod ends.
+/// The way in which a pod ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// It is deleted; its sandbox is taken away in time.
+    /// It is deleted, and its sandbox is removed in time.
     Deleted,
     /// Its containers have ended; its object stays for a while.
     Finished,
-    /// Its node runs short of something.
+    /// Its node runs short of a resource.
     Evicted,
     /// Only its sandbox ends: the pod gets another one, with another handle.
     Restarted,
-    /// Its object is gone without its sandbox having been taken away, as after a crash of the node: it leaks.
+    /// Its object disappears but its sandbox was not removed, as after a crash of the node: it leaks.
     Lost,
 }
 
-/// A datastore as one worker sees it. Values have the form of etcd everywhere. Only errors of the connection and
-/// refusals are errors; one that comes too late gets `None` or false.
+/// A datastore as one worker sees it. All values have the form of etcd. Lost connections and refusals are errors; a
+/// write that comes too late returns `None` or false.
 pub(super) trait Datastore: Send {
     fn get(&mut self, place: Place<'_>) -> Result<Option<Read>>;
     /// Stores a value if there is none.
@@ -102,34 +101,33 @@ pub(super) trait Datastore: Send {
     fn update(&mut self, place: Place<'_>, value: Vec<u8>, version: &Version) -> Result<Option<Version>>;
     /// Deletes what was read at a version.
     fn delete(&mut self, place: Place<'_>, version: &Version) -> Result<bool>;
-    /// Several objects, or one that only is read, each with its path in etcd.
+    /// Reads several objects, or one that is only read, each with its path in etcd.
     fn list(&mut self, list: List<'_>) -> Result<Vec<(String, Read)>>;
 
-    /// The pod is there and has been given a node.
+    /// Creates the pod, already bound to a node.
     fn announce(&mut self, holder: &Holder) -> Result<()>;
-    /// CNI ADD after the allocation: the pod has its address.
+    /// Gives the pod its address, as CNI ADD does after the allocation.
     fn publish(&mut self, holder: &Holder, address: IpAddr) -> Result<()>;
-    /// The pod does not use its address any more: what comes before the release.
+    /// Takes the address away from the pod, before it is released.
     fn withdraw(&mut self, holder: &Holder, ending: Ending) -> Result<()>;
-    /// What comes after the release.
-    fn bury(&mut self, holder: &Holder, ending: Ending) -> Result<()>;
+    /// Ends the pod, after its address was released.
+    fn clean_up(&mut self, holder: &Holder, ending: Ending) -> Result<()>;
 }
 
 /// One worker's datastore, with pauses after the writes.
 pub(super) struct Store {
     datastore: Box<dyn Datastore>,
-    /// How long the pauses are.
+    /// Source of the lengths of the pauses.
     rng: Rng,
     /// Longest pause after a write.
     pause: Duration,
-    /// Writes that another worker was faster with.
+    /// Writes that lost to another worker's.
     pub conflicts: u64,
     /// Writes that took effect.
     pub writes: u64,
 }
 
 impl Store {
-    /// A worker's datastore.
     pub(super) fn new(datastore: Box<dyn Datastore>, rng: Rng, pause: Duration) -> Self {
         Self { datastore, rng, pause, conflicts: 0, writes: 0 }
     }
@@ -138,14 +136,14 @@ impl Store {
         self.datastore.get(place)
     }
 
-    /// Stores a value if there is none; `None` if there is one.
+    /// Stores a value; `None` if there is one already.
     pub(super) fn create(&mut self, place: Place<'_>, value: Vec<u8>) -> Result<Option<Version>> {
         let version = self.datastore.create(place, value)?;
         self.written(version.is_some());
         Ok(version)
     }
 
-    /// Changes what was read at a version; `None` if it has changed since.
+    /// Changes a value that was read at a version; `None` if it has changed since.
     pub(super) fn update(
         &mut self,
         place: Place<'_>,
@@ -157,19 +155,19 @@ impl Store {
         Ok(version)
     }
 
-    /// Deletes what was read at a version; false if it has changed since.
+    /// Deletes a value that was read at a version; false if it has changed since.
     pub(super) fn delete(&mut self, place: Place<'_>, version: &Version) -> Result<bool> {
         let done = self.datastore.delete(place, version)?;
         self.written(done);
         Ok(done)
     }
 
-    /// What uses addresses, and who has which blocks.
+    /// The datastore itself, for lists and pods.
     pub(super) fn others(&mut self) -> &mut dyn Datastore {
         &mut *self.datastore
     }
 
-    /// Counts a write and waits for a random time, so that readers see the state between two writes.
+    /// Counts a write and sleeps for a random time, so that readers see the state between two writes.
     fn written(&mut self, done: bool) {
         *(if done { &mut self.writes } else { &mut self.conflicts }) += 1;
         let longest = self.pause.as_micros() as u64;

@@ -19,41 +19,40 @@ use super::store::{Ending, List, Place, Result, Store};
 use crate::cluster::rng::Rng;
 use crate::cluster::{ClusterSpec, Holder, PodName, pod_name, wire};
 
-/// Pods of workers have numbers from here on, so that no two have one name.
+/// The first number of a worker's pod, so that names never clash.
 const FIRST_POD: u64 = 10_000_000;
-/// Numbers of pods that one worker has for itself.
+/// Numbers of pods per worker.
 const PODS: u64 = 10_000;
-/// Numbers of pods that the workers of one seed have, and seeds that have some.
+/// Numbers of pods per seed, and the number of seeds.
 const PODS_OF_SEED: u64 = 100_000;
 const SEEDS: u64 = 40;
 /// Spare blocks among which workers claim.
 const SPARE_BLOCKS: u64 = 200;
-/// Most blocks of a node: Calico's default.
+/// Maximum number of blocks of a node: Calico's default.
 const BLOCKS_PER_NODE: usize = 20;
-/// How often a borrower looks for an address before it takes one of its own node.
+/// Attempts of a borrower before it takes an address of its own node.
 const ATTEMPTS: usize = 5;
 
-/// What all workers share.
+/// The state that all workers share.
 pub(super) struct Shared {
     /// The shape of the cluster.
     pub spec: ClusterSpec,
     nodes: Vec<Node>,
-    /// Held while a block is given up: of two that give up the same block, one may delete it after its node has made the
-    /// affinity usable again, and leave an affinity without a block for the node's next pod.
+    /// Held while a block is released. If two workers release the same block, one may delete it after its node has made
+    /// the affinity usable again; the node's next pod would then find an affinity without a block.
     giving_up: Mutex<()>,
-    /// What all of them did, and who has which address.
+    /// The operations of all workers, and the owner of each address.
     pub log: Mutex<ChurnLog>,
 }
 
 struct Node {
     name: String,
-    /// As the lock file that Calico's IPAM plugin holds on its node for as long as it assigns or releases. Giving
-    /// up a block does not take it: other nodes and kube-controllers do that, too.
+    /// Stands for the lock file that Calico's IPAM plugin holds on its node while it assigns or releases. Releasing a
+    /// block does not take it: other nodes and kube-controllers do that, too.
     plugin: Mutex<()>,
 }
 
 impl Shared {
-    /// Nodes of a cluster, and no pod with an address.
     pub(super) fn new(spec: ClusterSpec, nodes: &[String]) -> Self {
         let nodes = nodes.iter().map(|name| Node { name: name.clone(), plugin: Mutex::default() });
         Self { spec, nodes: nodes.collect(), giving_up: Mutex::default(), log: Mutex::default() }
@@ -77,7 +76,6 @@ pub(super) struct Worker<'w> {
 }
 
 impl<'w> Worker<'w> {
-    /// The worker with a number.
     pub(super) fn new(store: Store, rng: Rng, churn: &'w Churn, shared: &'w Shared, number: usize) -> Self {
         let node = &shared.nodes[number % shared.nodes.len()];
         let next_pod = FIRST_POD + churn.seed % SEEDS * PODS_OF_SEED + number as u64 * PODS;
@@ -85,7 +83,7 @@ impl<'w> Worker<'w> {
         Self { allocator, rng, churn, shared, number, node, next_pod, pods: Vec::new() }
     }
 
-    /// Works until it has done its part and all have done enough, or until `end`.
+    /// Works until it has done its part and all workers have done enough, or until `end`.
     pub(super) fn run(mut self, end: Instant) -> Result<()> {
         let churn = self.churn;
         for operation in 0.. {
@@ -113,7 +111,7 @@ impl<'w> Worker<'w> {
         Ok(())
     }
 
-    /// A kind of operation, by its number. A worker that keeps a number of pods stops none before it has them.
+    /// Picks the kind of the next operation. A worker that keeps pods stops none before it has enough.
     fn kind(&mut self) -> u64 {
         match (self.rng.below(20), self.pods.len(), self.churn.pods) {
             (kind @ 10..=18, there, kept) if there < kept => kind - 10,
@@ -122,17 +120,17 @@ impl<'w> Worker<'w> {
         }
     }
 
-    /// What all workers did so far.
+    /// The log of all workers so far.
     fn log(&self) -> MutexGuard<'w, ChurnLog> {
         lock(&self.shared.log)
     }
 
-    /// The datastore without the allocator.
+    /// Accesses the datastore without the allocator.
     fn store<T>(&self, look: impl FnOnce(&mut Store) -> T) -> T {
         self.allocator.store().look(look)
     }
 
-    /// CNI ADD, from an own block or, where `borrowed`, from one of another node.
+    /// CNI ADD, from a block of its own node or, if `borrowed`, of another node.
     fn start(&mut self, borrowed: bool) -> Result<()> {
         let holder = self.holder();
         self.store(|store| store.others().announce(&holder))?;
@@ -141,7 +139,7 @@ impl<'w> Worker<'w> {
 
     fn give_address(&mut self, holder: Holder, borrowed: bool) -> Result<()> {
         let Some((address, block)) = self.assign(&holder, borrowed)? else {
-            return self.store(|store| store.others().bury(&holder, Ending::Lost));
+            return self.store(|store| store.others().clean_up(&holder, Ending::Lost));
         };
         let pod = format!("{}/{}", holder.name.namespace, holder.name.pod);
         let (node, handle) = (holder.node.clone(), holder.handle());
@@ -175,7 +173,7 @@ impl<'w> Worker<'w> {
         Ok(net.map(|net| (net.addr(), net.trunc())))
     }
 
-    /// An address of a block of another node.
+    /// Takes an address of a block of another node.
     fn borrow(&mut self, holder: &Holder) -> Result<Option<(IpAddr, IpNet)>> {
         let mut others = self.affinities(None)?;
         others.retain(|(node, _)| *node != self.node.name);
@@ -200,7 +198,7 @@ impl<'w> Worker<'w> {
         Ok(None)
     }
 
-    /// The nodes and blocks of affinities: of one node, or of all.
+    /// The affinities of one node or of all nodes: node and block.
     fn affinities(&self, node: Option<&str>) -> Result<Vec<(String, IpNet)>> {
         let found = self.store(|store| store.others().list(List::Affinities(node)))?;
         let affinity = |path: &str| match Key::parse(path) {
@@ -225,12 +223,12 @@ impl<'w> Worker<'w> {
         Holder { name, node: self.node.name.clone(), container, since }
     }
 
-    /// A pod ends in one way or another.
+    /// Ends a pod in a random way.
     fn stop(&mut self) -> Result<()> {
         if self.pods.is_empty() {
             return Ok(());
         }
-        // If pods are kept the oldest one ends, as in a rollout.
+        // If a number of pods is kept, the oldest one ends, as in a rollout.
         let number = if self.churn.pods > 0 { 1 } else { self.pods.len() as u64 };
         let place = self.rng.below(number) as usize;
         let holder = self.pods.remove(place);
@@ -263,7 +261,7 @@ impl<'w> Worker<'w> {
         let tenant = self.log().ledger.tenant(&handle).cloned();
         if let Some(tenant) = tenant {
             let violations = self.store(|store| inspect(store, &tenant))?;
-            self.log().ledger.accuse(violations);
+            self.log().ledger.add_violations(violations);
         }
         if ending == Ending::Lost {
             self.log().ledger.leak(&handle);
@@ -280,10 +278,10 @@ impl<'w> Worker<'w> {
                 Err(error) => return Err(error.into()),
             }
         }
-        self.store(|store| store.others().bury(holder, ending))
+        self.store(|store| store.others().clean_up(holder, ending))
     }
 
-    /// Claims a block that nothing has, as an operator does.
+    /// Claims an unused block, as an operator does.
     fn claim(&mut self) -> Result<()> {
         let _plugin = lock(&self.node.plugin);
         if self.affinities(Some(&self.node.name))?.len() >= BLOCKS_PER_NODE {
@@ -310,7 +308,7 @@ impl<'w> Worker<'w> {
         }
     }
 
-    /// Gives up an empty block of its own node or, as a node that finds no free block does, of another one.
+    /// Releases an empty block of its own node or, like a node without a free block, of another one.
     fn release(&mut self) -> Result<()> {
         let own = self.rng.below(2) == 0;
         let name = self.node.name.clone();
@@ -324,20 +322,20 @@ impl<'w> Worker<'w> {
             let Some(owner) = self.shared.node(&owner) else { continue };
             let block = self.store(|store| look::block(store, net))?;
             if block.is_some_and(|(block, _)| block.attributes.is_empty()) {
-                return self.give_up(owner, net);
+                return self.release_block(owner, net);
             }
         }
         Ok(())
     }
 
-    fn give_up(&mut self, owner: &Node, net: IpNet) -> Result<()> {
+    fn release_block(&mut self, owner: &Node, net: IpNet) -> Result<()> {
         let _giving_up = lock(&self.shared.giving_up);
         match finish(self.allocator.release_affinity(net, &owner.name, InUse::Refuse)) {
             Ok(()) => self.log().released += 1,
             Err(Error::CidrOutsidePools(_)) => {}
             Err(Error::NotEmpty(_)) => {
-                // A pod came after the affinity was marked. The node would find the mark when it next wants an address; no
-                // pod may come any more, so that it is told.
+                // A pod came after the affinity was marked. The node would find the mark at its next assignment, but
+                // there may be none any more: confirm the affinity here.
                 let _plugin = lock(&owner.plugin);
                 let found = self.store(|store| store.get(Place::Affinity(&owner.name, net)))?;
                 if found.is_some_and(|(value, _)| value == wire::affinity("pendingDeletion")) {

@@ -1,4 +1,4 @@
-//! A headless Chromium for tests of pages, driven by the DevTools protocol over pipes: it listens on no port, and ends
+//! A headless Chromium for tests of pages, driven by the DevTools protocol over pipes. It listens on no port and ends
 //! with the test that started it.
 
 mod page;
@@ -20,7 +20,7 @@ pub use self::page::Page;
 const ARGUMENTS: [&str; 16] = [
     "--headless=new",
     "--remote-debugging-pipe",
-    // Root may not have the sandbox, and a container has no user namespaces for it.
+    // Root cannot use the sandbox, and a container has no user namespaces for it.
     "--no-sandbox",
     "--disable-gpu",
     "--disable-dev-shm-usage",
@@ -32,16 +32,16 @@ const ARGUMENTS: [&str; 16] = [
     "--disable-default-apps",
     "--disable-extensions",
     "--disable-sync",
-    // The same picture on every machine.
+    // Render alike on every machine.
     "--force-color-profile=srgb",
     "--font-render-hinting=none",
     "--hide-scrollbars",
 ];
 
-/// Run by sh: the protocol wants descriptors 3 and 4, and only 0 to 2 can be handed over without unsafe code.
+/// Run by sh: the protocol uses descriptors 3 and 4, and only 0 to 2 can be passed on without unsafe code.
 const HAND_OVER: &str = r#"exec "$0" "$@" 3<&0 4>&1 </dev/null >/dev/null"#;
 
-/// How long it may take to end; then it is killed.
+/// Time that it has to end; then it is killed.
 const END: Duration = Duration::from_secs(5);
 
 /// A running browser with a profile of its own. Dropping it ends it.
@@ -53,7 +53,6 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts a browser.
     pub fn start() -> Result<Self, ServerError> {
         let program = program()?;
         let home = tempfile::Builder::new().prefix("calipam-browser-").tempdir();
@@ -84,13 +83,13 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Asked first: its processes then end in order and write no more into the folder that is removed.
+        // Asked first, so that its processes end in order and write no more into the folder that is removed.
         self.pipe.send("Browser.close", &json!({}), None).ok();
         let start = Instant::now();
         while matches!(self.child.try_wait(), Ok(None)) && start.elapsed() < END {
             std::thread::sleep(Duration::from_millis(10));
         }
-        // Both fail only for one that is gone already.
+        // Both fail only if it has ended.
         self.child.kill().ok();
         self.child.wait().ok();
     }

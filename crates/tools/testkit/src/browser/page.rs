@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::pipe::Pipe;
 use crate::servers::ServerError;
 
-/// A page. Everything that it asks for and complains about is kept.
+/// A page. It keeps all its requests and complaints.
 pub struct Page<'b> {
     pipe: &'b mut Pipe,
     session: String,
@@ -30,7 +30,7 @@ impl<'b> Page<'b> {
         Ok(page)
     }
 
-    /// The size of its window in pixels.
+    /// Sets the size of its window in pixels.
     pub fn resize(&mut self, width: u32, height: u32) -> Result<(), ServerError> {
         let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         self.call("Emulation.setDeviceMetricsOverride", &size).map(drop)
@@ -52,18 +52,18 @@ impl<'b> Page<'b> {
         }
     }
 
-    /// Whether the scripts of pages run that are opened from now on.
+    /// Enables or disables the scripts of pages that are opened from now on.
     pub fn scripts(&mut self, run: bool) -> Result<(), ServerError> {
         self.call("Emulation.setScriptExecutionDisabled", &json!({"value": !run})).map(drop)
     }
 
-    /// What the person prefers, `light` or `dark`, and the medium, `screen` or `print`.
+    /// Sets the preferred color scheme, `light` or `dark`, and the medium, `screen` or `print`.
     pub fn appearance(&mut self, scheme: &str, medium: &str) -> Result<(), ServerError> {
         let feature = json!({"name": "prefers-color-scheme", "value": scheme});
         self.call("Emulation.setEmulatedMedia", &json!({"media": medium, "features": [feature]})).map(drop)
     }
 
-    /// The value of an expression of JavaScript, as JSON.
+    /// Evaluates an expression of JavaScript, as JSON.
     pub fn evaluate(&mut self, expression: &str) -> Result<Value, ServerError> {
         let parameters = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         let mut answer = self.call("Runtime.evaluate", &parameters)?;
@@ -73,12 +73,12 @@ impl<'b> Page<'b> {
         }
     }
 
-    /// Clicks into the middle of the element that an expression gives, by the mouse.
+    /// Clicks the middle of the element that an expression returns.
     pub fn click(&mut self, element: &str) -> Result<(), ServerError> {
         self.click_at(element, 0.5, 0.5)
     }
 
-    /// Clicks into an element, at these parts of its width and height.
+    /// Clicks an element at these fractions of its width and height.
     pub fn click_at(&mut self, element: &str, x: f64, y: f64) -> Result<(), ServerError> {
         let place = self.evaluate(&format!(
             "(() => {{ const element = {element}; element.scrollIntoView({{block: 'center'}}); \
@@ -116,12 +116,12 @@ impl<'b> Page<'b> {
         self.call("Input.insertText", &json!({"text": text})).map(drop)
     }
 
-    /// A picture of the whole page as PNG.
+    /// Takes a picture of the whole page as PNG.
     pub fn screenshot(&mut self) -> Result<Vec<u8>, ServerError> {
         self.bytes("Page.captureScreenshot", &json!({"format": "png", "captureBeyondViewport": true}))
     }
 
-    /// A picture of a part: left and top edge, width and height in pixels.
+    /// Takes a picture of a part: left and top edge, width and height in pixels.
     pub fn screenshot_of(&mut self, clip: [f64; 4]) -> Result<Vec<u8>, ServerError> {
         let [x, y, width, height] = clip;
         let clip = json!({"x": x, "y": y, "width": width, "height": height, "scale": 1});
@@ -129,19 +129,19 @@ impl<'b> Page<'b> {
         self.bytes("Page.captureScreenshot", &parameters)
     }
 
-    /// The page as it is printed.
+    /// Prints the page.
     pub fn pdf(&mut self) -> Result<Vec<u8>, ServerError> {
         self.bytes("Page.printToPDF", &json!({"printBackground": true}))
     }
 
-    /// The address of everything that the page asked for, itself included, oldest first.
+    /// The URLs of all requests of the page, its own included, oldest first.
     pub fn requests(&mut self) -> Result<Vec<String>, ServerError> {
         self.catch_up()?;
         let requests = self.pipe.events(&["Network.requestWillBeSent"], &self.session);
         Ok(requests.map(|event| event["request"]["url"].as_str().unwrap_or_default().to_owned()).collect())
     }
 
-    /// Errors and warnings: of its scripts, of its console, and what the browser refused to do.
+    /// Errors and warnings of its scripts, of its console and of the browser.
     pub fn complaints(&mut self) -> Result<Vec<String>, ServerError> {
         self.catch_up()?;
         let names = ["Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"];
@@ -152,7 +152,7 @@ impl<'b> Page<'b> {
         Ok(self.pipe.events(&names, &self.session).filter(bad).map(Value::to_string).collect())
     }
 
-    /// What happened before an answer is told before it.
+    /// Waits for earlier events, which arrive before the answer.
     fn catch_up(&mut self) -> Result<(), ServerError> {
         self.evaluate("1").map(drop)
     }

@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 
 use crate::servers::ServerError;
 
-/// How long an answer may take; on a busy machine a start alone takes many seconds.
+/// Time limit for an answer; on a busy machine a start alone takes many seconds.
 const ANSWER: Duration = Duration::from_secs(180);
 
 pub(super) struct Pipe {
     input: ChildStdin,
     messages: Receiver<Value>,
-    /// What the browser told without being asked, and nothing has looked at yet.
+    /// Events from the browser that nothing has taken yet.
     events: Vec<Value>,
     /// The number of the last request.
     last: u64,
@@ -26,12 +26,12 @@ pub(super) struct Pipe {
 }
 
 impl Pipe {
-    /// Over the pipes of a child that was just started. `log` is the file of its messages.
+    /// Uses the pipes of a child that was just started. `log` is the file of its messages.
     pub(super) fn new(child: &mut Child, log: PathBuf) -> Self {
         let input = child.stdin.take().expect("a pipe");
         let output = BufReader::new(child.stdout.take().expect("a pipe"));
         let (sender, messages) = channel();
-        // Ends with the pipe, which ends with the browser.
+        // The thread ends with the pipe, which ends with the browser.
         thread::spawn(move || {
             let parts = output.split(0).map_while(Result::ok);
             for message in parts.filter_map(|part| serde_json::from_slice(&part).ok()) {
@@ -43,7 +43,7 @@ impl Pipe {
         Self { input, messages, events: Vec::new(), last: 0, log }
     }
 
-    /// Sends a request, to the browser itself or to the page of a session, and gives its number.
+    /// Sends a request to the browser itself or to the page of a session, and returns its number.
     pub(super) fn send(
         &mut self,
         method: &str,
@@ -62,7 +62,7 @@ impl Pipe {
         Ok(self.last)
     }
 
-    /// Sends a request and gives its answer.
+    /// Sends a request and returns its answer.
     pub(super) fn call(
         &mut self,
         method: &str,
@@ -98,7 +98,7 @@ impl Pipe {
         }
     }
 
-    /// The parameters of all events of these names so far, oldest first. They stay.
+    /// The parameters of all events with these names so far, oldest first. The events stay.
     pub(super) fn events<'p>(
         &'p self,
         names: &'p [&'p str],

@@ -1,4 +1,4 @@
-//! Clusters of any size, made entry by entry.
+//! Clusters of any size, generated entry by entry.
 
 use super::{Cluster, ClusterSpec};
 
@@ -7,8 +7,8 @@ const PODS: u32 = 58;
 /// Allocations of a node.
 const PER_NODE: u64 = PODS as u64 + 3;
 
-/// A cluster with a given number of allocations. A part of it, which may hold faults, is in memory; the rest is
-/// healthy and made as it is asked for, node by node.
+/// A cluster with a given number of allocations. One part, possibly with faults, is in memory. The rest is healthy and
+/// generated node by node.
 #[derive(Debug)]
 pub struct SizedCluster {
     /// The part in memory.
@@ -17,15 +17,15 @@ pub struct SizedCluster {
 }
 
 impl Cluster {
-    /// Number of addresses that unbroken blocks record.
+    /// Number of addresses that intact blocks record.
     pub fn allocations(&self) -> u64 {
         self.blocks().map(|b| b.allocations.iter().flatten().count() as u64).sum()
     }
 }
 
 impl SizedCluster {
-    /// A healthy cluster of about `allocations` allocations: blocks of 64 with 61 taken, a handle for each, an
-    /// endpoint for each pod, one block a node.
+    /// A healthy cluster of about `allocations` allocations. Each node has one block of 64 with 61 taken; each
+    /// allocation has a handle and each pod an endpoint.
     pub fn new(spec: ClusterSpec, allocations: u64) -> Self {
         Self::around(Cluster::with_configuration(spec.wide().v4_only()), allocations)
     }
@@ -36,13 +36,13 @@ impl SizedCluster {
         Self { head, allocations }
     }
 
-    /// Number of nodes that are made in addition to those in memory.
+    /// Number of generated nodes.
     pub fn added_nodes(&self) -> u32 {
         let missing = self.allocations.saturating_sub(self.head.allocations());
         u32::try_from(missing.div_ceil(PER_NODE)).expect("there is room for so many nodes")
     }
 
-    /// Every key and value; those in memory first, then node by node. The order of the keys is not a particular one.
+    /// Visits every key and value, first those in memory, then node by node, in no order of keys.
     pub fn for_each_entry(&self, mut visit: impl FnMut(&[u8], &[u8])) {
         self.head.for_each_entry(&mut visit);
         let mut missing = self.allocations.saturating_sub(self.head.allocations());
@@ -50,7 +50,7 @@ impl SizedCluster {
         for number in first..first + self.added_nodes() {
             let mut node = Cluster::bare(self.head.spec.v4_only());
             node.next_node = number;
-            // No pod in memory has a number of this range.
+            // No pod in memory has a number in this range.
             node.next_pod = self.head.next_pod + u64::from(number - first) * u64::from(PODS);
             let place = node.add_node();
             for _ in 3..missing.clamp(3, PER_NODE) {

@@ -2,7 +2,7 @@
 
 use super::{Cluster, ClusterSpec, Fault};
 
-/// The faults of the example, and how many of each.
+/// The faults of the example and their numbers.
 const FAULTS: [(Fault, usize); 18] = [
     (Fault::DuplicatePods, 1),
     (Fault::UnallocatedFreed, 1),
@@ -25,12 +25,12 @@ const FAULTS: [(Fault, usize); 18] = [
 ];
 
 impl Cluster {
-    /// A small IPv4 cluster with more than a dozen different faults; always the same.
+    /// A small IPv4 cluster with more than a dozen different faults, always the same.
     pub fn example() -> Self {
         Self::damaged(ClusterSpec::new(2026).v4_only())
     }
 
-    /// The same faults in a cluster of another kind, such as one of both families.
+    /// The faults of the example in a cluster of another kind, such as one of both families.
     pub fn damaged(spec: ClusterSpec) -> Self {
         let mut cluster = Self::plain(spec, 4, 5);
         cluster.add_extras();

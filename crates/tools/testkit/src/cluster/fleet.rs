@@ -8,22 +8,22 @@ use ipnet::IpNet;
 use super::wire::Pool;
 use super::{Cluster, ClusterSpec};
 
-/// What is wrong between the clusters of a fleet.
+/// A fault between the clusters of a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FleetFault {
-    /// The second cluster has a pool within that of the first.
+    /// The second cluster has a pool inside one of the first.
     OverlappingPools,
-    /// And a block there, of which pods of both have addresses.
+    /// The same, and a block there from which pods of both have addresses.
     SharedAddresses,
     /// A pool of the second cluster covers the nodes of all.
     PoolOverNodes,
-    /// The first cluster has a disabled pool for one half of the second one's.
+    /// The first cluster has a disabled pool for only one half of the second one's.
     HalfDisabledPool,
-    /// The first cluster is strict, and the others are not.
+    /// Only the first cluster has strict affinity.
     StrictAffinity,
 }
 
-/// Clusters by name, `a` and so on, which all route to each other.
+/// Clusters named `a` and so on, which route to each other.
 #[derive(Clone, Debug)]
 pub struct Fleet {
     pub clusters: Vec<(String, Cluster)>,
@@ -42,7 +42,7 @@ impl FleetFault {
 }
 
 impl Fleet {
-    /// Healthy clusters: each has pools of its own, and disabled ones for the IPv4 pools of all others.
+    /// Healthy clusters. Each has pools of its own, and disabled ones for the IPv4 pools of all others.
     pub fn healthy(number: u8) -> Self {
         let specs: Vec<ClusterSpec> =
             (1..=number).map(|place| ClusterSpec::new(place.into()).in_place(place)).collect();
@@ -74,7 +74,7 @@ impl Fleet {
                 let theirs: Vec<IpAddr> =
                     (0..3).map(|_| cluster.add_pod(&node, &[block]).address()).collect();
                 let ours = self.clusters[0].1.block_mut(block).clone();
-                let held = |address: &&IpAddr| ours.allocations[ordinal(block, **address)].is_some();
+                let held = |address: &&IpAddr| ours.allocations[ours.ordinal(**address)].is_some();
                 for address in theirs.iter().filter(held) {
                     self.expect(0, "address-in-several-clusters", address);
                     self.expect(1, "address-in-several-clusters", address);
@@ -105,26 +105,19 @@ impl Fleet {
         };
     }
 
-    /// A pool of the second cluster where the first node of the first one has its block.
+    /// Adds a pool to the second cluster that equals a block of the first one.
     fn overlap(&mut self) -> IpNet {
         let first = self.clusters[0].1.spec;
         let block = self.clusters[0].1.nodes()[0].blocks[0];
         self.clusters[1].1.put_pool("overlapping", Pool::new(block, 26));
         self.expect(0, "overlapping-cluster-pools", first.pool_v4());
         self.expect(1, "overlapping-cluster-pools", block);
-        // The disabled pool for all of the first cluster's is there.
+        // The disabled pool for the first cluster's exists already.
         block
     }
 
     fn expect(&mut self, cluster: usize, code: &str, subject: impl ToString) {
         let name = self.clusters[cluster].0.clone();
         self.expected.insert([name, code.to_owned(), subject.to_string()]);
-    }
-}
-
-fn ordinal(block: IpNet, address: IpAddr) -> usize {
-    match (block.network(), address) {
-        (IpAddr::V4(first), IpAddr::V4(address)) => (u32::from(address) - u32::from(first)) as usize,
-        _ => panic!("blocks of nodes are of IPv4 first"),
     }
 }

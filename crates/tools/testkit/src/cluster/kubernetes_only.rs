@@ -1,5 +1,5 @@
-//! What only Kubernetes knows of a cluster: services and machines, and what becomes of single objects there that the
-//! form of etcd has no words for.
+//! The parts of a cluster that only Kubernetes has: services, machines, and changes of objects that etcd cannot
+//! express.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -9,36 +9,36 @@ use serde_json::{Value, json};
 use super::output::pod_of;
 use super::{Cluster, Pod};
 
-/// What a Kubernetes cluster has in addition to what Calico stores.
+/// The objects of a Kubernetes cluster beside Calico's data.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KubernetesOnly {
     /// Services and machines, by `<plural>/<namespace>/<name>`.
     objects: BTreeMap<String, Value>,
-    /// JSON merge patches for the objects that come of keys of etcd.
+    /// JSON merge patches for objects that are made from keys of etcd.
     patches: BTreeMap<String, Value>,
-    /// Keys of which no object comes.
+    /// Keys without an object.
     absent: BTreeSet<String>,
-    /// Paths of objects that no Kubernetes holds whose Calico is in etcd.
+    /// Paths of objects that exist only if Kubernetes is Calico's datastore.
     not_beside_etcd: BTreeSet<String>,
 }
 
 impl KubernetesOnly {
-    /// Plural and object of every one that no key of etcd stands for.
+    /// Plural and object of all that are not made from a key of etcd.
     pub(super) fn objects(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.objects.iter().map(|(path, object)| (path.split('/').next().unwrap_or_default(), object))
     }
 
-    /// True for a key of which Kubernetes has no object.
+    /// True if Kubernetes has no object for a key.
     pub(super) fn lacks(&self, key: &[u8]) -> bool {
         std::str::from_utf8(key).is_ok_and(|key| self.absent.contains(key))
     }
 
-    /// True for an object that is only if Kubernetes is Calico's datastore.
+    /// True for an object that exists only if Kubernetes is Calico's datastore.
     pub(super) fn is_not_beside_etcd(&self, path: &str) -> bool {
         self.not_beside_etcd.contains(path)
     }
 
-    /// Changes the object of a key as its patch says, if it has one.
+    /// Applies the patch of a key to its object, if there is one.
     pub(super) fn patch(&self, key: &str, object: &mut Value) {
         if let Some(patch) = self.patches.get(key) {
             merge(object, patch);
@@ -46,7 +46,7 @@ impl KubernetesOnly {
     }
 }
 
-/// A merge patch of RFC 7386: `null` removes a field.
+/// Applies a merge patch of RFC 7386: `null` removes a field.
 fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(fields) = patch else {
         target.clone_from(patch);
@@ -104,14 +104,14 @@ impl Cluster {
         self.kubernetes_only.objects.remove(&path).unwrap_or_else(|| panic!("there is no {path}"));
     }
 
-    /// The addresses that services name.
+    /// The ingress addresses of all services.
     pub(super) fn service_addresses(&self) -> Vec<String> {
         let ingress = |object: &Value| object.pointer("/status/loadBalancer/ingress")?.as_array().cloned();
         let entries = self.kubernetes_only.objects.values().filter_map(ingress).flatten();
         entries.filter_map(|entry| entry["ip"].as_str().map(str::to_owned)).collect()
     }
 
-    /// A virtual machine; `runs` where it has an instance.
+    /// A virtual machine; with `runs` it has an instance.
     pub(super) fn put_machine(&mut self, namespace: &str, name: &str, runs: bool) {
         let strategy = if runs { "Always" } else { "Halted" };
         let object = |kind: &str| json!({"apiVersion": "kubevirt.io/v1", "kind": kind, "spec": {"runStrategy": strategy}});
@@ -127,7 +127,7 @@ impl Cluster {
         }
     }
 
-    /// The instance of a machine that was deleted.
+    /// The instance of a deleted machine.
     pub(super) fn put_orphan_instance(&mut self, namespace: &str, name: &str) {
         self.put_machine(namespace, name, true);
         self.kubernetes_only.objects.remove(&format!("virtualmachines/{namespace}/{name}"));
@@ -141,7 +141,7 @@ impl Cluster {
         );
     }
 
-    /// Removes the endpoint of a pod; Kubernetes has the pod, changed as a patch says.
+    /// Removes the endpoint of a pod and stores its patched pod object in Kubernetes.
     pub(super) fn put_pod_without_endpoint(&mut self, pod: &Pod, patch: Value) {
         let endpoint = serde_json::from_slice(&self.remove(&pod.endpoint).value()).expect("JSON");
         let mut object = pod_of(&endpoint).expect("the endpoint of a pod");
@@ -149,18 +149,18 @@ impl Cluster {
         self.put_kubernetes_only("pods", pod.name.namespace, &pod.name.pod, object);
     }
 
-    /// Says that Kubernetes has no object for a key.
+    /// Omits the object of a key from Kubernetes.
     pub(super) fn leave_object_out(&mut self, key: &str) {
         assert!(self.get(key).is_some(), "there is no {key}");
         self.kubernetes_only.absent.insert(key.to_owned());
     }
 
-    /// Says that an object is only if Kubernetes is Calico's datastore.
+    /// Marks an object as existing only if Kubernetes is Calico's datastore.
     pub(super) fn keep_from_etcd(&mut self, plural: &str, namespace: &str, name: &str) {
         self.kubernetes_only.not_beside_etcd.insert(format!("{plural}/{namespace}/{name}"));
     }
 
-    /// Changes what becomes of a key in Kubernetes; its form in etcd stays as it is.
+    /// Patches the object of a key in Kubernetes; its form in etcd is unchanged.
     pub(super) fn patch_object(&mut self, key: &str, patch: Value) {
         assert!(self.get(key).is_some(), "there is no {key}");
         let before = self.kubernetes_only.patches.insert(key.to_owned(), patch);

@@ -1,4 +1,4 @@
-//! Where things are in a generated cluster, and what they are called. All of it follows from a seed and a number.
+//! The addresses and names of a generated cluster. All of them follow from a seed and a number.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -8,23 +8,23 @@ use jiff::{SignedDuration, Timestamp, Unit};
 use super::rng::Rng;
 use super::wire::Metadata;
 
-/// What the shape of a cluster follows from.
+/// The parameters of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct ClusterSpec {
-    /// Clusters with the same seed are the same.
+    /// Equal seeds make equal clusters.
     pub seed: u64,
-    /// The time at which the cluster is as it is. For a check by the clock of the machine, give the present time.
+    /// The time of the cluster. For a check by the clock of the machine, use the present time.
     pub now: Timestamp,
     /// Nodes and pods have IPv6 addresses as well.
     pub dual_stack: bool,
-    /// Room for tens of thousands of nodes instead of 199.
+    /// Allows tens of thousands of nodes instead of 199.
     pub wide: bool,
     pub cooldown_seconds: u32,
-    /// Where its pools lie among those of other clusters: number 7 has 10.7.0.0/16 and fd00:10:7::/64.
+    /// The number of its pools among other clusters: number 7 has 10.7.0.0/16 and fd00:10:7::/64.
     pub place: u8,
 }
 
-/// Where a cluster that is alone lies.
+/// The place of a single cluster.
 pub(super) const ALONE: u8 = 244;
 
 impl ClusterSpec {
@@ -34,27 +34,27 @@ impl ClusterSpec {
         Self { seed, now, dual_stack: true, wide: false, cooldown_seconds: 30, place: ALONE }
     }
 
-    /// The same at another time. If that is the present, checks come minutes later: what cools down has to cool then.
+    /// Sets the time. Checks may come minutes after it, so cooling lasts longer, too.
     pub fn at(self, now: Timestamp) -> Self {
         Self { now, cooldown_seconds: 1200, ..self }
     }
 
-    /// The same without IPv6.
+    /// Removes IPv6.
     pub fn v4_only(self) -> Self {
         Self { dual_stack: false, ..self }
     }
 
-    /// The same with other pools, and another GUID. A wide cluster has its pool anyway.
+    /// Sets other pools and another GUID. A wide cluster keeps its pool.
     pub fn in_place(self, place: u8) -> Self {
         Self { place, ..self }
     }
 
-    /// The same with room for more nodes.
+    /// Allows more nodes.
     pub fn wide(self) -> Self {
         Self { wide: true, ..self }
     }
 
-    /// Most nodes that there is room for.
+    /// Maximum number of nodes.
     pub fn max_nodes(&self) -> u32 {
         if self.wide { 30_000 } else { 199 }
     }
@@ -81,7 +81,7 @@ impl ClusterSpec {
         Ipv6Net::new_assert(self.base_v6().into(), 64).into()
     }
 
-    /// The IPv4 block of a node: node 7 has `10.244.7.0/26`. `part` names one of the four blocks that are its own.
+    /// The IPv4 block of a node: node 7 has `10.244.7.0/26`. `part` selects one of its four blocks.
     pub fn block_v4(&self, node: u32, part: u32) -> IpNet {
         Ipv4Net::new_assert((self.base_v4() + node * 256 + part * 64).into(), 26).into()
     }
@@ -92,7 +92,7 @@ impl ClusterSpec {
         Ipv6Net::new_assert(network.into(), 122).into()
     }
 
-    /// Blocks of the pool that belong to no node's part.
+    /// A block of the pool that is no node's.
     pub fn spare_block_v4(&self, number: u32) -> IpNet {
         let room = if self.wide { 2700 * 4 } else { 56 * 4 };
         assert!(number < room, "the pool has no more spare blocks; ask for a wide cluster");
@@ -105,17 +105,17 @@ impl ClusterSpec {
         Ipv4Net::new_assert((u32::from(Ipv4Addr::new(172, 16, 0, 0)) + number * 256).into(), 24).into()
     }
 
-    /// The time so many seconds ago, as Calico writes times: whole seconds.
+    /// The time so many seconds ago, in Calico's form: whole seconds.
     pub fn seconds_ago(&self, seconds: i64) -> String {
         whole_seconds(self.now.checked_sub(SignedDuration::from_secs(seconds)).expect("a time in this era"))
     }
 
-    /// Random numbers for one thing of the cluster.
+    /// Random numbers for one object of the cluster.
     pub fn rng(&self, thing: u64) -> Rng {
         Rng::of(self.seed, thing)
     }
 
-    /// Metadata of a resource that was created days ago.
+    /// Metadata of a resource created weeks ago.
     pub fn metadata(&self, name: &str, rng: &mut Rng) -> Metadata {
         Metadata {
             name: name.to_owned(),
@@ -126,25 +126,24 @@ impl ClusterSpec {
     }
 }
 
-/// RFC 3339, whole seconds, UTC.
+/// Formats a time as RFC 3339 in UTC, in whole seconds.
 pub fn whole_seconds(time: Timestamp) -> String {
     let time = time.round(Unit::Second).expect("rounding to seconds works");
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// The form of the attribute `timestamp`: Go's default text.
+/// Formats a time like the attribute `timestamp`: Go's default text.
 pub fn go_time(time: Timestamp) -> String {
     let text = time.strftime("%Y-%m-%d %H:%M:%S%.f").to_string();
     format!("{text} +0000 UTC")
 }
 
-/// A pod and what it belongs to.
+/// The name of a pod and its application.
 #[derive(Clone, Debug)]
 pub struct PodName {
     pub namespace: &'static str,
-    /// Its name.
     pub pod: String,
-    /// What the names of its siblings begin with, too; empty for stateful pods.
+    /// The common prefix of its siblings' names; empty for stateful pods.
     pub generate: String,
     /// The label `app`.
     pub app: &'static str,
@@ -167,7 +166,7 @@ const APPS: [(&str, &str, bool); 10] = [
 /// Letters that Kubernetes uses in generated names.
 const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// The name of the pod with a serial number; no two are the same.
+/// The unique name of the pod with a serial number.
 pub(crate) fn pod_name(serial: u64) -> PodName {
     let (namespace, app, stateful) = APPS[(serial % APPS.len() as u64) as usize];
     if stateful {
@@ -176,7 +175,7 @@ pub(crate) fn pod_name(serial: u64) -> PodName {
     }
     let words = LETTERS.len().pow(5) as u64;
     assert!(serial < words, "there are no more names for pods");
-    // The factor shares no divisor with the number of words, so that each serial number has its own.
+    // The factor and the number of words have no common divisor, so each serial number has its own name.
     let mut rest = serial * 7_368_787 % words;
     let mut suffix = String::with_capacity(5);
     for _ in 0..5 {

@@ -1,7 +1,7 @@
-//! A generator of clusters: what Calico stores in etcd, key by key, with a known number of each fault and the findings
-//! to be expected. The same specification gives the same bytes on every machine.
+//! A generator of clusters: the data that Calico stores in etcd, with a known number of each fault and the findings to
+//! expect. The same specification gives the same bytes on every machine.
 //!
-//! It writes JSON from the fact sheet with its own structs and does its own block arithmetic, so that a test does not
+//! It writes JSON after the fact sheet, with its own structs and its own arithmetic of blocks, so that tests do not
 //! compare calipam with itself.
 
 mod build;
@@ -40,7 +40,7 @@ pub enum Object {
     Node(Box<Node>),
     /// A workload endpoint.
     Endpoint(Box<Endpoint>),
-    /// Any other value, and those that a fault has broken.
+    /// Any other value, and broken ones.
     Raw(Vec<u8>),
 }
 
@@ -83,12 +83,12 @@ impl Pod {
     }
 }
 
-/// What the generator remembers about a node.
+/// A node, as the generator remembers it.
 #[derive(Clone, Debug)]
 pub struct NodeInfo {
     /// Its name in Calico.
     pub name: String,
-    /// Its number, from which its blocks follow.
+    /// The number that determines its blocks.
     pub number: u32,
     /// Its first blocks: one of each family.
     pub blocks: Vec<IpNet>,
@@ -99,7 +99,7 @@ pub struct NodeInfo {
 pub struct Cluster {
     spec: ClusterSpec,
     entries: BTreeMap<Vec<u8>, Object>,
-    /// By [`Form`], in its order; the subjects are those of the form in etcd, if it has them.
+    /// The findings by [`Form`], in its order; subjects are written as in etcd.
     truths: [GroundTruth; Form::ALL.len()],
     kubernetes_only: KubernetesOnly,
     settings: IpamSettings,
@@ -108,9 +108,9 @@ pub struct Cluster {
     nodes: Vec<NodeInfo>,
     /// See [`Self::young`].
     young: Vec<IpAddr>,
-    /// The node on which the next pod that a fault needs is put, and how many it has.
+    /// The node for the next pod of a fault, and its number of pods.
     host: Option<(usize, usize)>,
-    /// Spare blocks given out since that node was taken; most of them are its own.
+    /// Spare blocks assigned since that node was taken; most of them belong to it.
     host_blocks: usize,
     next_node: u32,
     next_pod: u64,
@@ -119,13 +119,12 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// What the cluster was made from.
+    /// The specification that the cluster was generated from.
     pub fn spec(&self) -> &ClusterSpec {
         &self.spec
     }
 
-    /// The findings that a check of etcd alone must have, all of them. [`KubeCluster::truth`] has those of the other
-    /// forms.
+    /// All findings that a check of etcd alone must have. [`KubeCluster::truth`] has those of the other forms.
     pub fn truth(&self) -> &GroundTruth {
         self.truth_of(Form::Etcd)
     }
@@ -134,7 +133,7 @@ impl Cluster {
         &self.truths[form as usize]
     }
 
-    /// Addresses of pods whose endpoint is about to be written: leaks to a check with a grace period of 0 and to no other.
+    /// Addresses of pods without an endpoint yet: leaks for a check with a grace period of 0, and for no other.
     pub fn young(&self) -> &[IpAddr] {
         &self.young
     }
@@ -159,12 +158,12 @@ impl Cluster {
         self.entries.get(key.as_bytes())
     }
 
-    /// Stores a value, also over another one.
+    /// Stores a value, and replaces an earlier one.
     pub fn put(&mut self, key: impl Into<Vec<u8>>, value: Object) {
         self.entries.insert(key.into(), value);
     }
 
-    /// Stores bytes, also over another value.
+    /// Stores bytes, and replaces an earlier value.
     pub fn put_raw(&mut self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) {
         self.put(key, Object::Raw(value.into()));
     }
@@ -191,7 +190,7 @@ impl Cluster {
         self.entries.keys().map(Vec::as_slice)
     }
 
-    /// Blocks that are not broken, with the CIDR of their key.
+    /// The intact blocks, with the CIDR of their key.
     pub fn blocks(&self) -> impl Iterator<Item = &Block> {
         self.entries.values().filter_map(|object| match object {
             Object::Block(block) => Some(block),
@@ -199,7 +198,7 @@ impl Cluster {
         })
     }
 
-    /// The block, which must exist unbroken.
+    /// A block, which must exist and be intact.
     pub fn block_mut(&mut self, net: IpNet) -> &mut Block {
         match self.entries.get_mut(key::block(net).as_bytes()) {
             Some(Object::Block(block)) => block,
@@ -207,7 +206,7 @@ impl Cluster {
         }
     }
 
-    /// The handle, which must exist.
+    /// A handle, which must exist.
     pub fn handle_mut(&mut self, id: &str) -> &mut Handle {
         match self.entries.get_mut(key::handle(id).as_bytes()) {
             Some(Object::Handle(handle)) => handle,
@@ -215,7 +214,7 @@ impl Cluster {
         }
     }
 
-    /// The node, which must exist.
+    /// A node, which must exist.
     pub fn node_mut(&mut self, name: &str) -> &mut Node {
         match self.entries.get_mut(key::node(name).as_bytes()) {
             Some(Object::Node(node)) => node,
@@ -223,7 +222,7 @@ impl Cluster {
         }
     }
 
-    /// The endpoint, which must exist.
+    /// An endpoint, which must exist.
     pub fn endpoint_mut(&mut self, key: &str) -> &mut Endpoint {
         match self.entries.get_mut(key.as_bytes()) {
             Some(Object::Endpoint(endpoint)) => endpoint,
@@ -236,7 +235,7 @@ impl Cluster {
         self.block_mut(block).record_mut(address)
     }
 
-    /// Adds to the count of a handle; the object comes and goes with its first and last address.
+    /// Changes the count of a handle; the object exists from its first to its last address.
     pub fn count(&mut self, id: &str, block: IpNet, by: i64) {
         let key = key::handle(id).into_bytes();
         let object = self.entries.entry(key.clone()).or_insert_with(|| Object::Handle(Handle::default()));

@@ -1,6 +1,5 @@
 //! Random numbers that are the same on every machine: SplitMix64.
 
-/// The digits.
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// A stream of numbers that follows from its seed alone.
@@ -13,7 +12,7 @@ impl Rng {
         Self(seed)
     }
 
-    /// A stream of its own for one of many things with the same seed.
+    /// An independent stream for one of many things with the same seed.
     pub fn of(seed: u64, thing: u64) -> Self {
         let mut mixed = Self(seed ^ thing.wrapping_mul(0xd6e8_feb8_6659_fd93));
         mixed.next();

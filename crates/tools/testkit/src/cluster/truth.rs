@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::kube::Flavour;
 
-/// Where a cluster lies, and what of it is read.
+/// The datastore of a cluster, and the parts of it that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
     /// In etcd, without a kubeconfig.
@@ -24,13 +24,13 @@ pub enum Form {
 
 impl Form {
     pub const ALL: [Self; 4] = [Self::Etcd, Self::EtcdWithKubernetes, Self::Classic, Self::Native];
-    /// Those in which etcd holds Calico's data.
+    /// The forms with Calico's data in etcd.
     pub const IN_ETCD: [Self; 2] = [Self::Etcd, Self::EtcdWithKubernetes];
-    /// Those in which Kubernetes holds it.
+    /// The forms with Calico's data in Kubernetes.
     pub const IN_KUBERNETES: [Self; 2] = [Self::Classic, Self::Native];
-    /// Those in which pods, services and machines are read.
+    /// The forms with pods, services and machines.
     pub const WITH_PODS: [Self; 3] = [Self::EtcdWithKubernetes, Self::Classic, Self::Native];
-    /// Those in which pools must not overlap, not even if one is disabled.
+    /// The forms in which pools must not overlap, even if one is disabled.
     pub const WITHOUT_POOL_CONTROLLER: [Self; 3] = [Self::Etcd, Self::EtcdWithKubernetes, Self::Classic];
 
     /// The form of an API group.
@@ -42,44 +42,43 @@ impl Form {
     }
 }
 
-/// A finding to be expected.
+/// A finding to expect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Expected {
     pub code: String,
     /// Its subject in canonical form.
     pub subject: String,
-    /// Its severity, if it is not the usual one of the code.
+    /// Its severity, if unusual for the code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub severity: Option<String>,
-    /// What the evidence must name: reasons of a leak, problems of a block.
+    /// Texts that the evidence must contain: reasons of a leak, problems of a block.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<String>,
 }
 
-/// A finding of a check, as texts: the ground truth is compared with the product, but knows none of its types.
+/// A finding of a check, as texts. The ground truth uses none of the product's types.
 #[derive(Clone, Debug)]
 pub struct Found {
     code: String,
     subject: String,
     severity: String,
-    /// The severity that the code has where the evidence does not say otherwise.
+    /// The severity of the code unless the evidence says otherwise.
     usual_severity: String,
     message: String,
-    /// In JSON.
     evidence: String,
 }
 
 /// Severity and details.
 type Rest = (Option<&'static str>, Vec<&'static str>);
 
-/// All findings to be expected of a cluster: these and no others.
+/// The exact set of findings to expect of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct GroundTruth {
     findings: BTreeMap<(&'static str, String), Rest>,
 }
 
 impl Found {
-    /// Of a finding, as a report shows it in JSON, and the usual severity of its code.
+    /// Reads a finding, as a report shows it in JSON; the usual severity is that of its code.
     pub fn new(finding: &impl Serialize, usual_severity: &impl ToString) -> Self {
         let finding = serde_json::to_value(finding).expect("findings are shown in JSON");
         let text = |value: &Value| value.as_str().expect("a finding has texts").to_owned();
@@ -115,22 +114,22 @@ impl Found {
 }
 
 impl GroundTruth {
-    /// Expects a finding. Expecting it twice is expecting it once: one subject, one code, one finding.
+    /// Expects a finding. A second expectation with the same code and subject changes nothing.
     pub(super) fn expect(&mut self, code: &'static str, subject: impl ToString) {
         self.findings.entry((code, subject.to_string())).or_default();
     }
 
-    /// Expects a finding whose evidence names `detail`.
+    /// Expects a finding with `detail` in its evidence.
     pub(super) fn expect_detail(&mut self, code: &'static str, subject: impl ToString, detail: &'static str) {
         self.findings.entry((code, subject.to_string())).or_default().1.push(detail);
     }
 
-    /// Expects a finding of another severity than usual.
+    /// Expects a finding with an unusual severity.
     pub(super) fn expect_as(&mut self, code: &'static str, subject: impl ToString, severity: &'static str) {
         self.findings.entry((code, subject.to_string())).or_default().0 = Some(severity);
     }
 
-    /// The same with other subjects.
+    /// The same findings with other subjects.
     pub(super) fn renamed(&self, rename: impl Fn(&str) -> String) -> Self {
         let renamed = |((code, subject), rest): (&(&'static str, String), &Rest)| {
             ((*code, rename(subject)), rest.clone())
@@ -138,13 +137,12 @@ impl GroundTruth {
         Self { findings: self.findings.iter().map(renamed).collect() }
     }
 
-    /// Expects another text in the evidence wherever `from` was expected.
+    /// Replaces a detail in all findings.
     pub(super) fn rename_detail(&mut self, from: &str, to: &'static str) {
         let details = self.findings.values_mut().flat_map(|(_, details)| details);
         details.filter(|detail| **detail == from).for_each(|detail| *detail = to);
     }
 
-    /// Number of findings.
     pub fn len(&self) -> usize {
         self.findings.len()
     }
@@ -169,8 +167,8 @@ impl GroundTruth {
         self.findings.keys().map(|(code, subject)| format!("{code} {subject}")).collect()
     }
 
-    /// What is wrong with the findings of a check: those that lack, those that are not expected, and those with another
-    /// severity or without the evidence that they must name. Empty if they are exactly the expected ones.
+    /// Compares the findings of a check with the expected ones. Returns a line for each that is missing or unexpected,
+    /// or has another severity or lacks a detail.
     pub fn complaints(&self, found: &[Found]) -> Vec<String> {
         let by_line: BTreeMap<String, &Found> = found.iter().map(|found| (found.line(), found)).collect();
         let expected: BTreeMap<String, Expected> = self
@@ -190,14 +188,14 @@ impl GroundTruth {
         complaints
     }
 
-    /// The file: a JSON array with one finding a line.
+    /// The findings as a JSON array, one a line.
     pub fn to_json(&self) -> String {
         let lines: Vec<String> =
             self.iter().map(|e| serde_json::to_string(&e).expect("texts serialise")).collect();
         format!("[\n{}\n]\n", lines.join(",\n"))
     }
 
-    /// Writes the file.
+    /// Writes the JSON array to a file.
     pub fn write(&self, path: &Path) -> std::io::Result<()> {
         std::fs::File::create(path)?.write_all(self.to_json().as_bytes())
     }

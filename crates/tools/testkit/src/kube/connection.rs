@@ -2,43 +2,28 @@
 //! handshakes.
 
 use std::io::{BufReader, Write};
-use std::net::{IpAddr, Ipv4Addr, TcpStream};
-use std::sync::Arc;
-use std::time::Duration;
-
-use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, StreamOwned};
 
 use crate::servers::http::Answer;
+use crate::servers::kube_apiserver::Stream;
 use crate::servers::{KubeApiserver, Response, ServerError};
 
-/// How long the server may take to answer one request.
-const ANSWER: Duration = Duration::from_secs(60);
-
-/// A connection of the administrator, for one request after the other.
+/// A connection of the administrator, for one request after another.
 #[derive(Debug)]
 pub struct Connection {
-    stream: BufReader<StreamOwned<ClientConnection, TcpStream>>,
+    stream: BufReader<Stream>,
     url: String,
     token: &'static str,
 }
 
 impl Connection {
-    /// Connects to a server.
     pub fn open(server: &KubeApiserver) -> Result<Self, ServerError> {
         let url = server.url();
-        let port: u16 = url.rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or_default();
-        let failed = || ServerError::io(format!("cannot connect to {url}"));
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(failed())?;
-        stream.set_read_timeout(Some(ANSWER)).map_err(failed())?;
-        stream.set_nodelay(true).map_err(failed())?;
-        let name = ServerName::from(IpAddr::from(Ipv4Addr::LOCALHOST));
-        let session = ClientConnection::new(Arc::new(server.tls()?), name)?;
-        let stream = BufReader::new(StreamOwned::new(session, stream));
-        Ok(Self { stream, url, token: server.token() })
+        let stream =
+            server.upstream().connect().map_err(ServerError::io(format!("cannot connect to {url}")))?;
+        Ok(Self { stream: BufReader::new(stream), url, token: server.token() })
     }
 
-    /// Sends a request and reads its response; `body` is JSON or empty, of PATCH a merge patch. Any status is a
+    /// Sends a request and reads its response; `body` is JSON or empty, for PATCH a merge patch. Any status is a
     /// response, not an error.
     pub fn request(&mut self, method: &str, path: &str, body: &str) -> Result<Response, ServerError> {
         let kind = if method == "PATCH" { "merge-patch+json" } else { "json" };

@@ -1,4 +1,4 @@
-//! Definitions of the custom resources (facts 2.2 to 2.7), strict where Calico's are and no stricter.
+//! Definitions of the custom resources (facts 2.2 to 2.7), exactly as strict as Calico's.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use crate::servers::{KubeApiserver, ServerError};
 
-/// How long the server may take to serve a new kind.
+/// Time limit until the server serves a new kind.
 const SERVED: Duration = Duration::from_secs(60);
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// Which of Calico's API groups holds its data.
+/// The API group with Calico's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavour {
     /// `crd.projectcalico.org/v1`.
@@ -21,7 +21,6 @@ pub enum Flavour {
 }
 
 impl Flavour {
-    /// The API group.
     pub fn group(self) -> &'static str {
         match self {
             Self::Classic => "crd.projectcalico.org",
@@ -37,7 +36,7 @@ impl Flavour {
         }
     }
 
-    /// `apiVersion` of its objects.
+    /// The `apiVersion` of its objects.
     pub fn api_version(self) -> String {
         format!("{}/{}", self.group(), self.version())
     }
@@ -119,7 +118,6 @@ fn define(
     Ok(())
 }
 
-/// Waits until the server serves a kind.
 fn served(server: &KubeApiserver, path: &str) -> Result<(), ServerError> {
     let begin = Instant::now();
     loop {
@@ -140,7 +138,7 @@ fn text_map() -> Value {
     json!({"type": "object", "additionalProperties": {"type": "string"}})
 }
 
-/// A CIDR. The classic group takes any text for one: of blocks and affinities to this day, of pools and reservations
+/// The schema of a CIDR. The classic group accepts any text: in blocks and affinities still, in pools and reservations
 /// before 3.32.
 fn cidr(flavour: Flavour) -> Value {
     match flavour {

@@ -1,4 +1,4 @@
-//! An API server of our own that can be told to misbehave. It speaks HTTP/1.1 without TLS.
+//! A fake API server that can misbehave. It speaks HTTP/1.1 without TLS.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How the server answers one request.
+/// The reply to a request.
 #[derive(Clone)]
 pub enum Reply {
     /// A status and a body.
     Whole(u16, String),
-    /// A status, and after how many seconds the request may come again.
+    /// A status, and the seconds after which the request may be sent again.
     Later(u16, u64),
-    /// A successful answer that announces more than it sends, and then ends.
+    /// A successful answer that announces more than it sends.
     Cut(String),
-    /// A successful answer that begins, and then does not go on.
+    /// A successful answer that begins and then stalls.
     Stalled(String),
     /// A successful answer in two parts; the second is sent when the flag is set.
     InParts(String, String, Arc<AtomicBool>),
@@ -23,14 +23,14 @@ pub enum Reply {
     Silent,
 }
 
-/// Answers by path, and remembers what it was asked for.
+/// Answers by path, and records all requests.
 pub struct Fake {
     pub url: String,
     pub asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl Fake {
-    /// Starts a server; `answer` gives the reply to a path with its query. Its threads end with the process.
+    /// Starts a server; `answer` returns the reply for a path with its query. Its threads end with the process.
     pub fn start(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -47,7 +47,7 @@ impl Fake {
         Self { url, asked }
     }
 
-    /// How often paths with that beginning were asked for.
+    /// The number of requests whose path begins so.
     pub fn count(&self, path: &str) -> usize {
         self.asked.lock().unwrap().iter().filter(|asked| asked.starts_with(path)).count()
     }

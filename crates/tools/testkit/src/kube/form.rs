@@ -1,5 +1,5 @@
-//! From the form of etcd to Calico's custom resources, and back (facts 2.3 to 2.6). What the schemas of the API server
-//! refuse is refused here.
+//! Converts values of etcd to Calico's custom resources and back (facts 2.3 to 2.6). It refuses the values that the
+//! schemas of the API server refuse.
 
 use std::fmt::Write;
 
@@ -11,13 +11,13 @@ use sha3::Sha3_256;
 use super::Flavour;
 use crate::cluster::wire;
 
-/// The label that names an affinity's node.
+/// The label with the hash of an affinity's node.
 pub const HOSTNAME_HASH: &str = "projectcalico.org/hostname-hash";
 
-/// Longest name of an object.
+/// Maximum length of an object's name.
 pub(crate) const MAX_NAME: usize = 253;
 
-/// Letters of base 32.
+/// The digits of base 32.
 const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
 pub(crate) fn object(value: &[u8]) -> Value {
@@ -28,7 +28,7 @@ fn bytes(value: &Value) -> Vec<u8> {
     serde_json::to_vec(value).expect("a JSON value serialises")
 }
 
-/// Renames a field where it is there.
+/// Renames a field, if it exists.
 fn rename(value: &mut Value, from: &str, to: &str) {
     if let Some(fields) = value.as_object_mut()
         && let Some(moved) = fields.remove(from)
@@ -42,7 +42,7 @@ pub(crate) fn block_name(net: IpNet) -> String {
     net.to_string().replace(['.', ':', '/'], "-")
 }
 
-/// The name of an affinity: holder and block, with a hash in it where that would be too long.
+/// The name of an affinity: holder and block, with a hash if that is too long.
 pub(crate) fn affinity_name(holder: &str, net: IpNet) -> String {
     let block = block_name(net);
     let name = format!("{holder}-{block}");
@@ -55,7 +55,7 @@ pub(crate) fn affinity_name(holder: &str, net: IpNet) -> String {
     format!("{}-{block}-{}", &holder[..keep], &hash[..11])
 }
 
-/// Name, labels and `spec` of an object.
+/// The name, labels and `spec` of an object.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub name: String,
@@ -74,7 +74,7 @@ pub(crate) fn block(flavour: Flavour, net: IpNet, value: &Value) -> Result<Parts
     if flavour == Flavour::Native && !owner.starts_with("host:") && !owner.starts_with("virtual:") {
         return Err(format!("the schema takes no owner {owner:?}"));
     }
-    // `null` in a block that has had no address; Calico sends Kubernetes an empty list.
+    // It is `null` in a block that never had an address; Calico sends Kubernetes an empty list.
     let attributes = match &value["attributes"] {
         Value::Null => &Vec::new(),
         _ => list(value, "attributes", |v| v.is_object())?,
@@ -102,7 +102,7 @@ pub(crate) fn block(flavour: Flavour, net: IpNet, value: &Value) -> Result<Parts
     Ok(Parts { name: block_name(net), labels: None, spec })
 }
 
-/// An affinity with the three labels that Calico 3.31 and later looks for.
+/// An affinity with the three labels that Calico selects by since 3.31.
 pub(crate) fn affinity(
     flavour: Flavour,
     kind: &str,
@@ -125,7 +125,7 @@ pub(crate) fn affinity(
     Ok(Parts { name: affinity_name(holder, net), labels: Some(labels), spec })
 }
 
-/// A handle: its name is the ID in lower case.
+/// A handle; its name is the ID in lower case.
 pub(crate) fn handle(id: &str, value: &Value) -> Result<Parts, String> {
     let block = match &value["block"] {
         Value::Null => json!({}),
@@ -151,7 +151,7 @@ fn list<'v>(value: &'v Value, field: &str, fits: impl Fn(&Value) -> bool) -> Res
     value[field].as_array().filter(|list| list.iter().all(fits)).ok_or_else(refused)
 }
 
-/// Early writers wrote `null` for what is absent; the API server drops it.
+/// Removes `null`, which early writers wrote for absent fields and the API server drops.
 fn without_null(attribute: &Value) -> Value {
     let fields = attribute.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
     fields.map(|(name, value)| (name.clone(), value.clone())).collect::<Map<_, _>>().into()
@@ -167,7 +167,7 @@ pub fn handle_value(spec: &Value) -> Vec<u8> {
     bytes(&json!({"block": spec["block"], "deleted": false}))
 }
 
-/// The mark of an affinity: a text in the classic group.
+/// The value of `deleted` in an affinity: a text in the classic group.
 pub fn affinity_flag(flavour: Flavour, value: bool) -> Value {
     match flavour {
         Flavour::Classic => value.to_string().into(),
@@ -192,7 +192,7 @@ pub fn hostname_hash(node: &str) -> String {
     bits.as_bytes().chunks(5).map(letter).collect()
 }
 
-/// True if an object is marked deleted, in whichever form.
+/// True if an object is marked as deleted, in either form.
 pub fn is_deleted(spec: &Value) -> bool {
     spec["deleted"] == true || spec["deleted"] == "true"
 }

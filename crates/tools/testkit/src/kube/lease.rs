@@ -1,4 +1,4 @@
-//! API servers that the tests of one process lend each other: a start takes seconds of processor time, emptying one does not.
+//! API servers that the tests of a process share: starting one takes seconds of processor time, emptying one does not.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -16,23 +16,23 @@ use crate::servers::{Entries, KubeApiserver, ServerError};
 static IDLE: Mutex<Vec<Server>> = Mutex::new(Vec::new());
 const MOST_IDLE: usize = 3;
 
-/// All objects of the server, and what else a test kept in its etcd.
+/// The prefix of all objects of the server and of everything else in its etcd.
 const EVERYTHING: &str = "/";
 
-/// Objects that the server renews by itself.
+/// Prefixes of objects that the server itself renews.
 const RENEWED: [&str; 4] =
     ["/registry/leases/", "/registry/masterleases/", "/registry/events/", "/registry/configmaps/kube-"];
 
-/// Objects without which the server is another one.
+/// The prefix of the definitions of kinds; a server whose definitions changed is not used again.
 const DEFINITIONS: &str = "/registry/apiextensions.k8s.io/";
 
-/// Least time without a new object until a server that has just started is taken for settled.
+/// Time without new objects after which a started server counts as settled.
 const SETTLED: Duration = Duration::from_millis(300);
 
-/// Longest wait for a change of its etcd to reach the server's caches.
+/// Time limit until a change in etcd reaches the caches of the server.
 const CAUGHT_UP: Duration = Duration::from_secs(10);
 
-/// Operations of one transaction; etcd takes 128.
+/// Operations per transaction; etcd allows 128.
 const BATCH: usize = 100;
 
 /// The kinds that a server has beside those of Kubernetes.
@@ -59,13 +59,13 @@ impl Kinds {
     }
 }
 
-/// An API server for one test, empty at first. Dropping it empties it for the next test of the process, or ends it where the
-/// test failed or changed which kinds there are. A test that stops or restarts the server needs
-/// [one of its own](KubeApiserver::start).
+/// An API server for one test, empty at first. Dropping it empties it for the next test of the process. It is ended
+/// instead if the test failed or changed the kinds. A test that stops or restarts the server needs [one of its
+/// own](KubeApiserver::start).
 #[derive(Debug)]
 pub struct Lease(Option<Server>);
 
-/// Lends an API server with these kinds and without objects.
+/// Leases an API server with some kinds and without objects.
 ///
 /// # Errors
 /// If no server is idle and a new one does not start or does not serve the kinds.
@@ -105,7 +105,7 @@ impl Drop for Lease {
 struct Server {
     server: KubeApiserver,
     kinds: Kinds,
-    /// Everything that it held before the first test.
+    /// Its entries before the first test.
     at_first: Entries,
 }
 
@@ -124,8 +124,7 @@ impl Server {
         }
     }
 
-    /// Takes an idle server with these kinds. Where there is none and a new one will be started, the one that has been idle for
-    /// longest makes room for it.
+    /// Takes an idle server with these kinds. If there is none, the longest idle one makes room for a new one.
     fn idle(kinds: Kinds) -> Option<Self> {
         let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = idle.iter().position(|server| server.kinds == kinds) {
@@ -137,7 +136,7 @@ impl Server {
         None
     }
 
-    /// Removes what a test left. Whether the server is then as it was at first.
+    /// Removes the leftovers of a test. Returns whether the server is in its first state again.
     fn is_empty_again(&self) -> Result<bool, ServerError> {
         let is_renewed = |key: &str| RENEWED.iter().any(|renewed| key.starts_with(renewed));
         let mut now = self.server.etcd().entries_below(EVERYTHING)?;
@@ -164,7 +163,7 @@ impl Server {
         self.has_caught_up()
     }
 
-    /// Whether the server itself lists nothing any more.
+    /// Returns whether the server itself lists no objects any more.
     fn has_caught_up(&self) -> Result<bool, ServerError> {
         let begin = Instant::now();
         for path in self.paths() {
@@ -178,7 +177,7 @@ impl Server {
         Ok(true)
     }
 
-    /// The lists that must be empty: pods, nodes and those of the kinds that were defined.
+    /// The paths of the lists that must be empty: pods, nodes and all defined kinds.
     fn paths(&self) -> Vec<String> {
         let mut paths = vec!["/api/v1/pods".to_owned(), "/api/v1/nodes".to_owned()];
         for key in self.at_first.keys() {

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use crate::servers::{KubeApiserver, ServerError};
 
-/// Creates objects through the API, as Calico does. `path` is that of all objects of their kind, with the namespace.
+/// Creates objects through the API, as Calico does. `path` is that of all objects of the kind in their namespace.
 ///
 /// # Panics
-/// Where the server refuses an object.
+/// If the server refuses an object.
 pub fn create(server: &KubeApiserver, path: &str, objects: &[Value]) -> Result<(), ServerError> {
     for object in objects {
         let response = server.request("POST", path, &object.to_string())?;
@@ -17,11 +17,11 @@ pub fn create(server: &KubeApiserver, path: &str, objects: &[Value]) -> Result<(
     Ok(())
 }
 
-/// Writes objects straight into the server's etcd, under `prefix` such as `/registry/pods/`: for many objects, and for
-/// states that only controllers can bring about. Names, namespaces and UIDs are those of the objects.
+/// Writes objects to the server's etcd under a `prefix` such as `/registry/pods/`: many objects, or states that only
+/// controllers can bring about. Objects keep their names, namespaces and UIDs.
 ///
-/// The last object is written by itself. An API server writes none together with others: it takes its cache for current
-/// as soon as the first object of the newest revision has arrived there, and would list some of those after it not yet.
+/// The last object is written alone, as an API server writes every object. The server considers its cache current as
+/// soon as the first object of the newest revision has arrived, and would omit the rest of that revision from lists.
 pub fn create_in_etcd(server: &KubeApiserver, prefix: &str, objects: &[Value]) -> Result<(), ServerError> {
     let (most, last) = objects.split_at(objects.len().saturating_sub(1));
     server.etcd().with_client(async |mut client| {
@@ -41,10 +41,10 @@ pub fn create_in_etcd(server: &KubeApiserver, prefix: &str, objects: &[Value]) -
     })
 }
 
-/// Makes the service account `name` in the namespace `default` and gives a token of it. It may do nothing yet.
+/// Creates the service account `name` in the namespace `default` and returns a token for it. It has no rights yet.
 ///
 /// # Panics
-/// Where the server refuses.
+/// If the server refuses.
 pub fn service_account_token(server: &KubeApiserver, name: &str) -> Result<String, ServerError> {
     let path = "/api/v1/namespaces/default/serviceaccounts";
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});

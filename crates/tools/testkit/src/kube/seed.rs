@@ -1,4 +1,4 @@
-//! What must be on an API server before an allocator can work there.
+//! Prepares an API server for an allocator.
 
 use serde_json::{Value, json};
 
@@ -6,14 +6,14 @@ use super::{Flavour, create};
 use crate::cluster::ClusterSpec;
 use crate::servers::{KubeApiserver, ServerError};
 
-/// Namespaces of the pods of tests that a fresh server has not got.
+/// Namespaces of test pods that a new server lacks.
 const NAMESPACES: [&str; 3] = ["batch", "monitoring", "shop"];
 
-/// Makes an empty cluster on a server with Calico's kinds: its configuration, the IPv4 pool of `spec`, nodes without
+/// Creates an empty cluster on a server with Calico's kinds: its configuration, the IPv4 pool of `spec`, nodes without
 /// tunnels, and the namespaces of pods. Returns the names of the nodes.
 ///
 /// # Panics
-/// Where the server refuses an object.
+/// If the server refuses an object.
 pub fn seed(
     server: &KubeApiserver,
     flavour: Flavour,
@@ -40,10 +40,10 @@ pub fn seed(
     Ok(names)
 }
 
-/// Makes nodes, and the namespaces of the pods of tests, without anything of Calico's.
+/// Creates nodes and the namespaces of test pods, without anything of Calico's.
 ///
 /// # Panics
-/// Where the server refuses an object.
+/// If the server refuses an object.
 pub fn seed_nodes(server: &KubeApiserver, names: &[String]) -> Result<(), ServerError> {
     let namespaces = NAMESPACES.map(|name| named("v1", "Namespace", name));
     create(server, "/api/v1/namespaces", &namespaces)?;

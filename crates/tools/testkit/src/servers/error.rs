@@ -1,4 +1,4 @@
-//! What can go wrong with a server that a test starts.
+//! Errors of servers that tests start.
 
 use std::fmt;
 use std::io;
@@ -9,57 +9,43 @@ use std::time::Duration;
 use super::locate::NotFound;
 use super::tool::Tool;
 
-/// A server that could not be found, started, or made to do something.
+/// A server that was not found, did not start, or failed.
 ///
-/// `Debug` prints the message too, so that `unwrap()` in a test shows all of it with its line breaks.
+/// `Debug` prints the message, too, so that `unwrap()` in a test shows all of it with its line breaks.
 #[derive(thiserror::Error)]
 pub enum ServerError {
     /// The program is not on this machine.
     #[error("{0}\nhint: `cargo xtask test` brings the servers that are missing")]
     NotFound(#[from] NotFound),
-    /// There is no browser on this machine, or not where the variable says.
+    /// There is no browser on this machine, or not at the variable's path.
     #[error("{}; CALIPAM_TEST_CHROMIUM names another one", Tool::Chromium.missing())]
     NoBrowser,
-    /// The program could not be run at all.
+    /// The program could not be run.
     #[error("cannot run {}: {source}", path.display())]
-    Spawn {
-        /// The program.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
+    Spawn { path: PathBuf, source: io::Error },
     /// The server ended while it was waited for.
     #[error("{name} ended by itself ({status}); its log:\n{log}")]
     Ended {
-        /// Which server.
         name: &'static str,
-        /// How it ended.
         status: ExitStatus,
-        /// What it logged; of a long log the first and last lines.
+        /// Its log, shortened in the middle.
         log: String,
     },
     /// The server runs, but does not do what it was waited for.
     #[error("{name} is not {state} after {limit:?} ({reason}); its log:\n{log}")]
     NotReady {
-        /// Which server.
         name: &'static str,
-        /// What it should have become, such as "healthy".
+        /// The state to reach, such as "healthy".
         state: &'static str,
-        /// How long it was waited for.
         limit: Duration,
-        /// What the last attempt said.
+        /// The error of the last attempt.
         reason: String,
-        /// What it logged; of a long log the first and last lines.
+        /// Its log, shortened in the middle.
         log: String,
     },
     /// A file, a folder, a port or a signal.
     #[error("{what}: {source}")]
-    Io {
-        /// What was tried.
-        what: String,
-        /// Why it failed.
-        source: io::Error,
-    },
+    Io { what: String, source: io::Error },
     /// A certificate or key could not be made.
     #[error("cannot make a certificate: {0}")]
     Certificate(#[from] rcgen::Error),
@@ -68,18 +54,11 @@ pub enum ServerError {
     Etcd(#[from] etcd_client::Error),
     /// The API server refused a request of a test.
     #[error("{what}: {status} {body}")]
-    Refused {
-        /// What was tried.
-        what: String,
-        /// The status code.
-        status: u16,
-        /// What the server said.
-        body: String,
-    },
+    Refused { what: String, status: u16, body: String },
     /// The allocator refused, or the datastore did not answer it.
     #[error("the allocator: {0}")]
     Allocator(#[from] calipam_assign::Error),
-    /// A snapshot that is not what etcd sends: whole pages, then a SHA-256 sum of 32 bytes.
+    /// A snapshot that does not consist of whole pages and a SHA-256 sum of 32 bytes.
     #[error("the snapshot has {0} bytes: not whole pages and a checksum")]
     Snapshot(u64),
     /// A TLS set-up or handshake failed.
@@ -94,13 +73,13 @@ impl fmt::Debug for ServerError {
 }
 
 impl ServerError {
-    /// An [`Io`](Self::Io) error of what was tried.
+    /// An [`Io`](Self::Io) error about an attempt.
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io { what, source }
     }
 
-    /// Whether a server ended because another process has its port.
+    /// Whether the server ended because another process has its port.
     pub(super) fn is_port_taken(&self) -> bool {
         matches!(self, Self::Ended { log, .. } if log.contains("address already in use"))
     }

@@ -21,17 +21,17 @@ use super::workspace;
 
 const NAME: &str = "etcd";
 
-/// How long a start may take; on an idle machine it takes a third of a second.
+/// Time limit of a start; on an idle machine it takes a third of a second.
 const START: Duration = Duration::from_secs(60);
 
-/// How often a start is tried with another port.
+/// Attempts to start, each with another port.
 const ATTEMPTS: usize = 5;
 
-/// How long one health request may take before it is sent again.
+/// Time limit of one health request.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// etcd's name for a Unix socket in its working directory. It takes a host and a port but no path; the file is called
-/// `probe:1`. The socket is never encrypted, and who answers on it is certainly this server.
+/// etcd's name for a Unix socket in its working directory: the file `probe:1`. etcd allows a host and a port but no
+/// path there. The socket is never encrypted, and only this server can answer on it.
 const PROBE: &str = "probe:1";
 
 /// A running etcd with a data directory of its own, listening on 127.0.0.1. Dropping it kills it and removes its data;
@@ -58,7 +58,7 @@ impl Etcd {
         EtcdOptions::new().version(version).start()
     }
 
-    /// Starts a server as `options` say; [`EtcdOptions::start`] is the public way here.
+    /// Starts a server; call [`EtcdOptions::start`].
     pub(super) fn start_with(options: EtcdOptions) -> Result<Self, ServerError> {
         let program = locate::find(options.version.program(), &workspace())?;
         let home = tempfile::Builder::new()
@@ -75,13 +75,13 @@ impl Etcd {
         Ok(etcd)
     }
 
-    /// Where clients connect, such as `http://127.0.0.1:40123`.
+    /// The URL for clients, such as `http://127.0.0.1:40123`.
     pub fn endpoint(&self) -> String {
         let scheme = if self.pki.is_some() { "https" } else { "http" };
         format!("{scheme}://{}:{}", Ipv4Addr::LOCALHOST, self.port)
     }
 
-    /// The endpoint as the list that clients take.
+    /// The endpoint as a list, as clients expect it.
     pub fn endpoints(&self) -> Vec<String> {
         vec![self.endpoint()]
     }
@@ -91,7 +91,7 @@ impl Etcd {
         self.port
     }
 
-    /// Where etcd keeps its data. Removed when the server is dropped.
+    /// The folder with etcd's data, removed when the server is dropped.
     pub fn data_dir(&self) -> PathBuf {
         self.home.path().join("data")
     }
@@ -101,32 +101,31 @@ impl Etcd {
         self.pki.as_ref()
     }
 
-    /// How the server was started.
+    /// The options that the server was started with.
     pub fn options(&self) -> &EtcdOptions {
         &self.options
     }
 
-    /// The number of its process, where it runs.
+    /// The ID of its process, if it runs.
     pub fn process_id(&self) -> Option<u32> {
         self.process.as_ref().map(Process::id)
     }
 
-    /// Makes the server hang: connections stay open and are accepted, nothing is answered. No effect on a killed one.
+    /// Makes the server hang: it accepts connections but answers nothing. Does nothing to a killed server.
     pub fn pause(&self) -> Result<(), ServerError> {
         self.process.as_ref().map_or(Ok(()), Process::pause)
     }
 
-    /// Lets a paused server go on.
     pub fn resume(&self) -> Result<(), ServerError> {
         self.process.as_ref().map_or(Ok(()), Process::resume)
     }
 
-    /// Kills the server and keeps its data. Connections to it are refused until it is [restarted](Self::restart).
+    /// Kills the server but keeps its data. Connections are refused until it is [restarted](Self::restart).
     pub fn kill(&mut self) {
         self.process = None;
     }
 
-    /// Kills the server if it runs, and starts it again on the same port with the same data.
+    /// Kills the server if it runs, then starts it on the same port with the same data.
     pub fn restart(&mut self) -> Result<(), ServerError> {
         self.kill();
         self.launch()
@@ -140,7 +139,7 @@ impl Etcd {
                 Err(error) if error.is_port_taken() && attempt < ATTEMPTS => attempt += 1,
                 other => return other,
             }
-            // What a server wrote that never served would carry the address of the port it did not get.
+            // The data of a failed start would contain the address of the port that it did not get.
             match fs::remove_dir_all(self.data_dir()) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(ServerError::io("cannot remove the data of a failed start")(error));
@@ -165,7 +164,7 @@ impl Etcd {
             "--data-dir=data".to_owned(),
             format!("--listen-client-urls={endpoint},unix://{PROBE}"),
             format!("--advertise-client-urls={endpoint}"),
-            // A single member never calls its peer address; a socket there takes no port.
+            // A single member never uses its peer address; a socket there takes no port.
             "--listen-peer-urls=unix://peer:1".to_owned(),
             "--initial-advertise-peer-urls=http://127.0.0.1:2380".to_owned(),
             "--initial-cluster=calipam=http://127.0.0.1:2380".to_owned(),
@@ -188,18 +187,18 @@ impl Etcd {
     }
 }
 
-/// Which etcd to start.
+/// The etcd to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EtcdVersion {
-    /// 3.6 or newer: built from `tests/servers`, or what the machine has.
+    /// 3.6 or newer: built from `tests/servers`, or found on the machine.
     #[default]
     V3_6,
-    /// The distribution's older one: 3.4, on newer distributions 3.5.
+    /// The older one of the distribution: 3.4, on newer distributions 3.5.
     V3_4,
 }
 
 impl EtcdVersion {
-    /// Both, or the current one alone where the part of the test on the older one is [left out](left_out).
+    /// Both versions; only the current one if the older one is [left out](left_out).
     pub fn all() -> Vec<Self> {
         if left_out(&[Tool::OldEtcd]) { vec![Self::V3_6] } else { vec![Self::V3_6, Self::V3_4] }
     }

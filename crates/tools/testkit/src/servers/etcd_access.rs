@@ -1,4 +1,4 @@
-//! What tests do with a running etcd: connect, save a snapshot, and, at its start, make its users.
+//! Operations of tests on a running etcd: connecting, saving a snapshot, and creating users at its start.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,30 +17,30 @@ use super::etcd::Etcd;
 use super::options::{Login, Reader};
 use super::pki::{Identity, Pki};
 
-/// etcd's administrator, which must exist before authentication can be turned on.
+/// etcd's administrator, who must exist before authentication is turned on.
 const ROOT: &str = "root";
 
-/// The size of a page in etcd's database file divides every snapshot's length, but for the checksum after it.
+/// A divisor of a snapshot's length without its checksum: all sizes of pages are multiples of it.
 const SNAPSHOT_UNIT: u64 = 512;
 
-/// The length of the SHA-256 sum that ends a snapshot.
+/// Length of the SHA-256 sum at the end of a snapshot.
 const CHECKSUM: u64 = 32;
 
-/// Keys with value and revision. Bytes that are no text stand escaped.
+/// Keys with value and revision. Bytes that are not text are escaped.
 pub type Entries = BTreeMap<String, (Vec<u8>, i64)>;
 
-/// How long a connection of a test may take.
+/// Time limit of a connection attempt.
 const CONNECT: Duration = Duration::from_secs(20);
 
 impl Etcd {
-    /// Connects as the server wants it: with its authority, a client certificate and the user, if there are some.
+    /// Connects with the authority, client certificate and user of the server, if it has them.
     ///
-    /// For tests that have an async runtime; [`with_client`](Self::with_client) is for those that have none.
+    /// For tests with an async runtime; [`with_client`](Self::with_client) is for the others.
     pub async fn client(&self) -> Result<Client, ServerError> {
         Ok(connect(&self.endpoint(), self.pki(), self.options().user()).await?)
     }
 
-    /// Runs `work` with a client on a runtime of its own, and waits for it. Works inside and outside of other runtimes.
+    /// Runs `work` with a client on a runtime of its own. Works inside and outside of other runtimes.
     pub fn with_client<T: Send>(
         &self,
         work: impl AsyncFnOnce(Client) -> Result<T, etcd_client::Error> + Send,
@@ -49,12 +49,12 @@ impl Etcd {
         on_own_runtime(async || Ok(work(connect(&endpoint, pki, user).await?).await?))
     }
 
-    /// Everything under `/calico/`.
+    /// All entries under `/calico/`.
     pub fn entries(&self) -> Result<Entries, ServerError> {
         self.entries_below("/calico/")
     }
 
-    /// Everything below a prefix.
+    /// All entries below a prefix.
     pub fn entries_below(&self, prefix: &str) -> Result<Entries, ServerError> {
         let answer = self.with_client(async |client| {
             let mut client = client.kv_client().max_decoding_message_size(usize::MAX);
@@ -67,7 +67,7 @@ impl Etcd {
         Ok(answer.kvs().iter().map(entry).collect())
     }
 
-    /// Saves a snapshot to `path` as `etcdctl snapshot save` does: the database file, then its SHA-256 sum.
+    /// Saves a snapshot to `path`, as `etcdctl snapshot save` does: the database file, then its SHA-256 sum.
     pub fn save_snapshot(&self, path: &Path) -> Result<(), ServerError> {
         let failed = || ServerError::io(format!("cannot write {}", path.display()));
         let mut file = fs::File::create(path).map_err(failed())?;
@@ -82,7 +82,7 @@ impl Etcd {
         if length % SNAPSHOT_UNIT == CHECKSUM { Ok(()) } else { Err(ServerError::Snapshot(length)) }
     }
 
-    /// Makes the users that the options ask for and turns authentication on.
+    /// Creates the users of the options and turns authentication on.
     pub(super) fn set_up_login(&self) -> Result<(), ServerError> {
         let Some(user) = self.options().user() else { return Ok(()) };
         let (endpoint, pki, readers) = (self.endpoint(), self.pki(), &self.options().readers);
@@ -108,7 +108,7 @@ async fn add_user(client: &mut Client, login: &Login, role: &str) -> Result<(), 
     Ok(())
 }
 
-/// A role of the user's own name, which may read the prefix.
+/// Adds a role with the user's name that may read the prefix.
 async fn add_reader(client: &mut Client, reader: &Reader) -> Result<(), etcd_client::Error> {
     let role = reader.login.name.as_str();
     client.role_add(role).await?;
@@ -138,7 +138,7 @@ fn identity(files: &Identity) -> Result<TlsIdentity, etcd_client::Error> {
     Ok(TlsIdentity::from_pem(fs::read(&files.certificate)?, fs::read(&files.key)?))
 }
 
-/// Runs async work to its end in a thread of its own, since a runtime cannot be entered from inside another one.
+/// Runs async work in a thread of its own, since a runtime cannot be entered from inside another one.
 fn on_own_runtime<T: Send>(
     work: impl AsyncFnOnce() -> Result<T, ServerError> + Send,
 ) -> Result<T, ServerError> {

@@ -1,8 +1,8 @@
-//! Just enough of HTTP to ask a server of our own on this machine how it is.
+//! A minimal HTTP client for servers on this machine.
 
 use std::io::{self, BufRead, Read, Write};
 
-/// Bytes that are read at once of an answer that is thrown away.
+/// Size of the buffer for an answer that is discarded.
 const PIECE: usize = 1 << 18;
 
 /// A response: its status code and its body.
@@ -16,8 +16,8 @@ pub struct Response {
 
 /// Sends one request and reads the response to its end.
 ///
-/// HTTP/1.0 is spoken, so that the server closes the connection after a body that is not cut into chunks. `headers`
-/// are whole lines without their line ends. A response that is not HTTP is an error of kind `InvalidData`.
+/// It speaks HTTP/1.0, so that the server sends no chunks and closes the connection after the body. `headers` are whole
+/// lines without their ends. A response that is not HTTP is an error of kind `InvalidData`.
 pub(crate) fn request(
     mut stream: impl Read + Write,
     method: &str,
@@ -31,8 +31,8 @@ pub(crate) fn request(
     parse(&String::from_utf8_lossy(&answer))
 }
 
-/// As [`request`] with the method GET, but throws the answer away as it arrives and gives the number of its bytes. An
-/// answer without the status 200 is an error.
+/// Sends a GET request, discards the answer as it arrives and returns the number of bytes. An answer without status 200
+/// is an error.
 pub(crate) fn pull(mut stream: impl Read + Write, path: &str, headers: &[String]) -> io::Result<u64> {
     send(&mut stream, "GET", path, headers, "")?;
     let mut buffer = vec![0; PIECE];
@@ -75,19 +75,19 @@ fn parse(answer: &str) -> io::Result<Response> {
     Ok(Response { status: status.parse().map_err(|_| invalid())?, body: body.to_owned() })
 }
 
-/// An answer of a server that keeps the connection open.
+/// An answer from a server that keeps the connection open.
 #[derive(Debug)]
 pub(crate) struct Answer {
     /// The first line: `HTTP/1.1 200 OK`.
     pub first: String,
-    /// Whole lines without their ends.
+    /// Whole lines, without their ends.
     pub headers: Vec<String>,
-    /// Without the sizes of chunks.
+    /// The body, without the sizes of chunks.
     pub body: Vec<u8>,
 }
 
 impl Answer {
-    /// Reads one answer, and nothing after it.
+    /// Reads one answer and nothing after it.
     pub(crate) fn read(stream: &mut impl BufRead) -> io::Result<Self> {
         let mut answer = Self { first: line(stream)?, headers: Vec::new(), body: Vec::new() };
         answer.status()?;
@@ -116,7 +116,7 @@ impl Answer {
         }
     }
 
-    /// True if the server ends the connection after it.
+    /// True if the server closes the connection after it.
     pub(crate) fn is_last(&self) -> bool {
         self.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }
@@ -142,7 +142,7 @@ fn invalid(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("not an HTTP response: {what:.100}"))
 }
 
-/// One line without its end.
+/// Reads one line, without its end.
 fn line(stream: &mut impl BufRead) -> io::Result<String> {
     let mut line = String::new();
     if stream.read_line(&mut line)? == 0 {
@@ -161,7 +161,7 @@ fn piece(stream: &mut impl Read, length: usize, body: &mut Vec<u8>) -> io::Resul
 mod tests {
     use super::*;
 
-    /// A connection that remembers what was sent and answers with a fixed text.
+    /// A connection that records requests and answers with a fixed text.
     struct Canned {
         sent: Vec<u8>,
         answer: io::Cursor<&'static str>,

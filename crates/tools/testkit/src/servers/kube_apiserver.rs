@@ -23,31 +23,31 @@ use super::workspace;
 
 const NAME: &str = "kube-apiserver";
 
-/// How long a start may take; on an idle machine it takes two to four seconds.
+/// Time limit of a start; on an idle machine it takes two to four seconds.
 const START: Duration = Duration::from_secs(180);
 
-/// How often a start is tried with another port.
+/// Attempts to start, each with another port.
 const ATTEMPTS: usize = 5;
 
-/// How long the server may take to answer one request.
-const ANSWER: Duration = Duration::from_secs(30);
+/// Time limit of an answer.
+const ANSWER: Duration = Duration::from_secs(60);
 
-/// How long it may be silent within a list that holds a whole cluster.
+/// Time limit of a pause within a list of a whole cluster.
 const PULL: Duration = Duration::from_secs(300);
 
 /// The bearer token of an administrator.
 const TOKEN: &str = "calipam-test-admin";
 
-/// The file that names the token's user and groups.
+/// The file with the token's user and groups.
 const TOKENS: &str = "tokens.csv";
 
 /// The kubeconfig file for clients.
-const KUBECONFIG: &str = "kubeconfig.yaml";
+pub(super) const KUBECONFIG: &str = "kubeconfig.yaml";
 
 /// A running API server with an empty etcd of its own, listening on 127.0.0.1. Dropping it kills both.
 ///
-/// RBAC is on; service accounts are not checked, so that pods can be created as they are. Who has the token or the
-/// client certificate of [`pki`](Self::pki) is an administrator. There are no controllers, no scheduler and no kubelet:
+/// RBAC is on; service accounts are not checked, so that pods can be created as they are. The token and the client
+/// certificate of [`pki`](Self::pki) are an administrator's. There are no controllers, no scheduler and no kubelet:
 /// objects stay as they were written.
 #[derive(Debug)]
 pub struct KubeApiserver {
@@ -79,14 +79,15 @@ impl KubeApiserver {
                 Err(error) if error.is_port_taken() && attempt < ATTEMPTS => attempt += 1,
                 Err(error) => return Err(error),
                 Ok(()) => {
-                    write_kubeconfig(home.path(), port, &pki)?;
+                    let ca = format!(", certificate-authority: \"{}\"", pki.ca.display());
+                    write_kubeconfig(home.path(), &url(port), &ca)?;
                     return Ok(Self { process: Some(process), etcd, home, port, pki });
                 }
             }
         }
     }
 
-    /// Where clients connect, such as `https://127.0.0.1:40123`.
+    /// The URL for clients, such as `https://127.0.0.1:40123`.
     pub fn url(&self) -> String {
         url(self.port)
     }
@@ -96,7 +97,7 @@ impl KubeApiserver {
         TOKEN
     }
 
-    /// The certificates: `ca` signed the server's and is trusted for clients'.
+    /// The certificates; `ca` signed the server's and is trusted for clients.
     pub fn pki(&self) -> &Pki {
         &self.pki
     }
@@ -111,8 +112,8 @@ impl KubeApiserver {
         &self.etcd
     }
 
-    /// Kills the server, lets `meanwhile` do something to its datastore, and starts it again on the same port: what it held
-    /// in memory is lost, such as the history of its objects.
+    /// Kills the server, runs `meanwhile` on its datastore, and starts the server again on the same port. Its memory is
+    /// lost, such as the history of its objects.
     pub fn restart(
         &mut self,
         meanwhile: impl FnOnce(&mut Etcd) -> Result<(), ServerError>,
@@ -130,7 +131,7 @@ impl KubeApiserver {
         request(self.port, &self.pki, method, path, body)
     }
 
-    /// Sends a merge patch as whoever the token is of.
+    /// Sends a merge patch with a token.
     pub fn patch(&self, token: &str, path: &str, patch: &str) -> Result<Response, ServerError> {
         let failed = || ServerError::io(format!("PATCH {}{path}", self.url()));
         let stream = connect(self.port, &self.pki, ANSWER).map_err(failed())?;
@@ -142,49 +143,42 @@ impl KubeApiserver {
         http::request(stream, "PATCH", path, &headers, patch).map_err(failed())
     }
 
-    /// Asks for a path on a connection of its own and throws the answer away as it arrives: what the server needs to
-    /// hand it out. `accept` is the media type. Returns the number of bytes.
+    /// Gets a path over a connection of its own and discards the answer, to measure the server's part. `accept` is the
+    /// media type. Returns the number of bytes.
     pub fn pull(&self, path: &str, accept: &str) -> Result<u64, ServerError> {
         let failed = || ServerError::io(format!("GET {}{path}", self.url()));
         let stream = connect(self.port, &self.pki, PULL).map_err(failed())?;
         http::pull(stream, path, &headers(accept)).map_err(failed())
     }
 
-    /// The processor time that the server, without its etcd, has used so far, in seconds.
+    /// The processor time of the server without its etcd, in seconds.
     pub fn processor_seconds(&self) -> f64 {
         self.process.as_ref().map_or(0.0, Process::processor_seconds)
     }
 
-    /// What a proxy needs to connect to it.
-    pub(super) fn upstream(&self) -> Upstream {
+    /// The means to connect to it.
+    pub(crate) fn upstream(&self) -> Upstream {
         Upstream { port: self.port, pki: self.pki.clone() }
     }
 
-    /// A TLS set-up that trusts the server.
-    pub(crate) fn tls(&self) -> Result<ClientConfig, ServerError> {
-        trust(&self.pki.ca)
-    }
-
-    /// Makes the server hang: connections stay open and are accepted, nothing is answered.
+    /// Makes the server hang: it accepts connections but answers nothing.
     pub fn pause(&self) -> Result<(), ServerError> {
         self.process.as_ref().map_or(Ok(()), Process::pause)
     }
 
-    /// Lets a paused server go on.
     pub fn resume(&self) -> Result<(), ServerError> {
         self.process.as_ref().map_or(Ok(()), Process::resume)
     }
 }
 
-/// How to connect to an API server, apart from the server itself.
-pub(super) struct Upstream {
+/// The means to connect to an API server, without the server itself.
+pub(crate) struct Upstream {
     port: u16,
     pki: Pki,
 }
 
 impl Upstream {
-    /// A new connection.
-    pub(super) fn connect(&self) -> io::Result<Stream> {
+    pub(crate) fn connect(&self) -> io::Result<Stream> {
         connect(self.port, &self.pki, ANSWER)
     }
 }
@@ -193,7 +187,7 @@ fn arguments(home: &Path, etcd: &Etcd, pki: &Pki, port: u16) -> Vec<String> {
     let file = |name: &str, path: &Path| format!("--{name}={}", path.display());
     let fixed = [
         "--bind-address=127.0.0.1",
-        // Without a default route the server finds no address to tell.
+        // Without a default route the server finds no address to advertise.
         "--advertise-address=127.0.0.1",
         "--service-account-issuer=https://kubernetes.default.svc",
         "--service-cluster-ip-range=10.96.0.0/16",
@@ -209,7 +203,7 @@ fn arguments(home: &Path, etcd: &Etcd, pki: &Pki, port: u16) -> Vec<String> {
         file("tls-cert-file", &pki.server.certificate),
         file("tls-private-key-file", &pki.server.key),
         file("client-ca-file", &pki.ca),
-        // Tokens of service accounts are of no interest here; any pair of keys will do.
+        // Tokens of service accounts are not tested; any pair of keys will do.
         file("service-account-key-file", &pki.server.certificate),
         file("service-account-signing-key-file", &pki.server.key),
         file("token-auth-file", &home.join(TOKENS)),
@@ -221,19 +215,19 @@ fn url(port: u16) -> String {
     format!("https://{}:{port}", Ipv4Addr::LOCALHOST)
 }
 
-fn write_kubeconfig(home: &Path, port: u16, pki: &Pki) -> Result<(), ServerError> {
-    let (server, ca) = (url(port), pki.ca.display());
+/// Writes a kubeconfig with the administrator's token; `ca` is more YAML about the cluster.
+pub(super) fn write_kubeconfig(home: &Path, server: &str, ca: &str) -> Result<(), ServerError> {
     let text = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: test\n\
-         clusters:\n- name: test\n  cluster: {{server: \"{server}\", certificate-authority: \"{ca}\"}}\n\
+         clusters:\n- name: test\n  cluster: {{server: \"{server}\"{ca}}}\n\
          users:\n- name: admin\n  user: {{token: \"{TOKEN}\"}}\n\
          contexts:\n- name: test\n  context: {{cluster: test, user: admin}}\n"
     );
     pki::write(home, KUBECONFIG, &text).map(drop)
 }
 
-/// Asks the server whether it is ready. Its certificate is signed by this test's own authority, so another test's server
-/// cannot answer in its place.
+/// Asks the server whether it is ready. Its certificate is signed by this test's own authority, so another test's
+/// server cannot answer in its place.
 fn ready(port: u16, pki: &Pki) -> Result<(), String> {
     match request(port, pki, "GET", "/readyz", "") {
         Ok(response) if response.status == 200 => Ok(()),
@@ -254,7 +248,7 @@ fn headers(accept: &str) -> Vec<String> {
     vec![format!("Authorization: Bearer {TOKEN}"), format!("Accept: {accept}")]
 }
 
-/// A new connection; `limit` is how long the server may be silent.
+/// Connects; `limit` is the longest pause of the server.
 fn connect(port: u16, pki: &Pki, limit: Duration) -> io::Result<Stream> {
     let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_read_timeout(Some(limit))?;
@@ -265,7 +259,7 @@ fn connect(port: u16, pki: &Pki, limit: Duration) -> io::Result<Stream> {
     Ok(Stream(StreamOwned::new(connection, stream)))
 }
 
-/// A TLS set-up that trusts one authority.
+/// A TLS configuration that trusts one authority.
 fn trust(ca: &Path) -> Result<ClientConfig, ServerError> {
     let pem = fs::read(ca).map_err(ServerError::io(format!("cannot read {}", ca.display())))?;
     let authority = CertificateDer::from_pem_slice(&pem)
@@ -277,8 +271,9 @@ fn trust(ca: &Path) -> Result<ClientConfig, ServerError> {
     Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// A TLS stream whose end may come without a farewell: a body's length is not in question on this machine.
-pub(super) struct Stream(StreamOwned<ClientConnection, TcpStream>);
+/// A TLS stream that may end without `close_notify`, which is safe on this machine.
+#[derive(Debug)]
+pub(crate) struct Stream(StreamOwned<ClientConnection, TcpStream>);
 
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {

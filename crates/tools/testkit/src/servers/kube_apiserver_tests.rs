@@ -1,4 +1,4 @@
-//! What the launcher of the API server promises, tried on a real one.
+//! The promises of the launcher of API servers, tried on a real one.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpStream};

@@ -1,4 +1,4 @@
-//! Tests that are left out if the machine has not what they need.
+//! Tests that are left out if the machine lacks a tool.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -10,24 +10,23 @@ use std::thread;
 use super::tool::{LEFT_OUT, Tool, is_ci, on_path};
 use super::workspace;
 
-/// The variable that names a Helm.
+/// The variable with the path of a Helm.
 const HELM: &str = "CALIPAM_TEST_HELM";
 
-/// Whether the test that asks is left out, because one of these tools is missing: it returns at once then, and `cargo
+/// Whether the calling test is left out because one of these tools is missing. It then returns at once, and `cargo
 /// xtask test` names it at the end.
 ///
 /// # Panics
 ///
-/// Where a tool is missing and the test may not be left out: in CI, and where it was not `cargo xtask test` that
-/// started it.
+/// If a tool is missing but the test must not be left out: in CI, and without `cargo xtask test`.
 pub fn left_out(tools: &[Tool]) -> bool {
     let Some(tool) = tools.iter().find(|tool| tool.find(&workspace()).is_none()) else { return false };
     leave_out(*tool, env::var_os(LEFT_OUT).filter(|_| !is_ci()));
     true
 }
 
-/// The Helm of this machine. No distribution packages it, and it takes more than two minutes of processor time to build, so nothing brings it:
-/// without one the test that asks is left out, in CI too, and `cargo xtask test` names it at the end.
+/// The Helm of this machine. No distribution packages it and it takes two minutes to build, so nothing installs it.
+/// Without it the calling test is left out, even in CI, and `cargo xtask test` names it at the end.
 pub fn helm() -> Option<PathBuf> {
     let found = env::var_os(HELM).map(PathBuf::from).or_else(|| on_path(&["helm"]));
     if let (None, Some(list)) = (&found, env::var_os(LEFT_OUT)) {
@@ -47,7 +46,7 @@ fn name_test(list: &OsStr, why: &str) {
     append(list.as_ref(), &format!("{}: {why}\n", current.name().unwrap_or("a test")));
 }
 
-/// One write, so that tests which run at the same time do not mix their lines.
+/// Appends in one write, so that tests that run at the same time do not mix their lines.
 fn append(list: &Path, line: &str) {
     let file = OpenOptions::new().append(true).create(true).open(list);
     let written = file.and_then(|mut file| file.write_all(line.as_bytes()));

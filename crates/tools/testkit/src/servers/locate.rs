@@ -1,7 +1,7 @@
-//! Where the server programs are.
+//! Finds the programs of servers.
 //!
-//! Only the standard library is used: `xtask`, which builds without etcd-client, includes this file as well, so that
-//! tests and the task that brings the servers look at the same places.
+//! It uses only the standard library: `xtask`, which builds without etcd-client, includes this file as well. So tests
+//! look for the servers where the task installs them.
 
 use std::env;
 use std::ffi::OsString;
@@ -14,22 +14,22 @@ use std::process::Command;
 pub enum Program {
     /// etcd 3.6 or newer.
     Etcd,
-    /// An older etcd, 3.4 or 3.5: what distributions package.
+    /// An older etcd, 3.4 or 3.5, as distributions package it.
     OldEtcd,
     /// The API server of Kubernetes, any version.
     KubeApiserver,
-    /// kubectl 1.26 or newer, which asks plugins for completion. No server, but brought as they are.
+    /// kubectl 1.26 or newer, which asks plugins for completion. It is not a server, but is installed like one.
     Kubectl,
-    /// promtool, any version: it reads metrics and alerts as Prometheus does. No server either.
+    /// promtool, any version: it reads metrics and alerts as Prometheus does.
     Promtool,
-    /// `jv`, which validates JSON by a schema. No server either.
+    /// `jv`, which validates JSON against a schema.
     Jv,
-    /// The CNI client of `tests/cni-client`. No server either, and no machine has it.
+    /// The CNI client of `tests/cni-client`, which no machine has.
     CniClient,
 }
 
 impl Program {
-    /// The environment variable that names the program's path. If it is set, nothing else is looked at.
+    /// The environment variable with the path of the program. If it is set, no other place is searched.
     pub fn variable(self) -> &'static str {
         match self {
             Self::Etcd => "CALIPAM_TEST_ETCD",
@@ -42,7 +42,7 @@ impl Program {
         }
     }
 
-    /// Where `cargo xtask test` puts the program where the machine has none.
+    /// The path at which `cargo xtask test` installs the program if the machine lacks it.
     pub fn brought(self, workspace: &Path) -> PathBuf {
         let servers = workspace.join("target").join("servers");
         match self {
@@ -68,7 +68,7 @@ impl Program {
         }
     }
 
-    /// Whether what `--version` printed is a version that the tests are written for.
+    /// Whether the tests support the version that `--version` printed.
     fn accepts(self, version: &str) -> bool {
         match (self, etcd_version(version)) {
             (Self::KubeApiserver | Self::Promtool | Self::Jv | Self::CniClient, _) => true,
@@ -94,7 +94,7 @@ impl fmt::Display for Program {
     }
 }
 
-/// A program that is in none of the places that were looked at.
+/// A program that was not found.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NotFound {
     program: Program,
@@ -109,13 +109,13 @@ impl fmt::Display for NotFound {
 
 impl std::error::Error for NotFound {}
 
-/// Finds a program: [installed](find_installed), else where `cargo xtask test` puts it below the workspace's root.
+/// Finds a program: [on the machine](find_installed), else where `cargo xtask test` installs it below the workspace.
 pub fn find(program: Program, workspace: &Path) -> Result<PathBuf, NotFound> {
     let mut missing = match find_installed(program) {
         Ok(path) => return Ok(path),
         Err(missing) => missing,
     };
-    // A variable that names a file which is not there is a mistake to tell, not to work around.
+    // A variable with a path that does not exist is a mistake to report.
     if env::var_os(program.variable()).is_none() {
         let brought = program.brought(workspace);
         if brought.is_file() {
@@ -126,13 +126,14 @@ pub fn find(program: Program, workspace: &Path) -> Result<PathBuf, NotFound> {
     Err(missing)
 }
 
-/// Finds a program that the machine has: the one that its [variable](Program::variable) names, else the first one of a
-/// wanted version on `PATH` or in `KUBEBUILDER_ASSETS`.
+/// Finds a program on the machine: at its [variable](Program::variable), else the first of a supported version in
+/// `PATH`
+/// or `KUBEBUILDER_ASSETS`.
 pub fn find_installed(program: Program) -> Result<PathBuf, NotFound> {
     search(program, |name| env::var_os(name), version_of)
 }
 
-/// [`find_installed`] over a given environment and a given way to ask a program for its version.
+/// [`find_installed`] with a given environment and a given way to get a program's version.
 fn search(
     program: Program,
     variable: impl Fn(&str) -> Option<OsString>,
@@ -167,12 +168,12 @@ fn search(
     Err(NotFound { program, looked })
 }
 
-/// Whether the file at `path` is the program, in a version that the tests are written for.
+/// Whether the file at `path` is the program, in a supported version.
 pub fn is_wanted(program: Program, path: &Path) -> bool {
     version_of(path).is_some_and(|version| program.accepts(&version))
 }
 
-/// What a program prints for `--version`, or kubectl for what it takes instead; nothing if it cannot be run.
+/// The output of a program for `--version`, or of kubectl for its own command; `None` if it does not run.
 fn version_of(path: &Path) -> Option<String> {
     let asked = [&["--version"][..], &["version", "--client"]].into_iter();
     let mut outputs = asked.filter_map(|arguments| Command::new(path).args(arguments).output().ok());
@@ -180,14 +181,14 @@ fn version_of(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Major and minor number in `Client Version: v1.36.3`.
+/// The major and minor number in `Client Version: v1.36.3`.
 fn kubectl_version(text: &str) -> Option<(u32, u32)> {
     let version = text.lines().find_map(|line| line.strip_prefix("Client Version: v"))?;
     let mut numbers = version.split('.').map(str::parse::<u32>);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-/// Major and minor number in `etcd Version: 3.6.8`.
+/// The major and minor number in `etcd Version: 3.6.8`.
 fn etcd_version(text: &str) -> Option<(u32, u32)> {
     let version = text.lines().find_map(|line| line.strip_prefix("etcd Version:"))?.trim();
     let mut numbers = version.split('.').map(str::parse::<u32>);
@@ -199,7 +200,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// A folder of its own below the system's temporary one, with an empty file called `etcd` in it.
+    /// Creates a temporary folder with an empty file `etcd`.
     fn folder_with_etcd(name: &str) -> PathBuf {
         let folder = env::temp_dir().join(format!("calipam-locate-{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("temporary folder");

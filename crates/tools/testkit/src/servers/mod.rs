@@ -1,8 +1,8 @@
-//! Real servers for tests, on 127.0.0.1 with a free port; dropping one ends it. Tests of one program
-//! [lend each other](crate::kube::lease) API servers.
+//! Real servers for tests, on free ports of 127.0.0.1; dropping one ends it. Tests of one program
+//! [share](crate::kube::lease) API servers.
 //!
-//! The programs are brought by `cargo xtask test`; [`locate`] says where they are looked for. A test that needs a
-//! server which is not there fails with a message that names it.
+//! `cargo xtask test` installs the programs, and [`locate`] finds them. A test without its server fails and names the
+//! program.
 
 mod error;
 mod etcd;
@@ -10,7 +10,7 @@ mod etcd_access;
 #[cfg(test)]
 mod etcd_tests;
 pub(crate) mod http;
-mod kube_apiserver;
+pub(crate) mod kube_apiserver;
 #[cfg(test)]
 mod kube_apiserver_tests;
 mod left_out;

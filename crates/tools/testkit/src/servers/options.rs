@@ -1,4 +1,4 @@
-//! How an etcd is started.
+//! Options of an etcd.
 
 use super::error::ServerError;
 use super::etcd::{Etcd, EtcdVersion};
@@ -13,26 +13,25 @@ pub struct EtcdOptions {
     pub(super) arguments: Vec<String>,
 }
 
-/// Who must show a certificate.
+/// The sides that must show a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EtcdTls {
-    /// Neither side: connections are not encrypted.
+    /// Neither side; connections are not encrypted.
     #[default]
     Off,
     Server,
-    /// The server, and every client one that is signed by the test's authority.
+    /// The server, and every client one signed by the test's authority.
     ClientCertificates,
 }
 
-/// A name and its password.
+/// A user and a password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Login {
-    /// The user.
     pub name: String,
     pub password: String,
 }
 
-/// A user who may read the keys under one prefix and nothing else.
+/// A user who may only read the keys under one prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reader {
     pub login: Login,
@@ -45,13 +44,13 @@ impl EtcdOptions {
         Self::default()
     }
 
-    /// Which etcd to start.
+    /// Sets the version.
     pub fn version(mut self, version: EtcdVersion) -> Self {
         self.version = version;
         self
     }
 
-    /// Who must show a certificate. The certificates are made for this server; [`Etcd::pki`] tells their paths.
+    /// Sets the sides that must show a certificate. The certificates are made for this server: see [`Etcd::pki`].
     pub fn tls(mut self, tls: EtcdTls) -> Self {
         self.tls = tls;
         self
@@ -59,24 +58,23 @@ impl EtcdOptions {
 
     /// Turns authentication on, with a user who may do everything.
     ///
-    /// etcd wants an administrator called `root`; with another name here, `root` exists as well, with the same
+    /// etcd requires an administrator called `root`. If the name is another one, `root` exists as well, with the same
     /// password.
     pub fn login(mut self, name: &str, password: &str) -> Self {
         self.login = Some(Login { name: name.to_owned(), password: password.to_owned() });
         self
     }
 
-    /// Adds a user who may only read the keys under `prefix`. Takes effect together with [`login`](Self::login).
+    /// Adds a user who may only read the keys under `prefix`. Requires [`login`](Self::login).
     pub fn reader(mut self, name: &str, password: &str, prefix: &str) -> Self {
         let login = Login { name: name.to_owned(), password: password.to_owned() };
         self.readers.push(Reader { login, prefix: prefix.to_owned() });
         self
     }
 
-    /// Adds an argument to etcd's command line, after the launcher's own: the last one of a name counts.
+    /// Adds an argument to etcd's command line. It is placed after the launcher's own: the last one of a name counts.
     ///
-    /// The limit of operations in one transaction is etcd's own, 128, as in clusters; `--max-txn-ops=10000` makes seeding
-    /// faster.
+    /// etcd limits a transaction to 128 operations, as in clusters; `--max-txn-ops=10000` makes seeding faster.
     pub fn argument(mut self, argument: &str) -> Self {
         self.arguments.push(argument.to_owned());
         self

@@ -1,4 +1,4 @@
-//! Certificates for servers and clients that meet on 127.0.0.1.
+//! Certificates for servers and clients on 127.0.0.1.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,24 +21,24 @@ pub struct Identity {
     pub key: PathBuf,
 }
 
-/// A certificate authority of one test, the identities that it signed, and a client that it did not sign.
+/// A certificate authority of one test, the identities that it signed, and a client of another authority.
 #[derive(Debug, Clone)]
 pub struct Pki {
     /// The authority's certificate, which clients and servers trust.
     pub ca: PathBuf,
     /// For 127.0.0.1 and localhost.
     pub server: Identity,
-    /// A client that servers accept, and an administrator of both: its common name is `root`, which etcd knows, and its
-    /// organization `system:masters`, which Kubernetes knows.
+    /// A client that servers accept, and an administrator of both kinds: its common name is `root` for etcd, and its
+    /// organization is `system:masters` for Kubernetes.
     pub client: Identity,
-    /// A client whose certificate is signed by another authority: servers that ask for certificates refuse it.
+    /// A client of another authority: servers that require certificates refuse it.
     pub stranger: Identity,
-    /// The certificate of that other authority: a client that trusts only this one refuses the server.
+    /// The certificate of that authority: a client that trusts only this one refuses the server.
     pub stranger_ca: PathBuf,
 }
 
 impl Pki {
-    /// Makes everything and writes it into `folder`, which must exist.
+    /// Creates everything in `folder`, which must exist.
     pub fn create(folder: &Path) -> Result<Self, ServerError> {
         let home = Authority::create("calipam test authority")?;
         let away = Authority::create("another authority")?;
@@ -52,7 +52,7 @@ impl Pki {
     }
 }
 
-/// Writes a text file and gives its path.
+/// Writes a text file and returns its path.
 pub(super) fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf, ServerError> {
     let path = folder.join(name);
     fs::write(&path, text).map_err(ServerError::io(format!("cannot write {}", path.display())))?;
@@ -75,8 +75,8 @@ impl Authority {
         Ok(Self { certificate, issuer: Issuer::new(params, key) })
     }
 
-    /// Signs a certificate for this machine that both a server and a client can show: etcd's own HTTP gateway calls etcd
-    /// with the server's.
+    /// Signs a certificate for this machine, for servers and clients alike: etcd's own HTTP gateway calls etcd with the
+    /// server's.
     fn sign(&self, folder: &Path, file: &str, common_name: &str) -> Result<Identity, ServerError> {
         let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()])?;
         params.distinguished_name.push(DnType::CommonName, common_name);

@@ -1,21 +1,21 @@
-//! Free TCP ports for servers that several tests start at the same time.
+//! Free TCP ports for servers of several tests at a time.
 
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 /// Reserves a free port on 127.0.0.1 for about a minute.
 ///
-/// A port that was merely free a moment ago can be given to another test before the server binds it. So a connection
-/// is made to it and closed from the listening side: for the following minute (TIME_WAIT) the kernel hands the port to
-/// no process that asks for any free port and to no outgoing connection, while a server that asks for exactly this port gets
-/// it.
+/// A port that was free a moment ago may be given to another test before the server binds it. So this makes a
+/// connection to the port and closes it from the listening side. For the next minute (TIME_WAIT) the kernel gives the
+/// port to no process that asks for any free port and to no outgoing connection. A server that asks for this very port
+/// gets it.
 pub(super) fn reserve() -> io::Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
     let mut client = TcpStream::connect(address)?;
     let (server_side, _) = listener.accept()?;
     drop(server_side);
-    // The end of the stream has arrived: the listening side closed first, so TIME_WAIT falls on its port.
+    // The end of the stream has arrived, so the listening side closed first and its port is in TIME_WAIT.
     client.read_to_end(&mut Vec::new())?;
     Ok(address.port())
 }

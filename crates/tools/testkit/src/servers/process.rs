@@ -12,19 +12,19 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use super::error::ServerError;
 
-/// How often a server is asked whether it is ready.
+/// Pause between two probes of a server.
 const POLL: Duration = Duration::from_millis(20);
 
-/// How long a server may take to stand still; it takes microseconds.
+/// Time limit for a server to stop; it takes microseconds.
 const STOP: Duration = Duration::from_secs(10);
 
-/// How many lines from the start of a long log an error shows: what a program says before it prints its usage.
+/// Number of lines from the start of a long log in an error: programs print the reason before their usage.
 const FIRST_LINES: usize = 3;
 
-/// How many lines from the end of a long log an error shows.
+/// Number of lines from the end of a long log in an error.
 const LAST_LINES: usize = 20;
 
-/// Run by the watchdog: when the test's process is gone, for any reason, the pipe to standard input closes.
+/// Run by the watchdog: the pipe to standard input closes when the test's process is gone.
 const WATCH: &str = r#"read -r _; kill -9 "$1"; rm -rf -- "$2""#;
 
 /// A running server. Dropping it kills it at once.
@@ -32,14 +32,14 @@ const WATCH: &str = r#"read -r _; kill -9 "$1"; rm -rf -- "$2""#;
 pub(super) struct Process {
     name: &'static str,
     child: Child,
-    /// Ends the server where this process cannot do so any more, because it was killed or aborted.
+    /// Ends the server if this process is killed or aborts.
     watchdog: Child,
     log: PathBuf,
 }
 
 impl Process {
-    /// Starts a server. `home` is its own folder: the working directory, the place of `server.log`, and removed by the
-    /// watchdog if the test's process dies.
+    /// Starts a server. `home` is its own folder: its working directory and the place of `server.log`. The watchdog
+    /// removes it if the test's process dies.
     pub(super) fn spawn(
         name: &'static str,
         program: &Path,
@@ -67,7 +67,7 @@ impl Process {
         }
     }
 
-    /// Waits until `probe` succeeds; `state` says what the server then is. An error tells the probe's last reason.
+    /// Waits until `probe` succeeds; `state` is the state of the server then. An error shows the probe's last reason.
     pub(super) fn wait_until(
         &mut self,
         state: &'static str,
@@ -98,25 +98,25 @@ impl Process {
         }
     }
 
-    /// Its number among the processes of the machine.
+    /// The ID of the process.
     pub(super) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Processor time used so far, by the server's own code and by the kernel for it.
+    /// The processor time used so far, by the server's own code and by the kernel for it.
     pub(super) fn processor_seconds(&self) -> f64 {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
-        // The name of the program, in parentheses, may hold spaces. The 14th and 15th fields count ticks.
+        // The name of the program, in parentheses, may contain spaces. Fields 14 and 15 count ticks.
         let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
         let ticks: f64 = fields.skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
         ticks / rustix::param::clock_ticks_per_second() as f64
     }
 
-    /// Stops the server where it is, as if it hung: it keeps its connections and answers nothing. Returns when all of
-    /// its threads stand still.
+    /// Stops the server as if it hung: it keeps its connections and answers nothing. Returns when all of its threads
+    /// have stopped.
     pub(super) fn pause(&self) -> Result<(), ServerError> {
         self.signal(Signal::STOP)?;
-        // Looked at and left for later: a server that ended meanwhile is still waited for by `end`.
+        // The state is not consumed: `end` still has to wait for a server that ended meanwhile.
         let options = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         let failed = || ServerError::io(format!("{} does not stop", self.name));
         let start = Instant::now();
@@ -130,7 +130,6 @@ impl Process {
         Err(failed()(io::ErrorKind::TimedOut.into()))
     }
 
-    /// Lets a paused server go on.
     pub(super) fn resume(&self) -> Result<(), ServerError> {
         self.signal(Signal::CONT)
     }
@@ -140,7 +139,7 @@ impl Process {
             .map_err(|error| ServerError::io(format!("cannot signal {}", self.name))(error.into()))
     }
 
-    /// The server's log, without its middle where it is long.
+    /// The log of the server, shortened in the middle.
     fn log_excerpt(&self) -> String {
         let text = fs::read(&self.log).unwrap_or_default();
         excerpt(&String::from_utf8_lossy(&text))
@@ -149,13 +148,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The watchdog first: once the server is waited for, its id may come to mean another process.
+        // The watchdog first: once the server is waited for, its ID may be another process's.
         end(&mut self.watchdog);
         end(&mut self.child);
     }
 }
 
-/// Starts the watchdog in a process group of its own, so that Ctrl-C at the terminal does not end it before its work.
+/// Starts the watchdog in a process group of its own, so that Ctrl-C at the terminal does not end it.
 fn watch(id: u32, home: &Path) -> Result<Child, ServerError> {
     Command::new("sh")
         .args(["-c", WATCH, "watchdog"])
@@ -178,7 +177,7 @@ fn excerpt(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Kills a child and waits for it. Both fail only for one that is gone already.
+/// Kills a child and waits for it. Both fail only if it has ended.
 fn end(child: &mut Child) {
     child.kill().ok();
     child.wait().ok();
@@ -190,14 +189,14 @@ mod tests {
     use std::env;
     use std::io::{BufRead, BufReader};
 
-    /// Set in a copy of this test program, which starts a server and dies.
+    /// Set in a copy of this test program that starts a server and dies.
     const DYING: &str = "CALIPAM_TEST_DYING";
 
     fn sleeper(home: &Path) -> Process {
         Process::spawn("sleep", Path::new("sleep"), &["600".to_owned()], home).expect("sleep is everywhere")
     }
 
-    /// The state letter of a process in Linux's /proc, or nothing if there is none.
+    /// The state letter of a process in Linux's /proc, if it exists.
     fn state(id: u32) -> Option<char> {
         let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
         text.rsplit_once(") ")?.1.chars().next()
@@ -265,7 +264,7 @@ mod tests {
         assert!(error.to_string().starts_with("cannot run /nowhere/etcd: "), "{error}");
     }
 
-    /// This test starts itself a second time; that copy leaves a server behind without any destructor having run.
+    /// Starts itself a second time; the copy leaves a server behind and runs no destructor.
     #[test]
     fn a_server_does_not_outlive_a_test_that_dies() {
         if let Some(home) = env::var_os(DYING) {

@@ -1,6 +1,6 @@
-//! Programs that tests run and that packages of the distribution bring.
+//! Programs for tests, from packages of the distribution.
 //!
-//! Only the standard library is used, since `xtask`, which installs them, includes this file as well.
+//! It uses only the standard library, since `xtask`, which installs them, includes this file as well.
 
 use std::env;
 use std::fmt;
@@ -8,19 +8,19 @@ use std::path::{Path, PathBuf};
 
 use super::locate::{self, Program};
 
-/// Names the file to which a test that is left out adds a line; set by `cargo xtask test`.
+/// The variable with the path of the list of left out tests; set by `cargo xtask test`.
 pub const LEFT_OUT: &str = "CALIPAM_TEST_LEFT_OUT";
 
-/// Names a browser. If it is set, no other is looked for.
+/// The variable with the path of a browser. If it is set, no other is searched.
 const CHROMIUM: &str = "CALIPAM_TEST_CHROMIUM";
 
-/// What distributions and Google call it.
+/// The names of the browser from distributions and Google.
 const CHROMIUMS: [&str; 5] =
     ["chromium", "chromium-headless-shell", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
 const BASH_COMPLETION: &str = "/usr/share/bash-completion/bash_completion";
 
-/// Something without which a test cannot run.
+/// A program that a test needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tool {
     BashCompletion,
@@ -41,7 +41,7 @@ pub enum Tool {
 }
 
 impl Tool {
-    /// In the order in which they are brought.
+    /// All tools, in the order of their installation.
     pub const ALL: [Self; 12] = [
         Self::OldEtcd,
         Self::Promtool,
@@ -75,7 +75,7 @@ impl Tool {
         }
     }
 
-    /// Where it is on this machine, or below `target` of the workspace.
+    /// Finds the tool on this machine, or below `target` of the workspace.
     pub fn find(self, workspace: &Path) -> Option<PathBuf> {
         match self {
             Self::BashCompletion => Some(PathBuf::from(BASH_COMPLETION)).filter(|path| path.is_file()),
@@ -96,7 +96,7 @@ impl Tool {
         }
     }
 
-    /// That it is missing, and the command that brings it.
+    /// A message that the tool is missing, with the command that installs it.
     pub fn missing(self) -> String {
         format!("{self} is missing; `apt-get install -y {}` brings it", self.package())
     }
@@ -121,7 +121,7 @@ impl fmt::Display for Tool {
     }
 }
 
-/// True if the environment says that this is a run of CI: there, no test is left out.
+/// True in CI, according to the environment: no test is left out there.
 pub fn is_ci() -> bool {
     env::var_os("CI").is_some_and(|value| value == "true")
 }

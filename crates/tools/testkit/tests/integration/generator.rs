@@ -1,4 +1,4 @@
-//! Clusters that the generator makes.
+//! Generated clusters.
 
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Object};
 

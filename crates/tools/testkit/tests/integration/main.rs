@@ -1,4 +1,4 @@
-//! What the generator writes, with no part of the product in between.
+//! The output of the generator, with no part of the product in between.
 
 mod generator;
 mod kubernetes_objects;

@@ -1,4 +1,4 @@
-//! What occurs on healthy clusters of today and must not be complained about.
+//! Features of healthy clusters of today that must not be reported.
 
 use ipnet::IpNet;
 use jiff::SignedDuration;
@@ -9,7 +9,7 @@ use crate::cluster::wire::{Attribute, EndpointSpec, Nat, Pool, Resource, Tunnel,
 use crate::cluster::{Cluster, ClusterSpec, Object, Pod};
 
 impl Cluster {
-    /// One of everything. Needs at least two nodes.
+    /// Adds one of each. Needs at least two nodes.
     pub(in crate::cluster) fn add_extras(&mut self) {
         self.add_borrower();
         self.add_cooling();
@@ -25,8 +25,8 @@ impl Cluster {
         self.add_leftovers();
     }
 
-    /// What the cluster of the documentation does without: an old handle with an address of each family, a record with
-    /// nothing but the sandbox, and a node of which two addresses stand for each other's tunnel.
+    /// Adds what the cluster of the documentation does without: an old handle with an address of each family, a record
+    /// of only the sandbox, and a node with two tunnel addresses swapped.
     pub(super) fn add_rarities(&mut self) {
         let node = self.add_node();
         let (name, blocks) = (self.nodes[node].name.clone(), self.nodes[node].blocks.clone());
@@ -37,13 +37,13 @@ impl Cluster {
         *stored.tunnel_mut(Tunnel::Ipip) = std::mem::replace(stored.tunnel_mut(Tunnel::Vxlan), ipip);
     }
 
-    /// A pod of the second node with an address of the first one's block.
+    /// A pod of the second node with an address from the first one's block.
     fn add_borrower(&mut self) -> Pod {
         let (lender, borrower) = (self.nodes[0].blocks.clone(), self.nodes[1].name.clone());
         self.add_pod(&borrower, &lender[..1])
     }
 
-    /// Addresses that cool down: of a pod with several, which share a record, and of single ones.
+    /// Cooling addresses: those of a pod with several, which share a record, and a single one.
     fn add_cooling(&mut self) {
         let block = self.nodes[0].blocks[0];
         let node = self.nodes[0].name.clone();
@@ -64,8 +64,8 @@ impl Cluster {
         self.count(&holder.handle(), block, -1);
     }
 
-    /// Allocations of 20 seconds ago, whose endpoint is about to be written. They are the newest thing in the cluster,
-    /// so that files that do not say when they were written are nearly at its clock. Needs at least two nodes.
+    /// Adds allocations of 20 seconds ago without their endpoint yet. They are the newest objects of the cluster, so a
+    /// file without a time of writing seems almost current. Needs at least two nodes.
     pub fn add_young(&mut self) {
         let (node, blocks) = (self.nodes[1].name.clone(), self.nodes[1].blocks.clone());
         let holder = self.holder(&node);
@@ -77,7 +77,7 @@ impl Cluster {
         }
     }
 
-    /// A pod that asked for two addresses and has a floating one, which IPAM does not know.
+    /// A pod with two requested addresses and a floating one that IPAM does not know.
     fn add_fixed(&mut self) {
         let (node, block) = (self.nodes[0].name.clone(), self.nodes[0].blocks[0]);
         let holder = self.holder(&node);
@@ -133,7 +133,7 @@ impl Cluster {
         self.put(endpoint.key(), Object::Endpoint(Box::new(endpoint)));
     }
 
-    /// A Windows node: reserved ordinals without handle object, no tunnels.
+    /// A Windows node: reserved ordinals without a handle object, and no tunnels.
     pub(in crate::cluster) fn add_windows(&mut self) -> (String, IpNet) {
         let number = self.next_node;
         self.next_node += 1;
@@ -147,7 +147,7 @@ impl Cluster {
         (name, block)
     }
 
-    /// A node that Kubernetes knows by another name, with a tunnel address that is written with a mask.
+    /// A node with another name in Kubernetes, and a tunnel address written with a mask.
     fn add_renamed_node(&mut self) {
         let node = self.add_node();
         self.add_pod_on(node);
@@ -168,7 +168,7 @@ impl Cluster {
             match kind {
                 "rack" => pool.node_selector = "rack == 'a' && !has(spare)".to_owned(),
                 "old" => pool.disabled = true,
-                // Tunnels are of no namespace: Calico refuses such a pool for them.
+                // Tunnels belong to no namespace, so Calico does not use such a pool for them.
                 "team" => {
                     pool.namespace_selector = "team == \"shop\"".to_owned();
                     pool.allowed_uses = vec!["Workload"];
@@ -182,7 +182,7 @@ impl Cluster {
                 self.add_pod(&node, &[block]);
             }
             if kind == "old" {
-                // Its node gave the block up while an address lived in it.
+                // Its node released the block while an address was in use.
                 let block = sub_block(cidr, 1);
                 self.put_block(block, Some(format!("host:{node}")));
                 self.add_pod(&node, &[block]);
@@ -192,7 +192,7 @@ impl Cluster {
         }
     }
 
-    /// A cluster whose pods and tunnels have addresses of host-local, and its services those of Calico IPAM.
+    /// A cluster with Calico IPAM for services only; pods and tunnels use host-local.
     pub fn with_services_only(spec: ClusterSpec) -> Self {
         let mut cluster = Self::plain(spec, 2, 3);
         let ipam = ["/calico/ipam/v2/host/", "/calico/ipam/v2/handle/", "/calico/ipam/v2/assignment/"];
@@ -201,7 +201,7 @@ impl Cluster {
         cluster
     }
 
-    /// Services of type LoadBalancer, which only Kubernetes knows.
+    /// Services of type LoadBalancer, which exist in Kubernetes only.
     fn add_load_balancer(&mut self) {
         let (_, cidr) = self.extra_pool();
         let pool = Pool { allowed_uses: vec!["LoadBalancer"], ipip_mode: "Never", ..Pool::new(cidr, 28) };
@@ -226,7 +226,7 @@ impl Cluster {
         }
     }
 
-    /// What old versions leave behind and what other programs store.
+    /// Leftovers of old versions, and objects of other programs.
     fn add_leftovers(&mut self) {
         let node = self.nodes[0].name.clone();
         self.put_raw(format!("/calico/ipam/v2/host/{node}"), "");

@@ -12,7 +12,7 @@ use crate::cluster::{Cluster, ClusterSpec, Object};
 impl Cluster {
     /// Number of [features](Self::add_feature).
     pub const FEATURES: usize = 19;
-    /// The one under which no service is found to be without address.
+    /// The feature with which a service without address is no finding.
     pub const LOAD_BALANCER_OFF: usize = 16;
 
     /// A small healthy cluster with every feature.
@@ -22,7 +22,7 @@ impl Cluster {
         cluster
     }
 
-    /// Adds one of the features; each at most once. Needs at least three nodes.
+    /// Adds a feature, at most once each. Needs at least three nodes.
     pub fn add_feature(&mut self, feature: usize) {
         match feature {
             0 => self.add_machine_on_dotted_network(),
@@ -48,7 +48,7 @@ impl Cluster {
         }
     }
 
-    /// A stopped machine on a network whose name holds a dot.
+    /// A stopped machine on a network with a dot in its name.
     fn add_machine_on_dotted_network(&mut self) {
         let block = self.nodes[1].blocks[0];
         let handle = "prod.net.vmi.vms.vm-dotted";
@@ -57,7 +57,7 @@ impl Cluster {
         self.put_machine("vms", "vm-dotted", false);
     }
 
-    /// A machine that runs on another node than the one whose block holds its address.
+    /// A machine on another node than the owner of its block.
     fn add_migrated_machine(&mut self) {
         let (blocks, target) = (self.nodes[1].blocks.clone(), self.nodes[2].name.clone());
         let pod = self.machine_pod("vm-migrated", &target);
@@ -68,7 +68,7 @@ impl Cluster {
         self.put_machine("vms", "vm-migrated", true);
     }
 
-    /// Containers of bare CNI whose IDs are not hexadecimal, on networks of any name.
+    /// Containers of bare CNI with IDs that are not hexadecimal, on networks of any name.
     fn add_bare_cni(&mut self) {
         let (node, block) = (self.nodes[2].name.clone(), self.nodes[2].blocks[0]);
         for network in ["nomad", "lb-net", "prod.net"] {
@@ -77,7 +77,7 @@ impl Cluster {
         }
     }
 
-    /// A container that the CNI plugin was called for without a pod.
+    /// A container without a pod, added by a call of the CNI plugin.
     pub(in crate::cluster) fn add_container(
         &mut self,
         network: &str,
@@ -101,8 +101,8 @@ impl Cluster {
         *self.node_mut(&name).tunnel_mut(Tunnel::Vxlan) = address.to_string();
     }
 
-    /// Ports of OpenStack: Neutron assigns their addresses, some of which they share, and the compute node is not one of
-    /// Calico's.
+    /// Ports of OpenStack. Neutron assigns their addresses, which may be shared, and the compute node is not a node of
+    /// Calico.
     fn add_openstack(&mut self) {
         let shared: IpAddr = [192, 168, 250, 1].into();
         let free = self.spec.block_v4(self.spec.max_nodes(), 3).addr();
@@ -110,7 +110,7 @@ impl Cluster {
         self.put_endpoint_of("openstack", "compute-2", "port-two", &[shared]);
     }
 
-    /// A node of Kubernetes on which Calico does not run.
+    /// A node of Kubernetes without Calico.
     pub(in crate::cluster) fn put_foreign_node(&mut self) {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"labels": {"kubernetes.io/os": "linux"}},
             "spec": {}, "status": {"addresses": [{"type": "InternalIP", "address": "192.168.251.1"}]}});
@@ -123,14 +123,14 @@ impl Cluster {
         self.put_running_pod("hybrid", "hybrid-1", "fargate-1", [192, 168, 251, 2].into());
     }
 
-    /// A pod that flannel still networks on a node of Calico's. The migration needs Kubernetes as the datastore.
+    /// A pod on a node of Calico with an address of flannel. The migration needs Kubernetes as the datastore.
     fn add_pods_during_migration(&mut self) {
         let node = self.nodes[0].name.clone();
         self.put_running_pod("flannel", "flannel-1", &node, [192, 168, 253, 2].into());
         self.keep_from_etcd("pods", "flannel", "flannel-1");
     }
 
-    /// A pod for which Calico is a secondary network under Multus: the status names the other plugin's address.
+    /// A pod with Calico as a secondary network under Multus: the status has the other plugin's address.
     fn add_secondary_network(&mut self) {
         let pod = self.add_pod_on(1);
         let own: Vec<IpAddr> = pod.addresses.iter().map(|(address, _)| *address).collect();
@@ -164,14 +164,10 @@ impl Cluster {
         self.put(endpoint.key(), Object::Endpoint(Box::new(endpoint)));
     }
 
-    /// An address that IPAM does not know, of a pod that asks for that; without a kubeconfig nothing says so.
+    /// A pod that requested an address without IPAM; only its pod object says so.
     pub(in crate::cluster) fn add_bypassing_pod(&mut self) -> IpAddr {
-        let node = self.host();
-        let pod = self.add_pod_on(node);
-        self.host_blocks += 1;
-        self.next_spare += 1;
-        let block: IpNet = self.spec.spare_block_v4(self.next_spare - 1);
-        let address = block.addr();
+        let pod = self.victim();
+        let address = self.spare_block().addr();
         self.endpoint_mut(&pod.endpoint).add_address(address);
         let annotation = json!([address]).to_string();
         self.patch_object(

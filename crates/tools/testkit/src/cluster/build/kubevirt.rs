@@ -10,7 +10,7 @@ use crate::cluster::layout::PodName;
 use crate::cluster::wire::Attribute;
 
 impl Cluster {
-    /// A machine that runs, one that migrates and one that is stopped.
+    /// A running, a migrating and a stopped machine.
     pub(super) fn add_machines(&mut self) {
         let (node, block) = (self.nodes[1].name.clone(), self.nodes[1].blocks[0]);
         let target = self.nodes[2].name.clone();
@@ -37,7 +37,7 @@ impl Cluster {
         self.put_machine("vms", "vm-3", false);
     }
 
-    /// An address of a machine of which no object exists any more.
+    /// Takes an address for a machine that does not exist any more.
     pub(in crate::cluster) fn take_for_lost_machine(&mut self, block: IpNet) -> IpAddr {
         let machine = format!("vm-lost-{}", self.next_pod);
         self.next_pod += 1;

@@ -25,7 +25,7 @@ pub(crate) use self::pods::{Holder, endpoint_of};
 /// The GUID of a generated cluster.
 const GUID: &str = "0f0e1d2c3b4a59687786951423324150";
 
-/// That of a cluster among others.
+/// The GUID of a cluster, alone or among others.
 fn guid(spec: &ClusterSpec) -> String {
     if spec.place == super::layout::ALONE {
         GUID.to_owned()
@@ -35,7 +35,7 @@ fn guid(spec: &ClusterSpec) -> String {
 }
 
 impl Cluster {
-    /// A healthy cluster of some nodes and pods on which everything occurs that a check must not complain about.
+    /// A small healthy cluster with everything that a check must not report.
     pub fn small(spec: ClusterSpec) -> Self {
         let mut cluster = Self::plain(spec, 4, 5);
         cluster.add_extras();
@@ -43,7 +43,7 @@ impl Cluster {
         cluster
     }
 
-    /// A healthy cluster of `nodes` nodes with `pods` pods each, and nothing special.
+    /// A healthy cluster of `nodes` nodes with `pods` pods each.
     pub fn plain(spec: ClusterSpec, nodes: u32, pods: usize) -> Self {
         let mut cluster = Self::with_configuration(spec);
         for _ in 0..nodes {
@@ -55,7 +55,7 @@ impl Cluster {
         cluster
     }
 
-    /// No node yet: pools, configuration and cluster information.
+    /// A cluster without nodes: pools, configuration and cluster information.
     pub fn with_configuration(spec: ClusterSpec) -> Self {
         let mut cluster = Self::bare(spec);
         cluster.add_default_pools();
@@ -63,7 +63,7 @@ impl Cluster {
         cluster
     }
 
-    /// Nothing at all.
+    /// An empty cluster.
     pub(super) fn bare(spec: ClusterSpec) -> Self {
         Self {
             spec,
@@ -83,7 +83,7 @@ impl Cluster {
         }
     }
 
-    /// Gives it another GUID.
+    /// Sets the GUID.
     pub fn name_cluster(&mut self, guid: &str) {
         let metadata = self.spec.metadata("default", &mut self.spec.rng(1));
         let information = wire::cluster_information(metadata, guid, true);
@@ -105,7 +105,7 @@ impl Cluster {
         );
     }
 
-    /// Stores the settings of the allocator, and those of the resource that users see.
+    /// Stores the settings of the allocator and the resource that shows them.
     pub(super) fn put_settings(&mut self) {
         let metadata = self.spec.metadata("default", &mut self.spec.rng(2));
         self.put_raw(key::IPAM_CONFIG, wire::ipam_config(&self.settings));
@@ -122,7 +122,7 @@ impl Cluster {
         self.put_raw(key::resource("clusterinformations", "default"), value);
     }
 
-    /// Changes the version of Calico.
+    /// Sets the version of Calico.
     pub(super) fn put_version(&mut self, version: &str) {
         self.put_ready(true);
         let key = key::resource("clusterinformations", "default");
@@ -130,13 +130,13 @@ impl Cluster {
         self.put_raw(key, value.replace("v3.32.1", version));
     }
 
-    /// A fresh block with its confirmed affinity.
+    /// Adds an empty block with a confirmed affinity.
     pub(super) fn claim(&mut self, net: IpNet, node: &str) {
         self.put_block(net, Some(format!("host:{node}")));
         self.put_affinity("host", node, net, "confirmed");
     }
 
-    /// A fresh block without an affinity object.
+    /// Adds an empty block without an affinity object.
     pub(super) fn put_block(&mut self, net: IpNet, owner: Option<String>) {
         let spec = self.spec;
         let thing = u128::from_be_bytes(match net.network() {
@@ -150,7 +150,7 @@ impl Cluster {
         self.put(key::block(net), Object::Block(block));
     }
 
-    /// An affinity object.
+    /// Adds an affinity object.
     pub(super) fn put_affinity(&mut self, kind: &str, holder: &str, net: IpNet, state: &str) {
         self.put_raw(key::affinity(kind, holder, net), wire::affinity(state));
     }

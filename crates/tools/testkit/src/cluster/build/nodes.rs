@@ -7,7 +7,7 @@ use crate::cluster::wire::{Attribute, Metadata, Node, OrchRef, Tunnel, key};
 use crate::cluster::{Cluster, NodeInfo, Object};
 
 impl Cluster {
-    /// Adds a Linux node with a block of each family and all kinds of tunnels; gives its place in [`Cluster::nodes`].
+    /// Adds a Linux node with a block of each family and every kind of tunnel; returns its index in [`Cluster::nodes`].
     pub fn add_node(&mut self) -> usize {
         let number = self.next_node;
         assert!(number <= self.spec.max_nodes(), "no room for node {number}; ask for a wide cluster");
@@ -63,7 +63,7 @@ impl Cluster {
         self.put(key::node(name), Object::Node(Box::new(node)));
     }
 
-    /// Takes an address for a tunnel and states it in the node.
+    /// Takes an address for a tunnel and writes it to the node.
     pub(in crate::cluster) fn add_tunnel(
         &mut self,
         node: &str,

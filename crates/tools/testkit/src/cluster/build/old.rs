@@ -1,4 +1,4 @@
-//! What earlier versions of Calico wrote and today's still read (facts 1.3.1, 1.3.3, 1.4, 4.1).
+//! Data of earlier versions of Calico that today's still read (facts 1.3.1, 1.3.3, 1.4, 4.1).
 
 use ipnet::IpNet;
 
@@ -7,7 +7,7 @@ use crate::cluster::wire::{Attribute, Era, Tunnel, key};
 use crate::cluster::{Cluster, Pod};
 
 impl Cluster {
-    /// Nodes whose blocks were written by earlier versions.
+    /// Adds nodes whose blocks were written by earlier versions.
     pub(super) fn add_old_writers(&mut self) {
         for (era, affinity) in [(Era::Numbered, None), (Era::Unnumbered, Some("{}")), (Era::Legacy, Some(""))]
         {
@@ -27,7 +27,7 @@ impl Cluster {
         self.add_oldest();
     }
 
-    /// A pod under the handle `<namespace>.<pod>` without attributes, as the CNI plugin of Calico 2.x left it.
+    /// A pod with the handle `<namespace>.<pod>` and no attributes, as from the CNI plugin of Calico 2.x.
     pub(in crate::cluster) fn add_legacy_pod(&mut self, node: &str, blocks: &[IpNet]) -> Pod {
         let holder = self.holder(node);
         let handle = format!("{}.{}", holder.name.namespace, holder.name.pod);
@@ -40,7 +40,7 @@ impl Cluster {
         Pod { handle, ..pod(holder, addresses) }
     }
 
-    /// A pod whose record an upgrade from host-local made: no timestamp.
+    /// A pod with a record from an upgrade from host-local: no timestamp.
     fn add_upgraded_pod(&mut self, node: &str, block: IpNet) {
         let holder = self.holder(node);
         self.count(&holder.handle(), block, 1);
@@ -48,7 +48,7 @@ impl Cluster {
         self.put_endpoint(&holder, [address]);
     }
 
-    /// A pod whose record says nothing but the sandbox, as the CNI plugin before 3.6 left it.
+    /// A pod whose record has only the sandbox, as from the CNI plugin before 3.6.
     pub(in crate::cluster) fn add_container_pod(&mut self, node: &str, block: IpNet) -> Pod {
         let holder = self.holder(node);
         self.count(&holder.handle(), block, 1);
@@ -57,14 +57,14 @@ impl Cluster {
         pod(holder, vec![(address, block)])
     }
 
-    /// The IPIP address of the node gets the empty record that versions before 3.6 wrote.
+    /// Empties the record of the node's IPIP address, as versions before 3.6 wrote it.
     fn make_anonymous(&mut self, node: &str, block: IpNet) {
         let address = self.node_mut(node).tunnel(Tunnel::Ipip).expect("the node has the tunnel");
         *self.record_mut(address, block) = Attribute::default();
         self.count(&Tunnel::Ipip.handle(node), block, -1);
     }
 
-    /// A block in which the owner field of the first versions was left next to today's.
+    /// A block with the owner field of the first versions beside today's.
     fn add_oldest(&mut self) {
         let node = self.nodes[0].name.clone();
         let block = self.spec.block_v4(self.nodes[0].number, 2);

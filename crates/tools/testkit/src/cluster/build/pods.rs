@@ -7,38 +7,37 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::layout::{PodName, go_time, pod_name, whole_seconds};
 use crate::cluster::wire::{Attribute, Endpoint, EndpointSpec, Metadata, key};
-use crate::cluster::{Cluster, ClusterSpec, Object, Pod};
+use crate::cluster::{Cluster, ClusterSpec, NodeInfo, Object, Pod};
 
-/// Pods that a fault may put on one node before it takes another one.
+/// Maximum number of faulty pods on one node before another one is added.
 const PODS_PER_HOST: usize = 24;
-/// Blocks that it may add to one node: 20 are the limit.
+/// Maximum number of faulty blocks on one node; 20 are the limit.
 const BLOCKS_PER_HOST: usize = 14;
 
-/// Who takes addresses: a pod in its sandbox, before anything is stored.
+/// A pod in its sandbox that takes addresses, before anything is stored.
 #[derive(Clone, Debug)]
 pub(crate) struct Holder {
     pub name: PodName,
     pub node: String,
-    /// The sandbox.
+    /// The ID of the sandbox.
     pub container: String,
-    /// When its addresses were allocated.
+    /// The time at which its addresses were allocated.
     pub since: Timestamp,
 }
 
 impl Holder {
-    /// The handle of its sandbox.
     pub(crate) fn handle(&self) -> String {
         format!("k8s-pod-network.{}", self.container)
     }
 
-    /// Its owner record.
+    /// The owner record.
     pub(crate) fn attribute(&self) -> Attribute {
         let mut attribute = self.attribute_without_time();
         attribute.set("timestamp", &go_time(self.since));
         attribute
     }
 
-    /// Its owner record as writers before 3.18 left it.
+    /// The owner record as written before 3.18.
     pub(crate) fn attribute_without_time(&self) -> Attribute {
         let (namespace, pod) = (self.name.namespace, self.name.pod.as_str());
         Attribute::new(&self.handle(), [("namespace", namespace), ("node", &self.node), ("pod", pod)])
@@ -51,13 +50,13 @@ impl Holder {
 }
 
 impl Cluster {
-    /// Adds a pod with an address of each family to the node at a place in [`Cluster::nodes`].
+    /// Adds a pod with an address of each family to a node, given by its index in [`Cluster::nodes`].
     pub fn add_pod_on(&mut self, node: usize) -> Pod {
         let info = self.nodes[node].clone();
         self.add_pod(&info.name, &info.blocks)
     }
 
-    /// Adds a pod to a node that takes one address of each block.
+    /// Adds a pod with one address of each block to a node.
     pub(in crate::cluster) fn add_pod(&mut self, node: &str, blocks: &[IpNet]) -> Pod {
         let holder = self.holder(node);
         let addresses: Vec<(IpAddr, IpNet)> =
@@ -78,7 +77,7 @@ impl Cluster {
         Holder { name: pod_name(serial), node: node.to_owned(), container: rng.hex(64), since }
     }
 
-    /// Takes one address for a pod: the handle first, then the block.
+    /// Takes one address for a pod: counts the handle first, then writes the block.
     pub(in crate::cluster) fn take(&mut self, block: IpNet, holder: &Holder) -> IpAddr {
         self.count(&holder.handle(), block, 1);
         self.block_mut(block).take(1, holder.attribute())[0]
@@ -94,8 +93,8 @@ impl Cluster {
         self.put(holder.endpoint_key(), Object::Endpoint(Box::new(endpoint)));
     }
 
-    /// A node for pods that a fault needs; a fresh one as soon as the last is filled.
-    pub(in crate::cluster) fn host(&mut self) -> usize {
+    /// Returns a node for pods of faults, a new one as soon as the last is full.
+    pub(in crate::cluster) fn host(&mut self) -> NodeInfo {
         let (node, pods) = match self.host {
             Some((node, pods)) if pods < PODS_PER_HOST && self.host_blocks < BLOCKS_PER_HOST => {
                 (node, pods + 1)
@@ -106,24 +105,24 @@ impl Cluster {
             }
         };
         self.host = Some((node, pods));
-        node
+        self.nodes[node].clone()
     }
 
-    /// A healthy pod for a fault to break.
+    /// Adds a healthy pod for a fault to break.
     pub(in crate::cluster) fn victim(&mut self) -> Pod {
         let node = self.host();
-        self.add_pod_on(node)
+        self.add_pod(&node.name, &node.blocks)
     }
 
-    /// A healthy node with some pods for a fault to break; no other fault uses it.
-    pub(in crate::cluster) fn victim_node(&mut self, pods: usize) -> (usize, Vec<Pod>) {
+    /// Adds a healthy node with some pods for a fault to break; no other fault uses it.
+    pub(in crate::cluster) fn victim_node(&mut self, pods: usize) -> (NodeInfo, Vec<Pod>) {
         let node = self.add_node();
         let pods = (0..pods).map(|_| self.add_pod_on(node)).collect();
-        (node, pods)
+        (self.nodes[node].clone(), pods)
     }
 }
 
-/// What stays known of a pod.
+/// The summary of a pod.
 pub(in crate::cluster) fn pod(holder: Holder, addresses: Vec<(IpAddr, IpNet)>) -> Pod {
     Pod {
         handle: holder.handle(),
@@ -134,7 +133,6 @@ pub(in crate::cluster) fn pod(holder: Holder, addresses: Vec<(IpAddr, IpNet)>) -
     }
 }
 
-/// The endpoint of a pod.
 pub(crate) fn endpoint_of(spec: &ClusterSpec, holder: &Holder, addresses: &[IpAddr]) -> Endpoint {
     let PodName { namespace, pod, generate, app } = &holder.name;
     let mut rng = spec.rng(holder.since.as_nanosecond() as u64);

@@ -6,7 +6,7 @@ use crate::cluster::Cluster;
 use crate::cluster::wire::{self, Pool, key};
 
 impl Cluster {
-    /// The pools of all nodes, one of each family, and a reservation.
+    /// Stores the pools of all nodes, one of each family, and a reservation.
     pub(super) fn add_default_pools(&mut self) {
         let (v4, v6) = (self.spec.pool_v4(), self.spec.pool_v6());
         self.put_pool("default-ipv4-ippool", Pool::new(v4, 26));
@@ -27,7 +27,7 @@ impl Cluster {
         self.put_raw(key::pool(name), pool.value(metadata));
     }
 
-    /// Room for an extra pool, and a name for it.
+    /// A name and a CIDR for an extra pool.
     pub(in crate::cluster) fn extra_pool(&mut self) -> (String, IpNet) {
         let number = self.next_pool;
         self.next_pool += 1;

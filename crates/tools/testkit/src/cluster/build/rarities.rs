@@ -1,4 +1,4 @@
-//! Nodes, blocks, machines and settings as few clusters have them: all of them healthy.
+//! Healthy nodes, blocks, machines and settings that few clusters have.
 
 use ipnet::{IpNet, Ipv6Net};
 use serde_json::json;
@@ -8,7 +8,7 @@ use crate::cluster::wire::{self, Attribute, Pool, Tunnel, key};
 use crate::cluster::{Cluster, NodeInfo};
 
 impl Cluster {
-    /// Pools whose blocks hold one address each.
+    /// Pools with blocks of one address.
     pub(super) fn add_blocks_of_one_address(&mut self) {
         let node = self.nodes[0].name.clone();
         let (name, cidr) = self.extra_pool();
@@ -29,7 +29,7 @@ impl Cluster {
         }
     }
 
-    /// A node whose affinities have names with a hash in them, since node and block would be too long for a name.
+    /// A node whose affinities have a hash in their names, since node and block together are too long.
     pub(super) fn add_node_with_a_long_name(&mut self) {
         let number = self.next_node;
         self.next_node += 1;
@@ -56,19 +56,19 @@ impl Cluster {
         self.put_machine("vms", "vm-swapped", true);
     }
 
-    /// An instance that was made without a machine, and whose pod is not there at the moment.
+    /// An instance without a machine, whose pod is missing at the moment.
     pub(super) fn add_instance_without_machine(&mut self) {
         let block = self.nodes[1].blocks[0];
         let pod = self.machine_pod("vmi-alone", "nowhere");
         let mut attribute = self.machine_record("vmi-alone", &pod);
-        // Its pod was the owner until it went.
+        // Its pod owned the address until it ended.
         attribute.owner = None;
         self.take_for_machine("vmi-alone", block, attribute);
         let instance = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "spec": {}});
         self.put_kubernetes_only("virtualmachineinstances", "vms", "vmi-alone", instance);
     }
 
-    /// A machine that does not keep its address: its pod holds it as any pod does.
+    /// A machine that does not keep its address: its pod has it like any pod.
     pub(super) fn add_machine_without_persistence(&mut self) {
         let (node, block) = (self.nodes[2].name.clone(), self.nodes[2].blocks[0]);
         let pod = self.machine_pod("vm-plain", &node);
@@ -77,7 +77,7 @@ impl Cluster {
         self.put_machine("vms", "vm-plain", true);
     }
 
-    /// Blocks of a node that hold nothing: a free one, and one of which a reservation covers a part.
+    /// Blocks of a node without addresses: a free one, and one that is partly reserved.
     pub(super) fn add_empty_blocks(&mut self) {
         let (node, number) = (self.nodes[2].name.clone(), self.nodes[2].number);
         let blocks = [self.spec.block_v4(number, 1), self.spec.block_v4(number, 3)];
@@ -87,7 +87,7 @@ impl Cluster {
         self.put_raw(key::resource("ipreservations", "quarter"), value);
     }
 
-    /// The address of a pod that has no endpoint yet, recorded by a node whose clock is fast by half a minute.
+    /// The address of a pod without an endpoint yet, recorded by a node whose clock is fast by half a minute.
     pub(super) fn add_fast_clock(&mut self) {
         let (node, block) = (self.nodes[0].name.clone(), self.nodes[0].blocks[0]);
         let holder = self.holder(&node);
@@ -121,7 +121,7 @@ impl Cluster {
         }
         self.put_service("default", "both", &addresses);
 
-        // Of another controller, with an address of the pool; behind a name; with an address of a cloud.
+        // One of another controller with an address of the pool, one with a hostname, one with an address of a cloud.
         let free = cidr.subnets(28).expect("a /24").nth(3).expect("it has 16 parts").addr();
         let ports = json!([{"port": 80, "protocol": "TCP"}]);
         for (name, class, ingress) in [
@@ -139,7 +139,7 @@ impl Cluster {
         self.put_kubernetes_only("services", "default", "external", external);
     }
 
-    /// Calico's controllers run without the one for services, of which one waits for an address from elsewhere.
+    /// Turns off the controller for services; one service waits for an address from elsewhere.
     pub(super) fn turn_load_balancer_controller_off(&mut self) {
         let key = key::resource("kubecontrollersconfigurations", "default");
         let value = String::from_utf8(self.remove(&key).value()).expect("JSON is text");

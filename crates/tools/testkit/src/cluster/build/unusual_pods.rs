@@ -1,4 +1,4 @@
-//! Pods whose object says less, more or something else than the endpoint: all of them healthy.
+//! Healthy pods whose object differs from the endpoint.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use crate::cluster::wire::key;
 use crate::cluster::{Cluster, Object};
 
 impl Cluster {
-    /// A pod that runs, of which Calico's CNI plugin knows nothing.
+    /// A running pod that Calico's CNI plugin does not know.
     pub(in crate::cluster) fn put_running_pod(
         &mut self,
         namespace: &str,
@@ -35,8 +35,8 @@ impl Cluster {
         self.put_kubernetes_only("pods", namespace, name, pod);
     }
 
-    /// A pod with an address of a second network of Calico, of which an early Multus tells under the older name of the
-    /// annotation. Kubernetes holds one pod where etcd has two endpoints.
+    /// A pod with an address on a second network of Calico, stated by an early Multus under the annotation's old name.
+    /// Kubernetes has one pod for the two endpoints in etcd.
     pub(super) fn add_second_network_of_early_multus(&mut self) {
         let pod = self.add_pod_on(1);
         let container = pod.handle.rsplit('.').next().unwrap_or_default().to_owned();
@@ -63,13 +63,12 @@ impl Cluster {
         self.patch_object(&pod.endpoint, json!({"metadata": {"annotations": annotations}}));
     }
 
-    /// Pods without a network of their own whose status names addresses anyway: those of a running pod, and one
-    /// that is free.
+    /// Pods without a network of their own whose status names addresses anyway: of a running pod, and a free one.
     pub(super) fn add_pods_without_network(&mut self) {
         let running = self.add_pod_on(0);
         let (node, used) = (running.node.clone(), running.address());
         let free = self.spec.block_v4(self.spec.max_nodes(), 0).addr();
-        // What the CNI plugin leaves of a sandbox that it has taken down.
+        // The annotations after the CNI plugin has taken down a sandbox.
         let blank = json!({"annotations": {"cni.projectcalico.org/containerID": "",
             "cni.projectcalico.org/podIP": "", "cni.projectcalico.org/podIPs": ""}});
         let on_node = json!({ "nodeName": node });
@@ -79,7 +78,7 @@ impl Cluster {
             json!({"phase": phase, "podIP": address, "podIPs": [{"ip": address}], "conditions": conditions})
         };
 
-        // Its first containers had run when the node restarted; the next sandbox is not there yet.
+        // Its first containers had run when the node restarted; the next sandbox does not exist yet.
         for (name, address) in [("restarting-1", used), ("restarting-2", free)] {
             let status = status("Pending", address, "False");
             self.put_pod_object("odd", name, blank.clone(), on_node.clone(), status);

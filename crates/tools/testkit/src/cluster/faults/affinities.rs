@@ -47,7 +47,7 @@ pub(super) fn pending_of_other(cluster: &mut Cluster) {
     cluster.expect("affinity-block-mismatch", subject(&other, block));
 }
 
-/// Only nodes can be in conflict.
+/// A virtual affinity does not conflict with a node's: only nodes can be in conflict.
 pub(super) fn virtual_of_node(cluster: &mut Cluster) {
     let (_, block, _) = cluster.victim_block();
     cluster.put_affinity("virtual", "load-balancer", block, "confirmed");
@@ -55,8 +55,7 @@ pub(super) fn virtual_of_node(cluster: &mut Cluster) {
 }
 
 fn without(cluster: &mut Cluster, state: &str) -> String {
-    let node = cluster.host();
-    let node = cluster.nodes[node].name.clone();
+    let node = cluster.host().name;
     let block = cluster.spare_block();
     cluster.put_affinity("host", &node, block, state);
     subject(&node, block)
@@ -68,8 +67,7 @@ pub(super) fn without_block(cluster: &mut Cluster) {
 }
 
 pub(super) fn old_without_block(cluster: &mut Cluster) {
-    let node = cluster.host();
-    let node = cluster.nodes[node].name.clone();
+    let node = cluster.host().name;
     for value in ["", "{}"] {
         let block = cluster.spare_block();
         cluster.put_raw(key::affinity("host", &node, block), value);
@@ -120,10 +118,9 @@ pub(super) fn unexpected(cluster: &mut Cluster) {
     cluster.expect("unexpected-affinity-type", subject(&node, block));
 }
 
-/// Only Kubernetes deletes in two steps; the field exists in etcd anyway.
+/// Only Kubernetes deletes in two steps, but the field exists in etcd, too.
 pub(super) fn half_deleted(cluster: &mut Cluster) {
-    let node = cluster.host();
-    let node = cluster.nodes[node].name.clone();
+    let node = cluster.host().name;
     let block = cluster.spare_block();
     let value = r#"{"state":"pendingDeletion","deleted":true}"#;
     cluster.put_raw(key::affinity("host", &node, block), value);

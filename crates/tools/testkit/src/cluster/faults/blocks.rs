@@ -7,7 +7,7 @@ use crate::cluster::wire::{Pool, key};
 use crate::cluster::{Cluster, Object};
 
 impl Cluster {
-    /// What the release of an affinity leaves where addresses are in the block: no owner and no affinity.
+    /// Releases an affinity while addresses of the block are in use: the block stays, without owner and affinity.
     pub(super) fn release_affinity(&mut self, node: &str, block: IpNet) {
         let stored = self.block_mut(block);
         (stored.affinity, stored.claim_time) = (None, None);
@@ -26,16 +26,14 @@ pub(super) fn overlapping(cluster: &mut Cluster) {
 }
 
 pub(super) fn outside_pools(cluster: &mut Cluster) {
-    let node = cluster.host();
-    let node = cluster.nodes[node].name.clone();
+    let node = cluster.host().name;
     let block = cluster.foreign_block();
     cluster.claim(block, &node);
     cluster.expect("block-outside-pools", block);
 }
 
 pub(super) fn size_mismatch(cluster: &mut Cluster) {
-    let node = cluster.host();
-    let node = cluster.nodes[node].name.clone();
+    let node = cluster.host().name;
     let (name, cidr) = cluster.extra_pool();
     cluster.put_pool(&name, Pool::new(cidr, 26));
     let block = sub_block(cidr, 0);
@@ -105,8 +103,7 @@ pub(super) fn unexpected_owner(cluster: &mut Cluster) {
 }
 
 pub(super) fn over_limit(cluster: &mut Cluster) {
-    let (node, _) = cluster.victim_node(1);
-    let name = cluster.nodes[node].name.clone();
+    let name = cluster.victim_node(1).0.name;
     for _ in 0..20 {
         let block = cluster.spare_block();
         cluster.claim(block, &name);
@@ -114,7 +111,7 @@ pub(super) fn over_limit(cluster: &mut Cluster) {
     cluster.expect("node-over-block-limit", name);
 }
 
-/// Only Kubernetes deletes in two steps; the field exists in etcd anyway.
+/// Only Kubernetes deletes in two steps, but the field exists in etcd, too.
 pub(super) fn half_deleted(cluster: &mut Cluster) {
     let block = cluster.spare_block();
     cluster.put_block(block, None);

@@ -1,9 +1,9 @@
-//! Blocks whose structure is broken. They are checked by their key alone: what is in them gives no finding.
+//! Blocks with a broken structure. They are reported by key only; their contents give no finding.
 
 use crate::cluster::wire::{Attribute, Block, key};
 use crate::cluster::{Cluster, Object};
 
-/// Breaks a block that holds a pod.
+/// Breaks a block that has a pod.
 fn break_block(cluster: &mut Cluster, problems: &[&'static str], harm: impl FnOnce(&mut Block)) {
     let (_, net, _) = cluster.victim_block();
     let Object::Block(mut block) = cluster.remove(&key::block(net)) else { panic!("{net} is no block") };
@@ -68,7 +68,7 @@ pub(super) fn free_incomplete(cluster: &mut Cluster) {
 }
 
 pub(super) fn future(cluster: &mut Cluster) {
-    // Ten years ahead, so that it is the future by the clock of any test.
+    // Ten years ahead, which is the future by the clock of any test.
     let later = cluster.spec.seconds_ago(-10 * 366 * 86_400);
     break_block(cluster, &["released-in-future"], |b| {
         let gone = b.take(1, Attribute::bare("short-lived"));

@@ -1,25 +1,25 @@
-//! Which faults a cluster can have in which form.
+//! The faults that a cluster can have in each form.
 
 use super::Fault;
 use crate::cluster::Form;
 
 impl Fault {
-    /// True if a cluster in this form can have the fault. In etcd it always can. In Kubernetes it cannot where
+    /// True if a cluster in this form can have the fault. In etcd it always can. In Kubernetes it cannot if
     ///
-    /// * the value is not JSON, or JSON that the schema refuses: the API server takes neither;
-    /// * the key is broken: the name of an object says less than a key of etcd, no family, no type and no slash, so that
-    ///   there is less to be wrong, and it holds small letters only, so that there is no carriage return in it;
+    /// * the value is not JSON, or JSON that the schema refuses: the API server accepts neither;
+    /// * the key is broken: the name of an object has no family, no type and no slash that could be wrong, and only
+    ///   small letters, so no carriage return;
     /// * two objects would need one name: the type of an affinity is not part of it;
-    /// * it is about something that etcd holds twice and Kubernetes once.
+    /// * it is a difference between two keys of etcd that are one object in Kubernetes.
     ///
-    /// A text that should be a CIDR and is none is possible in the classic group only, where the schema of pools and
-    /// reservations had no format before 3.32 and that of blocks has none to this day.
+    /// A text that is not a CIDR is possible in the classic group only. There the schema of pools and reservations had
+    /// no format before 3.32, and the schema of blocks still has none.
     pub fn exists_in(self, form: Form) -> bool {
         if Form::IN_ETCD.contains(&form) {
             return true;
         }
         match self {
-            // No JSON, or no object.
+            // Not JSON, or not an object.
             Self::UndecodableBlock
             | Self::UndecodableAffinity
             | Self::UndecodableNode
@@ -27,13 +27,13 @@ impl Fault {
             | Self::UndecodableInformation
             | Self::UndecodableReservation
             | Self::UndecodableConfiguration => false,
-            // The schema wants a list, numbers, a map of numbers, an object, true or false.
+            // The schema requires a list, numbers, a map of numbers, an object, or a boolean.
             Self::CorruptNull
             | Self::UndecodableBlockType
             | Self::UndecodableHandle
             | Self::UndecodableControllers
             | Self::UndecodableConfig => false,
-            // Keys that are no names.
+            // Keys that cannot be names.
             Self::CarriageReturn
             | Self::CarriageReturnKey
             | Self::UndecodableBlockKey
@@ -42,16 +42,16 @@ impl Fault {
             | Self::UndecodableHandleKey
             | Self::UndecodableKey
             | Self::UndecodableBytes => false,
-            // Affinities of another type under the name of the node's own.
+            // Affinities of another type, which would have the name of the node's own.
             Self::AffinityUnexpected | Self::UndecodableAffinityType => false,
             // Two keys in etcd.
             Self::ConfigurationMismatch => false,
-            // The schema takes no other owner.
+            // The schema allows no other owner.
             Self::BlockUnexpectedOwner => form == Form::Classic,
             Self::UndecodableBlockCidr | Self::UndecodablePool | Self::UndecodableReservationField => {
                 form == Form::Classic
             }
-            // A text in the classic group, true or false in the native one.
+            // A text in the classic group, a boolean in the native one.
             Self::AffinityDeletedText => form == Form::Classic,
             _ => true,
         }

@@ -32,16 +32,14 @@ pub(super) fn missing(cluster: &mut Cluster) {
 }
 
 pub(super) fn missing_tunnel(cluster: &mut Cluster) {
-    let (node, _) = cluster.victim_node(0);
-    let id = Tunnel::Ipip.handle(&cluster.nodes[node].name);
+    let id = Tunnel::Ipip.handle(&cluster.victim_node(0).0.name);
     cluster.remove(&key::handle(&id));
     cluster.expect("missing-handle", id);
 }
 
 /// A pod with two addresses of one block.
 fn pair(cluster: &mut Cluster) -> Pod {
-    let node = cluster.host();
-    let info = cluster.nodes[node].clone();
+    let info = cluster.host();
     cluster.add_pod(&info.name, &[info.blocks[0], info.blocks[0]])
 }
 
@@ -85,7 +83,7 @@ pub(super) fn count_both(cluster: &mut Cluster) {
     cluster.expect("handle-count", pod.handle);
 }
 
-/// What host-local left after the ID (facts 3.13).
+/// The bytes that host-local left after the ID (facts 3.13).
 const JUNK: &str = "\r\neth0";
 
 fn soil_records(cluster: &mut Cluster, pod: &Pod) -> String {
@@ -117,24 +115,22 @@ pub(super) fn carriage_return_key(cluster: &mut Cluster) {
 }
 
 pub(super) fn shared_legacy(cluster: &mut Cluster) {
-    let node = cluster.host();
-    let info = cluster.nodes[node].clone();
+    let info = cluster.host();
     let pod = cluster.add_legacy_pod(&info.name, &info.blocks[..1]);
     let second = more(cluster, &pod);
     cluster.endpoint_mut(&pod.endpoint).add_address(second);
     cluster.expect("shared-legacy-handle", pod.handle);
 }
 
-/// One more address under the handle of an old pod.
+/// Takes one more address under the handle of an old pod.
 fn more(cluster: &mut Cluster, pod: &Pod) -> std::net::IpAddr {
     cluster.count(&pod.handle, pod.block(), 1);
     cluster.block_mut(pod.block()).take(1, Attribute::bare(&pod.handle))[0]
 }
 
-/// A stateful pod keeps its name, so that its old handle is that of its predecessor, too.
+/// A stateful pod keeps its name, so it has the same old handle as its predecessor.
 pub(super) fn shared_legacy_successor(cluster: &mut Cluster) {
-    let node = cluster.host();
-    let info = cluster.nodes[node].clone();
+    let info = cluster.host();
     let pod = cluster.add_legacy_pod(&info.name, &info.blocks[..1]);
     let second = more(cluster, &pod);
     let holder = Holder { name: pod.name.clone(), ..cluster.holder(&info.name) };
@@ -143,7 +139,7 @@ pub(super) fn shared_legacy_successor(cluster: &mut Cluster) {
     cluster.expect_leaked(&pod, "pod-has-other-address");
 }
 
-/// Only Kubernetes deletes in two steps; the field exists in etcd anyway.
+/// Only Kubernetes deletes in two steps, but the field exists in etcd, too.
 pub(super) fn half_deleted(cluster: &mut Cluster) {
     let id = cluster.holder("nowhere").handle();
     let value = go_json(&Handle { deleted: true, ..Handle::default() });

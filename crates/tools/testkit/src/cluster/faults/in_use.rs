@@ -1,4 +1,4 @@
-//! Addresses in use that are not allocated, or more than once.
+//! Addresses in use that are not allocated, or that are used twice.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -22,9 +22,8 @@ pub(super) fn taken_over(cluster: &mut Cluster) {
 }
 
 pub(super) fn duplicate_tunnel(cluster: &mut Cluster) {
-    let (node, pods) = cluster.victim_node(1);
-    let name = cluster.nodes[node].name.clone();
-    let stored = cluster.node_mut(&name);
+    let (info, pods) = cluster.victim_node(1);
+    let stored = cluster.node_mut(&info.name);
     let old = stored.tunnel(Tunnel::Ipip).expect("the node has the tunnel");
     *stored.tunnel_mut(Tunnel::Ipip) = pods[0].address().to_string();
     cluster.expect("duplicate-address", pods[0].address());
@@ -34,7 +33,7 @@ pub(super) fn duplicate_tunnel(cluster: &mut Cluster) {
 pub(super) fn duplicate_unrecorded(cluster: &mut Cluster) {
     let pods = [cluster.victim(), cluster.victim()];
     let (_, block, pod) = cluster.victim_block();
-    // The last ordinal of a block that has one pod.
+    // The last ordinal of a block with one pod.
     let stored = cluster.block_mut(block);
     let address = stored.address(stored.allocations.len() - 1);
     assert_ne!(address, pod.address());
@@ -45,11 +44,10 @@ pub(super) fn duplicate_unrecorded(cluster: &mut Cluster) {
     cluster.expect("unallocated-in-use", address);
 }
 
-/// What Calico's own allocator does after a pool's block size was made smaller (facts 3.4.1).
+/// Overlapping blocks as Calico itself makes them after the block size of a pool was reduced (facts 3.4.1).
 pub(super) fn in_several_blocks(cluster: &mut Cluster) {
     let (_, large, _) = cluster.victim_block();
-    let other = cluster.host();
-    let other = cluster.nodes[other].name.clone();
+    let other = cluster.host().name;
     let small = large.subnets(28).expect("a /26").next().expect("it has four parts");
     cluster.claim(small, &other);
     let second = cluster.add_pod(&other, &[small]);
@@ -72,24 +70,23 @@ fn free_all(cluster: &mut Cluster, pod: &Pod) {
     cluster.expect_for("unallocated-in-use", pod);
 }
 
-/// The ID is not hexadecimal.
+/// The container ID is not hexadecimal.
 pub(super) fn foreign_freed(cluster: &mut Cluster) {
-    let node = cluster.host();
-    let info = cluster.nodes[node].clone();
+    let info = cluster.host();
     let container = format!("alloc-{:06}-of-nomad", cluster.next_pod);
     let address = cluster.add_container("lb-nomad", &container, &info.name, info.blocks[0]);
     cluster.free(address, info.blocks[0]);
     cluster.expect("unallocated-in-use", address);
 }
 
-/// Only the pod says that its address bypasses IPAM.
+/// Only the pod object says that the address bypasses IPAM.
 pub(super) fn bypassing(cluster: &mut Cluster) {
     let address = cluster.add_bypassing_pod();
     cluster.expect_in(&[Form::Etcd], "unallocated-in-use", address);
     cluster.expect_in(&Form::WITH_PODS, "unrecorded-address", address);
 }
 
-/// Two pods of a node on which Calico does not run have addresses of a pool: one free in a block, and one in no block.
+/// Two pods on a node without Calico have addresses of a pool: one is free in a block, one is in no block.
 pub(super) fn of_other_plugin(cluster: &mut Cluster) {
     let (_, block, _) = cluster.victim_block();
     let free = cluster.block_mut(block).address(40);
@@ -113,8 +110,7 @@ pub(super) fn cooling(cluster: &mut Cluster) {
 }
 
 pub(super) fn no_block(cluster: &mut Cluster) {
-    let (node, pods) = cluster.victim_node(2);
-    let info = cluster.nodes[node].clone();
+    let (info, pods) = cluster.victim_node(2);
     for block in &info.blocks {
         cluster.remove(&key::block(*block));
         cluster.remove(&key::affinity("host", &info.name, *block));
@@ -132,8 +128,7 @@ pub(super) fn no_block(cluster: &mut Cluster) {
 }
 
 pub(super) fn tunnel_freed(cluster: &mut Cluster) {
-    let (node, _) = cluster.victim_node(1);
-    let info = cluster.nodes[node].clone();
+    let (info, _) = cluster.victim_node(1);
     let address = cluster.node_mut(&info.name).tunnel(Tunnel::Vxlan).expect("the node has the tunnel");
     cluster.free(address, info.blocks[0]);
     cluster.expect("unallocated-in-use", address);
@@ -151,10 +146,9 @@ pub(super) fn outside_pools(cluster: &mut Cluster) {
     cluster.expect("in-use-outside-pools", address);
 }
 
-/// What the deletion of a pool leaves: blocks without owner in which pods live.
+/// The pool was deleted: blocks without owner stay, with live pods in them.
 pub(super) fn outside_pools_recorded(cluster: &mut Cluster) {
-    let node = cluster.host();
-    let node = cluster.nodes[node].name.clone();
+    let node = cluster.host().name;
     let block = cluster.foreign_block();
     cluster.claim(block, &node);
     let pod = cluster.add_pod(&node, &[block]);
@@ -164,8 +158,7 @@ pub(super) fn outside_pools_recorded(cluster: &mut Cluster) {
 }
 
 pub(super) fn outside_pools_tunnel(cluster: &mut Cluster) {
-    let (node, _) = cluster.victim_node(0);
-    let info = cluster.nodes[node].clone();
+    let (info, _) = cluster.victim_node(0);
     let block = cluster.foreign_block();
     cluster.claim(block, &info.name);
     let old = cluster.node_mut(&info.name).tunnel(Tunnel::Wireguard).expect("the node has the tunnel");
@@ -175,7 +168,7 @@ pub(super) fn outside_pools_tunnel(cluster: &mut Cluster) {
     cluster.expect("in-use-outside-pools", address);
 }
 
-/// Handles and affinities remain, so that everything is checked.
+/// Handles and affinities stay, so everything is checked.
 pub(super) fn all_blocks_lost(cluster: &mut Cluster) {
     let used: Vec<String> = cluster.entries.values().flat_map(addresses_in_use).collect();
     let blocks = "/calico/ipam/v2/assignment/";
@@ -183,7 +176,7 @@ pub(super) fn all_blocks_lost(cluster: &mut Cluster) {
     let mut seen = BTreeSet::new();
     for address in used {
         cluster.expect("unallocated-in-use", &address);
-        // Without a record nothing says any more that two endpoints belong to one virtual machine; pods say it.
+        // Without records only the pods show that two endpoints belong to one virtual machine.
         if !seen.insert(address.clone()) {
             cluster.expect_in(&[Form::Etcd], "duplicate-address", address);
         }

@@ -1,5 +1,5 @@
-//! What only a cluster in Kubernetes shows: labels and names of objects, and what services, machines and the states of
-//! pods say.
+//! Faults that only a cluster in Kubernetes can have: in labels and names of objects, and in services, machines and
+//! states of pods.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use crate::cluster::wire::{Attribute, Pool, key};
 use crate::cluster::{Cluster, Form, Pod};
 use crate::kube::form::{HOSTNAME_HASH, affinity_name, hostname_hash};
 
-/// A healthy node with a block, whose affinity object becomes another one.
+/// Patches the affinity object of a healthy node.
 fn change_affinity(cluster: &mut Cluster, patch: Value) -> (String, IpNet) {
     let (node, block, _) = cluster.victim_block();
     cluster.patch_object(&key::affinity("host", &node, block), patch);
@@ -24,7 +24,7 @@ pub(super) fn labels_missing(cluster: &mut Cluster) {
     cluster.expect_in(&Form::IN_KUBERNETES, "affinity-labels", format!("{node}/{block}"));
 }
 
-/// None of the node's affinities is labelled: its calico-node has not started since the upgrade.
+/// None of the node's affinities has labels: its calico-node has not started since the upgrade.
 pub(super) fn labels_of_none(cluster: &mut Cluster) {
     let node = cluster.add_node();
     let info = cluster.nodes[node].clone();
@@ -42,7 +42,7 @@ pub(super) fn labels_of_other(cluster: &mut Cluster) {
     cluster.expect_in(&Form::IN_KUBERNETES, "affinity-labels", format!("{node}/{block}"));
 }
 
-/// It protects its block: nothing is said about an owner without affinity.
+/// The affinity protects its block: there is no finding about an owner without affinity.
 pub(super) fn deleted_text(cluster: &mut Cluster) {
     let (node, block) = change_affinity(cluster, json!({"spec": {"deleted": "perhaps"}}));
     let path = format!("blockaffinities/{}", affinity_name(&node, block));
@@ -56,8 +56,8 @@ pub(super) fn misnamed(cluster: &mut Cluster) {
     cluster.expect_detail_in(&Form::IN_KUBERNETES, "undecodable-object", path, field);
 }
 
-/// Calico does not fail: it finds the object of the first ID under the second one's name, too, and counts there. In
-/// etcd, where names are whole IDs, the second handle is lost.
+/// Calico finds the object of the first ID under the second one's name, too, and counts there without an error. In
+/// etcd, where names are whole IDs, the second handle is missing.
 pub(super) fn case_collision(cluster: &mut Cluster) {
     let (first, second) = (cluster.victim(), cluster.victim());
     let large = format!("Net.{}", first.handle.rsplit('.').next().unwrap_or_default().to_uppercase());
@@ -74,7 +74,7 @@ pub(super) fn case_collision(cluster: &mut Cluster) {
     cluster.expect_as_in(&Form::ALL, "handle-count", large, "info");
 }
 
-/// A pod whose status is another one; its endpoint in etcd stays as it is.
+/// A pod with another status; its endpoint in etcd is unchanged.
 fn change_status(cluster: &mut Cluster, status: &Value) -> Pod {
     let pod = cluster.victim();
     cluster.patch_object(&pod.endpoint, json!({ "status": status }));
@@ -86,7 +86,7 @@ fn finish(cluster: &mut Cluster, status: &Value) {
     for (address, _) in &pod.addresses {
         cluster.expect_detail_in(&Form::IN_KUBERNETES, "leaked-address", address, "pod-finished");
     }
-    // In etcd the endpoint that is left still names them.
+    // In etcd the endpoint still has them.
     let endpoint = cluster.endpoint_mut(&pod.endpoint).subject();
     let forms = [Form::EtcdWithKubernetes];
     cluster.expect_detail_in(&forms, "endpoint-without-pod", endpoint, "finished");
@@ -107,7 +107,7 @@ pub(super) fn pod_disagreement(cluster: &mut Cluster) {
     cluster.expect_in(&Form::WITH_PODS, "pod-address-disagreement", subject);
 }
 
-/// A pod without endpoint whose status is of the sandbox before. The address that it names is another one's by now.
+/// A pod without endpoint and with the status of its former sandbox, whose address another pod has now.
 pub(super) fn between_sandboxes(cluster: &mut Cluster) {
     let other = cluster.victim();
     let pod = cluster.victim();
@@ -145,7 +145,7 @@ pub(super) fn pod_gone(cluster: &mut Cluster) {
     }
 }
 
-/// The sandbox in handle and annotation says that the pod is the one that is recorded.
+/// The sandbox in handle and annotation identifies the pod as the recorded one.
 pub(super) fn on_other_node(cluster: &mut Cluster) {
     let pod = cluster.victim();
     let node = cluster.nodes[0].name.clone();
@@ -157,7 +157,7 @@ pub(super) fn on_other_node(cluster: &mut Cluster) {
     }
 }
 
-/// A service with `recorded` addresses in a block of a pool of its own, of which its ingress names the first `named`.
+/// A service with `recorded` addresses in a pool of its own; its ingress has the first `named` of them.
 fn victim_service(cluster: &mut Cluster, recorded: usize, named: usize) -> (String, IpNet, Vec<IpAddr>) {
     let (pool, cidr) = cluster.extra_pool();
     let uses = Pool { allowed_uses: vec!["LoadBalancer"], ipip_mode: "Never", ..Pool::new(cidr, 28) };
@@ -184,7 +184,7 @@ fn victim_service(cluster: &mut Cluster, recorded: usize, named: usize) -> (Stri
     (name, block, addresses)
 }
 
-/// A handle in the form of those of services: the hash itself is of no interest, since the record names the service.
+/// A handle like that of a service. The hash does not matter, since the record has the service's name.
 fn handle_of(service: &str) -> String {
     format!("lb-{}", hostname_hash(service))
 }
@@ -212,8 +212,7 @@ pub(super) fn service_unrecorded(cluster: &mut Cluster) {
 }
 
 pub(super) fn orphan_instance(cluster: &mut Cluster) {
-    let node = cluster.host();
-    let block = cluster.nodes[node].blocks[0];
+    let block = cluster.host().blocks[0];
     let machine = format!("vm-lost-{}", cluster.next_pod);
     let address = cluster.take_for_lost_machine(block);
     cluster.put_orphan_instance("vms", &machine);
@@ -221,15 +220,14 @@ pub(super) fn orphan_instance(cluster: &mut Cluster) {
 }
 
 pub(super) fn machine_gone(cluster: &mut Cluster) {
-    let node = cluster.host();
-    let block = cluster.nodes[node].blocks[0];
+    let block = cluster.host().blocks[0];
     let address = cluster.take_for_lost_machine(block);
     cluster.expect_detail_in(&Form::WITH_PODS, "leaked-address", address, "vm-gone");
 }
 
-/// A service that is not a load balancer, with an address in the cluster.
+/// A pool that covers the address of a service other than a load balancer.
 pub(super) fn pool_over_services(cluster: &mut Cluster) {
-    // In the range of the test API server's services, which takes no other address for one.
+    // The test API server assigns services from this range only.
     let number = cluster.next_pool as u8;
     let (pool, _) = cluster.extra_pool();
     let cidr = IpNet::from(Ipv4Net::new_assert([10, 96, number, 0].into(), 24));
@@ -243,8 +241,8 @@ pub(super) fn pool_over_services(cluster: &mut Cluster) {
     cluster.expect_in(&Form::WITH_PODS, "pool-overlaps-services", cidr);
 }
 
-/// Another cluster: host-local assigns addresses of the ranges that Kubernetes gives to nodes, and two pods are recorded as
-/// by `upgrade-ipam`, without a time. etcd does not know the ranges.
+/// Replaces the cluster: host-local assigns addresses of the nodes' ranges, and two pods are recorded without a time,
+/// as by `upgrade-ipam`. etcd does not know the ranges.
 pub(super) fn host_local(cluster: &mut Cluster) {
     *cluster = Cluster::with_configuration(cluster.spec);
     for first in [true, false] {

@@ -1,4 +1,4 @@
-//! Addresses that are allocated although nothing uses them.
+//! Allocated addresses that nothing uses.
 
 use jiff::SignedDuration;
 
@@ -22,7 +22,7 @@ pub(super) fn without_time(cluster: &mut Cluster) {
     cluster.expect_leaked(&pod, "no-owner");
 }
 
-/// Ten years ahead, so that it is the future by the clock of any test.
+/// Ten years ahead, which is the future by the clock of any test.
 pub(super) fn future(cluster: &mut Cluster) {
     let pod = cluster.victim();
     cluster.remove(&pod.endpoint);
@@ -41,7 +41,7 @@ pub(super) fn new_sandbox(cluster: &mut Cluster) {
     cluster.expect_leaked(&pod, "pod-has-other-address");
 }
 
-/// A new sandbox of the same pod on a node: addresses of the pod's blocks, a handle and an endpoint of its own.
+/// Starts a new sandbox of a pod on a node, with addresses of the node's blocks, a handle and an endpoint of its own.
 fn succeed(cluster: &mut Cluster, pod: &Pod, node: &str) {
     let holder = Holder { name: pod.name.clone(), ..cluster.holder(node) };
     let info = cluster.nodes.iter().find(|n| n.name == node).expect("the node is known");
@@ -51,8 +51,7 @@ fn succeed(cluster: &mut Cluster, pod: &Pod, node: &str) {
 }
 
 pub(super) fn half(cluster: &mut Cluster) {
-    let node = cluster.host();
-    let info = cluster.nodes[node].clone();
+    let info = cluster.host();
     let block = cluster.spare_block();
     cluster.claim(block, &info.name);
     let pod = cluster.add_pod(&info.name, &[info.blocks[0], block]);
@@ -71,8 +70,7 @@ pub(super) fn moved(cluster: &mut Cluster) {
 }
 
 pub(super) fn tunnel_moved(cluster: &mut Cluster) {
-    let (node, _) = cluster.victim_node(1);
-    let info = cluster.nodes[node].clone();
+    let (info, _) = cluster.victim_node(1);
     for tunnel in [Tunnel::Ipip, Tunnel::VxlanV6] {
         let block = info.blocks.iter().find(|b| b.addr().is_ipv6() == tunnel.is_v6());
         let Some(block) = block.copied() else { continue };
@@ -83,15 +81,14 @@ pub(super) fn tunnel_moved(cluster: &mut Cluster) {
 }
 
 pub(super) fn tunnels_off(cluster: &mut Cluster) {
-    let (node, _) = cluster.victim_node(1);
-    let name = cluster.nodes[node].name.clone();
+    let name = cluster.victim_node(1).0.name;
     for tunnel in Tunnel::ALL {
         if let Some(address) = cluster.node_mut(&name).tunnel(tunnel) {
             cluster.node_mut(&name).tunnel_mut(tunnel).clear();
             cluster.expect_detail("leaked-address", address, "tunnel-moved");
         }
     }
-    // The pools are for IP in IP, and the key of WireGuard is still there.
+    // The pools use IP in IP, and the key of WireGuard is still there.
     cluster.expect_detail("tunnel-address-missing", name, "spec.bgp.ipv4IPIPTunnelAddr");
 }
 
@@ -106,8 +103,7 @@ pub(super) fn unknown_handle(cluster: &mut Cluster) {
 }
 
 pub(super) fn foreign(cluster: &mut Cluster) {
-    let node = cluster.host();
-    let node = cluster.nodes[node].name.clone();
+    let node = cluster.host().name;
     let id = format!("cluster.alloc-{}", cluster.next_pod);
     let since = crate::cluster::go_time(cluster.holder(&node).since);
     unknown(cluster, Attribute::new(&id, [("node", node.as_str()), ("timestamp", since.as_str())]));
@@ -119,8 +115,7 @@ pub(super) fn container(cluster: &mut Cluster) {
 }
 
 fn unknown(cluster: &mut Cluster, attribute: Attribute) {
-    let node = cluster.host();
-    let block = cluster.nodes[node].blocks[0];
+    let block = cluster.host().blocks[0];
     if let Some(handle) = &attribute.handle {
         cluster.count(handle, block, 1);
     }
@@ -130,8 +125,7 @@ fn unknown(cluster: &mut Cluster, attribute: Attribute) {
 }
 
 pub(super) fn legacy(cluster: &mut Cluster) {
-    let node = cluster.host();
-    let info = cluster.nodes[node].clone();
+    let info = cluster.host();
     let pod = cluster.add_legacy_pod(&info.name, &info.blocks);
     cluster.remove(&pod.endpoint);
     cluster.expect_leaked(&pod, "no-owner");
@@ -143,10 +137,9 @@ pub(super) fn in_disabled_pool(cluster: &mut Cluster) {
     cluster.expect_leaked(&pod, "no-owner");
 }
 
-/// A disabled pool with a block and a live pod in it.
+/// A disabled pool with a block and a live pod.
 pub(super) fn disabled_pool(cluster: &mut Cluster) -> Pod {
-    let node = cluster.host();
-    let node = cluster.nodes[node].name.clone();
+    let node = cluster.host().name;
     let (name, cidr) = cluster.extra_pool();
     cluster.put_pool(&name, Pool { disabled: true, ..Pool::new(cidr, 28) });
     let block = sub_block(cidr, 2);

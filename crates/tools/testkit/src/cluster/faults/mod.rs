@@ -1,5 +1,5 @@
-//! What can go wrong, and the findings that each fault must give. The expectations are derived from the design, not
-//! from running a check.
+//! Faults, and the findings that each must give. The expectations are derived from the design, not from running a
+//! check.
 
 mod affinities;
 mod blocks;
@@ -21,18 +21,18 @@ use ipnet::{IpNet, Ipv4Net};
 use super::layout::ClusterSpec;
 use super::{Cluster, Form, Pod};
 
-/// How often a fault can be in a cluster.
+/// The number of times that a cluster can have a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
     /// Any number of times, on victims of its own.
     Many,
-    /// Once, together with others.
+    /// Once, beside other faults.
     Once,
-    /// Once, and it changes what can be said about the rest, so that it stands for itself.
+    /// Once, without other faults, since it changes the findings about the rest.
     Alone,
 }
 
-/// Declares lists of faults: variant, name, scope, what breaks it, and what it is.
+/// Declares lists of faults: variant, name, scope, the function that injects it, and a summary.
 macro_rules! faults {
     ($($list:ident $list_doc:literal {
         $($variant:ident $name:literal $scope:ident $apply:path, $doc:literal;)*
@@ -49,7 +49,7 @@ macro_rules! faults {
                 match self { $($(Self::$variant => $name,)*)* }
             }
 
-            /// What it is, in one line.
+            /// A summary in one line.
             pub fn summary(self) -> &'static str {
                 match self { $($(Self::$variant => $doc,)*)* }
             }
@@ -66,7 +66,7 @@ macro_rules! faults {
 }
 
 faults! {
-    KUBERNETES_ONLY "What only a cluster in Kubernetes shows; in etcd most of it cannot be seen." {
+    KUBERNETES_ONLY "Faults that only a cluster in Kubernetes can have; etcd does not show most of them." {
     AffinityLabelsMissing "affinity-labels-missing" Many kubernetes::labels_missing, "written before 3.31";
     AffinityLabelsOfOther "affinity-labels-of-other" Many kubernetes::labels_of_other, "labelled with another node's name";
     AffinityLabelsOfNone "affinity-labels-of-none" Many kubernetes::labels_of_none, "a node that is not upgraded yet";
@@ -92,7 +92,7 @@ faults! {
     PoolOverServices "pool-over-services" Many kubernetes::pool_over_services, "a pool covers the address of a service";
     HostLocal "host-local" Alone kubernetes::host_local, "pods have addresses of host-local, and a few records are left";
     }
-    ALL "All that a cluster in etcd shows, which is most of them." {
+    ALL "All faults that a cluster in etcd can have." {
     LeakedNoOwner "leaked-no-owner" Many leaks::no_owner, "a pod is gone, its addresses are not";
     LeakedWithoutTime "leaked-without-time" Many leaks::without_time, "as before, recorded without timestamp";
     LeakedFuture "leaked-future" Many leaks::future, "as before, recorded by a clock that is years fast";
@@ -242,15 +242,15 @@ faults! {
 }
 
 impl Fault {
-    /// True if the fault changes what can be said about the rest of a cluster, so that it goes with no other.
+    /// True if the fault changes the findings about the rest of a cluster, so no other goes with it.
     pub fn stands_alone(self) -> bool {
         self.scope() == Scope::Alone
     }
 }
 
 impl Cluster {
-    /// Puts a fault into the cluster `count` times and adds what it must give to the ground truth. A fault that
-    /// can be there only once is put in once.
+    /// Injects a fault `count` times and adds its findings to the ground truth. A fault that is possible only once is
+    /// injected once.
     pub fn inject(&mut self, fault: Fault, count: usize) {
         let count = if fault.scope() == Scope::Many { count } else { count.min(1) };
         for _ in 0..count {
@@ -258,30 +258,30 @@ impl Cluster {
         }
     }
 
-    /// A small cluster with `count` of each fault that goes with others.
+    /// A small cluster with `count` of each fault that allows others.
     pub fn all_faults(spec: ClusterSpec, count: usize) -> Self {
         let mut cluster = Self::small(spec);
         cluster.inject_all(count);
         cluster
     }
 
-    /// Puts `count` of each fault in that goes with others.
+    /// Injects `count` of each fault that allows others.
     pub fn inject_all(&mut self, count: usize) {
-        // Strict affinity comes last in the list: it looks at everything that is there.
+        // Strict affinity is last in the list: it depends on everything else.
         for fault in Fault::ALL.iter().filter(|f| !f.stands_alone()) {
             self.inject(*fault, count);
         }
     }
 
-    /// A small cluster with `count` of each fault that goes with others and can be in this form, those that only
-    /// Kubernetes shows included.
+    /// A small cluster with `count` of each fault that allows others and is possible in a form, including those that
+    /// only Kubernetes can have.
     pub fn all_faults_of(spec: ClusterSpec, form: Form, count: usize) -> Self {
         let mut cluster = Self::small(spec);
         cluster.inject_all_of(form, count);
         cluster
     }
 
-    /// Puts `count` of each fault in that goes with others and can be in this form.
+    /// Injects `count` of each fault that allows others and is possible in a form.
     pub fn inject_all_of(&mut self, form: Form, count: usize) {
         let faults = Fault::KUBERNETES_ONLY.iter().chain(Fault::ALL);
         for fault in faults.filter(|fault| !fault.stands_alone() && fault.exists_in(form)) {
@@ -299,7 +299,7 @@ impl Cluster {
         forms.iter().for_each(|form| self.truths[*form as usize].expect(code, subject.to_string()));
     }
 
-    /// Expects a finding whose evidence names `detail`, in every form.
+    /// Expects a finding with `detail` in its evidence, in every form.
     fn expect_detail(&mut self, code: &'static str, subject: impl ToString, detail: &'static str) {
         self.expect_detail_in(&Form::ALL, code, subject, detail);
     }
@@ -316,7 +316,7 @@ impl Cluster {
         }
     }
 
-    /// Expects a finding of another severity than usual.
+    /// Expects a finding with an unusual severity.
     fn expect_as_in(
         &mut self,
         forms: &[Form],
@@ -329,31 +329,30 @@ impl Cluster {
         }
     }
 
-    /// Expects all addresses of a pod to be leaked for a reason.
+    /// Expects all addresses of a pod to be reported as leaked for a reason.
     fn expect_leaked(&mut self, pod: &Pod, reason: &'static str) {
         for (address, _) in &pod.addresses {
             self.expect_detail("leaked-address", address, reason);
         }
     }
 
-    /// Expects the same finding for all addresses of a pod.
+    /// Expects a finding for each address of a pod.
     fn expect_for(&mut self, code: &'static str, pod: &Pod) {
         for (address, _) in &pod.addresses {
             self.expect(code, address);
         }
     }
 
-    /// A fresh block of a healthy node with its affinity and one pod in it.
+    /// An additional block of a healthy node, with its affinity and one pod.
     fn victim_block(&mut self) -> (String, IpNet, Pod) {
-        let node = self.host();
-        let node = self.nodes[node].name.clone();
+        let node = self.host().name;
         let block = self.spare_block();
         self.claim(block, &node);
         let pod = self.add_pod(&node, &[block]);
         (node, block, pod)
     }
 
-    /// A block of the size of a pool's, in no pool.
+    /// A block outside all pools, with the usual size.
     fn foreign_block(&mut self) -> IpNet {
         let number = self.next_pool;
         self.next_pool += 1;

@@ -32,8 +32,7 @@ fn is_tunnel(handle: &str, node: &str) -> bool {
 
 /// Removes the object of a node that has two pods.
 fn lose_node(cluster: &mut Cluster) -> (NodeInfo, Vec<Pod>) {
-    let (node, pods) = cluster.victim_node(2);
-    let info = cluster.nodes[node].clone();
+    let (info, pods) = cluster.victim_node(2);
     cluster.remove(&key::node(&info.name));
     for block in &info.blocks {
         cluster.expect("block-of-missing-node", block);
@@ -42,10 +41,9 @@ fn lose_node(cluster: &mut Cluster) -> (NodeInfo, Vec<Pod>) {
     (info, pods)
 }
 
-/// Kubernetes has lost the node, and Calico's object of it is left.
+/// Kubernetes has lost the node, and Calico's object is left.
 pub(super) fn left_behind(cluster: &mut Cluster) {
-    let (node, pods) = cluster.victim_node(2);
-    let info = cluster.nodes[node].clone();
+    let (info, pods) = cluster.victim_node(2);
     let name = &info.name;
     cluster.leave_object_out(&key::node(name));
     for block in &info.blocks {
@@ -66,8 +64,7 @@ pub(super) fn left_behind(cluster: &mut Cluster) {
 
 /// Calico's object of a live node is lost.
 pub(super) fn object_missing(cluster: &mut Cluster) {
-    let (node, pods) = cluster.victim_node(2);
-    let info = cluster.nodes[node].clone();
+    let (info, pods) = cluster.victim_node(2);
     let name = &info.name;
     cluster.remove(&key::node(name));
     let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {}, "spec": {}, "status": {}});
@@ -87,7 +84,7 @@ pub(super) fn object_missing(cluster: &mut Cluster) {
     }
 }
 
-/// WireGuard was switched on, and the node has its key, but took no address.
+/// WireGuard was switched on and the node has its key, but it took no address.
 pub(super) fn tunnel_missing(cluster: &mut Cluster) {
     let node = cluster.add_node();
     let info = cluster.nodes[node].clone();
@@ -98,7 +95,7 @@ pub(super) fn tunnel_missing(cluster: &mut Cluster) {
     cluster.expect_detail("tunnel-address-missing", &info.name, "spec.wireguard.interfaceIPv4Address");
 }
 
-/// The node may be alive: its tunnel addresses are not leaked.
+/// The node may be alive, so its tunnel addresses are not reported as leaked.
 pub(super) fn gone_pods_left(cluster: &mut Cluster) {
     let (_, pods) = lose_node(cluster);
     for pod in pods {
@@ -108,8 +105,7 @@ pub(super) fn gone_pods_left(cluster: &mut Cluster) {
 }
 
 pub(super) fn endpoint_on_missing(cluster: &mut Cluster) {
-    let node = cluster.host();
-    let block = cluster.nodes[node].blocks[0];
+    let block = cluster.host().blocks[0];
     let missing = cluster.missing_node();
     let pod = cluster.add_pod(&missing, &[block]);
     let subject = cluster.endpoint_mut(&pod.endpoint).subject();

@@ -1,12 +1,12 @@
-//! Addresses in use by another than the one recorded, and addresses on the wrong node.
+//! Addresses in use by another owner than the recorded one, and addresses on the wrong node.
 
 use ipnet::IpNet;
 
-use crate::cluster::Cluster;
 use crate::cluster::layout::go_time;
 use crate::cluster::wire::{Attribute, Tunnel};
+use crate::cluster::{Cluster, NodeInfo};
 
-/// Puts another record in the place of an address's own, and moves the counts of the handles with it.
+/// Replaces the record of an address and moves the counts of the handles with it.
 fn record(cluster: &mut Cluster, address: std::net::IpAddr, block: IpNet, attribute: Attribute) {
     let new = attribute.handle.clone().expect("the new record has a handle");
     cluster.count(&new, block, 1);
@@ -37,16 +37,14 @@ pub(super) fn other_node(cluster: &mut Cluster) {
 }
 
 pub(super) fn tunnel_as_pod(cluster: &mut Cluster) {
-    let (node, _) = cluster.victim_node(1);
-    let info = cluster.nodes[node].clone();
+    let (info, _) = cluster.victim_node(1);
     let ghost = cluster.holder(&info.name);
     let address = cluster.node_mut(&info.name).tunnel(Tunnel::Ipip).expect("the node has the tunnel");
     record(cluster, address, info.blocks[0], ghost.attribute());
 }
 
 pub(super) fn pod_as_tunnel(cluster: &mut Cluster) {
-    let (node, pods) = cluster.victim_node(1);
-    let name = cluster.nodes[node].name.clone();
+    let (NodeInfo { name, .. }, pods) = cluster.victim_node(1);
     let tunnel = Tunnel::Vxlan;
     let attribute =
         Attribute::new(&tunnel.handle(&name), [("node", name.as_str()), ("type", tunnel.attribute())]);
@@ -54,8 +52,7 @@ pub(super) fn pod_as_tunnel(cluster: &mut Cluster) {
 }
 
 pub(super) fn legacy(cluster: &mut Cluster) {
-    let node = cluster.host();
-    let info = cluster.nodes[node].clone();
+    let info = cluster.host();
     let pod = cluster.add_legacy_pod(&info.name, &info.blocks[..1]);
     let ghost = cluster.holder(&info.name).name;
     let handle = format!("{}.{}", ghost.namespace, ghost.pod);
@@ -63,8 +60,7 @@ pub(super) fn legacy(cluster: &mut Cluster) {
 }
 
 pub(super) fn container(cluster: &mut Cluster) {
-    let node = cluster.host();
-    let info = cluster.nodes[node].clone();
+    let info = cluster.host();
     let pod = cluster.add_container_pod(&info.name, info.blocks[0]);
     let other = cluster.holder(&info.name).handle();
     record(cluster, pod.address(), pod.block(), Attribute::bare(&other));
@@ -98,17 +94,15 @@ pub(super) fn borrowed_tunnel_v6(cluster: &mut Cluster) {
 }
 
 fn borrow(cluster: &mut Cluster, tunnel: Tunnel) {
-    let (node, _) = cluster.victim_node(1);
+    let (info, _) = cluster.victim_node(1);
     let lender = cluster.host();
     let family = |b: &&IpNet| b.addr().is_ipv6() == tunnel.is_v6();
-    let info = cluster.nodes[node].clone();
-    let (Some(own), Some(other)) =
-        (info.blocks.iter().find(family), cluster.nodes[lender].blocks.iter().find(family).copied())
+    let (Some(own), Some(other)) = (info.blocks.iter().find(family), lender.blocks.iter().find(family))
     else {
         return;
     };
     let old = cluster.node_mut(&info.name).tunnel(tunnel).expect("the node has the tunnel");
     cluster.free(old, *own);
-    let address = cluster.add_tunnel(&info.name, tunnel, other);
+    let address = cluster.add_tunnel(&info.name, tunnel, *other);
     cluster.expect("borrowed-tunnel-address", address);
 }

@@ -1,4 +1,4 @@
-//! Pools that overlap, pools that are full, and nodes that get nothing from them.
+//! Overlapping pools, full pools, and nodes without addresses.
 
 use ipnet::IpNet;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ pub(super) fn overlapping(cluster: &mut Cluster) {
     cluster.expect("overlapping-pools", inner);
 }
 
-/// One of few addresses, of which no node has another.
+/// The pool has one address, which is a node's.
 pub(super) fn over_nodes(cluster: &mut Cluster) {
     let node = cluster.add_node();
     let (name, _) = cluster.extra_pool();
@@ -26,7 +26,7 @@ pub(super) fn over_nodes(cluster: &mut Cluster) {
     cluster.expect("pool-overlaps-nodes", cidr);
 }
 
-/// In the native group Calico allows it.
+/// Calico allows it in the native group.
 pub(super) fn overlapping_disabled(cluster: &mut Cluster) {
     let (name, cidr) = cluster.extra_pool();
     let inner = cidr.subnets(25).expect("a /24").nth(1).expect("it has two halves");
@@ -37,21 +37,21 @@ pub(super) fn overlapping_disabled(cluster: &mut Cluster) {
     }
 }
 
-/// As above; the native group allows it while one of them is being deleted, too.
+/// The native group also allows it while one of the pools is being deleted.
 pub(super) fn overlapping_deleted(cluster: &mut Cluster) {
     let deleted = json!({"metadata": {"deletionTimestamp": cluster.spec.seconds_ago(7200),
         "deletionGracePeriodSeconds": 0, "finalizers": ["projectcalico.org/ippool-finalizer"]}});
     overlapping_with(cluster, deleted);
 }
 
-/// And where Calico's pool controller has marked one of them.
+/// The native group also allows it if Calico's pool controller has marked one of them.
 pub(super) fn overlapping_refused(cluster: &mut Cluster) {
     let refused = json!({"type": "Allocatable", "status": "False", "reason": "CIDROverlap",
         "message": "it overlaps another pool", "lastTransitionTime": cluster.spec.seconds_ago(7200)});
     overlapping_with(cluster, json!({"status": {"conditions": [refused]}}));
 }
 
-/// Two pools, of which the second one is as the patch says where Kubernetes holds it.
+/// Two overlapping pools; the patch applies to the second one in Kubernetes.
 fn overlapping_with(cluster: &mut Cluster, patch: Value) {
     let (name, cidr) = cluster.extra_pool();
     let inner = cidr.subnets(25).expect("a /24").nth(1).expect("it has two halves");
@@ -64,7 +64,7 @@ fn overlapping_with(cluster: &mut Cluster, patch: Value) {
     }
 }
 
-/// The subject of both is the same.
+/// Both have the same subject.
 pub(super) fn twins(cluster: &mut Cluster) {
     let (name, cidr) = cluster.extra_pool();
     cluster.put_pool(&name, Pool::new(cidr, 28));
@@ -72,17 +72,16 @@ pub(super) fn twins(cluster: &mut Cluster) {
     cluster.expect_in(&Form::WITHOUT_POOL_CONTROLLER, "overlapping-pools", cidr);
 }
 
-/// Calico then gives no address of the family to any request that names no pool.
+/// Calico then assigns addresses of the family only to requests that name a pool.
 pub(super) fn invalid_selector(cluster: &mut Cluster) {
     let (name, cidr) = cluster.extra_pool();
     cluster.put_pool(&name, Pool { node_selector: "zone ==".to_owned(), ..Pool::new(cidr, 28) });
     cluster.expect("invalid-pool-selector", cidr);
 }
 
-/// A pool of one block, which a node owns.
+/// A pool of one block, owned by a node.
 fn tiny(cluster: &mut Cluster) -> (String, IpNet) {
-    let node = cluster.host();
-    let node = cluster.nodes[node].name.clone();
+    let node = cluster.host().name;
     let (name, cidr) = cluster.extra_pool();
     let cidr = cidr.subnets(28).expect("a /24").next().expect("it has 16 parts");
     cluster.put_pool(&name, Pool::new(cidr, 28));
@@ -98,7 +97,7 @@ pub(super) fn nearly_full(cluster: &mut Cluster) {
     cluster.expect("pool-nearly-full", cidr);
 }
 
-/// Half of the pool is reserved; of the other half one address cools down and the others are in use.
+/// Half of the pool is reserved. In the other half one address is cooling and the others are in use.
 pub(super) fn nearly_full_reserved(cluster: &mut Cluster) {
     let (node, cidr) = tiny(cluster);
     let pods: Vec<_> = (0..8).map(|_| cluster.add_pod(&node, &[cidr])).collect();
@@ -117,10 +116,9 @@ pub(super) fn nearly_full_reserved(cluster: &mut Cluster) {
     cluster.expect_as_in(&Form::ALL, "pool-nearly-full", cidr, "error");
 }
 
-/// As many blocks as a node may have, all full.
+/// The node has as many blocks as it may, all full.
 pub(super) fn stranded_by_limit(cluster: &mut Cluster) {
-    let (node, _) = cluster.victim_node(0);
-    let info = cluster.nodes[node].clone();
+    let (info, _) = cluster.victim_node(0);
     let (name, cidr) = cluster.extra_pool();
     let selector = format!("kubernetes.io/hostname == '{}'", info.name);
     cluster.put_pool(&name, Pool { node_selector: selector, ..Pool::new(cidr, 30) });
@@ -136,12 +134,10 @@ pub(super) fn stranded_by_limit(cluster: &mut Cluster) {
     cluster.expect("node-without-addresses", info.name);
 }
 
-/// Under strict affinity a node whose block is full needs another one. The only one that is left is empty and another
-/// node's, from which Calico takes it since 3.32 only.
+/// Under strict affinity a node with a full block needs another one. The only one left is empty and belongs to another
+/// node; Calico takes it since 3.32 only.
 pub(super) fn stranded_before_332(cluster: &mut Cluster) {
-    let (node, _) = cluster.victim_node(0);
-    let (other, _) = cluster.victim_node(0);
-    let names = [node, other].map(|place| cluster.nodes[place].name.clone());
+    let names = [(); 2].map(|()| cluster.victim_node(0).0.name);
 
     let hostname = "kubernetes.io/hostname";
     let default = Pool {

@@ -17,7 +17,7 @@ pub(super) fn auto_allocation_off(cluster: &mut Cluster) {
     cluster.expect("auto-allocation-off", "default");
 }
 
-/// In etcd an absent field of a value that exists is false (facts 1.6).
+/// An absent field of an existing value is false in etcd (facts 1.6).
 pub(super) fn empty(cluster: &mut Cluster) {
     cluster.shown =
         IpamSettings { auto_allocate_blocks: false, cooldown_seconds: 0, ..IpamSettings::default() };
@@ -33,7 +33,7 @@ pub(super) fn mismatch(cluster: &mut Cluster) {
     cluster.expect_in(&Form::IN_ETCD, "configuration-mismatch", "default");
 }
 
-/// Every address whose owner runs on another node than the one that has the block.
+/// Expects a finding for every address whose owner runs on another node than the block's.
 pub(super) fn strict(cluster: &mut Cluster) {
     cluster.settings.strict_affinity = true;
     cluster.shown.strict_affinity = true;

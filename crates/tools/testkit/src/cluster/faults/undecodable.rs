@@ -1,17 +1,17 @@
-//! Keys and values of IPAM that cannot be understood. What hangs on them is not checked.
+//! Keys and values of IPAM that do not decode. Nothing that depends on them is checked.
 
 use ipnet::IpNet;
 
 use crate::cluster::Cluster;
 use crate::cluster::wire::key;
 
-/// Puts a value under a key that is then found not to decode.
-fn spoil(cluster: &mut Cluster, key: String, value: impl Into<Vec<u8>>) {
+/// Stores a value under a key, which must be reported as undecodable.
+pub(super) fn spoil(cluster: &mut Cluster, key: String, value: impl Into<Vec<u8>>) {
     cluster.put_raw(key.as_str(), value);
     cluster.expect("undecodable-object", key);
 }
 
-/// Changes the text of a block that holds a pod.
+/// Changes the text of a block that has a pod.
 fn spoil_block(cluster: &mut Cluster, harm: impl FnOnce(String, IpNet) -> String) {
     let (_, net, _) = cluster.victim_block();
     let value = String::from_utf8(cluster.block_mut(net).value()).expect("JSON is text");
@@ -38,7 +38,7 @@ pub(super) fn block_key(cluster: &mut Cluster) {
     spoil(cluster, key, format!(r#"{{"cidr":"{net}"}}"#));
 }
 
-/// A key with an address of the block in the place of its first one.
+/// A key with another address of the block instead of its first one.
 fn unmask(key: &str, block: IpNet) -> String {
     let first = block.addr().to_string();
     let (head, last) = first.rsplit_once('.').expect("an IPv4 address");
@@ -46,20 +46,19 @@ fn unmask(key: &str, block: IpNet) -> String {
     key.replace(&format!("{first}-"), &format!("{other}-"))
 }
 
-/// What the block records is not checked, nor its affinity.
+/// Neither the records nor the affinity of the block are checked.
 pub(super) fn unmasked_block(cluster: &mut Cluster) {
     let (_, net, _) = cluster.victim_block();
     let stored = cluster.remove(&key::block(net));
     spoil(cluster, unmask(&key::block(net), net), stored.value());
 }
 
-/// Only addresses of IPv6 have letters.
+/// Only IPv6 addresses have letters.
 pub(super) fn uppercase_block(cluster: &mut Cluster) {
     if !cluster.spec.dual_stack {
         return;
     }
-    let place = cluster.host();
-    let info = cluster.nodes[place].clone();
+    let info = cluster.host();
     cluster.next_spare += 1;
     let net = cluster.spec.block_v6(info.number, cluster.next_spare);
     cluster.claim(net, &info.name);

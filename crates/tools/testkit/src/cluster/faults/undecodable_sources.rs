@@ -1,28 +1,22 @@
-//! Nodes, endpoints, pools and configuration that cannot be understood, or of which one field cannot.
+//! Nodes, endpoints, pools and configuration that do not decode, entirely or in one field.
 
+use super::undecodable::spoil;
 use crate::cluster::wire::{self, Tunnel, go_json, key};
 use crate::cluster::{Cluster, Object};
 
-fn spoil(cluster: &mut Cluster, key: String, value: impl Into<Vec<u8>>) {
-    cluster.put_raw(key.as_str(), value);
-    cluster.expect("undecodable-object", key);
-}
-
-/// The node is not missing, and its tunnel addresses are not leaked.
+/// The node is not reported as missing, nor its tunnel addresses as leaked.
 pub(super) fn node(cluster: &mut Cluster) {
-    let (node, _) = cluster.victim_node(1);
-    let key = key::node(&cluster.nodes[node].name);
-    spoil(cluster, key, r#"{"kind":"Node","spec":"#);
+    let name = cluster.victim_node(1).0.name;
+    spoil(cluster, key::node(&name), r#"{"kind":"Node","spec":"#);
 }
 
 pub(super) fn node_field(cluster: &mut Cluster) {
-    let (node, _) = cluster.victim_node(1);
-    let name = cluster.nodes[node].name.clone();
+    let name = cluster.victim_node(1).0.name;
     cluster.node_mut(&name).tunnel_mut(Tunnel::Vxlan).push_str(".7");
     cluster.expect_detail("undecodable-object", key::node(&name), "spec.ipv4VXLANTunnelAddr");
 }
 
-/// It protects the addresses of the pod that its key names.
+/// It protects the addresses of the pod in its key.
 pub(super) fn endpoint(cluster: &mut Cluster) {
     let pod = cluster.victim();
     let mut value = cluster.remove(&pod.endpoint).value();
@@ -52,10 +46,9 @@ pub(super) fn information(cluster: &mut Cluster) {
     spoil(cluster, key::resource("clusterinformations", "default"), "not json");
 }
 
-/// Nothing is called outside all pools any more.
+/// With it no address is reported as outside all pools.
 pub(super) fn pool(cluster: &mut Cluster) {
-    let node = cluster.host();
-    let node = cluster.nodes[node].name.clone();
+    let node = cluster.host().name;
     let block = cluster.foreign_block();
     cluster.claim(block, &node);
     cluster.add_pod(&node, &[block]);
@@ -74,7 +67,7 @@ pub(super) fn reservation_field(cluster: &mut Cluster) {
     cluster.expect_detail("undecodable-object", key, "spec.reservedCIDRs");
 }
 
-/// Its rules are not checked: neither strict affinity nor a difference to the resource.
+/// The rules on the settings do not apply: neither strict affinity nor a difference to the resource is reported.
 pub(super) fn config(cluster: &mut Cluster) {
     cluster.shown.strict_affinity = true;
     cluster.put_settings();

@@ -1,4 +1,4 @@
-//! Into a running etcd, quickly: transactions of many puts, several in flight.
+//! Writes clusters to a running etcd, quickly: many puts in a transaction, and several transactions at a time.
 
 use std::thread;
 
@@ -9,20 +9,20 @@ use tokio::task::JoinSet;
 
 use crate::cluster::{Cluster, SizedCluster};
 
-/// Most operations that etcd takes in one transaction by default.
+/// Maximum number of operations in one transaction, etcd's default.
 const OPERATIONS: usize = 128;
-/// Most bytes of one transaction, well below etcd's default limit for requests of 1.5 MiB.
+/// Maximum number of bytes in one transaction, well below etcd's default limit of 1.5 MiB for requests.
 const BYTES: usize = 512 * 1024;
-/// Transactions in flight.
+/// Number of transactions at a time.
 const IN_FLIGHT: usize = 8;
 
-/// Why a cluster could not be written to etcd.
+/// A failed write of a cluster to etcd.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// There is no runtime for the client.
+    /// The runtime for the client did not start.
     #[error("cannot start a runtime for the etcd client: {0}")]
     Runtime(#[from] std::io::Error),
-    /// etcd refused or cannot be reached.
+    /// etcd refused, or is unreachable.
     #[error("cannot write the cluster to etcd: {0}")]
     Etcd(#[from] etcd_client::Error),
 }
@@ -57,13 +57,13 @@ fn write(
     })
 }
 
-/// Makes transactions of the entries until all are made or their receiver is gone.
+/// Packs entries into transactions until all are sent or the receiver is gone.
 fn make(entries: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])), sender: &mpsc::Sender<Pairs>) {
     let (mut pairs, mut bytes) = (Pairs::new(), 0);
     entries(&mut |key, value| {
         if pairs.len() == OPERATIONS || bytes + value.len() > BYTES {
             bytes = 0;
-            // Fails only if the writer has given up, which says why.
+            // Fails only if the writer has given up; it reports the reason.
             drop(sender.blocking_send(std::mem::take(&mut pairs)));
         }
         bytes += key.len() + value.len();

@@ -1,4 +1,4 @@
-//! Into a file of calipam's export format, written without calipam's writer.
+//! Writes clusters to files in calipam's export format, without calipam's writer.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::cluster::{Cluster, ClusterSpec, SizedCluster};
 
-/// What etcd holds, by the names that the header uses.
+/// The sources that etcd has, by their names in the header.
 const READ: [&str; 11] = [
     "blocks",
     "affinities",
@@ -57,7 +57,7 @@ impl SizedCluster {
     }
 }
 
-/// Hands out every entry.
+/// Takes each entry.
 type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]);
 
 fn write_file(path: &Path, spec: &ClusterSpec, entries: impl FnOnce(Visit<'_>)) -> io::Result<()> {
@@ -88,7 +88,7 @@ fn write(output: &mut impl Write, spec: &ClusterSpec, entries: impl FnOnce(Visit
     writeln!(output, r#"{{"entries":{count}}}"#)
 }
 
-/// True for what a check reads.
+/// True for keys that a check reads.
 fn is_exported(key: &[u8]) -> bool {
     let resource = key.strip_prefix(b"/calico/resources/v3/projectcalico.org/");
     let Some(resource) = resource else { return key.starts_with(b"/calico/ipam/v2/") };
@@ -102,13 +102,13 @@ fn write_entry(output: &mut impl Write, key: &[u8], value: &[u8], revision: u64)
     }
     write!(output, r#""revision":"{revision}","#)?;
     match std::str::from_utf8(value) {
-        Ok(text) if stands_as_it_is(text) => writeln!(output, r#""value":{text}}}"#),
+        Ok(text) if is_plain_json(text) => writeln!(output, r#""value":{text}}}"#),
         _ => writeln!(output, r#""bytes":"{}"}}"#, STANDARD.encode(value)),
     }
 }
 
-/// True for JSON on one line; `null` could be taken for an absent value.
-fn stands_as_it_is(text: &str) -> bool {
-    let bare = !text.contains(['\n', '\r']) && text.trim() == text && text != "null";
-    bare && serde_json::from_str::<&RawValue>(text).is_ok()
+/// True for JSON on one line, except `null`, which could be taken for an absent value.
+fn is_plain_json(text: &str) -> bool {
+    let is_line = !text.contains(['\n', '\r']) && text.trim() == text && text != "null";
+    is_line && serde_json::from_str::<&RawValue>(text).is_ok()
 }

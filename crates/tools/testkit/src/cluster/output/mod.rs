@@ -1,4 +1,4 @@
-//! Where a generated cluster goes: a file, an etcd, objects of Kubernetes, or straight into a snapshot.
+//! The outputs of the generator: a file, an etcd, objects of Kubernetes, or a snapshot.
 
 mod etcd;
 mod export;

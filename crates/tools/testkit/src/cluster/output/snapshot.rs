@@ -1,11 +1,11 @@
-//! Into a snapshot, as reading etcd without a kubeconfig gives it.
+//! Makes snapshots, as from reading etcd without a kubeconfig.
 
 use calipam_model::snapshot::{Coverage, ETCD_SOURCES, Snapshot, Source, WhySkipped};
 
 use crate::cluster::Cluster;
 
 impl Cluster {
-    /// The snapshot that reading this cluster gives.
+    /// The snapshot that a read of this cluster would give.
     pub fn snapshot(&self) -> Snapshot {
         let mut snapshot = Snapshot {
             location: "testkit".to_owned(),

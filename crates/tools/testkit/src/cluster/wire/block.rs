@@ -11,12 +11,12 @@ use super::go_json;
 /// Entries of an owner record.
 pub type Entries = BTreeMap<String, String>;
 
-/// Which writer left a block: its fields differ.
+/// The version of the writer of a block, which determines the fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Era {
     /// 3.33 and later.
     Current,
-    /// 3.22.2 to 3.31: `null` for what is absent in an owner record.
+    /// 3.22.2 to 3.31: `null` for absent parts of an owner record.
     Numbered,
     /// 3.14 to 3.22.1: no sequence numbers.
     Unnumbered,
@@ -43,47 +43,43 @@ impl Attribute {
         Self { handle: Some(handle.to_owned()), owner: Some(owner), ..Self::default() }
     }
 
-    /// A record with nothing but a handle.
+    /// A record with only a handle.
     pub fn bare(handle: &str) -> Self {
         Self { handle: Some(handle.to_owned()), ..Self::default() }
     }
 
-    /// An entry.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.owner.as_ref()?.get(name).map(String::as_str)
     }
 
-    /// Sets an entry.
     pub fn set(&mut self, name: &str, value: &str) {
         self.owner.get_or_insert_default().insert(name.to_owned(), value.to_owned());
     }
 }
 
-/// The value of a block. All fields are open, so that a fault can break any of them.
+/// The value of a block. All fields are public, so that a fault can break any of them.
 #[derive(Clone, Debug)]
 pub struct Block {
     /// The CIDR that the value states.
     pub cidr: IpNet,
     /// `host:<node>`, `virtual:<name>` or none.
     pub affinity: Option<String>,
-    /// When it was claimed.
+    /// The time of the claim.
     pub claim_time: Option<String>,
-    /// By ordinal.
+    /// Indices of records, by ordinal.
     pub allocations: Vec<Option<i64>>,
     /// Free ordinals.
     pub unallocated: Vec<i64>,
     /// Owner records.
     pub attributes: Vec<Attribute>,
-    /// The sequence number.
     pub sequence: u64,
     /// Per-ordinal sequence numbers.
     pub sequences: BTreeMap<String, u64>,
-    /// Who wrote it.
     pub era: Era,
 }
 
 impl Block {
-    /// A fresh block. `sequence` is the clock in nanoseconds.
+    /// An empty block. `sequence` is the clock in nanoseconds.
     pub fn new(cidr: IpNet, affinity: Option<String>, claim_time: Option<String>, sequence: u64) -> Self {
         let size = 1_i64 << (cidr.max_prefix_len() - cidr.prefix_len());
         Self {
@@ -128,7 +124,7 @@ impl Block {
         taken.into_iter().map(|ordinal| self.address(ordinal)).collect()
     }
 
-    /// Takes one given ordinal, which must be free.
+    /// Takes an ordinal, which must be free.
     pub fn take_ordinal(&mut self, ordinal: usize, attribute: Attribute) -> IpAddr {
         let place = self.unallocated.iter().position(|o| *o == ordinal as i64);
         let place = place.unwrap_or_else(|| panic!("ordinal {ordinal} of {} is taken", self.cidr));
@@ -161,7 +157,7 @@ impl Block {
         self.compact();
     }
 
-    /// Lets addresses cool down since `released_at`.
+    /// Makes addresses cool down from `released_at` on.
     pub fn cool(&mut self, addresses: &[IpAddr], released_at: &str) {
         let cooling = Attribute { released_at: Some(released_at.to_owned()), ..Attribute::default() };
         self.attributes.push(cooling);
@@ -175,7 +171,7 @@ impl Block {
         self.compact();
     }
 
-    /// Reserves what Windows nodes reserve: the first three ordinals and the last one.
+    /// Reserves the ordinals of a Windows node: the first three and the last one.
     pub fn reserve_for_windows(&mut self) {
         let last = self.allocations.len() - 1;
         self.attributes.push(Attribute::new("windows-reserved-ipam-handle", [("note", "windows host rsvd")]));
@@ -185,13 +181,13 @@ impl Block {
         self.unallocated.retain(|o| *o > 2 && *o < last as i64);
     }
 
-    /// The owner record of an address, which must be allocated. Records are shared: use this on single ones only.
+    /// The owner record of an allocated address. Addresses may share a record; use this only if they do not.
     pub fn record_mut(&mut self, address: IpAddr) -> &mut Attribute {
         let index = self.allocations[self.ordinal(address)].unwrap_or_else(|| panic!("{address} is free"));
         &mut self.attributes[index as usize]
     }
 
-    /// Every allocated address with its record; what is broken is left out.
+    /// Every allocated address with its record, without broken entries.
     pub fn records(&self) -> impl Iterator<Item = (IpAddr, &Attribute)> {
         let known = |(ordinal, index): (usize, &Option<i64>)| {
             let record = self.attributes.get(usize::try_from((*index)?).ok()?)?;

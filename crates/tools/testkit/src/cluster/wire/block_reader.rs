@@ -1,4 +1,4 @@
-//! Reading blocks back, for the stand-in of Calico's allocator.
+//! Reads blocks, for the tests of the allocator.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ struct StoredAttribute {
 }
 
 impl Block {
-    /// Reads a value; `None` if it is none. What is written again is written as today's Calico does.
+    /// Reads a value; `None` if it is not a block. Its era is the current one.
     pub fn read(value: &[u8]) -> Option<Self> {
         let stored: Stored = serde_json::from_slice(value).ok()?;
         let attribute = |a: StoredAttribute| Attribute {

@@ -4,16 +4,16 @@ use serde::Serialize;
 
 use super::{Metadata, Resource, go_json};
 
-/// The settings of the allocator, which etcd holds twice, under other names each time.
+/// The settings of the allocator. etcd has them twice, with different names.
 #[derive(Clone, Copy, Debug)]
 pub struct IpamSettings {
     /// Nodes take addresses from their own blocks only.
     pub strict_affinity: bool,
     /// Nodes claim blocks when they need one.
     pub auto_allocate_blocks: bool,
-    /// Most blocks of a node; 0 for Calico's default.
+    /// Maximum number of blocks of a node; 0 means Calico's default.
     pub max_blocks_per_host: u32,
-    /// Seconds for which a released address is not handed out again.
+    /// Seconds until a released address may be assigned again.
     pub cooldown_seconds: u32,
 }
 
@@ -36,7 +36,7 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// The value under `/calico/ipam/v2/config`: what is false or 0 is left out.
+/// The value at `/calico/ipam/v2/config`, which omits false and 0.
 pub fn ipam_config(settings: &IpamSettings) -> Vec<u8> {
     #[derive(Serialize)]
     struct Value {

@@ -9,7 +9,7 @@ use super::{Resource, key};
 /// A workload endpoint.
 pub type Endpoint = Resource<EndpointSpec>;
 
-/// `spec` of a workload endpoint.
+/// The `spec` of a workload endpoint.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EndpointSpec {
@@ -20,7 +20,7 @@ pub struct EndpointSpec {
     pub workload: String,
     /// The Calico node.
     pub node: String,
-    /// The sandbox.
+    /// The ID of the sandbox.
     #[serde(rename = "containerID", skip_serializing_if = "String::is_empty")]
     pub container_id: String,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -37,7 +37,6 @@ pub struct EndpointSpec {
     pub profiles: Vec<String>,
     /// The interface on the host.
     pub interface_name: String,
-    /// The MAC address.
     pub mac: String,
 }
 
@@ -53,7 +52,7 @@ pub struct Nat {
     pub external: IpAddr,
 }
 
-/// An address as `ipNetworks` holds it.
+/// An address in the form of `ipNetworks`.
 pub(super) fn network(address: IpAddr) -> String {
     format!("{address}/{}", if address.is_ipv4() { 32 } else { 128 })
 }
@@ -71,7 +70,7 @@ impl Endpoint {
         key::endpoint(&self.metadata.namespace, &self.metadata.name)
     }
 
-    /// `namespace/name`, the form in which findings name it.
+    /// The subject of its findings: `namespace/name`.
     pub fn subject(&self) -> String {
         format!("{}/{}", self.metadata.namespace, self.metadata.name)
     }

@@ -15,7 +15,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Counts `by` more addresses in a block. An entry that reaches 0 goes.
+    /// Adds to the count of a block, and removes the entry if it reaches 0.
     pub fn add(&mut self, block: IpNet, by: i64) {
         let count = self.block.entry(block.to_string()).or_default();
         *count += by;

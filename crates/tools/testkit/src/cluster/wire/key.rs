@@ -2,10 +2,10 @@
 
 use ipnet::IpNet;
 
-/// Where resources of the v3 API lie.
+/// The prefix of resources of the v3 API.
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 
-/// The configuration that the allocator reads.
+/// The key of the allocator's configuration.
 pub const IPAM_CONFIG: &str = "/calico/ipam/v2/config";
 
 fn family(net: IpNet) -> &'static str {
@@ -23,7 +23,7 @@ pub fn block(net: IpNet) -> String {
     format!("/calico/ipam/v2/assignment/{}/block/{}", family(net), dashed(net))
 }
 
-/// Of an affinity; `kind` is `host`, `virtual` or another text.
+/// The key of an affinity; `kind` is `host`, `virtual` or another text.
 pub fn affinity(kind: &str, holder: &str, net: IpNet) -> String {
     format!("/calico/ipam/v2/{kind}/{holder}/{}/block/{}", family(net), dashed(net))
 }
@@ -32,7 +32,7 @@ pub fn handle(id: &str) -> String {
     format!("/calico/ipam/v2/handle/{id}")
 }
 
-/// Of a cluster-scoped resource; `plural` in lower case.
+/// The key of a cluster-scoped resource; `plural` is in lower case.
 pub fn resource(plural: &str, name: &str) -> String {
     format!("{RESOURCES}/{plural}/{name}")
 }
@@ -45,7 +45,6 @@ pub fn pool(name: &str) -> String {
     resource("ippools", name)
 }
 
-/// Of a workload endpoint.
 pub fn endpoint(namespace: &str, name: &str) -> String {
     format!("{RESOURCES}/workloadendpoints/{namespace}/{name}")
 }

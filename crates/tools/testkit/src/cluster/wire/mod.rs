@@ -31,7 +31,7 @@ pub fn go_json(value: &impl Serialize) -> Vec<u8> {
     }
     let mut escaped = Vec::with_capacity(plain.len() + 16);
     for byte in plain {
-        // These three are in strings only, so that an escape is right wherever one is met.
+        // These three occur in strings only, so escaping them anywhere is right.
         match byte {
             b'<' => escaped.extend(br"\u003c"),
             b'>' => escaped.extend(br"\u003e"),

@@ -9,7 +9,7 @@ use super::Resource;
 /// A Calico node.
 pub type Node = Resource<NodeSpec>;
 
-/// The five kinds of tunnels, in the order in which nodes take their addresses.
+/// The kinds of tunnels, in the order in which nodes take their addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tunnel {
     /// WireGuard, IPv4.
@@ -25,7 +25,6 @@ pub enum Tunnel {
 }
 
 impl Tunnel {
-    /// All of them.
     pub const ALL: [Self; 5] = [Self::Wireguard, Self::WireguardV6, Self::Ipip, Self::Vxlan, Self::VxlanV6];
 
     /// The attribute `type` of its addresses.
@@ -51,13 +50,12 @@ impl Tunnel {
         format!("{prefix}-{node}")
     }
 
-    /// True for those with IPv6 addresses.
     pub fn is_v6(self) -> bool {
         matches!(self, Self::WireguardV6 | Self::VxlanV6)
     }
 }
 
-/// `spec` of a node. Absent texts are left out.
+/// The `spec` of a node.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeSpec {

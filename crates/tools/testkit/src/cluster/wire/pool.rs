@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Metadata, Resource, go_json};
 
-/// `spec` of a pool, with the defaults that today's clients write out.
+/// The `spec` of a pool, with the defaults that current clients write.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pool {
@@ -14,17 +14,17 @@ pub struct Pool {
     pub vxlan_mode: &'static str,
     /// IP in IP.
     pub ipip_mode: &'static str,
-    /// Addresses are translated on the way out.
+    /// Translate addresses on the way out.
     #[serde(skip_serializing_if = "is_false")]
     pub nat_outgoing: bool,
-    /// No addresses are taken from it.
+    /// Assign no addresses.
     #[serde(skip_serializing_if = "is_false")]
     pub disabled: bool,
-    /// Prefix length of its blocks.
+    /// The prefix length of its blocks.
     pub block_size: u8,
-    /// Which nodes may use it.
+    /// Selects the nodes that may use it.
     pub node_selector: String,
-    /// Which namespaces may use it; empty for all.
+    /// Selects the namespaces that may use it; empty for all.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace_selector: String,
     pub allowed_uses: Vec<&'static str>,

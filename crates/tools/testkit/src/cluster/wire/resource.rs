@@ -1,21 +1,20 @@
-//! What all resources of the v3 API have (facts 1.13).
+//! The common parts of all resources of the v3 API (facts 1.13).
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// `metadata` in the order in which Calico writes it.
+/// The `metadata`, in Calico's order of fields.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Metadata {
     pub name: String,
-    /// What the names of a deployment's pods begin with; empty for pods with a name of their own.
+    /// The prefix of the names of a deployment's pods; empty for pods with a name of their own.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub generate_name: String,
     /// The namespace; empty for cluster-scoped resources.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// The UID, set once at creation.
     pub uid: String,
     /// RFC 3339, whole seconds, UTC.
     pub creation_timestamp: String,
@@ -32,9 +31,8 @@ pub struct Resource<S> {
     kind: &'static str,
     api_version: &'static str,
     pub metadata: Metadata,
-    /// What it says.
     pub spec: S,
-    /// What was seen; absent where Calico writes none.
+    /// The status; absent if Calico writes none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<serde_json::Value>,
 }

@@ -1,4 +1,4 @@
-//! HTTP/2 as far as it takes to tell requests apart: frames, and the streams that they belong to.
+//! Tells requests of HTTP/2 apart: frames and their streams.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use super::{Shared, Tear};
 
-/// What a client sends before its first frame: `PRI * HTTP/2.0` and so on.
+/// Length of the client's preface: `PRI * HTTP/2.0` and so on.
 const PREFACE: usize = 24;
 /// Length of a frame's head: length, type, flags, stream.
 const HEAD: usize = 9;
-/// The type of the frame that begins a request.
+/// Type of the frame that begins a request.
 const HEADERS: u8 = 1;
-/// Flags of frames: the sender has sent all of the stream, all headers are in this frame.
+/// Flags of frames: the last frame of the stream, and the last frame of headers.
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// How long a client that was refused may take to close its end.
+/// Time that a refused client has to close its end.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Streams whose answers are swallowed.
@@ -40,7 +40,7 @@ pub(super) fn relay(client: TcpStream, target: u16, shared: &Shared) -> io::Resu
     Ok(())
 }
 
-/// Hands requests on, until one is torn.
+/// Forwards requests until one is torn.
 fn requests(
     mut client: &TcpStream,
     mut server: &TcpStream,
@@ -67,29 +67,29 @@ fn requests(
     }
 }
 
-/// Answers a request with an error of etcd, and ends the connection: the server, which has not seen the headers of this
-/// request, could not read those of the next one.
+/// Answers a request with an error of etcd and ends the connection. The server has not seen the headers of this
+/// request, so it could not read those of the next one.
 fn refuse(headers: &Frame, mut client: &TcpStream, code: u16) -> io::Result<()> {
     let mut frame = Frame(headers.0.clone());
     while frame.stream() != headers.stream() || frame.flags() & END_STREAM == 0 {
         frame = Frame::read(client)?;
     }
     client.write_all(&refusal(headers.stream(), code).0)?;
-    // What the client still sends is read, since otherwise the answer could be lost with the connection.
+    // The rest from the client is read; otherwise the answer could be lost with the connection.
     client.shutdown(Shutdown::Write)?;
     client.set_read_timeout(Some(LINGER))?;
     while Frame::read(client).is_ok() {}
     Ok(())
 }
 
-/// An answer without a body, whose trailers say what is wrong.
+/// An answer without a body, with the error in its trailers.
 fn refusal(stream: u32, code: u16) -> Frame {
     let (status, message) = match code {
         422 => ("3", "etcdserver: request is too large"),
         429 => ("8", "etcdserver: too many requests"),
         _ => ("14", "etcdserver: leader changed"),
     };
-    // `:status: 200` and the name `content-type` are in the static table; all else is written out and not remembered.
+    // `:status: 200` and the name `content-type` are in the static table; the rest is literal and not indexed.
     let mut fields = vec![0x88, 0x0f, 0x10];
     text(&mut fields, "application/grpc");
     for (name, value) in [("grpc-status", status), ("grpc-message", message)] {
@@ -109,7 +109,7 @@ fn text(fields: &mut Vec<u8>, text: &str) {
     fields.extend_from_slice(text.as_bytes());
 }
 
-/// Hands answers on, until one is swallowed.
+/// Forwards answers until one is swallowed.
 fn answers(server: TcpStream, mut client: TcpStream, swallowed: &Swallowed) -> io::Result<()> {
     loop {
         let frame = Frame::read(&server);

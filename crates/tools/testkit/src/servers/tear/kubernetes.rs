@@ -1,4 +1,4 @@
-//! HTTP/1.1 to the client and to the API server, one request at a time.
+//! Forwards requests of HTTP/1.1 to an API server, one at a time.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Shutdown, TcpStream};
@@ -38,15 +38,15 @@ pub(super) fn relay(mut client: TcpStream, upstream: &Upstream, shared: &Shared)
 struct Request {
     method: String,
     path: String,
-    /// Whole lines without their ends, but for those about the connection.
+    /// Whole lines without their ends, except those about the connection.
     headers: Vec<String>,
     body: Vec<u8>,
-    /// The client wants the connection to end with the answer.
+    /// The client wants the connection closed after the answer.
     is_last: bool,
 }
 
 impl Request {
-    /// The next request; `None` if the client has closed the connection.
+    /// Reads the next request; `None` if the client has closed the connection.
     fn read(reader: &mut impl BufRead) -> io::Result<Option<Self>> {
         let mut line = String::new();
         if reader.read_line(&mut line)? == 0 {
@@ -74,14 +74,14 @@ impl Request {
     }
 }
 
-/// The API server, on one connection as long as it lasts: most of the time of a short request is the handshake.
+/// The API server, on one connection while it lasts: most of the time of a short request is the handshake.
 struct Server<'u> {
     upstream: &'u Upstream,
     stream: Option<BufReader<Stream>>,
 }
 
 impl Server<'_> {
-    /// The server's answer, with a length that the client sees.
+    /// Sends a request and returns the answer with an explicit length.
     fn answer(&mut self, request: &Request) -> io::Result<Vec<u8>> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
@@ -119,7 +119,7 @@ impl Server<'_> {
     }
 }
 
-/// An API server's answer that refuses.
+/// A refusal from an API server.
 fn refusal(code: u16) -> Vec<u8> {
     let reason = match code {
         409 => "Conflict",

@@ -1,5 +1,5 @@
-//! A proxy in front of a real server that fails at chosen requests: it drops connections, delays, and swallows answers
-//! after the request went through; before an API server it also answers with a status of its own.
+//! A proxy in front of a real server that fails at chosen requests. It drops connections, delays requests, swallows
+//! answers and refuses requests with a status of its own.
 
 mod etcd;
 mod kubernetes;
@@ -15,9 +15,10 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::error::ServerError;
+use super::kube_apiserver::{KUBECONFIG, write_kubeconfig};
 use super::{Etcd, KubeApiserver, port};
 
-/// What is done to a request.
+/// The treatment of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tear {
     /// It goes through.
@@ -28,15 +29,15 @@ pub enum Tear {
     Swallow,
     /// It goes through after a pause.
     Delay(Duration),
-    /// An answer of the proxy with this status; the server does not see the request. For etcd the error that is nearest:
-    /// 422 is a request that is too large, 429 one too many, all others a change of the leader.
+    /// The proxy answers with this status; the server does not see the request. For etcd it is the nearest error: 422
+    /// is a request that is too large, 429 one too many, all others a change of the leader.
     Status(u16),
 }
 
 /// A request as the proxy sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen<'a> {
-    /// Which one it is, from 0.
+    /// Its number, from 0.
     pub number: usize,
     /// The method; empty before etcd.
     pub method: &'a str,
@@ -52,7 +53,7 @@ pub struct Tearing {
     port: u16,
     shared: Arc<Shared>,
     acceptor: Option<JoinHandle<()>>,
-    /// Where the kubeconfig lies, before an API server.
+    /// The folder of the kubeconfig, for an API server.
     home: Option<TempDir>,
 }
 
@@ -73,31 +74,22 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Tearing {
-    /// A proxy in front of an etcd without TLS.
+    /// Starts a proxy in front of an etcd without TLS.
     pub fn etcd(etcd: &Etcd) -> Result<Self, ServerError> {
         let target = etcd.port();
         Self::start(None, move |stream, shared| etcd::relay(stream, target, shared))
     }
 
-    /// A proxy in front of an API server. It speaks plain HTTP to its clients.
+    /// Starts a proxy in front of an API server. It speaks plain HTTP to its clients.
     pub fn kubernetes(server: &KubeApiserver) -> Result<Self, ServerError> {
         let home = tempfile::Builder::new()
             .prefix("calipam-tear-")
             .tempdir()
             .map_err(ServerError::io("cannot make a temporary folder"))?;
-        let upstream = server.upstream();
+        let (path, upstream) = (home.path().to_owned(), server.upstream());
         let torn =
             Self::start(Some(home), move |stream, shared| kubernetes::relay(stream, &upstream, shared))?;
-        let text = format!(
-            "apiVersion: v1\nkind: Config\ncurrent-context: test\n\
-             clusters:\n- name: test\n  cluster: {{server: \"{}\"}}\n\
-             users:\n- name: admin\n  user: {{token: \"{}\"}}\n\
-             contexts:\n- name: test\n  context: {{cluster: test, user: admin}}\n",
-            torn.url(),
-            server.token()
-        );
-        let path = torn.kubeconfig();
-        std::fs::write(&path, text).map_err(ServerError::io(format!("cannot write {}", path.display())))?;
+        write_kubeconfig(&path, &torn.url(), "")?;
         Ok(torn)
     }
 
@@ -119,34 +111,33 @@ impl Tearing {
         Ok(Self { port, shared, acceptor: Some(acceptor), home })
     }
 
-    /// Where clients connect.
     pub fn url(&self) -> String {
         format!("http://{}:{}", Ipv4Addr::LOCALHOST, self.port)
     }
 
-    /// A kubeconfig file that names the proxy, before an API server.
+    /// A kubeconfig file for the proxy of an API server.
     pub fn kubeconfig(&self) -> PathBuf {
-        self.home.as_ref().map_or_else(PathBuf::new, |home| home.path().join("kubeconfig.yaml"))
+        self.home.as_ref().map_or_else(PathBuf::new, |home| home.path().join(KUBECONFIG))
     }
 
-    /// What is done to requests from now on, which are counted from 0 again.
+    /// Sets the treatment of requests from now on, and counts them from 0 again.
     pub fn plan(&self, plan: impl FnMut(Seen<'_>) -> Tear + Send + 'static) {
         let mut current = self.shared.plan.lock().unwrap_or_else(PoisonError::into_inner);
         *current = Box::new(plan);
         self.shared.count.store(0, Ordering::SeqCst);
     }
 
-    /// Tears the request of one number, and lets all others through.
+    /// Tears the request with a number and passes all others.
     pub fn tear_at(&self, number: usize, tear: Tear) {
         self.plan(move |seen| if seen.number == number { tear } else { Tear::Pass });
     }
 
-    /// Requests since the last plan was made.
+    /// The number of requests since the last plan was set.
     pub fn count(&self) -> usize {
         self.shared.count.load(Ordering::SeqCst)
     }
 
-    /// Closes all connections and refuses new ones from now on: the server is gone.
+    /// Closes all connections and refuses new ones from now on, as if the server were gone.
     pub fn close(&mut self) {
         self.shared.close();
         // Wakes the thread that waits for a connection.
@@ -156,7 +147,7 @@ impl Tearing {
         }
     }
 
-    /// What [`close`](Self::close) does, to be called from a plan or an event; new connections are refused a moment
+    /// Returns a function like [`close`](Self::close) for a plan or an event; new connections are refused a moment
     /// later.
     pub fn closer(&self) -> impl Fn() + Send + Sync + 'static {
         let (shared, port) = (Arc::clone(&self.shared), self.port);
@@ -182,13 +173,13 @@ where
             return;
         }
         let (shared, relay) = (Arc::clone(shared), Arc::clone(&relay));
-        // A connection that breaks is what this is for.
+        // Connections are meant to break.
         std::thread::spawn(move || relay(stream, &shared).ok());
     }
 }
 
 impl Shared {
-    /// Counts a request, and says what is to be done to it.
+    /// Counts a request and returns its treatment.
     fn next(&self, method: &str, path: &str) -> Tear {
         let mut plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
         let number = self.count.fetch_add(1, Ordering::SeqCst);

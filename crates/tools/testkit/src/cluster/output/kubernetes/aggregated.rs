@@ -1,4 +1,4 @@
-//! The classic form as Calico's aggregated API shows it to `kubectl get` under short names.
+//! The classic form as Calico's aggregated API shows it to `kubectl get` with short names.
 
 use serde_json::Value;
 
@@ -6,13 +6,13 @@ use super::KubeCluster;
 use super::names::METADATA;
 use crate::kube::Flavour;
 
-/// The kinds that it serves; of blocks and handles it knows nothing.
+/// The kinds that the aggregated API serves; blocks and handles are not among them.
 const SERVED: [&str; 5] =
     ["blockaffinities", "ippools", "ipreservations", "clusterinformations", "kubecontrollersconfigurations"];
 
 impl KubeCluster {
-    /// The same objects through the aggregated API, which has the group of the native form and leaves the type of
-    /// affinities out. Nothing but the form of the objects differs.
+    /// The same objects through the aggregated API, which uses the native group and omits the type of affinities. Only
+    /// the form of the objects differs.
     pub fn through_aggregated_api(&self) -> Self {
         assert_eq!(self.flavour, Flavour::Classic, "where the group is native, there is no such API");
         let mut shown = self.clone();
@@ -26,7 +26,7 @@ impl KubeCluster {
             {
                 spec.remove("type");
                 let deleted = spec.get("deleted").and_then(Value::as_str).map(str::to_owned);
-                // A text that is neither stays what it is, so that the form has every fault of the classic one.
+                // Another text stays, so that the form has every fault of the classic one.
                 if let Some(deleted) = deleted.and_then(|text| text.parse::<bool>().ok()) {
                     spec.insert("deleted".to_owned(), deleted.into());
                 }

@@ -1,4 +1,4 @@
-//! What Kubernetes holds of a cluster whose Calico is in etcd: nodes, pods, services and machines.
+//! The Kubernetes objects of a cluster with Calico in etcd: nodes, pods, services and machines.
 
 use std::collections::BTreeSet;
 
@@ -7,18 +7,17 @@ use crate::cluster::wire::key;
 use crate::cluster::{Cluster, Form, Object};
 use crate::kube::Flavour;
 
-/// Annotations that the CNI plugin writes where the datastore is Kubernetes.
+/// Annotations that the CNI plugin writes only if the datastore is Kubernetes.
 const WRITTEN_BY_CNI: [&str; 3] =
     ["cni.projectcalico.org/podIP", "cni.projectcalico.org/podIPs", "cni.projectcalico.org/containerID"];
-/// The kinds.
 const BESIDE: [&str; 5] = ["nodes", "pods", "services", "virtualmachines", "virtualmachineinstances"];
 
 impl Cluster {
-    /// Nodes as Kubernetes calls them, pods as the kubelet alone reports them, services and machines. The findings
+    /// Nodes with their Kubernetes names, pods as the kubelet alone reports them, services and machines. The findings
     /// are those of etcd and Kubernetes together.
     pub fn beside_etcd(&self) -> KubeCluster {
         let mut made = self.kubernetes(Flavour::Classic);
-        // Containers of other orchestrators are no pods.
+        // Containers of other orchestrators are not pods.
         let foreign: BTreeSet<String> = self
             .entries
             .iter()

@@ -1,4 +1,4 @@
-//! Into a file, as `kubectl get … -o json` prints objects of several kinds.
+//! Writes clusters to files, as `kubectl get … -o json` prints objects of several kinds.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -10,9 +10,9 @@ use super::{KubeCluster, KubeObject};
 
 /// The first `resourceVersion`.
 const FIRST_VERSION: usize = 1000;
-/// Kinds whose changes the server does not count.
+/// Kinds without `metadata.generation`.
 const WITHOUT_GENERATION: [&str; 2] = ["nodes", "services"];
-/// Calico's kinds that are called the same in both API groups.
+/// Calico's kinds with the same name in both API groups.
 const KINDS: [(&str, &str); 7] = [
     ("ipamblocks", "IPAMBlock"),
     ("ipamhandles", "IPAMHandle"),
@@ -31,7 +31,7 @@ const OTHERS: [(&str, &str, &str); 5] = [
 ];
 
 impl KubeCluster {
-    /// The list, with what the server adds to an object: its version and generation.
+    /// The list, including the fields that the server adds: version and generation.
     pub fn list(&self) -> Value {
         let items: Vec<Value> = self.versioned().map(|(_, json)| json).collect();
         json!({"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}})
@@ -48,8 +48,8 @@ impl KubeCluster {
         })
     }
 
-    /// The list of one kind, as the API server prints it: the items do not say what they are, and a kind without
-    /// objects is there, too.
+    /// The list of one kind, as the API server prints it: items have no kind, and a kind without objects has a list,
+    /// too.
     fn list_of(&self, plural: &str, kind: &str, api_version: &str) -> String {
         let own = self.versioned().filter(|(object, _)| object.plural == plural);
         let items: Vec<Value> = own
@@ -66,7 +66,7 @@ impl KubeCluster {
         )
     }
 
-    /// Writes a list of each kind into a folder, as `kubectl get --raw` prints them.
+    /// Writes a list of each kind to a folder, as `kubectl get --raw` prints them.
     pub fn write_lists(&self, folder: &Path) -> io::Result<()> {
         let (settings, settings_kind) = self.flavour.ipam_config();
         let own = KINDS.into_iter().chain([(settings, settings_kind)]);

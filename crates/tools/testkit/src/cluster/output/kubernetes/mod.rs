@@ -1,7 +1,7 @@
-//! The same cluster as Kubernetes holds it (facts section 2): custom resources instead of keys, pods instead of
-//! endpoints, and the services and machines that etcd knows nothing of.
+//! The same cluster in Kubernetes (facts section 2): custom resources instead of keys, pods instead of endpoints, and
+//! the services and machines that etcd does not have.
 //!
-//! What is written follows the fact sheet; nothing here uses the model of calipam.
+//! It is written after the fact sheet; nothing here uses the model of calipam.
 
 mod aggregated;
 mod beside;
@@ -28,7 +28,7 @@ pub struct KubeCluster {
     objects: Vec<KubeObject>,
     left_out: Vec<LeftOut>,
     truth: GroundTruth,
-    /// What findings call it in etcd → what they call it in Kubernetes.
+    /// Subjects of findings in etcd, and their names in Kubernetes.
     subjects: BTreeMap<String, String>,
 }
 
@@ -36,16 +36,16 @@ pub struct KubeCluster {
 pub struct KubeObject {
     /// The plural of its kind, in lower case.
     pub plural: &'static str,
-    /// The object. It has no `resourceVersion`: that is for the server to give.
+    /// The object, without `resourceVersion`, which the server sets.
     pub json: Value,
 }
 
-/// A key of etcd of which no object can be made.
+/// A key of etcd without an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// The key; bytes that are no text are replaced.
+    /// The key; bytes that are not text are replaced.
     pub key: String,
-    /// Why Kubernetes cannot hold it.
+    /// The reason why Kubernetes cannot have it.
     pub reason: String,
 }
 
@@ -58,12 +58,12 @@ impl KubeObject {
         self.metadata("name")
     }
 
-    /// Its namespace; empty for kinds without.
+    /// Its namespace; empty for kinds without one.
     pub fn namespace(&self) -> &str {
         self.metadata("namespace")
     }
 
-    /// `<plural>/[<namespace>/]<name>`, as findings name an object that does not decode.
+    /// `<plural>/[<namespace>/]<name>`, the name of an undecodable object in findings.
     pub fn path(&self) -> String {
         match self.namespace() {
             "" => format!("{}/{}", self.plural, self.name()),
@@ -73,10 +73,10 @@ impl KubeObject {
 }
 
 impl Cluster {
-    /// The cluster as Calico keeps it in Kubernetes, in one of its two API groups. Deterministic, as the cluster is.
+    /// The cluster in Kubernetes, in one of Calico's two API groups. It is deterministic.
     ///
-    /// A node is called by its Calico name. Endpoints of other orchestrators, which Kubernetes cannot have, become
-    /// pods with the same sandbox, so that their addresses stay in use.
+    /// A node has its Calico name. Endpoints of other orchestrators become pods with the same sandbox, so that their
+    /// addresses stay in use.
     pub fn kubernetes(&self, flavour: Flavour) -> KubeCluster {
         let mut maker = Maker {
             cluster: self,
@@ -112,24 +112,24 @@ impl KubeCluster {
         &self.objects
     }
 
-    /// Keys of which nothing could be made. If a fault is among them, the cluster is not the same as in etcd.
+    /// Keys without an object. If a fault is among them, the cluster differs from the one in etcd.
     pub fn left_out(&self) -> &[LeftOut] {
         &self.left_out
     }
 
-    /// What findings call here what they call `subject` in etcd: keys become paths of objects, and endpoints pods. All
-    /// other subjects stay as they are.
+    /// The subject in Kubernetes for a `subject` in etcd: keys become paths of objects, and endpoints become pods.
+    /// Others are unchanged.
     pub fn subject<'s>(&'s self, subject: &'s str) -> &'s str {
         self.subjects.get(subject).map_or(subject, String::as_str)
     }
 
-    /// The findings that a check must have, all of them, with their subjects as in Kubernetes.
+    /// All findings that a check must have, with their subjects in Kubernetes.
     pub fn truth(&self) -> &GroundTruth {
         &self.truth
     }
 }
 
-/// What becomes of a key: the plural and the object, or why there is none.
+/// The plural and the object for a key, or the reason why there is none.
 type Made = Result<(&'static str, Value), String>;
 
 struct Maker<'c> {
@@ -191,7 +191,7 @@ impl Maker<'_> {
         }
     }
 
-    /// One of the three kinds of which etcd holds neither UID nor time of creation.
+    /// An object of a kind for which etcd has neither UID nor time of creation.
     fn ipam(&self, plural: &'static str, kind: &str, made: form::Parts) -> Made {
         let form::Parts { name, labels, spec } = made;
         let mut metadata = metadata_of(&self.cluster.spec, plural, &name);
@@ -208,7 +208,7 @@ impl Maker<'_> {
         ))
     }
 
-    /// The allocator's settings, which are one object in Kubernetes.
+    /// The settings of the allocator, which are one object in Kubernetes.
     fn ipam_config(&self, value: &Value) -> Made {
         let (plural, kind) = self.flavour.ipam_config();
         let metadata = metadata_of(&self.cluster.spec, plural, "default");
@@ -216,7 +216,7 @@ impl Maker<'_> {
         Ok((plural, resources::object(self.flavour, kind, metadata, spec, None)))
     }
 
-    /// A resource that is the same in etcd, with its UID and time of creation where etcd holds them.
+    /// A resource that is the same in etcd, with its UID and time of creation if etcd has them.
     fn resource(&self, plural: &str, value: &Value) -> Made {
         let (plural, kind, spec) = resources::resource(self.flavour, plural, value)?;
         let stored = &value["metadata"];
@@ -241,7 +241,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Subjects that are names of keys or endpoints become those of objects and pods.
+    /// The findings with the subjects of Kubernetes.
     fn truth(&self) -> GroundTruth {
         let rename = |subject: &str| self.subjects.get(subject).map_or(subject, String::as_str).to_owned();
         let mut truth = self.cluster.truth_of(Form::of(self.flavour)).renamed(rename);
@@ -250,7 +250,7 @@ impl Maker<'_> {
     }
 }
 
-/// `metadata` of an object that was created long ago.
+/// The `metadata` of an object created long ago.
 fn metadata_of(spec: &ClusterSpec, plural: &str, name: &str) -> Value {
     let bytes = plural.bytes().chain(name.bytes());
     let thing = bytes.fold(13, |hash: u64, byte| hash.wrapping_mul(31).wrapping_add(u64::from(byte)));

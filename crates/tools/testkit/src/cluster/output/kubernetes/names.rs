@@ -1,13 +1,13 @@
-//! Which key of etcd is what, and what its object is called (facts 1.1, 2.2, 2.3).
+//! The kinds of etcd's keys and the names of their objects (facts 1.1, 2.2, 2.3).
 
 use ipnet::IpNet;
 
 use crate::kube::form::MAX_NAME;
 
-/// The annotation in which the classic API group keeps Calico's own metadata.
+/// The annotation with Calico's own metadata in the classic API group.
 pub(super) const METADATA: &str = "projectcalico.org/metadata";
 
-/// What a key of etcd is.
+/// An object that a key of etcd names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place<'k> {
     Block(IpNet),
@@ -23,7 +23,6 @@ pub(super) enum Place<'k> {
 }
 
 impl<'k> Place<'k> {
-    /// Reads a key.
     pub(super) fn of(key: &'k str) -> Result<Self, String> {
         if let Some(rest) = key.strip_prefix("/calico/resources/v3/projectcalico.org/") {
             let (plural, _) = rest.split_once('/').ok_or("it names no resource")?;
@@ -57,7 +56,7 @@ fn net(family: &str, dashed: &str) -> Result<IpNet, String> {
     if family == own { Ok(net) } else { Err("names do not say a family that could be wrong".into()) }
 }
 
-/// True for what Kubernetes takes for the name of an object: small letters, digits, dashes and dots.
+/// True for a valid name of an object in Kubernetes: small letters, digits, dashes and dots.
 pub(super) fn is_object_name(name: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_label = |label: &str| {
@@ -69,7 +68,7 @@ pub(super) fn is_object_name(name: &str) -> bool {
     name.len() <= MAX_NAME && name.split('.').all(is_label)
 }
 
-/// The plural of services and machines, and of pods and nodes that Calico does not network.
+/// The plural of services and machines, and of pods and nodes without Calico.
 pub(super) fn known_plural(plural: &str) -> &'static str {
     let known = ["nodes", "pods", "services", "virtualmachines", "virtualmachineinstances"];
     known.into_iter().find(|known| *known == plural).unwrap_or_else(|| panic!("there is no kind {plural}"))

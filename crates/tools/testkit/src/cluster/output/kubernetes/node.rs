@@ -1,8 +1,8 @@
-//! Nodes: what Calico keeps about them is in annotations (facts 2.11).
+//! Nodes, with Calico's fields in annotations (facts 2.11).
 
 use serde_json::{Map, Value, json};
 
-/// Where a value is in etcd, and the annotation that holds it.
+/// The path of a value in etcd, and the annotation for it.
 const ANNOTATIONS: [(&str, &str); 8] = [
     ("/spec/bgp/ipv4Address", "projectcalico.org/IPv4Address"),
     ("/spec/bgp/ipv6Address", "projectcalico.org/IPv6Address"),
@@ -14,7 +14,7 @@ const ANNOTATIONS: [(&str, &str); 8] = [
     ("/status/wireguardPublicKey", "projectcalico.org/WireguardPublicKey"),
 ];
 
-/// A node. Its name is the one in Calico, also if etcd links it to a node that Kubernetes calls by another name.
+/// A node. It has its Calico name, even if etcd links it to a Kubernetes node with another name.
 pub(super) fn node(value: &Value) -> Value {
     let stored = &value["metadata"];
     let mut annotations = Map::new();

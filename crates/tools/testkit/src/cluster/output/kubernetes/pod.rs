@@ -1,10 +1,10 @@
-//! Pods, which Kubernetes has instead of endpoints (facts 2.12).
+//! Pods, which stand for endpoints in Kubernetes (facts 2.12).
 
 use std::net::IpAddr;
 
 use serde_json::{Map, Value, json};
 
-/// Characters of a sandbox that name the pod of another orchestrator's endpoint.
+/// Length of a sandbox ID in the name of a pod that stands for another orchestrator's endpoint.
 const SHORT: usize = 12;
 
 /// The running pod of an endpoint.
@@ -53,14 +53,14 @@ fn texts(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().filter_map(|text| Some(text.as_str()?.to_owned())).collect()
 }
 
-/// Those that Calico adds to endpoints are not on pods.
+/// Labels of a pod: those of the endpoint without Calico's own.
 fn labels(stored: &Value) -> Value {
     let own =
         stored.as_object().into_iter().flatten().filter(|(name, _)| !name.contains("projectcalico.org/"));
     own.map(|(name, value)| (name.clone(), value.clone())).collect::<Map<_, _>>().into()
 }
 
-/// What the CNI plugin leaves on a pod: the sandbox, and every address with a full-length mask.
+/// The annotations of the CNI plugin: the sandbox, and every address with a full-length mask.
 fn annotations(container: &str, networks: &[String]) -> Value {
     let mut annotations = json!({"cni.projectcalico.org/containerID": container});
     if let Some(first) = networks.first() {
@@ -70,7 +70,7 @@ fn annotations(container: &str, networks: &[String]) -> Value {
     annotations
 }
 
-/// What the kubelet reports: one address of each family, the first of each.
+/// The status from the kubelet, with the first address of each family.
 fn status(networks: &[String], since: &Value) -> Value {
     let address = |network: &String| network.split('/').next()?.parse::<IpAddr>().ok();
     let mut ips: Vec<IpAddr> = Vec::new();
@@ -90,7 +90,7 @@ fn status(networks: &[String], since: &Value) -> Value {
     status
 }
 
-/// The virtual machine that a pod runs, from the pod's name: `virt-launcher-<machine>-<suffix>`.
+/// The virtual machine of a pod, from its name: `virt-launcher-<machine>-<suffix>`.
 fn machine(pod: &str) -> Option<&str> {
     Some(pod.strip_prefix("virt-launcher-")?.rsplit_once('-')?.0)
 }

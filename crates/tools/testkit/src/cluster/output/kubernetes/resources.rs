@@ -1,5 +1,5 @@
-//! Resources that are the same in etcd and in Kubernetes but for their metadata, and the allocator's settings
-//! (facts 2.2, 2.7, 2.8).
+//! Resources that differ between etcd and Kubernetes in their metadata only, and the settings of the allocator (facts
+//! 2.2, 2.7, 2.8).
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::names::METADATA;
 use crate::kube::Flavour;
 use crate::kube::form::require_cidr;
 
-/// An object of a custom resource, with the annotation that the classic group has.
+/// An object of a custom resource, with the annotation of the classic group.
 pub(super) fn object(
     flavour: Flavour,
     kind: &str,
@@ -53,7 +53,7 @@ pub(super) fn resource<'v>(
     Ok((plural, kind, spec))
 }
 
-/// `spec` of the allocator's settings. What etcd leaves out is false there, and has to be said here.
+/// The `spec` of the allocator's settings. A field that etcd omits is false there, and must be explicit here.
 pub(super) fn ipam_config(flavour: Flavour, value: &Value) -> Result<Value, String> {
     let mut spec = json!({});
     for (from, to) in [("strict_affinity", "strictAffinity"), ("auto_allocate_blocks", "autoAllocateBlocks")]
@@ -66,7 +66,7 @@ pub(super) fn ipam_config(flavour: Flavour, value: &Value) -> Result<Value, Stri
             spec[field] = set.clone();
         }
     }
-    // The native schema has a default for this one.
+    // The native schema has a default for this field.
     if flavour == Flavour::Native && spec.get("maxBlocksPerHost").is_none() {
         spec["maxBlocksPerHost"] = 0.into();
     }

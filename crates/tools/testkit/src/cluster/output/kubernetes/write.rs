@@ -1,4 +1,4 @@
-//! Onto an API server, quickly: several connections that stay open.
+//! Writes clusters to an API server, quickly: over several connections that stay open.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -12,11 +12,11 @@ use crate::servers::{KubeApiserver, Response, ServerError};
 /// Connections at a time.
 const CONNECTIONS: usize = 8;
 
-/// Kinds whose status the server takes only by its own path.
+/// Kinds whose status has a path of its own.
 const WITH_STATUS: [&str; 3] = ["nodes", "pods", "services"];
 
 impl KubeObject {
-    /// The path of all objects of its kind, in its namespace.
+    /// The path of all objects of its kind in its namespace.
     pub fn collection(&self, flavour: Flavour) -> String {
         let (plural, namespace) = (self.plural, self.namespace());
         match plural {
@@ -31,11 +31,11 @@ impl KubeObject {
 }
 
 impl KubeCluster {
-    /// Creates every object through the API. The kinds must be [installed](crate::kube::install), those of
-    /// [KubeVirt](crate::kube::install_kubevirt), too. The server gives UIDs and times of creation of its own.
+    /// Creates every object through the API. The kinds must be [installed](crate::kube::install), also those of
+    /// [KubeVirt](crate::kube::install_kubevirt). The server sets UIDs and times of creation.
     ///
     /// # Panics
-    /// Where the server refuses an object.
+    /// If the server refuses an object.
     pub fn write_to_server(&self, server: &KubeApiserver) -> Result<(), ServerError> {
         self.create_namespaces(server)?;
         let results: Vec<Result<(), ServerError>> = thread::scope(|scope| {
@@ -57,7 +57,7 @@ impl KubeCluster {
         for name in names.into_iter().filter(|name| !name.is_empty()) {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
             let response = connection.request("POST", "/api/v1/namespaces", &namespace.to_string())?;
-            // Some are there from the beginning.
+            // Some exist from the beginning.
             assert!(matches!(response.status, 201 | 409), "{name}: {}", response.body);
         }
         Ok(())
@@ -75,7 +75,7 @@ impl KubeCluster {
             if WITH_STATUS.contains(&object.plural) {
                 put_status(connection, &path, object, &created)?;
             }
-            // The server sets the time of deletion itself; what has a finalizer, and a pod on a node, stays.
+            // The server sets the time of deletion; an object with a finalizer stays, and so does a pod on a node.
             if object.json["metadata"]["deletionTimestamp"].is_string() {
                 let path = format!("{path}/{}", object.name());
                 let deleted = connection.request("DELETE", &path, "")?;
