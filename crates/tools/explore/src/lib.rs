@@ -1,8 +1,8 @@
-//! Explores what calipam's own code does in small worlds: every order of requests, lost answers, late writes and kills.
+//! Explores calipam's own code in small worlds: every order of requests, lost answers, late writes and kills.
 //!
-//! Actors run the code of the plugin and the allocator on a datastore ([`world`]) whose every request waits until the explorer
-//! says what becomes of it. A [`run`] is one execution; [`search`] goes through all of them, or through many by a seed, and
-//! asks at each step what has to hold. `docs/safety.md` says what is promised and what was explored.
+//! Actors run the code of the plugin and the allocator on a datastore ([`world`]). Each request waits until the
+//! explorer decides on it. A [`run`] is one execution. [`search`] goes through all of them, or through many by seeds,
+//! and checks the invariants at each step. `docs/safety.md` has the promises and the extent of the exploration.
 
 pub mod actor;
 mod calico;

@@ -1,4 +1,4 @@
-//! `explore`: what `cargo xtask explore` runs.
+//! The program that `cargo xtask explore` runs.
 
 mod mutants;
 
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use calipam_explore::scenario::{Scenario, all};
 use calipam_explore::script;
-use calipam_explore::search::{Found, exhaustive, random, replay, shrink};
+use calipam_explore::search::{Violation, exhaustive, random, replay, shrink};
 
-/// How long it explores where nothing is said.
+/// Default time for the exploration.
 const USUAL: Duration = Duration::from_secs(5 * 60);
-/// Most faults of a schedule.
+/// Maximum number of faults of a schedule.
 const FAULTS: usize = 3;
 
 fn main() -> ExitCode {
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// True where everything holds.
+/// Returns true if all invariants hold.
 fn run(arguments: &[String]) -> Result<bool, String> {
     let (mut names, mut time, mut goes_on) = (Vec::new(), USUAL, false);
     let mut arguments = arguments.iter();
@@ -60,11 +60,12 @@ fn duration(text: &str, unit: u64) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * unit as f64).map_err(|error| format!("{text}: {error}"))
 }
 
-/// In rounds without faults, then with more and more of them: every schedule of each scenario that can be followed in its part of
-/// the time, and schedules by chance of the others. Ends with the first that does not hold, or goes on without its scenario.
+/// Explores in rounds, first without faults, then with more and more. Each round follows every schedule of each
+/// scenario that fits in its part of the time, and random schedules of the others. It ends at the first violation, or
+/// continues without the violated scenario.
 fn explore(mut scenarios: Vec<Scenario>, time: Duration, goes_on: bool) -> bool {
     let (mut seeds, mut violated) = (0.., BTreeSet::new());
-    // What these leave of their time is there for the others.
+    // The time that small scenarios leave is there for the others.
     scenarios.sort_by_key(|scenario| !scenario.is_small);
     let everything = scenarios.clone();
     let round = time / (FAULTS as u32 + 1);
@@ -100,7 +101,7 @@ fn explore(mut scenarios: Vec<Scenario>, time: Duration, goes_on: bool) -> bool 
     violated.is_empty()
 }
 
-/// True where time was enough.
+/// Returns true if the time was sufficient.
 fn explore_all(scenario: &Scenario, until: Instant) -> Result<bool, ()> {
     let begin = Instant::now();
     let explored = exhaustive(scenario, Some(until)).map_err(|found| tell(scenario, found))?;
@@ -119,7 +120,7 @@ fn explore_all(scenario: &Scenario, until: Instant) -> Result<bool, ()> {
     Ok(explored.is_complete)
 }
 
-/// Schedules by chance; gives the scenarios that do not hold, the first one or all.
+/// Tries random schedules; returns the violated scenarios, the first one or all.
 fn try_seeds(
     mut scenarios: Vec<Scenario>,
     seeds: &mut RangeFrom<u64>,
@@ -143,11 +144,11 @@ fn try_seeds(
             tried.is_ok()
         });
     }
-    println!("by chance            {faults} faults: {schedules} schedules, {steps} steps");
+    println!("random               {faults} faults: {schedules} schedules, {steps} steps");
     violated
 }
 
-fn tell(scenario: &Scenario, found: Found) {
+fn tell(scenario: &Scenario, found: Violation) {
     println!("{}: {found}\n", scenario.name);
     print!("{}", script::print(scenario, &shrink(scenario, found)));
 }
@@ -158,7 +159,7 @@ fn replay_file(path: &str) -> Result<bool, String> {
     match replay(&scenario, &schedule) {
         Ok(schedule) => {
             let what = format!("{} steps, and all holds", schedule.len());
-            print!("{}", script::print(&scenario, &Found { schedule, what }));
+            print!("{}", script::print(&scenario, &Violation { schedule, what }));
             Ok(true)
         }
         Err(found) => {

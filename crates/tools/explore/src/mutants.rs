@@ -1,4 +1,4 @@
-//! Guards that are taken out of the code one by one: the explorer has to find each.
+//! Mutants: guards are removed from the code one by one, and the explorer has to find each.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,13 +9,13 @@ use std::time::Instant;
 use serde::Deserialize;
 
 const LIST: &str = "crates/tools/explore/mutants.toml";
-/// What a build of the explorer needs.
+/// The files that a build of the explorer needs.
 const COPIED: &[&str] = &["crates", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", ".cargo"];
-/// What stands in a text for whether its mutant is the one that is tried.
+/// A placeholder in texts: true if the mutant is the one that is tried.
 const SWITCH: &str = "MUTANT";
-/// How long one may take to be found.
+/// Time limit, in minutes, for finding a mutant.
 const MINUTES: &str = "10";
-/// The same for the scenario that is named.
+/// Time limit for finding it in the named scenario.
 const FIRST: &str = "2";
 
 #[derive(Deserialize)]
@@ -23,16 +23,16 @@ struct List {
     mutant: Vec<Mutant>,
 }
 
-/// A text of a file that is replaced.
+/// A replaced text of a file.
 #[derive(Deserialize)]
 struct Mutant {
     name: String,
-    /// Where it is looked for first.
+    /// The scenario that is tried first.
     scenario: Option<String>,
     file: PathBuf,
     old: String,
     new: String,
-    /// Another text of the file.
+    /// Another replaced text of the file.
     also: Option<Replacement>,
 }
 
@@ -42,20 +42,20 @@ struct Replacement {
     new: String,
 }
 
-/// What became of a mutant.
+/// The result for a mutant.
 enum Outcome {
-    /// With the scenario.
+    /// Found by this scenario.
     Found(String),
     Lives,
-    /// It takes longer than anyone wants to wait: it goes on for ever within one step.
+    /// One step takes too long: it never ends.
     DoesNotEnd,
 }
 
-/// Tries mutants in a copy of the checkout, which is the working directory: all of them, or those whose names begin with one of
-/// these, with commas between.
+/// Tries mutants in a copy of the checkout, which is the working directory: all of them, or those whose names begin
+/// with one of these, separated by commas.
 ///
 /// # Errors
-/// Where the list does not fit the code any more.
+/// If the list does not fit the code any more.
 pub(crate) fn run(wanted: Option<&str>) -> Result<bool, String> {
     let list = fs::read_to_string(LIST).map_err(|error| format!("{LIST}: {error}"))?;
     let list: List = toml::from_str(&list).map_err(|error| format!("{LIST}: {error}"))?;
@@ -73,14 +73,12 @@ pub(crate) fn run(wanted: Option<&str>) -> Result<bool, String> {
     Ok(found == all && found > 0)
 }
 
-/// Mutants that can be built together, and those whose text is not there any more once these are made.
+/// Splits mutants into those that can be built together and those whose text the first ones have replaced.
 fn fitting(mutants: Vec<Mutant>) -> Result<(Vec<Mutant>, Vec<Mutant>), String> {
-    let (mut together, mut left, mut made) = (Vec::new(), Vec::new(), Made::default());
+    let (mut together, mut left, mut made) = (Vec::new(), Vec::new(), ChangedFiles::default());
     for mutant in mutants {
-        match made.add(&mutant)? {
-            true => together.push(mutant),
-            false => left.push(mutant),
-        }
+        let group = if made.add(&mutant)? { &mut together } else { &mut left };
+        group.push(mutant);
     }
     match left.first().filter(|_| together.is_empty()) {
         Some(mutant) => Err(format!("{}: {} has its text not just once", mutant.name, mutant.file.display())),
@@ -88,12 +86,12 @@ fn fitting(mutants: Vec<Mutant>) -> Result<(Vec<Mutant>, Vec<Mutant>), String> {
     }
 }
 
-/// Files with mutants.
+/// Changed files with their texts.
 #[derive(Default)]
-struct Made(BTreeMap<PathBuf, String>);
+struct ChangedFiles(BTreeMap<PathBuf, String>);
 
-impl Made {
-    /// Adds a mutant; false where the file does not have its text just once.
+impl ChangedFiles {
+    /// Adds a mutant; false if the file does not have its text exactly once.
     fn add(&mut self, mutant: &Mutant) -> Result<bool, String> {
         let Mutant { name, file, old, new, also, .. } = mutant;
         let mut text = match self.0.get(file) {
@@ -112,10 +110,10 @@ impl Made {
     }
 }
 
-/// Builds mutants together, and tries each; halves of them where that cannot be built. Gives how many were found.
+/// Builds mutants together and tries each; if they do not build, tries halves. Returns the number of those found.
 fn try_together(copy: &Path, mutants: &[Mutant]) -> Result<usize, String> {
     let told = |file: &Path, error: std::io::Error| format!("{}: {error}", file.display());
-    let mut made = Made::default();
+    let mut made = ChangedFiles::default();
     for mutant in mutants {
         made.add(mutant)?;
     }
@@ -142,7 +140,7 @@ fn try_together(copy: &Path, mutants: &[Mutant]) -> Result<usize, String> {
     Ok(found)
 }
 
-/// True where it is found.
+/// Returns true if the mutant is found.
 fn try_one(binary: &Path, mutant: &Mutant) -> Result<bool, String> {
     let begin = Instant::now();
     let explored = |minutes, scenarios: &[&str]| explored(binary, &mutant.name, minutes, scenarios);
@@ -163,7 +161,7 @@ fn try_one(binary: &Path, mutant: &Mutant) -> Result<bool, String> {
     Ok(!matches!(outcome, Outcome::Lives))
 }
 
-/// Builds the explorer of the copy; `None` where that cannot be.
+/// Builds the explorer of the copy; `None` if that fails.
 fn build(copy: &Path) -> Result<Option<PathBuf>, String> {
     let target = fs::canonicalize("target/mutants").map_err(|error| error.to_string())?;
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -184,13 +182,13 @@ fn make_copy(copy: &Path) -> std::io::Result<()> {
     if !status.success() {
         return Err(std::io::Error::other("cp failed"));
     }
-    // What is damaged may well not use what it makes.
+    // Damaged code may not use the results of its calls.
     let manifest = copy.join("Cargo.toml");
     let text = fs::read_to_string(&manifest)?;
     fs::write(&manifest, text.replace("unused_must_use = \"deny\"", "unused_must_use = \"allow\""))
 }
 
-/// What comes of exploring these scenarios, or all.
+/// Explores these scenarios, or all, and returns the result.
 fn explored(binary: &Path, name: &str, minutes: &str, scenarios: &[&str]) -> Result<Outcome, String> {
     let mut explore = Command::new("timeout");
     explore.env(SWITCH, name).arg("900").arg(binary).args(["--minutes", minutes]).args(scenarios);

@@ -12,35 +12,35 @@ use jiff::SignedDuration;
 use crate::actor::{Actor, Task};
 use crate::invariants;
 use crate::scenario::{NODES, Scenario};
-use crate::world::{Asked, Footprint, RequestId, Verdict, World, notes_path};
+use crate::world::{Footprint, PendingRequest, RequestId, Verdict, World, notes_path};
 
-/// What happens next.
+/// A possible next event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Choice {
     /// A request is answered.
     Go(RequestId),
-    /// A request gets no answer; a write may still take effect.
+    /// A request has no answer; a write may still take effect.
     Fail(RequestId),
-    /// The API server puts a request off: nothing of it takes effect.
+    /// The API server defers a request, which has no effect.
     PutOff(RequestId),
-    /// A list cannot go on, since its revision is not known any more.
+    /// A list cannot continue, since its revision is compacted.
     Expire(RequestId),
-    /// A write takes effect whose sender has given up on it.
+    /// A write whose sender does not wait any more takes effect.
     Land(RequestId),
-    /// An actor is killed. What it has asked for may still take effect.
+    /// An actor is killed. Its requests may still take effect.
     Kill(usize),
-    /// An actor is killed, and the power fails: the end of its journal is gone, as far as it was not made durable.
+    /// A power failure kills an actor and truncates its journal, except for the durable part.
     Crash(usize),
-    /// The clock jumps by so many seconds, ahead or back.
+    /// The clock jumps by seconds, ahead or back.
     Jump(i64),
-    /// What a node has kept for the next calls is torn.
+    /// The notes of a node are torn.
     TearNotes(usize),
-    /// What a node has kept is what it was before it was written last: the power had failed.
+    /// The notes of a node are the previous ones, after a power failure.
     OldNotes(usize),
 }
 
 impl Choice {
-    /// The request that something is done about.
+    /// The request of the choice.
     pub(crate) fn request(self) -> Option<RequestId> {
         match self {
             Self::Go(id) | Self::Fail(id) | Self::PutOff(id) | Self::Expire(id) | Self::Land(id) => Some(id),
@@ -48,45 +48,45 @@ impl Choice {
         }
     }
 
-    /// True for what may happen only so many times in a run.
+    /// True for a choice that is limited in number.
     pub fn is_fault(self) -> bool {
         !matches!(self, Self::Go(_) | Self::Land(_))
     }
 }
 
-/// A choice that there is.
+/// A possible choice.
 #[derive(Clone, Debug)]
 pub struct Possible {
     pub choice: Choice,
-    /// For people.
+    /// A description for reports.
     pub what: String,
     pub footprint: Footprint,
 }
 
-/// An execution, as far as it has come.
+/// An execution so far.
 pub struct Run<'s> {
     pub world: Arc<World>,
     scenario: &'s Scenario,
-    actors: Vec<Acting>,
+    actors: Vec<RunningActor>,
     faults_left: usize,
 }
 
-struct Acting {
+struct RunningActor {
     actor: Actor,
-    /// `None` once it has ended.
+    /// The work; `None` after its end.
     task: Option<Task>,
-    /// Steps that it was polled for, killed ones included.
+    /// Number of its kills.
     kills: usize,
 }
 
-/// All faults use up the same store of them: which of two comes first matters.
+/// All faults use up the same limit, so the order of two matters.
 const FAULTS: &str = "faults";
 
 impl<'s> Run<'s> {
-    /// Begins a scenario; each actor goes on to its first request.
+    /// Starts a scenario; each actor continues to its first request.
     ///
     /// # Errors
-    /// What does not hold.
+    /// If an invariant does not hold.
     pub fn new(scenario: &'s Scenario) -> Result<Self, String> {
         let (world, actors) = scenario.begin();
         let mut run = Self { world, scenario, actors: Vec::new(), faults_left: scenario.faults };
@@ -95,7 +95,7 @@ impl<'s> Run<'s> {
         }
         for (number, actor) in actors.into_iter().enumerate() {
             let task = (actor.begin)(Arc::clone(&run.world), number);
-            run.actors.push(Acting { actor, task: Some(task), kills: 0 });
+            run.actors.push(RunningActor { actor, task: Some(task), kills: 0 });
             run.poll(number)?;
         }
         run.world.take_touched();
@@ -103,7 +103,7 @@ impl<'s> Run<'s> {
         Ok(run)
     }
 
-    /// What can happen next, in an order that is the same each time. Empty at the end.
+    /// The possible next choices, in a stable order. Empty at the end.
     pub fn options(&self) -> Vec<Possible> {
         let mut options = Vec::new();
         let of = |actor: usize| Footprint::default().write(format!("actor/{actor}"));
@@ -125,7 +125,7 @@ impl<'s> Run<'s> {
             for request in asked.iter().filter(|request| request.can_fail && faults.answers) {
                 let name = &self.actors[request.id.actor].actor.name;
                 let what = format!("{name}: no answer to: {}", request.what);
-                // A write that is on its way can take effect from now on.
+                // A late write can take effect from now on.
                 let footprint = fault(request.id.actor).write(format!("late/{:?}", request.id));
                 options.push(Possible { choice: Choice::Fail(request.id), what, footprint });
             }
@@ -173,9 +173,9 @@ impl<'s> Run<'s> {
         options
     }
 
-    /// On Kubernetes a process lists a dozen kinds at once, whose answers would have millions of orders: the readings of a process
-    /// are answered in their order.
-    fn in_order(&self, asked: Vec<Asked>) -> Vec<Asked> {
+    /// Keeps the first read of each process on Kubernetes: it lists a dozen kinds at once, whose answers would have
+    /// millions of orders.
+    fn in_order(&self, asked: Vec<PendingRequest>) -> Vec<PendingRequest> {
         if !self.world.is_kubernetes() {
             return asked;
         }
@@ -183,17 +183,17 @@ impl<'s> Run<'s> {
         asked.into_iter().filter(|request| !request.is_read || waits.insert(request.id.actor)).collect()
     }
 
-    /// What a kill may touch: whatever the actor holds and has under way.
+    /// The footprint of a kill: everything that the actor holds and has under way.
     fn killed(&self, actor: usize) -> Footprint {
         let late = self.world.waiting().into_iter().filter(|request| request.id.actor == actor);
         let footprint = Footprint::default().write_range("lock/").write_range("pods/");
         late.fold(footprint, |all, request| all.write(format!("late/{:?}", request.id)))
     }
 
-    /// Lets a choice happen, which has to be one of the options; gives what it touched beside that.
+    /// Executes a choice, which has to be one of the options; returns what it touched besides.
     ///
     /// # Errors
-    /// What does not hold any more.
+    /// If an invariant does not hold any more.
     pub fn step(&mut self, choice: Choice) -> Result<Footprint, String> {
         if choice.is_fault() {
             self.faults_left -= 1;
@@ -237,11 +237,11 @@ impl<'s> Run<'s> {
         Ok(())
     }
 
-    /// Lets an actor go on to its next request, or to its end.
+    /// Continues an actor to its next request, or to its end.
     fn poll(&mut self, number: usize) -> Result<(), String> {
         let acting = &mut self.actors[number];
         let Some(task) = &mut acting.task else { return Ok(()) };
-        // The clock of the machine is that of commands.
+        // Commands use the clock of the machine.
         clock::set_ahead(self.world.jumped());
         let polled = catch_unwind(AssertUnwindSafe(|| task.go_on()));
         self.world.files.settle(number);
@@ -257,25 +257,25 @@ impl<'s> Run<'s> {
         Ok(())
     }
 
-    /// True where nothing is left but writes that may never take effect.
+    /// True if only writes are left that may never take effect.
     pub fn is_over(&self) -> bool {
         self.actors.iter().all(|acting| acting.task.is_none())
     }
 
-    /// True where an actor waits and nothing can happen: for a lock that no one gives back.
+    /// True if an actor waits and nothing can happen: for a lock that is never released.
     pub fn is_stuck(&self) -> bool {
         !self.is_over() && self.world.waiting().is_empty()
     }
 
-    /// What has to hold when everyone has stopped.
+    /// Checks the end, with all actors stopped.
     ///
     /// # Errors
-    /// What does not.
+    /// If an invariant does not hold.
     pub fn examine_end(&self) -> Result<(), String> {
         (self.scenario.end)(&self.world)
     }
 
-    /// What decides the rest: two runs of a scenario with the same hash can go on in the same ways.
+    /// A hash of the state: two runs of a scenario with the same hash can continue in the same ways.
     pub fn hash(&self) -> (u64, u64) {
         let of = |seed: u64| {
             let mut hasher = DefaultHasher::new();

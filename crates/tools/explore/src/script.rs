@@ -1,21 +1,21 @@
-//! Schedules as text: a line for each step, which a person can read and edit.
+//! Schedules as text, one line for each step, for people to read and edit.
 
 use std::fmt::Write;
 
 use crate::run::{Choice, Run};
 use crate::scenario::{Scenario, all};
-use crate::search::Found;
+use crate::search::Violation;
 use crate::world::RequestId;
 
-/// A schedule with what its steps are.
-pub fn print(scenario: &Scenario, found: &Found) -> String {
+/// Prints a schedule with a description of its steps.
+pub fn print(scenario: &Scenario, found: &Violation) -> String {
     let mut text = format!("scenario {}\nfaults {}\n", scenario.name, scenario.faults);
     let mut run = Run::new(scenario).ok();
     for choice in &found.schedule {
         let options = run.as_ref().map(Run::options).unwrap_or_default();
         let what = options.into_iter().find(|option| option.choice == *choice).map(|option| option.what);
         let _ = writeln!(text, "{:<12} # {}", line(*choice), what.unwrap_or_default());
-        // What fails is the end of it.
+        // The step of the violation is the last one.
         if run.as_mut().is_some_and(|run| run.step(*choice).is_err()) {
             run = None;
         }
@@ -39,19 +39,19 @@ fn line(choice: Choice) -> String {
     }
 }
 
-/// Reads a schedule.
+/// Parses a schedule.
 ///
 /// # Errors
-/// The line that cannot be understood.
+/// If a line is not understood.
 pub fn parse(text: &str) -> Result<(Scenario, Vec<Choice>), String> {
     let (mut scenario, mut schedule) = (None, Vec::new());
     for (index, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
         let Some((word, rest)) = line.split_once(' ') else {
-            match line.is_empty() {
-                true => continue,
-                false => return Err(format!("line {}: {line}", index + 1)),
+            if line.is_empty() {
+                continue;
             }
+            return Err(format!("line {}: {line}", index + 1));
         };
         let understood = match word {
             "scenario" => {

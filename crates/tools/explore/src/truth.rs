@@ -1,4 +1,4 @@
-//! Who uses which address: what the datastore has to say, and what it is compared with.
+//! The addresses that pods really use, to compare the datastore with.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -9,9 +9,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pod {
     pub node: String,
-    /// What it was given; empty while it waits for it.
+    /// Its addresses; empty while it waits for them.
     pub addresses: Vec<IpAddr>,
-    /// False once Kubernetes has deleted it.
+    /// False after Kubernetes has deleted it.
     pub exists: bool,
 }
 
@@ -22,11 +22,11 @@ pub struct Truth(Mutex<State>);
 #[derive(Default)]
 struct State {
     pods: BTreeMap<String, Pod>,
-    /// Who uses an address, from when it was given to when its release began.
+    /// The user of an address, from its assignment to the start of its release.
     users: BTreeMap<IpAddr, String>,
-    /// Handles of which the scenario begins with less than there should be.
+    /// Handles that begin with incomplete records.
     damaged: BTreeSet<String>,
-    /// Handles of the pods that Calico's plugin serves.
+    /// Handles of pods with Calico's plugin.
     of_calico: BTreeSet<String>,
     violations: Vec<String>,
 }
@@ -36,14 +36,14 @@ impl Truth {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A pod is there and wants addresses.
+    /// Adds a pod that wants addresses.
     pub fn begin(&self, handle: &str, node: &str) {
         let mut state = self.state();
         let pod = Pod { node: node.to_owned(), addresses: Vec::new(), exists: true };
         state.pods.entry(handle.to_owned()).or_insert(pod);
     }
 
-    /// It has got them, and uses them from now on.
+    /// Gives a pod addresses, which it uses from now on.
     pub fn give(&self, handle: &str, addresses: &[IpAddr]) {
         let mut state = self.state();
         for address in addresses {
@@ -56,14 +56,14 @@ impl Truth {
         }
     }
 
-    /// It was taken for one that is gone, and is not.
+    /// Revives a pod that was believed to be gone.
     pub fn come_back(&self, handle: &str) {
         if let Some(pod) = self.state().pods.get_mut(handle) {
             pod.exists = true;
         }
     }
 
-    /// It goes: its addresses are about to be released.
+    /// Removes a pod, whose addresses are about to be released.
     pub fn withdraw(&self, handle: &str) -> Vec<IpAddr> {
         let mut state = self.state();
         let Some(pod) = state.pods.get_mut(handle) else { return Vec::new() };
@@ -73,12 +73,12 @@ impl Truth {
         addresses
     }
 
-    /// What a pod was given.
+    /// The addresses of a pod.
     pub fn addresses(&self, handle: &str) -> Vec<IpAddr> {
         self.state().pods.get(handle).map(|pod| pod.addresses.clone()).unwrap_or_default()
     }
 
-    /// The pods that were ever there.
+    /// All pods so far.
     pub fn pods(&self) -> BTreeMap<String, Pod> {
         self.state().pods.clone()
     }
@@ -87,13 +87,13 @@ impl Truth {
         self.state().users.clone()
     }
 
-    /// What is recorded for a handle was damaged before anyone acts.
+    /// Marks a handle whose records were damaged before the actors start.
     pub fn damage(&self, handle: &str) {
         self.state().damaged.insert(handle.to_owned());
     }
 
-    /// Calico's plugin takes a pod's calls: where answers are lost or it is killed, it may leave addresses that its handle does not
-    /// count.
+    /// Marks a pod as served by Calico's plugin. After a lost answer or a kill, the plugin may leave addresses that the
+    /// handle does not count.
     pub fn serve_by_calico(&self, handle: &str) {
         self.state().of_calico.insert(handle.to_owned());
     }
@@ -106,12 +106,12 @@ impl Truth {
         self.state().damaged.contains(handle)
     }
 
-    /// Notes what must not happen.
+    /// Notes a violation.
     pub fn violated(&self, what: String) {
         self.state().violations.push(what);
     }
 
-    /// What must not happen and did.
+    /// Returns and clears the violations.
     pub fn take_violations(&self) -> Vec<String> {
         std::mem::take(&mut self.state().violations)
     }

@@ -1,16 +1,16 @@
-//! A minute of exploration, the schedules that once found a bug, and what the explorer itself promises.
+//! A minute of exploration, the schedules that once found a bug, and the promises of the explorer itself.
 
 use std::time::{Duration, Instant};
 
 use calipam_explore::scenario::{Scenario, all};
 use calipam_explore::script;
-use calipam_explore::search::{Found, exhaustive, random, replay, shrink};
+use calipam_explore::search::{Violation, exhaustive, random, replay, shrink};
 
 fn scenario(name: &str) -> Scenario {
     all().into_iter().find(|scenario| scenario.name == name).unwrap_or_else(|| panic!("no scenario {name}"))
 }
 
-fn assert_holds<T>(scenario: &Scenario, explored: Result<T, Found>) -> T {
+fn assert_holds<T>(scenario: &Scenario, explored: Result<T, Violation>) -> T {
     explored.unwrap_or_else(|found| panic!("{}", script::print(scenario, &shrink(scenario, found))))
 }
 
@@ -32,7 +32,7 @@ fn every_single_fault_of_an_add_holds() {
 }
 
 #[test]
-fn large_worlds_hold_under_schedules_by_chance() {
+fn large_worlds_hold_under_random_schedules() {
     let until = Instant::now() + Duration::from_secs(8);
     let scenarios: Vec<Scenario> =
         all().into_iter().map(|scenario| scenario.with_promised_faults(2)).collect();
@@ -48,7 +48,7 @@ fn large_worlds_hold_under_schedules_by_chance() {
     assert!(steps > 1_000, "{steps} steps");
 }
 
-/// Schedules after which something did not hold, before it was mended.
+/// Schedules that once ended with a violation.
 const SCHEDULES: &[(&str, &str)] = &[
     ("late-write-during-del", include_str!("schedules/late-write-during-del.txt")),
     ("lock-arrives-between-attempts", include_str!("schedules/lock-arrives-between-attempts.txt")),
@@ -69,7 +69,7 @@ const SCHEDULES: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn what_was_found_is_mended() {
+fn known_violations_are_fixed() {
     for (name, text) in SCHEDULES {
         let (scenario, schedule) = script::parse(text).unwrap();
         let followed = assert_holds(&scenario, replay(&scenario, &schedule));

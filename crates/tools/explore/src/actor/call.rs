@@ -1,4 +1,4 @@
-//! A pod, whose kubelet calls a plugin for it.
+//! Pods, and the calls of the plugin for them.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,11 +14,11 @@ use crate::world::{Client, Footprint, NodeNotes, PODS, World};
 
 pub(super) const NETWORK: &str = "k8s-pod-network";
 
-/// Whose plugin a node has.
+/// The plugin on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     Calipam,
-    /// The same, on an API server: objects are read and written by calipam's own client.
+    /// calipam's plugin with an API server: its own client reads and writes the objects.
     OnKubernetes,
     Calico,
 }
@@ -27,18 +27,18 @@ pub enum Program {
 #[derive(Clone, Debug)]
 pub struct Call {
     pub node: String,
-    /// The pod, which is also the container.
+    /// The name of the pod and of its container.
     pub pod: String,
-    /// The CNI network that it gets its addresses from.
+    /// The CNI network of its addresses.
     pub network: &'static str,
     pub wanted: Wanted,
     pub program: Program,
-    /// The datastore answers each query of a read at a time of its own.
+    /// The datastore answers each query of a read separately.
     pub one_by_one: bool,
-    /// The endpoint is written some time after the address was recorded, the pod is deleted some time after all has begun, and people
-    /// look at the clock of the machine.
+    /// The endpoint is written some time after the address was recorded, the pod is deleted some time after the start,
+    /// and people see the clock of the machine.
     pub is_watched: bool,
-    /// The node keeps which blocks were full.
+    /// The node keeps notes about full blocks.
     pub keeps_notes: bool,
 }
 
@@ -52,7 +52,7 @@ impl Call {
         Self { node, pod, network, wanted, program, one_by_one, is_watched, keeps_notes }
     }
 
-    /// The same by another plugin.
+    /// Sets the plugin.
     #[must_use]
     pub fn by(self, program: Program) -> Self {
         Self { program, ..self }
@@ -62,7 +62,7 @@ impl Call {
         format!("{}.{}", self.network, self.pod)
     }
 
-    /// How many addresses it wants.
+    /// Number of addresses that it wants.
     pub(super) fn wants(&self) -> usize {
         match self.wanted {
             Wanted::Address(_) => 1,
@@ -74,7 +74,7 @@ impl Call {
         Container { node: self.node.clone(), handle: self.handle(), machine: None }
     }
 
-    /// The handle that the oldest plugins gave.
+    /// The handle that the oldest plugins used.
     pub(super) fn old_handle(&self) -> String {
         format!("default.{}", self.pod)
     }
@@ -94,7 +94,7 @@ impl Call {
         allocator.with_notes(Arc::new(notes))
     }
 
-    /// What the record of an address has.
+    /// The attributes in the record of its address.
     pub(crate) fn attributes(&self, now: Timestamp) -> BTreeMap<String, String> {
         let timestamp = calipam_model::time::format_go_utc(now.as_nanosecond() as i64);
         let entries =
@@ -102,7 +102,7 @@ impl Call {
         entries.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
     }
 
-    /// What changes outside of IPAM when a pod gets or loses its addresses.
+    /// The state outside of IPAM that changes when a pod gets or loses its addresses.
     pub(super) fn touched(&self) -> Footprint {
         Footprint::default()
             .write(self.endpoint())
@@ -115,7 +115,7 @@ impl Call {
         format!("{}workloadendpoints/default/{name}", calipam_model::key::RESOURCE_PREFIX)
     }
 
-    /// Whoever reads the cluster finds that the pod has these addresses; with none, that it waits for one.
+    /// Shows readers of the cluster that the pod has these addresses; without any, that it waits for one.
     pub(super) fn show(&self, world: &World, addresses: &[IpAddr]) {
         if world.is_kubernetes() {
             world
@@ -133,12 +133,12 @@ impl Call {
     }
 }
 
-/// Where a pod lies on an API server.
+/// The path of a pod on an API server.
 pub(super) fn object_path(pod: &str) -> String {
     format!("/api/v1/namespaces/default/pods/{pod}")
 }
 
-/// A pod as an API server has it.
+/// A pod in the form of an API server.
 pub(crate) fn pod_object(name: &str, node: &str, addresses: &[IpAddr]) -> Value {
     let networks: Vec<String> = addresses.iter().map(|address| IpNet::from(*address).to_string()).collect();
     let mut metadata = json!({"name": name, "namespace": "default", "uid": name});

@@ -1,4 +1,4 @@
-//! What releases unused addresses and blocks.
+//! Releases of unused addresses and blocks.
 
 use std::sync::Arc;
 
@@ -11,24 +11,24 @@ use crate::calico::Collector;
 use crate::invariants;
 use crate::world::{Client, World};
 
-/// The collector of kube-controllers, from the first sight of a leak to the end of the grace period.
+/// Runs the collector of kube-controllers, from the first sight of a leak to the end of the grace period.
 pub fn collect() -> Actor {
     Actor::new("Calico's collector", |world, actor| async move {
         Collector::new(Client::new(&world, actor)).collect().await;
     })
 }
 
-/// Gives up a block of a node that has stood empty for long.
-pub fn give_up_empty(block: IpNet, node: &str) -> Actor {
-    give_up(block, node, InUse::Refuse)
+/// Releases an empty block of a node.
+pub fn release_empty(block: IpNet, node: &str) -> Actor {
+    release(block, node, InUse::Refuse)
 }
 
-/// Takes a block from a node, be it in use.
+/// Takes a block from a node, even if it is in use.
 pub fn disown(block: IpNet, node: &str) -> Actor {
-    give_up(block, node, InUse::Release)
+    release(block, node, InUse::Release)
 }
 
-/// A node gives up its empty block, and claims it again.
+/// A node releases its empty block and claims it again.
 pub fn claim_again(block: IpNet, node: &str) -> Actor {
     let node = node.to_owned();
     Actor::new(format!("{node} gives up {block} and claims it"), move |world: Arc<World>, actor| {
@@ -42,14 +42,14 @@ pub fn claim_again(block: IpNet, node: &str) -> Actor {
     })
 }
 
-fn give_up(block: IpNet, node: &str, in_use: InUse) -> Actor {
+fn release(block: IpNet, node: &str, in_use: InUse) -> Actor {
     let node = node.to_owned();
     Actor::new(format!("gives up {block} of {node}"), move |world: Arc<World>, actor| {
         let node = node.clone();
         async move {
             let allocator = Allocator::new(Client::new(&world, actor));
-            let given_up = allocator.release_affinity(block, &node, in_use).await;
-            if given_up.is_ok() && in_use == InUse::Refuse && invariants::is_ownerless(&world, block) {
+            let released = allocator.release_affinity(block, &node, in_use).await;
+            if released.is_ok() && in_use == InUse::Refuse && invariants::is_ownerless(&world, block) {
                 world.truth.violated(format!("{block}, which is in use, is given up as empty"));
             }
         }

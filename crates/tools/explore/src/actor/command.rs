@@ -1,5 +1,5 @@
-//! The commands of calipam that write, run by a person: the code of `workflow` and `repair` on a datastore and files that the
-//! explorer decides about.
+//! calipam's commands that write, run by a person: the code of `workflow` and `repair` on a datastore and files that
+//! the explorer controls.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -31,22 +31,22 @@ pub enum Command {
     /// `release --ip`.
     ReleaseAddress(IpAddr),
     Rebuild,
-    /// `assign --ip` for a node, under a handle.
+    /// `assign --ip` for a node, with a handle.
     Assign(IpAddr, &'static str, &'static str),
     Split(&'static str),
     Configure(IpamSetting),
-    /// The next phase of the migration from the pool: to another CIDR, or through it to blocks of this size.
+    /// The next phase of the migration from the pool, to another CIDR or through it to blocks of this size.
     Migrate(&'static str, Option<u8>),
-    /// Before the next command someone else creates a key, and deletes another one.
+    /// Someone else creates a key and deletes another one before the next command.
     Others {
         create: (&'static str, &'static str),
         delete: Option<&'static str>,
     },
-    /// `undo` of the command before it.
+    /// `undo` of the previous command.
     Undo,
 }
 
-/// A person gives commands one after the other. Where a process is killed, they give others.
+/// A person runs commands one after another; after a kill they run the others.
 pub fn calipam(name: &'static str, locks: bool, commands: &[Command], after_kill: &[Command]) -> Actor {
     let session = move |commands: &[Command]| {
         let commands = commands.to_vec();
@@ -55,11 +55,11 @@ pub fn calipam(name: &'static str, locks: bool, commands: &[Command], after_kill
     Actor::process(name, session(commands), session(after_kill))
 }
 
-/// A person at a terminal of a machine that has its own journals.
+/// A person at a terminal of a machine with its own journals.
 struct Session {
     world: Arc<World>,
     actor: usize,
-    /// It locks the datastore while it writes.
+    /// The commands lock the datastore while they write.
     locks: bool,
 }
 
@@ -68,12 +68,11 @@ impl Session {
         if self.locks {
             self.world.audit.locks(self.actor);
         }
-        let datastore = match self.world.is_kubernetes() {
-            true => kubernetes::open(&self.world, self.actor),
-            false => match etcd::open(&self.world, self.actor).await {
-                Some(datastore) => datastore,
-                None => return,
-            },
+        let datastore = if self.world.is_kubernetes() {
+            kubernetes::open(&self.world, self.actor)
+        } else {
+            let Some(datastore) = etcd::open(&self.world, self.actor).await else { return };
+            datastore
         };
         for command in &commands {
             match command {
@@ -89,10 +88,10 @@ impl Session {
         self.world.audit.to_undo(self.actor, &journal);
         self.world.begin_phase(self.actor, Phase::Repairs);
         let intent = Intent { writing: Some(self.writing(journal, folder)), max_changes: None };
-        // What it could not do, it leaves to the next command.
+        // An incomplete run is left to the next command.
         let why = match carry_out(datastore, command, intent, &self.person()).await {
             Ok(Repaired { run: Some(run), .. }) if run.execution.is_complete() => return,
-            // Who uses the pool has to move first.
+            // The users of the pool have to move first.
             Ok(Repaired { run: None, .. }) if matches!(command, Command::Migrate(..)) => return,
             Ok(Repaired { run, .. }) => format!("{:?}", run.map(|run| run.execution)),
             Err(error) => error.to_string(),
@@ -102,7 +101,7 @@ impl Session {
         }
     }
 
-    /// Undoes the last command, and asks that everything is as it was before that.
+    /// Undoes the last command, and checks that the state is as it was before the command.
     async fn undo(&self, datastore: &Datastore) {
         let Some(journal) = self.world.audit.undoes(self.actor) else { return };
         let Ok(recorded) = Recorded::read(&journal) else { return };
@@ -148,7 +147,7 @@ impl Session {
     }
 }
 
-/// How a person judges: what stands at a second look, shortly after the first.
+/// The criteria of a person who looks twice, the second time shortly after the first.
 fn criteria() -> Criteria {
     let options = Options { grace: Some(SignedDuration::from_nanos(1)), ..Options::default() };
     Criteria { options, recheck_after: SignedDuration::ZERO }
@@ -230,10 +229,10 @@ async fn carry_out(
     }
 }
 
-/// Rebuilds everything on a datastore that nobody else uses.
+/// Rebuilds everything on a datastore without other users.
 ///
 /// # Errors
-/// Why that cannot be.
+/// If the rebuild fails or is incomplete.
 pub(crate) fn rebuild_all(
     memory: &Arc<MemoryStore>,
     is_kubernetes: bool,
@@ -243,9 +242,10 @@ pub(crate) fn rebuild_all(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     runtime.block_on(async move {
-        let datastore = match is_kubernetes {
-            true => kubernetes::open_memory(&memory),
-            false => etcd::open_memory(&memory).await.ok_or("the datastore cannot be opened")?,
+        let datastore = if is_kubernetes {
+            kubernetes::open_memory(&memory)
+        } else {
+            etcd::open_memory(&memory).await.ok_or("the datastore cannot be opened")?
         };
         let writing = Writing {
             command: "rebuild".into(),
@@ -266,7 +266,7 @@ pub(crate) fn rebuild_all(
     })
 }
 
-/// A person who agrees to everything, and waits as long as the grace period before a second look.
+/// A person who agrees to everything, and waits for the grace period before a second look.
 struct AtTerminal(Option<(Arc<World>, usize)>);
 
 impl Operator for AtTerminal {

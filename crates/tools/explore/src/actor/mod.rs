@@ -1,4 +1,4 @@
-//! Who acts on a cluster.
+//! The actors on a cluster.
 
 mod call;
 mod collector;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 pub(crate) use self::call::pod_object;
 pub use self::call::{Call, Program};
-pub use self::collector::{claim_again, collect, disown, give_up_empty};
+pub use self::collector::{claim_again, collect, disown, release_empty};
 pub(crate) use self::command::rebuild_all;
 pub use self::command::{Command, calipam};
 pub use self::others::{Edit, edits};
@@ -22,20 +22,20 @@ pub use self::task::Task;
 pub(crate) use self::trial::would_assign;
 use crate::world::World;
 
-/// Begins what an actor does, given its number.
+/// Starts the work of an actor, given its number.
 pub type Begin = Box<dyn Fn(Arc<World>, usize) -> Task>;
 
-/// Someone who acts.
+/// A process or a person that acts on the cluster.
 pub struct Actor {
-    /// For people.
+    /// A name for reports.
     pub name: String,
     pub begin: Begin,
-    /// What follows where it was killed, such as DEL after an ADD. It may be killed as well, and then begins again.
+    /// Starts the work after a kill, such as DEL after an ADD. It may be killed as well, and then starts again.
     pub after_kill: Option<Begin>,
 }
 
 impl Actor {
-    /// An actor that does nothing more once it is killed.
+    /// An actor that does nothing after it is killed.
     pub fn new<F: Future<Output = ()> + 'static>(
         name: impl Into<String>,
         begin: impl Fn(Arc<World>, usize) -> F + 'static,
@@ -44,7 +44,7 @@ impl Actor {
         Self { name: name.into(), begin, after_kill: None }
     }
 
-    /// A process that is followed, where it is killed, by another one.
+    /// A process that is followed by another one after a kill.
     pub fn process<F: Future<Output = ()> + 'static, G: Future<Output = ()> + 'static>(
         name: impl Into<String>,
         begin: impl Fn(Arc<World>, usize) -> F + 'static,
@@ -57,7 +57,7 @@ impl Actor {
         }
     }
 
-    /// The same, with what follows where it is killed.
+    /// Sets the work after a kill.
     #[must_use]
     pub fn after_kill<F: Future<Output = ()> + 'static>(
         self,

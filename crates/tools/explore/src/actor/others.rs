@@ -1,4 +1,4 @@
-//! Others who write what calipam writes, too: people with calicoctl, and Calico's controllers.
+//! Other writers of the same objects: people with calicoctl, and Calico's controllers.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use calipam_assign::MemoryStore;
 use super::Actor;
 use crate::world::{Footprint, Verdict, World, Write};
 
-/// What becomes of a value; `None` where there is none.
+/// Changes a value; `None` stands for a missing one.
 pub type Edit = fn(Option<&str>) -> Option<String>;
 
-/// Someone reads some keys and writes each of them, under the version that was read: as `calicoctl apply` and `delete` do.
+/// Reads keys and writes each of them at the version that was read, like `calicoctl apply` and `delete`.
 pub fn edits<const N: usize>(name: &'static str, keys: [(&'static str, Edit); N]) -> Actor {
     Actor::new(name, move |world: Arc<World>, actor| async move {
         for (path, edit) in keys {

@@ -1,4 +1,4 @@
-//! The CNI plugin, and the kubelet that calls it: calipam's own code, or Calico's as the facts have it.
+//! The CNI plugin and the kubelet that calls it: calipam's own code, or Calico's plugin after the facts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -19,21 +19,21 @@ use super::Actor;
 use super::call::{Call, NETWORK, Program, object_path};
 use crate::calico::{Calico, Stop, Wanted as ByCalico};
 use crate::invariants;
-use crate::world::{Client, Held, NodeLock, Phase, World, kubernetes};
+use crate::world::{Client, LockGuard, NodeLock, Phase, World, kubernetes};
 
-/// How far the clock of a node is ahead, so that what it has just recorded is too young to be judged.
+/// Lead of a node's clock, so that a new record is too young to be judged.
 const AHEAD: SignedDuration = SignedDuration::from_secs(30);
-/// How often the kubelet calls DEL before it waits longer than anyone watches.
+/// Number of calls of DEL by the kubelet; the next would be too late for any scenario.
 const ATTEMPTS: usize = 4;
 
-/// The node of a call, which limits nothing.
+/// The node of a call, without time limits.
 struct OnNode(NodeLock);
 
 impl Host for OnNode {
-    type LockGuard = Held;
+    type LockGuard = LockGuard;
     type Error = Infallible;
 
-    async fn lock(&self) -> Held {
+    async fn lock(&self) -> LockGuard {
         self.0.take().await
     }
 
@@ -42,14 +42,14 @@ impl Host for OnNode {
     }
 }
 
-/// A pod starts.
+/// Starts a pod.
 pub fn add(call: Call) -> Actor {
     let (name, again) = (format!("ADD {} on {}", call.pod, call.node), call.clone());
     let begin = move |world, actor| start(world, actor, call.clone());
     kubelet(name, again, begin)
 }
 
-/// A pod stops.
+/// Stops a pod.
 pub fn del(call: Call) -> Actor {
     let (name, again) = (format!("DEL {} on {}", call.pod, call.node), call.clone());
     let begin = move |world: Arc<World>, actor| {
@@ -65,7 +65,7 @@ pub fn del(call: Call) -> Actor {
     kubelet(name, again, begin)
 }
 
-/// A call, which is followed by DEL where it is killed.
+/// A call, which is followed by DEL after a kill.
 fn kubelet<F: Future<Output = ()> + 'static>(
     name: String,
     call: Call,
@@ -109,7 +109,7 @@ async fn start(world: Arc<World>, actor: usize, call: Call) {
             give(&world, &call, &addresses);
             world.end_add(actor);
         }
-        // The kubelet takes back what a failed ADD left.
+        // The kubelet releases the leftovers of a failed ADD.
         None => {
             world.end_add(actor);
             stop(world, actor, call).await;
@@ -149,14 +149,14 @@ async fn calico_add(
     }
 }
 
-/// The pod uses these addresses as well, and its endpoint says so.
+/// Gives a pod more addresses and writes its endpoint.
 pub(crate) fn give(world: &World, call: &Call, addresses: &[IpAddr]) {
     let handle = call.handle();
     world.truth.give(&handle, addresses);
     call.show(world, &world.truth.addresses(&handle));
 }
 
-/// A pod whose address is recorded turns out to use it: its endpoint is written late.
+/// A pod turns out to use its recorded address: its endpoint is written late.
 pub fn comes_back(call: Call, address: IpAddr) -> Actor {
     Actor::new(format!("the endpoint of {} is written", call.pod), move |world: Arc<World>, actor| {
         let call = call.clone();
@@ -171,15 +171,15 @@ pub fn comes_back(call: Call, address: IpAddr) -> Actor {
     })
 }
 
-/// What came of a DEL.
+/// The result of a DEL.
 enum Deleted {
     Done,
-    /// Nothing was heard of something.
+    /// A request had no answer.
     Again,
     Failed(String),
 }
 
-/// The kubelet stops the pod and repeats DEL where it fails.
+/// The kubelet stops the pod and repeats DEL until it succeeds.
 pub(crate) async fn stop(world: Arc<World>, actor: usize, call: Call) {
     let handle = call.handle();
     world.begin_phase(actor, Phase::Releases);
@@ -244,7 +244,7 @@ async fn calico_del(world: &Arc<World>, actor: usize, call: &Call) -> Deleted {
     Deleted::Done
 }
 
-/// An API server, whose clock is the world's.
+/// An API server with the clock of the world.
 struct OnApiServer {
     store: AllocatorStore,
     world: Arc<World>,
@@ -271,7 +271,7 @@ impl Store for OnApiServer {
     }
 }
 
-/// The runtime of a node asks to free what containers have that are not alive.
+/// The runtime of a node asks to release the addresses of containers that are not alive.
 pub fn gc(node: &str, valid: &[&str]) -> Actor {
     let gc = Gc {
         node: node.to_owned(),
@@ -284,16 +284,16 @@ pub fn gc(node: &str, valid: &[&str]) -> Actor {
             world.begin_phase(actor, Phase::Releases);
             let allocator = Allocator::new(Client::new(&world, actor));
             let host = OnNode(NodeLock::new(&world, actor, &gc.node));
-            // The runtime asks again some other time.
+            // The runtime asks again later.
             drop(Plugin { allocator: &allocator, host: &host }.gc(&gc).await);
         }
     })
 }
 
-/// DEL of a handle on a datastore that no one else uses, as the kubelet repeats it.
+/// Runs DEL for a handle on a datastore without other users.
 ///
 /// # Errors
-/// What DEL says.
+/// If DEL fails or waits.
 pub fn clean_up(store: &MemoryStore, node: &str, handle: &str) -> Result<(), String> {
     let allocator = Allocator::new(store);
     let container = Container { node: node.to_owned(), handle: handle.to_owned(), machine: None };

@@ -1,4 +1,4 @@
-//! What an actor does, as far as it has come.
+//! The work of an actor so far.
 
 use std::pin::Pin;
 use std::task::{Context, Waker};
@@ -8,20 +8,20 @@ use tokio::runtime::{Builder, Runtime};
 
 type Work = Pin<Box<dyn Future<Output = ()>>>;
 
-/// What an actor does. Dropped, it is killed, with all that it has begun.
+/// The work of an actor. Dropping it kills the actor, with everything that it has begun.
 pub enum Task {
     Plain(Work),
-    /// With tasks and timers, as a process has them.
+    /// Work with tasks and timers, like a process.
     Process(Process),
 }
 
-/// A process: one thread, and a clock that goes on by itself while everything waits for it.
+/// A process: one thread, and a clock that advances while everything waits for it.
 pub struct Process {
     work: Option<Work>,
     runtime: Runtime,
 }
 
-/// Longer than any pause of calipam: when it is over, everything waits for the explorer.
+/// Longer than any pause of calipam: after it, everything waits for the explorer.
 const LONGER: Duration = Duration::from_secs(3_600);
 
 impl Task {
@@ -34,7 +34,7 @@ impl Task {
         Self::Process(Process { work: Some(Box::pin(work)), runtime: runtime.expect("a runtime") })
     }
 
-    /// Goes on until it waits for the explorer; true where it has come to its end.
+    /// Continues until it waits for the explorer; true if it has ended.
     pub(crate) fn go_on(&mut self) -> bool {
         match self {
             Self::Plain(work) => {

@@ -1,4 +1,4 @@
-//! Whether an ADD would find an address.
+//! Tests whether an ADD would find an address.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,10 +14,10 @@ use super::Call;
 use super::plugin::Alone;
 use crate::world::{World, at_once};
 
-/// Longer than a search is taken for true that found nothing.
+/// Longer than a fruitless search is remembered.
 const LATER: SignedDuration = SignedDuration::from_secs(6);
 
-/// A datastore a few seconds later, which notes that something is to be written, and does not write it.
+/// The datastore a few seconds later. It notes an attempt to write, and refuses it.
 struct Trial<'w> {
     world: &'w World,
     is_written: Arc<AtomicBool>,
@@ -39,8 +39,8 @@ impl Store for Trial<'_> {
     }
 }
 
-/// True if an ADD, a few seconds from now and with these notes of its node, would write something: it has found an address, or a place
-/// for a block.
+/// True if an ADD a few seconds from now, with these notes of its node, would write: it has found an address, or a
+/// place for a block.
 pub(crate) fn would_assign(world: &World, call: &Call, notes: Option<&FullBlocks>) -> bool {
     let is_written = Arc::new(AtomicBool::new(false));
     let store = Trial { world, is_written: Arc::clone(&is_written) };

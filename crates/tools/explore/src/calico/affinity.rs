@@ -11,16 +11,16 @@ use calipam_model::snapshot::Versioned;
 
 use super::{Calico, RETRIES, Result, Stop, key_of};
 
-/// What must hold for a block that is given up.
+/// Conditions that keep a block from being released.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unless {
     pub in_use: bool,
-    /// It has another sequence number.
+    /// Its sequence number differs from this one.
     pub other_than: Option<u64>,
 }
 
 impl Calico {
-    /// An affinity in the state pending, unless it is confirmed already.
+    /// Returns an affinity in the state pending, or a confirmed one.
     pub(super) async fn pending_affinity(&self, key: &AffinityKey) -> Result<Versioned<Affinity>> {
         let pending = Affinity::new(key.clone(), AffinityState::Pending);
         match self.store.create(&Record::Affinity(pending.clone())).await {
@@ -51,7 +51,7 @@ impl Calico {
         Ok(self.store.delete(&Entry { record, revision: affinity.revision }).await?)
     }
 
-    /// The block of an affinity, which is created where it is missing, and confirmed where that was not done.
+    /// Returns the block of an affinity. Creates it if it is missing, and confirms the affinity if necessary.
     pub(super) async fn block_of(&self, affinity: Versioned<Affinity>) -> Result<Versioned<Block>> {
         let key = affinity.value.key.clone();
         let mut block = match self.block(key.cidr).await {
@@ -76,7 +76,7 @@ impl Calico {
         Ok(block)
     }
 
-    /// Creates the block of a pending affinity, and confirms that.
+    /// Creates the block of a pending affinity, and confirms the affinity.
     pub(super) async fn claim(&self, affinity: Versioned<Affinity>) -> Result<Versioned<Block>> {
         let key = affinity.value.key.clone();
         let block = Block::new(key.cidr, Some(key.owner()), self.store.now()).ok_or(Stop::Refused)?;
@@ -93,7 +93,7 @@ impl Calico {
             self.confirm(affinity).await?;
             return Ok(found);
         }
-        // What goes wrong with it is only told.
+        // Calico only logs errors of it.
         let _ = self.delete_affinity(affinity).await;
         Err(Stop::NotOurs)
     }
@@ -107,8 +107,8 @@ impl Calico {
         }
     }
 
-    /// Gives a block up: it is deleted where it is empty, and left without owner otherwise.
-    pub(super) async fn give_up(&self, key: &AffinityKey, config: &IpamConfig, unless: Unless) -> Result<()> {
+    /// Releases a block: deletes it if it is empty, and removes its owner otherwise.
+    pub(super) async fn release(&self, key: &AffinityKey, config: &IpamConfig, unless: Unless) -> Result<()> {
         let affinity = self.affinity(key).await?;
         let mut block = self.block(key.cidr).await?;
         if unless.other_than.is_some_and(|sequence| sequence != block.value.sequence()) {
@@ -125,15 +125,14 @@ impl Calico {
         }
 
         let marked = self.set_state(affinity, AffinityState::PendingDeletion).await?;
-        let written = match is_empty {
-            true => self.delete_block(block).await,
-            false => {
-                block.value.update(|update| {
-                    update.collect_cooled(now, config.cooldown());
-                    update.clear_owner();
-                });
-                self.update_block(block).await.map(drop)
-            }
+        let written = if is_empty {
+            self.delete_block(block).await
+        } else {
+            block.value.update(|update| {
+                update.collect_cooled(now, config.cooldown());
+                update.clear_owner();
+            });
+            self.update_block(block).await.map(drop)
         };
         match written {
             Err(Stop::Gone) if is_empty => {}
@@ -145,14 +144,14 @@ impl Calico {
         }
     }
 
-    /// Gives up the empty blocks of a host that is gone.
-    pub(super) async fn give_up_all(&self, host: &str) -> Result<()> {
+    /// Releases the empty blocks of a host that is gone.
+    pub(super) async fn release_all(&self, host: &str) -> Result<()> {
         let config = self.config().await?;
         let mut result = Ok(());
         for cidr in self.affinities(host).await? {
             for _ in 0..RETRIES {
                 let unless = Unless { in_use: true, other_than: None };
-                match self.give_up(&key_of(host, cidr), &config, unless).await {
+                match self.release(&key_of(host, cidr), &config, unless).await {
                     Err(Stop::Conflict) => continue,
                     Ok(()) | Err(Stop::NotOurs | Stop::Gone) => {}
                     Err(stop) => result = Err(stop),
@@ -163,11 +162,11 @@ impl Calico {
         result
     }
 
-    /// Gives up an empty block, as the collector does; `block` is what it knows of it.
-    pub(super) async fn give_up_empty(&self, block: IpNet, host: &str) -> Result<()> {
+    /// Releases an empty block, as the collector does.
+    pub(super) async fn release_empty(&self, block: IpNet, host: &str) -> Result<()> {
         let config = self.config().await?;
         let unless = Unless { in_use: true, other_than: None };
-        match self.give_up(&key_of(host, block), &config, unless).await {
+        match self.release(&key_of(host, block), &config, unless).await {
             Err(Stop::NotOurs | Stop::Gone) => Ok(()),
             other => other,
         }

@@ -1,4 +1,4 @@
-//! Assigning one address (facts 3.3, 3.4).
+//! Assigns single addresses (facts 3.3, 3.4).
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -16,10 +16,10 @@ use jiff::SignedDuration;
 use super::affinity::Unless;
 use super::{Calico, RETRIES, Result, Stop, key_of};
 
-/// How long an empty block stays with its owner.
+/// Time for which an empty block stays with its owner.
 const MIN_RECLAIM_AGE: SignedDuration = SignedDuration::from_mins(1);
 
-/// Who wants an address, and what it is recorded with.
+/// A request for an address: the host, the handle and the record.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub host: String,
@@ -34,7 +34,7 @@ impl Wanted {
 }
 
 impl Calico {
-    /// Assigns any address; `None` where there is none.
+    /// Assigns any address; `None` if there is none.
     pub(crate) async fn auto_assign(&self, wanted: &Wanted) -> Result<Option<IpAddr>> {
         let config = self.config().await?;
         let pools: Vec<Pool> = self.pools().await?.into_iter().filter(Pool::is_enabled).collect();
@@ -55,13 +55,10 @@ impl Calico {
                 Err(stop) => return Err(stop),
             }
         }
-        match config.strict_affinity {
-            true => Ok(None),
-            false => self.borrow(wanted, &config, &pools).await,
-        }
+        if config.strict_affinity { Ok(None) } else { self.borrow(wanted, &config, &pools).await }
     }
 
-    /// A block of the host with a free address, and whether it was claimed just now.
+    /// Returns a block of the host with a free address, and whether it was claimed just now.
     async fn find_or_claim(
         &self,
         wanted: &Wanted,
@@ -107,8 +104,8 @@ impl Calico {
         Err(Stop::Conflict)
     }
 
-    /// The first place without a block, or a block of the host with a free address; else an empty block of another, which is taken
-    /// from it.
+    /// Returns the first place without a block, or a block of the host with a free address; otherwise takes an empty
+    /// block from another host.
     async fn usable_block(&self, wanted: &Wanted, config: &IpamConfig, pools: &[Pool]) -> Result<IpNet> {
         let blocks = self.blocks().await?;
         let now = self.store.now();
@@ -130,14 +127,14 @@ impl Calico {
                 continue;
             };
             let unless = Unless { in_use: true, other_than: Some(block.sequence()) };
-            if self.give_up(&key_of(owner, block.cidr()), config, unless).await.is_ok() {
+            if self.release(&key_of(owner, block.cidr()), config, unless).await.is_ok() {
                 return Ok(block.cidr());
             }
         }
         Err(Stop::NoFreeBlock)
     }
 
-    /// Takes an address from a block of the host. Any failure but a lost race is only told, and another block is looked for.
+    /// Takes an address from a block of the host. Calico logs any error but a lost race, and tries another block.
     async fn take_own(
         &self,
         mut block: Versioned<Block>,
@@ -168,7 +165,7 @@ impl Calico {
         Ok(None)
     }
 
-    /// Takes an address from a block; `None` where it has none. Where the block is not written, or nothing is heard of that, the
+    /// Takes an address from a block; `None` if it has none. If the write of the block fails or has no answer, the
     /// count is taken back.
     async fn take(
         &self,
@@ -195,7 +192,7 @@ impl Calico {
         Ok(Some(cidr::address_at(cidr, *ordinal)))
     }
 
-    /// Assigns a given address. A lost race leaves it counted once more.
+    /// Assigns a given address. A lost race leaves a surplus count in the handle.
     pub(crate) async fn assign_ip(&self, wanted: &Wanted, address: IpAddr) -> Result<()> {
         let pools = self.pools().await?;
         let pool = pools.iter().filter(|pool| pool.is_enabled()).find(|pool| pool.cidr.contains(&address));
@@ -214,7 +211,7 @@ impl Calico {
             let block = match block {
                 Ok(block) => block,
                 Err(Stop::Conflict) => continue,
-                // That another host was faster is not told from other errors.
+                // Calico treats a lost race against another host like other errors.
                 Err(stop) => return Err(stop),
             };
             if config.strict_affinity && !wanted.owns(&block.value) {
@@ -240,7 +237,7 @@ impl Calico {
     }
 }
 
-/// The places for blocks, from one on that depends on the host.
+/// The places for blocks in order, beginning at one that depends on the host.
 fn walk(pools: &[Pool], host: &str) -> Vec<IpNet> {
     let of_pool = |pool: &Pool| {
         let mut places: Vec<IpNet> = pool.cidr.subnets(pool.block_size).into_iter().flatten().collect();

@@ -11,33 +11,33 @@ use super::{Calico, Result};
 use crate::truth::Pod;
 use crate::world::Client;
 
-/// One round of the collector, from the first sight of a leak to what it does once the grace period is over.
+/// One round of the collector, from the first sight of a leak to the end of the grace period.
 pub(crate) struct Collector {
     calico: Calico,
     client: Client,
 }
 
-/// What its caches hold at a time. What they know of pods and nodes is older than what they know of blocks.
+/// The contents of its caches. Pods and nodes are older than blocks.
 struct Look {
     pods: BTreeMap<String, Pod>,
     nodes: BTreeSet<String>,
     blocks: Vec<Block>,
-    /// False where the datastore is locked.
+    /// False if the datastore is locked.
     is_ready: bool,
 }
 
 /// An address under a handle, with the sequence number of its allocation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Held {
+struct Assignment {
     handle: String,
     address: IpAddr,
     sequence: u64,
     node: String,
-    /// Of a pod or a tunnel; others are left alone.
+    /// It belongs to a pod or a tunnel; others are left alone.
     is_known: bool,
 }
 
-impl Held {
+impl Assignment {
     fn of(found: Allocation<'_>) -> Option<Self> {
         let record = found.attribute.to_attribute();
         let owner = record.owner.unwrap_or_default();
@@ -51,7 +51,7 @@ impl Held {
         })
     }
 
-    /// Whether the pod has the address, or has not said yet which it has.
+    /// Whether the pod has the address, or does not show its addresses yet.
     fn is_used_by(&self, pod: Option<&Pod>) -> bool {
         let has = |pod: &Pod| pod.addresses.is_empty() || pod.addresses.contains(&self.address);
         !self.is_known || pod.is_some_and(|pod| pod.exists && has(pod))
@@ -59,15 +59,15 @@ impl Held {
 }
 
 impl Look {
-    fn held(&self) -> impl Iterator<Item = Held> {
-        self.blocks.iter().flat_map(Block::allocations).filter_map(Held::of)
+    fn held(&self) -> impl Iterator<Item = Assignment> {
+        self.blocks.iter().flat_map(Block::allocations).filter_map(Assignment::of)
     }
 
-    fn leaks(&self) -> BTreeSet<Held> {
+    fn leaks(&self) -> BTreeSet<Assignment> {
         self.held().filter(|held| !held.is_used_by(self.pods.get(&held.handle))).collect()
     }
 
-    /// The empty blocks of nodes that have more than one.
+    /// The empty blocks of nodes with more than one block.
     fn empty(&self) -> BTreeMap<IpNet, String> {
         let host = |block: &Block| block.owner().and_then(BlockOwner::host).map(str::to_owned);
         let has_more =
@@ -77,7 +77,7 @@ impl Look {
         owned.collect()
     }
 
-    /// Nodes that hold something and are gone.
+    /// Nodes that have addresses or blocks but are gone.
     fn gone_nodes(&self) -> BTreeSet<String> {
         let owners = self.blocks.iter().filter_map(|block| block.owner().and_then(BlockOwner::host));
         let nodes = owners.map(str::to_owned).chain(self.held().map(|held| held.node));
@@ -90,7 +90,7 @@ impl Collector {
         Self { calico: Calico::new(client.clone()), client }
     }
 
-    /// What goes wrong is left to the next round.
+    /// Runs the round; errors are left to the next one.
     pub(crate) async fn collect(&self) {
         let _ = self.try_collect().await;
     }
@@ -105,11 +105,11 @@ impl Collector {
             return Ok(());
         }
         let confirmed = self.confirmed(&first, &second).await?;
-        // All that a handle has must have leaked.
+        // All addresses of a handle must have leaked.
         let is_whole = |handle: &String| {
             second.held().filter(|held| held.handle == *handle).all(|held| confirmed.contains(&held))
         };
-        let request = |held: &Held| Release {
+        let request = |held: &Assignment| Release {
             address: held.address,
             handle: Some(held.handle.clone()),
             sequence: Some(held.sequence),
@@ -124,19 +124,19 @@ impl Collector {
         // One at a time, so that one stays.
         if let Some((block, node)) = second.empty().into_iter().find(|(block, _)| before.contains_key(block))
         {
-            let _ = self.calico.give_up_empty(block, &node).await;
+            let _ = self.calico.release_empty(block, &node).await;
         }
         for node in second.gone_nodes() {
             let mut of_node = second.held().filter(|held| held.node == node);
             if of_node.all(|held| confirmed.contains(&held)) {
-                let _ = self.calico.give_up_all(&node).await;
+                let _ = self.calico.release_all(&node).await;
             }
         }
         Ok(())
     }
 
-    /// What has leaked at both looks, or whose node is gone as well. Where that is there, the pod is asked for once more.
-    async fn confirmed(&self, first: &Look, second: &Look) -> Result<BTreeSet<Held>> {
+    /// The leaks at both looks, and those of gone nodes. If the node exists, the pod is read once more.
+    async fn confirmed(&self, first: &Look, second: &Look) -> Result<BTreeSet<Assignment>> {
         let candidates = first.leaks();
         let mut confirmed = BTreeSet::new();
         for held in second.leaks() {

@@ -1,4 +1,4 @@
-//! Counting addresses in handles (facts 3.8).
+//! Counts addresses in handles (facts 3.8).
 
 use calipam_assign::{Entry, Record, Store};
 use calipam_model::IpNet;
@@ -7,7 +7,7 @@ use calipam_model::handle::Handle;
 use super::{Calico, RETRIES, Result, Stop};
 
 impl Calico {
-    /// Counts one address more. Whatever goes wrong with the write, it is tried again.
+    /// Counts one more address. The write is retried after any error.
     pub(super) async fn increment(&self, id: &str, block: IpNet) -> Result<()> {
         for _ in 0..RETRIES {
             let stored = match self.handle(id).await {
@@ -28,7 +28,7 @@ impl Calico {
         Err(Stop::Conflict)
     }
 
-    /// Counts `by` fewer, and deletes the handle with its last one.
+    /// Counts `by` fewer addresses, and deletes the handle with the last one.
     pub(super) async fn decrement(&self, id: &str, block: IpNet, by: i64) -> Result<()> {
         for _ in 0..RETRIES {
             let stored = self.handle(id).await?;

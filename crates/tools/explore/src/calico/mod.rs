@@ -1,9 +1,9 @@
-//! Calico's own allocator and collector, written from the facts (3.3 to 3.17): what calipam has to live beside.
+//! Calico's own allocator and collector, written after the facts (3.3 to 3.17).
 //!
-//! They have the requests of Calico's in their order, each read at a time of its own, and what `docs/cni.md` lists as
-//! different. With calipam's allocator they share the arithmetic of a block and nothing else, so that a guard that is
-//! missing there is not missing here. Left out is what nothing in these worlds depends on: IPv6, Windows, machines,
-//! reservations, and the looks at node and pool after a release, since the pool selects every node.
+//! They send Calico's requests in their order, each read separately, with the differences that `docs/cni.md` lists.
+//! They share only the arithmetic of blocks with calipam's allocator, so a guard that is missing there is not missing
+//! here. Nothing in these worlds needs IPv6, Windows, machines, reservations, or the looks at node and pool after a
+//! release, since the pool selects every node.
 
 mod affinity;
 mod assign;
@@ -28,7 +28,7 @@ use calipam_model::snapshot::Versioned;
 
 use crate::world::Client;
 
-/// How often it tries again where others are faster.
+/// Number of attempts while others are faster.
 const RETRIES: usize = 100;
 
 /// Calico's allocator in one process.
@@ -36,21 +36,21 @@ pub(crate) struct Calico {
     store: Client,
 }
 
-/// Why an operation ends.
+/// The reason why an operation ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// Another client was faster.
     Conflict,
     Exists,
     Gone,
-    /// The block is another's; the own affinity is gone.
+    /// The block belongs to another host, and the own affinity is deleted.
     NotOurs,
     NotEmpty,
     /// There is no block to claim.
     NoFreeBlock,
-    /// The address is taken, or is not what was asked for.
+    /// The address is taken, or differs from the request.
     Refused,
-    /// What was asked for may have been done or not.
+    /// The request had no answer; it may have been carried out or not.
     NoAnswer,
 }
 
@@ -76,7 +76,7 @@ impl Calico {
         Ok(self.store.read(&[query]).await?.into_iter().flatten().collect())
     }
 
-    /// One record; [`Stop::Gone`] where there is none.
+    /// Reads a record; [`Stop::Gone`] if there is none.
     async fn get<T>(&self, key: Key, take: impl FnOnce(Record) -> Option<T>) -> Result<Versioned<T>> {
         let Entry { record, revision } =
             self.read(Query::Get(key)).await?.into_iter().next().ok_or(Stop::Gone)?;
@@ -149,7 +149,7 @@ impl Calico {
         Ok(found.filter_map(cidr).collect())
     }
 
-    /// Replaces a block that was read; its sequence number has risen already.
+    /// Replaces a block that was read; its sequence number is already higher.
     async fn update_block(&self, block: Versioned<Block>) -> Result<Versioned<Block>> {
         let record = Record::Block(Arc::new(block.value.clone()));
         let revision = self.store.update(&record, &block.revision).await?;

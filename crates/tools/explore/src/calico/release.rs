@@ -1,4 +1,4 @@
-//! Taking addresses back (facts 3.6, 3.7).
+//! Releases addresses (facts 3.6, 3.7).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use super::{Calico, RETRIES, Result, Stop};
 
 impl Calico {
-    /// Takes back all that a handle has; [`Stop::Gone`] where there is no such handle. What it counts too much stays.
+    /// Releases all addresses of a handle; [`Stop::Gone`] if it does not exist. A surplus count stays.
     pub(crate) async fn release_by_handle(&self, id: &str) -> Result<()> {
         let handle = self.handle(id).await?;
         let config = self.config().await?;
@@ -30,13 +30,9 @@ impl Calico {
                 Err(Stop::Gone) => return Ok(()),
                 Err(stop) => return Err(stop),
             };
-            let is_of = |handle: String| handle == id;
-            let ordinals: Vec<u32> = block
-                .value
-                .handles()
-                .filter(|(_, handle)| is_of(handle.to_string()))
-                .map(|(ordinal, _)| ordinal)
-                .collect();
+            let handles = block.value.handles();
+            let own = handles.filter(|(_, handle)| handle.to_string() == id);
+            let ordinals: Vec<u32> = own.map(|(ordinal, _)| ordinal).collect();
             if ordinals.is_empty() {
                 return Ok(());
             }
@@ -53,7 +49,7 @@ impl Calico {
         Err(Stop::Conflict)
     }
 
-    /// Writes a block without some addresses. One that is empty and without owner is deleted.
+    /// Writes a block without some addresses. An empty block without owner is deleted.
     async fn write_without(
         &self,
         mut block: Versioned<Block>,
@@ -65,10 +61,7 @@ impl Calico {
         let mut after = block.value.clone();
         after.update(|update| {
             update.collect_cooled(now, cooldown);
-            match cooldown.is_positive() {
-                true => cool(update, now),
-                false => update.release(ordinals),
-            }
+            if cooldown.is_positive() { cool(update, now) } else { update.release(ordinals) }
         });
         if after.is_empty() && after.owner().is_none() {
             return self.delete_block(block).await;
@@ -77,8 +70,7 @@ impl Calico {
         self.update_block(block).await.map(drop)
     }
 
-    /// Takes addresses back that are what their requests say. One that is not keeps all of its block; the other blocks are
-    /// released.
+    /// Releases addresses that match their requests. One mismatch keeps its whole block; the other blocks are released.
     pub(super) async fn release_ips(&self, requests: &[Release]) -> Result<()> {
         let pools = self.pools().await?;
         let config = self.config().await?;
@@ -125,7 +117,7 @@ impl Calico {
     }
 }
 
-/// The ordinals that go, with their handles.
+/// The ordinals to release, with their handles.
 fn losses(block: &Block, requests: &[&Release]) -> Result<BTreeMap<u32, String>> {
     let mut losses = BTreeMap::new();
     for request in requests {

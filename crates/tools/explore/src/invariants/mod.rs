@@ -1,4 +1,4 @@
-//! What has to hold, at every step and at the end.
+//! The invariants, at every step and at the end.
 
 pub(crate) mod repairs;
 
@@ -18,11 +18,11 @@ use crate::actor::{Call, clean_up, would_assign};
 use crate::scenario::NODES;
 use crate::world::{ALL, RequestId, World, kubernetes};
 
-/// What a check may find where something was broken off (facts 3.15). Everything else would be damage.
+/// Findings after a crash (facts 3.15). All others would be damage.
 const OF_CRASHES: &[Code] = &[
-    // Allocated, and no endpoint yet or no longer.
+    // Allocated, without an endpoint yet or any more.
     Code::LeakedAddress,
-    // Counted before it is allocated, and still counted after it was released.
+    // Counted before it is allocated, or still counted after it was released.
     Code::HandleCount,
     Code::OrphanHandle,
     Code::UnsettledAffinity,
@@ -35,8 +35,8 @@ const OF_CRASHES: &[Code] = &[
     Code::PoolNearlyFull,
 ];
 
-/// What a check may find once DEL was repeated: affinities that the next claim or release settles, and handles of pods whose count
-/// could not be taken back, until the pod stops.
+/// Findings after DEL was repeated: affinities that the next claim or release settles, and surplus counts in handles of
+/// pods, until the pod stops.
 const OF_QUIET: &[Code] = &[
     Code::HandleCount,
     Code::UnsettledAffinity,
@@ -48,7 +48,7 @@ const OF_QUIET: &[Code] = &[
     Code::PoolNearlyFull,
 ];
 
-/// What holds at every step. It was made by this request, whose sender may have been killed.
+/// Checks the invariants of every step. `by` is the request of the step, whose sender may have been killed.
 pub(crate) fn always(world: &World, by: Option<RequestId>, is_orphan: bool) -> Result<(), String> {
     if let Some(violation) = world.truth.take_violations().into_iter().next() {
         return Err(violation);
@@ -72,7 +72,7 @@ pub(crate) fn always(world: &World, by: Option<RequestId>, is_orphan: bool) -> R
     objects.blocks_have_one_affinity()
 }
 
-/// What holds when everyone has stopped and DEL was repeated: nothing is leaked, and a check explains what is left.
+/// Checks the end, with all actors stopped and DEL repeated: nothing is leaked, and a check explains the leftovers.
 pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     let copy = world.copy_of_data();
     let objects = Objects::of(&copy.values(ALL))?;
@@ -87,7 +87,7 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
         }
         Ok(())
     };
-    // A write that takes effect after all else leaves something as well.
+    // A write that takes effect last leaves something as well.
     stop(false)?;
     let objects = Objects::of(&copy.values(ALL))?;
     let users = world.truth.users();
@@ -114,7 +114,7 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-/// What a node has kept hides no address from the next ADD there, whatever became of the file.
+/// The notes of a node hide no address from its next ADD, whatever happened to the file.
 pub(crate) fn notes_hide_nothing(world: &World) -> Result<(), String> {
     at_the_end(world)?;
     for node in NODES {
@@ -128,14 +128,14 @@ pub(crate) fn notes_hide_nothing(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-/// True where Calico's plugin may leave addresses recorded when its DEL succeeds: the collector finds them. It goes by what the
-/// handle counts.
+/// True if Calico's plugin may leave addresses recorded although its DEL succeeds, since it relies on the counts of the
+/// handle. The collector finds them.
 pub(crate) fn may_be_left(world: &World, handle: &str) -> bool {
     let is_miscounted = world.audit.has_faults() || world.truth.is_damaged(handle);
     world.truth.is_of_calico(handle) && is_miscounted
 }
 
-/// What is recorded for a handle, now that its release was answered.
+/// Checks that nothing is recorded for a handle after its release was answered.
 pub(crate) fn is_released(world: &World, handle: &str) -> Result<(), String> {
     let recorded = Objects::of(&world.values())?.recorded()?;
     match recorded.into_iter().find(|(_, recorded)| recorded == handle) {
@@ -157,17 +157,16 @@ pub(crate) fn is_recorded(world: &World, address: IpAddr, handle: &str) -> bool 
     recorded.is_ok_and(|recorded| recorded.get(&address).is_some_and(|found| found == handle))
 }
 
-/// A check finds nothing but this.
+/// Checks that a check has only these findings.
 fn explained(values: &[(String, Vec<u8>, i64)], now: Timestamp, allowed: &[Code]) -> Result<(), String> {
     let mut snapshot = snapshot(values);
     (snapshot.taken_at, snapshot.rechecked) = (now, true);
-    match values.iter().any(|(path, ..)| path.starts_with(kubernetes::ALL)) {
-        true => {
-            snapshot.datastore = DatastoreKind::Kubernetes;
-            let own = ETCD_SOURCES.into_iter().filter(|source| *source != Source::Endpoints);
-            snapshot.mark_read(own.chain([Source::Pods, Source::Services]));
-        }
-        false => snapshot.mark_read(ETCD_SOURCES),
+    if values.iter().any(|(path, ..)| path.starts_with(kubernetes::ALL)) {
+        snapshot.datastore = DatastoreKind::Kubernetes;
+        let own = ETCD_SOURCES.into_iter().filter(|source| *source != Source::Endpoints);
+        snapshot.mark_read(own.chain([Source::Pods, Source::Services]));
+    } else {
+        snapshot.mark_read(ETCD_SOURCES);
     }
     let options = Options { grace: Some(SignedDuration::ZERO), ..Options::default() };
     let findings = check(&snapshot, &options).findings;
@@ -177,7 +176,7 @@ fn explained(values: &[(String, Vec<u8>, i64)], now: Timestamp, allowed: &[Code]
     }
 }
 
-/// Values as a check reads them.
+/// The values as a check reads them.
 fn snapshot(values: &[(String, Vec<u8>, i64)]) -> Snapshot {
     let mut snapshot = Snapshot::default();
     for (path, value, revision) in values {
@@ -188,7 +187,7 @@ fn snapshot(values: &[(String, Vec<u8>, i64)]) -> Snapshot {
     snapshot
 }
 
-/// What is stored.
+/// The stored objects.
 struct Objects {
     blocks: Vec<Block>,
     handles: BTreeMap<String, Handle>,
@@ -212,7 +211,7 @@ impl Objects {
         })
     }
 
-    /// The handle of each address that is not free; an address lies in one block.
+    /// The handles of all allocated addresses. Fails if an address is in two blocks.
     fn recorded(&self) -> Result<BTreeMap<IpAddr, String>, String> {
         let mut recorded = BTreeMap::new();
         for held in self.blocks.iter().flat_map(Block::allocations) {
@@ -224,7 +223,7 @@ impl Objects {
         Ok(recorded)
     }
 
-    /// Addresses of each handle and block.
+    /// The number of addresses by handle and block.
     fn counts(&self) -> BTreeMap<(String, IpNet), i64> {
         let mut counts = BTreeMap::new();
         for block in &self.blocks {
@@ -237,7 +236,7 @@ impl Objects {
         counts
     }
 
-    /// A handle that counted less would leave an address behind.
+    /// Checks that no handle counts less than it has, which would leave an address behind.
     fn handles_count_enough(&self, world: &World) -> Result<(), String> {
         for ((handle, block), count) in self.counts() {
             if world.truth.is_damaged(&handle) || may_be_left(world, &handle) {
@@ -251,9 +250,9 @@ impl Objects {
         Ok(())
     }
 
-    /// Where nothing went wrong, no handle counts too much either once everyone has stopped. Calico's may: it does not take back what it
-    /// counted for an assignment that lost a race. So may one that an undo has brought back: a release found it so, while the collector
-    /// had released the address and not yet the handle.
+    /// Checks, if nothing went wrong, that no handle counts too much at the end. Calico's may: it does not take back
+    /// the count of an assignment that lost a race. So may one that an undo has brought back: the release found it like
+    /// that, since the collector had released the address but not yet the handle.
     fn handles_count_exactly(&self, world: &World) -> Result<(), String> {
         if world.audit.has_faults() {
             return Ok(());
@@ -277,7 +276,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Where nothing went wrong, no claim stays half done: a block that is there is confirmed, and what is confirmed is there.
+    /// Checks, if nothing went wrong, that no claim is half done: affinities are confirmed exactly if the block exists.
     fn claims_are_whole(&self, world: &World) -> Result<(), String> {
         let is_half = |affinity: &&Affinity| {
             let owner = affinity.key.owner();
@@ -308,7 +307,7 @@ impl Objects {
         }
     }
 
-    /// No two nodes are sure that a block is theirs.
+    /// Checks that no two nodes have a block confirmed.
     fn blocks_have_one_affinity(&self) -> Result<(), String> {
         let mut sure: BTreeMap<IpNet, String> = BTreeMap::new();
         let confirmed = self.affinities.iter().filter(|affinity| affinity.state == AffinityState::Confirmed);

@@ -1,4 +1,4 @@
-//! What calipam's own commands promise.
+//! The promises of calipam's own commands.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,29 +14,30 @@ use jiff::SignedDuration;
 
 use super::{OF_CRASHES, Objects, explained};
 use crate::actor::{clean_up, rebuild_all};
-use crate::world::{Phase, RequestId, World, Written, is_same};
+use crate::world::{NotedWrite, Phase, RequestId, World, is_same};
 
-/// The handle of what a person assigns.
+/// The handle of addresses assigned by a person.
 pub(crate) const BY_HAND: &str = "by-hand";
 
-/// The configuration of the allocator.
+/// The key of the allocator's configuration.
 pub(crate) const CONFIG: &str = "/calico/ipam/v2/config";
 
 /// The cluster of all scenarios.
 pub(crate) const CLUSTER: &str = "explored";
 
-/// What may be found after a rebuild: what is settled by a node's next claim, and how full the cluster is.
+/// Findings after a rebuild: those that a node's next claim settles, and those about capacity.
 const OF_REBUILT: &[Code] = &[Code::AffinityWithoutBlock, Code::NodeWithoutAddresses, Code::PoolNearlyFull];
 
-/// Of each write: strict affinity is kept, DEL and GC create nothing, what a command released was leaked, an undo brings back what
-/// was there, and whoever locks the datastore writes only while it is locked where nothing goes wrong.
+/// Checks each write: strict affinity is kept, DEL and GC create nothing, a command releases only leaks, an undo
+/// restores the former state, and a command that locks the datastore writes only while it is locked, if nothing goes
+/// wrong.
 pub(super) fn written(
     world: &World,
     by: Option<RequestId>,
     is_orphan: bool,
     changes: Vec<Change>,
 ) -> Result<(), String> {
-    for Written { path, before, after, phase } in world.audit.note(by, is_orphan, changes) {
+    for NotedWrite { path, before, after, phase } in world.audit.note(by, is_orphan, changes) {
         let is_of_command = phase.is_some_and(Phase::is_of_command);
         let is_lock = path.contains("/clusterinformations/");
         if !is_of_command {
@@ -46,11 +47,11 @@ pub(super) fn written(
                 before.map_or(Ok(()), |before| takes_no_block(world, &before, after.as_ref(), &node))?;
             }
         }
-        // On Kubernetes pools are written one by one: until the last is written every address lies in one.
+        // On Kubernetes pools are written one by one: until the last is written, each address is in one.
         if is_of_command && !world.is_kubernetes() {
             overlaps_no_pool(world, &path, after.as_deref())?;
         }
-        // A run whose answer was lost may take the lock of another for its own: the two write the same.
+        // A run whose answer was lost may take another's lock for its own: both write the same value.
         let is_locking = by.is_some_and(|id| world.audit.is_locking(id.actor)) && !world.audit.has_faults();
         if is_of_command && is_locking && !is_lock && !is_locked(world) {
             return Err(format!("{path} is written by a run that locks the datastore, which is not locked"));
@@ -70,7 +71,7 @@ pub(super) fn written(
                     Some(replaced) => is_same(&path, replaced.as_deref(), is),
                     None => world.audit.takes_back_of_others(actor, &path, was, is),
                 };
-                // An object is marked deleted before it is deleted, and one that was marked is deleted before it comes back.
+                // An object is marked before it is deleted, and a marked one is deleted before it comes back.
                 let is_marked =
                     is_marked(after.as_deref()) || (after.is_none() && is_marked(before.as_deref()));
                 if !is_as_before && !is_marked && !is_lock {
@@ -89,7 +90,7 @@ fn is_marked(value: Option<&[u8]>) -> bool {
     object.is_some_and(|object| object["spec"]["deleted"] == true || object["spec"]["deleted"] == "true")
 }
 
-/// An address lies in one pool.
+/// Checks that pools do not overlap.
 fn overlaps_no_pool(world: &World, path: &str, written: Option<&[u8]>) -> Result<(), String> {
     let cidr = |path: &str, value: &[u8]| Some(Pool::parse(path, value).ok()?.value.cidr);
     const POOLS: &str = "/ippools/";
@@ -103,7 +104,7 @@ fn overlaps_no_pool(world: &World, path: &str, written: Option<&[u8]>) -> Result
     }
 }
 
-/// Where affinity is strict, a node takes addresses from its own blocks alone.
+/// Checks that a node takes addresses only from its own blocks if affinity is strict.
 fn keeps_strict_affinity(
     world: &World,
     path: &str,
@@ -130,8 +131,8 @@ fn keeps_strict_affinity(
     Ok(())
 }
 
-/// An ADD takes no block from another node that is in use, or that this has claimed less than a minute ago: two would take it from
-/// each other again and again.
+/// Checks that an ADD takes no block from another node that is in use or was claimed less than a minute ago. Otherwise
+/// two nodes would take it from each other again and again.
 fn takes_no_block(world: &World, before: &Block, after: Option<&Block>, node: &str) -> Result<(), String> {
     let is_taken = after.is_none_or(|after| after.owner() != before.owner());
     let owner = before.owner().and_then(BlockOwner::host).filter(|owner| *owner != node && is_taken);
@@ -143,12 +144,12 @@ fn takes_no_block(world: &World, before: &Block, after: Option<&Block>, node: &s
     }
 }
 
-/// The block that a value is, if it is one.
+/// The block in a value, if it is one.
 fn blocks(path: &str, value: Option<&[u8]>) -> Vec<Block> {
     objects(path, value).map(|objects| objects.blocks).unwrap_or_default()
 }
 
-/// No pod that exists loses an address by a command, be it one that is only being given to it.
+/// Checks that no existing pod loses an address by a command, not even one that it is just getting.
 fn released_was_leaked(
     world: &World,
     path: &str,
@@ -166,7 +167,7 @@ fn released_was_leaked(
     Ok(())
 }
 
-/// No command makes a handle count fewer addresses of a block than it has: DEL would leave them behind.
+/// Checks that no command makes a handle count fewer addresses than it has: DEL would leave them behind.
 fn takes_no_count(
     world: &World,
     path: &str,
@@ -186,12 +187,12 @@ fn takes_no_count(
     Ok(())
 }
 
-/// The handle that a value is, if it is one.
+/// The handle in a value, if it is one.
 fn handle(path: &str, value: Option<&[u8]>) -> Option<Handle> {
     objects(path, value)?.handles.into_values().next()
 }
 
-/// Commands set whether affinity is strict, and leave all else alone.
+/// Checks that commands change only strict affinity in the configuration.
 fn keeps_other_settings(path: &str, before: Option<&[u8]>, after: Option<&[u8]>) -> Result<(), String> {
     let others = |value: Option<&[u8]>| {
         let mut value: serde_json::Value = serde_json::from_slice(value?).ok()?;
@@ -210,13 +211,13 @@ fn recorded(path: &str, value: Option<&[u8]>) -> Vec<(IpAddr, String)> {
     recorded.into_iter().collect()
 }
 
-/// What the value of a key is.
+/// The object in a value.
 fn objects(path: &str, value: Option<&[u8]>) -> Option<Objects> {
     Objects::of(&[(path.to_owned(), value?.to_vec(), 1)]).ok()
 }
 
-/// What holds when everyone has stopped: the lock is back or named, `check` explains what is there, and `rebuild` brings
-/// it to clean, with what the collector of kube-controllers releases.
+/// Checks the end, with all actors stopped: the lock is released or named in a journal, `check` explains the state, and
+/// `rebuild`, with the collector of kube-controllers, cleans it up.
 pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     let copy = Arc::new(world.copy_of_data());
     let is_locked = is_locked(world);
@@ -231,7 +232,7 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     }
     let locked: &[Code] = if is_locked { &[Code::DatastoreLocked] } else { &[] };
     Objects::of(&world.values())?.handles_count_exactly(world)?;
-    // What is left of a split goes with its undo, not with a rebuild; what others have made stays.
+    // The leftovers of a split go with its undo, not with a rebuild; objects that others have made stay.
     let half_split: &[Code] = &[Code::OverlappingPools];
     let one_by_one = if world.is_kubernetes() { ONE_BY_ONE } else { &[] };
     explained(&copy.values(""), world.now(), &[OF_CRASHES, DAMAGED, one_by_one, locked].concat())?;
@@ -241,11 +242,13 @@ pub(crate) fn at_the_end(world: &World) -> Result<(), String> {
     }
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     rebuild_all(&copy, world.is_kubernetes(), folder.path())?;
-    // Calico's plugin looks for another address where it hears nothing of the first: that stays until the pod stops.
+    // Calico's plugin looks for another address if the first request has no answer. The first stays until the pod
+    // stops.
     let (users, pods) = (world.truth.users(), world.truth.pods());
     let has_two =
         |handle: &String| super::may_be_left(world, handle) && pods.get(handle).is_some_and(|pod| pod.exists);
-    // What was assigned by hand stays if there was no room for the journal of its undo. Elsewhere the collector has released it by now.
+    // An address assigned by hand stays if there was no room for the journal of its undo. In etcd the collector has
+    // released it.
     let is_by_hand = |handle: &String| world.is_kubernetes() && world.audit.has_faults() && handle == BY_HAND;
     let stays = |handle: &String| has_two(handle) || is_by_hand(handle);
     let second: &[Code] = if pods.keys().any(stays) { &[Code::LeakedAddress] } else { &[] };
@@ -266,14 +269,14 @@ fn is_locked(world: &World) -> bool {
     cluster.is_some_and(|information| information.datastore_ready == Some(false))
 }
 
-/// What a scenario begins with or others make of it, and is left where its commands are killed.
+/// Damage at the start of a scenario or by others, which stays if the commands are killed.
 const DAMAGED: &[Code] =
     &[Code::MissingHandle, Code::OverlappingPools, Code::BlockOfMissingNode, Code::AffinityOfMissingNode];
 
-/// What is left where objects are written one by one.
+/// Findings where objects are written one by one.
 const ONE_BY_ONE: &[Code] = &[Code::HalfDeleted];
 
-/// The kubelet repeats DEL of what is gone, and the collector releases what nobody uses.
+/// The kubelet repeats DEL for pods that are gone, and the collector releases unused addresses.
 fn collected(world: &World, copy: &MemoryStore) -> Result<(), String> {
     for (handle, pod) in world.truth.pods().iter().filter(|(_, pod)| !pod.exists) {
         clean_up(copy, &pod.node, handle).map_err(|error| format!("DEL of {handle} fails: {error}"))?;

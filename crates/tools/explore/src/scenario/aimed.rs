@@ -1,9 +1,9 @@
-//! Worlds for one guard each: without it, something does not hold after a few steps.
+//! Worlds for one guard each: without the guard, an invariant breaks after a few steps.
 
 use calipam_assign::plugin::Wanted;
 
 use super::{FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS, cidr, plain};
-use crate::actor::{Call, add, claim_again, del, gc, give_up_empty};
+use crate::actor::{Call, add, claim_again, del, gc, release_empty};
 
 const SECOND: &str = "10.0.0.4/30";
 
@@ -58,7 +58,7 @@ pub(super) fn all() -> Vec<Scenario> {
             "a node wants an address from its empty block, which is given up, while it could claim another",
             TWO_BLOCKS,
             |before| before.block(SECOND, "a"),
-            || vec![add(Call::new("a", "p")), give_up_empty(cidr(SECOND), "a")],
+            || vec![add(Call::new("a", "p")), release_empty(cidr(SECOND), "a")],
         )
         .large(),
         plain(

@@ -4,16 +4,16 @@ use calipam_assign::plugin::Wanted;
 
 use super::repairs::{LEAK, any, handle_path, the_leaked};
 use super::{Before, Cluster, FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS, cidr, plain};
-use crate::actor::{Call, Command, Program, add, calipam, collect, del, give_up_empty};
+use crate::actor::{Call, Command, Program, add, calipam, collect, del, release_empty};
 use crate::invariants::repairs::BY_HAND;
 
-/// A pod whose node has Calico's plugin.
+/// A pod on a node with Calico's plugin.
 fn calico(call: Call) -> Call {
     call.by(Program::Calico)
 }
 
 impl Before<'_> {
-    /// A node is gone, with its pod.
+    /// Removes a node with its pod.
     fn gone(&self, node: &str, pod: &str) {
         self.leak(node, pod);
         self.0.data().remove(&format!("{}nodes/{node}", calipam_model::key::RESOURCE_PREFIX));
@@ -83,7 +83,7 @@ pub(super) fn all() -> Vec<Scenario> {
             "a pod of Calico's plugin starts while the empty block of its node is given up",
             TWO_BLOCKS,
             |before| before.block(FIRST, "a"),
-            || vec![add(calico(Call::new("a", "p"))), give_up_empty(cidr(FIRST), "a")],
+            || vec![add(calico(Call::new("a", "p"))), release_empty(cidr(FIRST), "a")],
         )
         .large(),
         plain(

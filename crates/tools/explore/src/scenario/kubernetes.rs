@@ -1,4 +1,4 @@
-//! Worlds on Kubernetes, where each object is read and written by a request of its own.
+//! Worlds on Kubernetes, with a request for each object.
 
 use super::repairs::{LEAK, any, handle_path, the_leaked};
 use super::{Cluster, FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS, plain};
@@ -9,7 +9,7 @@ const KUBERNETES: Cluster = Cluster { is_kubernetes: true, ..TWO_BLOCKS };
 /// Lists come in pages of one object.
 const PAGES: Cluster = Cluster { page: 1, ..KUBERNETES };
 
-/// A pod whose node has calipam's plugin.
+/// A pod on a node with calipam's plugin.
 fn on_kubernetes(call: Call) -> Call {
     call.by(Program::OnKubernetes)
 }
@@ -47,7 +47,7 @@ pub(super) fn all() -> Vec<Scenario> {
             || vec![calipam("split and undo", false, &[Split("pool"), Undo], &[Undo])],
         )
         .large()
-        // A killed split, and its deletion that takes effect between the comparison and the write of its undo.
+        // A killed split may be deleted between the comparison and the write of its undo.
         .up_to(0),
         plain(
             "kubernetes-rebuild",

@@ -1,4 +1,4 @@
-//! Worlds in which a pool is migrated, phase after phase, beside pods and the collector.
+//! Worlds in which a pool is migrated, phase by phase, beside pods and the collector.
 
 use super::repairs::any;
 use super::{FIRST, ONE_BLOCK, Scenario, TWO_BLOCKS, plain};
@@ -87,7 +87,7 @@ pub(super) fn all() -> Vec<Scenario> {
     scenarios.into_iter().map(|scenario| Scenario { longest: 160, ..scenario }).collect()
 }
 
-/// The old pool is gone where nothing went wrong.
+/// Checks that the old pool is gone, if nothing went wrong.
 fn has_moved(world: &World) -> Result<(), String> {
     ends_with(world, "10.0.1.0/29", "30")
 }
@@ -96,7 +96,7 @@ fn is_resized(world: &World) -> Result<(), String> {
     ends_with(world, ONE_BLOCK.pool, "31")
 }
 
-/// One pool is left, of this CIDR and block size.
+/// Checks that one pool is left, with this CIDR and block size.
 fn ends_with(world: &World, cidr: &str, size: &str) -> Result<(), String> {
     invariants::repairs::at_the_end(world)?;
     let pools = world.values().into_iter().filter(|(path, ..)| path.contains("/ippools/"));

@@ -1,4 +1,4 @@
-//! Small worlds, and who acts in them.
+//! Small worlds and their actors.
 
 mod aimed;
 mod calico;
@@ -23,16 +23,16 @@ use crate::actor::{Actor, Call, give, pod_object};
 use crate::invariants::{self, repairs::CLUSTER};
 use crate::world::{World, at_once, kubernetes as api_server};
 
-/// What may go wrong in a scenario.
+/// The faults that are possible in a scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
-    /// Requests that get no answer.
+    /// Requests without an answer.
     pub answers: bool,
-    /// Actors that are killed.
+    /// Kills of actors.
     pub kills: bool,
-    /// The clock jumps by so many seconds.
+    /// Jumps of the clock, in seconds.
     pub jumps: &'static [i64],
-    /// What nodes keep for the next calls is torn, or out of date.
+    /// Notes of nodes that are torn or out of date.
     pub notes: bool,
 }
 
@@ -40,37 +40,37 @@ pub struct Faults {
 #[derive(Clone, Copy)]
 pub struct Scenario {
     pub name: &'static str,
-    /// What it shows.
+    /// A description of what it shows.
     pub about: &'static str,
-    /// True where all schedules without faults can be followed in a few seconds. Not where two actors can undo each other's work
+    /// True if all schedules without faults fit in a few seconds. They do not if two actors can undo each other's work
     /// until one has tried a hundred times.
     pub is_small: bool,
-    /// Most faults of a run.
+    /// Number of faults of a run.
     pub faults: usize,
-    /// With more faults something that is not promised may happen (`docs/safety.md`).
+    /// The limit of faults; more may break something that is not promised (`docs/safety.md`).
     most_faults: usize,
     pub kinds: Faults,
-    /// Longer schedules are cut off: two actors that undo each other's work again and again go on until one has tried a hundred times.
-    /// On Kubernetes, where objects are read and written one by one, what ends takes longer, and so do the phases of a migration.
+    /// Longer schedules are cut off, since two actors may undo each other's work until one has tried a hundred times.
+    /// Runs on Kubernetes, object by object, and the phases of a migration need more steps.
     pub(crate) longest: usize,
-    /// What has to hold when everyone has stopped.
+    /// Checks the end, with all actors stopped.
     pub(crate) end: fn(&World) -> Result<(), String>,
     cluster: Cluster,
-    /// What is there before.
+    /// Prepares the state before the actors.
     before: fn(&Before<'_>),
     actors: fn() -> Vec<Actor>,
 }
 
-/// What a cluster is like.
+/// The settings of a cluster.
 #[derive(Clone, Copy, Debug)]
 struct Cluster {
     pool: &'static str,
     strict_affinity: bool,
-    /// Seconds.
+    /// The cooldown in seconds.
     cooldown: i64,
-    /// The datastore is Kubernetes, and its pods say who uses addresses.
+    /// The datastore is Kubernetes, and its pods show the addresses in use.
     is_kubernetes: bool,
-    /// Kubernetes gives lists in pages of so many objects; 0 for all.
+    /// Number of objects on a page of a list of Kubernetes; 0 means all.
     page: usize,
 }
 
@@ -85,16 +85,16 @@ const ANY: Faults = Faults { answers: true, kills: true, jumps: &[], notes: fals
 pub(crate) const NODES: [&str; 3] = ["a", "b", "c"];
 const FIRST: &str = "10.0.0.0/30";
 
-/// Makes what is there before anyone acts.
+/// Prepares the state before the actors.
 struct Before<'w>(&'w World);
 
 impl Before<'_> {
-    /// A pod has its address.
+    /// Adds a pod with an address.
     fn pod(&self, node: &str, pod: &str) {
         self.served(&Call::new(node, pod));
     }
 
-    /// A pod's call was answered.
+    /// Answers a pod's call.
     fn served(&self, call: &Call) {
         let allocator = Allocator::new(self.0.data());
         let request = AutoAssign {
@@ -110,33 +110,33 @@ impl Before<'_> {
         give(self.0, call, &assigned.addresses().collect::<Vec<_>>());
     }
 
-    /// A block belongs to a node.
+    /// Claims a block for a node.
     fn block(&self, block: &str, node: &str) {
         let allocator = Allocator::new(self.0.data());
         drop(at_once(allocator.claim_affinity(cidr(block), AffinityType::Host, node)));
     }
 
-    /// A node has begun to claim a block, which may be its own already.
+    /// Adds a half-done claim of a block, which may be the node's already.
     fn pending(&self, block: &str, node: &str) {
         let key = AffinityKey { kind: AffinityType::Host, node: node.to_owned(), cidr: cidr(block) };
         let record = Record::Affinity(Affinity::new(key, AffinityState::Pending));
         self.0.data().put(&record.key().to_string(), record.encode().unwrap_or_default());
     }
 
-    /// A block that has addresses in use lost its owner.
+    /// Removes the owner of a block with addresses in use.
     fn disown(&self, block: &str, node: &str) {
         let allocator = Allocator::new(self.0.data());
         drop(at_once(allocator.release_affinity(cidr(block), node, InUse::Release)));
     }
 
-    /// A pod runs in a block of which its node has given up the affinity.
+    /// Adds a pod in a block whose affinity is released.
     fn pod_in_unowned(&self, node: &str, pod: &str) {
         self.pod(node, pod);
         self.disown(FIRST, node);
     }
 }
 
-/// A world with one fault at most, in which calipam's commands or others' programs write.
+/// A world with one fault at most.
 fn plain(
     name: &'static str,
     about: &'static str,
@@ -169,34 +169,35 @@ impl Scenario {
         Self { is_small: false, ..self }
     }
 
-    /// The clock jumps ahead by more than what is waited for (the cooldown, and how long an empty block stays with its owner), and back
-    /// by less than clocks may differ. Commands and nodes have different clocks: what a node has just recorded may look old.
+    /// Adds jumps of the clock: ahead by more than all waits (the cooldown, and the time for which an empty block stays
+    /// with its owner), and back by less than clocks may differ. Commands and nodes have different clocks, so a new
+    /// record may look old.
     fn with_jumps(self) -> Self {
         Self { kinds: Faults { jumps: &[90, -15], ..self.kinds }, ..self }
     }
 
-    /// What nodes keep for the next calls may be damaged.
+    /// Adds damage to the notes of nodes.
     fn with_damaged_notes(self) -> Self {
         Self { kinds: Faults { notes: true, ..self.kinds }, ..self }
     }
 
-    /// A DEL after a fault would take what the other call uses.
+    /// Removes faults: a DEL after one would release addresses of the other call.
     fn without_faults(self) -> Self {
         Self { kinds: Faults { answers: false, kills: false, ..ANY }, ..self }
     }
 
-    /// The same with another number of faults.
+    /// Sets the number of faults.
     #[must_use]
     pub fn with_faults(&self, faults: usize) -> Self {
         Self { faults, ..*self }
     }
 
-    /// The scenario with so many faults, or with the most under which it promises something.
+    /// Sets the number of faults, at most that for which the scenario promises something.
     pub fn with_promised_faults(&self, faults: usize) -> Self {
         self.with_faults(faults.min(self.most_faults))
     }
 
-    /// Promises something up to so many faults.
+    /// Sets the limit of faults for which the scenario promises something.
     const fn up_to(self, most_faults: usize) -> Self {
         Self { most_faults, ..self }
     }
@@ -222,7 +223,7 @@ impl Scenario {
             json!({"metadata": {"name": "default"}, "spec": {"clusterGUID": CLUSTER, "datastoreReady": true}}),
         );
         (self.before)(&Before(&world));
-        // Whoever looks at the clock of the machine finds what is given from now on too young to judge, and all else old.
+        // By the clock of the machine, addresses assigned from now on are too young to judge, and all others are old.
         world.advance(SignedDuration::from_hours(24 * 36_500));
         if self.cluster.is_kubernetes {
             world.to_kubernetes(&self.objects(&world), self.cluster.page);
@@ -234,7 +235,7 @@ impl Scenario {
 }
 
 impl Scenario {
-    /// What is there before on Kubernetes, which is made once.
+    /// The initial objects on Kubernetes, created once for all runs.
     fn objects(&self, world: &World) -> Objects {
         static MADE: Mutex<BTreeMap<&str, Objects>> = Mutex::new(BTreeMap::new());
         let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -247,7 +248,7 @@ impl Scenario {
 /// Objects of Kubernetes by their paths.
 type Objects = Vec<(String, Vec<u8>)>;
 
-/// The pods that have addresses.
+/// The pods with addresses.
 fn pods(world: &World) -> Vec<serde_json::Value> {
     let pods = world.truth.pods().into_iter().filter(|(_, pod)| pod.exists);
     let name = |handle: &str| handle.rsplit('.').next().unwrap_or_default().to_owned();
@@ -256,7 +257,7 @@ fn pods(world: &World) -> Vec<serde_json::Value> {
 
 /// All scenarios, those of the plugin first.
 pub fn all() -> Vec<Scenario> {
-    // Where no command runs, nothing is asked of undo and of the lock of the datastore.
+    // Without commands, nothing is promised about undo and the lock of the datastore.
     let of_plugin = [plugin::all(), aimed::all()]
         .concat()
         .into_iter()

@@ -1,15 +1,15 @@
-//! Worlds in which nodes keep which blocks were full, and lose that or find it out of date.
+//! Worlds in which nodes keep notes about full blocks, and lose them or find them out of date.
 
 use super::{Before, ONE_BLOCK, Scenario, TWO_BLOCKS, cidr, plain};
-use crate::actor::{Call, add, del, give_up_empty};
+use crate::actor::{Call, add, del, release_empty};
 use crate::invariants;
 
-/// A pod of a node that keeps what it has learned.
+/// A pod on a node that keeps notes.
 fn call(node: &str, pod: &str) -> Call {
     Call { keeps_notes: true, ..Call::new(node, pod) }
 }
 
-/// A block has no free address.
+/// Fills a block.
 fn full(before: &Before<'_>) {
     ["w", "x", "y", "z"].into_iter().for_each(|pod| before.pod("a", pod));
 }
@@ -39,7 +39,7 @@ pub(super) fn all() -> Vec<Scenario> {
                 full(before);
                 before.block("10.0.0.4/30", "c");
             },
-            || vec![add(call("b", "p")), give_up_empty(cidr("10.0.0.4/30"), "c"), del(Call::new("a", "w"))],
+            || vec![add(call("b", "p")), release_empty(cidr("10.0.0.4/30"), "c"), del(Call::new("a", "w"))],
         )
         .large(),
     ];

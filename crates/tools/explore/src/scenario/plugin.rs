@@ -1,9 +1,9 @@
-//! Worlds of the plugin and of what gives blocks up.
+//! Worlds of the plugin and of releases of blocks.
 
 use calipam_assign::plugin::Wanted;
 
 use super::{Cluster, FIRST, FOUR_BLOCKS, ONE_BLOCK, Scenario, TWO_BLOCKS, cidr, plain, repairs};
-use crate::actor::{Call, add, collect, del, disown, gc, give_up_empty};
+use crate::actor::{Call, add, collect, del, disown, gc, release_empty};
 
 pub(super) fn all() -> Vec<Scenario> {
     vec![
@@ -82,7 +82,7 @@ pub(super) fn all() -> Vec<Scenario> {
             "a pod starts while the empty block of its node is given up",
             TWO_BLOCKS,
             |before| before.block(FIRST, "a"),
-            || vec![add(Call::new("a", "p")), give_up_empty(cidr(FIRST), "a")],
+            || vec![add(Call::new("a", "p")), release_empty(cidr(FIRST), "a")],
         )
         .large(),
         plain(
@@ -90,7 +90,7 @@ pub(super) fn all() -> Vec<Scenario> {
             "a pod of another node claims the block that is given up",
             ONE_BLOCK,
             |before| before.block(FIRST, "a"),
-            || vec![add(Call::new("b", "p")), give_up_empty(cidr(FIRST), "a")],
+            || vec![add(Call::new("b", "p")), release_empty(cidr(FIRST), "a")],
         ),
         plain(
             "reclaim-beside-add",
@@ -158,7 +158,7 @@ pub(super) fn all() -> Vec<Scenario> {
                 before.block(FIRST, "b");
                 before.pending(FIRST, "a");
             },
-            || vec![add(Call::new("a", "p")), give_up_empty(cidr(FIRST), "b")],
+            || vec![add(Call::new("a", "p")), release_empty(cidr(FIRST), "b")],
         ),
         plain(
             "give-up-of-another",
@@ -168,7 +168,7 @@ pub(super) fn all() -> Vec<Scenario> {
                 before.block(FIRST, "b");
                 before.pending(FIRST, "a");
             },
-            || vec![give_up_empty(cidr(FIRST), "a"), add(Call::new("b", "p"))],
+            || vec![release_empty(cidr(FIRST), "a"), add(Call::new("b", "p"))],
         ),
         plain(
             "one-handle",
@@ -261,7 +261,7 @@ pub(super) fn all() -> Vec<Scenario> {
                     add(Call::new("c", "q3")),
                     del(Call::new("a", "p1")),
                     del(Call::new("b", "p2")),
-                    give_up_empty(cidr("10.0.0.8/30"), "c"),
+                    release_empty(cidr("10.0.0.8/30"), "c"),
                     collect(),
                 ]
             },

@@ -8,11 +8,11 @@ use crate::actor::{Call, Command, add, calipam, collect, comes_back, del, edits}
 use crate::invariants::repairs::{BY_HAND, CONFIG};
 
 pub(super) const LEAK: [u8; 4] = [10, 0, 0, 0];
-/// Two pools can be made of it.
+/// A pool that can be split in two.
 const SPLITTABLE: Cluster = TWO_BLOCKS;
 
 impl Before<'_> {
-    /// A pod is gone and its address stays recorded.
+    /// Adds a pod that is gone although its address is recorded.
     pub(super) fn leak(&self, node: &str, pod: &str) {
         self.pod(node, pod);
         let call = Call::new(node, pod);
@@ -20,19 +20,19 @@ impl Before<'_> {
         self.0.truth.withdraw(&call.handle());
     }
 
-    /// A key is gone that is about a pod's addresses.
+    /// Removes a key about a pod's addresses.
     pub(super) fn damage(&self, pod: &str, path: &str) {
         self.0.data().remove(path);
         self.0.truth.damage(&Call::new("", pod).handle());
     }
 
-    /// A pod is gone, its address stays recorded, and its handle is gone as well.
+    /// Adds a pod that is gone although its address is recorded, without its handle.
     pub(super) fn leak_without_handle(&self, node: &str, pod: &str) {
         self.leak(node, pod);
         self.damage(pod, &handle_path(pod));
     }
 
-    /// A handle that no pod has.
+    /// Adds a handle without a pod.
     pub(super) fn by_hand(&self) {
         self.0.truth.begin(BY_HAND, "a");
         self.0.truth.withdraw(BY_HAND);
@@ -44,12 +44,12 @@ pub(super) fn any(node: &str, pod: &str) -> Call {
     Call { is_watched: true, ..Call::new(node, pod) }
 }
 
-/// A pod that wants the address that is leaked.
+/// A pod that wants the leaked address.
 pub(super) fn the_leaked(node: &str, pod: &str) -> Call {
     Call { wanted: Wanted::Address(LEAK.into()), ..any(node, pod) }
 }
 
-/// The handle of a pod.
+/// The key of a pod's handle.
 pub(super) fn handle_path(pod: &str) -> String {
     format!("/calico/ipam/v2/handle/k8s-pod-network.{pod}")
 }

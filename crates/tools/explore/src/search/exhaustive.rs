@@ -1,42 +1,41 @@
 //! Every schedule of a scenario, by depth-first search.
 //!
-//! A future cannot be copied: each schedule is replayed from the start, the first one of a branch apart. Two reductions
-//! leave every state reachable: sleep sets pass over a step that was tried before another one with which it
-//! commutes, and a state that was seen with no more steps asleep is not looked into again (Godefroid, *Partial-Order Methods
+//! A future cannot be copied, so each schedule is replayed from the start, except the first one of a branch. Two
+//! reductions leave every state reachable. Sleep sets skip a step that was tried before another one with which it
+//! commutes. A state that was seen with no more steps asleep is not explored again (Godefroid, *Partial-Order Methods
 //! for the Verification of Concurrent Systems*, 1996).
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
-use super::Found;
+use super::Violation;
 use crate::run::{Choice, Possible, Run};
 use crate::scenario::Scenario;
 use crate::world::Footprint;
 
-/// How much was explored.
+/// Statistics of an exploration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explored {
-    /// Different states.
     pub states: usize,
-    /// Schedules that were followed to their end, or to a state that was seen before.
+    /// Schedules that were followed to their end or to a known state.
     pub schedules: usize,
-    /// Steps, those that were replayed included.
+    /// Steps, including replayed ones.
     pub steps: usize,
-    /// States in which everyone had stopped.
+    /// States in which all actors had stopped.
     pub ends: usize,
-    /// The longest schedule.
+    /// Length of the longest schedule.
     pub deepest: usize,
     /// Schedules that were cut off.
     pub cut: usize,
-    /// False where time ran out.
+    /// False if time ran out.
     pub is_complete: bool,
 }
 
 /// Explores all schedules of a scenario, until `until`.
 ///
 /// # Errors
-/// The first schedule at whose end something does not hold.
-pub fn exhaustive(scenario: &Scenario, until: Option<Instant>) -> Result<Explored, Found> {
+/// The first schedule that ends with a violation.
+pub fn exhaustive(scenario: &Scenario, until: Option<Instant>) -> Result<Explored, Violation> {
     let explored = Explored { is_complete: true, ..Explored::default() };
     let mut search = Search { scenario, until, explored, seen: HashMap::new(), path: Vec::new() };
     search.go()?;
@@ -44,11 +43,11 @@ pub fn exhaustive(scenario: &Scenario, until: Option<Instant>) -> Result<Explore
     Ok(search.explored)
 }
 
-/// A state, and how it was looked into.
-struct Seen {
-    /// The steps that were asleep each time.
+/// A visited state.
+struct Visited {
+    /// The steps that were asleep at every visit.
     asleep: BTreeSet<Choice>,
-    /// The fewest steps that led there.
+    /// The smallest number of steps to the state.
     depth: usize,
 }
 
@@ -56,20 +55,20 @@ struct Search<'s> {
     scenario: &'s Scenario,
     until: Option<Instant>,
     explored: Explored,
-    /// States, with the steps that need not be looked into from them since they were elsewhere.
-    seen: HashMap<(u64, u64), Seen>,
+    /// Visited states by hash.
+    seen: HashMap<(u64, u64), Visited>,
     path: Vec<Choice>,
 }
 
-/// A state on the path, and what is still to be tried from it.
+/// A state on the path, and its steps that are still to be tried.
 struct Branch<'s> {
-    /// The run that came here, until it goes on.
+    /// The run at this state, until it continues.
     run: Option<Run<'s>>,
     left: std::vec::IntoIter<Possible>,
     asleep: Vec<Asleep>,
 }
 
-/// A step that was tried from here or before, and what it touched.
+/// A step that was tried here or earlier, and its footprint.
 #[derive(Clone)]
 struct Asleep {
     choice: Choice,
@@ -77,23 +76,23 @@ struct Asleep {
 }
 
 impl<'s> Search<'s> {
-    /// The run of the path, made again.
-    fn replayed(&mut self) -> Result<Run<'s>, Found> {
+    /// Replays the path.
+    fn replayed(&mut self) -> Result<Run<'s>, Violation> {
         let start = Run::new(self.scenario);
-        let mut run = start.map_err(|what| Found { schedule: Vec::new(), what })?;
+        let mut run = start.map_err(|what| Violation { schedule: Vec::new(), what })?;
         for (index, choice) in self.path.iter().enumerate() {
             let stepped = run.step(*choice);
-            stepped.map_err(|what| Found { schedule: self.path[..=index].to_vec(), what })?;
+            stepped.map_err(|what| Violation { schedule: self.path[..=index].to_vec(), what })?;
         }
         self.explored.steps += self.path.len();
         Ok(run)
     }
 
-    fn found(&self, what: String) -> Found {
-        Found { schedule: self.path.clone(), what }
+    fn found(&self, what: String) -> Violation {
+        Violation { schedule: self.path.clone(), what }
     }
 
-    fn go(&mut self) -> Result<(), Found> {
+    fn go(&mut self) -> Result<(), Violation> {
         let start = self.replayed()?;
         let mut branches: Vec<Branch<'s>> = self.visit(start, Vec::new())?.into_iter().collect();
         while let Some(branch) = branches.last_mut() {
@@ -121,8 +120,8 @@ impl<'s> Search<'s> {
         Ok(())
     }
 
-    /// Comes to a state; gives what is to be tried from it, where there is anything.
-    fn visit(&mut self, run: Run<'s>, asleep: Vec<Asleep>) -> Result<Option<Branch<'s>>, Found> {
+    /// Visits a state; returns its steps that are to be tried, if there are any.
+    fn visit(&mut self, run: Run<'s>, asleep: Vec<Asleep>) -> Result<Option<Branch<'s>>, Violation> {
         self.explored.deepest = self.explored.deepest.max(self.path.len());
         if self.until.is_some_and(|until| Instant::now() > until) {
             self.explored.is_complete = false;
@@ -138,19 +137,19 @@ impl<'s> Search<'s> {
         Ok((!left.is_empty()).then(|| Branch { run: Some(run), left: left.into_iter(), asleep }))
     }
 
-    /// Notes a state; false where nothing new can come of it.
-    fn is_new(&mut self, run: &Run<'_>, asleep: &[Asleep]) -> Result<bool, Found> {
+    /// Notes a state; false if it cannot lead to anything new.
+    fn is_new(&mut self, run: &Run<'_>, asleep: &[Asleep]) -> Result<bool, Violation> {
         let sleeping: BTreeSet<Choice> = asleep.iter().map(|asleep| asleep.choice).collect();
         let (state, depth) = (run.hash(), self.path.len());
         if let Some(before) = self.seen.get_mut(&state) {
-            // Where something was cut off, it was perhaps below this state, and from here there is more room.
+            // Something may have been cut off below this state, and there is more room from here.
             let is_nearer = depth < before.depth && self.explored.cut > 0;
             let is_known = before.asleep.is_subset(&sleeping) && !is_nearer;
             before.asleep.retain(|choice| sleeping.contains(choice));
             before.depth = before.depth.min(depth);
             return Ok(!is_known);
         }
-        self.seen.insert(state, Seen { asleep: sleeping, depth });
+        self.seen.insert(state, Visited { asleep: sleeping, depth });
 
         if run.is_stuck() {
             return Err(self.found("everyone waits for a lock".to_owned()));

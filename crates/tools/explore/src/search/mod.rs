@@ -1,4 +1,4 @@
-//! Ways through the choices of a scenario.
+//! Searches through the choices of a scenario.
 
 mod exhaustive;
 mod random;
@@ -11,15 +11,15 @@ pub use self::random::random;
 pub use self::shrink::{replay, shrink};
 use crate::run::Choice;
 
-/// A schedule at whose end something does not hold.
+/// A schedule that ends with a violation.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct Violation {
     pub schedule: Vec<Choice>,
-    /// What does not hold.
+    /// A description of the violation.
     pub what: String,
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "after {} steps: {}", self.schedule.len(), self.what)
     }

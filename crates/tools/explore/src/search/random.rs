@@ -1,6 +1,6 @@
-//! Schedules by a seed, for worlds too large to explore.
+//! Random schedules by a seed, for worlds that are too large to explore completely.
 
-use super::Found;
+use super::Violation;
 use crate::run::{Choice, Possible, Run};
 use crate::scenario::Scenario;
 
@@ -20,22 +20,23 @@ impl Rng {
     }
 }
 
-/// Steps in which priorities may change.
+/// Number of steps within which priorities may change.
 const LENGTH: usize = 120;
-/// One of so many steps is a fault, while there are any.
+/// One of so many steps is a fault, while faults are left.
 const FAULTS: usize = 12;
 
-/// One schedule by a seed; gives its steps. An even seed chooses at each step; an odd one gives actors priorities that
-/// change a few times, which finds what takes a certain order of few things (Burckhardt et al., *A Randomized Scheduler with
-/// Probabilistic Guarantees of Finding Bugs*, 2010).
+/// Follows one schedule by a seed; returns its number of steps. An even seed chooses at each step. An odd one gives
+/// actors priorities that change a few times, which finds violations that need a certain order of few events
+/// (Burckhardt et al.,
+/// *A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs*, 2010).
 ///
 /// # Errors
-/// The schedule, where something does not hold.
-pub fn random(scenario: &Scenario, seed: u64) -> Result<usize, Found> {
+/// The schedule, if it ends with a violation.
+pub fn random(scenario: &Scenario, seed: u64) -> Result<usize, Violation> {
     let mut rng = Rng::new(seed);
     let mut schedule = Vec::new();
     let result = follow(scenario, &mut rng, seed % 2 == 1, &mut schedule);
-    result.map(|()| schedule.len()).map_err(|what| Found { schedule, what })
+    result.map(|()| schedule.len()).map_err(|what| Violation { schedule, what })
 }
 
 fn follow(
@@ -75,7 +76,7 @@ fn follow(
     }
 }
 
-/// The step of the actor that goes first. One that was not seen before gets a place by chance; so do late writes.
+/// The step of the actor with the highest priority. New actors get a random priority, and so do late writes.
 fn first(among: &[&Possible], priorities: &mut Vec<usize>, rng: &mut Rng) -> Choice {
     let who = |choice: Choice| match choice {
         Choice::Go(id) | Choice::Fail(id) | Choice::PutOff(id) | Choice::Expire(id) => id.actor,

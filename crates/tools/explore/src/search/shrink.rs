@@ -1,20 +1,20 @@
-//! Shorter schedules with the same end.
+//! Replays schedules, and finds shorter ones with the same end.
 
-use super::Found;
+use super::Violation;
 use crate::run::{Choice, Run};
 use crate::scenario::Scenario;
 
-/// Follows a schedule; steps that cannot be made are left out. Where it ends, all others go on in their order until
-/// everyone has stopped.
+/// Follows a schedule and skips impossible steps. At its end all actors continue in their order until they have
+/// stopped.
 ///
 /// # Errors
-/// What does not hold, with the schedule that leads there.
-pub fn replay(scenario: &Scenario, schedule: &[Choice]) -> Result<Vec<Choice>, Found> {
+/// The violation, with the schedule that leads to it.
+pub fn replay(scenario: &Scenario, schedule: &[Choice]) -> Result<Vec<Choice>, Violation> {
     let mut followed = Vec::new();
     let result = follow(scenario, schedule, &mut followed);
     match result {
         Ok(()) => Ok(followed),
-        Err(what) => Err(Found { schedule: followed, what }),
+        Err(what) => Err(Violation { schedule: followed, what }),
     }
 }
 
@@ -37,9 +37,9 @@ fn follow(scenario: &Scenario, schedule: &[Choice], followed: &mut Vec<Choice>) 
     }
 }
 
-/// A shorter schedule after which something does not hold either: without faults that are not needed, and with as few
-/// changes from one actor to another as can be.
-pub fn shrink(scenario: &Scenario, found: Found) -> Found {
+/// Finds a shorter schedule with a violation: without unneeded faults, and with as few changes between actors as
+/// possible.
+pub fn shrink(scenario: &Scenario, found: Violation) -> Violation {
     let mut best = found;
     loop {
         let candidates = (0..best.schedule.len()).flat_map(|index| candidates(&best.schedule, index));
@@ -53,7 +53,7 @@ pub fn shrink(scenario: &Scenario, found: Found) -> Found {
     }
 }
 
-/// Without a step, and with it later or earlier.
+/// The schedule without a step, and with the step later or earlier.
 fn candidates(schedule: &[Choice], index: usize) -> Vec<Vec<Choice>> {
     let mut without = schedule.to_vec();
     let step = without.remove(index);
@@ -68,7 +68,7 @@ fn candidates(schedule: &[Choice], index: usize) -> Vec<Vec<Choice>> {
     all
 }
 
-/// Faults, changes between actors, steps.
+/// The number of faults, of changes between actors, and of steps.
 fn cost(schedule: &[Choice]) -> (usize, usize, usize) {
     let who = |choice: &Choice| match choice {
         Choice::Kill(actor) | Choice::Crash(actor) => Some(*actor),

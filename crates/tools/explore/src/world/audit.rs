@@ -1,4 +1,4 @@
-//! Who has written what, in which phase of its work.
+//! A record of all writes, with their writers and phases.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -12,14 +12,14 @@ use serde_json::Value;
 
 use super::{RequestId, kubernetes};
 
-/// What an actor is doing.
+/// The kind of work of an actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// DEL or GC gives back what a pod had.
+    /// DEL or GC releases addresses of a pod.
     Releases,
-    /// A command writes what a plan says.
+    /// A command executes a plan.
     Repairs,
-    /// A command brings back what the run before it has replaced.
+    /// A command restores the state before the previous run.
     Undoes,
 }
 
@@ -35,40 +35,40 @@ pub(crate) struct Audit(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// From which request on an actor does what.
+    /// The phases of each actor, with their first requests.
     phases: BTreeMap<usize, Vec<(usize, Phase)>>,
-    /// What a key had before.
+    /// Current values.
     values: BTreeMap<String, Vec<u8>>,
-    /// What a key had before the run of an actor first wrote it.
+    /// The value of a key before an actor's run first wrote it.
     replaced: BTreeMap<(usize, String), Option<Vec<u8>>>,
-    /// What a key had before each write.
+    /// All former values of a key.
     former: BTreeMap<String, Vec<Option<Vec<u8>>>>,
-    /// What the run of an actor was about to write.
+    /// The values that an actor's run intended to write.
     intended: BTreeMap<(usize, String), Option<Vec<u8>>>,
     /// The journal of each actor's last command.
     journals: BTreeMap<usize, PathBuf>,
-    /// The nodes for whose pods actors want addresses.
+    /// The node for whose pod an actor wants addresses.
     adds: BTreeMap<usize, String>,
     /// Actors that write only while the datastore is locked.
     locking: BTreeSet<usize>,
-    /// Nobody else acts.
+    /// There is only one actor.
     is_alone: bool,
-    /// Someone was killed.
+    /// An actor was killed.
     has_killed: bool,
-    /// Something went wrong, be it that an answer was lost.
+    /// A fault has occurred.
     has_faults: bool,
-    /// Keys that are being written by nobody of whom anything is asked.
+    /// Keys that someone else is writing, to whom no invariant applies.
     of_others: BTreeSet<String>,
-    /// Who has written a key last, and whether it had been killed before.
+    /// The last writer of a key, and whether it had been killed before.
     last: BTreeMap<String, (Option<usize>, bool)>,
 }
 
-/// One write, with what was there before.
-pub(crate) struct Written {
+/// One write, with the former value.
+pub(crate) struct NotedWrite {
     pub path: String,
     pub before: Option<Vec<u8>>,
     pub after: Option<Vec<u8>>,
-    /// What its writer was doing.
+    /// The phase of its writer.
     pub phase: Option<Phase>,
 }
 
@@ -77,7 +77,7 @@ impl Audit {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An actor, which has made so many requests, begins with something else.
+    /// Starts a phase of an actor after a number of requests.
     pub(super) fn begin(&self, actor: usize, requests: usize, phase: Phase) {
         let mut state = self.state();
         if phase == Phase::Repairs {
@@ -91,17 +91,17 @@ impl Audit {
         self.state().has_killed = true;
     }
 
-    /// An actor wants an address on a node.
+    /// Notes that an actor wants an address on a node.
     pub(crate) fn adds(&self, actor: usize, node: &str) {
         self.state().adds.insert(actor, node.to_owned());
     }
 
-    /// The node for whose pod a request was made, where it wants an address.
+    /// The node for whose pod a request wants an address.
     pub(crate) fn adds_for(&self, id: RequestId) -> Option<String> {
         self.state().adds.get(&id.actor).cloned()
     }
 
-    /// An actor locks the datastore while it writes.
+    /// Notes that an actor locks the datastore while it writes.
     pub(crate) fn locks(&self, actor: usize) {
         self.state().locking.insert(actor);
     }
@@ -110,12 +110,12 @@ impl Audit {
         self.state().locking.contains(&actor)
     }
 
-    /// There is one actor.
+    /// Notes that there is only one actor.
     pub(crate) fn alone(&self) {
         self.state().is_alone = true;
     }
 
-    /// True where nobody and nothing keeps an actor from what it is to do.
+    /// True if neither faults nor others keep an actor from its work.
     pub(crate) fn is_undisturbed(&self) -> bool {
         let state = self.state();
         state.is_alone && !state.has_faults
@@ -125,22 +125,21 @@ impl Audit {
         self.state().has_faults = true;
     }
 
-    /// True once anything went wrong that the explorer may let go wrong.
+    /// True after a fault.
     pub(crate) fn has_faults(&self) -> bool {
         self.state().has_faults
     }
 
-    /// True once someone was killed.
     pub(crate) fn has_killed(&self) -> bool {
         self.state().has_killed
     }
 
-    /// The step under way writes these in the place of someone else.
+    /// Marks keys that the current step writes on behalf of someone else.
     pub(crate) fn others<'k>(&self, keys: impl Iterator<Item = &'k str>) {
         self.state().of_others.extend(keys.map(str::to_owned));
     }
 
-    /// The command that an actor begins, and may undo, has this journal.
+    /// Sets the journal of an actor's current command.
     pub(crate) fn to_undo(&self, actor: usize, journal: &Path) {
         self.state().journals.insert(actor, journal.to_owned());
     }
@@ -150,15 +149,20 @@ impl Audit {
         self.state().journals.get(&actor).cloned()
     }
 
-    /// What a request was made for; `None` where it is not one of calipam's runs.
+    /// The phase of a request; `None` if it is not one of calipam's runs.
     pub(crate) fn phase(&self, id: RequestId) -> Option<Phase> {
         let state = self.state();
         let phases = state.phases.get(&id.actor)?;
         phases.iter().rev().find(|(first, _)| *first <= id.number).map(|(_, phase)| *phase)
     }
 
-    /// Notes writes; gives them with what was there before.
-    pub(crate) fn note(&self, by: Option<RequestId>, is_orphan: bool, changes: Vec<Change>) -> Vec<Written> {
+    /// Notes writes; returns them with the former values.
+    pub(crate) fn note(
+        &self,
+        by: Option<RequestId>,
+        is_orphan: bool,
+        changes: Vec<Change>,
+    ) -> Vec<NotedWrite> {
         let phase_of_request = by.and_then(|id| self.phase(id));
         let mut state = self.state();
         let others = std::mem::take(&mut state.of_others);
@@ -174,32 +178,32 @@ impl Audit {
                 state.replaced.entry((id.actor, path.clone())).or_insert_with(|| before.clone());
             }
             state.last.insert(path.clone(), (by.map(|id| id.actor), is_orphan));
-            written.push(Written { path, before, after: value, phase });
+            written.push(NotedWrite { path, before, after: value, phase });
         }
         written
     }
 
-    /// What a key had before an actor's run wrote it; `None` where that has not written it.
+    /// The value of a key before an actor's run wrote it; `None` if the run has not written it.
     pub(crate) fn replaced(&self, actor: usize, path: &str) -> Option<Option<Vec<u8>>> {
         self.state().replaced.get(&(actor, path.to_owned())).cloned()
     }
 
-    /// True where a key has what it had before a run first wrote it: an undo has brought that back.
+    /// True if a key has its value from before a run, so an undo has restored it.
     pub(crate) fn is_brought_back(&self, path: &str, now: &[u8]) -> bool {
         let state = self.state();
         let mut before = state.replaced.iter().filter(|((_, replaced), _)| replaced == path);
         before.any(|(_, before)| is_same(path, before.as_deref(), Some(now)))
     }
 
-    /// An actor asks for a write.
+    /// Notes the intention of a write.
     pub(super) fn intend(&self, by: RequestId, path: &str, after: Option<Vec<u8>>) {
         if self.phase(by) == Some(Phase::Repairs) {
             self.state().intended.insert((by.actor, path.to_owned()), after);
         }
     }
 
-    /// True where others have written to a key what the run of an actor was about to write, and it gets back what it had before that: it
-    /// cannot be told whose write it was.
+    /// True if others have written the value that an actor's run intended for a key, and the key gets a former value
+    /// back. The undo cannot tell whose write it was.
     pub(crate) fn takes_back_of_others(
         &self,
         actor: usize,
@@ -214,10 +218,10 @@ impl Audit {
             && former.any(|former| is_same(path, former.as_deref(), after))
     }
 
-    /// The first key that is not as it was before an actor's run wrote it, although nobody else has written it since.
+    /// The first key that an undo has not restored although nobody else has written it since.
     pub(crate) fn not_brought_back(&self, actor: usize) -> Option<String> {
         let state = self.state();
-        // Whether the datastore is locked is a matter of its own.
+        // The lock of the datastore is checked elsewhere.
         let is_counted = |path: &str| !path.contains("/clusterinformations/");
         let of_actor = state.replaced.iter().filter(|((other, path), _)| *other == actor && is_counted(path));
         let mut own = of_actor.filter(|((_, path), _)| state.last.get(path) == Some(&(Some(actor), false)));
@@ -230,15 +234,15 @@ impl Audit {
 
 impl Hash for Audit {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        // What was replaced follows from what actors were told.
+        // Replaced values follow from the answers to the actors.
         self.state().last.hash(hasher);
     }
 }
 
-/// True if two values of a key say the same: blocks may differ in their sequence numbers, which only rise.
+/// True if two values of a key are equal, except for sequence numbers of blocks, which only rise.
 pub(crate) fn is_same(path: &str, one: Option<&[u8]>, other: Option<&[u8]>) -> bool {
     let (Some(one), Some(other)) = (one, other) else { return one.is_none() && other.is_none() };
-    // What an API server gives an object is its own matter.
+    // An API server sets the metadata.
     let json = |raw: &[u8]| {
         let mut value = serde_json::from_slice::<Value>(raw).ok()?;
         if path.starts_with(kubernetes::ALL) {

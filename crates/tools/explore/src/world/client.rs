@@ -1,4 +1,4 @@
-//! The datastore as one actor's allocator sees it: as etcd, or as Kubernetes, which has no transactions.
+//! The datastore of one actor's allocator: like etcd, or like Kubernetes, which has no transactions.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,12 +15,12 @@ use jiff::Timestamp;
 use super::{Footprint, PODS, Verdict, World, Write};
 use crate::truth::Pod;
 
-/// An actor's connection.
+/// The connection of an actor.
 #[derive(Clone)]
 pub struct Client {
     world: Arc<World>,
     actor: usize,
-    /// Each query of a read is answered at a time of its own, as the API server does.
+    /// Each query of a read is answered separately, as by an API server.
     one_by_one: bool,
 }
 
@@ -30,7 +30,7 @@ impl Client {
         Self { world: Arc::clone(world), actor, one_by_one: false }
     }
 
-    /// A connection to an API server.
+    /// Makes it a connection to an API server.
     pub fn one_by_one(self) -> Self {
         Self { one_by_one: true, ..self }
     }
@@ -50,7 +50,7 @@ impl Client {
         Ok((pods, names.filter_map(|(path, ..)| path.strip_prefix(&nodes).map(str::to_owned)).collect()))
     }
 
-    /// A pod of Kubernetes as it is now.
+    /// The current state of a pod of Kubernetes.
     pub(crate) async fn pod(&self, handle: &str) -> Result<Option<Pod>, StoreError> {
         let footprint = Footprint::default().read(format!("{PODS}{handle}"));
         self.may_read(format!("get the pod of {handle}"), footprint).await?;
@@ -69,7 +69,7 @@ impl Client {
         Ok(value["spec"]["datastoreReady"] != false)
     }
 
-    /// Waits for the turn to read; notes what is found.
+    /// Waits for the turn to read, and notes the values.
     async fn may_read(&self, what: String, footprint: Footprint) -> Result<(), StoreError> {
         let verdict = self.world.turn(self.actor, what, footprint.clone(), None, None).await;
         if verdict == Verdict::Fail {
@@ -78,9 +78,10 @@ impl Client {
         }
         let mut found = DefaultHasher::new();
         for (path, is_range) in footprint.reads() {
-            match is_range {
-                true => self.world.memory.values(path).hash(&mut found),
-                false => self.world.memory.value_at(path).hash(&mut found),
+            if is_range {
+                self.world.memory.values(path).hash(&mut found);
+            } else {
+                self.world.memory.value_at(path).hash(&mut found);
             }
         }
         self.world.tell(self.actor, found.finish());
@@ -135,7 +136,7 @@ impl Store for Client {
     }
 }
 
-/// What a datastore in memory gives, which never waits.
+/// Polls a future on a datastore in memory, which never waits.
 pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(given) => Some(given),
@@ -162,7 +163,7 @@ fn describe(query: &Query) -> String {
     }
 }
 
-/// A path without what all paths have in common.
+/// A path without the common prefixes.
 pub(crate) fn short(path: &str) -> &str {
     path.trim_start_matches("/calico/ipam/v2/")
         .trim_start_matches("assignment/")

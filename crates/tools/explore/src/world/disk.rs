@@ -1,4 +1,4 @@
-//! Files: a disk below a journal that can be full, and what a power failure leaves of a file.
+//! Files: disks for journals, which can be full, and power failures.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -13,25 +13,25 @@ use tempfile::TempDir;
 
 use super::{Footprint, Verdict, World};
 
-/// The folder of all journals, and what is durable in it.
+/// The folders of all journals, and their durable parts.
 #[derive(Default)]
 pub(crate) struct Files(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// Of each actor, which is on a machine of its own. They are removed with the world.
+    /// The folder of each actor, which has a machine of its own. They are removed with the world.
     folders: BTreeMap<usize, Folder>,
 }
 
 struct Folder {
     folder: TempDir,
-    /// Journals, in their order.
+    /// The journals, oldest first.
     journals: Vec<PathBuf>,
-    /// How many bytes of the last one are durable.
+    /// Number of durable bytes of the last journal.
     durable: u64,
-    /// A line was admitted and is durable when the step ends.
+    /// A line was admitted, and is durable when the step ends.
     is_admitted: bool,
-    /// How often a power failure has torn a journal.
+    /// Number of power failures that tore a journal.
     torn: usize,
 }
 
@@ -40,7 +40,7 @@ impl Files {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the next journal of an actor goes, and the folder of all that it has.
+    /// The path of the next journal of an actor, and the folder of all its journals.
     pub(crate) fn next_journal(&self, actor: usize) -> Option<(PathBuf, PathBuf)> {
         let mut state = self.state();
         let folder = match state.folders.entry(actor) {
@@ -53,12 +53,12 @@ impl Files {
         Some((path, folder.folder.path().to_owned()))
     }
 
-    /// The folders of all actors that have any.
+    /// The folders of all actors.
     pub(crate) fn folders(&self) -> Vec<PathBuf> {
         self.state().folders.values().map(|folder| folder.folder.path().to_owned()).collect()
     }
 
-    /// A step of an actor has ended.
+    /// Ends a step of an actor.
     pub(crate) fn settle(&self, actor: usize) {
         if let Some(folder) = self.state().folders.get_mut(&actor).filter(|folder| folder.is_admitted) {
             folder.is_admitted = false;
@@ -66,12 +66,12 @@ impl Files {
         }
     }
 
-    /// True if a power failure would take something from the last journal of an actor.
+    /// True if a power failure would truncate the last journal of an actor.
     pub(crate) fn can_tear(&self, actor: usize) -> bool {
         self.state().folders.get(&actor).is_some_and(|folder| folder.durable < folder.length())
     }
 
-    /// A power failure: half of what was not durable is gone.
+    /// Simulates a power failure: half of the bytes that are not durable are lost.
     pub(crate) fn tear(&self, actor: usize) {
         let mut state = self.state();
         let Some(folder) = state.folders.get_mut(&actor) else { return };
@@ -86,14 +86,14 @@ impl Files {
 }
 
 impl Folder {
-    /// In memory, where that can be had.
+    /// Creates a folder, in memory if possible.
     fn new() -> Option<Self> {
         let memory = Path::new("/dev/shm");
         let folder = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() };
         Some(Self { folder: folder.ok()?, journals: Vec::new(), durable: 0, is_admitted: false, torn: 0 })
     }
 
-    /// Of the last journal.
+    /// The length of the last journal.
     fn length(&self) -> u64 {
         let last = self.journals.last().and_then(|path| std::fs::metadata(path).ok());
         last.map_or(0, |file| file.len())
@@ -103,7 +103,7 @@ impl Folder {
 impl Hash for Files {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         let state = self.state();
-        // What else is in them follows from what their actors were told.
+        // The contents follow from the answers to the actors.
         state
             .folders
             .iter()

@@ -1,55 +1,55 @@
-//! What a step reads and writes: two steps that have nothing in common give the same state in either order.
+//! The footprints of steps: two steps without a common path commute.
 
-/// What a step touches.
+/// The paths that a step reads and writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Footprint(Vec<Access>);
 
-/// One thing that is read or written.
+/// One path that is read or written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Access {
     path: String,
-    /// All paths that begin with it.
+    /// The path is a prefix.
     is_range: bool,
     writes: bool,
 }
 
 impl Footprint {
-    /// Reads one path.
+    /// Adds a read of a path.
     pub fn read(mut self, path: impl Into<String>) -> Self {
         self.0.push(Access { path: path.into(), is_range: false, writes: false });
         self
     }
 
-    /// Reads all paths that begin with a prefix.
+    /// Adds a read of all paths with a prefix.
     pub fn read_range(mut self, prefix: impl Into<String>) -> Self {
         self.0.push(Access { path: prefix.into(), is_range: true, writes: false });
         self
     }
 
-    /// Writes one path.
+    /// Adds a write of a path.
     pub fn write(mut self, path: impl Into<String>) -> Self {
         self.0.push(Access { path: path.into(), is_range: false, writes: true });
         self
     }
 
-    /// Writes any of the paths that begin with a prefix.
+    /// Adds a write of any path with a prefix.
     pub fn write_range(mut self, prefix: impl Into<String>) -> Self {
         self.0.push(Access { path: prefix.into(), is_range: true, writes: true });
         self
     }
 
-    /// What either touches.
+    /// Joins two footprints.
     pub fn and(mut self, other: &Self) -> Self {
         self.0.extend_from_slice(&other.0);
         self
     }
 
-    /// True if the order of the two matters.
+    /// True if the order of the two steps matters.
     pub fn conflicts(&self, other: &Self) -> bool {
         self.0.iter().any(|a| other.0.iter().any(|b| (a.writes || b.writes) && a.meets(b)))
     }
 
-    /// The paths that it reads, with true for prefixes.
+    /// The paths that are read, with true for prefixes.
     pub(crate) fn reads(&self) -> impl Iterator<Item = (&str, bool)> {
         self.0.iter().filter(|access| !access.writes).map(|access| (&*access.path, access.is_range))
     }

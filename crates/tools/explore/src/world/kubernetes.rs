@@ -1,11 +1,10 @@
-//! An API server as one process sees it: what lies under a client of calipam in the place of a connection. Objects lie under
-//! their paths, and have the version of the last write.
+//! An API server as one process sees it, in place of the connection of calipam's client. Objects are stored by their
+//! paths; their version is that of the last write.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -24,29 +23,19 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::BoxError;
 
-use super::{Footprint, Verdict, World, Write};
+use super::{Footprint, PATIENCE, Place, Verdict, World, Write};
 
-/// Where all objects lie.
+/// The prefix of all objects.
 pub(crate) const ALL: &str = "/api";
 const CALICO: &str = "/apis/crd.projectcalico.org/v1";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-/// Nobody gives up waiting: what waits is what the explorer lets wait.
-const PATIENCE: Duration = Duration::from_secs(20 * 365 * 24 * 3_600);
 
-/// Where the objects are.
-#[derive(Clone)]
-enum Place {
-    /// Each request waits until the explorer says what becomes of it.
-    World(Arc<World>, usize),
-    Memory(Arc<MemoryStore>),
-}
-
-/// The datastore as an actor's process sees it.
+/// Opens the datastore for an actor's process.
 pub(crate) fn open(world: &Arc<World>, actor: usize) -> Datastore {
     open_place(Place::World(Arc::clone(world), actor))
 }
 
-/// A datastore that answers at once.
+/// Opens a datastore that answers at once.
 pub(crate) fn open_memory(memory: &Arc<MemoryStore>) -> Datastore {
     open_place(Place::Memory(Arc::clone(memory)))
 }
@@ -60,7 +49,7 @@ fn open_place(place: Place) -> Datastore {
     Datastore::Kubernetes(KubeClient::over(kube::Client::new(answer, "default"), timeouts))
 }
 
-/// Status and body of an answer.
+/// The status and body of an answer.
 type Answer = (StatusCode, Value);
 
 impl Place {
@@ -83,7 +72,7 @@ impl Place {
     }
 
     async fn read(&self, path: &str, query: &str) -> Result<Answer, BoxError> {
-        // What may be answered from a cache of the server could be older: nothing of calipam allows that.
+        // An answer from a cache of the server could be older; calipam never allows it.
         if query.contains("resourceVersion") {
             return Ok(failure(StatusCode::BAD_REQUEST));
         }
@@ -125,7 +114,7 @@ impl Place {
         Ok((StatusCode::OK, list(&found, &Page { most, of: Some(number), ..page })))
     }
 
-    /// What is answered to a request that is not looked at.
+    /// The answer to a request that is not carried out.
     fn refused(&self, verdict: Verdict) -> Result<Option<Answer>, BoxError> {
         let status = match verdict {
             Verdict::Go => return Ok(None),
@@ -167,13 +156,6 @@ impl Place {
             world.tell(*actor, hasher.finish());
         }
     }
-
-    fn memory(&self) -> &MemoryStore {
-        match self {
-            Self::World(world, _) => &world.memory,
-            Self::Memory(memory) => memory,
-        }
-    }
 }
 
 /// True for the path of all objects of a kind.
@@ -182,7 +164,7 @@ fn is_list(path: &str) -> bool {
     !rest.trim_start_matches('/').contains('/')
 }
 
-/// Where the objects of a list lie.
+/// The folder of the objects of a list.
 fn folder(path: &str) -> String {
     match path {
         "/api/v1/pods" | "/api/v1/services" => path.replacen("/v1/", "/v1/namespaces/default/", 1) + "/",
@@ -190,7 +172,7 @@ fn folder(path: &str) -> String {
     }
 }
 
-/// A path without what all paths have in common.
+/// A path without the common prefixes.
 fn short(path: &str) -> &str {
     path.trim_start_matches(CALICO).trim_start_matches("/api/v1").trim_start_matches('/')
 }
@@ -199,7 +181,7 @@ fn failure(status: StatusCode) -> Answer {
     (status, json!({"kind": "Status", "message": status.to_string(), "code": status.as_u16()}))
 }
 
-/// An object as the server gives it.
+/// An object in an answer of the server.
 fn object((value, revision): (Vec<u8>, i64)) -> Value {
     let mut object: Value = serde_json::from_slice(&value).unwrap_or_default();
     object["metadata"]["resourceVersion"] = revision.to_string().into();
@@ -213,18 +195,18 @@ fn get(store: &MemoryStore, path: &str) -> Answer {
     }
 }
 
-/// The newest state, in tokens of pages.
+/// The newest state, in continue tokens.
 const NEWEST: i64 = -1;
 
-/// What a list asks for.
+/// The query of a list.
 #[derive(Clone, Debug)]
 struct Page {
     label: String,
-    /// Items at most.
+    /// Maximum number of items.
     most: usize,
     /// The first name.
     start: String,
-    /// The list that it goes on with.
+    /// The number of the list that it continues.
     of: Option<i64>,
 }
 
@@ -254,7 +236,7 @@ impl Page {
     }
 }
 
-/// A page of what a list found.
+/// A page of a list.
 fn list(found: &[(String, Vec<u8>, i64)], page: &Page) -> Value {
     let Page { label, most, start, of } = page;
     let has_label = |object: &Value| label.is_empty() || !object["metadata"]["labels"][label].is_null();
@@ -271,7 +253,7 @@ fn list(found: &[(String, Vec<u8>, i64)], page: &Page) -> Value {
     json!({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items})
 }
 
-/// Creates, replaces or deletes an object, under the version and the UID that are named.
+/// Creates, replaces or deletes an object, if the named version and UID match.
 fn change(store: &MemoryStore, method: &Method, path: &str, mut body: Value) -> Answer {
     let found = store.value_at(path);
     let named = if *method == Method::DELETE { &body["preconditions"] } else { &body["metadata"] };
@@ -297,7 +279,7 @@ fn change(store: &MemoryStore, method: &Method, path: &str, mut body: Value) -> 
     metadata.remove("resourceVersion");
     let status = match *method {
         Method::POST => {
-            // Nothing that was or will be there has it.
+            // No other object has or will have it.
             let created = store.change_together(&[(path.to_owned(), None)]);
             metadata.insert("uid".into(), format!("{path}-{created}").into());
             StatusCode::CREATED
@@ -308,7 +290,7 @@ fn change(store: &MemoryStore, method: &Method, path: &str, mut body: Value) -> 
     (status, get(store, path).1)
 }
 
-/// Adds an object to a snapshot; false where none of its kind is read.
+/// Adds an object to a snapshot; false if its kind is not read.
 pub(crate) fn decode(snapshot: &mut Snapshot, path: &str, value: &[u8], revision: i64) -> bool {
     let plural = path.rsplit('/').nth(1).unwrap_or_default();
     let Some(kind) = by_plural(plural) else { return false };
@@ -317,7 +299,7 @@ pub(crate) fn decode(snapshot: &mut Snapshot, path: &str, value: &[u8], revision
     true
 }
 
-/// What a cluster whose data is in etcd holds where Kubernetes is its datastore: calipam's own writer makes the objects.
+/// Converts a cluster in etcd to objects of Kubernetes, with calipam's own writer.
 pub(crate) fn objects_of(
     values: &[(String, Vec<u8>, i64)],
     pods: &[Value],

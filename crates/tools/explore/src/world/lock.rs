@@ -1,36 +1,36 @@
-//! The lock of a node.
+//! The locks of nodes.
 
 use std::sync::Arc;
 
 use super::{Footprint, World};
 
-/// The lock that the calls of a node take one after the other.
+/// The lock that the calls of a node take one after another.
 pub struct NodeLock {
     world: Arc<World>,
     actor: usize,
     name: String,
 }
 
-/// The lock, until it is dropped.
-pub struct Held(NodeLock);
+/// The lock, held until this is dropped.
+pub struct LockGuard(NodeLock);
 
 impl NodeLock {
     pub fn new(world: &Arc<World>, actor: usize, node: &str) -> Self {
         Self { world: Arc::clone(world), actor, name: format!("lock/{node}") }
     }
 
-    /// Waits for it.
-    pub async fn take(&self) -> Held {
+    /// Waits for the lock.
+    pub async fn take(&self) -> LockGuard {
         let Self { world, actor, name } = self;
         let footprint = Footprint::default().write(name.clone());
         world.turn(*actor, format!("take {name}"), footprint, None, Some(name.clone())).await;
         world.state().locks.insert(name.clone(), *actor);
         world.tell(*actor, "locked");
-        Held(Self { world: Arc::clone(world), actor: *actor, name: name.clone() })
+        LockGuard(Self { world: Arc::clone(world), actor: *actor, name: name.clone() })
     }
 }
 
-impl Drop for Held {
+impl Drop for LockGuard {
     fn drop(&mut self) {
         let NodeLock { world, name, .. } = &self.0;
         world.state().locks.remove(name);

@@ -1,4 +1,4 @@
-//! A datastore under control: every request waits until the explorer says what becomes of it.
+//! A datastore under control: every request waits until the explorer decides on it.
 
 mod audit;
 mod client;
@@ -15,69 +15,90 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use calipam_assign::MemoryStore;
 use jiff::{SignedDuration, Timestamp};
 
 pub use self::audit::Phase;
-pub(crate) use self::audit::{Written, is_same};
+pub(crate) use self::audit::{NotedWrite, is_same};
 pub use self::client::Client;
 pub(crate) use self::client::at_once;
 pub(crate) use self::disk::{Files, FreeDisk, OneDisk};
 pub use self::footprint::Footprint;
-pub use self::lock::{Held, NodeLock};
+pub use self::lock::{LockGuard, NodeLock};
 pub(crate) use self::notes::{NodeNotes, path as notes_path};
-pub(crate) use self::turn::Asked;
 use self::turn::Pending;
+pub(crate) use self::turn::PendingRequest;
 use crate::truth::Truth;
 
-/// Where all values lie.
+/// The prefix of all values.
 pub(crate) const ALL: &str = "/calico/";
 
-/// What footprints call the pods of Kubernetes.
+/// The prefix of Kubernetes' pods in footprints.
 pub(crate) const PODS: &str = "pods/";
 
-/// A request, by the actor that makes it and its number among the actor's requests.
+/// A request, by its actor and its number among the actor's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId {
     pub actor: usize,
     pub number: usize,
 }
 
-/// What becomes of a request.
+/// The decision on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Verdict {
     /// It is answered.
     Go,
-    /// The one who asks hears nothing. A write is still on its way, and may take effect at any later time or never.
+    /// It has no answer. A write may take effect at any later time, or never.
     Fail,
-    /// The API server has too much to do, and wants the request again a second later.
+    /// The API server is overloaded, and wants the request again a second later.
     PutOff,
-    /// The API server does not know the revision of a list any more.
+    /// The revision of a list is compacted.
     Expire,
 }
 
-/// What is stored, by path, with versions.
+/// Stored values with their paths and versions.
 pub(crate) type Values = Vec<(String, Vec<u8>, i64)>;
 
-/// Makes a write that is on its way; nothing hears what becomes of it.
+/// Executes a late write, without an answer.
 pub(crate) type Write = Arc<dyn Fn(&MemoryStore) + Send + Sync>;
 
-/// The datastore, what waits for it, and the truth about the cluster.
+/// The time limit of all clients: requests wait until the explorer decides.
+const PATIENCE: Duration = Duration::from_secs(20 * 365 * 24 * 3_600);
+
+/// The values behind the server that a client sees.
+#[derive(Clone)]
+enum Place {
+    /// Each request waits until the explorer decides on it.
+    World(Arc<World>, usize),
+    Memory(Arc<MemoryStore>),
+}
+
+impl Place {
+    fn memory(&self) -> &MemoryStore {
+        match self {
+            Self::World(world, _) => &world.memory,
+            Self::Memory(memory) => memory,
+        }
+    }
+}
+
+/// The datastore, its pending requests, and the truth about the cluster.
 pub struct World {
     memory: MemoryStore,
     state: Mutex<State>,
-    /// Who uses which address.
+    /// The users of addresses.
     pub truth: Truth,
-    /// Who has written what.
+    /// All writes.
     pub(crate) audit: audit::Audit,
     /// The files of all runs of calipam.
     pub(crate) files: Files,
-    /// What the plugins of nodes have kept.
+    /// The notes of nodes.
     pub(crate) notes: notes::AllNotes,
     /// The values are objects of Kubernetes, by their paths on an API server.
     is_kubernetes: AtomicBool,
-    /// How many objects a page of a list has; 0 for all.
+    /// Number of objects on a page of a list; 0 means all.
     page: AtomicUsize,
 }
 
@@ -86,27 +107,27 @@ struct State {
     now: Timestamp,
     jumped: SignedDuration,
     pending: BTreeMap<RequestId, Pending>,
-    /// Verdicts that were spoken and not yet heard.
+    /// Decisions that the actors have not seen yet.
     verdicts: BTreeMap<RequestId, Verdict>,
-    /// Writes whose sender has given them up.
+    /// Writes whose sender does not wait any more.
     on_the_way: BTreeMap<RequestId, OnTheWay>,
-    /// Requests made so far, by actor.
+    /// Number of requests so far, by actor.
     numbers: BTreeMap<usize, usize>,
-    /// What each actor has been told, which is all that decides what it does next.
+    /// A hash of all answers to each actor, which determine its next steps.
     told: BTreeMap<usize, u64>,
-    /// Lists of which an actor has got the first page.
+    /// Lists with a first page that an actor has received.
     lists: BTreeMap<usize, Vec<Values>>,
-    /// Who holds which lock.
+    /// The holder of each lock.
     locks: BTreeMap<String, usize>,
     /// Actors whose pods wait for addresses.
     adding: BTreeSet<usize>,
-    /// Actors that look a second time after the grace period.
+    /// Actors that wait for the grace period before a second look.
     waits: BTreeMap<usize, Grace>,
-    /// What the step under way has touched beside its request.
+    /// The paths that the current step has touched beside its request.
     touched: Footprint,
 }
 
-/// What is over when the grace period is: an ADD that was under way when it began, and what was on its way then.
+/// Events that precede the end of the grace period: the ADDs and late writes that were under way at its start.
 #[derive(Hash)]
 struct Grace {
     adding: BTreeSet<usize>,
@@ -123,10 +144,10 @@ pub(crate) struct OnTheWay {
 }
 
 impl World {
-    /// A cluster with nothing in it.
+    /// An empty cluster.
     pub fn new(now: Timestamp) -> Self {
         let state = State { now, ..State::default() };
-        // What was there before is an hour old.
+        // Earlier values are an hour old.
         let before = now - SignedDuration::from_hours(1);
         Self {
             memory: MemoryStore::new(before),
@@ -144,12 +165,11 @@ impl World {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The values as they are.
     pub fn data(&self) -> &MemoryStore {
         &self.memory
     }
 
-    /// The same values in a datastore that answers at once.
+    /// Copies the values to a datastore that answers at once.
     pub fn copy_of_data(&self) -> MemoryStore {
         let copy = MemoryStore::new(self.now());
         for (path, value, _) in self.values() {
@@ -158,7 +178,7 @@ impl World {
         copy
     }
 
-    /// Everything that is stored.
+    /// All stored values.
     pub(crate) fn values(&self) -> Values {
         self.memory.values(if self.is_kubernetes() { kubernetes::ALL } else { ALL })
     }
@@ -167,12 +187,12 @@ impl World {
         self.is_kubernetes.load(Ordering::Relaxed)
     }
 
-    /// How many objects a page of a list has; 0 for all.
+    /// Number of objects on a page of a list; 0 means all.
     pub(crate) fn page(&self) -> usize {
         self.page.load(Ordering::Relaxed)
     }
 
-    /// Remembers what a list found whose first page an actor gets; gives its number.
+    /// Keeps the result of a list for its next pages; returns its number.
     fn begin_list(&self, actor: usize, found: Values) -> i64 {
         let mut state = self.state();
         let lists = state.lists.entry(actor).or_default();
@@ -180,14 +200,14 @@ impl World {
         lists.len() as i64 - 1
     }
 
-    /// What the list of that number found.
+    /// The result of the list with a number.
     fn begun_list(&self, actor: usize, number: i64) -> Values {
         let state = self.state();
         let list = usize::try_from(number).ok().and_then(|number| state.lists.get(&actor)?.get(number));
         list.cloned().unwrap_or_default()
     }
 
-    /// The values so far become objects of an API server, which gives lists in pages of so many objects; 0 for all.
+    /// Replaces the values by objects of an API server with pages of `page` objects; 0 means all.
     pub(crate) fn to_kubernetes(&self, objects: &[(String, Vec<u8>)], page: usize) {
         self.page.store(page, Ordering::Relaxed);
         for (path, ..) in self.memory.values(ALL) {
@@ -197,31 +217,30 @@ impl World {
         self.is_kubernetes.store(true, Ordering::Relaxed);
     }
 
-    /// The time. It stands still unless the explorer moves it.
+    /// The time, which only the explorer moves.
     pub fn now(&self) -> Timestamp {
         self.state().now
     }
 
-    /// How far clocks have jumped.
+    /// The sum of all jumps.
     pub(crate) fn jumped(&self) -> SignedDuration {
         self.state().jumped
     }
 
-    /// Clocks jump, those of nodes and those of commands.
+    /// Moves the clocks of nodes and of commands.
     pub(crate) fn jump(&self, by: SignedDuration) {
         self.state().jumped += by;
         self.advance(by);
     }
 
-    /// Moves the clock.
+    /// Moves the clock of nodes.
     pub(crate) fn advance(&self, by: SignedDuration) {
         let now = &mut self.state().now;
         *now = now.saturating_add(by).unwrap_or(*now);
     }
 
-    /// The requests that wait, with what they are and touch. Those that wait for a lock that another has, or for the end of the grace
-    /// period, are left out.
-    pub(crate) fn waiting(&self) -> Vec<Asked> {
+    /// The pending requests, without those that wait for a held lock or for the end of the grace period.
+    pub(crate) fn waiting(&self) -> Vec<PendingRequest> {
         let state = self.state();
         let is_free = |pending: &&Pending| {
             let grace = state.waits.get(&pending.asked.id.actor);
@@ -238,7 +257,7 @@ impl World {
         state.pending.values().filter(is_free).map(asked).collect()
     }
 
-    /// True if an actor waits for anything, be it a lock that another has.
+    /// True if an actor waits for anything, including a lock.
     pub(crate) fn is_waiting(&self, actor: usize) -> bool {
         self.state().pending.keys().any(|id| id.actor == actor)
     }
@@ -249,7 +268,7 @@ impl World {
         self.state().on_the_way.iter().map(of).collect()
     }
 
-    /// Says what becomes of a request.
+    /// Decides on a request.
     pub(crate) fn decide(&self, id: RequestId, verdict: Verdict) {
         let mut state = self.state();
         let Some(pending) = state.pending.remove(&id) else { return };
@@ -264,7 +283,7 @@ impl World {
         pending.waker.wake();
     }
 
-    /// What an actor asked for before it was killed is on its way.
+    /// Turns the pending requests of a killed actor into late writes.
     pub(crate) fn leave_behind(&self, actor: usize) {
         let mut state = self.state();
         state.adding.remove(&actor);
@@ -283,29 +302,29 @@ impl World {
             .for_each(|(_, write)| write.is_orphan = true);
     }
 
-    /// A pod waits for its addresses.
+    /// Notes that a pod waits for its addresses.
     pub(crate) fn begin_add(&self, actor: usize) {
         self.state().adding.insert(actor);
     }
 
-    /// It has them, or will not have them.
+    /// Notes that a pod does not wait for addresses any more.
     pub(crate) fn end_add(&self, actor: usize) {
         self.state().adding.remove(&actor);
     }
 
-    /// The next request of an actor comes after the grace period.
+    /// Delays the next request of an actor until the grace period is over.
     pub(crate) fn wait_for_grace(&self, actor: usize) {
         let mut state = self.state();
         let has_begun = |actor: &&usize| state.told.contains_key(*actor);
         let adding = state.adding.iter().filter(has_begun).copied().collect();
         let on_the_way = state.on_the_way.keys().filter(|id| id.actor != actor).copied().collect();
         state.waits.insert(actor, Grace { adding, on_the_way });
-        // Who has begun and what is on its way is in the steps of all.
+        // The steps of all actors show which of them have begun, and the late writes.
         let touched = Footprint::default().read_range("actor/").read_range("late/");
         state.touched = std::mem::take(&mut state.touched).and(&touched);
     }
 
-    /// Lets a write take effect whose sender does not wait for it any more; true where that was killed.
+    /// Executes a late write; true if its sender was killed.
     pub(crate) fn land(&self, id: RequestId) -> bool {
         let write = self.state().on_the_way.remove(&id);
         let Some(OnTheWay { write, is_orphan, .. }) = write else { return false };
@@ -313,24 +332,24 @@ impl World {
         is_orphan
     }
 
-    /// An actor begins with something.
+    /// Starts a phase of an actor.
     pub(crate) fn begin_phase(&self, actor: usize, phase: Phase) {
         let requests = self.state().numbers.get(&actor).copied().unwrap_or_default();
         self.audit.begin(actor, requests, phase);
     }
 
-    /// Notes that the step under way touches more than its request says.
+    /// Adds to the footprint of the current step.
     pub(crate) fn touch(&self, footprint: &Footprint) {
         let mut state = self.state();
         state.touched = std::mem::take(&mut state.touched).and(footprint);
     }
 
-    /// What was touched since this was asked last.
+    /// Returns and clears the footprint of the current step.
     pub(crate) fn take_touched(&self) -> Footprint {
         std::mem::take(&mut self.state().touched)
     }
 
-    /// Notes what an actor was told.
+    /// Notes an answer to an actor.
     pub(crate) fn tell(&self, actor: usize, what: impl Hash) {
         let mut state = self.state();
         let told = state.told.entry(actor).or_default();
@@ -339,7 +358,7 @@ impl World {
         *told = hasher.finish();
     }
 
-    /// All that decides what can happen from here on: two worlds with the same state have the same future.
+    /// A hash of the state: two worlds with the same hash have the same future.
     pub(crate) fn hash(&self, mut hasher: impl Hasher) -> u64 {
         for (path, value, revision) in self.values() {
             (path, timeless(&value), revision).hash(&mut hasher);
@@ -356,7 +375,7 @@ impl World {
     }
 }
 
-/// A value without what comes from the clock of the machine: two runs of a schedule give the same then.
+/// A value without fields from the clock of the machine, equal for two runs of a schedule.
 fn timeless(value: &[u8]) -> Vec<u8> {
     const FIELDS: [&[u8]; 5] = [
         b"\"timestamp\":\"",
@@ -383,10 +402,10 @@ fn timeless(value: &[u8]) -> Vec<u8> {
 }
 
 impl State {
-    /// A write stays on its way; a read is of no interest to anyone.
+    /// Keeps a write as late; a read is dropped.
     fn set_on_the_way(&mut self, id: RequestId, pending: &Pending) {
         if let Some(write) = &pending.write {
-            let Asked { what, footprint, .. } = pending.asked.clone();
+            let PendingRequest { what, footprint, .. } = pending.asked.clone();
             self.on_the_way
                 .insert(id, OnTheWay { what, footprint, write: Arc::clone(write), is_orphan: false });
         }

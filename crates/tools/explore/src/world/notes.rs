@@ -1,4 +1,4 @@
-//! What the plugin of a node keeps next to its lock for the next calls, and what can become of it.
+//! The notes that the plugin of a node keeps beside its lock for later calls, and their faults.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,32 +11,32 @@ use super::{Footprint, World};
 
 /// The files of all nodes.
 #[derive(Default)]
-pub(crate) struct AllNotes(Mutex<BTreeMap<String, Kept>>);
+pub(crate) struct AllNotes(Mutex<BTreeMap<String, NodeFile>>);
 
-/// The file of a node; the worlds that have any have IPv4 alone.
+/// The file of a node, for IPv4 only.
 #[derive(Clone, Debug, Default)]
-struct Kept {
+struct NodeFile {
     now: Option<FullBlocks>,
-    /// Before it was written last.
+    /// The notes before the last write.
     before: Option<FullBlocks>,
 }
 
 impl AllNotes {
-    fn kept(&self) -> MutexGuard<'_, BTreeMap<String, Kept>> {
+    fn kept(&self) -> MutexGuard<'_, BTreeMap<String, NodeFile>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a node keeps.
+    /// The notes of a node.
     pub(crate) fn of(&self, node: &str) -> Option<FullBlocks> {
         self.kept().get(node).and_then(|kept| kept.now.clone())
     }
 
-    /// The file is torn, which is as if it were not there (tested in the plugin).
+    /// Tears the file, which is the same as removing it (tested in the plugin).
     pub(crate) fn tear(&self, node: &str) {
         self.kept().remove(node);
     }
 
-    /// The last write was not on disk when the power failed.
+    /// Takes back the last write, which was not durable at a power failure.
     pub(crate) fn take_back(&self, node: &str) {
         self.kept().entry(node.to_owned()).and_modify(|kept| kept.now = kept.before.take());
     }
@@ -62,12 +62,12 @@ impl Hash for AllNotes {
     }
 }
 
-/// What footprints call the notes of a node.
+/// The path of a node's notes in footprints.
 pub(crate) fn path(node: &str) -> String {
     format!("notes/{node}")
 }
 
-/// The notes of a node for a call.
+/// The notes of a node, for a call.
 pub(crate) struct NodeNotes {
     pub world: Arc<World>,
     pub actor: usize,

@@ -1,44 +1,44 @@
-//! Waiting for one's turn.
+//! Waits for the explorer's decision.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use super::{Footprint, RequestId, Verdict, World, Write};
 
-/// A request that waits.
+/// A pending request.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct PendingRequest {
     pub id: RequestId,
-    /// For people.
+    /// A description for reports.
     pub what: String,
     pub footprint: Footprint,
-    /// The lock that it wants.
+    /// The lock that it waits for.
     pub lock: Option<String>,
     pub is_read: bool,
-    /// An API server may put it off.
+    /// An API server may defer it.
     pub can_be_put_off: bool,
-    /// It goes on with a list, whose revision may be compacted away.
+    /// It continues a list, whose revision may be compacted.
     pub is_continued: bool,
-    /// False for a lock, which is a file of the node: asking for it does not fail.
+    /// False for a lock, which is a file of the node and always works.
     pub can_fail: bool,
 }
 
 pub(super) struct Pending {
-    pub(super) asked: Asked,
+    pub(super) asked: PendingRequest,
     pub(super) write: Option<Write>,
     pub(super) waker: Waker,
 }
 
-/// Waits until the explorer says what becomes of a request.
+/// Waits until the explorer decides on a request.
 pub(crate) struct Turn<'w> {
     world: &'w World,
     id: RequestId,
-    /// What is asked; `None` once it is.
-    begun: Option<(Asked, Option<Write>)>,
+    /// The request; `None` after it was sent.
+    begun: Option<(PendingRequest, Option<Write>)>,
 }
 
 impl World {
-    /// Asks for something, and waits for what becomes of it.
+    /// Sends a request and waits for the decision.
     pub(crate) fn turn(
         &self,
         actor: usize,
@@ -57,13 +57,14 @@ impl World {
         let is_read = write.is_none() && lock.is_none();
         let can_fail = lock.is_none();
         let (can_be_put_off, is_continued) = (false, false);
-        let asked = Asked { id, what, footprint, is_read, can_be_put_off, is_continued, can_fail, lock };
+        let asked =
+            PendingRequest { id, what, footprint, is_read, can_be_put_off, is_continued, can_fail, lock };
         Turn { world: self, id, begun: Some((asked, write)) }
     }
 }
 
 impl Turn<'_> {
-    /// The same for writes, by their keys.
+    /// Adds the writes that the request intends, by key.
     pub(crate) fn intends<'k>(self, writes: impl Iterator<Item = (&'k str, Option<Vec<u8>>)>) -> Self {
         for (path, after) in writes {
             self.world.audit.intend(self.id, path, after);
@@ -71,7 +72,7 @@ impl Turn<'_> {
         self
     }
 
-    /// The same to an API server.
+    /// Marks a request to an API server.
     pub(crate) fn for_api_server(mut self) -> Self {
         if let Some((asked, _)) = &mut self.begun {
             asked.can_be_put_off = true;
@@ -79,7 +80,7 @@ impl Turn<'_> {
         self
     }
 
-    /// The same for a request that goes on with a list.
+    /// Marks a request that continues a list.
     pub(crate) fn continued(mut self) -> Self {
         if let Some((asked, _)) = &mut self.begun {
             asked.is_continued = true;

@@ -1,4 +1,4 @@
-//! The few messages of etcd that calipam sends.
+//! The messages of etcd that calipam sends.
 
 use std::fmt;
 
@@ -9,9 +9,9 @@ use calipam_files::raw::RawEntry;
 use crate::world::client::short;
 use crate::world::{Footprint, Values};
 
-/// Comparisons, and what follows where all hold or one does not.
+/// Comparisons, and operations for success and failure.
 pub(super) struct Transaction {
-    /// Keys and their revisions; 0 for one that must not be there.
+    /// Keys and their revisions; 0 for a key that must not exist.
     pub expected: Vec<(String, i64)>,
     pub then: Vec<Operation>,
     otherwise: Vec<Operation>,
@@ -23,7 +23,7 @@ pub(super) enum Operation {
     Delete(String),
 }
 
-/// Keys from one up to, but without, another.
+/// A range of keys; the end is excluded.
 #[derive(Clone, Default)]
 pub(super) struct Range {
     start: String,
@@ -34,7 +34,7 @@ pub(super) struct Range {
     keys_only: bool,
 }
 
-/// What a range has.
+/// The result of a range.
 #[derive(Default)]
 pub(super) struct Found {
     pub kvs: Values,
@@ -44,11 +44,11 @@ pub(super) struct Found {
 pub(super) struct Answer {
     pub revision: i64,
     pub has_succeeded: bool,
-    /// What the readings among the operations found.
+    /// The results of the reads among the operations.
     pub found: Vec<Found>,
 }
 
-/// Gives the fields of a message to `take`; `None` where it is malformed, or `take` does not understand one.
+/// Passes the fields of a message to `take`; `None` if the message is malformed or `take` does not know a field.
 fn each(message: &[u8], mut take: impl FnMut(u32, Value<'_>) -> Option<()>) -> Option<()> {
     let mut fields = Fields::new(message);
     while let Some((field, value)) = fields.next_field()? {
@@ -79,12 +79,12 @@ impl Transaction {
     pub(super) fn footprint(&self) -> Footprint {
         let all = self.expected.iter().fold(Footprint::default(), |all, (key, _)| all.read(key.clone()));
         self.then.iter().chain(&self.otherwise).fold(all, |all, operation| match operation {
-            Operation::Get(range) => range.footprint_after(all),
+            Operation::Get(range) => Range::footprint(all, range),
             Operation::Put(key, _) | Operation::Delete(key) => all.write(key.clone()),
         })
     }
 
-    /// What it writes where its comparisons hold.
+    /// The writes that it makes on success.
     pub(super) fn writes(&self) -> impl Iterator<Item = (&str, Option<Vec<u8>>)> {
         self.then.iter().filter_map(|operation| match operation {
             Operation::Get(_) => None,
@@ -93,7 +93,7 @@ impl Transaction {
         })
     }
 
-    /// Makes it, as a whole.
+    /// Executes it atomically.
     pub(super) fn apply(&self, store: &MemoryStore) -> Answer {
         let revision = |key: &str| store.value_at(key).map_or(0, |(_, revision)| revision);
         let has_succeeded = self.expected.iter().all(|(key, expected)| revision(key) == *expected);
@@ -121,7 +121,7 @@ impl fmt::Display for Transaction {
     }
 }
 
-/// A comparison of a key's revision for equality: calipam makes no others.
+/// A comparison of a key's revision for equality; calipam sends no others.
 fn expected(message: &[u8]) -> Option<(String, i64)> {
     const MOD_REVISION: u64 = 2;
     let (mut key, mut revision, mut is_understood) = (None, 0, false);
@@ -183,10 +183,10 @@ impl Range {
     }
 
     fn has(&self, path: &str) -> bool {
-        match self.end.is_empty() {
-            true => path == self.start,
-            false => path >= self.start.as_str() && path.as_bytes() < &*self.end,
+        if self.end.is_empty() {
+            return path == self.start;
         }
+        path >= self.start.as_str() && path.as_bytes() < &*self.end
     }
 
     pub(super) fn find(&self, values: &Values) -> Found {
@@ -201,17 +201,14 @@ impl Range {
         Found { kvs, count }
     }
 
-    pub(super) fn footprint(all: Footprint, range: &Self) -> Footprint {
-        range.footprint_after(all)
-    }
-
-    fn footprint_after(&self, all: Footprint) -> Footprint {
-        if self.end.is_empty() {
-            return all.read(self.start.clone());
+    /// Adds the range to a footprint.
+    pub(super) fn footprint(all: Footprint, Self { start, end, .. }: &Self) -> Footprint {
+        if end.is_empty() {
+            return all.read(start.clone());
         }
-        // What both ends have in common covers all that lies between them.
-        let common = self.start.bytes().zip(&self.end).take_while(|(a, b)| a == *b).count();
-        all.read_range(&self.start[..common])
+        // The common prefix of both ends covers everything between them.
+        let common = start.bytes().zip(end).take_while(|(a, b)| a == *b).count();
+        all.read_range(&start[..common])
     }
 }
 
@@ -229,7 +226,7 @@ impl Answer {
         header
     }
 
-    /// `TxnResponse`.
+    /// Encodes a `TxnResponse`.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         put_message(&mut out, 1, &self.header());
@@ -242,7 +239,7 @@ impl Answer {
         out
     }
 
-    /// `RangeResponse`.
+    /// Encodes a `RangeResponse`.
     pub(super) fn encode_range(&self) -> Vec<u8> {
         let mut out = Vec::new();
         put_message(&mut out, 1, &self.header());

@@ -1,5 +1,5 @@
-//! etcd as one process sees it: what lies under a client of calipam in the place of a connection. The requests are those that
-//! go over the wire, so that everything above them is the code that talks to a real server.
+//! etcd as one process sees it, in place of the connection of calipam's client. The requests are those of the wire, so
+//! everything above them is the code for a real server.
 
 mod message;
 
@@ -8,7 +8,6 @@ use std::convert::Infallible;
 use std::hash::{Hash, Hasher};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use bytes::Bytes;
 use calipam_assign::MemoryStore;
@@ -20,32 +19,22 @@ use tonic::body::Body;
 use tower::BoxError;
 
 use self::message::{Answer, Operation, Range, Transaction};
-use super::{ALL, Footprint, Values, Verdict, World};
+use super::{ALL, Footprint, PATIENCE, Place, Values, Verdict, World};
 
-/// Revisions of readings begin here, so that none is that of a key.
+/// The first revision of a read, different from those of all keys.
 const READINGS: i64 = 1_000_000;
-/// Nobody gives up waiting: what waits is what the explorer lets wait.
-const PATIENCE: Duration = Duration::from_secs(20 * 365 * 24 * 3_600);
-
-/// Where the values are.
-enum Place {
-    /// Each request waits until the explorer says what becomes of it.
-    World(Arc<World>, usize),
-    Memory(Arc<MemoryStore>),
-}
-
 struct Etcd {
     place: Place,
-    /// What readings have seen: one that names a revision sees the same, as etcd promises.
+    /// The values that reads have seen: a read at the same revision sees the same, as etcd promises.
     seen: Mutex<Vec<Arc<Values>>>,
 }
 
-/// The datastore as an actor's process sees it.
+/// Opens the datastore for an actor's process.
 pub(crate) async fn open(world: &Arc<World>, actor: usize) -> Option<Datastore> {
     open_place(Place::World(Arc::clone(world), actor)).await
 }
 
-/// A datastore that answers at once.
+/// Opens a datastore that answers at once.
 pub(crate) async fn open_memory(memory: &Arc<MemoryStore>) -> Option<Datastore> {
     open_place(Place::Memory(Arc::clone(memory))).await
 }
@@ -65,7 +54,7 @@ impl Etcd {
     async fn answer(&self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
         let path = request.uri().path().to_owned();
         let body = request.into_body().collect().await?.to_bytes();
-        // One byte says that nothing is compressed, four how long the message is.
+        // One byte for the compression, four for the length.
         let message = body.get(5..).unwrap_or_default();
         let answer = match &*path {
             "/etcdserverpb.KV/Txn" => {
@@ -104,7 +93,7 @@ impl Etcd {
             Some(values) => (values, named),
             None => {
                 self.wait_to_read(&ranges).await?;
-                let values = Arc::new(self.memory().values(ALL));
+                let values = Arc::new(self.place.memory().values(ALL));
                 let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
                 seen.push(Arc::clone(&values));
                 (values, READINGS + seen.len() as i64 - 1)
@@ -136,7 +125,9 @@ impl Etcd {
     }
 
     async fn write(&self, transaction: Transaction) -> Result<Answer, BoxError> {
-        let Place::World(world, actor) = &self.place else { return Ok(transaction.apply(self.memory())) };
+        let Place::World(world, actor) = &self.place else {
+            return Ok(transaction.apply(self.place.memory()));
+        };
         let transaction = Arc::new(transaction);
         let later = Arc::clone(&transaction);
         let write: super::Write = Arc::new(move |store| drop(later.apply(store)));
@@ -150,20 +141,13 @@ impl Etcd {
         world.tell(*actor, (answer.has_succeeded, answer.revision));
         Ok(answer)
     }
-
-    fn memory(&self) -> &MemoryStore {
-        match &self.place {
-            Place::World(world, _) => &world.memory,
-            Place::Memory(memory) => memory,
-        }
-    }
 }
 
 fn no_answer() -> BoxError {
     io::Error::new(io::ErrorKind::ConnectionReset, "no answer").into()
 }
 
-/// A message as gRPC sends it.
+/// A message in the form of gRPC.
 fn response(message: &[u8]) -> Response<Body> {
     let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
     let frame: Vec<u8> = [&[0], &length.to_be_bytes()[..], message].concat();
