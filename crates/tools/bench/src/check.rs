@@ -1,4 +1,4 @@
-//! What the parts that run `calipam` have in common.
+//! Helpers for the parts that run `calipam`.
 
 use std::error::Error;
 use std::process::Command;
@@ -10,7 +10,7 @@ use calipam_testkit::servers::Etcd;
 use crate::Failed;
 use crate::child::{Measured, measure};
 
-/// Measures each size, and prints the rows.
+/// Measures each size and prints the rows.
 pub(crate) fn rows<S, R, E>(
     sizes: &[String],
     row: impl Fn(S) -> Result<R, E>,
@@ -26,7 +26,7 @@ where
     Ok(())
 }
 
-/// An etcd with a healthy cluster of so many allocations.
+/// Starts an etcd with a healthy cluster of a number of allocations.
 pub(crate) fn seeded(allocations: u64) -> Result<Etcd, String> {
     let etcd = Etcd::start().map_err(|e| e.to_string())?;
     let cluster = SizedCluster::new(ClusterSpec::new(1), allocations);
@@ -34,7 +34,7 @@ pub(crate) fn seeded(allocations: u64) -> Result<Etcd, String> {
     Ok(etcd)
 }
 
-/// Checks what the connection's options name, as one look without settling.
+/// Runs `check` on the datastore of the connection options, as one look without settling.
 pub(crate) fn check(program: &str, connection: &[&str]) -> Result<Measured, String> {
     run(program, &["check", "--settle", "0"], connection)
 }

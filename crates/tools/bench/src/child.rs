@@ -1,4 +1,4 @@
-//! A run of the program, and what it takes.
+//! Runs the program and measures it.
 
 use std::io::{self, BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -9,24 +9,24 @@ use rustix::param::clock_ticks_per_second;
 
 use crate::Failed;
 
-/// How often the memory of the process is looked at. Linux keeps the peak, so that only the last look counts: the first one may
-/// come while the process still shares the memory of this one, before it becomes the program.
+/// Pause between two reads of the memory of a process. Linux keeps the peak, so only the last read counts. The first
+/// one may come before `exec`, while the process still shares the memory of this one.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Wall time and peak memory of one run.
+/// The wall time and peak memory of one run.
 pub(crate) struct Measured {
     pub seconds: f64,
     pub peak_mib: f64,
 }
 
-/// The fastest run, with the highest peak of all.
+/// Returns the fastest run, with the highest peak of all.
 pub(crate) fn best(runs: Vec<Measured>) -> Result<Measured, String> {
     let peak_mib = runs.iter().map(|run| run.peak_mib).max_by(f64::total_cmp).unwrap_or_default();
     let best = runs.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
     best.map(|best| Measured { peak_mib, ..best }).ok_or_else(|| "nothing was measured".to_owned())
 }
 
-/// Runs a command to its end, without its output.
+/// Runs a command to its end and discards its output.
 pub(crate) fn measure(command: &mut Command) -> io::Result<(Measured, ExitStatus)> {
     let start = Instant::now();
     let mut child = command.stdout(Stdio::null()).spawn()?;
@@ -42,7 +42,7 @@ pub(crate) fn measure(command: &mut Command) -> io::Result<(Measured, ExitStatus
     Ok((Measured { seconds: start.elapsed().as_secs_f64(), peak_mib }, ended))
 }
 
-/// The peak of resident memory in MiB, by the process's file of its status.
+/// The peak of resident memory in MiB, from the status file of a process.
 pub(crate) fn peak(status: &str) -> Option<f64> {
     memory(status, "VmHWM:")
 }
@@ -54,7 +54,7 @@ fn memory(status: &str, field: &str) -> Option<f64> {
     Some(kib / 1024.0)
 }
 
-/// Seconds of processor time that a process has used so far.
+/// The processor time of a process so far, in seconds.
 pub(crate) fn processor_time(process: u32) -> Result<f64, Failed> {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
     let fields = text.rsplit_once(')').ok_or("no fields")?.1;
@@ -66,7 +66,7 @@ pub(crate) fn processor_time(process: u32) -> Result<f64, Failed> {
 pub(crate) struct Running(Child);
 
 impl Running {
-    /// Starts it, and waits until what it writes to stderr has a line for which `is_ready`; gives that.
+    /// Starts a program and waits for a line on stderr for which `is_ready`; returns the line, too.
     pub(crate) fn start(
         command: &mut Command,
         is_ready: impl Fn(&str) -> bool,
@@ -80,7 +80,7 @@ impl Running {
         Ok((running, ready))
     }
 
-    /// Seconds of processor time so far.
+    /// The processor time so far, in seconds.
     pub(crate) fn processor_time(&self) -> Result<f64, Failed> {
         processor_time(self.0.id())
     }
@@ -89,7 +89,7 @@ impl Running {
         peak(&format!("/proc/{}/status", self.0.id())).unwrap_or_default()
     }
 
-    /// Resident memory now.
+    /// The current resident memory in MiB.
     pub(crate) fn mib(&self) -> f64 {
         memory(&format!("/proc/{}/status", self.0.id()), "VmRSS:").unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! A cluster on etcd whose pods come and go: what the agents of Calico write then.
+//! A cluster on etcd whose pods come and go, with the writes of Calico's agents.
 
 use std::net::IpAddr;
 
@@ -15,19 +15,19 @@ use crate::Failed;
 
 /// Prefix length of the blocks of the generated cluster.
 const BLOCK_SIZE: u8 = 26;
-/// What the IDs of handles of pods begin with.
+/// The prefix of handles of pods.
 const NETWORK: &str = "k8s-pod-network.";
-/// What the name of a pod of a Deployment ends with by chance is so long.
+/// Length of the random suffix in the name of a Deployment's pod.
 const SUFFIX: usize = 5;
-/// Keys that are written for a pod that goes, and for one that comes.
+/// Number of keys that are written for a pod that goes, and for one that comes.
 pub(crate) const KEYS: u64 = 3;
 
 /// The pods of a cluster.
 pub(crate) struct Churn {
     client: Client,
-    /// Keys of their endpoints.
+    /// The keys of their endpoints.
     endpoints: Vec<String>,
-    /// Pods that have come instead of others.
+    /// Number of replaced pods.
     pub replaced: u64,
 }
 
@@ -41,7 +41,7 @@ impl Churn {
         Ok(Self { client, endpoints: endpoints.collect::<Result<_, Failed>>()?, replaced: 0 })
     }
 
-    /// A pod goes, and another one of its workload comes on its node.
+    /// Stops a pod and starts another one of its workload on its node.
     pub(crate) async fn replace(&mut self) -> Result<(), Failed> {
         self.replaced += 1;
         let random = hex(&Sha256::digest(self.replaced.to_be_bytes()));
@@ -72,7 +72,7 @@ impl Churn {
         ];
         self.client.txn(Txn::new().and_then(gone)).await?;
 
-        // A pod of a StatefulSet has the name of the one before it.
+        // A pod of a StatefulSet keeps its predecessor's name.
         let new_pod = match pod.rsplit_once('-') {
             Some((workload, chance)) if chance.len() == SUFFIX => {
                 format!("{workload}-{}", letters(self.replaced))
@@ -108,7 +108,7 @@ impl Churn {
     }
 }
 
-/// Another text of [`SUFFIX`] letters for each number. What there was at first has digits there.
+/// A text of [`SUFFIX`] letters, different for each number. The first pods have digits instead.
 fn letters(mut number: u64) -> String {
     let mut letter = || {
         let letter = char::from(b'a' + (number % 26) as u8);

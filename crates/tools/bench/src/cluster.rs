@@ -1,4 +1,4 @@
-//! A small cluster on a real server, for programs that are called as the plugin is: one pool and some nodes.
+//! A small cluster on a real server, for programs that are called like the plugin: one pool and some nodes.
 
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ use crate::Failed;
 use crate::child::processor_time;
 
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
-/// The pool, and the prefix length of its blocks.
+/// The pool and the prefix length of its blocks.
 pub(crate) const POOL: &str = "10.7.0.0/16";
 pub(crate) const BLOCK_SIZE: u8 = 26;
 
-/// A pause after which an API server has caught up with what was written. It answers a list from its cache, but not before
-/// that knows the newest write to anything, for which it waits up to a tenth of a second: no caller can do anything about it.
+/// Time after which an API server has caught up with a write. It answers a list from its cache, but only when the cache
+/// has the newest write to anything, for which it waits up to a tenth of a second. No caller can change that.
 pub(crate) const CAUGHT_UP: Duration = Duration::from_millis(250);
 
-/// A real server that has the cluster.
+/// A real server with the cluster.
 pub(crate) enum Cluster {
     Etcd(Box<Etcd>),
     Kubernetes(Box<KubeApiserver>),
@@ -32,7 +32,7 @@ impl Cluster {
         Self::start_with(datastore, POOL, nodes)
     }
 
-    /// The same with another pool.
+    /// Starts a server with another pool.
     pub(crate) fn start_with(
         datastore: &str,
         pool: &str,
@@ -99,7 +99,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The etcd below.
+    /// The etcd behind the cluster.
     pub(crate) fn etcd(&self) -> &Etcd {
         match self {
             Self::Etcd(etcd) => etcd,
@@ -107,7 +107,7 @@ impl Cluster {
         }
     }
 
-    /// Seconds of processor time that the servers have used so far.
+    /// The processor time of the servers so far, in seconds.
     pub(crate) fn processor_time(&self) -> Result<f64, Failed> {
         let of_etcd = processor_time(self.etcd().process_id().ok_or("etcd does not run")?)?;
         Ok(match self {
@@ -123,7 +123,7 @@ impl Cluster {
         }
     }
 
-    /// What goes to the stdin of the plugin of a node.
+    /// The configuration on stdin for the plugin of a node.
     pub(crate) fn configuration(&self, version: &str, node: &str, lock: &str) -> Value {
         let mut configuration = json!({"cniVersion": version, "name": "k8s-pod-network", "type": "calico",
             "nodename": node, "ipam": {"type": "calico-ipam"}, "log_level": "error", "ipam_lock_file": lock});

@@ -1,13 +1,13 @@
-//! Leaks in an etcd that holds a healthy cluster.
+//! Leaks addresses.
 
 use calipam_testkit::servers::{Etcd, ServerError};
 use etcd_client::{GetOptions, KeyValue, Txn, TxnOp};
 
-/// Most keys of one transaction, by etcd's default.
+/// Maximum number of keys of one transaction, etcd's default.
 const KEYS: usize = 128;
 const ENDPOINTS: &str = "/calico/resources/v3/projectcalico.org/workloadendpoints/";
 
-/// Deletes every tenth endpoint, so that its address is leaked, and gives their number.
+/// Deletes every tenth endpoint of a healthy cluster, so that its address is leaked; returns their number.
 pub(crate) async fn every_tenth(etcd: &Etcd) -> Result<usize, ServerError> {
     let client = etcd.client().await?;
     let mut reader = client.kv_client().max_decoding_message_size(usize::MAX);

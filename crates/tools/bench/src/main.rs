@@ -13,7 +13,7 @@ mod views;
 
 use std::process::ExitCode;
 
-/// What can fail in a benchmark.
+/// An error of a benchmark.
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {

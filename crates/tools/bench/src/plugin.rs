@@ -16,7 +16,7 @@ pub(crate) fn variables(command: &str, container: &str) -> [(&'static str, Strin
     ]
 }
 
-/// The command line and environment of such a call. The configuration is to be written to its stdin; what it prints goes nowhere.
+/// The command line and environment of a call. The configuration goes to its stdin; its output is discarded.
 pub(crate) fn command(program: &Path, command: &str, container: &str) -> Command {
     let mut call = Command::new(program);
     call.env_clear()

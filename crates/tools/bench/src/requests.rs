@@ -1,4 +1,4 @@
-//! How many requests, apart from watches, a server has done for plugins or checks, as it counts them itself.
+//! The numbers of requests from plugins or checks, without watches, as the servers count them.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -7,24 +7,24 @@ use crate::Failed;
 use crate::cluster::Cluster;
 use crate::kubernetes::OF_ALLOCATION;
 
-/// Requests that a server has done.
+/// Numbers of requests.
 pub(crate) struct Requests {
     pub done: u64,
-    /// Of them, writes.
+    /// Writes among them.
     pub writes: u64,
-    /// Of them, writes that another was faster with; `None` of etcd, whose metrics do not tell.
+    /// Writes among them that lost to another's; `None` for etcd, which has no metric for it.
     pub lost: Option<u64>,
 }
 
 impl Requests {
-    /// Those that were not done before.
+    /// The requests since an earlier count.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let lost = self.lost.zip(before.lost).map(|(now, before)| now - before);
         Self { done: self.done - before.done, writes: self.writes - before.writes, lost }
     }
 }
 
-/// Requests since the server started.
+/// The requests since the server started.
 pub(crate) fn done(cluster: &Cluster) -> Result<Requests, Failed> {
     match cluster {
         Cluster::Etcd(etcd) => {
@@ -32,7 +32,7 @@ pub(crate) fn done(cluster: &Cluster) -> Result<Requests, Failed> {
                 line.starts_with("grpc_server_handled_total{")
                     && line.contains("grpc_service=\"etcdserverpb.KV\"")
             };
-            // What only reads is not proposed to the other members.
+            // Reads are not proposed to the other members.
             let is_write = |line: &str| line.starts_with("etcd_server_proposals_applied_total ");
             let text = metrics(etcd.port())?;
             Ok(Requests { done: sum(&text, of_keys), writes: sum(&text, is_write), lost: None })
@@ -52,7 +52,7 @@ pub(crate) fn done(cluster: &Cluster) -> Result<Requests, Failed> {
     }
 }
 
-/// True for a line of the API server's metrics that counts what plugins or checks ask for. It lists namespaces for itself.
+/// True for a line of the API server's metrics about requests from plugins or checks. It lists namespaces for itself.
 fn is_of_clients(line: &str) -> bool {
     let resource = |name: &&str| line.contains(&format!("resource=\"{name}\""));
     line.starts_with("apiserver_request_total{")
@@ -67,7 +67,7 @@ fn sum(text: &str, is_counted: impl Fn(&str) -> bool) -> u64 {
     counts.filter_map(|(_, count)| count.parse::<f64>().ok()).sum::<f64>() as u64
 }
 
-/// What etcd says about itself.
+/// The metrics of etcd.
 fn metrics(port: u16) -> Result<String, Failed> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: etcd\r\n\r\n")?;

@@ -1,4 +1,4 @@
-//! `show` against a pull of the kinds that a view is made of.
+//! `show` compared with reading the kinds of a view.
 
 use std::fmt::Display;
 
@@ -7,14 +7,14 @@ use crate::child::{self, Measured};
 /// One line of the table.
 pub(crate) struct View {
     pub command: String,
-    /// What was pulled, and how long that took.
+    /// The bytes and the time of the floor.
     pub floor_bytes: u64,
     pub floor_seconds: f64,
     pub measured: Measured,
 }
 
 impl View {
-    /// The best of some runs of `command` against its floor.
+    /// The best of some runs of `command`, with its floor.
     pub(crate) fn new(
         command: &[&str],
         floor_bytes: u64,

@@ -5,6 +5,6 @@ mod objects;
 pub(crate) mod seed;
 mod template;
 
-/// Calico's kinds that addresses are assigned by, and the plugin therefore reads or writes.
+/// Calico's kinds for the allocation of addresses, which the plugin reads or writes.
 pub(crate) const OF_ALLOCATION: [&str; 6] =
     ["ipamblocks", "ipamhandles", "blockaffinities", "ipamconfigs", "ippools", "ipreservations"];

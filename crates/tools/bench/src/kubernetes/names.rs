@@ -1,9 +1,9 @@
-//! Names, IDs and addresses of the generated cluster: of one kind all have the same length.
+//! Names, IDs and addresses of the generated cluster; all of one kind have the same length.
 
-/// Addresses that pods take in a block of 64; with the node's tunnel 61 are taken.
+/// Addresses of pods in a block of 64; with the node's tunnel 61 are taken.
 pub(crate) const PODS: usize = 60;
 
-/// Three-digit numbers that a byte can have.
+/// Number of three-digit numbers that fit in a byte.
 const DIGITS: usize = 156;
 
 pub(crate) fn node(node: usize) -> String {
@@ -15,14 +15,15 @@ pub(crate) fn host(node: usize) -> String {
     format!("192.168.{}.{}", 100 + node / DIGITS, 100 + node % DIGITS)
 }
 
-/// Numbers of pods are smaller: their names have seven digits. A multiple of [`PODS`], so that the number says the place in a block.
+/// The limit of pod numbers, since names have seven digits. It is a multiple of [`PODS`], so that the number determines
+/// the place in a block.
 pub(crate) const MOST_PODS: usize = 9_999_960;
 
 pub(crate) fn pod(pod: usize) -> String {
     format!("checkout-5d4f8c7b9d-p{pod:07}")
 }
 
-/// Namespaces, which pods take in turn.
+/// Number of namespaces; pods use them in turn.
 pub(crate) const NAMESPACES: usize = 100;
 
 pub(crate) fn namespace(pod: usize) -> String {
@@ -33,12 +34,12 @@ pub(crate) fn container(pod: usize) -> String {
     format!("{:016x}{:048x}", (pod as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15), pod)
 }
 
-/// A UID; `kind` tells objects of different kinds apart.
+/// A UID; `kind` distinguishes kinds of objects.
 pub(crate) fn uid(kind: u32, number: usize) -> String {
     format!("{kind:08x}-0000-4000-8000-{number:012x}")
 }
 
-/// The first three bytes of the node's block and its first address: blocks whose addresses all have three digits.
+/// The first three bytes and the first address of a node's block. All addresses of these blocks have three digits.
 fn block_start(node: usize) -> (String, usize) {
     let (half, network) = (node % 2, node / 2);
     (format!("10.{}.{}", 100 + network / DIGITS, 100 + network % DIGITS), 128 + 64 * half)
@@ -49,23 +50,23 @@ pub(crate) fn block(node: usize) -> String {
     format!("{network}.{first}/26")
 }
 
-/// The name of the block's object.
+/// The object name of the block.
 pub(crate) fn block_object(node: usize) -> String {
     block(node).replace(['.', '/'], "-")
 }
 
-/// The name of the affinity's object.
+/// The object name of the affinity.
 pub(crate) fn affinity(node: usize) -> String {
     format!("{}-{}", self::node(node), block_object(node))
 }
 
-/// The address at a place of the node's block.
+/// The address at an ordinal of the node's block.
 pub(crate) fn address(node: usize, ordinal: usize) -> String {
     let (network, first) = block_start(node);
     format!("{network}.{}", first + ordinal)
 }
 
-/// The handle of a pod's address.
+/// The handle of a pod.
 pub(crate) fn handle(pod: usize) -> String {
     format!("k8s-pod-network.{}", container(pod))
 }

@@ -1,4 +1,4 @@
-//! One object of each kind, as controllers, kubelet and Calico write them.
+//! Objects of each kind, as controllers, the kubelet and Calico write them.
 
 use calipam_model::affinity::{AffinityKey, AffinityType};
 use serde_json::{Map, Value, json};
@@ -12,7 +12,7 @@ fn calico(kind: &str, name: &str, spec: Value) -> Value {
     json!({"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name, "annotations": annotations}, "spec": spec})
 }
 
-/// A pod of a deployment, as its controller makes it: about 6 KB once it runs.
+/// A pod of a Deployment, as its controller creates it: about 6 KB when it runs.
 pub(super) fn pod(pod: usize, node: usize) -> Value {
     let environment: Vec<Value> = (0..5)
         .map(|i| json!({"name": format!("CHECKOUT_SETTING_{i:02}"), "value": format!("value-of-setting-{i}-for-this-service")}))
@@ -56,7 +56,7 @@ fn annotations(pod: usize, node: usize) -> Value {
         "cni.projectcalico.org/podIPs": address, "prometheus.io/scrape": "true", "prometheus.io/port": "9090"})
 }
 
-/// What the kubelet says of the pod.
+/// The status from the kubelet of a pod.
 pub(super) fn pod_status(pod: usize, node: usize) -> Value {
     let ip = names::address(node, 1 + pod % names::PODS);
     let time = "2026-05-01T10:12:03Z";
@@ -89,7 +89,7 @@ pub(super) fn node(node: usize) -> Value {
     })
 }
 
-/// What the kubelet says of the node; the list of images is most of it.
+/// The status from the kubelet of a node, mostly a list of images.
 pub(super) fn node_status(node: usize) -> Value {
     let image = |i: usize| {
         let name = format!("registry.example.com/shop/image-{i:02}");
@@ -107,7 +107,7 @@ pub(super) fn namespace(pod: usize) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names::namespace(pod)}})
 }
 
-/// A service inside the cluster, as most are.
+/// A service inside the cluster.
 pub(super) fn service() -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "checkout", "namespace": "default"},
         "spec": {"selector": {"app": "checkout"}, "ports": [{"port": 80, "targetPort": 8080}]}})
@@ -138,7 +138,7 @@ pub(super) fn block(node: usize) -> Value {
     )
 }
 
-/// The labels of an affinity, of which the second is a hash of the node's name.
+/// The hash of the node's name in the labels of an affinity.
 pub(super) fn affinity_hash(node: usize) -> String {
     let cidr = names::block(node).parse().expect("a block has a CIDR");
     let key = AffinityKey { kind: AffinityType::Host, node: names::node(node), cidr };
@@ -158,7 +158,7 @@ pub(super) fn handle(id: &str, node: usize) -> Value {
     calico("IPAMHandle", id, json!({"handleID": id, "block": {names::block(node): 1}, "deleted": false}))
 }
 
-/// Pool, configuration and cluster information, with their plurals.
+/// The pool, the configuration and the cluster information, with their plurals.
 pub(super) fn configuration() -> [(&'static str, Value); 3] {
     [
         (

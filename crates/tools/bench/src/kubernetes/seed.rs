@@ -1,4 +1,4 @@
-//! Fills a cluster: one object of each kind through the API server, all others as copies of it straight into etcd.
+//! Fills a cluster: creates one object of each kind through the API server, and writes copies of them to etcd.
 
 use calipam_testkit::kube::Flavour;
 use calipam_testkit::servers::KubeApiserver;
@@ -9,31 +9,31 @@ use tokio::task::JoinSet;
 use super::template::Template;
 use super::{names, objects};
 
-/// Most keys of one transaction, by etcd's default.
+/// Maximum number of keys of one transaction, etcd's default.
 const KEYS: usize = 128;
-/// Most bytes of one transaction; etcd takes 1.5 MB by default.
+/// Maximum number of bytes of one transaction; etcd's default is 1.5 MB.
 const BYTES: usize = 1 << 20;
-/// Transactions under way at once.
+/// Number of transactions at a time.
 const IN_FLIGHT: usize = 8;
 
-/// What was made.
+/// The result of a seed.
 pub(crate) struct Seeded {
     pub pods: usize,
     pub nodes: usize,
-    /// Bytes of a pod in JSON, as the API server writes it, and as it stores it.
+    /// The size of a pod in JSON, as the API server writes it, and as stored.
     pub pod_bytes: (usize, usize),
-    /// What makes more of them.
+    /// Templates for more of them.
     pub copies: Copies,
 }
 
-/// Makes about `pods` pods with their handles, on nodes with a block each.
+/// Creates about `pods` pods with their handles, on nodes with a block each.
 pub(crate) fn seed(server: &KubeApiserver, pods: usize) -> Result<Seeded, String> {
     let nodes = pods.div_ceil(names::PODS);
     let pods = nodes * names::PODS;
     for (plural, object) in objects::configuration() {
         send(server, "POST", &Flavour::Classic.path(plural), &object)?;
     }
-    // The API server changes no pod of a namespace that does not exist.
+    // The API server refuses changes to pods in a namespace that does not exist.
     for pod in 0..names::NAMESPACES {
         send(server, "POST", "/api/v1/namespaces", &objects::namespace(pod))?;
     }
@@ -48,7 +48,7 @@ pub(crate) fn seed(server: &KubeApiserver, pods: usize) -> Result<Seeded, String
     Ok(Seeded { pods, nodes, pod_bytes: (json, copies.pod.len()), copies })
 }
 
-/// Sends an object to the API server and gives what it made of it.
+/// Sends an object to the API server and returns the result.
 fn send(server: &KubeApiserver, method: &str, path: &str, object: &Value) -> Result<Value, String> {
     let response = server.request(method, path, &object.to_string()).map_err(|e| e.to_string())?;
     if !matches!(response.status, 200 | 201) {
@@ -57,7 +57,7 @@ fn send(server: &KubeApiserver, method: &str, path: &str, object: &Value) -> Res
     serde_json::from_str(&response.body).map_err(|e| e.to_string())
 }
 
-/// The template of each kind.
+/// The templates of all kinds.
 pub(crate) struct Copies {
     pod: Template,
     node: Template,
@@ -68,7 +68,7 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    /// Makes the objects of the first node and pod, and takes them for templates.
+    /// Creates the objects of the first node and pod as templates.
     fn make(server: &KubeApiserver) -> Result<Self, String> {
         let calico = |plural: &str, name: &str, object: Value, texts: Vec<String>| {
             let made = send(server, "POST", &Flavour::Classic.path(plural), &object)?;
@@ -125,13 +125,13 @@ impl Copies {
         ]
     }
 
-    /// Key and value of the block of a node that holds addresses of these pods.
+    /// The key and value of a node's block with the addresses of these pods.
     pub(crate) fn block(&self, n: usize, pods: &[usize]) -> (String, Vec<u8>) {
         let value = self.block.fill(&names::uid(2, n), &block_texts(n, pods));
         (stored("ipamblocks", &names::block_object(n)), value)
     }
 
-    /// Keys and values of a pod and its handle.
+    /// The keys and values of a pod and its handle.
     pub(crate) fn of_pod(&self, p: usize, n: usize) -> [(String, Vec<u8>); 2] {
         let handle = names::handle(p);
         [
@@ -141,7 +141,7 @@ impl Copies {
     }
 }
 
-/// Where the API server stores one of Calico's objects.
+/// The key of one of Calico's objects in the API server's etcd.
 pub(crate) fn stored(plural: &str, name: &str) -> String {
     format!("/registry/{}/{plural}/{name}", Flavour::Classic.group())
 }
@@ -178,7 +178,7 @@ fn handle_texts(id: &str, n: usize) -> Vec<String> {
     vec![id.to_owned(), names::block(n)]
 }
 
-/// Reads what the API server has stored under a key.
+/// Reads an object as the API server has stored it.
 fn template(server: &KubeApiserver, key: &str, made: &Value, texts: Vec<String>) -> Result<Template, String> {
     let read = server.etcd().with_client(async |mut client| client.get(key, None).await);
     let read = read.map_err(|e| e.to_string())?;

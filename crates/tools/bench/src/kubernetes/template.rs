@@ -1,10 +1,10 @@
-//! Objects made from one that the API server itself has stored: its bytes, with other texts of the same length in some
-//! places. So they are stored as the server stores them, in protobuf where it does, without a request for each.
+//! Copies of an object that the API server itself has stored, with other texts of the same length. So they have the
+//! form in which the server stores objects, such as protobuf, without a request for each.
 
-/// An object as it is stored, and the places in it where others differ.
+/// A stored object, and the places in which its copies differ.
 pub(super) struct Template {
     bytes: Vec<u8>,
-    /// Where each of the texts stands, and which one it is.
+    /// The position of each text, and its index.
     places: Vec<(usize, usize)>,
     lengths: Vec<usize>,
 }
@@ -26,7 +26,7 @@ impl Template {
         Ok(Self { bytes, places, lengths })
     }
 
-    /// The object with another UID and other texts in the places of those that it was made with.
+    /// A copy with another UID and other texts.
     pub(super) fn fill(&self, uid: &str, texts: &[String]) -> Vec<u8> {
         let texts: Vec<&str> = std::iter::once(uid).chain(texts.iter().map(String::as_str)).collect();
         let lengths = texts.iter().map(|text| text.len());
@@ -39,7 +39,7 @@ impl Template {
         bytes
     }
 
-    /// The length of every object made of it.
+    /// The length of each copy.
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }

@@ -1,4 +1,4 @@
-//! Completion of values on etcd against one raw range read.
+//! Completion of values on etcd compared with one raw range read.
 
 use std::process::Command;
 use std::time::Instant;
@@ -7,12 +7,12 @@ use etcd_client::{Client, GetOptions};
 
 use crate::{Failed, check};
 
-/// Runs of each measurement, of which the middle and the slowest are told: each stands for a key that was pressed.
+/// Runs of each measurement. The median and the slowest are printed, since each run stands for a pressed key.
 const RUNS: usize = 21;
-/// The names that one range read asks for.
+/// Number of names per range read.
 const AT_ONCE: i64 = 100;
 
-/// What is completed: the line, and the beginning of the keys that hold the values.
+/// The lines to complete, and the prefixes of the keys with the values.
 const LINES: [(&str, &str); 4] = [
     ("show --handle k8s-pod-network.1", "/calico/ipam/v2/handle/k8s-pod-network.1"),
     ("show --ip 10.", "/calico/ipam/v2/assignment/ipv4/block/10."),
@@ -40,7 +40,7 @@ fn measure(program: &str, allocations: u64) -> Result<Vec<Row>, String> {
     let runtime = tokio::runtime::Runtime::new().map_err(|e| e.to_string())?;
     let row = |(line, prefix): (&'static str, &str)| {
         let (mut floor, mut completion, mut suggestions) = (Vec::new(), Vec::new(), 0);
-        // They take turns, so that what disturbs the machine disturbs both.
+        // Both take turns, so that a disturbance of the machine affects both.
         for _ in 0..RUNS {
             let start = Instant::now();
             runtime.block_on(read(&etcd.endpoint(), prefix)).map_err(|e| e.to_string())?;
@@ -56,14 +56,14 @@ fn measure(program: &str, allocations: u64) -> Result<Vec<Row>, String> {
     LINES.into_iter().map(row).collect()
 }
 
-/// A connection, and one range of keys: what no completion can do without.
+/// Connects and reads one range of keys, the minimum for any completion.
 async fn read(endpoint: &str, prefix: &str) -> Result<(), etcd_client::Error> {
     let mut client = Client::connect([endpoint], None).await?;
     let options = GetOptions::new().with_prefix().with_limit(AT_ONCE).with_keys_only();
     client.get(prefix, Some(options)).await.map(drop)
 }
 
-/// Asks as the script of bash does, and gives the number of suggestions.
+/// Completes a line like the script of bash, and returns the number of suggestions.
 fn complete(program: &str, line: &str, endpoint: &str) -> Result<usize, String> {
     let (command, option) = line.split_once(' ').unwrap_or_default();
     let typed = line.rsplit(' ').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Many clusters in one check, against checks of each alone; and what a browser makes of the page of all.
+//! One check of many clusters compared with single checks, and the time a browser needs for the page.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -12,11 +12,11 @@ use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use crate::child::measure;
 use crate::{Failed, check};
 
-/// Nodes of each cluster, and pods of each node: 5,000 pods.
+/// Nodes per cluster, and pods per node: 5,000 pods.
 const NODES: u32 = 100;
 const PODS: usize = 50;
 
-/// Clusters of one group: so many have pools of their own.
+/// Clusters per group: so many can have pools of their own.
 const GROUP: u64 = 200;
 
 struct Row {
@@ -26,7 +26,7 @@ struct Row {
     /// Seconds and MiB of one check of all.
     all: (f64, f64),
     page_mib: f64,
-    /// Seconds until the page is open; `None` if there is no browser.
+    /// Seconds until the page is open; `None` without a browser.
     opened: Option<f64>,
 }
 
@@ -46,7 +46,7 @@ fn measure_fleet(program: &str, clusters: u64) -> Result<Row, Failed> {
         let place = u8::try_from(number % GROUP)?;
         let spec = ClusterSpec { seed: number, ..ClusterSpec::new(1).v4_only().in_place(place) };
         let mut cluster = Cluster::plain(spec, NODES, PODS);
-        // The place tells a cluster of its group; here are several groups.
+        // The place is unique within a group only.
         cluster.name_cluster(&format!("{number:032x}"));
         cluster.write_export(&export)?;
 
@@ -69,7 +69,7 @@ fn measure_fleet(program: &str, clusters: u64) -> Result<Row, Failed> {
     })
 }
 
-/// Seconds from the request to the end of loading, the page's script included.
+/// Opens the page; returns the seconds until it is loaded, including its script.
 fn open(page: &Path) -> Result<Option<f64>, Failed> {
     if browser::program().is_err() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! The parts of the benchmark: what each measures.
+//! The parts of the benchmark.
 
 mod cni;
 mod completion;
@@ -14,10 +14,10 @@ mod simulate;
 
 use crate::Failed;
 
-/// Measures a program with each size of the command line, and prints what it took.
+/// Measures a program for each size on the command line, and prints the results.
 pub(crate) type Measure = fn(&str, &[String]) -> Result<(), Failed>;
 
-/// The part of a name, as `cargo xtask bench` calls it.
+/// The part with a name, as in `cargo xtask bench`.
 pub(crate) fn named(name: &str) -> Option<Measure> {
     let measure: Measure = match name {
         "etcd" => etcd::run,

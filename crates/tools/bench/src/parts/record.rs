@@ -1,4 +1,4 @@
-//! `calipam record` while an etcd changes: what a change takes on disk, and of a core.
+//! `calipam record` while an etcd changes: bytes and processor time per change.
 
 use std::fs;
 use std::path::Path;
@@ -11,16 +11,16 @@ use crate::child::Running;
 use crate::churn::{Churn, KEYS};
 use crate::{Failed, check};
 
-/// Pods that are replaced.
+/// Number of pods that are replaced.
 const REPLACED: u64 = 10_000;
-/// Once the recording has not grown for so long, everything is in it.
+/// A recording that has not grown for so long is complete.
 const QUIET: Duration = Duration::from_secs(5);
 
 struct Row {
     allocations: u64,
     changes: u64,
     bytes: u64,
-    /// Processor time.
+    /// Seconds of processor time.
     seconds: f64,
     peak_mib: f64,
 }
@@ -50,7 +50,7 @@ fn measure(program: &str, allocations: u64) -> Result<Row, Failed> {
     Ok(Row { allocations, changes, bytes, seconds, peak_mib: recorder.peak_mib() })
 }
 
-/// The length of the changes once they do not grow any more.
+/// The length of the changes when they do not grow any more.
 fn quiet_length(folder: &Path) -> Result<u64, Failed> {
     let length = || {
         let files = fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;

@@ -1,4 +1,4 @@
-//! etcd: transactions of the plugin's kind. The keys that are written lie where the plugin's do not.
+//! Sends etcd the plugin's kind of transactions. It writes other keys than the plugin.
 
 use etcd_client::{Client, Compare, CompareOp, Error, GetOptions, Txn, TxnOp};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use crate::{Call, Command, Failed};
 
 const IPAM: &str = "/calico/ipam/v2";
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
-/// About what a block of 64 addresses takes.
+/// The approximate size of a block of 64 addresses.
 const BLOCK: usize = 2_000;
 
 pub(crate) async fn send(configuration: &Value, call: &Call) -> Result<(), Failed> {
@@ -29,7 +29,7 @@ fn list(prefix: &str) -> TxnOp {
     TxnOp::get(prefix, Some(GetOptions::new().with_prefix()))
 }
 
-/// Two readings and two writes.
+/// Two reads and two writes.
 async fn add(client: &mut Client, call: &Call) -> Result<(), Failed> {
     let container = &call.container;
     let look = [
@@ -47,7 +47,7 @@ async fn add(client: &mut Client, call: &Call) -> Result<(), Failed> {
     Ok(put_new(client, &format!("/floor/block/{container}"), BLOCK).await?)
 }
 
-/// The affinity twice, the block, the affinity again, the handle, the block again.
+/// Writes the affinity twice, the block, the affinity again, the handle, and the block again.
 async fn claim(client: &mut Client, container: &str) -> Result<(), Error> {
     let (affinity, block) = (format!("/floor/affinity/{container}"), format!("/floor/block/{container}"));
     put_new(client, &affinity, 40).await?;
@@ -58,7 +58,7 @@ async fn claim(client: &mut Client, container: &str) -> Result<(), Error> {
     put_again(client, &block, BLOCK).await
 }
 
-/// Three readings, of which two at a time, and two writes.
+/// Three reads, two of them at a time, and two writes.
 async fn del(client: &mut Client, container: &str) -> Result<(), Error> {
     let handle = format!("/floor/handle/{container}");
     let look = [get(&handle), get(&format!("{IPAM}/config"))];

@@ -1,5 +1,5 @@
-//! Kubernetes: requests of the plugin's kind, side by side where it sends them so. Blocks of the floor are created where the plugin
-//! replaces its own, so that many at once do not meet.
+//! Sends Kubernetes the plugin's kind of requests, at the same time where the plugin does. It creates blocks where the
+//! plugin replaces its own, so that many calls at once do not conflict.
 
 use bytes::Bytes;
 use calipam_model::affinity::{AffinityKey, AffinityType};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{Call, Command, Failed};
 
 const KINDS: &str = "/apis/crd.projectcalico.org/v1";
-/// Addresses of a block.
+/// Addresses per block.
 const SIZE: u64 = 64;
 
 pub(crate) async fn send(configuration: &Value, call: &Call) -> Result<(), Failed> {
@@ -27,7 +27,7 @@ pub(crate) async fn send(configuration: &Value, call: &Call) -> Result<(), Faile
     }
 }
 
-/// Seven readings side by side, the block, and two writes.
+/// Seven reads at the same time, the block, and two writes.
 async fn add(client: &Client, call: &Call) -> Result<(), Failed> {
     let container = &call.container;
     let affinities = format!("{KINDS}/blockaffinities?labelSelector={}", labels()?);
@@ -57,7 +57,7 @@ fn block(container: &str) -> Value {
             "pod": "web-0", "timestamp": "2026-01-01 00:00:00.000000000 +0000 UTC"}}]})
 }
 
-/// The affinity twice, the block, the affinity again, the handle, the block again.
+/// Writes the affinity twice, the block, the affinity again, the handle, and the block again.
 async fn claim(client: &Client, container: &str) -> Result<(), Failed> {
     let at = |plural: &str| format!("{KINDS}/{plural}/{}", name(container));
     let (affinity, stored) = (at("blockaffinities"), at("ipamblocks"));
@@ -71,7 +71,7 @@ async fn claim(client: &Client, container: &str) -> Result<(), Failed> {
     replace(client, &stored, &first, "sequenceNumber", 1.into()).await
 }
 
-/// Three readings side by side, the block, and three writes: the deletion of a handle takes two.
+/// Three reads at the same time, the block, and three writes: the deletion of a handle takes two.
 async fn del(client: &Client, container: &str) -> Result<(), Failed> {
     let config = format!("{KINDS}/ipamconfigs/default");
     let (handle, old) = (path_of_handle(container), format!("{KINDS}/ipamhandles/default.web-0"));
@@ -91,7 +91,7 @@ fn path_of_handle(container: &str) -> String {
     format!("{KINDS}/ipamhandles/{}", name(container))
 }
 
-/// The selector of the affinities of the node `a`.
+/// The selector of the affinities of node `a`.
 fn labels() -> Result<String, Failed> {
     let key = AffinityKey { kind: AffinityType::Host, node: "a".to_owned(), cidr: "0.0.0.0/0".parse()? };
     Ok(key.labels().map(|(name, value)| format!("{name}%3D{value}")).join("%2C"))
@@ -107,7 +107,7 @@ async fn create(
     create_object(client, plural, kind, container, spec).await.map(drop)
 }
 
-/// The same; gives the object.
+/// Creates an object and returns it.
 async fn create_object(
     client: &Client,
     plural: &str,
@@ -120,12 +120,12 @@ async fn create_object(
     request(client, Method::POST, &format!("{KINDS}/{plural}"), object.to_string().into()).await
 }
 
-/// Puts back what was read, with one field of another value.
+/// Replaces an object that was read, with another value in one field.
 async fn replace(client: &Client, path: &str, read: &[u8], field: &str, value: Value) -> Result<(), Failed> {
     replace_object(client, path, read, field, value).await.map(drop)
 }
 
-/// The same; gives the object.
+/// Replaces an object that was read, with another value in one field, and returns it.
 async fn replace_object(
     client: &Client,
     path: &str,
@@ -138,7 +138,7 @@ async fn replace_object(
     request(client, Method::PUT, path, object.to_string().into()).await
 }
 
-/// What is at a path; what is missing is not a failure.
+/// Reads a path; a missing object is not an error.
 async fn get(client: &Client, path: &str) -> Result<Bytes, Failed> {
     request(client, Method::GET, path, Vec::new()).await
 }

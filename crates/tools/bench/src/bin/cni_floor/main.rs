@@ -1,5 +1,5 @@
-//! The floor of the parts `cni`: a program that is called as the plugin is, and sends the datastore the requests of one ADD or
-//! DEL, or the writes of an ADD that claims a block, without thinking about the answers.
+//! The floor of the parts `cni`: a program that is called like the plugin. It sends the datastore the requests of an
+//! ADD or DEL, or the writes of an ADD that claims a block, and ignores the answers.
 
 mod etcd;
 mod kubernetes;
@@ -8,14 +8,14 @@ use std::fs::File;
 
 use serde_json::Value;
 
-/// What can fail.
+/// An error of the program.
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
-/// What is asked of the program.
+/// One call of the program.
 struct Call {
     command: Command,
     container: String,
-    /// The lock of the node, where an ADD is to hold it while it reads the block and writes, as the plugin does.
+    /// The lock of the node, if an ADD has to hold it while it reads and writes the block, as the plugin does.
     lock: Option<String>,
 }
 
@@ -30,7 +30,7 @@ impl Call {
 
 enum Command {
     Add,
-    /// The writes of an ADD that claims a block, and no reading.
+    /// The writes of an ADD that claims a block, without the reads.
     Claim,
     Del,
 }

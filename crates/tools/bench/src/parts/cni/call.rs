@@ -1,4 +1,4 @@
-//! Calls of the plugin, and what one takes.
+//! Calls of the plugin, and their measurement.
 
 use std::fs;
 use std::io::Write;
@@ -12,22 +12,22 @@ use tempfile::TempDir;
 use crate::cluster::Cluster;
 use crate::{Failed, child, plugin};
 
-/// The node that is measured.
+/// The node of all calls.
 pub(super) const NODE: &str = "a";
-/// The version of CNI of the calls, which Calico's plugin knows, too.
+/// The CNI version of the calls, which Calico's plugin supports, too.
 const VERSION: &str = "1.0.0";
 
-/// What one call takes. What was not measured is 0.
+/// The measurements of one call; 0 if not measured.
 #[derive(Default)]
 pub(super) struct Sample {
     /// Seconds from start to end.
     pub wall: f64,
-    /// Seconds of the processor.
+    /// Seconds of processor time.
     pub processor: f64,
     pub peak_mib: f64,
 }
 
-/// A program that is called as a plugin.
+/// A program that is called like a plugin.
 pub(super) struct Calls {
     program: PathBuf,
     configuration: String,
@@ -40,7 +40,7 @@ pub(super) struct Call {
 }
 
 impl Calls {
-    /// A program, with a lock of its own.
+    /// Prepares calls of a program, with a lock of its own.
     pub(super) fn new(program: &Path, cluster: &Cluster) -> Result<Self, Failed> {
         let folder = tempfile::tempdir()?;
         let lock = folder.path().join("ipam.lock").display().to_string();
@@ -69,11 +69,11 @@ impl Call {
         Ok(child)
     }
 
-    /// Runs it to its end.
+    /// Runs the call to its end.
     pub(super) fn run(mut self) -> Result<Sample, Failed> {
         let start = Instant::now();
         let mut child = self.start()?;
-        // Not waited for to its end: the process stays to be asked for its processor time.
+        // The process is not reaped yet, since its processor time is read from it.
         let pid = Pid::from_raw(child.id().try_into()?).ok_or("no process")?;
         waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
         let wall = start.elapsed().as_secs_f64();
@@ -83,7 +83,7 @@ impl Call {
         Ok(Sample { wall, processor: nanos / 1e9, peak_mib: 0.0 })
     }
 
-    /// Runs it to its end and looks at its memory all the time.
+    /// Runs the call to its end and reads its memory all the time.
     pub(super) fn run_for_memory(mut self) -> Result<Sample, Failed> {
         let mut child = self.start()?;
         let status = format!("/proc/{}/status", child.id());
@@ -96,7 +96,7 @@ impl Call {
     }
 }
 
-/// Starts many ADDs at once, by that command; gives the seconds until all have ended. They are deleted afterwards.
+/// Starts many ADDs at once with a command; returns the seconds until all have ended. They are deleted afterwards.
 pub(super) fn at_once(calls: &Calls, add: &str, count: usize) -> Result<f64, Failed> {
     // Blocks of the floor stay.
     let container = |number: usize| format!("{}{number}", add.to_lowercase());

@@ -16,24 +16,24 @@ use tempfile::TempDir;
 use crate::cluster::{BLOCK_SIZE, CAUGHT_UP, Cluster};
 use crate::{Failed, child, plugin};
 
-/// Nodes that claim at once.
+/// Number of nodes that claim at once.
 const NODES: usize = 64;
-/// Claims of which the median is told.
+/// Number of claims for each median.
 const CLAIMS: usize = 15;
 /// 16,384 places.
 pub(in crate::parts) const LARGE: &str = "10.16.0.0/12";
 /// 10,240 places.
 const EXHAUSTED: [&str; 2] = ["10.128.0.0/13", "10.136.0.0/15"];
-/// What an ADD says where there is no address.
+/// The error of an ADD without a free address.
 const EXHAUSTED_SAYS: &str = "failed to request IPv4 addresses";
-/// The smallest cluster in which pools are exhausted.
+/// The smallest cluster for which pools are exhausted.
 const MANY: usize = 10_000;
-/// Addresses of a block.
+/// Addresses per block.
 const SIZE: usize = 64;
-/// After that a plugin looks again whether there is anything.
+/// Time after which a plugin searches again.
 const FORGOTTEN: Duration = Duration::from_millis(5_200);
 
-/// Measures claims among so many blocks on a datastore, and from 10,000 on what happens in exhausted pools.
+/// Measures claims among a number of blocks on a datastore, and from 10,000 on exhausted pools, too.
 pub(in crate::parts) fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<(), Failed> {
     let programs = Path::new(program).parent().unwrap_or(Path::new("."));
     for blocks in sizes {
@@ -49,18 +49,18 @@ pub(in crate::parts) fn run(program: &str, datastore: &str, sizes: &[String]) ->
     Ok(())
 }
 
-/// The places of a pool.
+/// The places for blocks of a pool.
 fn places(pool: &str) -> Result<Vec<IpNet>, Failed> {
     Ok(pool.parse::<IpNet>()?.subnets(BLOCK_SIZE)?.collect())
 }
 
-/// Numbers that are far from each other although their indices are near.
+/// Maps an index to a number that is far from those of its neighbours.
 fn scattered(index: usize) -> u64 {
     (index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31).wrapping_mul(0xbf58_476d_1ce4_e5b9)
         >> 20
 }
 
-/// Some of the places of the large pool, in no order.
+/// Some places of the large pool, in no order.
 pub(in crate::parts) fn some_places(count: usize) -> Result<Vec<IpNet>, Failed> {
     let mut places: Vec<(u64, IpNet)> =
         places(LARGE)?.into_iter().enumerate().map(|(index, place)| (scattered(index), place)).collect();
@@ -88,12 +88,12 @@ fn claims(programs: &Path, datastore: &str, blocks: usize) -> Result<(), Failed>
     Ok(())
 }
 
-/// A pool of which the block size was changed: smaller blocks in a fourth of its places, larger ones over another fourth.
+/// A pool whose block size was changed: smaller blocks in a quarter of its places, larger ones over another quarter.
 fn other_sizes(programs: &Path, datastore: &str, blocks: usize) -> Result<(), Failed> {
     let large = Large::start(programs, datastore, &[LARGE])?;
     let mut all = Vec::new();
     for (index, place) in places(LARGE)?.into_iter().step_by(4).enumerate().take(blocks * 2 / 5) {
-        // The smaller ones are in the second place, next to a block of the size of the pool.
+        // The smaller ones are in the second place, next to a block of the pool's size.
         let (sizes, first): (&[u8], _) = if index % 2 == 0 { (&[24], 0) } else { (&[26, 28, 29, 30], 64) };
         for prefix in sizes {
             let address = cidr::address_at(place, if *prefix > BLOCK_SIZE { first } else { 0 });
@@ -117,7 +117,7 @@ fn exhaustion(programs: &Path, datastore: &str) -> Result<(), Failed> {
     put(50, &is_taken)?;
     large.claims("claim, 10,000 of 10,240 places taken", "c")?;
     put(50, &|_| true)?;
-    // The API server takes some time to see so many writes, and answers no list meanwhile.
+    // The API server takes some time to see so many writes, and answers no lists meanwhile.
     thread::sleep(FORGOTTEN);
     large.claims("borrow from 10,240 blocks", "n")?;
 
@@ -129,7 +129,7 @@ fn exhaustion(programs: &Path, datastore: &str) -> Result<(), Failed> {
     large.call("n0", "refused, again after some seconds", false)
 }
 
-/// A cluster whose server is asked through a relay.
+/// A cluster with a relay in front of its server.
 struct Large {
     cluster: Cluster,
     programs: PathBuf,
@@ -159,11 +159,11 @@ impl Large {
         })
     }
 
-    /// What goes to the stdin of the program of a node, through the relay or not.
+    /// The configuration on stdin for the program of a node, with or without the relay.
     fn configuration(&self, node: &str, is_relayed: bool) -> Result<Value, Failed> {
         let lock = self.folder.path().join(node).join("ipam.lock");
         std::fs::create_dir_all(lock.with_file_name("cni"))?;
-        // Nodes whose affinities have labels.
+        // The affinities of these nodes have labels.
         std::fs::write(lock.with_file_name("cni/ipam_upgraded"), "")?;
         let mut configuration = self.cluster.configuration("1.0.0", node, &lock.display().to_string());
         configuration["ipam"]["ipv4_pools"] = json!(self.pools);
@@ -197,8 +197,8 @@ impl Large {
         Ok(child)
     }
 
-    /// ADDs of nodes with this beginning that have no block, one after the other: the times of some, what others read, and the
-    /// memory of others.
+    /// Runs ADDs on nodes without a block, one after another, and prints the times of one third, the bytes read by
+    /// another, and the memory of the last.
     fn claims(&self, what: &str, nodes: &str) -> Result<(), Failed> {
         let mut times = Vec::new();
         let mut bytes = Vec::new();
@@ -207,7 +207,7 @@ impl Large {
             if matches!(self.cluster, Cluster::Kubernetes(_)) {
                 thread::sleep(CAUGHT_UP);
             }
-            // Relays and looks at the memory take time, so that those calls are not timed.
+            // Relays and reads of the memory take time, so those calls are not timed.
             let node = format!("{nodes}{number}");
             let configuration = self.configuration(&node, number % 3 == 1)?;
             self.relay.take_bytes();
@@ -231,7 +231,7 @@ impl Large {
         Ok(())
     }
 
-    /// One ADD, of which time, bytes and memory are measured together.
+    /// Runs one ADD and measures its time, bytes and memory.
     fn call(&self, node: &str, what: &str, succeeds: bool) -> Result<(), Failed> {
         let configuration = self.configuration(node, true)?;
         self.relay.take_bytes();
@@ -244,7 +244,7 @@ impl Large {
         Ok(())
     }
 
-    /// One call on each node at the same time.
+    /// Runs one call on each node at the same time.
     fn at_once(&self, program: &str, command: &str) -> Result<f64, Failed> {
         let nodes: Vec<String> = (0..NODES).map(|number| format!("n{number}")).collect();
         let configurations: Vec<Value> =
@@ -260,7 +260,7 @@ impl Large {
         Ok(start.elapsed().as_secs_f64())
     }
 
-    /// Of etcd, in MiB.
+    /// The resident memory of etcd in MiB.
     fn memory(&self) -> Result<f64, Failed> {
         let id = self.cluster.etcd().process_id().ok_or("etcd does not run")?;
         let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
@@ -270,7 +270,7 @@ impl Large {
     }
 }
 
-/// Waits for a call, which has to succeed, or to say that there is no address.
+/// Waits for a call, which has to succeed or to report that there is no address.
 fn ended(what: &str, child: &mut Child, succeeds: bool) -> Result<(), Failed> {
     let status = child.wait()?;
     let mut said = String::new();

@@ -1,4 +1,4 @@
-//! The CNI plugin against a raw client that sends the same requests. Both lie next to `calipam`.
+//! The CNI plugin compared with a raw client that sends the same requests. Both are beside `calipam`.
 
 mod call;
 pub(super) mod large;
@@ -11,12 +11,13 @@ use self::call::{Calls, NODE, Sample, at_once};
 use crate::Failed;
 use crate::cluster::{CAUGHT_UP, Cluster};
 
-/// Calls that are started at once.
+/// Number of calls that start at once.
 const AT_ONCE: usize = 64;
-/// Names a third program, such as Calico's own plugin, that is measured in the same run. It has to be called `calico-ipam`.
+/// The variable with the path of a third program to measure, such as Calico's own plugin. Its name has to be
+/// `calico-ipam`.
 const OTHER: &str = "CALIPAM_BENCH_PLUGIN";
 
-/// Measures so many calls on a datastore, `etcd` or `kubernetes`, and prints each measurement.
+/// Measures a number of calls on a datastore, `etcd` or `kubernetes`, and prints each measurement.
 pub(super) fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<(), Failed> {
     let folder = Path::new(program).parent().unwrap_or(Path::new("."));
     sizes.iter().try_for_each(|calls| measure(folder, datastore, calls.parse()?))
@@ -31,7 +32,7 @@ fn measure(programs: &Path, datastore: &str, runs: usize) -> Result<(), Failed> 
     if let Some(program) = std::env::var_os(OTHER) {
         plugins.push(Contender::new("other", Calls::new(Path::new(&program), &cluster)?));
     }
-    // The first address of a node claims a block; what is measured is the steady state.
+    // The first ADD of a node claims a block; the steady state is measured.
     plugins[0].calls.add("warm").run()?;
     let pause = match cluster {
         Cluster::Etcd(_) => Duration::ZERO,
@@ -69,13 +70,13 @@ fn measure(programs: &Path, datastore: &str, runs: usize) -> Result<(), Failed> 
     Ok(())
 }
 
-/// A program that is measured, and what was seen.
+/// A measured program with its samples.
 struct Contender {
     name: &'static str,
     calls: Calls,
     add: Vec<Sample>,
     del: Vec<Sample>,
-    /// Seconds of many at once.
+    /// Seconds of many calls at once.
     many: f64,
 }
 
@@ -85,7 +86,7 @@ impl Contender {
     }
 }
 
-/// ADD and DEL of one container after the other. The programs take turns, so that all have the same machine.
+/// Runs ADD and DEL for one container after another. The programs take turns, so that all see the same machine.
 fn series(plugins: &mut [Contender], runs: usize, pause: Duration) -> Result<(), Failed> {
     for number in 0..runs {
         let container = format!("c{number}");
@@ -96,7 +97,7 @@ fn series(plugins: &mut [Contender], runs: usize, pause: Duration) -> Result<(),
             plugin.del.push(plugin.calls.del(&container).run()?);
         }
     }
-    // Looking for the peak of memory takes processor time, so that these calls are not timed.
+    // Reading the peak of memory takes processor time, so these calls are not timed.
     for number in 0..20 {
         let container = format!("m{number}");
         for plugin in &mut *plugins {
@@ -117,7 +118,7 @@ fn print_line(name: &str, samples: &[Sample]) {
     );
 }
 
-/// The median of what was measured; what was not is 0 and left out.
+/// The median of the measured values; 0 means not measured.
 fn median(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> f64 {
     let mut values: Vec<f64> = samples.iter().map(of).filter(|value| *value > 0.0).collect();
     values.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! `check` of files against reading and unpacking them.
+//! `check` of files compared with reading and unpacking them.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::RUNS;
 
-/// What is read at a time.
+/// Size of a read.
 const PIECE: usize = 1 << 20;
 
 /// One line of the table.
@@ -23,7 +23,7 @@ pub(super) struct File {
 }
 
 pub(super) fn measure(program: &str, etcd: &Etcd) -> Result<Vec<File>, String> {
-    // Not in a memory file system: its files would be memory of the machine.
+    // Not in a memory file system, whose files would count as memory of the machine.
     let folder = tempfile::tempdir_in(".").map_err(|e| e.to_string())?;
     let path = |name: &str| folder.path().join(name).display().to_string();
     for name in ["export.jsonl", "export.jsonl.zst"] {
@@ -36,7 +36,7 @@ pub(super) fn measure(program: &str, etcd: &Etcd) -> Result<Vec<File>, String> {
         .collect()
 }
 
-/// Reads a file in the least time.
+/// Reads a file as fast as possible.
 type Floor = fn(&Path) -> io::Result<()>;
 
 fn one(program: &str, kind: &'static str, path: &str, floor: Floor) -> Result<File, String> {
@@ -59,7 +59,7 @@ fn unpack(path: &Path) -> io::Result<()> {
     drain(zstd::Decoder::new(fs::File::open(path)?)?, |_| {})
 }
 
-/// A snapshot has a checksum.
+/// Checks the sum at the end of a snapshot.
 fn sum(path: &Path) -> io::Result<()> {
     let mut hasher = Sha256::new();
     drain(fs::File::open(path)?, |piece| hasher.update(piece))?;

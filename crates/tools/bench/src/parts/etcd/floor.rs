@@ -1,5 +1,5 @@
-//! The floor: the time in which etcd hands out the same keys and values at all, by the best of several splits
-//! into ranges. Nothing is decoded but the messages themselves.
+//! The floor: the time in which etcd sends all keys and values, for the best of several splits into ranges. Only the
+//! messages themselves are decoded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,27 +9,27 @@ use calipam_testkit::cluster::SizedCluster;
 use etcd_client::{Client, GetOptions};
 use tokio::task::JoinSet;
 
-/// Ranges into which the keys are split.
+/// Numbers of ranges to try.
 const SPLITS: [usize; 3] = [64, 128, 256];
-/// Requests in flight.
+/// Number of requests at a time.
 const IN_FLIGHT: usize = 4;
-/// One key in so many is known to the planner of the floor.
+/// One of so many keys is known for splitting.
 const SAMPLE: usize = 61;
 
-/// One pull of everything.
+/// One read of everything.
 pub(super) struct Floor {
     pub seconds: f64,
     pub bytes: u64,
     pub ranges: usize,
 }
 
-/// The fastest one.
+/// Returns the fastest.
 pub(super) fn best(floors: Vec<Floor>) -> Result<Floor, String> {
     let best = floors.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
     best.ok_or_else(|| "no floor was measured".to_owned())
 }
 
-/// Keys of the cluster, sorted: enough of them to split the key space evenly.
+/// A sorted sample of the cluster's keys, to split the key space evenly.
 pub(super) fn sample(cluster: &SizedCluster) -> Vec<Vec<u8>> {
     let mut number = 0;
     let mut keys = Vec::new();
@@ -43,7 +43,7 @@ pub(super) fn sample(cluster: &SizedCluster) -> Vec<Vec<u8>> {
     keys
 }
 
-/// Pulls everything below some prefixes once with each split. `keys` are sorted.
+/// Reads everything below some prefixes once with each split. `keys` are sorted.
 pub(super) fn pull(endpoint: &str, keys: &[Vec<u8>], prefixes: &[&str]) -> Result<Vec<Floor>, String> {
     let runtime = tokio::runtime::Runtime::new().map_err(|e| e.to_string())?;
     SPLITS
@@ -55,14 +55,14 @@ pub(super) fn pull(endpoint: &str, keys: &[Vec<u8>], prefixes: &[&str]) -> Resul
         .collect()
 }
 
-/// The ranges of a prefix, where so many are for all keys.
+/// The ranges of a prefix, for a number of ranges over all keys.
 fn ranges(prefix: &str, keys: &[Vec<u8>], split: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     let from = keys.partition_point(|key| key.as_slice() < prefix.as_bytes());
     let within = keys[from..].iter().take_while(|key| key.starts_with(prefix.as_bytes()));
     let mut borders: Vec<Vec<u8>> = within.cloned().step_by((keys.len() / split).max(1)).skip(1).collect();
     borders.insert(0, prefix.into());
     let mut end = prefix.as_bytes().to_vec();
-    // The prefixes end with a slash.
+    // Prefixes end with a slash.
     *end.last_mut().expect("a prefix is not empty") += 1;
     borders.push(end);
     borders.dedup();

@@ -1,4 +1,4 @@
-//! `calipam check`, `calipam show` and the reading of files on etcd against the floor.
+//! `calipam check`, `calipam show` and reading files on etcd compared with the floor.
 
 mod files;
 mod floor;
@@ -13,10 +13,10 @@ use calipam_testkit::servers::Etcd;
 use crate::views::{self as of_views, View};
 use crate::{Failed, check, child};
 
-/// Runs of each measurement; the best one counts, since what disturbs a run only ever makes it slower.
+/// Runs of each measurement; the best one counts, since disturbances only ever make a run slower.
 const RUNS: usize = 3;
 
-/// One size.
+/// The measurements of one size.
 struct Row {
     allocations: u64,
     floor: floor::Floor,
@@ -39,7 +39,7 @@ fn measure(program: &str, allocations: u64) -> Result<Row, String> {
     eprintln!("{allocations} allocations: seeded in {:.1} s", start.elapsed().as_secs_f64());
     let endpoint = etcd.endpoint();
     let keys = floor::sample(&cluster);
-    // Floor and check take turns, so that what disturbs the machine disturbs both.
+    // Floor and check take turns, so that a disturbance of the machine affects both.
     let mut floors = Vec::new();
     let mut checks = Vec::new();
     for _ in 0..RUNS {

@@ -1,4 +1,4 @@
-//! What a check computes, phase by phase, without any server: decoding on one thread, and the rules.
+//! The phases of a check without any server: decoding on one thread, and the rules.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use calipam_testkit::cluster::SizedCluster;
 
 use super::RUNS;
 
-/// What is decoded, by the keys, and what it is called.
+/// The prefixes of the keys to decode, and their names.
 const KINDS: [(&str, &str); 4] = [
     ("/calico/resources/v3/projectcalico.org/workloadendpoints/", "endpoints"),
     ("/calico/ipam/v2/handle/", "handles"),
@@ -17,7 +17,7 @@ const KINDS: [(&str, &str); 4] = [
     ("", "others"),
 ];
 
-/// The best time of each phase in seconds.
+/// The best time of each phase, in seconds.
 pub(super) struct Phases {
     decoding: [f64; KINDS.len()],
     rules: f64,

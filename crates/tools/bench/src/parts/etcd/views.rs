@@ -1,4 +1,4 @@
-//! `show` against a pull of the kinds that the view is made of.
+//! `show` compared with reading the kinds of the view.
 
 use crate::check;
 use crate::views::View;
@@ -12,7 +12,7 @@ const NODES: &str = "/calico/resources/v3/projectcalico.org/nodes/";
 const POOLS: &str = "/calico/resources/v3/projectcalico.org/ippools/";
 const CLUSTER: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/";
 
-/// The views, and what they are made of. What is a single key hardly counts.
+/// The views and their kinds; single keys hardly count.
 const VIEWS: [(&[&str], &[&str]); 5] = [
     (&["show"], &[BLOCKS, AFFINITIES, NODES, POOLS, CLUSTER]),
     (&["show", "--blocks"], &[BLOCKS, POOLS, CLUSTER]),

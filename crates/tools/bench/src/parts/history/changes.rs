@@ -1,4 +1,4 @@
-//! Changes of an etcd that holds a healthy cluster.
+//! Changes to a healthy cluster in etcd.
 
 use std::error::Error;
 
@@ -7,23 +7,23 @@ use etcd_client::{CompactionOptions, GetOptions, KeyValue};
 use serde_json::{Value, json};
 
 const BLOCKS: &str = "/calico/ipam/v2/assignment/ipv4/block/";
-/// One in so many blocks is emptied.
+/// One of so many blocks is emptied.
 const EMPTIED: usize = 50;
-/// How often the block of the address is written.
+/// Number of writes to the block of the address.
 pub(super) const CHURN: i64 = 40;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// What was changed.
+/// The changes that were made.
 pub(super) struct Changed {
     pub given_back: usize,
     /// An address with a history.
     pub address: String,
-    /// The block that holds it, as it was.
+    /// The block of the address, as it was before.
     block: KeyValue,
 }
 
-/// The revision that the server has reached.
+/// The current revision of the server.
 pub(super) async fn revision(etcd: &Etcd) -> Result<i64> {
     let mut client = etcd.client().await?;
     Ok(client.get(BLOCKS, None).await?.header().map_or(0, |header| header.revision()))
@@ -50,7 +50,7 @@ pub(super) async fn make(etcd: &Etcd) -> Result<Changed> {
     Ok(Changed { given_back, address, block })
 }
 
-/// A block without its allocations, and how many it had.
+/// A block without its allocations, and their number.
 fn emptied(stored: &[u8]) -> (String, usize) {
     let mut block: Value = serde_json::from_slice(stored).unwrap_or_default();
     let size = block["allocations"].as_array().map_or(0, Vec::len);
@@ -61,7 +61,7 @@ fn emptied(stored: &[u8]) -> (String, usize) {
     (block.to_string(), held)
 }
 
-/// Gives back and gives out what the block of the address holds, again and again. Returns the revisions that are kept.
+/// Empties and refills the block of the address, again and again. Returns the current revision.
 pub(super) async fn churn(etcd: &Etcd, changed: &Changed) -> Result<i64> {
     let client = etcd.client().await?;
     let mut kv = client.kv_client();

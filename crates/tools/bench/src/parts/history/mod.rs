@@ -10,26 +10,26 @@ use calipam_testkit::servers::Etcd;
 
 use crate::{Failed, check, child, leak};
 
-/// Runs of each question, of which the middle and the slowest are told.
+/// Runs of each question; the median and the slowest are printed.
 const RUNS: usize = 21;
-/// Runs of each comparison and of the reads that it needs; the best one counts.
+/// Runs of each comparison and of its reads; the best one counts.
 const COMPARISONS: usize = 3;
 
 /// One question about the past.
 struct Question {
     allocations: u64,
-    /// Revisions that etcd keeps.
+    /// Number of revisions that etcd keeps.
     revisions: i64,
     command: &'static str,
     /// Seconds, ascending.
     seconds: Vec<f64>,
 }
 
-/// Two states, compared.
+/// A comparison of two states.
 struct Comparison {
     allocations: u64,
     states: &'static str,
-    /// Seconds of reading both, and nothing else.
+    /// Seconds of reading both states alone.
     reading: f64,
     diff: child::Measured,
 }
@@ -47,7 +47,7 @@ pub(super) fn run(program: &str, sizes: &[String]) -> Result<(), Failed> {
 fn measure(program: &str, allocations: u64) -> Result<Row, String> {
     let etcd = check::seeded(allocations)?;
     let runtime = tokio::runtime::Runtime::new().map_err(|e| e.to_string())?;
-    // Not in a memory file system: its files would be memory of the machine.
+    // Not in a memory file system, whose files would count as memory of the machine.
     let folder = tempfile::tempdir_in(".").map_err(|e| e.to_string())?;
     let before = export(program, &etcd, folder.path(), "before")?;
     let past = runtime.block_on(changes::revision(&etcd)).map_err(|e| e.to_string())?;
@@ -75,7 +75,7 @@ fn measure(program: &str, allocations: u64) -> Result<Row, String> {
     Ok(Row { questions, comparisons })
 }
 
-/// Writes an export, and gives its path.
+/// Writes an export and returns its path.
 fn export(program: &str, etcd: &Etcd, folder: &Path, name: &str) -> Result<String, String> {
     let path = folder.join(format!("{name}.jsonl.zst")).display().to_string();
     took(
@@ -85,11 +85,11 @@ fn export(program: &str, etcd: &Etcd, folder: &Path, name: &str) -> Result<Strin
     Ok(path)
 }
 
-/// The best time of reading both states, and the best run of comparing them, with the most memory of any run.
+/// The best time of reading both states, and the best comparison with the highest peak of memory.
 fn compare(program: &str, etcd: &Etcd, states: [&str; 2]) -> Result<(f64, child::Measured), String> {
     let runtime = tokio::runtime::Runtime::new().map_err(|e| e.to_string())?;
     let (mut reading, mut runs) = (f64::INFINITY, Vec::new());
-    // They take turns, so that what disturbs the machine disturbs both.
+    // Both take turns, so that a disturbance of the machine affects both.
     for _ in 0..COMPARISONS {
         let seconds = runtime.block_on(reading::seconds(etcd, states)).map_err(|e| e.to_string())?;
         reading = reading.min(seconds);
@@ -100,7 +100,7 @@ fn compare(program: &str, etcd: &Etcd, states: [&str; 2]) -> Result<(f64, child:
     Ok((reading, child::best(runs)?))
 }
 
-/// Asks for the history of an address that has some, and for its state with the last events.
+/// Measures the history and the state of an address.
 fn ask(
     program: &str,
     etcd: &Etcd,
@@ -121,7 +121,7 @@ fn ask(
     [("history --ip", "history"), ("show --ip", "show")].into_iter().map(question).collect()
 }
 
-/// What a command takes that ends with one of the expected codes.
+/// Measures a command, which has to end with one of the expected codes.
 fn took(command: &mut Command, expected: &[i32]) -> Result<child::Measured, String> {
     let (measured, ended) = child::measure(command).map_err(|e| format!("cannot run it: {e}"))?;
     match ended.code() {

@@ -1,4 +1,4 @@
-//! The reading of two states, whole, as a comparison has to read them: the floor of a comparison.
+//! Reads two whole states: the floor of a comparison.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use calipam_testkit::servers::Etcd;
 
 use crate::Failed;
 
-/// Reads both: files side by side, and states of etcd one after the other, so that it is not asked for both at once. Gives the
-/// seconds.
+/// Reads both states and returns the seconds: files at the same time, and states of etcd one after another, so that it
+/// serves only one at a time.
 pub(super) async fn seconds(etcd: &Etcd, states: [&str; 2]) -> Result<f64, Failed> {
     let start = Instant::now();
     let [old, new] = states.map(|state| read(etcd, state));

@@ -1,5 +1,5 @@
-//! The floor: the time in which the API server hands out the same lists at all. Each list is asked for whole on a
-//! connection of its own, all at the same time; built-in kinds come as protobuf; nothing is decoded.
+//! The floor: the time in which the API server sends the lists. All lists are requested at the same time, each whole on
+//! a connection of its own. Built-in kinds come as protobuf; nothing is decoded.
 
 use std::thread;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use calipam_testkit::servers::KubeApiserver;
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const JSON: &str = "application/json";
 
-/// What a check reads of Calico next to the kinds of allocation.
+/// Calico's kinds that a check reads beside those of allocation.
 const OF_CLUSTER: [&str; 2] = ["clusterinformations", "kubecontrollersconfigurations"];
 
 /// Kinds of Kubernetes and of Calico.
@@ -20,11 +20,11 @@ pub(super) struct Kinds {
     pub calico: &'static [&'static [&'static str]],
 }
 
-/// What a check reads.
+/// The kinds that a check reads.
 pub(super) const ALL: Kinds =
     Kinds { core: &["pods", "nodes", "services"], calico: &[&OF_ALLOCATION, &OF_CLUSTER] };
 
-/// One pull of everything.
+/// One read of everything.
 pub(super) struct Floor {
     pub seconds: f64,
     pub bytes: u64,
@@ -33,7 +33,7 @@ pub(super) struct Floor {
 }
 
 impl Kinds {
-    /// The path of each, and the encoding that it has.
+    /// The paths of all kinds with their encodings.
     pub(super) fn each(&self) -> impl Iterator<Item = (String, &'static str)> + use<> {
         let core = self.core.iter().map(|plural| (format!("/api/v1/{plural}"), PROTOBUF));
         let calico = self.calico.iter().copied().flatten();
@@ -41,7 +41,7 @@ impl Kinds {
     }
 }
 
-/// Pulls all objects of some kinds once.
+/// Reads all objects of some kinds once.
 pub(super) fn pull(
     server: &KubeApiserver,
     kinds: impl IntoIterator<Item = (String, &'static str)>,

@@ -1,4 +1,4 @@
-//! `calipam check` and `calipam show` on the Kubernetes datastore against the floor.
+//! `calipam check` and `calipam show` on the Kubernetes datastore compared with the floor.
 
 mod floor;
 mod views;
@@ -13,16 +13,16 @@ use crate::kubernetes::seed;
 use crate::views::{self as of_views, View};
 use crate::{Failed, check, child};
 
-/// Runs of each measurement; the best one counts, since what disturbs a run only ever makes it slower.
+/// Runs of each measurement; the best one counts, since disturbances only ever make a run slower.
 const RUNS: usize = 5;
 
-/// How long the API server may take to learn of a million keys.
+/// Time limit until the API server has a million keys in its caches.
 const CACHES: Duration = Duration::from_secs(900);
 
-/// How long it is left alone when it is behind.
+/// Pause while the API server is behind.
 const PAUSE: Duration = Duration::from_secs(3);
 
-/// Answers to the same question differ by fewer bytes than this, unless one is cut.
+/// Answers to one request differ by fewer bytes than this unless one is cut off.
 const CUT: u64 = 1_000;
 
 /// One line of the table.
@@ -44,7 +44,7 @@ fn measure(program: &str, pods: usize) -> Result<Row, String> {
     let (server, seeded) = seeded(pods)?;
     let kubeconfig = server.kubeconfig().display().to_string();
     let connection = ["--datastore", "kubernetes", "--kubeconfig", &kubeconfig];
-    // Floor and check take turns, so that what disturbs the machine disturbs both.
+    // Floor and check take turns, so that a disturbance of the machine affects both.
     let (mut floors, mut checks, mut memory) = (Vec::new(), Vec::new(), 0.0_f64);
     for _ in 0..RUNS {
         collect_garbage(&server)?;
@@ -72,7 +72,7 @@ fn measure(program: &str, pods: usize) -> Result<Row, String> {
     Ok(Row { seeded, floor, check: child::Measured { peak_mib: memory, ..check }, server_seconds, views })
 }
 
-/// An API server with a healthy cluster of so many pods, all of it in its caches.
+/// Starts an API server with a healthy cluster of a number of pods, all of it in its caches.
 pub(super) fn seeded(pods: usize) -> Result<(KubeApiserver, seed::Seeded), String> {
     let server = KubeApiserver::start().map_err(|e| e.to_string())?;
     install(&server, Flavour::Classic).map_err(|e| e.to_string())?;
@@ -90,14 +90,14 @@ pub(super) fn seeded(pods: usize) -> Result<(KubeApiserver, seed::Seeded), Strin
     Ok((server, seeded))
 }
 
-/// Makes the API server collect its garbage. One collection costs it as much as all lists together, and with a heap of
-/// this size one falls due about every second run: always in the checks, or always in the pulls, as it happens.
+/// Makes the API server collect its garbage. A collection costs it as much as all lists together, and with a heap of
+/// this size one is due about every second run: it could always hit the checks, or always the floor.
 pub(super) fn collect_garbage(server: &KubeApiserver) -> Result<(), String> {
     server.pull("/debug/pprof/heap?gc=1", "*/*").map(drop).map_err(|e| e.to_string())
 }
 
-/// The API server learns of what was written into its etcd by watching it, and refuses lists while it is behind. It is asked for one kind
-/// after the other, so that a list which it has does not keep it from learning of the others.
+/// Waits until the API server has everything in its caches: it watches its etcd, and refuses lists while it is behind.
+/// The kinds are requested one after another, since a finished list would keep it from catching up with the others.
 fn wait_for_caches(server: &KubeApiserver) -> Result<(), String> {
     let start = Instant::now();
     for kind in floor::ALL.each() {

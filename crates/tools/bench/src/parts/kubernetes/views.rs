@@ -1,4 +1,4 @@
-//! `show` against a pull of the kinds that the view is made of.
+//! `show` compared with reading the kinds of the view.
 
 use calipam_testkit::servers::KubeApiserver;
 
@@ -8,7 +8,7 @@ use crate::views::View;
 use super::floor::{Kinds, pull};
 use super::{RUNS, collect_garbage};
 
-/// The views, and what they are made of.
+/// The views and their kinds.
 const VIEWS: [(&[&str], Kinds); 5] = [
     (
         &["show"],

@@ -1,4 +1,4 @@
-//! `calipam serve` while a cluster changes: how long after a change its finding appears, and what that takes.
+//! `calipam serve` on a changing cluster: the time from a change to its finding, and the cost.
 
 mod on_etcd;
 mod on_kubernetes;
@@ -14,43 +14,43 @@ use crate::child::Running;
 use crate::cluster::Cluster;
 use crate::{Failed, check, requests};
 
-/// Pods that go or come in a second.
+/// Pods that go or come per second.
 const CHANGES: u32 = 50;
-/// How often it is looked for a finding; meanwhile so many pods are replaced.
+/// Pause between two looks for a finding, and pods that are replaced meanwhile.
 const LOOK: Duration = Duration::from_millis(200);
 const AT_A_TIME: u32 = CHANGES / 2 / 5;
-/// How long it is watched at rest, and while the cluster changes.
+/// Durations of watching at rest, and while the cluster changes.
 const REST: Duration = Duration::from_secs(20);
 const BUSY: Duration = Duration::from_secs(30);
-/// Findings that are waited for.
+/// Number of findings.
 const FINDINGS: usize = 5;
-/// How long a handle has to be missing before that is a finding.
+/// Seconds until a missing handle becomes a finding.
 const SETTLE: f64 = 1.0;
-/// How long anything may take.
+/// Time limit of everything.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 struct Row {
     size: u64,
     check_mib: f64,
-    /// From the start to the first report.
+    /// Seconds from the start to the first report.
     first: f64,
-    /// Requests but watches at rest.
+    /// Requests at rest, without watches.
     requests: u64,
-    /// Shares of one core.
+    /// Share of one core.
     at_rest: f64,
     busy: f64,
     written: u64,
-    /// From the write to the finding, without [`SETTLE`].
+    /// Seconds from the write to the finding, without [`SETTLE`].
     latencies: Vec<f64>,
     peak_mib: f64,
 }
 
-/// What is measured.
+/// The size of a measurement.
 #[derive(Clone, Copy)]
 struct Size {
     /// Allocations or pods.
     objects: u64,
-    /// So many changes follow, as fast as the server takes them.
+    /// Number of further changes, as fast as the server accepts them.
     rush: u64,
 }
 
@@ -63,22 +63,22 @@ impl FromStr for Size {
     }
 }
 
-/// A cluster that changes.
+/// A changing cluster.
 trait Changing {
-    /// A pod goes, and another one comes in its place.
+    /// Stops a pod and starts another one in its place.
     fn replace(&mut self) -> Result<(), Failed>;
 
-    /// Takes a handle away; gives what the report says of it.
+    /// Removes a handle; returns its name in the report.
     fn begin_finding(&mut self) -> Result<String, Failed>;
 
-    /// Puts it back.
+    /// Restores the handle.
     fn end_finding(&mut self) -> Result<(), Failed>;
 
-    /// Objects that were written for pods.
+    /// Number of objects written for pods.
     fn written(&self) -> u64;
 }
 
-/// Measures on etcd; sizes are allocations. `SIZE+CHANGES` goes on for so many changes.
+/// Measures on etcd; sizes are allocations. `SIZE+CHANGES` adds a number of fast changes.
 pub(super) fn run_on_etcd(program: &str, sizes: &[String]) -> Result<(), Failed> {
     check::rows(sizes, |size| on_etcd::measure(program, size), |rows| print(rows, "allocations"))
 }
@@ -88,7 +88,7 @@ pub(super) fn run_on_kubernetes(program: &str, sizes: &[String]) -> Result<(), F
     check::rows(sizes, |size| on_kubernetes::measure(program, size), |rows| print(rows, "pods"))
 }
 
-/// Measures a server that has been filled; `changes` begins to change it.
+/// Measures a filled server; `changes` returns the changing cluster.
 fn measure<C: Changing>(
     program: &str,
     connection: &[&str],
@@ -123,7 +123,7 @@ fn measure<C: Changing>(
     Ok(Row { size, check_mib, first, requests, at_rest, busy, written, latencies, peak_mib })
 }
 
-/// `calipam serve`, which would look by itself after an hour.
+/// A running `calipam serve`, whose own interval is an hour.
 struct Server {
     running: Running,
     address: String,
@@ -139,7 +139,7 @@ impl Server {
         Ok(Self { running, address })
     }
 
-    /// Status and body.
+    /// Requests a path; returns status and body.
     fn get(&self, path: &str) -> Result<(u16, String), Failed> {
         let mut stream = TcpStream::connect(&self.address)?;
         write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address)?;
@@ -164,14 +164,14 @@ impl Server {
         }
     }
 
-    /// How much of one core it takes while `work` is done.
+    /// The share of one core that it uses during `work`.
     fn share(&self, work: impl FnOnce() -> Result<(), Failed>) -> Result<f64, Failed> {
         let (begin, before) = (Instant::now(), self.running.processor_time()?);
         work()?;
         Ok((self.running.processor_time()? - before) / begin.elapsed().as_secs_f64())
     }
 
-    /// How long after the change a finding appears, without [`SETTLE`], while pods come and go.
+    /// The time until a finding appears, without [`SETTLE`], while pods come and go.
     fn find(&self, cluster: &mut impl Changing) -> Result<f64, Failed> {
         let finding = cluster.begin_finding()?;
         let written = Instant::now();
@@ -191,7 +191,7 @@ impl Server {
         Ok(latency)
     }
 
-    /// So many changes, as fast as the server takes them: prints a line after each tenth.
+    /// Makes a number of changes as fast as the server accepts them, and prints a line after each tenth.
     fn rush(&self, cluster: &mut impl Changing, changes: u64) -> Result<(), Failed> {
         if changes == 0 {
             return Ok(());

@@ -1,4 +1,4 @@
-//! On etcd, with the generated cluster of the benchmark of checks.
+//! etcd with the generated cluster of the benchmark of checks.
 
 use etcd_client::{Client, GetOptions};
 use tokio::runtime::Runtime;
@@ -8,13 +8,13 @@ use crate::churn::{Churn, KEYS};
 use crate::cluster::Cluster;
 use crate::{Failed, check};
 
-/// Handles of tunnels, which stay while pods come and go.
+/// The prefix of handles, and of those of tunnels, which stay while pods come and go.
 const HANDLES: &str = "/calico/ipam/v2/handle/";
 const OF_TUNNELS: &str = "/calico/ipam/v2/handle/ipip-";
-/// After so many pods everything older than the last ones is forgotten, as a real etcd does: it would be full.
+/// Number of revisions that stay after a compaction; without any, etcd would be full.
 const KEPT: u64 = 5_000;
 
-/// Measures a cluster of so many allocations.
+/// Measures a cluster of a number of allocations.
 pub(super) fn measure(program: &str, size: Size) -> Result<Row, Failed> {
     let etcd = check::seeded(size.objects)?;
     let endpoint = etcd.endpoint();
@@ -31,7 +31,7 @@ struct OnEtcd {
     runtime: Runtime,
     churn: Churn,
     handles: Handles,
-    /// Pods that had been replaced at the last compaction.
+    /// Number of replaced pods at the last compaction.
     compacted: u64,
 }
 
@@ -59,7 +59,7 @@ impl Changing for OnEtcd {
     }
 }
 
-/// Handles that are taken away and put back.
+/// Handles that are removed and restored.
 struct Handles {
     client: Client,
     keys: Vec<String>,
@@ -76,7 +76,7 @@ impl Handles {
         Ok(Self { client, keys: keys.collect::<Result<_, Failed>>()?, missing: None, next: 0 })
     }
 
-    /// Takes a handle away; gives what the report says of it.
+    /// Removes a handle; returns its name in the report.
     async fn begin_finding(&mut self) -> Result<String, Failed> {
         self.next += 1;
         let key = self.keys[self.next * 7_919 % self.keys.len()].clone();
@@ -95,7 +95,7 @@ impl Handles {
         Ok(())
     }
 
-    /// Makes etcd forget all but what was written last.
+    /// Compacts all but the newest revisions.
     async fn compact(&mut self) -> Result<(), Failed> {
         let read = self.client.get(HANDLES, None).await?;
         let now = read.header().ok_or("an answer without a header")?.revision();

@@ -1,5 +1,5 @@
-//! On Kubernetes, with the generated cluster of the benchmark of checks. What changes is written into the API server's etcd, which it watches:
-//! so it reports each change as it does one of its own, and takes less of the machine.
+//! Kubernetes with the generated cluster of the benchmark of checks. Changes are written to the API server's etcd,
+//! which it watches. So it reports them like its own, and uses less of the machine.
 
 use etcd_client::{Client, Txn, TxnOp};
 use tokio::runtime::Runtime;
@@ -11,10 +11,10 @@ use crate::kubernetes::names;
 use crate::kubernetes::seed::{Copies, Seeded, stored};
 use crate::parts::kubernetes::{collect_garbage, seeded};
 
-/// Objects that are written for a pod that goes, and for one that comes: pod, handle and block.
+/// Number of objects written for a pod that goes, and for one that comes: pod, handle and block.
 const OBJECTS: u64 = 3;
 
-/// Measures a cluster of so many pods.
+/// Measures a cluster of a number of pods.
 pub(super) fn measure(program: &str, size: Size) -> Result<Row, Failed> {
     let (server, Seeded { pods, copies, .. }) = seeded(size.objects as usize)?;
     let kubeconfig = server.kubeconfig().display().to_string();
@@ -41,7 +41,7 @@ struct OnKubernetes {
     runtime: Runtime,
     client: Client,
     copies: Copies,
-    /// The numbers of the pods that are there now, by their places.
+    /// The numbers of the current pods, by their places.
     pods: Vec<usize>,
     replaced: u64,
     missing: Option<(String, Vec<u8>)>,
@@ -54,7 +54,7 @@ impl OnKubernetes {
         Ok(())
     }
 
-    /// The block of a node as it says which pods are there.
+    /// The block of a node with its current pods.
     fn block(&self, node: usize) -> TxnOp {
         let (key, value) = self.copies.block(node, &self.pods[node * names::PODS..(node + 1) * names::PODS]);
         TxnOp::put(key, value, None)
@@ -70,7 +70,7 @@ impl Changing for OnKubernetes {
         let operations = gone.into_iter().chain([self.block(node)]).collect();
         self.write(operations)?;
 
-        // Of the same place in its block and the same length.
+        // The new pod has the same place in its block, and a name of the same length.
         self.pods[place] = (self.pods[place] + self.pods.len()) % names::MOST_PODS;
         let come =
             self.copies.of_pod(self.pods[place], node).map(|(key, value)| TxnOp::put(key, value, None));

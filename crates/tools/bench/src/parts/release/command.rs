@@ -1,4 +1,4 @@
-//! Releases and their undoing, and what they take.
+//! Runs releases and their undo, and measures them.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,9 +9,9 @@ use calipam_repair::journal::Recorded;
 use crate::Failed;
 
 pub(super) struct Released {
-    /// The whole command: check, plan, trial in memory, writes.
+    /// Seconds of the whole command: check, plan, trial in memory, writes.
     pub seconds: f64,
-    /// From the first line of the journal to the last.
+    /// Seconds from the first line of the journal to the last.
     pub writing: f64,
     pub peak_mib: f64,
     pub recorded: Recorded,
@@ -32,7 +32,7 @@ pub(super) fn release(program: &str, connection: &[String], journal: &Path) -> R
     Ok(Released { seconds, writing, peak_mib, recorded })
 }
 
-/// Brings back what a release took away.
+/// Undoes a release.
 pub(super) fn undo(program: &str, connection: &[String], journal: &Path) -> Result<(), Failed> {
     let mut command = Command::new(program);
     command.arg("undo").arg(journal).args(["--yes", "--journal"]).arg(journal.with_extension("back"));

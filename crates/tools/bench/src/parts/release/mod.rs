@@ -1,4 +1,4 @@
-//! `calipam release --leaked` against what the server needs for the same writes. Every tenth address is leaked.
+//! `calipam release --leaked` compared with the same writes alone. Every tenth address is leaked.
 
 mod command;
 mod on_etcd;
@@ -55,7 +55,7 @@ pub(super) fn run_on_kubernetes(program: &str, sizes: &[String]) -> Result<(), F
     check::rows(sizes, |size| in_folder(|folder| measure(size, folder)), print)
 }
 
-/// Gives it a folder that is not in a memory file system, where making a journal durable costs nothing.
+/// Runs a measurement in a folder outside of memory file systems, in which durable writes would be free.
 fn in_folder<R>(measure: impl FnOnce(&Path) -> Result<R, Failed>) -> Result<R, Failed> {
     let folder = tempfile::tempdir_in(".")?;
     measure(folder.path())

@@ -1,4 +1,4 @@
-//! On etcd, which makes its writes durable as it does in production.
+//! etcd with durable writes, as in production.
 
 use std::path::Path;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use super::{Row, command};
 use crate::Failed;
 
-/// As many transactions are under way as the executor has requests.
+/// Number of transactions at a time, like the executor's requests.
 const IN_FLIGHT: usize = 256;
 
 /// Leaks every tenth address of a cluster, and releases them.
@@ -28,7 +28,7 @@ pub(super) async fn measure(program: &str, allocations: u64, folder: &Path) -> R
     Ok(Row::new("etcd", allocations, leaked, &released, floor))
 }
 
-/// What etcd needs for the same transactions: the way back, sent without reading anything. In seconds.
+/// The time, in seconds, that etcd needs for the same transactions: those of the undo, without reads.
 async fn floor(etcd: &Etcd, recorded: &Recorded) -> Result<f64, Failed> {
     let mut transactions = Vec::new();
     for intent in &recorded.intents {

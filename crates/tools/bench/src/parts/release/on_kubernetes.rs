@@ -1,4 +1,4 @@
-//! On Kubernetes, with the generated cluster of the benchmark of checks.
+//! Kubernetes with the generated cluster of the benchmark of checks.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,11 +15,11 @@ use serde_json::{Value, json};
 use super::{Row, command};
 use crate::Failed;
 
-/// Connections of the floor; more of them make it no faster.
+/// Number of connections of the floor; more do not make it faster.
 const CONNECTIONS: usize = 32;
 /// Most keys of one transaction, by etcd's default.
 const KEYS: usize = 128;
-/// How long the API server may take to learn of all keys.
+/// Time limit until the API server has seen all deletions.
 const CACHES: Duration = Duration::from_secs(900);
 
 /// Method, path and body.
@@ -44,7 +44,7 @@ pub(super) fn measure(program: &str, pods: usize, folder: &Path) -> Result<Row, 
     Ok(Row::new("kubernetes", pods as u64, leaked, &released, floor))
 }
 
-/// Deletes every tenth pod from the server's etcd.
+/// Deletes every tenth pod from the server's etcd; returns their number.
 fn leak(server: &KubeApiserver, pods: usize) -> Result<usize, Failed> {
     let key = |p: usize| format!("/registry/pods/{}/{}", names::namespace(p), names::pod(p));
     let keys: Vec<String> = (0..pods).step_by(10).map(key).collect();
@@ -58,7 +58,7 @@ fn leak(server: &KubeApiserver, pods: usize) -> Result<usize, Failed> {
     Ok(keys.len())
 }
 
-/// The API server learns of what was written into its etcd by watching it, and refuses lists while it is behind.
+/// Waits until the API server has this number of pods in its caches.
 fn wait_for_caches(server: &KubeApiserver, pods: usize) -> Result<(), Failed> {
     let begin = Instant::now();
     loop {
@@ -87,8 +87,8 @@ fn list(server: &KubeApiserver, plural: &str) -> Result<BTreeMap<String, Value>,
     Ok(items(server, &Flavour::Classic.path(plural))?.into_iter().map(named).collect())
 }
 
-/// What the API server needs for the same writes: blocks are put, handles are marked and deleted, without reading
-/// anything. In seconds.
+/// The time, in seconds, that the API server needs for the same writes: blocks are put, handles are marked and deleted,
+/// without reads.
 fn floor(
     server: &KubeApiserver,
     blocks: &BTreeMap<String, Value>,

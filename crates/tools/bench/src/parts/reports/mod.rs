@@ -1,5 +1,5 @@
-//! What the reports of a check take, in time and memory, apart from the check. Every tenth address is leaked, so that there
-//! are as many findings.
+//! The time and memory that the reports of a check take, without the check. Every tenth address is leaked, so there are
+//! as many findings.
 
 mod page;
 
@@ -10,24 +10,24 @@ use std::time::{Duration, SystemTime};
 
 use crate::{Failed, check, child, leak};
 
-/// In this order they are written, the metrics last: they tell when the check had come to its verdict.
+/// The formats in the order of their writing. The metrics are last: they have the time of the verdict.
 const FORMATS: [&str; 9] = ["json", "yaml", "table", "wide", "name", "ignore", "junit", "html", "prometheus"];
 
-/// What one format took.
+/// The measurements of one format.
 struct Report {
     format: &'static str,
     bytes: u64,
     seconds: f64,
 }
 
-/// One size.
+/// The measurements of one size.
 struct Row {
     allocations: u64,
     findings: usize,
     check: child::Measured,
-    /// From the verdict to the end of the program.
+    /// Seconds from the verdict to the end of the program.
     seconds: f64,
-    /// More than the check without reports.
+    /// MiB beyond those of a check without reports.
     more_mib: f64,
     reports: Vec<Report>,
     page: Option<page::Opened>,
@@ -45,7 +45,7 @@ fn measure(program: &str, allocations: u64) -> Result<Row, String> {
     drop(runtime);
     eprintln!("{findings} of {allocations} addresses are leaked");
 
-    // Not in a memory file system: its files would be memory of the machine.
+    // Not in a memory file system, whose files would count as memory of the machine.
     let folder = tempfile::tempdir_in(".").map_err(|e| e.to_string())?;
     let run = |reports: &[String]| {
         let mut command = Command::new(program);
@@ -76,7 +76,7 @@ fn measure(program: &str, allocations: u64) -> Result<Row, String> {
     })
 }
 
-/// How long the check took until its verdict, as its metrics say.
+/// The time of the check until its verdict, from its metrics.
 fn verdict(folder: &Path) -> Result<f64, String> {
     let metrics = fs::read_to_string(folder.join("prometheus")).map_err(|e| e.to_string())?;
     let value = metrics.lines().find_map(|line| line.strip_prefix("calipam_last_run_duration_seconds "));
@@ -84,7 +84,7 @@ fn verdict(folder: &Path) -> Result<f64, String> {
     seconds.ok_or_else(|| "the metrics do not say how long the check took".to_owned())
 }
 
-/// The files are written one after the other: each took what is between its time and that of the one before.
+/// The time of each file, from its own timestamp and that of the file before.
 fn reports(folder: &Path, verdict: SystemTime) -> Result<Vec<Report>, String> {
     let mut before = verdict;
     let mut reports = Vec::new();

@@ -1,4 +1,4 @@
-//! What a browser makes of the page.
+//! Opens the page in a browser.
 
 use std::path::Path;
 use std::time::Instant;
@@ -6,14 +6,14 @@ use std::time::Instant;
 use calipam_testkit::browser::{self, Browser};
 
 pub(super) struct Opened {
-    /// From the request to the end of loading, the page's script included.
+    /// Seconds from the request to the end of loading, including the page's script.
     pub seconds: f64,
-    /// Errors and warnings.
+    /// Number of errors and warnings.
     pub complaints: usize,
 }
 
-/// Opens the page and uses it, and leaves pictures of it in a folder for people to look at; gives nothing if the machine
-/// has no browser.
+/// Opens the page and uses it, and leaves pictures of it in a folder for people to look at. Returns `None` without a
+/// browser.
 pub(super) fn open(page: &Path, pictures: &Path) -> Result<Option<Opened>, String> {
     if browser::program().is_err() {
         return Ok(None);
@@ -22,7 +22,7 @@ pub(super) fn open(page: &Path, pictures: &Path) -> Result<Option<Opened>, Strin
 }
 
 fn use_page(file: &Path, pictures: &Path) -> Result<Opened, calipam_testkit::servers::ServerError> {
-    // A browser takes the type of a file from its name.
+    // A browser derives the type of a file from its name.
     let named = file.with_extension("page.html");
     std::fs::copy(file, &named).ok();
     let mut browser = Browser::start()?;
@@ -31,7 +31,7 @@ fn use_page(file: &Path, pictures: &Path) -> Result<Opened, calipam_testkit::ser
     page.open(&named)?;
     let seconds = begin.elapsed().as_secs_f64();
     let keep = |name: &str, picture: Vec<u8>| {
-        // A picture that cannot be written spoils no measurement.
+        // A failed write of a picture does not spoil the measurement.
         if let Err(error) = std::fs::write(pictures.join(name), picture) {
             eprintln!("{name}: {error}");
         }

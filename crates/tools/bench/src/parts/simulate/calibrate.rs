@@ -1,4 +1,4 @@
-//! What single calls cost, one after the other: all that a simulation is told of this machine.
+//! The costs of single calls, one after another: all that a simulation learns about this machine.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,32 +17,32 @@ use crate::child::processor_time;
 use crate::cluster::{CAUGHT_UP, Cluster};
 use crate::requests;
 
-/// Calls of each kind; each that claims a block needs a node of its own.
+/// Number of calls of each kind; each that claims a block needs a node of its own.
 pub(super) const CALLS: u32 = 50;
-/// Costs of a datastore where nothing takes time.
+/// Costs of a datastore that takes no time.
 const NOTHING: &str = "start=0,connect=0,read=0,write=0,refresh=0,object=0,kib=0,decode=0,jitter=0,\
                        reads-per-second=0,writes-per-second=0";
-/// So that no call waits for another.
+/// An interval so long that no call waits for another.
 const FAR_APART: Duration = Duration::from_mins(2);
 
-/// How long the idle servers are watched.
+/// Time for watching the idle servers.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// What single calls take.
+/// The costs of single calls.
 pub(super) struct Costs {
-    /// As `--latency` takes it.
+    /// The value for `--latency`.
     pub latency: String,
-    /// An ADD in a block of the node.
+    /// The time of an ADD in a block of the node.
     pub add: Duration,
 }
 
 /// Times single calls on nodes that have no block yet.
 ///
-/// An ADD that claims a block and one in a block of the node have the same parts, but not as often: how often, a simulation
-/// tells in which nothing else takes time. So what the first takes longer is the cost of so many writes more; what is left
-/// when writes and reads are taken off goes to starting (VERSION, which reads nothing) and connecting. How far ADDs in a block
-/// of the node differ is given to connecting, too: single requests hardly do on this machine, processes do. What the processors do
-/// for a request in a burst, a burst on other nodes shows.
+/// An ADD that claims a block and an ADD in a block of the node have the same parts in other numbers. A simulation in
+/// which only one part takes time counts them. So the extra time of the first is the cost of its extra writes. The
+/// rest, without reads and writes, belongs to starting (VERSION, which reads nothing) and connecting. The spread of
+/// ADDs in a block of the node is attributed to connecting as well: on this machine processes vary, single requests
+/// hardly do. The processor time per request in a burst comes from a burst on other nodes.
 pub(super) fn costs(
     caller: &Caller,
     cluster: &Cluster,
@@ -71,7 +71,7 @@ pub(super) fn costs(
     }
     let throughput = match caller {
         Caller::Process(_) => work.throughput(cluster)?,
-        // Many together take less than as many alone: how much, other nodes show.
+        // Many calls together take less than as many alone; other nodes show how much.
         Caller::Thread => in_a_burst(cluster, for_a_burst, &call)?,
     };
     adds.sort();
@@ -101,7 +101,7 @@ pub(super) fn costs(
     Ok(Costs { latency, add })
 }
 
-/// See [`Work::throughput`], while the pods of these nodes get their addresses at once.
+/// Measures [`Work::throughput`] while the pods of these nodes get their addresses at once.
 fn in_a_burst(
     cluster: &Cluster,
     nodes: &[String],
@@ -119,10 +119,10 @@ fn in_a_burst(
     work.throughput(cluster)
 }
 
-/// What the servers and this process do.
+/// The work of the servers and of this process.
 struct Work {
     seconds: f64,
-    /// What the idle servers use of a second.
+    /// Seconds of processor time that the idle servers use per second.
     idle: f64,
     requests: requests::Requests,
     begin: Instant,
@@ -137,8 +137,8 @@ impl Work {
         Ok(Self { seconds: seconds(cluster)?, idle, requests, begin: Instant::now() })
     }
 
-    /// How many requests the machine can do in a second, by the processor time of those since then. A write takes so many times as
-    /// long as a read as is assumed.
+    /// The requests per second that the machine can do, by the processor time of those since the start. The ratio of
+    /// writes to reads is the assumed one.
     fn throughput(self, cluster: &Cluster) -> Result<String, Failed> {
         let idle = self.idle * self.begin.elapsed().as_secs_f64();
         let used = seconds(cluster)? - self.seconds - idle;
@@ -152,8 +152,8 @@ impl Work {
     }
 }
 
-/// The processor time of servers so far, and of this process, whose threads share the processors with them. What processes of the
-/// plugin use is a part of their start.
+/// The processor time so far of the servers and of this process, whose threads share the processors with them. The time
+/// of plugin processes is part of their start.
 pub(super) fn seconds(cluster: &Cluster) -> Result<f64, Failed> {
     Ok(cluster.processor_time()? + processor_time(std::process::id())?)
 }
@@ -163,11 +163,11 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-/// What ADDs of a single node take where only one thing takes time.
+/// The times of ADDs on a single node if only one part takes time.
 struct Simulated {
-    /// One that claims a block.
+    /// The time of an ADD that claims a block.
     claim: Duration,
-    /// One in a block of the node.
+    /// The time of an ADD in a block of the node.
     add: Duration,
 }
 
@@ -183,7 +183,7 @@ impl Simulated {
     }
 }
 
-/// Reads something on a connection that is open.
+/// Times a read on an open connection.
 fn read(cluster: &Cluster) -> Result<Duration, Failed> {
     match cluster {
         Cluster::Etcd(etcd) => Ok(etcd.with_client(async |mut client| {
@@ -199,7 +199,7 @@ fn read(cluster: &Cluster) -> Result<Duration, Failed> {
     }
 }
 
-/// Asks an API server for something on a connection that is open; gives the answer, too.
+/// Times a request to an API server on an open connection; returns the answer, too.
 fn ask(server: &KubeApiserver, path: &str) -> Result<(Duration, String), Failed> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -214,8 +214,8 @@ fn ask(server: &KubeApiserver, path: &str) -> Result<(Duration, String), Failed>
     })
 }
 
-/// What an API server needs for each object of a list, as `--latency` takes it, by lists of the affinities that the calls have left;
-/// of etcd what is assumed, since its lists are short here.
+/// The time per object of a list on an API server, in the form of `--latency`, measured with the affinities that the
+/// calls have left. For etcd the assumed one is used, since its lists are short here.
 fn of_objects(cluster: &Cluster, read: Duration) -> Result<String, Failed> {
     let Cluster::Kubernetes(server) = cluster else { return Ok(String::new()) };
     let path = Flavour::Classic.path("blockaffinities");

@@ -1,6 +1,6 @@
-//! Simulations against reality. The plugin lies next to `calipam`. Pods arrive on so many nodes, as processes of the plugin
-//! against a real server and in a simulation whose costs were measured with single calls. In a burst all of them arrive at once, on
-//! threads.
+//! Simulations compared with reality. The plugin is beside `calipam`. Pods arrive on a number of nodes, as processes of
+//! the plugin with a real server, and in a simulation whose costs were measured with single calls. In a burst all
+//! arrive at once, on threads.
 
 mod calibrate;
 mod reality;
@@ -22,25 +22,25 @@ use crate::Failed;
 use crate::cluster::{Cluster, POOL};
 use crate::parts::cni::large::{LARGE, some_places};
 
-/// Pods of each node.
+/// Pods per node.
 const PODS: u32 = 4;
-/// The least time between two pods that arrive.
+/// Minimum time between two arrivals.
 const BETWEEN: Duration = Duration::from_millis(125);
-/// Pods arrive at least so many times as far apart as a single ADD takes: where processes wait for processors, a datastore
-/// has no part in their time, and nodes look for blocks at the same time that would not otherwise.
+/// Minimum time between two arrivals in single ADDs. If processes wait for processors, the datastore has no part in
+/// their time, and nodes look for blocks at the same time that otherwise would not.
 const SINGLE_ADDS: u32 = 3;
 
-/// What is compared of the times of ADDs: of so many thousandths the longest.
+/// The quantiles of the times of ADDs, in thousandths.
 const RANKS: [(&str, usize); 4] = [("median", 500), ("90 %", 900), ("99 %", 990), ("worst", 1_000)];
 
-/// Addresses that are taken in blocks of others.
+/// Taken addresses in blocks of others.
 const TAKEN: usize = 50;
 
-/// What a size begins with whose pods arrive at once.
+/// The prefix of a size whose pods arrive at once.
 const BURST: &str = "burst:";
 
-/// Compares so many nodes on a datastore, `etcd` or `kubernetes`, and prints a line of each. `50+1000` are 50 nodes among 1,000 blocks
-/// of others, `burst:50` are 50 nodes whose pods arrive at once.
+/// Compares a number of nodes on a datastore, `etcd` or `kubernetes`, and prints a line for each. `50+1000` are 50
+/// nodes among 1,000 blocks of others; `burst:50` are 50 nodes whose pods arrive at once.
 pub(super) fn run(program: &str, datastore: &str, sizes: &[String]) -> Result<(), Failed> {
     let plugin = Path::new(program).parent().unwrap_or(Path::new(".")).join("calico-ipam");
     println!("{datastore}: {PODS} pods on each node; p is predicted, m is measured");
@@ -89,7 +89,7 @@ fn node_name(index: u32) -> String {
     format!("node-{}", index + 1)
 }
 
-/// What a cluster has before the pods arrive.
+/// The state of a cluster before the pods arrive.
 fn start(cluster: &Cluster) -> Result<Start, Failed> {
     let overrides = match cluster {
         Cluster::Etcd(etcd) => Overrides { etcd_endpoints: Some(etcd.endpoint()), ..Overrides::default() },
@@ -103,11 +103,11 @@ fn start(cluster: &Cluster) -> Result<Start, Failed> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let snapshot = runtime
         .block_on(async { Datastore::open(&settings).await?.observe(&(Arc::new(|_| {}) as _)).await })?;
-    // What others hold stays as it is.
+    // Addresses of others stay.
     Ok(Start { nodes: Vec::new(), pods: Vec::new(), ..Start::of(&snapshot) })
 }
 
-/// Where simulations begin.
+/// The start of simulations.
 struct Begin {
     start: Start,
     datastore: DatastoreKind,
@@ -125,7 +125,7 @@ impl Begin {
             nodes,
             pods_per_node: PODS,
             start: Some(Arc::new(start)),
-            // A rate is so many in whole seconds.
+            // A rate is a number per whole seconds.
             arrival: Some(Rate::per(
                 1_000_000,
                 Micros::from_secs(u64::try_from(between.as_micros())?.max(1)),
@@ -140,7 +140,7 @@ impl Begin {
 
 fn print_row(nodes: u32, others: usize, predicted: &Run, real: &Real) {
     let size = if others == 0 { nodes.to_string() } else { format!("{nodes}+{others}") };
-    // Of etcd no metric tells how many of its transactions found another revision.
+    // etcd has no metric for transactions that found another revision.
     let lost = real.lost_writes().map_or_else(|| "?".to_owned(), |lost| lost.to_string());
     print!(
         "{size:>8}  {:>9.2} {:>9.2}  {:>6} {lost:>6}",

@@ -15,20 +15,20 @@ use crate::cluster::Cluster;
 use crate::requests::{self, Requests};
 use crate::{Failed, plugin};
 
-/// The version of CNI of the calls: STATUS is known since then.
+/// The CNI version of the calls, the first with STATUS.
 pub(super) const VERSION: &str = "1.1.0";
 
-/// What was measured.
+/// The measurements.
 pub(super) struct Real {
     /// Ascending.
     times: Vec<Duration>,
     requests: Requests,
-    /// How many processors the servers and this process kept busy.
+    /// Number of processors that the servers and this process kept busy.
     pub busy: f64,
 }
 
 impl Real {
-    /// What so many thousandths took at most.
+    /// The time that a number of thousandths of the calls did not exceed.
     pub(super) fn rank(&self, permille: usize) -> Duration {
         let place = (self.times.len() * permille).div_ceil(1_000).saturating_sub(1);
         self.times.get(place).copied().unwrap_or_default()
@@ -38,14 +38,14 @@ impl Real {
         self.requests.done as f64 / self.times.len().max(1) as f64
     }
 
-    /// Writes that others were faster with, where the server tells.
+    /// Writes that lost to another's, if the server counts them.
     pub(super) fn lost_writes(&self) -> Option<u64> {
         self.requests.lost
     }
 }
 
-/// Pods that arrive as they do in simulations: gaps vary between nothing and twice their mean, and of two nodes the one with
-/// fewer pods gets the pod.
+/// Arrivals of pods like those in simulations: gaps vary between nothing and twice their mean, and of two random nodes
+/// the one with fewer pods gets the pod.
 fn arrivals(nodes: u32, between: Duration) -> Vec<(Duration, u32)> {
     let mut random = Pcg64Mcg::seed_from_u64(1);
     let mut below = |end: u64| random.next_u64() % end.max(1);
@@ -66,7 +66,7 @@ fn arrivals(nodes: u32, between: Duration) -> Vec<(Duration, u32)> {
 pub(super) fn run(caller: &Caller, cluster: &Cluster, nodes: u32, between: Duration) -> Result<Real, Failed> {
     let locks = tempfile::tempdir()?;
     let times: Mutex<Vec<Result<Duration, String>>> = Mutex::default();
-    // Many threads take a while to start: in a burst, time counts from when all have.
+    // Many threads take a while to start: in a burst the time begins when all have.
     let (together, released) = (Barrier::new((nodes * PODS) as usize), OnceLock::new());
     let (before, used) = (requests::done(cluster)?, calibrate::seconds(cluster)?);
     let begin = Instant::now();
@@ -97,16 +97,16 @@ pub(super) fn run(caller: &Caller, cluster: &Cluster, nodes: u32, between: Durat
     Ok(Real { times, requests, busy })
 }
 
-/// Who calls the plugin.
+/// The way to call the plugin.
 pub(super) enum Caller {
-    /// A process for each call, as runtimes have.
+    /// A process for each call, as runtimes start it.
     Process(PathBuf),
-    /// The same code on threads of this process: of many calls at once, processes would wait for each other to start.
+    /// The same code on threads of this process; many processes would wait for each other to start.
     Thread,
 }
 
 impl Caller {
-    /// Calls the plugin once; gives how long that took.
+    /// Calls the plugin once; returns the time.
     pub(super) fn call(
         &self,
         command: &str,
