@@ -1,4 +1,4 @@
-//! Benchmarks of calipam: `calipam-bench PART CALIPAM SIZES…`. `cargo xtask bench` builds it in release mode and runs it.
+//! Benchmarks of calipam: `calipam-bench PART CALIPAM SIZES…`. `cargo xtask bench` builds and runs it in release mode.
 
 mod check;
 mod child;
