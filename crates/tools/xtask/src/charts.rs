@@ -1,4 +1,4 @@
-//! The Helm charts, made of the manifests of `docs/kubernetes`: the same text, with settings instead of what clusters have differently.
+//! The Helm charts, made of the manifests of `docs/kubernetes`, with settings where clusters differ.
 
 use std::fs;
 use std::path::Path;
@@ -12,13 +12,13 @@ struct Chart {
     /// The folder of the manifests.
     manifests: &'static str,
     templates: &'static [Template],
-    /// What is in manifests, and what in every template.
+    /// Texts of manifests, and what replaces them in every template.
     settings: &'static [(&'static str, &'static str)],
 }
 
 struct Template {
     manifest: &'static str,
-    /// Under which setting the objects are wanted; always where it is empty.
+    /// The setting that enables the template; empty if it is always there.
     when: &'static str,
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn write() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Every template: its path below the root, and its text.
+/// Returns every template: its path below the root, and its text.
 fn templates() -> Result<Vec<(String, String)>, Failure> {
     let mut all = Vec::new();
     for Chart { name, manifests, templates, settings } in &CHARTS {

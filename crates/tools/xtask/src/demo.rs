@@ -9,7 +9,7 @@ use crate::{protoc, step, tools, workspace};
 /// The example cluster, from the root of the checkout.
 const EXAMPLE: &str = "docs/examples/cluster.jsonl";
 
-/// The exit code of `calipam check` where it found something.
+/// The exit code of `calipam check` if it found something.
 const FINDINGS: i32 = 1;
 
 pub(crate) const TASK: Task = Task {

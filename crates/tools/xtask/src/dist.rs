@@ -1,4 +1,4 @@
-//! `cargo xtask dist` and `cargo xtask image`: packages and images of the programs, which are built for it.
+//! `cargo xtask dist` and `cargo xtask image`: build the programs, and make packages and images of them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -77,7 +77,7 @@ Needs what `cargo xtask dist` needs.
     run: run_image,
 };
 
-/// What the call asks for.
+/// The options of a call.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Request {
     base_url: String,
@@ -125,7 +125,7 @@ fn run_image(arguments: &[String]) -> Result<(), Failure> {
     step::run("Running the images", &mut packager("try-images", &programs, &target, &output)?)
 }
 
-/// The tool that packages, which is apart: not every build of a task needs its crates.
+/// A call of the packager. It is a program apart, so that building the tasks does not build its crates.
 fn packager(order: &str, programs: &Path, target: &str, output: &Path) -> Result<Command, Failure> {
     let mut packager = workspace::cargo();
     packager.args(["run", "--package", "calipam-dist", "--", order]);
@@ -134,7 +134,7 @@ fn packager(order: &str, programs: &Path, target: &str, output: &Path) -> Result
     Ok(packager)
 }
 
-/// The target, and the folder with its programs.
+/// Returns the target, and the folder with its programs. Builds them unless the call names that folder.
 fn programs(request: &Request) -> Result<(String, PathBuf), Failure> {
     let target = match &request.target {
         Some(target) => target.clone(),
@@ -147,7 +147,8 @@ fn programs(request: &Request) -> Result<(String, PathBuf), Failure> {
     Ok((target, programs))
 }
 
-/// Builds the programs of a checkout by the profile of packages into a folder of cargo's, and gives theirs.
+/// Builds the programs of a checkout with the profile dist. `folder` is cargo's target folder. Returns the folder with
+/// the programs.
 fn build(target: &str, checkout: &Path, folder: &Path) -> Result<PathBuf, Failure> {
     tools::need_c_compiler()?;
     tools::need_target(target)?;
@@ -158,20 +159,20 @@ fn build(target: &str, checkout: &Path, folder: &Path) -> Result<PathBuf, Failur
     if target.contains("-linux-") {
         build.args(["--package", "calipam-cni", "--bin", "calico-ipam"]);
     }
-    // No path of this machine, so that another one builds the same bytes.
+    // Without paths of this machine, another one builds the same bytes.
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo"))).unwrap_or_default();
     let map = |from: &Path, to: &str| format!("\"--remap-path-prefix={}={to}\"", from.display());
     let maps = [map(&home, "/cargo"), map(checkout, "/calipam")].join(",");
     build.args(["--config", &format!("target.{target}.rustflags=[{maps}]")]);
     build.current_dir(checkout).env("CARGO_TARGET_DIR", folder).envs(protoc::variables()?);
-    // The C code of mimalloc says when it was compiled; a C compiler takes this for the time.
+    // The C code of mimalloc holds the time of its compilation, which the C compiler takes from here.
     build.env("SOURCE_DATE_EPOCH", "0");
     step::run("Building the programs for packages", &mut build)?;
     Ok(folder.join(target).join("dist"))
 }
 
-/// Builds the commit that is checked out in another folder, with nothing of the first build, and compares the programs.
+/// Builds the checked-out commit from nothing in another folder, and compares the programs.
 fn build_again(target: &str, programs: &Path) -> Result<(), Failure> {
     let git = |words: &[&str]| {
         let mut git = Command::new("git");
@@ -180,7 +181,7 @@ fn build_again(target: &str, programs: &Path) -> Result<(), Failure> {
     };
     let unchanged = git(&["diff", "--quiet", "HEAD"]).status().is_ok_and(|status| status.success());
     if !unchanged {
-        return Err(Failure::new("what is built twice is a commit, and files differ from it")
+        return Err(Failure::new("--twice builds a commit, and files differ from it")
             .hint("commit or stash what has changed"));
     }
     let copy = workspace::root().join("target/tmp/dist-again");
@@ -199,7 +200,7 @@ fn build_again(target: &str, programs: &Path) -> Result<(), Failure> {
     fs::remove_dir_all(&copy).map_err(|error| Failure::io("remove", &copy, &error))
 }
 
-/// Runs the tests of the plugin with this one.
+/// Runs the tests of the plugin with the packaged one.
 fn test_plugin(plugin: &Path) -> Result<(), Failure> {
     let variables = servers::prepare()?.build()?;
     let plugin = plugin.canonicalize().map_err(|error| Failure::io("find", plugin, &error))?;
@@ -209,7 +210,7 @@ fn test_plugin(plugin: &Path) -> Result<(), Failure> {
     step::run("Testing the packaged plugin", &mut tests)
 }
 
-/// The machine that this runs on, as rustc names it.
+/// Returns rustc's name for this machine.
 fn host() -> Result<String, Failure> {
     let output = std::process::Command::new("rustc").arg("-vV").output();
     let output = output.map_err(|error| Failure::new(format!("cannot run `rustc -vV`: {error}")))?;
@@ -222,7 +223,7 @@ fn usage(task: &str, what: String) -> Failure {
     Failure::new(what).hint(format!("`cargo xtask help {task}` says what it takes"))
 }
 
-/// Reads the words of either task: what they share, and what the packages need.
+/// Reads the options of both tasks.
 fn parse(arguments: &[String]) -> Result<Request, Failure> {
     let mut request = Request::default();
     let mut words = arguments.iter();

@@ -23,10 +23,10 @@ target/tools, which takes minutes and downloads Rust crates.
     run,
 };
 
-/// The release of mdBook that is built if there is none.
+/// The version of mdBook that is built if the machine has none.
 const MDBOOK: &str = "^0.5";
 
-/// What pages link to, and pages themselves. They keep their places, so that links hold.
+/// Pages, and the files that they link to. They keep their places, so that links work.
 const SOURCES: [&str; 5] = ["README.md", "CHANGELOG.md", "LICENSE", "docs", "tests/fixtures/schemas"];
 
 fn run(arguments: &[String]) -> Result<(), Failure> {
@@ -61,7 +61,7 @@ fn mdbook() -> Result<PathBuf, Failure> {
     Ok(program)
 }
 
-/// Gives folders a page that lists their files: pages link to folders, and not every server lists one.
+/// Writes an index page into every folder: pages link to folders, and not every server lists one.
 fn list_folders(folder: &Path) -> Result<(), Failure> {
     let failed = |error| Failure::io("list", folder, &error);
     let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());

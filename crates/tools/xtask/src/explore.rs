@@ -14,7 +14,7 @@ migrate and undo, in worlds of a few addresses, where each request waits until
 the explorer says what becomes of it. Follows every schedule of each scenario,
 first without faults, then with one, two and three: requests without answer,
 writes that take effect late, kills, power failures, a full disk. A third of
-the time goes to schedules by chance. Five minutes, unless --minutes N or
+the time goes to random schedules. Five minutes, unless --minutes N or
 --hours N says otherwise. It ends with the first scenario in which something
 does not hold; with --keep-going it goes on with the others.
 

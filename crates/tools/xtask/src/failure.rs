@@ -1,33 +1,33 @@
-//! Why a task failed, and what to do next.
+//! The failure of a task, and a hint.
 
 use std::fmt;
 use std::path::Path;
 
-/// A failed task. Printed as `error: …`, followed by its hint where it has one.
+/// A failed task. Displayed as `error: …`, followed by its hint if it has one.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
-    what: String,
+    message: String,
     hint: Option<String>,
 }
 
 impl Failure {
-    /// What happened, to what.
-    pub(crate) fn new(what: impl Into<String>) -> Self {
-        Self { what: what.into(), hint: None }
+    /// Takes what happened, to which object.
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: None }
     }
 
-    /// Something that was tried with a file or folder, and why it failed.
-    pub(crate) fn io(what: &str, path: &Path, error: &std::io::Error) -> Self {
-        Self::new(format!("cannot {what} {}: {error}", path.display()))
+    /// The failure to `read`, `write` or otherwise `act` on a file or folder.
+    pub(crate) fn io(act: &str, path: &Path, error: &std::io::Error) -> Self {
+        Self::new(format!("cannot {act} {}: {error}", path.display()))
     }
 
-    /// What to do next.
+    /// Adds what to do next.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Its text where the task continues anyway.
+    /// The text as a warning, for a task that continues.
     pub(crate) fn as_warning(&self) -> String {
         self.to_string().replacen("error:", "warning:", 1)
     }
@@ -35,7 +35,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error: {}", self.what)?;
+        write!(f, "error: {}", self.message)?;
         match &self.hint {
             Some(hint) => write!(f, "\nhint: {hint}"),
             None => Ok(()),

@@ -15,7 +15,7 @@ const CLOSING: &str = "
 New here? `cargo xtask demo` shows what calipam finds in an example cluster.
 ";
 
-/// What calipam's tasks are.
+/// The help of `cargo xtask`: a list of the tasks.
 pub(crate) fn overview(tasks: &[Task]) -> String {
     let width = tasks.iter().map(|task| task.name.len()).max().unwrap_or_default();
     let list: String =
@@ -23,8 +23,8 @@ pub(crate) fn overview(tasks: &[Task]) -> String {
     format!("{INTRODUCTION}{list}{CLOSING}")
 }
 
-/// Everything about one task.
-pub(crate) fn of(task: &Task) -> String {
+/// The help of one task.
+pub(crate) fn details(task: &Task) -> String {
     let usage = format!("cargo xtask {} {}", task.name, task.arguments);
     format!("{}\n\nUsage: {}\n\n{}", task.summary, usage.trim_end(), task.details)
 }
@@ -39,7 +39,7 @@ mod tests {
         let text = overview(TASKS);
         for task in TASKS {
             assert!(text.contains(&format!("  {}", task.name)), "{text}");
-            let own = of(task);
+            let own = details(task);
             assert!(own.contains(&format!("Usage: cargo xtask {}", task.name)), "{own}");
             assert!(own.ends_with('\n') && !own.ends_with("\n\n"), "{own:?}");
         }
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn lines_fit_a_terminal_of_eighty_columns() {
-        for text in std::iter::once(overview(TASKS)).chain(TASKS.iter().map(of)) {
+        for text in std::iter::once(overview(TASKS)).chain(TASKS.iter().map(details)) {
             for line in text.lines() {
                 assert!(line.chars().count() <= 80, "{line}");
             }

@@ -1,4 +1,4 @@
-//! The tests that are left out, because the machine has not what they need.
+//! Tests that are left out because the machine lacks a tool.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use crate::failure::Failure;
 use crate::{tool, workspace};
 
-/// The file to which each of them adds a line.
+/// The file to which each such test adds a line.
 pub(crate) struct LeftOut {
     list: PathBuf,
 }
 
 impl LeftOut {
-    /// Begins an empty list.
+    /// Starts an empty list.
     pub(crate) fn begin() -> Result<Self, Failure> {
         let folder = workspace::root().join("target");
         fs::create_dir_all(&folder).map_err(|error| Failure::io("make", &folder, &error))?;
@@ -25,13 +25,13 @@ impl LeftOut {
         }
     }
 
-    /// What tells tests that they may be left out.
+    /// The variable that allows tests to be left out, with the path of the list.
     pub(crate) fn variable(&self) -> (&'static str, PathBuf) {
         (tool::LEFT_OUT, self.list.clone())
     }
 
-    /// Names each test once, with what brings the tool that it needs.
-    pub(crate) fn tell(self) {
+    /// Prints each test once, with the command that installs its tool.
+    pub(crate) fn print(self) {
         let lines = fs::read_to_string(&self.list).unwrap_or_default();
         for line in lines.lines().collect::<BTreeSet<_>>() {
             eprintln!("left out: {line}");

@@ -67,7 +67,7 @@ fn main() -> ExitCode {
     if matches!(name.as_str(), "help" | "--help" | "-h") {
         return show_help(rest.first().map(String::as_str));
     }
-    let Some(task) = task::named(TASKS, name) else { return unknown(name) };
+    let Some(task) = task::find(TASKS, name) else { return unknown(name) };
     match rest.split_first() {
         Some((first, _)) if matches!(first.as_str(), "--help" | "-h") => show_help(Some(name)),
         // What follows `--` is for the program that the task runs.
@@ -77,9 +77,9 @@ fn main() -> ExitCode {
 }
 
 fn show_help(task: Option<&str>) -> ExitCode {
-    match task.map(|name| (name, task::named(TASKS, name))) {
+    match task.map(|name| (name, task::find(TASKS, name))) {
         None => print!("{}", help::overview(TASKS)),
-        Some((_, Some(task))) => print!("{}", help::of(task)),
+        Some((_, Some(task))) => print!("{}", help::details(task)),
         Some((name, None)) => return unknown(name),
     }
     ExitCode::SUCCESS

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::task::Task;
 use crate::{protoc, step, workspace};
 
-/// Where it looks for what no test notices.
+/// The files that are mutated.
 const FILES: &[&str] = &[
     "crates/check/src/**",
     "crates/plan/src/**",
@@ -61,7 +61,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     test.args(["--baseline", "skip", "--timeout", "120", "--output", "target"]);
     test.args(names.iter().flat_map(|name| ["--re".to_owned(), format!("^{}$", escaped(name))]));
     test.args(["--", "--lib"]).envs(protoc::variables()?);
-    // What no test notices is not a failure of this task.
+    // A mutant that no test notices is no failure of this task.
     step::announce("Running the tests of each");
     test.status().map(drop).map_err(|error| Failure::new(format!("cannot run cargo-mutants: {error}")))
 }
@@ -72,7 +72,7 @@ fn mutants() -> Command {
     mutants
 }
 
-/// Fisher and Yates, by numbers of SplitMix64.
+/// Shuffles by the method of Fisher and Yates, with numbers of SplitMix64.
 fn shuffle(names: &mut [&str], mut seed: u64) {
     for last in (1..names.len()).rev() {
         seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -82,7 +82,7 @@ fn shuffle(names: &mut [&str], mut seed: u64) {
     }
 }
 
-/// A text as a regular expression that matches it alone.
+/// Escapes a text for a regular expression.
 fn escaped(text: &str) -> String {
     let has_meaning = |c| r"\.+*?()|[]{}^$".contains(c);
     text.chars().map(|c| if has_meaning(c) { format!("\\{c}") } else { c.into() }).collect()

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use crate::failure::Failure;
 use crate::tools;
 
-/// The variables that let cargo build etcd-client: none if the machine has `protoc` itself, else those that name the
-/// one in the crate `protoc-bin-vendored`.
+/// Returns the variables with which cargo builds etcd-client: none if the machine has `protoc`, otherwise those that
+/// name the one in the crate `protoc-bin-vendored`.
 pub(crate) fn variables() -> Result<Vec<(&'static str, PathBuf)>, Failure> {
     if env::var_os("PROTOC").is_some() || tools::on_path("protoc").is_some() {
         return Ok(Vec::new());

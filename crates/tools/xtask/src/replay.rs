@@ -8,7 +8,7 @@ use crate::servers;
 use crate::task::Task;
 use crate::{protoc, step, tools, workspace};
 
-/// Where the project keeps the traces that it was given.
+/// The folder of the project's traces.
 const TRACES: &str = "tests/traces";
 
 pub(crate) const TASK: Task = Task {
@@ -48,7 +48,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     step::run("Replaying the traces", &mut replay)
 }
 
-/// All traces of a folder.
+/// Lists the traces of a folder.
 fn traces(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let entries = std::fs::read_dir(folder).map_err(|error| Failure::io("read", folder, &error))?;
     let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();

@@ -5,7 +5,7 @@ use crate::left_out::LeftOut;
 use crate::task::Task;
 use crate::{protoc, servers, step, tools, workspace};
 
-/// Cases of a property, instead of proptest's 256.
+/// The cases of a property, ten times proptest's 256.
 const CASES: &str = "2560";
 
 pub(crate) const TASK: Task = Task {
@@ -40,6 +40,6 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
         selected => tests.args(selected),
     };
     let result = step::run("Running the tests with ten times as many cases", &mut tests);
-    left_out.tell();
+    left_out.print();
     result
 }

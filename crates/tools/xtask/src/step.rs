@@ -1,4 +1,4 @@
-//! One step of a task: announced, run, timed. All of it on standard error.
+//! Announces, runs and times a step of a task, on standard error.
 
 use std::iter;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 
-/// Announces and runs a command; anything but success is a failure.
+/// Announces and runs a command. Fails unless it succeeds.
 pub(crate) fn run(title: &str, command: &mut Command) -> Result<(), Failure> {
     let status = run_for_status(title, command)?;
     if status.success() {
@@ -16,7 +16,7 @@ pub(crate) fn run(title: &str, command: &mut Command) -> Result<(), Failure> {
     Err(Failure::new(format!("{title}: `{}` failed ({status})", command_line(command))))
 }
 
-/// Announces and runs a command, and gives its exit status. Fails only if the command cannot be run.
+/// Announces and runs a command, and returns its exit status. Fails only if it cannot be run.
 pub(crate) fn run_for_status(title: &str, command: &mut Command) -> Result<ExitStatus, Failure> {
     announce(title);
     let line = command_line(command);
@@ -30,7 +30,7 @@ pub(crate) fn run_for_status(title: &str, command: &mut Command) -> Result<ExitS
     Ok(status)
 }
 
-/// Runs a command whose output matters only if it fails.
+/// Runs a command. Shows its output only if it fails.
 pub(crate) fn run_silently(command: &mut Command) -> Result<(), Failure> {
     let line = command_line(command);
     let output = command.output().map_err(|error| Failure::new(format!("cannot run `{line}`: {error}")))?;
@@ -41,7 +41,7 @@ pub(crate) fn run_silently(command: &mut Command) -> Result<(), Failure> {
     Err(Failure::new(format!("`{line}` failed ({}): {}", output.status, said.trim())))
 }
 
-/// Announces and runs a command next to others, and prints its whole output when it has ended.
+/// Announces and runs a command next to others, and prints its output when it has ended.
 pub(crate) fn run_printed_later(title: &str, command: &mut Command) -> Result<(), Failure> {
     let line = command_line(command);
     announce(&format!("{title}: {line}"));
@@ -54,12 +54,12 @@ pub(crate) fn run_printed_later(title: &str, command: &mut Command) -> Result<()
     Err(Failure::new(format!("{title}: `{line}` failed ({})", output.status)))
 }
 
-/// Says what comes next.
+/// Prints the title of a step.
 pub(crate) fn announce(title: &str) {
     eprintln!("==> {title}");
 }
 
-/// A time as people read it.
+/// A duration in seconds, or in minutes and seconds.
 pub(crate) fn seconds(time: Duration) -> String {
     match time.as_secs() {
         0..60 => format!("{:.1} s", time.as_secs_f64()),
@@ -67,7 +67,7 @@ pub(crate) fn seconds(time: Duration) -> String {
     }
 }
 
-/// A command as one types it.
+/// A command as one types it in a shell.
 pub(crate) fn command_line(command: &Command) -> String {
     let program = Path::new(command.get_program());
     // Cargo and Go are known by their names; their folder is of no interest.
@@ -79,14 +79,14 @@ pub(crate) fn command_line(command: &Command) -> String {
     words.map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
 }
 
-/// Names the variables that are set for a command, whose values are often long paths.
+/// Names the variables that are set for a command. Their values are often long paths.
 fn variables_line(command: &Command) -> Option<String> {
     let set = command.get_envs().filter(|(_, value)| value.is_some());
     let names: Vec<_> = set.map(|(name, _)| name.to_string_lossy()).collect();
     (!names.is_empty()).then(|| format!("    (sets {})", names.join(", ")))
 }
 
-/// A word as a POSIX shell takes it.
+/// A word, quoted if a POSIX shell needs it.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@+%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

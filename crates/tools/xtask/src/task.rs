@@ -1,26 +1,25 @@
-//! What a task is.
+//! Tasks, and how they are found by name.
 
 use crate::failure::Failure;
 
 /// A development task, run as `cargo xtask NAME`.
 pub(crate) struct Task {
-    /// What it is called by.
     pub name: &'static str,
-    /// What follows the name on the command line, empty if nothing does.
+    /// The arguments as its help shows them; empty if there are none.
     pub arguments: &'static str,
     /// One line for the list of tasks.
     pub summary: &'static str,
-    /// What it does, what it needs and how to go on; for `cargo xtask help NAME`.
+    /// The rest of its help: what it does and needs, and how to go on.
     pub details: &'static str,
-    /// Does it. Takes the arguments after the name, without a leading `--`.
+    /// Runs the task. Takes the arguments after the name, without a leading `--`.
     pub run: fn(&[String]) -> Result<(), Failure>,
 }
 
-pub(crate) fn named<'a>(tasks: &'a [Task], name: &str) -> Option<&'a Task> {
+pub(crate) fn find<'a>(tasks: &'a [Task], name: &str) -> Option<&'a Task> {
     tasks.iter().find(|task| task.name == name)
 }
 
-/// Refuses arguments, for tasks that take none.
+/// Fails if there are arguments.
 pub(crate) fn no_arguments(name: &str, arguments: &[String]) -> Result<(), Failure> {
     match arguments.first() {
         None => Ok(()),

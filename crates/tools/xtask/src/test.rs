@@ -13,13 +13,13 @@ use crate::servers::{self, Servers, Variables};
 use crate::task::Task;
 use crate::{protoc, step, tools, workspace};
 
-/// Read by the test programs: how many tests they run at the same time.
+/// The variable by which test programs know how many tests to run at the same time.
 const THREADS: &str = "RUST_TEST_THREADS";
 
-/// What the names of the program's tests begin with: the module in `tests/main.rs`.
+/// The prefix of the program's tests: their module in `tests/main.rs`.
 const PROGRAM: &str = "cli::";
 
-/// After so long `cargo test` has let go of the build folder, where everything is built.
+/// The time after which `cargo test` has released the build folder, if everything is built.
 const HEAD_START: Duration = Duration::from_secs(10);
 
 pub(crate) const TASK: Task = Task {
@@ -83,12 +83,12 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
         let variables = build(&protoc, servers, arguments)?;
         step::run("Running the selected tests", &mut tests(&variables, &left_out, arguments))
     };
-    left_out.tell();
+    left_out.print();
     result
 }
 
-/// Whether no crate of the workspace has been built incrementally. Then none will be: what makes a second build faster takes a
-/// sixth more processor time in the first, and files of several gigabytes.
+/// True if no crate of the workspace has been built incrementally. Then this build is not incremental either: preparing
+/// for the next one takes a sixth more processor time, and gigabytes of disk.
 fn is_built_for_the_first_time() -> Result<bool, Failure> {
     let folder = workspace::built("incremental")?;
     let Ok(entries) = fs::read_dir(folder) else { return Ok(true) };
@@ -113,7 +113,7 @@ fn run_all(protoc: &Variables, servers: Servers, left_out: &LeftOut) -> Result<(
 }
 
 /// Runs the tests of the program next to all others, since cargo runs one test program after the other, and each ends
-/// with a few slow tests. Every test is in one of the halves: what one selects by its name the other skips.
+/// with a few slow tests. One half selects by name the tests that the other skips.
 fn run_halves(variables: &Variables, left_out: &LeftOut, all: &[String]) -> Result<(), Failure> {
     let half = |selection: &[&str]| {
         let mut half = tests(variables, left_out, all);
@@ -149,7 +149,7 @@ fn tests(variables: &Variables, left_out: &LeftOut, arguments: &[String]) -> Com
     tests
 }
 
-/// Runs clippy with what processor time the tests leave: they wait a third of their time for servers.
+/// Runs clippy next to the tests, which wait a third of their time for servers.
 fn lints(protoc: &Variables, head_start: Duration) -> Result<(), Failure> {
     tools::need_component("clippy", "clippy")?;
     thread::sleep(head_start);
@@ -162,7 +162,7 @@ fn lints(protoc: &Variables, head_start: Duration) -> Result<(), Failure> {
     step::run_silently(&mut clippy)
 }
 
-/// The same command at the lowest priority.
+/// Returns the same command at the lowest priority.
 fn niced(command: &Command) -> Command {
     let mut niced = Command::new("nice");
     niced.args(["-n", "19"]).arg(command.get_program()).args(command.get_args());
@@ -175,14 +175,14 @@ fn niced(command: &Command) -> Command {
     niced
 }
 
-/// Tests of each half that run at the same time, unless the caller has said how many: more than there are cores, since
-/// most of their time they wait for their servers.
+/// The number of tests that each half runs at the same time, unless the caller has set it. It is greater than the
+/// number of cores, since tests mostly wait for their servers.
 fn threads() -> OsString {
     let cores = thread::available_parallelism().map_or(2, NonZero::get);
     std::env::var_os(THREADS).unwrap_or_else(|| (2 * cores).to_string().into())
 }
 
-/// The failures of all steps as one.
+/// Prints all failures, and returns one for all of them.
 fn summary(results: [Result<(), Failure>; 3]) -> Result<(), Failure> {
     let steps = results.len();
     let failures: Vec<Failure> = results.into_iter().filter_map(Result::err).collect();

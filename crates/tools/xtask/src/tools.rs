@@ -1,4 +1,4 @@
-//! What the machine must have, and how to get what it has not.
+//! Programs that the machine must have, and hints to install them.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use crate::workspace;
 /// The oldest Go that fetches the toolchain which a module names.
 const OLDEST_GO: (u32, u32) = (1, 21);
 
-/// Where Go's own installation instructions put it.
+/// The place of Go by its own installation instructions.
 const USUAL_GO: &str = "/usr/local/go/bin/go";
 
-/// The path of a program that a shell would run for this name.
+/// Finds the program that a shell would run for this name.
 pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
@@ -30,7 +30,7 @@ pub(crate) fn need_c_compiler() -> Result<(), Failure> {
         .hint("install it with `apt-get install -y build-essential`, or set CC"))
 }
 
-/// Fails if the standard library for a target is missing, or for musl on this kind of machine its C compiler.
+/// Fails if the standard library for a target is missing, or the C compiler for this machine's musl.
 pub(crate) fn need_target(target: &str) -> Result<(), Failure> {
     let asked = Command::new("rustc").args(["--print", "target-libdir", "--target", target]).output();
     let folder = asked.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
@@ -51,7 +51,7 @@ pub(crate) fn need_target(target: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Fails if a component of the Rust toolchain is missing; `name` is that of cargo's subcommand.
+/// Fails if a component of the Rust toolchain is missing. `name` is its subcommand of cargo.
 pub(crate) fn need_component(name: &str, component: &str) -> Result<(), Failure> {
     let output = workspace::cargo().args([name, "--version"]).output();
     if output.is_ok_and(|output| output.status.success()) {
@@ -61,8 +61,7 @@ pub(crate) fn need_component(name: &str, component: &str) -> Result<(), Failure>
         .hint(format!("install it with `rustup component add {component}`")))
 }
 
-/// The path of a Go that can build `wanted`, the version that a `go.mod` names: the one on `PATH`, or the one where Go's
-/// instructions put it.
+/// Finds a Go that can build with the version `wanted` of a `go.mod`: on `PATH`, or in the usual place.
 pub(crate) fn go(wanted: &str) -> Result<PathBuf, Failure> {
     let usual = Some(PathBuf::from(USUAL_GO)).filter(|path| path.is_file());
     let mut problem = "no Go on this machine".to_owned();
@@ -95,7 +94,7 @@ fn go_hint(wanted: &str) -> String {
     )
 }
 
-/// Major and minor number in `go version go1.26.8 linux/amd64`.
+/// Reads the major and minor number in `go version go1.26.8 linux/amd64`.
 fn go_version(text: &str) -> Option<(u32, u32)> {
     let version = text.split_whitespace().nth(2)?.strip_prefix("go")?;
     let mut numbers = version.split(|c: char| !c.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! Where things are in the checkout.
+//! Paths of the checkout, and calls of cargo.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ pub(crate) fn root() -> PathBuf {
     crates.expect("xtask lies two folders below the root").to_owned()
 }
 
-/// Makes the root of the checkout the working directory, so that every command can be repeated there as it is shown.
+/// Makes the root of the checkout the working directory, so that every command can be repeated there.
 pub(crate) fn enter() -> Result<(), Failure> {
     let root = root();
     env::set_current_dir(&root).map_err(|error| Failure::io("enter", &root, &error))
@@ -20,8 +20,8 @@ pub(crate) fn enter() -> Result<(), Failure> {
 
 /// A call of the cargo that runs this program.
 ///
-/// What cargo tells this program about its own package is not passed on: build scripts of dependencies look at these
-/// variables, so that a build by a task and one by hand would take turns in compiling them again.
+/// Cargo's variables about this package are removed: build scripts of dependencies look at them, so that a build by a
+/// task and one by hand would compile them again in turn.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in env::vars_os() {
@@ -32,14 +32,14 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-/// Where cargo puts a program that it builds as it built this one, relative to the root where it is below it.
+/// The path of a program in the folder of this one, relative to the root if it lies below.
 pub(crate) fn built(program: &str) -> Result<PathBuf, Failure> {
     let path = own()?.with_file_name(program).with_extension(env::consts::EXE_EXTENSION);
     Ok(path.strip_prefix(root()).map(Path::to_owned).unwrap_or(path))
 }
 
-/// The folder in which cargo builds: `target`, unless `CARGO_TARGET_DIR` or cargo's configuration says otherwise. This program lies in
-/// `debug` there.
+/// The folder of cargo's builds: `target`, unless `CARGO_TARGET_DIR` or cargo's configuration says otherwise. This
+/// program lies in `debug` there.
 pub(crate) fn target() -> Result<PathBuf, Failure> {
     let own = own()?;
     let folder = own.ancestors().nth(2);

@@ -1,5 +1,5 @@
-//! The pages for people who work on the code name files that exist, links lead somewhere, every page is in the site, and no test
-//! hides in a comment.
+//! Rules for pages and comments: paths and links lead somewhere, every page is in the site, and no comment holds a
+//! test.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
 
-/// What is between backticks, outside of blocks of code.
+/// The texts between backticks, outside of blocks of code.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     let outside = text.split("```").step_by(2);
     outside.flat_map(|part| part.split('`').skip(1).step_by(2))
@@ -39,7 +39,7 @@ fn every_path_that_is_named_is_there() {
     assert_eq!(missing, [""; 0]);
 }
 
-/// The pages for people: below the root, in `docs`, and of the servers for tests.
+/// The pages for people: at the root, in `docs`, and that of the servers for tests.
 fn pages() -> Vec<String> {
     let docs = fs::read_dir(root().join("docs")).unwrap();
     let names = docs.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -47,14 +47,14 @@ fn pages() -> Vec<String> {
     docs.chain(["README.md", "CHANGELOG.md", "tests/servers/README.md"].map(str::to_owned)).collect()
 }
 
-/// Where the links of a page lead, outside of code.
+/// The targets of a page's links, outside of code.
 fn links(text: &str) -> Vec<&str> {
     let prose = text.split("```").step_by(2).flat_map(|part| part.split('`').step_by(2));
     let targets = prose.flat_map(|part| part.split("](").skip(1)).filter_map(|rest| rest.split(')').next());
     targets.filter(|target| !target.contains("://")).collect()
 }
 
-/// The names by which links reach the headings of a page: without punctuation, in small letters, with `-` for blanks.
+/// The anchors of a page's headings: in small letters, without punctuation, with `-` for blanks.
 fn anchors(text: &str) -> BTreeSet<String> {
     let outside = text.split("\n```").step_by(2).flat_map(str::lines);
     let headings =

@@ -1,5 +1,4 @@
-//! `cargo xtask test` on machines that have nothing of what the tests need, with programs that only write down how they
-//! are called.
+//! `cargo xtask test` on machines without the tools that the tests need. Fake programs log their calls.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -8,7 +7,7 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-/// Each is set to a file that is there, so that nothing is built or unpacked.
+/// The variables of servers. They name a file that is there, so that nothing is built or unpacked.
 const SERVERS: [&str; 7] = [
     "CALIPAM_TEST_ETCD",
     "CALIPAM_TEST_ETCD_34",
@@ -22,14 +21,14 @@ const SERVERS: [&str; 7] = [
 const PACKAGES: [&str; 9] =
     ["dpkg", "groff-base", "jq", "rpm", "strace", "systemd", "zsh", "fish", "chromium-headless-shell"];
 
-/// Cargo's tests: one of them needs zsh.
+/// A cargo with one test, which needs zsh.
 const CARGO: &str = r#"
 case "$*" in
     "test --no-run"*) ;;
     test*) [ -f "$HERE/zsh" ] || echo "completes: zsh is missing; INSTALL" >> "$CALIPAM_TEST_LEFT_OUT" ;;
 esac"#;
 
-/// Puts the program of a package where it is found.
+/// Creates the program of a package.
 const APT_GET: &str = r#"
 for package; do :; done
 case "$package" in
@@ -40,13 +39,13 @@ case "$package" in
 esac
 : > "$HERE/$program""#;
 
-/// The programs of a machine, and the log of their calls.
+/// A folder with the programs of a machine, and the log of their calls.
 struct Machine {
     folder: TempDir,
 }
 
 impl Machine {
-    /// With an apt-get that can install, for the user of that number.
+    /// A machine with an apt-get that can install, for the user of that number.
     fn new(user: &str) -> Self {
         let machine = Self { folder: tempfile::tempdir().unwrap() };
         machine.add("cargo", CARGO);
@@ -60,7 +59,7 @@ impl Machine {
         self.folder.path()
     }
 
-    /// A program that writes down its call, and does something.
+    /// Adds a program that logs its call, and runs a script.
     fn add(&self, name: &str, script: &str) {
         let path = self.path().join(name);
         let log = "echo \"${0##*/} $*\" >> \"$HERE/log\"";
@@ -80,13 +79,13 @@ impl Machine {
         (status.success(), String::from_utf8(stderr).unwrap())
     }
 
-    /// The calls of programs so far, a line each.
+    /// The calls so far, a line each.
     fn calls(&self) -> String {
         fs::read_to_string(self.path().join("log")).unwrap_or_default()
     }
 }
 
-/// It is a file and no program, so that no machine of these tests can install it.
+/// True if bash-completion is installed. It is a file and no program, so that no machine of these tests can install it.
 fn has_bash_completion() -> bool {
     Path::new("/usr/share/bash-completion/bash_completion").is_file()
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask bench build`: what building takes, from nothing.
+//! `cargo xtask bench build`: measures builds from nothing.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -13,12 +13,12 @@ use crate::{protoc, step, workspace};
 const ROWS: [(&str, Measure); 4] =
     [("demo", demo), ("release", release), ("change", change), ("graph", graph)];
 
-/// Measures in a folder of its own.
+/// A measurement in a folder of its own.
 type Measure = fn(&Path) -> Result<Vec<Row>, Failure>;
 
 const PROGRAMS: [&str; 2] = ["calipam", "calico-ipam"];
 
-/// Where a line is added, on which most crates depend.
+/// The file that gets one more line. Most crates depend on it.
 const CHANGED: &str = "crates/check/src/lib.rs";
 
 /// Ticks of a second in `/proc`, the same on every Linux.
@@ -54,7 +54,7 @@ pub(super) fn run(named: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What `cargo xtask demo` builds on a fresh clone: the tasks, and the program.
+/// Builds what `cargo xtask demo` builds on a fresh clone: the tasks, and the program.
 fn demo(folder: &Path) -> Result<Vec<Row>, Failure> {
     let target = folder.join("demo");
     let tasks = build(&target, &["--package", "xtask"])?;
@@ -78,7 +78,7 @@ fn change(folder: &Path) -> Result<Vec<Row>, Failure> {
     if !folder.join("release").is_dir() {
         build_release(folder)?;
     }
-    let changed = Changed::begin(&workspace::root().join(CHANGED))?;
+    let changed = ChangedFile::begin(&workspace::root().join(CHANGED))?;
     let cost = build_release(folder)?;
     changed.take_back()?;
     Ok(vec![cost.row(&format!("both again, after a line in {CHANGED}"))])
@@ -88,7 +88,7 @@ fn build_release(folder: &Path) -> Result<Cost, Failure> {
     build(&folder.join("release"), &["--release", "--package", "calipam", "--package", "calipam-cni"])
 }
 
-/// The packages that the program is made of on this platform.
+/// Counts the packages of the program on this platform.
 fn graph(_: &Path) -> Result<Vec<Row>, Failure> {
     let mut tree = workspace::cargo();
     tree.args(["tree", "--locked", "--package", "calipam", "--edges", "normal,build", "--prefix", "none"]);
@@ -107,7 +107,7 @@ fn build(target: &Path, arguments: &[&str]) -> Result<Cost, Failure> {
 
 struct Cost {
     wall: Duration,
-    /// Of all processes that the command waited for; none if the system does not tell.
+    /// The processor time of all processes that the command waited for; `None` if the system does not tell.
     processor: Option<Duration>,
 }
 
@@ -131,7 +131,7 @@ impl Cost {
     }
 }
 
-/// What the processes took that this one has waited for, and those that they have waited for.
+/// The processor time of all processes that this one has waited for, and of those that they have waited for.
 fn processor_time() -> Option<Duration> {
     children(&fs::read_to_string("/proc/self/stat").ok()?)
 }
@@ -152,14 +152,14 @@ fn remove(folder: &Path) -> Result<(), Failure> {
     }
 }
 
-/// A source file with one line more. Dropping it takes the line back, where the build failed, too.
-struct Changed {
+/// A source file with one line more. Dropping it takes the line back, also after a failed build.
+struct ChangedFile {
     path: PathBuf,
     text: String,
     modified: SystemTime,
 }
 
-impl Changed {
+impl ChangedFile {
     fn begin(path: &Path) -> Result<Self, Failure> {
         let read = || Ok((fs::read_to_string(path)?, fs::metadata(path)?.modified()?));
         let (text, modified) = read().map_err(|error| Failure::io("read", path, &error))?;
@@ -173,14 +173,14 @@ impl Changed {
         self.restore().map_err(|error| Failure::io("write", &self.path, &error))
     }
 
-    /// With its time, so that no other build sees a change.
+    /// Restores the modification time as well, so that no other build sees a change.
     fn restore(&self) -> std::io::Result<()> {
         fs::write(&self.path, &self.text)?;
         File::options().append(true).open(&self.path)?.set_modified(self.modified)
     }
 }
 
-impl Drop for Changed {
+impl Drop for ChangedFile {
     fn drop(&mut self) {
         self.restore().ok();
     }
@@ -203,7 +203,7 @@ mod tests {
         let path = folder.path().join("lib.rs");
         fs::write(&path, "fn a() {}\n").unwrap();
         let before = fs::metadata(&path).unwrap().modified().unwrap();
-        let changed = Changed::begin(&path).unwrap();
+        let changed = ChangedFile::begin(&path).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "fn a() {}\n\nconst _: () = ();\n");
         drop(changed);
         assert_eq!(fs::read_to_string(&path).unwrap(), "fn a() {}\n");

@@ -11,12 +11,12 @@ use crate::{protoc, step, tools, workspace};
 
 /// A part of the benchmark.
 struct Part {
-    /// As `crates/tools/bench` calls it as well.
+    /// Its name, here and in `crates/tools/bench`.
     name: &'static str,
-    /// The sizes that are measured where none is named.
+    /// The sizes that are measured unless the call names others.
     sizes: &'static [&'static str],
     needs_kubernetes: bool,
-    /// It measures the CNI plugin.
+    /// It measures the CNI plugin, not calipam.
     of_plugin: bool,
 }
 
@@ -166,7 +166,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The parts that the arguments choose, and the sizes that they name.
+/// Returns the parts that the arguments choose, and the sizes that they name.
 fn chosen(arguments: &[String]) -> Result<(&'static [Part], &[String]), Failure> {
     let named = arguments.first().and_then(|first| PARTS.iter().position(|part| part.name == first));
     let (parts, sizes) = match named {

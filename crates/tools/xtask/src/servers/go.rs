@@ -1,4 +1,4 @@
-//! Builds servers from the Go modules that `tests/servers/go.mod` names, and the CNI client of `tests/cni-client`.
+//! Builds servers from the Go modules of `tests/servers/go.mod`, and the CNI client of `tests/cni-client`.
 
 use std::fs;
 use std::path::Path;
@@ -9,10 +9,11 @@ use crate::failure::Failure;
 use crate::locate::Program;
 use crate::{step, tools};
 
-/// Go's package that holds the version which kube-apiserver and kubectl report; a plain build leaves it at v0.0.0.
+/// The Go package that holds the version which kube-apiserver and kubectl report. A plain build leaves it at v0.0.0.
 const VERSION_PACKAGE: &str = "k8s.io/component-base/version";
 
-/// What builds a program into `target/servers`; none if it is there and newer than the files that name its version.
+/// Returns the command that builds a program into `target/servers`; `None` if it is there and newer than the files that
+/// name its version.
 pub(super) fn build(program: Program, root: &Path) -> Result<Option<Command>, Failure> {
     let package =
         package(program).ok_or_else(|| Failure::new(format!("{program} is not built from a Go module")))?;
@@ -44,7 +45,7 @@ pub(super) fn build(program: Program, root: &Path) -> Result<Option<Command>, Fa
     Ok(Some(go))
 }
 
-/// Runs what [`build`] gave.
+/// Runs a command of [`build`].
 pub(super) fn run(program: Program, build: &mut Command) -> Result<(), Failure> {
     step::run(&format!("Building {program} (minutes the first time, seconds later)"), build).map_err(
         |failure| {
@@ -53,7 +54,7 @@ pub(super) fn run(program: Program, build: &mut Command) -> Result<(), Failure> 
     )
 }
 
-/// Its package in Go; none if it is brought another way.
+/// The Go package of a program; `None` if it is brought another way.
 fn package(program: Program) -> Option<&'static str> {
     match program {
         Program::Etcd => Some("go.etcd.io/etcd/server/v3"),
@@ -65,7 +66,7 @@ fn package(program: Program) -> Option<&'static str> {
     }
 }
 
-/// Without symbols the programs are a third smaller.
+/// Leaves out symbols, which makes the programs a third smaller, and sets the version that they report.
 fn linker_flags(program: Program, go_mod: &str) -> Result<String, Failure> {
     if !matches!(program, Program::KubeApiserver | Program::Kubectl) {
         return Ok("-s -w".to_owned());
@@ -92,12 +93,12 @@ fn required<'a>(go_mod: &'a str, module: &str) -> Option<&'a str> {
     })
 }
 
-/// When a file was last changed, or nothing if it is not there.
+/// The time of a file's last change; `None` if it does not exist.
 fn changed(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
 }
 
-/// Whether a file exists and none of what it was made from changed after it.
+/// True if a file exists, and none of its inputs changed after it.
 fn is_current(output: &Path, inputs: &[Option<SystemTime>]) -> bool {
     changed(output).is_some_and(|made| inputs.iter().all(|input| input.is_some_and(|input| input <= made)))
 }

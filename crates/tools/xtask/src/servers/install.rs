@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::tool::Tool;
 use crate::{step, tools};
 
-/// Installs the packages of these tools with apt-get, as root or by `sudo`. One that cannot be installed is a warning.
+/// Installs the packages of these tools with apt-get, as root or by `sudo`. Warns of each that cannot be installed.
 pub(super) fn install(wanted: &[Tool]) {
     if wanted.is_empty() || tools::on_path("apt-get").is_none() {
         return;
@@ -26,7 +26,8 @@ pub(super) fn install(wanted: &[Tool]) {
     }
 }
 
-/// What is before a command that only root may run; none if no one here may.
+/// The words before a command that needs root: none for root itself, `sudo` if it asks for no password. `None` if
+/// nobody here may be root.
 fn as_root() -> Option<&'static [&'static str]> {
     let id = Command::new("id").arg("-u").output();
     if id.is_ok_and(|id| id.stdout == b"0\n") {

@@ -12,22 +12,22 @@ use crate::locate::{self, Program};
 use crate::tool::{self, Tool};
 use crate::{step, workspace};
 
-/// What is built from Go modules; most tests need only the first.
+/// The programs that are built from Go modules. Most tests need only the first.
 const BUILT: [Program; 5] =
     [Program::Etcd, Program::KubeApiserver, Program::Kubectl, Program::Jv, Program::CniClient];
 
 /// Environment variables for cargo and the tests, each with a path.
 pub(crate) type Variables = Vec<(&'static str, PathBuf)>;
 
-/// The programs from Go modules: those that are there, and those that are still to be built.
+/// The programs from Go modules: those that were found, and the builds of the others.
 pub(crate) struct Servers {
     found: Vec<(Program, PathBuf)>,
     builds: Vec<(Program, Command)>,
 }
 
-/// Installs what tests need of the distribution, and prepares the builds of the rest.
+/// Installs the packages of the distribution that tests need, and prepares the builds of the rest.
 ///
-/// What cannot be installed is named, and its tests are left out; in CI that is a failure.
+/// Warns of tools that cannot be installed, whose tests are left out. In CI that is a failure.
 pub(crate) fn prepare() -> Result<Servers, Failure> {
     let root = workspace::root();
     bring_tools(&root)?;
@@ -45,7 +45,7 @@ pub(crate) fn prepare() -> Result<Servers, Failure> {
 }
 
 impl Servers {
-    /// Builds what is not there, and gives the variables that tell tests where everything is.
+    /// Builds the missing programs, and returns the variables that name all of them.
     pub(crate) fn build(self) -> Result<Variables, Failure> {
         let mut found = self.found;
         for (program, mut build) in self.builds {
@@ -59,12 +59,12 @@ impl Servers {
     }
 }
 
-/// Brings the current etcd alone; gives its path and the variable that tells tests of it.
+/// Brings the current etcd alone. Returns its path, and the variable by which tests find it.
 pub(crate) fn bring_etcd() -> Result<(&'static str, PathBuf), Failure> {
     bring_one(Program::Etcd)
 }
 
-/// Brings the API server alone, as [`bring_etcd`].
+/// Brings the API server alone, as [`bring_etcd`] does.
 pub(crate) fn bring_kube_apiserver() -> Result<(&'static str, PathBuf), Failure> {
     bring_one(Program::KubeApiserver)
 }
@@ -80,7 +80,7 @@ fn bring_one(program: Program) -> Result<(&'static str, PathBuf), Failure> {
     Ok((program.variable(), program.brought(&root)))
 }
 
-/// The program that the machine has; fails if its variable names none.
+/// Finds a program of this machine. Fails if its variable names none.
 fn installed(program: Program) -> Result<Option<PathBuf>, Failure> {
     match locate::find_installed(program) {
         Ok(path) => Ok(Some(path)),
@@ -92,7 +92,7 @@ fn installed(program: Program) -> Result<Option<PathBuf>, Failure> {
     }
 }
 
-/// Brings what packages of the distribution hold: two are unpacked and not installed, since they bring services.
+/// Brings the tools that the distribution packages. Two are unpacked and not installed, since they come with services.
 fn bring_tools(root: &Path) -> Result<(), Failure> {
     let missing = || Tool::ALL.into_iter().filter(|tool| tool.find(root).is_none()).collect::<Vec<_>>();
     let mut to_install = Vec::new();

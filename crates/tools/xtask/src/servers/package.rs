@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::locate::{self, Program};
 use crate::{step, tools};
 
-/// Downloads and unpacks the package that holds the program into a folder of `target/servers`, unless it is there.
+/// Downloads and unpacks the package of a program into a folder of `target/servers`, unless it is there.
 pub(super) fn unpack(program: Program, package: &str, folder: &str, root: &Path) -> Result<(), Failure> {
     let brought = program.brought(root);
     if brought.is_file() {
@@ -35,7 +35,7 @@ pub(super) fn unpack(program: Program, package: &str, folder: &str, root: &Path)
     fs::remove_dir_all(&work).map_err(|error| Failure::io("remove", &work, &error))
 }
 
-/// Downloads the package into a new, empty folder and gives its file.
+/// Downloads the package into a new, empty folder and returns its file.
 fn download(package: &str, work: &Path) -> Result<PathBuf, Failure> {
     if work.exists() {
         fs::remove_dir_all(work).map_err(|error| Failure::io("remove", work, &error))?;
@@ -45,7 +45,7 @@ fn download(package: &str, work: &Path) -> Result<PathBuf, Failure> {
         fs::create_dir_all(&folder).map_err(|error| Failure::io("make", &folder, &error))?;
     }
     if step::run_silently(apt(work).args(["download", package])).is_err() {
-        // A fresh machine often has no package lists; they are fetched into a place of our own.
+        // A fresh machine often has no package lists. They are fetched into a folder of our own.
         step::run_silently(apt_with_own_lists(work).arg("update"))?;
         step::run_silently(apt_with_own_lists(work).args(["download", package]))?;
     }
@@ -56,7 +56,7 @@ fn download(package: &str, work: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// apt-get in the folder. Its user for downloads often may not enter a home directory, so it keeps ours.
+/// A call of apt-get in the folder. Its user for downloads often may not enter a home directory, so it runs as we do.
 fn apt(work: &Path) -> Command {
     let mut command = Command::new("apt-get");
     command.current_dir(work).args(["-q", "-o", "APT::Sandbox::User=root"]);
