@@ -1,7 +1,7 @@
-//! Whether the dependencies are what `deny.toml` allows: licences, sources, banned crates, versions that stand twice.
+//! Checks the dependencies against `deny.toml`: licences, sources, banned crates, and crates of several versions.
 //!
-//! The file is cargo-deny's. Its own program is not used: on a bare machine it is another 140 packages to build, and a
-//! prebuilt one would be a download that nothing here can verify. What is checked are the packages that this platform builds.
+//! The file is cargo-deny's. Its program is not used: it would be another 140 packages to build on a bare machine, and
+//! nothing here could verify a prebuilt one. Only packages that this platform builds are checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -28,13 +28,13 @@ struct Licences {
 
 #[derive(Deserialize)]
 struct Bans {
-    deny: Vec<Named>,
-    skip: Vec<Named>,
+    deny: Vec<CrateSpec>,
+    skip: Vec<CrateSpec>,
 }
 
-/// A crate, as `name` or `name@version`, where the version may be the beginning of one.
+/// A crate as `name` or `name@version`. The version may be the beginning of one.
 #[derive(Deserialize)]
-struct Named {
+struct CrateSpec {
     #[serde(rename = "crate")]
     name: String,
 }
@@ -60,7 +60,7 @@ pub fn check(workspace: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     Ok(problems(&rules, &packages(workspace)?))
 }
 
-/// What `cargo metadata` tells of the platform of the toolchain.
+/// Lists the packages that cargo builds for the platform of the toolchain.
 fn packages(workspace: &Path) -> Result<Vec<Package>, Box<dyn Error>> {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let text = String::from_utf8(output(Command::new(rustc).arg("-vV"))?)?;
@@ -82,7 +82,7 @@ fn output(command: &mut Command) -> Result<Vec<u8>, Box<dyn Error>> {
     Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)).into())
 }
 
-/// Everything that the rules do not allow, a line each.
+/// Lists what the rules do not allow, a line each.
 fn problems(rules: &Rules, packages: &[Package]) -> Vec<String> {
     let mut problems = Vec::new();
     for package in packages.iter().filter(|package| package.source.is_some()) {
@@ -111,7 +111,7 @@ fn is_allowed(expression: &str, allowed: &[String]) -> bool {
     expression.evaluate(|requirement| allowed.contains(&requirement.to_string()))
 }
 
-/// Crates of several versions, and exceptions that are not needed.
+/// Lists crates of several versions, and exceptions that are not needed.
 fn versions(rules: &Rules, packages: &[Package]) -> Vec<String> {
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let is_skipped = |package: &Package| rules.bans.skip.iter().any(|skip| skip.is(package));
@@ -121,13 +121,13 @@ fn versions(rules: &Rules, packages: &[Package]) -> Vec<String> {
 
     let several = versions.into_iter().filter(|(_, versions)| versions.len() > 1);
     let several = several.map(|(name, versions)| {
-        format!("{name} stands in several versions: {}", versions.into_iter().collect::<Vec<_>>().join(", "))
+        format!("{name} has several versions: {}", versions.into_iter().collect::<Vec<_>>().join(", "))
     });
     let stale = rules.bans.skip.iter().filter(|skip| !packages.iter().any(|package| skip.is(package)));
-    several.chain(stale.map(|skip| format!("{} is skipped, but not there", skip.name))).collect()
+    several.chain(stale.map(|skip| format!("{} is skipped, but is no dependency", skip.name))).collect()
 }
 
-impl Named {
+impl CrateSpec {
     fn is(&self, package: &Package) -> bool {
         let Some((name, version)) = self.name.split_once('@') else { return self.name == package.name };
         let rest = package.version.strip_prefix(version);
@@ -192,8 +192,8 @@ mod tests {
                 "forked 1.0.0 comes from git+https://example.com/forked",
                 "closed 1.0.0 has the licence \"GPL-3.0-only\"",
                 "silent 1.0.0 states no licence",
-                "twice stands in several versions: 1.0.0, 2.0.0",
-                "syn@2 is skipped, but not there",
+                "twice has several versions: 1.0.0, 2.0.0",
+                "syn@2 is skipped, but is no dependency",
             ]
         );
     }
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_version_is_named_by_its_beginning() {
-        let skip = Named { name: "syn@2".into() };
+        let skip = CrateSpec { name: "syn@2".into() };
         assert!(skip.is(&good("syn", "2.0.1")) && skip.is(&good("syn", "2")));
         assert!(!skip.is(&good("syn", "21.0.0")) && !skip.is(&good("syn2", "2.0.0")));
     }

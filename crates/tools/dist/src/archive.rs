@@ -1,4 +1,4 @@
-//! The archive that people and krew download: `.tar.gz`.
+//! Archives (`.tar.gz`) that people and krew download.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use tar::{Builder, EntryType, Header};
 use crate::Result;
 use crate::files::{Content, Entry, gzip};
 
-/// An archive whose files are below `stem/`.
+/// Builds an archive with the files below `stem/`.
 pub(crate) fn build(stem: &str, entries: &[Entry]) -> Result<Vec<u8>> {
     let mut tar = Builder::new(Vec::new());
     for entry in entries {
@@ -18,7 +18,7 @@ pub(crate) fn build(stem: &str, entries: &[Entry]) -> Result<Vec<u8>> {
     gzip(&tar.into_inner()?)
 }
 
-/// A header of root's, and of no time: the same input gives the same package.
+/// A header with root as owner and without a time: the same input gives the same package.
 fn header(kind: EntryType, size: usize, mode: u32) -> Header {
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);

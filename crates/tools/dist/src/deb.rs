@@ -44,7 +44,7 @@ pub(crate) fn build(package: &Package, machine: &Machine) -> Result<Vec<u8>> {
     Ok(archive.into_inner()?)
 }
 
-/// Every folder above a file, those above others first.
+/// The folders above all files. A folder comes before those in it.
 fn folders(entries: &[Entry]) -> BTreeSet<String> {
     let mut folders = BTreeSet::new();
     for entry in entries {

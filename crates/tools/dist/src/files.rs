@@ -1,4 +1,4 @@
-//! What a package holds, and where it goes.
+//! Files of packages, and their places.
 
 use std::fs;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::path::Path;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::{Result, named};
+use crate::{Result, cannot};
 
 /// A file of a package.
 #[derive(Clone, Debug)]
@@ -27,10 +27,10 @@ pub(crate) enum Content {
     Link(&'static str),
 }
 
-/// What distributions call the machines of a target.
+/// The names of a target's machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Machine {
-    /// As Go names them, and krew with it.
+    /// The names in Go, which krew uses too.
     pub os: &'static str,
     pub arch: &'static str,
     pub deb: &'static str,
@@ -40,7 +40,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// The machines of a target triple; `None` for those that nothing is packaged for.
+    /// Returns the machines of a target triple; `None` if nothing is packaged for it.
     pub(crate) fn of(target: &str) -> Option<Self> {
         let (arch, deb, rpm) = match target.split('-').next()? {
             "x86_64" => ("amd64", "amd64", "x86_64"),
@@ -61,20 +61,20 @@ pub(crate) fn file(name: &str, place: &str, content: Vec<u8>, mode: u32) -> Entr
     Entry { name: name.to_owned(), place: place.to_owned(), content: Content::File(content, mode) }
 }
 
-/// The files of a folder, by name.
+/// Reads the files of a folder, sorted by name.
 pub(crate) fn folder(path: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     let mut files = Vec::new();
-    for entry in fs::read_dir(path).map_err(named("read", path))? {
+    for entry in fs::read_dir(path).map_err(cannot("read", path))? {
         let path = entry?.path();
         if let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|_| path.is_file()) {
-            files.push((name.to_owned(), fs::read(&path).map_err(named("read", &path))?));
+            files.push((name.to_owned(), fs::read(&path).map_err(cannot("read", &path))?));
         }
     }
     files.sort();
     Ok(files)
 }
 
-/// Where shells look for a script, and its permissions; `None` for shells that look nowhere.
+/// The place in which a shell looks for a script, and the script's permissions; `None` for shells that look nowhere.
 pub(crate) fn completion_place(name: &str) -> Option<(String, u32)> {
     if name.starts_with("kubectl_complete-") {
         return Some((format!("usr/bin/{name}"), 0o755));
@@ -89,12 +89,12 @@ pub(crate) fn completion_place(name: &str) -> Option<(String, u32)> {
     Some((place, 0o644))
 }
 
-/// The content as it is installed: man pages are compressed.
+/// The content as it is installed: compressed if it is a man page.
 pub(crate) fn installed(entry: &Entry, content: &[u8]) -> Result<Vec<u8>> {
     if entry.place.ends_with(".gz") { gzip(content) } else { Ok(content.to_vec()) }
 }
 
-/// Compresses, the same bytes each time.
+/// Compresses to the same bytes each time.
 pub(crate) fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(bytes)?;

@@ -1,4 +1,4 @@
-//! Images as OCI layouts, from nothing but static programs: folders that podman, skopeo and containerd read.
+//! Images of static programs as OCI layouts: folders that podman, skopeo and containerd read.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,11 +10,11 @@ use tar::Builder;
 
 use crate::archive::{add_file, add_folder};
 use crate::files::{Machine, gzip};
-use crate::{AUTHORS, REPOSITORY, Request, Result, VERSION, named, sums};
+use crate::{AUTHORS, REPOSITORY, Request, Result, VERSION, cannot, sums};
 
-/// Who calipam runs as, and the manifests of docs/kubernetes with it.
+/// The user of calipam in its image, and in the manifests of docs/kubernetes.
 const NOBODY: &str = "65532:65532";
-/// No time of a build: the same programs give the same image.
+/// The epoch instead of the time of the build: the same programs give the same image.
 const TIME: &str = "1970-01-01T00:00:00Z";
 
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
@@ -25,7 +25,7 @@ const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 struct Image {
     name: &'static str,
     title: &'static str,
-    /// The program as it was built, and its place.
+    /// The name of the built program, and its place in the image.
     program: (&'static str, &'static str),
     arguments: &'static [&'static str],
     user: &'static str,
@@ -44,15 +44,15 @@ const IMAGES: [Image; 2] = [
         title: "Keeps the CNI plugin calico-ipam of calipam in the place of Calico's",
         program: ("calico-ipam", "usr/bin/calipam-cni"),
         arguments: &["install", "--watch"],
-        // It writes into a folder of root's.
+        // It writes into a folder that root owns.
         user: "0:0",
     },
 ];
 
-/// Writes both images for the machines of a target, next to those for other machines that the layouts hold already.
+/// Writes both images for the machines of a target. The layouts keep images for other machines.
 pub(crate) fn write_all(request: &Request, machine: &Machine, commit: &str) -> Result<Vec<PathBuf>> {
     let licence = request.root.join("LICENSE");
-    let licence = fs::read(&licence).map_err(named("read", &licence))?;
+    let licence = fs::read(&licence).map_err(cannot("read", &licence))?;
     let mut written = Vec::new();
     for image in &IMAGES {
         let layout = Layout { folder: request.output.join(image.name) };
@@ -76,14 +76,14 @@ fn layer(image: &Image, program: &[u8], licence: &[u8]) -> Result<Vec<u8>> {
     Ok(tar.into_inner()?)
 }
 
-/// How an unpacked image is to be started.
+/// The user and the entry point of an unpacked image.
 pub(crate) struct Unpacked {
-    /// Number of the user and of the group.
+    /// The numbers of user and group.
     pub user: String,
     pub entry: Vec<String>,
 }
 
-/// Unpacks the image of a layout for these machines into a folder.
+/// Unpacks the image for these machines from a layout into a folder.
 pub(crate) fn unpack(layout: &Path, machine: &Machine, into: &Path) -> Result<Unpacked> {
     let layout = Layout { folder: layout.to_owned() };
     let manifests = layout.manifests();
@@ -93,8 +93,8 @@ pub(crate) fn unpack(layout: &Path, machine: &Machine, into: &Path) -> Result<Un
     let manifest = layout.read(&layout.path_of(manifest));
     for layer in manifest["layers"].as_array().into_iter().flatten() {
         let path = layout.path_of(layer);
-        let layer = fs::File::open(&path).map_err(named("read", &path))?;
-        tar::Archive::new(GzDecoder::new(layer)).unpack(into).map_err(named("unpack", &path))?;
+        let layer = fs::File::open(&path).map_err(cannot("read", &path))?;
+        tar::Archive::new(GzDecoder::new(layer)).unpack(into).map_err(cannot("unpack", &path))?;
     }
     let config = layout.read(&layout.path_of(&manifest["config"]));
     let config = &config["config"];
@@ -109,7 +109,7 @@ struct Layout {
 impl Layout {
     fn write(&self, image: &Image, machine: &Machine, layer: &[u8], commit: &str) -> Result<()> {
         let blobs = self.blobs();
-        fs::create_dir_all(&blobs).map_err(named("create", &blobs))?;
+        fs::create_dir_all(&blobs).map_err(cannot("create", &blobs))?;
         self.put("oci-layout", json!({"imageLayoutVersion": "1.0.0"}).to_string().as_bytes())?;
 
         let packed = self.blob(LAYER, &gzip(layer)?)?;
@@ -145,7 +145,7 @@ impl Layout {
         let mut manifest = self.blob(MANIFEST, manifest.to_string().as_bytes())?;
         manifest["platform"] = json!({"architecture": machine.arch, "os": machine.os});
 
-        // An earlier call may have written others.
+        // An earlier call may have written images for other machines.
         let mut manifests = self.manifests();
         manifests.retain(|found| found["platform"]["architecture"] != machine.arch);
         manifests.push(manifest);
@@ -155,19 +155,19 @@ impl Layout {
         index["annotations"] = json!({"org.opencontainers.image.ref.name": VERSION});
         let top = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": [index]});
         self.put("index.json", top.to_string().as_bytes())?;
-        self.sweep()
+        self.remove_unused()
     }
 
-    /// What names the images, one for each kind of machine.
+    /// The descriptors of the images, one for each kind of machine.
     fn manifests(&self) -> Vec<Value> {
         let index = self.read(&self.folder.join("index.json"));
         let index = self.read(&self.path_of(&index["manifests"][0]));
         index["manifests"].as_array().cloned().unwrap_or_default()
     }
 
-    /// Removes the blobs that nothing names any more.
-    fn sweep(&self) -> Result<()> {
-        let mut named = BTreeSet::new();
+    /// Removes the blobs that no descriptor refers to.
+    fn remove_unused(&self) -> Result<()> {
+        let mut used = BTreeSet::new();
         let mut open = vec![self.folder.join("index.json")];
         while let Some(path) = open.pop() {
             let content = self.read(&path);
@@ -175,27 +175,27 @@ impl Layout {
             for blob in lists.flatten().chain([&content["config"]]).filter(|blob| blob["digest"].is_string())
             {
                 let path = self.path_of(blob);
-                if blob["mediaType"] != LAYER && named.insert(path.clone()) {
+                if blob["mediaType"] != LAYER && used.insert(path.clone()) {
                     open.push(path);
                 } else {
-                    named.insert(path);
+                    used.insert(path);
                 }
             }
         }
         for blob in fs::read_dir(self.blobs())? {
             let path = blob?.path();
-            if !named.contains(&path) {
-                fs::remove_file(&path).map_err(crate::named("remove", &path))?;
+            if !used.contains(&path) {
+                fs::remove_file(&path).map_err(cannot("remove", &path))?;
             }
         }
         Ok(())
     }
 
-    /// Writes a blob, and gives what names it.
+    /// Writes a blob, and returns its descriptor.
     fn blob(&self, kind: &str, content: &[u8]) -> Result<Value> {
         let descriptor = json!({"mediaType": kind, "digest": digest(content), "size": content.len()});
         let path = self.path_of(&descriptor);
-        fs::write(&path, content).map_err(named("write", &path))?;
+        fs::write(&path, content).map_err(cannot("write", &path))?;
         Ok(descriptor)
     }
 
@@ -208,14 +208,14 @@ impl Layout {
         self.folder.join("blobs/sha256")
     }
 
-    /// The JSON of a file; `null` if there is none.
+    /// Reads a JSON file; `null` if there is none.
     fn read(&self, path: &Path) -> Value {
         fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
     }
 
     fn put(&self, name: &str, content: &[u8]) -> Result<()> {
         let path = self.folder.join(name);
-        fs::write(&path, content).map_err(named("write", &path))
+        fs::write(&path, content).map_err(cannot("write", &path))
     }
 }
 

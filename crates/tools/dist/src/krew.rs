@@ -1,4 +1,4 @@
-//! The manifest by which krew installs `kubectl ipam`.
+//! The manifest with which krew installs `kubectl ipam`.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use crate::files::Machine;
 use crate::package::{DESCRIPTION, SUMMARY, program};
 use crate::{REPOSITORY, Result, VERSION, sums};
 
-/// The manifest over the archives of this version in a folder.
+/// Builds the manifest of this version's archives in a folder.
 pub(crate) fn manifest(folder: &Path, base_url: &str) -> Result<String> {
     let mut platforms = String::new();
     for (name, content) in sums::packages(folder)? {

@@ -1,7 +1,7 @@
-//! Packages of calipam and of its CNI plugin, for `cargo xtask dist`: archive, .deb, .rpm, what they are built of, their sums, and
-//! the manifest by which krew installs the kubectl plugin. And images of both, for `cargo xtask image`.
+//! Packages calipam and its CNI plugin, for `cargo xtask dist`: archives, .deb, .rpm, SBOMs, sums, and the manifest
+//! with which krew installs the kubectl plugin. Also makes images of both, for `cargo xtask image`.
 //!
-//! It packages the programs that it is given, and builds none.
+//! It builds no program: the caller names the folder with them.
 
 mod archive;
 mod deb;
@@ -24,28 +24,28 @@ use std::process::{Command, ExitCode};
 use crate::files::Machine;
 use crate::package::Package;
 
-/// What is packaged, and where it goes.
+/// The programs to package, and the output folder.
 struct Request {
     /// The root of the project.
     root: PathBuf,
     /// The folder with `calipam` and `calico-ipam`.
     programs: PathBuf,
-    /// For which machines the programs are, such as `x86_64-unknown-linux-musl`.
+    /// The target of the programs, such as `x86_64-unknown-linux-musl`.
     target: String,
     output: PathBuf,
 }
 
-/// What krew needs to know.
+/// The settings of krew's manifest.
 struct Krew {
-    /// Where the archives can be downloaded.
+    /// The URL below which the archives can be downloaded.
     base_url: String,
     manifest: PathBuf,
 }
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// From the Cargo.toml of the workspace.
+/// The authors in the Cargo.toml of the workspace.
 const AUTHORS: &str = env!("CARGO_PKG_AUTHORS");
-/// From the same place; empty if it names none.
+/// The repository in the same file; empty if it names none.
 const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -95,14 +95,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes the packages for one target, and the sums and the manifest over all that are in the output folder.
+/// Writes the packages for one target, and the sums and the manifest of all packages in the output folder.
 fn packages(request: &Request, krew: &Krew) -> Result<Vec<PathBuf>> {
     let Request { root, target, output, .. } = request;
     let machine = machine(target)?;
-    fs::create_dir_all(output).map_err(named("create", output))?;
+    fs::create_dir_all(output).map_err(cannot("create", output))?;
     let metadata = sbom::metadata(root, target)?;
     let lock = root.join("Cargo.lock");
-    let lock = fs::read_to_string(&lock).map_err(named("read", &lock))?;
+    let lock = fs::read_to_string(&lock).map_err(cannot("read", &lock))?;
 
     let mut paths = Vec::new();
     for package in Package::all(request, &machine)? {
@@ -119,13 +119,13 @@ fn packages(request: &Request, krew: &Krew) -> Result<Vec<PathBuf>> {
         }
         for (name, content) in written {
             let path = output.join(name);
-            fs::write(&path, content).map_err(named("write", &path))?;
+            fs::write(&path, content).map_err(cannot("write", &path))?;
             paths.push(path);
         }
     }
     paths.push(sums::write(output)?);
     let manifest = krew::manifest(output, &krew.base_url)?;
-    fs::write(&krew.manifest, manifest).map_err(named("write", &krew.manifest))?;
+    fs::write(&krew.manifest, manifest).map_err(cannot("write", &krew.manifest))?;
     paths.push(krew.manifest.clone());
     Ok(paths)
 }
@@ -140,7 +140,7 @@ fn images(request: &Request) -> Result<Vec<PathBuf>> {
         )
         .into());
     }
-    // Without git, and outside of a checkout, an image does not say of which commit it is.
+    // Without git, or outside of a checkout, an image does not name its commit.
     let git = Command::new("git").arg("-C").arg(&request.root).args(["rev-parse", "HEAD"]).output();
     let commit = git.ok().filter(|git| git.status.success()).map(|git| git.stdout).unwrap_or_default();
     image::write_all(request, &machine, String::from_utf8_lossy(&commit).trim())
@@ -150,13 +150,13 @@ fn machine(target: &str) -> Result<Machine> {
     Ok(Machine::of(target).ok_or_else(|| format!("nothing is packaged for {target}"))?)
 }
 
-/// Who packages name as their maintainer: the first author.
+/// The maintainer that packages name: the first author.
 fn maintainer() -> &'static str {
     AUTHORS.split(':').next().unwrap_or_default()
 }
 
-/// For `map_err`: what was being done with a file.
-fn named(doing: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Box<dyn Error> {
-    let what = format!("cannot {doing} {}", path.display());
+/// Describes an error with a file, for `map_err`.
+fn cannot(act: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Box<dyn Error> {
+    let what = format!("cannot {act} {}", path.display());
     move |error| format!("{what}: {error}").into()
 }

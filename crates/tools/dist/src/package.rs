@@ -1,12 +1,12 @@
-//! What is packaged: the program for people, and the plugin.
+//! The packages: the program for people, and the plugin.
 
 use std::fs;
 use std::path::Path;
 
 use crate::files::{Content, Entry, Machine, completion_place, file, folder};
-use crate::{Request, Result, VERSION, named};
+use crate::{Request, Result, VERSION, cannot};
 
-/// A package, whatever its format.
+/// A package of any format.
 #[derive(Debug)]
 pub(crate) struct Package {
     pub name: &'static str,
@@ -15,26 +15,26 @@ pub(crate) struct Package {
     pub entries: Vec<Entry>,
 }
 
-/// Of calipam.
+/// The summary of calipam's package.
 pub(crate) const SUMMARY: &str =
     "Inspects, checks and repairs the IP address management (IPAM) data of Calico";
-/// Of calipam.
+/// The description of calipam's package.
 pub(crate) const DESCRIPTION: &str = "\
 calipam reads blocks, affinities, handles and pools from etcd, Kubernetes or a file, compares them
 with what really uses addresses, and says what is wrong, how it is known, and what to do.
 Repairs show a plan, ask, and keep a journal from which they can be undone.
 ";
 
-/// The file of calipam on an operating system.
+/// The name of calipam's file on an operating system.
 pub(crate) fn program(os: &str) -> &'static str {
     if os == "windows" { "calipam.exe" } else { "calipam" }
 }
 
-/// Names that calipam has besides its own.
+/// Other names of calipam, installed as links.
 const LINKS: [&str; 3] = ["ipam", "kubectl-ipam", "kubectl-calico"];
 
 impl Package {
-    /// The packages for the machines of a target. The plugin is for Linux alone.
+    /// Collects the packages for the machines of a target. The plugin is for Linux alone.
     pub(crate) fn all(request: &Request, machine: &Machine) -> Result<Vec<Self>> {
         let mut all = vec![Self::calipam(request, machine)?];
         if machine.os == "linux" {
@@ -43,7 +43,7 @@ impl Package {
         Ok(all)
     }
 
-    /// The program for people, with completions and man pages; for Linux its units of systemd, too.
+    /// The program for people, with completions, man pages and units of systemd.
     fn calipam(request: &Request, machine: &Machine) -> Result<Self> {
         let root = &request.root;
         let name = program(machine.os);
@@ -60,7 +60,7 @@ impl Package {
         }
         for (name, content) in folder(&root.join("docs/man"))? {
             let place = format!("usr/share/man/man1/{name}.gz");
-            // Packages have it compressed, archives as it is.
+            // Packages have man pages compressed, archives do not.
             entries.push(file(&format!("man/{name}"), &place, content, 0o644));
         }
         for (name, place) in [
@@ -69,7 +69,7 @@ impl Package {
             ("calipam.sysusers", "usr/lib/sysusers.d/calipam.conf"),
             ("crontab", "usr/share/doc/calipam/crontab"),
         ] {
-            entries.push(of_project(
+            entries.push(project_file(
                 root,
                 &format!("docs/systemd/{name}"),
                 &format!("systemd/{name}"),
@@ -81,12 +81,12 @@ impl Package {
             ("README.md", "usr/share/doc/calipam/README.md"),
             ("CHANGELOG.md", "usr/share/doc/calipam/CHANGELOG.md"),
         ] {
-            entries.push(of_project(root, name, name, place)?);
+            entries.push(project_file(root, name, name, place)?);
         }
         Ok(Self { name: "calipam", summary: SUMMARY, description: DESCRIPTION, entries })
     }
 
-    /// The plugin, which installs itself. As a package it is one more program in PATH, and touches no node.
+    /// The plugin, which installs itself on a node. The package only puts it into PATH.
     fn cni(request: &Request) -> Result<Self> {
         let root = &request.root;
         let mut entries =
@@ -100,7 +100,7 @@ impl Package {
             ("LICENSE", "LICENSE", "usr/share/doc/calipam-cni/copyright"),
             ("docs/cni.md", "cni.md", "usr/share/doc/calipam-cni/cni.md"),
         ] {
-            entries.push(of_project(root, path, name, place)?);
+            entries.push(project_file(root, path, name, place)?);
         }
         Ok(Self {
             name: "calipam-cni",
@@ -113,21 +113,21 @@ A drop-in for Calico's CNI plugin calico-ipam, on the same data.
         })
     }
 
-    /// The name of its archive, without its end.
+    /// The name of its archive, without the extension.
     pub(crate) fn stem(&self, target: &str) -> String {
         format!("{}-{VERSION}-{target}", self.name)
     }
 }
 
 impl Request {
-    /// A program that was built.
+    /// Reads a program that was built.
     pub(crate) fn program(&self, name: &str) -> Result<Vec<u8>> {
         let path = self.programs.join(name);
-        fs::read(&path).map_err(named("read", &path))
+        fs::read(&path).map_err(cannot("read", &path))
     }
 }
 
-fn of_project(root: &Path, path: &str, name: &str, place: &str) -> Result<Entry> {
+fn project_file(root: &Path, path: &str, name: &str, place: &str) -> Result<Entry> {
     let path = root.join(path);
-    Ok(file(name, place, fs::read(&path).map_err(named("read", &path))?, 0o644))
+    Ok(file(name, place, fs::read(&path).map_err(cannot("read", &path))?, 0o644))
 }

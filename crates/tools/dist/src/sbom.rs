@@ -1,5 +1,5 @@
-//! The parts of a program as a CycloneDX document: the packages that cargo builds it of for a target, with licences, sums and
-//! dependencies. Of cargo's own data: cargo-cyclonedx would be another hundred packages to build.
+//! SBOMs: CycloneDX documents of the packages that cargo builds a program of, with licences, sums and dependencies.
+//! They are made of cargo's own data, since cargo-cyclonedx would be another hundred packages to build.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -60,7 +60,7 @@ struct Locked {
     checksum: Option<String>,
 }
 
-/// What cargo says of all packages for a target.
+/// Reads cargo's metadata of all packages for a target.
 pub(crate) fn metadata(root: &Path, target: &str) -> Result<Metadata> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["metadata", "--format-version", "1", "--locked", "--filter-platform", target]);
@@ -71,7 +71,7 @@ pub(crate) fn metadata(root: &Path, target: &str) -> Result<Metadata> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// The document about a program: the crate `name` of the workspace. The same input gives the same document.
+/// Builds the document of a program: the crate `name` of the workspace. The same input gives the same document.
 pub(crate) fn document(name: &str, metadata: &Metadata, lock: &str) -> Result<Value> {
     let lock: Lock = toml::from_str(lock)?;
     let sums: BTreeMap<(&str, &str), &str> = lock
@@ -84,7 +84,7 @@ pub(crate) fn document(name: &str, metadata: &Metadata, lock: &str) -> Result<Va
     let is_root = |package: &&Package| package.name == name && package.source.is_none();
     let root = metadata.packages.iter().find(is_root).ok_or_else(|| format!("no crate {name}"))?;
 
-    // Everything that is built for it; what only its tests need is not.
+    // Everything that is built for it, without what only its tests need.
     let (mut found, mut open) = (BTreeSet::from([root.id.as_str()]), vec![root.id.as_str()]);
     let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     while let Some(id) = open.pop() {
@@ -118,10 +118,10 @@ pub(crate) fn document(name: &str, metadata: &Metadata, lock: &str) -> Result<Va
     }))
 }
 
-/// A package URL; the crates of the workspace come from no registry.
+/// The package URL. Crates of the workspace come from no registry.
 fn reference(package: &Package) -> String {
     let kind = if package.source.is_some() { "cargo" } else { "generic" };
-    // A version may have a `+`, which stands for itself in no URL.
+    // A version may have a `+`, which is encoded in URLs.
     format!("pkg:{kind}/{}@{}", package.name, package.version.replace('+', "%2B"))
 }
 

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use crate::{Result, named};
+use crate::{Result, cannot};
 
 const NAME: &str = "SHA256SUMS";
-/// How the names of packages end.
+/// The extensions of packages.
 const PACKAGES: [&str; 4] = [".tar.gz", ".deb", ".rpm", ".cdx.json"];
 
 /// The sum of some bytes.
@@ -19,11 +19,11 @@ pub(crate) fn of(bytes: &[u8]) -> String {
 /// The packages in a folder, by name.
 pub(crate) fn packages(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).map_err(named("read", folder))? {
+    for entry in fs::read_dir(folder).map_err(cannot("read", folder))? {
         let path = entry?.path();
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
         if PACKAGES.iter().any(|end| name.ends_with(end)) {
-            found.push((name.to_owned(), fs::read(&path).map_err(named("read", &path))?));
+            found.push((name.to_owned(), fs::read(&path).map_err(cannot("read", &path))?));
         }
     }
     found.sort();
@@ -34,6 +34,6 @@ pub(crate) fn packages(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
 pub(crate) fn write(folder: &Path) -> Result<PathBuf> {
     let lines = packages(folder)?.into_iter().map(|(name, content)| format!("{}  {name}\n", of(&content)));
     let path = folder.join(NAME);
-    fs::write(&path, lines.collect::<String>()).map_err(named("write", &path))?;
+    fs::write(&path, lines.collect::<String>()).map_err(cannot("write", &path))?;
     Ok(path)
 }

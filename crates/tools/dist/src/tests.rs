@@ -1,4 +1,4 @@
-//! Packages of a program that is none, read by others than those who wrote them.
+//! Packages of a script, read by the tools of distributions.
 
 mod sbom;
 
@@ -26,7 +26,7 @@ fn first_author() -> String {
     line.split('"').nth(1).unwrap().to_owned()
 }
 
-/// What is asked of packages and images in a folder.
+/// A request for packages and images in a folder.
 fn request(folder: &Path, target: &str) -> Request {
     for program in ["calipam", "calico-ipam"] {
         fs::write(folder.join(program), PROGRAM).unwrap();
@@ -45,13 +45,13 @@ fn packaged(folder: &Path, target: &str) -> Vec<PathBuf> {
     packages(&request(folder, target), &krew).unwrap()
 }
 
-/// The one of these files whose name ends so.
+/// Finds the file with this ending.
 fn ending<'a>(written: &'a [PathBuf], end: &str) -> &'a str {
     let found = written.iter().filter_map(|path| path.to_str()).find(|path| path.ends_with(end));
     found.unwrap_or_else(|| panic!("{end}: {written:?}"))
 }
 
-/// What a program says on stdout.
+/// Returns a program's standard output.
 fn said(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().unwrap();
     assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -141,7 +141,7 @@ fn dpkg_installs_and_removes_both_packages() {
     assert_removed(&system);
 }
 
-/// What both packages put into a system.
+/// The files that both packages install.
 const INSTALLED: [&str; 13] = [
     "usr/bin/calipam",
     "usr/bin/kubectl-ipam",
@@ -200,7 +200,7 @@ fn rpm_installs_and_removes_both_packages() {
     assert_removed(&system);
 }
 
-/// Writes both images with a small static program, and gives the layouts.
+/// Writes both images with a small static program, and returns the layouts.
 fn images(folder: &Path, target: &str) -> Vec<PathBuf> {
     let request = request(folder, target);
     let source = "#include <stdio.h>\nint main(void) { puts(\"a static program\"); }\n";
@@ -211,7 +211,7 @@ fn images(folder: &Path, target: &str) -> Vec<PathBuf> {
     image::write_all(&request, &Machine::of(target).unwrap(), "0123abc").unwrap()
 }
 
-/// The JSON of a blob, whose sum is its name.
+/// Reads the JSON of a blob, and checks that its name is its sum.
 fn blob(layout: &Path, descriptor: &Value) -> Value {
     let digest = descriptor["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap();
     let path = layout.join("blobs/sha256").join(digest);

@@ -1,4 +1,4 @@
-//! Tries programs and images if there is nothing else: in an empty folder, and in the root that an image has.
+//! Tries programs in an empty folder, and images in a root of their own.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,24 +10,24 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::image::{self, Unpacked};
-use crate::{Request, Result, VERSION, named};
+use crate::{Request, Result, VERSION, cannot};
 
-/// What is there of Calico before the installer comes.
-const CALICOS: &[u8] = b"#!/bin/sh\necho v3.32.0\n";
-/// Where the DaemonSet mounts the folder of the plugins.
+/// Calico's plugin, in place before the installer comes.
+const CALICO_PLUGIN: &[u8] = b"#!/bin/sh\necho v3.32.0\n";
+/// The folder of the plugins as the DaemonSet mounts it.
 const PLUGINS: &str = "host/opt/cni/bin";
 /// Mounts /proc in a folder, as every runtime does in a container, and runs a program with that folder as its root.
 const WITH_PROC: &str =
     r#"mkdir -p "$0/proc" && mount --rbind /proc "$0/proc" && exec unshare --root "$0" "$@""#;
-/// How long an installer may take on a busy machine.
+/// The time that an installer may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A folder that is all that a program sees.
+/// A folder in which a program runs as in a root.
 struct Root {
     folder: TempDir,
-    /// Its user and group there.
+    /// The program's user and group.
     user: String,
-    /// Whether it sees processes, as in a container.
+    /// True if it has /proc, as a container.
     has_proc: bool,
 }
 
@@ -45,10 +45,10 @@ impl Root {
         let written =
             path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, content));
         let done = written.and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(mode)));
-        done.map_err(named("write", &path))
+        done.map_err(cannot("write", &path))
     }
 
-    /// A call in it. It needs root, or namespaces of users.
+    /// A call in the folder. It needs root, or user namespaces.
     fn call(&self, words: &[&str]) -> Command {
         let (user, group) = self.user.split_once(':').unwrap_or((&self.user, &self.user));
         let as_user = [format!("--map-user={user}"), format!("--map-group={group}")];
@@ -63,7 +63,7 @@ impl Root {
         call
     }
 
-    /// Runs a program, which has to end with this code and to say this.
+    /// Runs a program. Fails unless it ends with this code and prints this text.
     fn expect(&self, words: &[&str], code: i32, said: &str) -> Result<()> {
         let Output { status, stdout, stderr } =
             self.call(words).output().map_err(|error| format!("cannot run `unshare`: {error}"))?;
@@ -77,7 +77,7 @@ impl Root {
     }
 }
 
-/// The programs need no library, run in an empty folder, and find names by /etc/hosts there.
+/// Checks that the programs need no library, run in an empty folder, and find names by its /etc/hosts.
 pub(crate) fn programs(request: &Request) -> Result<()> {
     let root = Root::new("0:0")?;
     for name in ["calipam", "calico-ipam"] {
@@ -94,11 +94,11 @@ pub(crate) fn programs(request: &Request) -> Result<()> {
     root.put("etc/resolv.conf", b"nameserver 127.0.0.1\n", 0o644)?;
     root.expect(&["/calipam", "version"], 0, &format!("calipam {VERSION}"))?;
     root.expect(&["/calico-ipam", "-v"], 0, &format!("calipam {VERSION}"))?;
-    // Nothing listens there; what matters is that the name has led to an address.
+    // Nothing listens there. A refused connection means that the name has led to an address.
     root.expect(&["/calipam", "check", "--etcd-endpoints", "http://etcd.of.the.check:1"], 3, "refused")
 }
 
-/// The images, unpacked: one checks an export, the other installs the plugin and takes it away.
+/// Checks the unpacked images: one checks an export, the other installs the plugin and removes it.
 pub(crate) fn images(request: &Request) -> Result<()> {
     check_an_export(request)?;
     install_and_uninstall(request)
@@ -115,7 +115,7 @@ fn unpacked(request: &Request, name: &str) -> Result<(Root, Vec<String>)> {
 fn check_an_export(request: &Request) -> Result<()> {
     let (root, entry) = unpacked(request, "calipam")?;
     let example = request.root.join("docs/examples/cluster.jsonl");
-    root.put("cluster.jsonl", &fs::read(&example).map_err(named("read", &example))?, 0o644)?;
+    root.put("cluster.jsonl", &fs::read(&example).map_err(cannot("read", &example))?, 0o644)?;
     let entry: Vec<&str> = entry.iter().map(String::as_str).collect();
     let [program] = entry[..] else { return Err(format!("the entry point is {entry:?}").into()) };
     root.expect(&[program, "version"], 0, &format!("calipam {VERSION}"))?;
@@ -125,7 +125,7 @@ fn check_an_export(request: &Request) -> Result<()> {
 fn install_and_uninstall(request: &Request) -> Result<()> {
     let (root, entry) = unpacked(request, "calipam-cni-installer")?;
     let plugin = root.path(PLUGINS).join("calico-ipam");
-    root.put(&format!("{PLUGINS}/calico-ipam"), CALICOS, 0o755)?;
+    root.put(&format!("{PLUGINS}/calico-ipam"), CALICO_PLUGIN, 0o755)?;
     let program = entry.first().ok_or("there is no entry point")?.as_str();
     let (folder, installed) = (format!("--bin-dir=/{PLUGINS}"), format!("/{PLUGINS}/calico-ipam"));
 
@@ -133,9 +133,9 @@ fn install_and_uninstall(request: &Request) -> Result<()> {
     holds(&plugin, &request.program("calico-ipam")?)?;
     root.expect(&[&installed, "-v"], 0, &format!("calipam {VERSION}"))?;
     root.expect(&[program, "uninstall", &folder], 0, "")?;
-    holds(&plugin, CALICOS)?;
+    holds(&plugin, CALICO_PLUGIN)?;
 
-    // As the image is started: it stays, and goes when it is told to.
+    // Started as in the image, it stays until it is told to go.
     let words: Vec<&str> = entry.iter().map(String::as_str).chain(["--no-check", &folder]).collect();
     let mut staying = root.call(&words).spawn().map_err(|error| format!("cannot run `unshare`: {error}"))?;
     let end = Instant::now() + PATIENCE;
@@ -144,7 +144,7 @@ fn install_and_uninstall(request: &Request) -> Result<()> {
         sleep(Duration::from_millis(100));
         installed = holds(&plugin, &request.program("calico-ipam")?);
     }
-    // By a program, since the standard library ends processes by SIGKILL alone.
+    // The standard library sends no signal but SIGKILL.
     let asked = Command::new("kill").arg(staying.id().to_string()).status();
     let ended = staying.wait()?;
     installed?;
@@ -152,12 +152,12 @@ fn install_and_uninstall(request: &Request) -> Result<()> {
         return Err(format!("`{}` ended with {ended}", words.join(" ")).into());
     }
     println!("{}", words.join(" "));
-    holds(&plugin, CALICOS)
+    holds(&plugin, CALICO_PLUGIN)
 }
 
 fn holds(path: &Path, content: &[u8]) -> Result<()> {
-    match fs::read(path).map_err(named("read", path))? == content {
-        true => Ok(()),
-        false => Err(format!("{} is another file than expected", path.display()).into()),
+    if fs::read(path).map_err(cannot("read", path))? == content {
+        return Ok(());
     }
+    Err(format!("{} is another file than expected", path.display()).into())
 }

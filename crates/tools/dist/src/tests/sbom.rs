@@ -1,4 +1,4 @@
-//! What a program is built of.
+//! Tests of the SBOMs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -53,7 +53,7 @@ fn what_a_program_is_built_of_is_listed() {
     }
 }
 
-/// Takes out what leads to other files: the list of SPDX's licences and signatures, of which these documents have none.
+/// Removes references to other files: the list of SPDX's licences and signatures, of which these documents have none.
 fn without_other_files(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
