@@ -1,4 +1,4 @@
-//! Comparing what was found with what a trace says, field by field.
+//! Compares results with what a trace says, field by field.
 
 use std::collections::BTreeSet;
 
@@ -8,13 +8,13 @@ use crate::symbols::Symbols;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FieldDifference {
-    /// Where it is, such as `writes[2].value.allocations[0]`.
+    /// The path of the field, such as `writes[2].value.allocations[0]`.
     pub field: String,
     pub expected: String,
     pub found: String,
 }
 
-/// Every field in which `found` differs from `expected`.
+/// Adds every field in which `found` differs from `expected` to `differences`.
 pub(crate) fn compare(
     field: &str,
     expected: &Value,

@@ -1,10 +1,10 @@
-//! Where calipam does otherwise than Calico on purpose.
+//! Differences between calipam and Calico that are intended.
 
 use serde::Deserialize;
 
 /// A step of a trace in which calipam differs on purpose.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Known {
+pub struct KnownDifference {
     pub trace: String,
     /// The step, counted from 0.
     pub step: usize,
@@ -13,14 +13,14 @@ pub struct Known {
 
 #[derive(Deserialize)]
 struct List {
-    difference: Vec<Known>,
+    difference: Vec<KnownDifference>,
 }
 
-/// The list of the project.
+/// The project's list of them.
 ///
 /// # Panics
-/// Where the list that was built in is broken; a test reads it.
-pub fn known() -> Vec<Known> {
+/// If the built-in list is broken; a test reads it.
+pub fn known() -> Vec<KnownDifference> {
     let list: List =
         toml::from_str(include_str!("../differences.toml")).expect("the built-in list is well formed");
     list.difference

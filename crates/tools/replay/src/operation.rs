@@ -1,4 +1,4 @@
-//! The operations of traces, done with calipam's allocator. The results have the form of the traces.
+//! The operations of traces on calipam's allocator, with results in the form of the traces.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -34,7 +34,7 @@ impl Input<'_> {
         self.0.get(name).and_then(Value::as_bool).unwrap_or_default()
     }
 
-    /// A text that stands for nothing if it is empty.
+    /// A text; `None` if it is empty.
     fn optional(&self, name: &str) -> Option<String> {
         Some(self.text(name)).filter(|text| !text.is_empty())
     }
@@ -44,11 +44,11 @@ impl Input<'_> {
     }
 
     fn cidr(&self, name: &str) -> Result<IpNet, String> {
-        self.text(name).parse().map_err(|_| format!("the input {name} is not CIDR"))
+        self.text(name).parse().map_err(|_| format!("the input {name} is no CIDR"))
     }
 
     fn address(&self, name: &str) -> Result<IpAddr, String> {
-        address(&self.text(name)).ok_or_else(|| format!("the input {name} is not address"))
+        address(&self.text(name)).ok_or_else(|| format!("the input {name} is no address"))
     }
 
     fn cidrs(&self, name: &str) -> Result<Vec<IpNet>, String> {
@@ -56,7 +56,7 @@ impl Input<'_> {
         items
             .map(|item| item.as_str()?.parse().ok())
             .collect::<Option<_>>()
-            .ok_or(format!("the input {name} is not list of CIDRs"))
+            .ok_or(format!("the input {name} is no list of CIDRs"))
     }
 
     fn intended_use(&self) -> Result<Option<PoolUse>, String> {
@@ -74,7 +74,7 @@ impl Input<'_> {
     }
 }
 
-/// Go takes an IPv4 address in the form of IPv6 for IPv4.
+/// Reads an address. Like Go, it takes an IPv4-mapped IPv6 address for IPv4.
 fn address(text: &str) -> Option<IpAddr> {
     text.parse::<IpAddr>().ok().map(|address| address.to_canonical())
 }
@@ -89,7 +89,7 @@ fn texts(value: &Value) -> Option<BTreeMap<String, String>> {
     )
 }
 
-/// Does an operation of the allocator. `None` if there is none of that name.
+/// Runs an operation of the allocator. Returns `None` if none has that name.
 pub(crate) async fn perform(
     allocator: &Allocator<&impl Store>,
     operation: &str,
@@ -216,7 +216,7 @@ async fn release(allocator: &Allocator<&impl Store>, input: &Input<'_>) -> Value
     }
 }
 
-/// Calico repeats requests in the words in which they were made: `texts` has those of the addresses.
+/// The result of a release. Calico repeats addresses as the request spells them: `texts` has these.
 fn released(done: &Released, error: Option<String>, texts: &BTreeMap<IpAddr, &str>) -> Value {
     let request = |request: &Release| {
         json!({"Address": texts.get(&request.address), "Handle": request.handle.as_deref().unwrap_or_default(),
@@ -242,7 +242,7 @@ async fn claim(allocator: &Allocator<&impl Store>, input: &Input<'_>) -> Result<
     Ok(match allocator.claim_affinity(input.cidr("cidr")?, kind, &host).await {
         Ok(done) => result(&done, None),
         Err(partly) => match &partly.error {
-            // Before anything was tried.
+            // The request is wrong: nothing was claimed.
             error @ (Error::CidrOutsidePools(_) | Error::CidrTooSmall(_)) => {
                 json!({"error": error.to_string(), "claimed": null, "ofOthers": null})
             }

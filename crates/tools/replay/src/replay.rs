@@ -7,13 +7,13 @@ use calipam_assign::{Allocator, Store};
 use serde_json::{Map, Value, json};
 
 use crate::compare::{FieldDifference, compare};
-use crate::differences::Known;
-use crate::ground::{Ground, Output, Write, parse};
+use crate::differences::KnownDifference;
+use crate::environment::{Environment, Output, Write, parse};
 use crate::operation::{Input, perform};
 use crate::symbols::Symbols;
 use crate::trace::{Step, Trace};
 
-/// Where an allocator's objects lie.
+/// The prefix of an allocator's keys.
 const IPAM: &str = "/calico/ipam/v2/";
 
 /// A difference between what was found and what a trace says.
@@ -23,7 +23,7 @@ pub struct Difference {
     /// The step, counted from 0.
     pub step: usize,
     pub op: String,
-    /// Where it is, such as `result.error` or `after[/calico/ipam/v2/config]`.
+    /// The path of the field, such as `result.error` or `after[/calico/ipam/v2/config]`.
     pub field: String,
     pub expected: String,
     pub found: String,
@@ -37,10 +37,10 @@ impl fmt::Display for Difference {
     }
 }
 
-/// What a replay found.
+/// The result of a replay.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Differences that no list knows.
+    /// Differences that are not in the list.
     pub differences: Vec<Difference>,
     /// Steps that differ on purpose, with the reason.
     pub on_purpose: Vec<(usize, String)>,
@@ -48,12 +48,16 @@ pub struct Outcome {
     pub other_choices: Vec<usize>,
 }
 
-/// Replays a trace from an empty datastore on. Each step goes on from the state that the trace recorded before it: where
-/// a step differs on purpose or by a free choice, that state is put in place.
-pub async fn replay<G: Ground>(trace: &Trace, ground: &G, known: &[Known]) -> Result<Outcome, String> {
+/// Replays a trace from an empty datastore. Each step starts from the state that the trace recorded before it: after a
+/// step that differs on purpose or by a free choice, that state is restored.
+pub async fn replay<G: Environment>(
+    trace: &Trace,
+    environment: &G,
+    known: &[KnownDifference],
+) -> Result<Outcome, String> {
     let mut replay = Replay {
         trace,
-        ground,
+        environment,
         symbols: Symbols::default(),
         recorded: trace.initial.clone(),
         outcome: Outcome::default(),
@@ -72,49 +76,50 @@ pub async fn replay<G: Ground>(trace: &Trace, ground: &G, known: &[Known]) -> Re
 
 struct Replay<'r, G> {
     trace: &'r Trace,
-    ground: &'r G,
+    environment: &'r G,
     symbols: Symbols,
-    /// What the trace recorded under each key, up to the step that is replayed.
+    /// The value that the trace recorded last under each key.
     recorded: BTreeMap<String, Value>,
     outcome: Outcome,
 }
 
-/// What a step did.
-struct Done {
+/// The result of a step, its writes, and the objects after it.
+struct StepResult {
     result: Value,
     writes: Vec<Write>,
     after: BTreeMap<String, Value>,
 }
 
-impl<G: Ground> Replay<'_, G> {
+impl<G: Environment> Replay<'_, G> {
     async fn load(&mut self) -> Result<(), String> {
-        self.ground.clear().await?;
-        let now = self.ground.store().now();
+        self.environment.clear().await?;
+        let now = self.environment.store().now();
         for (path, value) in &self.trace.initial {
             let value = self.symbols.fill(value, now);
-            self.ground.set(path, Some(&value)).await?;
+            self.environment.set(path, Some(&value)).await?;
         }
-        self.ground.writes().await.map(drop)
+        self.environment.writes().await.map(drop)
     }
 
-    async fn step(&mut self, number: usize, step: &Step, known: Option<&Known>) -> Result<(), String> {
+    async fn step(
+        &mut self,
+        number: usize,
+        step: &Step,
+        known: Option<&KnownDifference>,
+    ) -> Result<(), String> {
         let before = self.symbols.clone();
         let result = self.perform(step).await?;
-        let (writes, after) = (self.ground.writes().await?, self.ground.values(IPAM).await?);
-        let done = Done { result, writes, after };
+        let (writes, after) = (self.environment.writes().await?, self.environment.values(IPAM).await?);
+        let done = StepResult { result, writes, after };
 
         let differences = self.differences(step, &done);
         if differences.is_empty() {
             if let Some(known) = known {
-                let told = "a difference on purpose";
-                self.tell(
+                let (expected, found) = (format!("a difference on purpose: {}", known.reason), "none".into());
+                self.report(
                     number,
                     step,
-                    FieldDifference {
-                        field: "differences.toml".into(),
-                        expected: format!("{told}: {}", known.reason),
-                        found: "none".into(),
-                    },
+                    FieldDifference { field: "differences.toml".into(), expected, found },
                 );
             }
             return Ok(());
@@ -124,10 +129,10 @@ impl<G: Ground> Replay<'_, G> {
         } else if step.choice && has_same_shape(step, &done) {
             self.outcome.other_choices.push(number);
         } else {
-            differences.into_iter().for_each(|difference| self.tell(number, step, difference));
+            differences.into_iter().for_each(|difference| self.report(number, step, difference));
         }
         self.symbols = before;
-        self.align(step).await
+        self.restore(step).await
     }
 
     fn record(&mut self, step: &Step) {
@@ -140,23 +145,23 @@ impl<G: Ground> Replay<'_, G> {
         }
     }
 
-    fn tell(&mut self, number: usize, step: &Step, difference: FieldDifference) {
+    fn report(&mut self, number: usize, step: &Step, difference: FieldDifference) {
         let FieldDifference { field, expected, found } = difference;
         let (trace, op) = (self.trace.scenario.clone(), step.op.clone());
         self.outcome.differences.push(Difference { trace, step: number, op, field, expected, found });
     }
 
-    /// Does what a step says; gives its result.
+    /// Runs a step and returns its result.
     async fn perform(&mut self, step: &Step) -> Result<Value, String> {
         let given = self.with_numbers(&step.input);
         let input = Input(&given);
         match step.op.as_str() {
             "put" | "patch" | "delete" | "node" | "pool" | "reservation" => self.apply_writes(step).await?,
-            "sleep" => self.ground.sleep(input.number("milliseconds").into()).await,
-            "cni" => return Ok(of_plugin(&self.ground.cni(&step.input).await?)),
-            "calicoctl" => return Ok(of_tool(&self.ground.calicoctl(&input.text("args")).await?)),
+            "sleep" => self.environment.sleep(input.number("milliseconds").into()).await,
+            "cni" => return Ok(of_plugin(&self.environment.cni(&step.input).await?)),
+            "calicoctl" => return Ok(of_tool(&self.environment.calicoctl(&input.text("args")).await?)),
             operation => {
-                let allocator = Allocator::new(self.ground.store());
+                let allocator = Allocator::new(self.environment.store());
                 let result = perform(&allocator, operation, &input).await?;
                 return result.ok_or_else(|| format!("no operation is called {operation:?}"));
             }
@@ -164,51 +169,51 @@ impl<G: Ground> Replay<'_, G> {
         Ok(json!({"error": null}))
     }
 
-    /// The input with the sequence number that its symbol stands for.
+    /// The input with the sequence number in place of its symbol.
     fn with_numbers(&mut self, input: &Map<String, Value>) -> Map<String, Value> {
         let mut input = input.clone();
         if let Some(number) = input.get_mut("sequenceNumber") {
-            *number = self.symbols.fill(number, self.ground.store().now());
+            *number = self.symbols.fill(number, self.environment.store().now());
         }
         input
     }
 
-    /// Makes the recorded writes of a step that is not calipam's.
+    /// Makes the recorded writes of a step that calipam has no part in.
     async fn apply_writes(&mut self, step: &Step) -> Result<(), String> {
-        let now = self.ground.store().now();
+        let now = self.environment.store().now();
         for write in &step.writes {
             let value = write.get("value").map(|value| self.symbols.fill(value, now));
-            self.ground.set(path_of(write)?, value.as_ref()).await?;
+            self.environment.set(path_of(write)?, value.as_ref()).await?;
         }
         Ok(())
     }
 
-    /// Puts the state in place that the trace recorded after a step.
-    async fn align(&mut self, step: &Step) -> Result<(), String> {
-        let now = self.ground.store().now();
-        let found = self.ground.values(IPAM).await?;
+    /// Restores the state that the trace recorded after a step.
+    async fn restore(&mut self, step: &Step) -> Result<(), String> {
+        let now = self.environment.store().now();
+        let found = self.environment.values(IPAM).await?;
         for path in found.keys().filter(|path| !step.after.contains_key(*path)) {
-            self.ground.set(path, None).await?;
+            self.environment.set(path, None).await?;
         }
         for (path, value) in &step.after {
             let value = self.symbols.fill(value, now);
             if found.get(path) != Some(&value) {
-                self.ground.set(path, Some(&value)).await?;
+                self.environment.set(path, Some(&value)).await?;
             }
         }
         for write in
             step.writes.iter().filter(|write| path_of(write).is_ok_and(|path| !path.starts_with(IPAM)))
         {
             let value = write.get("value").map(|value| self.symbols.fill(value, now));
-            self.ground.set(path_of(write)?, value.as_ref()).await?;
+            self.environment.set(path_of(write)?, value.as_ref()).await?;
         }
-        self.ground.writes().await.map(drop)
+        self.environment.writes().await.map(drop)
     }
 
-    fn differences(&mut self, step: &Step, done: &Done) -> Vec<FieldDifference> {
+    fn differences(&mut self, step: &Step, done: &StepResult) -> Vec<FieldDifference> {
         let mut differences = Vec::new();
         let symbols = &mut self.symbols;
-        let (mut expected, mut found) = (with_parsed_error(&step.result), with_parsed_error(&done.result));
+        let (mut expected, mut found) = (with_error(&step.result), with_error(&done.result));
         if step.any_order() {
             found = sorted_lists(&found);
         }
@@ -242,7 +247,7 @@ impl<G: Ground> Replay<'_, G> {
     }
 }
 
-/// The writes that a step should make. calicoctl also writes what it does not change; the drop-in does not.
+/// The writes that a step should make. calicoctl also writes unchanged objects; the drop-in does not.
 fn expected_writes(step: &Step, before: &BTreeMap<String, Value>) -> Vec<Value> {
     let changes_nothing = |write: &Map<String, Value>| {
         let path = write.get("update").and_then(Value::as_str);
@@ -251,7 +256,8 @@ fn expected_writes(step: &Step, before: &BTreeMap<String, Value>) -> Vec<Value> 
     step.writes.iter().filter(|write| !changes_nothing(write)).cloned().map(Value::Object).collect()
 }
 
-/// Whether a release of several addresses was refused because of one of them. Which one Calico names varies from run to run.
+/// True if a release of several addresses was refused because of one of them. Calico names one or another from run to
+/// run.
 fn refuses_one_of(step: &Step, result: &Value) -> bool {
     let ips = step.input.get("ips").and_then(Value::as_array);
     let refused = result["error"].as_str().and_then(|error| error.strip_prefix("update conflict: "));
@@ -264,7 +270,7 @@ fn last_of_each(writes: &[Write]) -> Vec<Value> {
     last.into_values().map(Write::to_json).collect()
 }
 
-/// Lists sorted by their text, as in steps whose order varies.
+/// Sorts lists by their text, for steps whose order varies.
 fn sorted_lists(value: &Value) -> Value {
     match value {
         Value::Array(items) => {
@@ -281,8 +287,8 @@ fn sorted_lists(value: &Value) -> Value {
     }
 }
 
-/// An error that is absent is none.
-fn with_parsed_error(result: &Value) -> Value {
+/// Adds the error `null` to a result without one.
+fn with_error(result: &Value) -> Value {
     let mut result = result.clone();
     if let Some(fields) = result.as_object_mut() {
         fields.entry("error").or_insert(Value::Null);
@@ -290,7 +296,7 @@ fn with_parsed_error(result: &Value) -> Value {
     result
 }
 
-/// `create`, `update` or `delete`, and the path.
+/// The kind of a write (`create`, `update` or `delete`) and its path.
 fn kind_of(write: &Value) -> String {
     let kinds = ["create", "update", "delete"].into_iter();
     let found = kinds.filter_map(|kind| Some(format!("{kind} {}", write.get(kind)?.as_str()?)));
@@ -302,9 +308,9 @@ fn path_of(write: &Map<String, Value>) -> Result<&str, String> {
     path.ok_or_else(|| "a write of the trace names no key".to_owned())
 }
 
-/// Whether a step that chose otherwise did as much: the same error and messages, as many addresses, and the same kinds of
-/// writes on the same kinds of objects in the same order.
-fn has_same_shape(step: &Step, done: &Done) -> bool {
+/// True if a step with another choice did as much: the same error and messages, as many addresses, and the same kinds
+/// of writes on the same kinds of objects in the same order.
+fn has_same_shape(step: &Step, done: &StepResult) -> bool {
     let shape = |result: &Value| {
         let of = |family: &str| {
             let assigned = &result[family];
@@ -324,7 +330,7 @@ fn has_same_shape(step: &Step, done: &Done) -> bool {
     shape(&step.result) == shape(&done.result) && expected == found
 }
 
-/// What the plugin printed, parsed where it is JSON.
+/// The plugin's output, parsed if it is JSON.
 fn of_plugin(output: &Output) -> Value {
     let stdout = match parse(output.stdout.as_bytes()) {
         Value::Null => output.stdout.as_str().into(),

@@ -1,4 +1,4 @@
-//! Symbols: what is in traces for what differs from run to run, and what they were in this run.
+//! Symbols: placeholders in traces for values that differ from run to run, and their values in this run.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Symbol {
-    /// `S2+3`: the first sequence number of the second block that was created, and what was added to it.
+    /// `S2+3`: the first sequence number of the second block that was created, plus 3.
     Sequence(u32, u64),
     /// `T4`: a time in whole seconds.
     Time(u32),
@@ -37,10 +37,10 @@ impl Symbol {
     }
 }
 
-/// Times are stored in whole seconds.
+/// The difference that two times may have and be the same: times are stored in whole seconds.
 const SECOND_CROSSED: SignedDuration = SignedDuration::from_secs(1);
 
-/// What symbols stand for in this run.
+/// The values of symbols in this run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Symbols {
     sequences: BTreeMap<u32, u64>,
@@ -50,7 +50,7 @@ pub(crate) struct Symbols {
 }
 
 impl Symbols {
-    /// The value with its symbols replaced. Those that nothing is known of get values of the kind, from the time `now`.
+    /// Replaces the symbols in a value. Symbols without a value get one of their kind, from the time `now`.
     pub(crate) fn fill(&mut self, value: &Value, now: Timestamp) -> Value {
         match value {
             Value::String(text) => match Symbol::parse(text) {
@@ -89,8 +89,8 @@ impl Symbols {
         }
     }
 
-    /// Whether what was found is what a text of a trace says; `None` if the text is not a symbol. A symbol that is met
-    /// for the first time stands for it from now on.
+    /// Compares a found value with a text of a trace; `None` if the text is no symbol. A symbol without a value gets
+    /// the found one.
     pub(crate) fn matches(&mut self, expected: &str, found: &Value) -> Option<Result<(), String>> {
         let symbol = Symbol::parse(expected)?;
         Some(match symbol {
@@ -134,7 +134,7 @@ impl Symbols {
     }
 }
 
-/// Whether a time is the one that a symbol stands for. What was recorded in one second may fall into two in the replay.
+/// True if a time is the one of a symbol. One second of the recording may be two in the replay.
 fn is_same_time(bound: &str, time: Timestamp) -> bool {
     let apart = bound.parse::<Timestamp>().map(|bound| bound.duration_since(time).abs());
     apart.is_ok_and(|apart| apart <= SECOND_CROSSED)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// The one form of the files that there is.
+/// The only form of the files.
 const FORMAT: u64 = 1;
 
 /// A recorded run.
@@ -32,11 +32,11 @@ pub struct Step {
     /// Calico was free to choose: another choice is right too.
     #[serde(default)]
     pub choice: bool,
-    /// `any` where the order of the writes varies from run to run.
+    /// `any` if the order of the writes varies from run to run.
     #[serde(default)]
     write_order: Option<String>,
     pub result: Value,
-    /// What was written: `create`, `update` or `delete` with a path, and `value`.
+    /// The writes: `create`, `update` or `delete` with a path, and `value`.
     pub writes: Vec<Map<String, Value>>,
     /// Everything under `/calico/ipam/v2/` after the step.
     pub after: BTreeMap<String, Value>,
@@ -50,7 +50,7 @@ impl Trace {
         let trace: Self = serde_json::from_slice(&text).map_err(|e| error(e.to_string()))?;
         match trace.format {
             FORMAT => Ok(trace),
-            other => Err(error(format!("its format is {other}, and {FORMAT} is the one that is known"))),
+            other => Err(error(format!("its format is {other}, but only {FORMAT} is known"))),
         }
     }
 

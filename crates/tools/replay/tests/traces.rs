@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use calipam_replay::{MemoryGround, Trace, known, replay};
+use calipam_replay::{MemoryEnvironment, Trace, known, replay};
 
 fn files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/traces");
@@ -19,8 +19,8 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().build().unwrap()
 }
 
-fn ground() -> MemoryGround {
-    MemoryGround::new("2026-05-01T10:00:00Z".parse().unwrap())
+fn environment() -> MemoryEnvironment {
+    MemoryEnvironment::new("2026-05-01T10:00:00Z".parse().unwrap())
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn every_trace_of_the_allocator_comes_out_as_recorded() {
     assert!(traces.len() >= 42, "there are only {} traces", traces.len());
     let (mut differences, mut on_purpose) = (Vec::new(), 0);
     for trace in &traces {
-        let outcome = runtime().block_on(replay(trace, &ground(), &known()));
+        let outcome = runtime().block_on(replay(trace, &environment(), &known()));
         let outcome = outcome.unwrap_or_else(|error| panic!("{}: {error}", trace.scenario));
         differences.extend(outcome.differences.iter().map(ToString::to_string));
         on_purpose += outcome.on_purpose.len();
@@ -47,7 +47,7 @@ fn a_replay_finds_what_is_recorded_otherwise() {
     let found = |change: &dyn Fn(&mut Trace)| {
         let mut trace = recorded.clone();
         change(&mut trace);
-        let outcome = runtime().block_on(replay(&trace, &ground(), &[])).unwrap();
+        let outcome = runtime().block_on(replay(&trace, &environment(), &[])).unwrap();
         let fields = outcome.differences.into_iter().map(|difference| (difference.step, difference.field));
         fields.collect::<Vec<_>>()
     };

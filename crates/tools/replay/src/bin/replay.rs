@@ -1,7 +1,7 @@
-//! `replay [--programs FOLDER] FILE...`: replays traces on a real etcd, the plugin and the drop-in for calicoctl included.
-//! Prints each difference by step and field, and exits with 1 where there is one.
+//! `replay [--programs FOLDER] FILE...`: replays traces on a real etcd, with the plugin and the drop-in for calicoctl.
+//! Prints each difference by step and field, and exits with 1 if there is one.
 
-// The futures of all operations in one: deeper than the compiler looks by itself.
+// The future of all operations is deeper than the compiler looks by default.
 #![recursion_limit = "256"]
 
 #[path = "replay/etcd.rs"]
@@ -12,9 +12,9 @@ use std::process::ExitCode;
 
 use calipam_replay::{Outcome, Trace, known, replay};
 
-use self::etcd::EtcdGround;
+use self::etcd::EtcdEnvironment;
 
-/// The exit code where something differs or a trace cannot be replayed.
+/// The exit code if something differs or a trace cannot be replayed.
 const DIFFERENT: u8 = 1;
 /// The exit code of an invalid command line.
 const USAGE: u8 = 2;
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The folder of the programs, by default that of this one, and the traces.
+/// Reads the folder of the programs, by default that of this one, and the traces.
 fn arguments() -> Option<(PathBuf, Vec<PathBuf>)> {
     let mut arguments = std::env::args_os().skip(1).peekable();
     let programs = match arguments.next_if(|first| first == "--programs") {
@@ -50,16 +50,16 @@ fn arguments() -> Option<(PathBuf, Vec<PathBuf>)> {
     (!files.is_empty()).then_some((programs, files))
 }
 
-/// Replays all files; gives the number of differences, each trace that cannot be replayed counting as one.
+/// Replays all files. Returns the number of differences; a trace that cannot be replayed counts as one.
 async fn run(programs: PathBuf, files: &[PathBuf]) -> Result<usize, String> {
-    let ground = EtcdGround::start(programs).await?;
+    let environment = EtcdEnvironment::start(programs).await?;
     let known = known();
     let (mut differences, mut steps) = (0, 0);
     for file in files {
         let outcome = match Trace::read(file) {
             Ok(trace) => {
                 steps += trace.steps.len();
-                let replayed = replay(&trace, &ground, &known).await;
+                let replayed = replay(&trace, &environment, &known).await;
                 replayed.map_err(|error| format!("{}: {error}", file.display()))
             }
             Err(error) => Err(error.to_string()),
@@ -84,7 +84,7 @@ fn print(file: &std::path::Path, outcome: &Outcome) {
         println!("{} step {step} differs on purpose: {reason}", file.display());
     }
     for step in &outcome.other_choices {
-        println!("{} step {step}: another choice where Calico was free to choose", file.display());
+        println!("{} step {step}: another choice than Calico's, which is as good", file.display());
     }
     for difference in &outcome.differences {
         println!("{difference}");

@@ -10,28 +10,28 @@ use std::time::Duration;
 use calipam_datastore::allocation::{AllocatorStore, Selecting};
 use calipam_datastore::settings::{LocalFiles, Overrides, Settings};
 use calipam_datastore::write::Consent;
-use calipam_replay::{Ground, Output, Write};
+use calipam_replay::{Environment, Output, Write};
 use calipam_testkit::servers::Etcd;
 use etcd_client::{Client, DeleteOptions, Event, EventType, GetOptions, WatchOptions};
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 
-/// Where Calico's data lies.
+/// The prefix of Calico's keys.
 const ROOT: &str = "/calico";
 
 /// A running etcd.
-pub(crate) struct EtcdGround {
+pub(crate) struct EtcdEnvironment {
     etcd: Etcd,
     client: Client,
     store: AllocatorStore,
-    /// Up to which revision the writes were told.
-    told: Mutex<i64>,
-    /// Stands for `DIR`, and holds the names by which programs are called.
+    /// The revision of the last write that was returned.
+    revision: Mutex<i64>,
+    /// The folder that `DIR` stands for. It holds the names by which programs are called.
     folder: TempDir,
 }
 
-impl EtcdGround {
-    /// Starts an etcd. `programs` has calipam's programs.
+impl EtcdEnvironment {
+    /// Starts an etcd. `programs` is the folder with calipam's programs.
     pub(crate) async fn start(programs: PathBuf) -> Result<Self, String> {
         let etcd = Etcd::start().map_err(text)?;
         let client = etcd.client().await.map_err(text)?;
@@ -44,16 +44,16 @@ impl EtcdGround {
             let link = folder.path().join(name);
             std::os::unix::fs::symlink(programs.join(program), link).map_err(text)?;
         }
-        Ok(Self { etcd, client, store, told: Mutex::new(0), folder })
+        Ok(Self { etcd, client, store, revision: Mutex::new(0), folder })
     }
 
-    /// The text of an input with what stands for the endpoint and the folder.
+    /// The text of an input, with the endpoint for `ETCD` and the folder for `DIR`.
     fn filled(&self, value: &Value) -> String {
         let folder = self.folder.path().display().to_string();
         value.to_string().replace("ETCD", &self.etcd.endpoint()).replace("DIR", &folder)
     }
 
-    /// The text of what a program printed, with the words that stand for the endpoint and the folder.
+    /// The text of an output, with `ETCD` for the endpoint and `DIR` for the folder.
     fn generic(&self, text: &str) -> String {
         let folder = self.folder.path().display().to_string();
         text.replace(&self.etcd.endpoint(), "ETCD").replace(&folder, "DIR")
@@ -75,7 +75,7 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-impl Ground for EtcdGround {
+impl Environment for EtcdEnvironment {
     type Store = AllocatorStore;
 
     fn store(&self) -> &AllocatorStore {
@@ -104,20 +104,20 @@ impl Ground for EtcdGround {
 
     async fn writes(&self) -> Result<Vec<Write>, String> {
         let last = self.revision().await?;
-        let first = std::mem::replace(&mut *self.told.lock().map_err(text)?, last) + 1;
+        let first = std::mem::replace(&mut *self.revision.lock().map_err(text)?, last) + 1;
         if first > last {
             return Ok(Vec::new());
         }
         let options = WatchOptions::new().with_prefix().with_start_revision(first);
         let mut stream = self.client.watch_client().watch(ROOT, Some(options)).await.map_err(text)?;
         let mut writes = Vec::new();
-        let mut told = 0;
-        while told < last {
+        let mut revision = 0;
+        while revision < last {
             let message =
                 tokio::time::timeout(Duration::from_secs(20), stream.message()).await.map_err(text)?;
             let message = message.map_err(text)?.ok_or("the watch ended")?;
             for event in message.events() {
-                told = told.max(event.kv().map_or(0, |kv| kv.mod_revision()));
+                revision = revision.max(event.kv().map_or(0, |kv| kv.mod_revision()));
                 writes.extend(write(event));
             }
         }
@@ -156,7 +156,7 @@ impl Ground for EtcdGround {
     }
 }
 
-/// Runs a program; with `both`, what it says on standard error is part of the output.
+/// Runs a program. With `both`, standard error is part of the output.
 fn run(command: &mut Command, input: &str, folder: &Path, both: bool) -> Result<Output, String> {
     let mut file = tempfile::tempfile_in(folder).map_err(text)?;
     command.stdin(Stdio::piped()).stdout(file.try_clone().map_err(text)?);
@@ -165,7 +165,7 @@ fn run(command: &mut Command, input: &str, folder: &Path, both: bool) -> Result<
     let mut child =
         command.stderr(errors).spawn().map_err(|error| format!("{program} cannot be run: {error}"))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program need not read what it does not want.
+        // A program may end before it has read its input.
         stdin.write_all(input.as_bytes()).ok();
     }
     let status = child.wait().map_err(text)?;
@@ -174,8 +174,8 @@ fn run(command: &mut Command, input: &str, folder: &Path, both: bool) -> Result<
     Ok(Output { exit_code: status.code().unwrap_or(-1), stdout })
 }
 
-/// What calicoctl would say as well: on standard error the drop-in also names the journal of a change, warns, and gives
-/// hints.
+/// Removes lines that only the drop-in prints: on standard error it also names the journal of a change, warns, and
+/// gives hints.
 fn without_own_lines(text: &str) -> String {
     let is_own =
         |line: &&str| ["journal: ", "hint: ", "warning: "].iter().any(|start| line.starts_with(start));

@@ -1,4 +1,4 @@
-//! Where a trace is replayed: a datastore that can be filled, watched and read, and programs on it.
+//! Environments of replays: a datastore that can be filled, watched and read, and programs on it.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use serde_json::{Map, Value, json};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Write {
     pub path: String,
-    /// Whether there was a value before.
+    /// True if there was a value before.
     pub existed: bool,
     /// The value after; `None` if it was deleted.
     pub value: Option<Value>,
 }
 
 impl Write {
-    /// In the form of a trace.
+    /// The write in the form of a trace.
     pub(crate) fn to_json(&self) -> Value {
         let kind = match (self.existed, &self.value) {
             (_, None) => "delete",
@@ -33,17 +33,17 @@ impl Write {
     }
 }
 
-/// What a program printed.
+/// The output of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
     pub exit_code: i32,
-    /// Standard output; of calicoctl with what it said on standard error.
+    /// Standard output; for calicoctl with standard error.
     pub stdout: String,
 }
 
-/// Where a trace is replayed. Values are JSON; a value that is none is given as `null`.
+/// A datastore on which traces are replayed, and programs on it. A value that is no JSON is given as `null`.
 #[allow(async_fn_in_trait, reason = "a replay stays on one thread")]
-pub trait Ground {
+pub trait Environment {
     /// The datastore as an allocator sees it.
     type Store: Store;
 
@@ -58,7 +58,7 @@ pub trait Ground {
     /// Everything under a prefix.
     async fn values(&self, prefix: &str) -> Result<BTreeMap<String, Value>, String>;
 
-    /// The writes since this was asked last, in their order.
+    /// The writes since the last call, in their order.
     async fn writes(&self) -> Result<Vec<Write>, String>;
 
     /// Lets time pass.
@@ -71,17 +71,17 @@ pub trait Ground {
     async fn calicoctl(&self, arguments: &str) -> Result<Output, String>;
 }
 
-/// A datastore in memory, which no program can use.
-pub struct MemoryGround(MemoryStore);
+/// A datastore in memory, without programs.
+pub struct MemoryEnvironment(MemoryStore);
 
-impl MemoryGround {
-    /// An empty one whose clock is at `now`.
+impl MemoryEnvironment {
+    /// An empty one, with its clock at `now`.
     pub fn new(now: Timestamp) -> Self {
         Self(MemoryStore::new(now))
     }
 }
 
-impl Ground for MemoryGround {
+impl Environment for MemoryEnvironment {
     type Store = MemoryStore;
 
     fn store(&self) -> &MemoryStore {
