@@ -1,7 +1,7 @@
 //! Runs the program and measures it.
 
 use std::io::{self, BufRead, BufReader};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,7 @@ use rustix::param::clock_ticks_per_second;
 
 use crate::Failed;
 
-/// Pause between two reads of the memory of a process. Linux keeps the peak, so only the last read counts. The first
-/// one may come before `exec`, while the process still shares the memory of this one.
+/// Pause between two reads of the memory of a long run.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// The wall time and peak memory of one run.
@@ -20,35 +19,44 @@ pub(crate) struct Measured {
 }
 
 /// Returns the fastest run, with the highest peak of all.
-pub(crate) fn best(runs: Vec<Measured>) -> Result<Measured, String> {
+pub(crate) fn best(runs: Vec<Measured>) -> Result<Measured, Failed> {
     let peak_mib = runs.iter().map(|run| run.peak_mib).max_by(f64::total_cmp).unwrap_or_default();
     let best = runs.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
-    best.map(|best| Measured { peak_mib, ..best }).ok_or_else(|| "nothing was measured".to_owned())
+    best.map(|best| Measured { peak_mib, ..best }).ok_or_else(|| "nothing was measured".into())
 }
 
-/// Runs a command to its end and discards its output.
-pub(crate) fn measure(command: &mut Command) -> io::Result<(Measured, ExitStatus)> {
+/// Measures a command, which has to end with one of the expected exit codes. Discards its output.
+pub(crate) fn measure(command: &mut Command, expected: &[i32]) -> Result<Measured, Failed> {
     let start = Instant::now();
-    let mut child = command.stdout(Stdio::null()).spawn()?;
-    let status = format!("/proc/{}/status", child.id());
+    let spawned = command.stdout(Stdio::null()).spawn();
+    let mut child = spawned.map_err(|error| format!("cannot run {command:?}: {error}"))?;
+    let peak_mib = watch(&mut child, LOOK)?;
+    let (seconds, ended) = (start.elapsed().as_secs_f64(), child.wait()?);
+    match ended.code() {
+        Some(code) if expected.contains(&code) => Ok(Measured { seconds, peak_mib }),
+        _ => Err(format!("{command:?} ended with {ended}").into()),
+    }
+}
+
+/// Reads the memory of a process until it ends, with a pause between two reads. Returns the peak in MiB.
+pub(crate) fn watch(child: &mut Child, pause: Duration) -> io::Result<f64> {
     let mut peak_mib = 0.0;
-    let ended = loop {
-        if let Some(ended) = child.try_wait()? {
-            break ended;
-        }
-        peak_mib = peak(&status).unwrap_or(peak_mib);
-        thread::sleep(LOOK);
-    };
-    Ok((Measured { seconds: start.elapsed().as_secs_f64(), peak_mib }, ended))
+    while child.try_wait()?.is_none() {
+        // Linux keeps the peak, so only the last read counts. The first one may come before `exec`, while the process
+        // still shares the memory of this one.
+        peak_mib = memory(child.id(), "VmHWM:").unwrap_or(peak_mib);
+        thread::sleep(pause);
+    }
+    Ok(peak_mib)
 }
 
-/// The peak of resident memory in MiB, from the status file of a process.
-pub(crate) fn peak(status: &str) -> Option<f64> {
-    memory(status, "VmHWM:")
+/// The current resident memory of a process in MiB.
+pub(crate) fn resident(process: u32) -> Option<f64> {
+    memory(process, "VmRSS:")
 }
 
-fn memory(status: &str, field: &str) -> Option<f64> {
-    let text = std::fs::read_to_string(status).ok()?;
+fn memory(process: u32, field: &str) -> Option<f64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = text.lines().find(|line| line.starts_with(field))?;
     let kib: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some(kib / 1024.0)
@@ -86,12 +94,12 @@ impl Running {
     }
 
     pub(crate) fn peak_mib(&self) -> f64 {
-        peak(&format!("/proc/{}/status", self.0.id())).unwrap_or_default()
+        memory(self.0.id(), "VmHWM:").unwrap_or_default()
     }
 
     /// The current resident memory in MiB.
     pub(crate) fn mib(&self) -> f64 {
-        memory(&format!("/proc/{}/status", self.0.id()), "VmRSS:").unwrap_or_default()
+        resident(self.0.id()).unwrap_or_default()
     }
 }
 

@@ -38,24 +38,20 @@ impl Cluster {
         pool: &str,
         nodes: impl IntoIterator<Item = String>,
     ) -> Result<Self, Failed> {
-        let spec = json!({"cidr": pool, "blockSize": BLOCK_SIZE, "nodeSelector": "all()"});
-        match datastore {
+        let cluster = match datastore {
             "etcd" => {
                 let etcd = Etcd::start()?;
-                let put = |key: String, value: Value| {
-                    etcd.with_client(async |mut client| client.put(key, value.to_string(), None).await)
-                };
-                let object = |kind: &str, name: &str, spec: &Value| json!({"apiVersion": "projectcalico.org/v3", "kind": kind, "metadata": {"name": name}, "spec": spec});
-                put(format!("{RESOURCES}/ippools/default"), object("IPPool", "default", &spec))?;
                 for name in nodes {
-                    put(format!("{RESOURCES}/nodes/{name}"), object("Node", &name, &json!({})))?;
+                    let node = json!({"apiVersion": "projectcalico.org/v3", "kind": "Node",
+                        "metadata": {"name": name}, "spec": {}});
+                    let key = format!("{RESOURCES}/nodes/{name}");
+                    etcd.with_client(async |mut client| client.put(key, node.to_string(), None).await)?;
                 }
-                Ok(Self::Etcd(Box::new(etcd)))
+                Self::Etcd(Box::new(etcd))
             }
             "kubernetes" => {
                 let server = KubeApiserver::start()?;
-                let flavour = Flavour::Classic;
-                install(&server, flavour)?;
+                install(&server, Flavour::Classic)?;
                 let node =
                     |name: String| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
                 let nodes: Vec<Value> = nodes.into_iter().map(node).collect();
@@ -63,13 +59,12 @@ impl Cluster {
                 let namespace =
                     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}});
                 server.request("POST", "/api/v1/namespaces", &namespace.to_string())?;
-                let pool = json!({"apiVersion": flavour.api_version(), "kind": "IPPool",
-                    "metadata": {"name": "default"}, "spec": spec});
-                create(&server, &flavour.path("ippools"), &[pool])?;
-                Ok(Self::Kubernetes(Box::new(server)))
+                Self::Kubernetes(Box::new(server))
             }
-            other => Err(format!("{other} is not a datastore").into()),
-        }
+            other => return Err(format!("{other} is not a datastore").into()),
+        };
+        cluster.put_pool("default", pool)?;
+        Ok(cluster)
     }
 
     /// Adds a pool for all nodes.

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 
+use crate::Failed;
 use crate::child::{self, Measured};
 
 /// One line of the table.
@@ -20,7 +21,7 @@ impl View {
         floor_bytes: u64,
         floor_seconds: f64,
         runs: Vec<Measured>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Failed> {
         Ok(Self { command: command.join(" "), floor_bytes, floor_seconds, measured: child::best(runs)? })
     }
 }

@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 
 use super::template::Template;
 use super::{names, objects};
+use crate::Failed;
 
 /// Maximum number of keys of one transaction, etcd's default.
 const KEYS: usize = 128;
@@ -27,7 +28,7 @@ pub(crate) struct Seeded {
 }
 
 /// Creates about `pods` pods with their handles, on nodes with a block each.
-pub(crate) fn seed(server: &KubeApiserver, pods: usize) -> Result<Seeded, String> {
+pub(crate) fn seed(server: &KubeApiserver, pods: usize) -> Result<Seeded, Failed> {
     let nodes = pods.div_ceil(names::PODS);
     let pods = nodes * names::PODS;
     for (plural, object) in objects::configuration() {
@@ -42,19 +43,19 @@ pub(crate) fn seed(server: &KubeApiserver, pods: usize) -> Result<Seeded, String
     let entries = (0..nodes)
         .flat_map(|n| copies.of_node(n))
         .chain((0..pods).flat_map(|p| copies.of_pod(p, p / names::PODS)));
-    server.etcd().with_client(async |client| write(client, entries).await).map_err(|e| e.to_string())?;
+    server.etcd().with_client(async |client| write(client, entries).await)?;
     let path = format!("/api/v1/namespaces/{}/pods/{}", names::namespace(0), names::pod(0));
-    let json = server.request("GET", &path, "").map_err(|e| e.to_string())?.body.len();
+    let json = server.request("GET", &path, "")?.body.len();
     Ok(Seeded { pods, nodes, pod_bytes: (json, copies.pod.len()), copies })
 }
 
 /// Sends an object to the API server and returns the result.
-fn send(server: &KubeApiserver, method: &str, path: &str, object: &Value) -> Result<Value, String> {
-    let response = server.request(method, path, &object.to_string()).map_err(|e| e.to_string())?;
+fn send(server: &KubeApiserver, method: &str, path: &str, object: &Value) -> Result<Value, Failed> {
+    let response = server.request(method, path, &object.to_string())?;
     if !matches!(response.status, 200 | 201) {
-        return Err(format!("{method} {path}: {}", response.body));
+        return Err(format!("{method} {path}: {}", response.body).into());
     }
-    serde_json::from_str(&response.body).map_err(|e| e.to_string())
+    Ok(serde_json::from_str(&response.body)?)
 }
 
 /// The templates of all kinds.
@@ -69,7 +70,7 @@ pub(crate) struct Copies {
 
 impl Copies {
     /// Creates the objects of the first node and pod as templates.
-    fn make(server: &KubeApiserver) -> Result<Self, String> {
+    fn make(server: &KubeApiserver) -> Result<Self, Failed> {
         let calico = |plural: &str, name: &str, object: Value, texts: Vec<String>| {
             let made = send(server, "POST", &Flavour::Classic.path(plural), &object)?;
             template(server, &stored(plural, name), &made, texts)
@@ -179,9 +180,8 @@ fn handle_texts(id: &str, n: usize) -> Vec<String> {
 }
 
 /// Reads an object as the API server has stored it.
-fn template(server: &KubeApiserver, key: &str, made: &Value, texts: Vec<String>) -> Result<Template, String> {
-    let read = server.etcd().with_client(async |mut client| client.get(key, None).await);
-    let read = read.map_err(|e| e.to_string())?;
+fn template(server: &KubeApiserver, key: &str, made: &Value, texts: Vec<String>) -> Result<Template, Failed> {
+    let read = server.etcd().with_client(async |mut client| client.get(key, None).await)?;
     let kv = read.kvs().first().ok_or_else(|| format!("the API server stored nothing under {key}"))?;
     let uid = made["metadata"]["uid"].as_str().unwrap_or_default();
     Template::new(kv.value().to_vec(), uid, &texts)

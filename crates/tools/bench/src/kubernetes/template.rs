@@ -1,6 +1,8 @@
 //! Copies of an object that the API server itself has stored, with other texts of the same length. So they have the
 //! form in which the server stores objects, such as protobuf, without a request for each.
 
+use crate::Failed;
+
 /// A stored object, and the places in which its copies differ.
 pub(super) struct Template {
     bytes: Vec<u8>,
@@ -11,7 +13,7 @@ pub(super) struct Template {
 
 impl Template {
     /// Finds every occurrence of the UID and of `texts` in `bytes`.
-    pub(super) fn new(bytes: Vec<u8>, uid: &str, texts: &[String]) -> Result<Self, String> {
+    pub(super) fn new(bytes: Vec<u8>, uid: &str, texts: &[String]) -> Result<Self, Failed> {
         let texts: Vec<&str> = std::iter::once(uid).chain(texts.iter().map(String::as_str)).collect();
         let mut places = Vec::new();
         for (which, text) in texts.iter().enumerate() {
@@ -19,7 +21,7 @@ impl Template {
             let windows = bytes.windows(text.len().max(1)).enumerate();
             places.extend(windows.filter(|(_, w)| *w == text.as_bytes()).map(|(at, _)| (at, which)));
             if places.len() == before {
-                return Err(format!("the stored object does not hold {text:?}"));
+                return Err(format!("the stored object does not hold {text:?}").into());
             }
         }
         let lengths = texts.iter().map(|text| text.len()).collect();

@@ -35,15 +35,15 @@ pub(super) fn run(program: &str, sizes: &[String]) -> Result<(), Failed> {
     check::rows(sizes, |size| measure(program, size), print)
 }
 
-fn measure(program: &str, allocations: u64) -> Result<Vec<Row>, String> {
+fn measure(program: &str, allocations: u64) -> Result<Vec<Row>, Failed> {
     let etcd = check::seeded(allocations)?;
-    let runtime = tokio::runtime::Runtime::new().map_err(|e| e.to_string())?;
+    let runtime = tokio::runtime::Runtime::new()?;
     let row = |(line, prefix): (&'static str, &str)| {
         let (mut floor, mut completion, mut suggestions) = (Vec::new(), Vec::new(), 0);
         // Both take turns, so that a disturbance of the machine affects both.
         for _ in 0..RUNS {
             let start = Instant::now();
-            runtime.block_on(read(&etcd.endpoint(), prefix)).map_err(|e| e.to_string())?;
+            runtime.block_on(read(&etcd.endpoint(), prefix))?;
             floor.push(start.elapsed().as_secs_f64());
             let start = Instant::now();
             suggestions = complete(program, line, &etcd.endpoint())?;
@@ -64,7 +64,7 @@ async fn read(endpoint: &str, prefix: &str) -> Result<(), etcd_client::Error> {
 }
 
 /// Completes a line like the script of bash, and returns the number of suggestions.
-fn complete(program: &str, line: &str, endpoint: &str) -> Result<usize, String> {
+fn complete(program: &str, line: &str, endpoint: &str) -> Result<usize, Failed> {
     let (command, option) = line.split_once(' ').unwrap_or_default();
     let typed = line.rsplit(' ').next().unwrap_or_default();
     let line = format!("calipam {command} --etcd-endpoints {endpoint} {option}");
@@ -74,7 +74,7 @@ fn complete(program: &str, line: &str, endpoint: &str) -> Result<usize, String> 
         .output()
         .map_err(|e| format!("cannot run {program}: {e}"))?;
     match String::from_utf8_lossy(&output.stdout).lines().count() {
-        0 => Err(format!("`{line}` is completed by nothing")),
+        0 => Err(format!("`{line}` is completed by nothing").into()),
         suggestions => Ok(suggestions),
     }
 }

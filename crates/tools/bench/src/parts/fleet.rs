@@ -52,11 +52,11 @@ fn measure_fleet(program: &str, clusters: u64) -> Result<Row, Failed> {
 
         let mut alone = Command::new(program);
         alone.args(["check", "-o", "json", "-d"]).arg(&export);
-        single += measure(&mut alone)?.0.seconds;
+        single += measure(&mut alone, &[0, 1])?.seconds;
     }
     let mut all = Command::new(program);
     all.args(["check", "-o", "json", "--fleet"]).arg(&exports);
-    let measured = measure(&mut all)?.0;
+    let measured = measure(&mut all, &[0, 1])?;
     let page = folder.path().join("page.html");
     let file = format!("html={}", page.display());
     Command::new(program).args(["check", "-q", "--output-file", &file, "--fleet"]).arg(&exports).status()?;
@@ -74,10 +74,10 @@ fn open(page: &Path) -> Result<Option<f64>, Failed> {
     if browser::program().is_err() {
         return Ok(None);
     }
-    let mut browser = Browser::start().map_err(|error| error.to_string())?;
-    let mut opened = browser.page().map_err(|error| error.to_string())?;
+    let mut browser = Browser::start()?;
+    let mut opened = browser.page()?;
     let begin = Instant::now();
-    opened.open(page).map_err(|error| error.to_string())?;
+    opened.open(page)?;
     Ok(Some(begin.elapsed().as_secs_f64()))
 }
 

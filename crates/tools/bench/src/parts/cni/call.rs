@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use tempfile::TempDir;
@@ -86,11 +86,7 @@ impl Call {
     /// Runs the call to its end and reads its memory all the time.
     pub(super) fn run_for_memory(mut self) -> Result<Sample, Failed> {
         let mut child = self.start()?;
-        let status = format!("/proc/{}/status", child.id());
-        let mut peak_mib: f64 = 0.0;
-        while child.try_wait()?.is_none() {
-            peak_mib = peak_mib.max(child::peak(&status).unwrap_or_default());
-        }
+        let peak_mib = child::watch(&mut child, Duration::ZERO)?;
         succeeded(&mut child)?;
         Ok(Sample { peak_mib, ..Sample::default() })
     }

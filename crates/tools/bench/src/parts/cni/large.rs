@@ -214,7 +214,7 @@ impl Large {
             let start = Instant::now();
             let mut child = self.begin("calico-ipam", "ADD", &node, &configuration)?;
             if number % 3 == 2 {
-                peak = peak.max(watch(&mut child)?);
+                peak = peak.max(child::watch(&mut child, Duration::ZERO)?);
             }
             ended(what, &mut child, true)?;
             match number % 3 {
@@ -237,7 +237,7 @@ impl Large {
         self.relay.take_bytes();
         let start = Instant::now();
         let mut child = self.begin("calico-ipam", "ADD", node, &configuration)?;
-        let peak = watch(&mut child)?;
+        let peak = child::watch(&mut child, Duration::ZERO)?;
         ended(what, &mut child, succeeds)?;
         let (seconds, bytes) = (start.elapsed().as_secs_f64(), self.relay.take_bytes());
         println!("{what:<44} {:>7.1} ms {:>9.1} KB {peak:>6.1} MiB", seconds * 1e3, bytes as f64 / 1e3);
@@ -262,11 +262,8 @@ impl Large {
 
     /// The resident memory of etcd in MiB.
     fn memory(&self) -> Result<f64, Failed> {
-        let id = self.cluster.etcd().process_id().ok_or("etcd does not run")?;
-        let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).ok_or("no memory")?;
-        let kib: f64 = line.split_whitespace().nth(1).ok_or("no number")?.parse()?;
-        Ok(kib / 1_024.0)
+        let etcd = self.cluster.etcd().process_id().ok_or("etcd does not run")?;
+        Ok(child::resident(etcd).ok_or("no memory")?)
     }
 }
 
@@ -277,20 +274,10 @@ fn ended(what: &str, child: &mut Child, succeeds: bool) -> Result<(), Failed> {
     if let Some(mut output) = child.stdout.take() {
         output.read_to_string(&mut said)?;
     }
-    match status.success() == succeeds && (succeeds || said.contains(EXHAUSTED_SAYS)) {
-        true => Ok(()),
-        false => Err(format!("{what}: {said}").into()),
+    if status.success() == succeeds && (succeeds || said.contains(EXHAUSTED_SAYS)) {
+        return Ok(());
     }
-}
-
-/// Looks at the memory of a process until it ends; gives the peak in MiB.
-fn watch(child: &mut Child) -> Result<f64, Failed> {
-    let status = format!("/proc/{}/status", child.id());
-    let mut peak: f64 = 0.0;
-    while child.try_wait()?.is_none() {
-        peak = peak.max(child::peak(&status).unwrap_or_default());
-    }
-    Ok(peak)
+    Err(format!("{what}: {said}").into())
 }
 
 fn median(values: &mut [f64]) -> f64 {

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use std::{fs, io};
 
-use crate::{check, child};
 use calipam_testkit::servers::Etcd;
 use sha2::{Digest, Sha256};
 
 use super::RUNS;
+use crate::{Failed, check, child};
 
 /// Size of a read.
 const PIECE: usize = 1 << 20;
@@ -22,14 +22,14 @@ pub(super) struct File {
     check: child::Measured,
 }
 
-pub(super) fn measure(program: &str, etcd: &Etcd) -> Result<Vec<File>, String> {
+pub(super) fn measure(program: &str, etcd: &Etcd) -> Result<Vec<File>, Failed> {
     // Not in a memory file system, whose files would count as memory of the machine.
-    let folder = tempfile::tempdir_in(".").map_err(|e| e.to_string())?;
+    let folder = tempfile::tempdir_in(".")?;
     let path = |name: &str| folder.path().join(name).display().to_string();
     for name in ["export.jsonl", "export.jsonl.zst"] {
         check::run(program, &["export", &path(name)], &["--etcd-endpoints", &etcd.endpoint()])?;
     }
-    etcd.save_snapshot(Path::new(&path("snapshot.db"))).map_err(|e| e.to_string())?;
+    etcd.save_snapshot(Path::new(&path("snapshot.db")))?;
     [("export.jsonl", read as Floor), ("export.jsonl.zst", unpack as Floor), ("snapshot.db", sum as Floor)]
         .into_iter()
         .map(|(name, floor)| one(program, name, &path(name), floor))
@@ -39,7 +39,7 @@ pub(super) fn measure(program: &str, etcd: &Etcd) -> Result<Vec<File>, String> {
 /// Reads a file as fast as possible.
 type Floor = fn(&Path) -> io::Result<()>;
 
-fn one(program: &str, kind: &'static str, path: &str, floor: Floor) -> Result<File, String> {
+fn one(program: &str, kind: &'static str, path: &str, floor: Floor) -> Result<File, Failed> {
     let (mut best, mut checks) = (f64::INFINITY, Vec::new());
     for _ in 0..RUNS {
         let start = Instant::now();
@@ -47,7 +47,7 @@ fn one(program: &str, kind: &'static str, path: &str, floor: Floor) -> Result<Fi
         best = best.min(start.elapsed().as_secs_f64());
         checks.push(check::check(program, &["--datastore", path])?);
     }
-    let bytes = fs::metadata(path).map_err(|e| e.to_string())?.len();
+    let bytes = fs::metadata(path)?.len();
     Ok(File { kind, bytes, floor: best, check: child::best(checks)? })
 }
 

@@ -9,6 +9,8 @@ use calipam_testkit::cluster::SizedCluster;
 use etcd_client::{Client, GetOptions};
 use tokio::task::JoinSet;
 
+use crate::Failed;
+
 /// Numbers of ranges to try.
 const SPLITS: [usize; 3] = [64, 128, 256];
 /// Number of requests at a time.
@@ -24,9 +26,9 @@ pub(super) struct Floor {
 }
 
 /// Returns the fastest.
-pub(super) fn best(floors: Vec<Floor>) -> Result<Floor, String> {
+pub(super) fn best(floors: Vec<Floor>) -> Result<Floor, Failed> {
     let best = floors.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
-    best.ok_or_else(|| "no floor was measured".to_owned())
+    best.ok_or_else(|| "no floor was measured".into())
 }
 
 /// A sorted sample of the cluster's keys, to split the key space evenly.
@@ -44,13 +46,13 @@ pub(super) fn sample(cluster: &SizedCluster) -> Vec<Vec<u8>> {
 }
 
 /// Reads everything below some prefixes once with each split. `keys` are sorted.
-pub(super) fn pull(endpoint: &str, keys: &[Vec<u8>], prefixes: &[&str]) -> Result<Vec<Floor>, String> {
-    let runtime = tokio::runtime::Runtime::new().map_err(|e| e.to_string())?;
+pub(super) fn pull(endpoint: &str, keys: &[Vec<u8>], prefixes: &[&str]) -> Result<Vec<Floor>, Failed> {
+    let runtime = tokio::runtime::Runtime::new()?;
     SPLITS
         .iter()
         .map(|split| {
             let ranges = prefixes.iter().flat_map(|prefix| ranges(prefix, keys, *split)).collect();
-            runtime.block_on(pull_ranges(endpoint, ranges)).map_err(|e| e.to_string())
+            Ok(runtime.block_on(pull_ranges(endpoint, ranges))?)
         })
         .collect()
 }

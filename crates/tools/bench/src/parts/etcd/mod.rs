@@ -31,11 +31,11 @@ pub(super) fn run(program: &str, sizes: &[String]) -> Result<(), Failed> {
     check::rows(sizes, |size| measure(program, size), print)
 }
 
-fn measure(program: &str, allocations: u64) -> Result<Row, String> {
+fn measure(program: &str, allocations: u64) -> Result<Row, Failed> {
     let cluster = SizedCluster::new(ClusterSpec::new(1), allocations);
-    let etcd = Etcd::start().map_err(|e| e.to_string())?;
+    let etcd = Etcd::start()?;
     let start = Instant::now();
-    cluster.write_to_etcd(&etcd.endpoint()).map_err(|e| e.to_string())?;
+    cluster.write_to_etcd(&etcd.endpoint())?;
     eprintln!("{allocations} allocations: seeded in {:.1} s", start.elapsed().as_secs_f64());
     let endpoint = etcd.endpoint();
     let keys = floor::sample(&cluster);

@@ -1,10 +1,9 @@
 //! `show` compared with reading the kinds of the view.
 
-use crate::check;
-use crate::views::View;
-
 use super::RUNS;
 use super::floor::{best, pull};
+use crate::views::View;
+use crate::{Failed, check};
 
 const BLOCKS: &str = "/calico/ipam/v2/assignment/";
 const AFFINITIES: &str = "/calico/ipam/v2/host/";
@@ -21,7 +20,7 @@ const VIEWS: [(&[&str], &[&str]); 5] = [
     (&["show", "--configuration"], &[POOLS, CLUSTER]),
 ];
 
-pub(super) fn measure(program: &str, endpoint: &str, keys: &[Vec<u8>]) -> Result<Vec<View>, String> {
+pub(super) fn measure(program: &str, endpoint: &str, keys: &[Vec<u8>]) -> Result<Vec<View>, Failed> {
     let mut views = Vec::new();
     for (command, prefixes) in VIEWS {
         let (mut floors, mut runs) = (Vec::new(), Vec::new());

@@ -1,18 +1,16 @@
 //! Changes to a healthy cluster in etcd.
 
-use std::error::Error;
-
 use calipam_testkit::servers::Etcd;
 use etcd_client::{CompactionOptions, GetOptions, KeyValue};
 use serde_json::{Value, json};
+
+use crate::Failed;
 
 const BLOCKS: &str = "/calico/ipam/v2/assignment/ipv4/block/";
 /// One of so many blocks is emptied.
 const EMPTIED: usize = 50;
 /// Number of writes to the block of the address.
 pub(super) const CHURN: i64 = 40;
-
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// The changes that were made.
 pub(super) struct Changed {
@@ -24,13 +22,13 @@ pub(super) struct Changed {
 }
 
 /// The current revision of the server.
-pub(super) async fn revision(etcd: &Etcd) -> Result<i64> {
+pub(super) async fn revision(etcd: &Etcd) -> Result<i64, Failed> {
     let mut client = etcd.client().await?;
     Ok(client.get(BLOCKS, None).await?.header().map_or(0, |header| header.revision()))
 }
 
 /// Empties some blocks.
-pub(super) async fn make(etcd: &Etcd) -> Result<Changed> {
+pub(super) async fn make(etcd: &Etcd) -> Result<Changed, Failed> {
     let client = etcd.client().await?;
     let mut kv = client.kv_client().max_decoding_message_size(usize::MAX);
     let names = GetOptions::new().with_prefix().with_keys_only();
@@ -62,7 +60,7 @@ fn emptied(stored: &[u8]) -> (String, usize) {
 }
 
 /// Empties and refills the block of the address, again and again. Returns the current revision.
-pub(super) async fn churn(etcd: &Etcd, changed: &Changed) -> Result<i64> {
+pub(super) async fn churn(etcd: &Etcd, changed: &Changed) -> Result<i64, Failed> {
     let client = etcd.client().await?;
     let mut kv = client.kv_client();
     let (empty, _) = emptied(changed.block.value());
@@ -74,7 +72,7 @@ pub(super) async fn churn(etcd: &Etcd, changed: &Changed) -> Result<i64> {
 }
 
 /// Compacts all but the newest revisions, as kube-controllers does every ten minutes.
-pub(super) async fn compact(etcd: &Etcd, keep: i64) -> Result<i64> {
+pub(super) async fn compact(etcd: &Etcd, keep: i64) -> Result<i64, Failed> {
     let newest = revision(etcd).await?;
     let mut client = etcd.client().await?;
     client.compact(newest - keep, Some(CompactionOptions::new().with_physical())).await?;

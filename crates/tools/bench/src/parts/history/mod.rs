@@ -44,16 +44,16 @@ pub(super) fn run(program: &str, sizes: &[String]) -> Result<(), Failed> {
     check::rows(sizes, |size| measure(program, size), print)
 }
 
-fn measure(program: &str, allocations: u64) -> Result<Row, String> {
+fn measure(program: &str, allocations: u64) -> Result<Row, Failed> {
     let etcd = check::seeded(allocations)?;
-    let runtime = tokio::runtime::Runtime::new().map_err(|e| e.to_string())?;
+    let runtime = tokio::runtime::Runtime::new()?;
     // Not in a memory file system, whose files would count as memory of the machine.
-    let folder = tempfile::tempdir_in(".").map_err(|e| e.to_string())?;
+    let folder = tempfile::tempdir_in(".")?;
     let before = export(program, &etcd, folder.path(), "before")?;
-    let past = runtime.block_on(changes::revision(&etcd)).map_err(|e| e.to_string())?;
+    let past = runtime.block_on(changes::revision(&etcd))?;
 
-    let changed = runtime.block_on(changes::make(&etcd)).map_err(|e| e.to_string())?;
-    let leaked = runtime.block_on(leak::every_tenth(&etcd)).map_err(|e| e.to_string())?;
+    let changed = runtime.block_on(changes::make(&etcd))?;
+    let leaked = runtime.block_on(leak::every_tenth(&etcd))?;
     eprintln!("{} addresses were given back, {leaked} endpoints deleted", changed.given_back);
     let after = export(program, &etcd, folder.path(), "after")?;
 
@@ -66,36 +66,34 @@ fn measure(program: &str, allocations: u64) -> Result<Row, String> {
         let (reading, diff) = compare(program, &etcd, states)?;
         Ok(Comparison { allocations, states: name, reading, diff })
     });
-    let comparisons = comparisons.collect::<Result<_, String>>()?;
+    let comparisons = comparisons.collect::<Result<_, Failed>>()?;
 
-    let revisions = runtime.block_on(changes::churn(&etcd, &changed)).map_err(|e| e.to_string())?;
+    let revisions = runtime.block_on(changes::churn(&etcd, &changed))?;
     let mut questions = ask(program, &etcd, &changed.address, allocations, revisions)?;
-    let kept = runtime.block_on(changes::compact(&etcd, changes::CHURN)).map_err(|e| e.to_string())?;
+    let kept = runtime.block_on(changes::compact(&etcd, changes::CHURN))?;
     questions.extend(ask(program, &etcd, &changed.address, allocations, kept)?);
     Ok(Row { questions, comparisons })
 }
 
 /// Writes an export and returns its path.
-fn export(program: &str, etcd: &Etcd, folder: &Path, name: &str) -> Result<String, String> {
+fn export(program: &str, etcd: &Etcd, folder: &Path, name: &str) -> Result<String, Failed> {
     let path = folder.join(format!("{name}.jsonl.zst")).display().to_string();
-    took(
-        Command::new(program).args(["export", &path, "--quiet", "--etcd-endpoints", &etcd.endpoint()]),
-        &[0],
-    )?;
+    let mut export = Command::new(program);
+    child::measure(export.args(["export", &path, "--quiet", "--etcd-endpoints", &etcd.endpoint()]), &[0])?;
     Ok(path)
 }
 
 /// The best time of reading both states, and the best comparison with the highest peak of memory.
-fn compare(program: &str, etcd: &Etcd, states: [&str; 2]) -> Result<(f64, child::Measured), String> {
-    let runtime = tokio::runtime::Runtime::new().map_err(|e| e.to_string())?;
+fn compare(program: &str, etcd: &Etcd, states: [&str; 2]) -> Result<(f64, child::Measured), Failed> {
+    let runtime = tokio::runtime::Runtime::new()?;
     let (mut reading, mut runs) = (f64::INFINITY, Vec::new());
     // Both take turns, so that a disturbance of the machine affects both.
     for _ in 0..COMPARISONS {
-        let seconds = runtime.block_on(reading::seconds(etcd, states)).map_err(|e| e.to_string())?;
+        let seconds = runtime.block_on(reading::seconds(etcd, states))?;
         reading = reading.min(seconds);
         let mut diff = Command::new(program);
         diff.args(["diff", "--settle", "0", "-o", "json"]).args(states);
-        runs.push(took(diff.args(["--etcd-endpoints", &etcd.endpoint()]), &[1])?);
+        runs.push(child::measure(diff.args(["--etcd-endpoints", &etcd.endpoint()]), &[1])?);
     }
     Ok((reading, child::best(runs)?))
 }
@@ -107,27 +105,18 @@ fn ask(
     address: &str,
     allocations: u64,
     revisions: i64,
-) -> Result<Vec<Question>, String> {
+) -> Result<Vec<Question>, Failed> {
     let question = |(name, command): (&'static str, &str)| {
         let mut seconds = Vec::new();
         for _ in 0..RUNS {
             let mut asked = Command::new(program);
             asked.args([command, "--quiet", "--ip", address, "--etcd-endpoints", &etcd.endpoint()]);
-            seconds.push(took(&mut asked, &[0])?.seconds);
+            seconds.push(child::measure(&mut asked, &[0])?.seconds);
         }
         seconds.sort_by(f64::total_cmp);
         Ok(Question { allocations, revisions, command: name, seconds })
     };
     [("history --ip", "history"), ("show --ip", "show")].into_iter().map(question).collect()
-}
-
-/// Measures a command, which has to end with one of the expected codes.
-fn took(command: &mut Command, expected: &[i32]) -> Result<child::Measured, String> {
-    let (measured, ended) = child::measure(command).map_err(|e| format!("cannot run it: {e}"))?;
-    match ended.code() {
-        Some(code) if expected.contains(&code) => Ok(measured),
-        _ => Err(format!("{command:?} ended with {ended}")),
-    }
 }
 
 fn print(rows: &[Row]) {

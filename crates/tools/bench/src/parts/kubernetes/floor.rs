@@ -4,9 +4,11 @@
 use std::thread;
 use std::time::Instant;
 
-use crate::kubernetes::OF_ALLOCATION;
 use calipam_testkit::kube::Flavour;
 use calipam_testkit::servers::KubeApiserver;
+
+use crate::Failed;
+use crate::kubernetes::OF_ALLOCATION;
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const JSON: &str = "application/json";
@@ -45,15 +47,14 @@ impl Kinds {
 pub(super) fn pull(
     server: &KubeApiserver,
     kinds: impl IntoIterator<Item = (String, &'static str)>,
-) -> Result<Floor, String> {
+) -> Result<Floor, Failed> {
     let (start, used) = (Instant::now(), server.processor_seconds());
     let bytes = thread::scope(|scope| {
         let pull = |(path, accept): (String, &'static str)| scope.spawn(move || server.pull(&path, accept));
         let pulls: Vec<_> = kinds.into_iter().map(pull).collect();
         let ended = pulls.into_iter().map(|pull| pull.join().expect("a pull does not panic"));
         ended.sum::<Result<u64, _>>()
-    });
-    let bytes = bytes.map_err(|e| e.to_string())?;
+    })?;
     let seconds = start.elapsed().as_secs_f64();
     Ok(Floor { seconds, bytes, server_seconds: server.processor_seconds() - used })
 }

@@ -40,7 +40,7 @@ pub(super) fn run(program: &str, sizes: &[String]) -> Result<(), Failed> {
     check::rows(sizes, |size| measure(program, size), print)
 }
 
-fn measure(program: &str, pods: usize) -> Result<Row, String> {
+fn measure(program: &str, pods: usize) -> Result<Row, Failed> {
     let (server, seeded) = seeded(pods)?;
     let kubeconfig = server.kubeconfig().display().to_string();
     let connection = ["--datastore", "kubernetes", "--kubeconfig", &kubeconfig];
@@ -63,7 +63,7 @@ fn measure(program: &str, pods: usize) -> Result<Row, String> {
     }
     let most = floors.iter().map(|floor| floor.bytes).max().unwrap_or_default();
     if floors.iter().any(|floor| floor.bytes + CUT < most) {
-        return Err("the API server broke off one of its answers".to_owned());
+        return Err("the API server broke off one of its answers".into());
     }
     let floor = floors.into_iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
     let best = checks.into_iter().min_by(|(a, _), (b, _)| a.seconds.total_cmp(&b.seconds));
@@ -73,9 +73,9 @@ fn measure(program: &str, pods: usize) -> Result<Row, String> {
 }
 
 /// Starts an API server with a healthy cluster of a number of pods, all of it in its caches.
-pub(super) fn seeded(pods: usize) -> Result<(KubeApiserver, seed::Seeded), String> {
-    let server = KubeApiserver::start().map_err(|e| e.to_string())?;
-    install(&server, Flavour::Classic).map_err(|e| e.to_string())?;
+pub(super) fn seeded(pods: usize) -> Result<(KubeApiserver, seed::Seeded), Failed> {
+    let server = KubeApiserver::start()?;
+    install(&server, Flavour::Classic)?;
     let start = Instant::now();
     let seeded = seed::seed(&server, pods)?;
     let (json, stored) = seeded.pod_bytes;
@@ -92,24 +92,20 @@ pub(super) fn seeded(pods: usize) -> Result<(KubeApiserver, seed::Seeded), Strin
 
 /// Makes the API server collect its garbage. A collection costs it as much as all lists together, and with a heap of
 /// this size one is due about every second run: it could always hit the checks, or always the floor.
-pub(super) fn collect_garbage(server: &KubeApiserver) -> Result<(), String> {
-    server.pull("/debug/pprof/heap?gc=1", "*/*").map(drop).map_err(|e| e.to_string())
+pub(super) fn collect_garbage(server: &KubeApiserver) -> Result<(), Failed> {
+    Ok(server.pull("/debug/pprof/heap?gc=1", "*/*").map(drop)?)
 }
 
 /// Waits until the API server has everything in its caches: it watches its etcd, and refuses lists while it is behind.
 /// The kinds are requested one after another, since a finished list would keep it from catching up with the others.
-fn wait_for_caches(server: &KubeApiserver) -> Result<(), String> {
+fn wait_for_caches(server: &KubeApiserver) -> Result<(), Failed> {
     let start = Instant::now();
     for kind in floor::ALL.each() {
-        while let Err(message) = floor::pull(server, [kind.clone()]) {
+        while let Err(error) = floor::pull(server, [kind.clone()]) {
             if start.elapsed() > CACHES {
-                return Err(message);
+                return Err(error);
             }
-            eprintln!(
-                "{}: not in the caches after {:.1} s: {message}",
-                kind.0,
-                start.elapsed().as_secs_f64()
-            );
+            eprintln!("{}: not in the caches after {:.1} s: {error}", kind.0, start.elapsed().as_secs_f64());
             thread::sleep(PAUSE);
         }
     }

@@ -2,11 +2,10 @@
 
 use calipam_testkit::servers::KubeApiserver;
 
-use crate::check;
-use crate::views::View;
-
 use super::floor::{Kinds, pull};
 use super::{RUNS, collect_garbage};
+use crate::views::View;
+use crate::{Failed, check};
 
 /// The views and their kinds.
 const VIEWS: [(&[&str], Kinds); 5] = [
@@ -52,7 +51,7 @@ pub(super) fn measure(
     program: &str,
     server: &KubeApiserver,
     connection: &[&str],
-) -> Result<Vec<View>, String> {
+) -> Result<Vec<View>, Failed> {
     let mut views = Vec::new();
     for (command, kinds) in &VIEWS {
         let (mut floors, mut runs) = (Vec::new(), Vec::new());

@@ -21,10 +21,7 @@ pub(super) struct Released {
 pub(super) fn release(program: &str, connection: &[String], journal: &Path) -> Result<Released, Failed> {
     let mut command = Command::new(program);
     command.args(["release", "--leaked", "--yes", "--grace", "0", "--settle", "0", "--journal"]).arg(journal);
-    let (Measured { seconds, peak_mib }, ended) = measure(command.args(connection))?;
-    if !ended.success() {
-        return Err(format!("the release ended with {ended}").into());
-    }
+    let Measured { seconds, peak_mib } = measure(command.args(connection), &[0])?;
     let recorded = Recorded::read(journal)?;
     let begun: jiff::Timestamp = recorded.header.started_at.parse()?;
     let ended = jiff::Timestamp::try_from(std::fs::metadata(journal)?.modified()?)?;

@@ -6,19 +6,17 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::kubernetes::{names, seed};
-use calipam_testkit::kube::{Connection, Flavour, install};
+use calipam_testkit::kube::{Connection, Flavour};
 use calipam_testkit::servers::KubeApiserver;
-use etcd_client::{Txn, TxnOp};
 use serde_json::{Value, json};
 
 use super::{Row, command};
-use crate::Failed;
+use crate::kubernetes::{names, seed};
+use crate::parts::kubernetes::seeded;
+use crate::{Failed, leak};
 
 /// Number of connections of the floor; more do not make it faster.
 const CONNECTIONS: usize = 32;
-/// Most keys of one transaction, by etcd's default.
-const KEYS: usize = 128;
 /// Time limit until the API server has seen all deletions.
 const CACHES: Duration = Duration::from_secs(900);
 
@@ -27,13 +25,10 @@ type Request = (&'static str, String, String);
 
 /// Leaks every tenth address of a cluster, and releases them.
 pub(super) fn measure(program: &str, pods: usize, folder: &Path) -> Result<Row, Failed> {
-    let server = KubeApiserver::start()?;
-    install(&server, Flavour::Classic)?;
-    let seeded = seed::seed(&server, pods)?;
-    let leaked = leak(&server, seeded.pods)?;
-    let seed::Seeded { pods, nodes, pod_bytes: (json, _), .. } = seeded;
-    eprintln!("{leaked} of {pods} addresses of pods of {json} bytes on {nodes} nodes are leaked");
-    wait_for_caches(&server, pods - leaked)?;
+    let (server, seed::Seeded { pods, .. }) = seeded(pods)?;
+    let leaked = leak(&server, pods)?;
+    eprintln!("{leaked} addresses are leaked");
+    wait_for_pods(&server, pods - leaked)?;
     let kubeconfig = server.kubeconfig().display().to_string();
     let connection = ["--datastore", "kubernetes", "--kubeconfig", &kubeconfig].map(str::to_owned);
     let journal = folder.join("run.journal");
@@ -48,29 +43,22 @@ pub(super) fn measure(program: &str, pods: usize, folder: &Path) -> Result<Row, 
 fn leak(server: &KubeApiserver, pods: usize) -> Result<usize, Failed> {
     let key = |p: usize| format!("/registry/pods/{}/{}", names::namespace(p), names::pod(p));
     let keys: Vec<String> = (0..pods).step_by(10).map(key).collect();
-    server.etcd().with_client(async |mut client| {
-        for part in keys.chunks(KEYS) {
-            let deletions: Vec<TxnOp> = part.iter().map(|key| TxnOp::delete(key.as_str(), None)).collect();
-            client.txn(Txn::new().and_then(deletions)).await?;
-        }
-        Ok(())
-    })?;
+    server.etcd().with_client(async |client| leak::delete(client.kv_client(), &keys).await)?;
     Ok(keys.len())
 }
 
 /// Waits until the API server has this number of pods in its caches.
-fn wait_for_caches(server: &KubeApiserver, pods: usize) -> Result<(), Failed> {
+fn wait_for_pods(server: &KubeApiserver, pods: usize) -> Result<(), Failed> {
     let begin = Instant::now();
-    loop {
-        let pods_there = items(server, "/api/v1/pods").map(|items| items.len());
-        let handles_there = list(server, "ipamhandles");
-        match (pods_there, handles_there) {
-            (Ok(there), Ok(_)) if there == pods => return Ok(()),
-            (_, Err(error)) | (Err(error), _) if begin.elapsed() > CACHES => return Err(error),
-            (Ok(there), _) if begin.elapsed() > CACHES => return Err(format!("{there} pods").into()),
-            _ => thread::sleep(Duration::from_secs(1)),
+    while !items(server, "/api/v1/pods").is_ok_and(|items| items.len() == pods)
+        || list(server, "ipamhandles").is_err()
+    {
+        if begin.elapsed() > CACHES {
+            return Err("the API server has not seen all deletions".into());
         }
+        thread::sleep(Duration::from_secs(1));
     }
+    Ok(())
 }
 
 fn items(server: &KubeApiserver, path: &str) -> Result<Vec<Value>, Failed> {
@@ -117,7 +105,7 @@ fn floor(
     let connections = (0..CONNECTIONS).map(|_| Connection::open(server)).collect::<Result<Vec<_>, _>>()?;
     let work = Mutex::new(work);
     let begin = Instant::now();
-    let ended: Result<(), String> = thread::scope(|scope| {
+    let ended: Result<(), Failed> = thread::scope(|scope| {
         let run = |connection| scope.spawn(|| send_all(connection, &work));
         let threads: Vec<_> = connections.into_iter().map(run).collect();
         threads.into_iter().try_for_each(|thread| thread.join().expect("a sender does not panic"))
@@ -126,13 +114,13 @@ fn floor(
     Ok(begin.elapsed().as_secs_f64())
 }
 
-fn send_all(mut connection: Connection, work: &Mutex<Vec<Vec<Request>>>) -> Result<(), String> {
+fn send_all(mut connection: Connection, work: &Mutex<Vec<Vec<Request>>>) -> Result<(), Failed> {
     loop {
         let Some(requests) = work.lock().map_err(|e| e.to_string())?.pop() else { return Ok(()) };
         for (method, path, body) in requests {
-            let response = connection.request(method, &path, &body).map_err(|e| e.to_string())?;
+            let response = connection.request(method, &path, &body)?;
             if response.status != 200 {
-                return Err(format!("{method} {path}: {:.200}", response.body));
+                return Err(format!("{method} {path}: {:.200}", response.body).into());
             }
         }
     }

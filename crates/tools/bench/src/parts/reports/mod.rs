@@ -38,22 +38,20 @@ pub(super) fn run(program: &str, sizes: &[String]) -> Result<(), Failed> {
     check::rows(sizes, |size| measure(program, size), print)
 }
 
-fn measure(program: &str, allocations: u64) -> Result<Row, String> {
+fn measure(program: &str, allocations: u64) -> Result<Row, Failed> {
     let etcd = check::seeded(allocations)?;
-    let runtime = tokio::runtime::Runtime::new().map_err(|e| e.to_string())?;
-    let findings = runtime.block_on(leak::every_tenth(&etcd)).map_err(|e| e.to_string())?;
+    let runtime = tokio::runtime::Runtime::new()?;
+    let findings = runtime.block_on(leak::every_tenth(&etcd))?;
     drop(runtime);
     eprintln!("{findings} of {allocations} addresses are leaked");
 
     // Not in a memory file system, whose files would count as memory of the machine.
-    let folder = tempfile::tempdir_in(".").map_err(|e| e.to_string())?;
+    let folder = tempfile::tempdir_in(".")?;
     let run = |reports: &[String]| {
         let mut command = Command::new(program);
         command.args(["check", "--quiet", "--settle", "0", "--grace", "0", "--fail-on", "never"]);
         command.args(["--output", "name", "--etcd-endpoints", &etcd.endpoint()]).args(reports);
-        let (measured, ended) =
-            child::measure(&mut command).map_err(|e| format!("cannot run {program}: {e}"))?;
-        if ended.success() { Ok(measured) } else { Err(format!("`{program} check` ended with {ended}")) }
+        child::measure(&mut command, &[0])
     };
     let check = run(&[])?;
     let option = |format: &&str| format!("--output-file={format}={}", folder.path().join(format).display());
@@ -63,7 +61,7 @@ fn measure(program: &str, allocations: u64) -> Result<Row, String> {
     let verdict = verdict(folder.path())?;
     let reports = reports(folder.path(), begin + Duration::from_secs_f64(verdict))?;
     let pictures = Path::new("target").join(format!("reports-{allocations}"));
-    fs::create_dir_all(&pictures).map_err(|e| e.to_string())?;
+    fs::create_dir_all(&pictures)?;
     let page = page::open(&folder.path().join("html"), &pictures)?;
     Ok(Row {
         allocations,
@@ -77,20 +75,20 @@ fn measure(program: &str, allocations: u64) -> Result<Row, String> {
 }
 
 /// The time of the check until its verdict, from its metrics.
-fn verdict(folder: &Path) -> Result<f64, String> {
-    let metrics = fs::read_to_string(folder.join("prometheus")).map_err(|e| e.to_string())?;
+fn verdict(folder: &Path) -> Result<f64, Failed> {
+    let metrics = fs::read_to_string(folder.join("prometheus"))?;
     let value = metrics.lines().find_map(|line| line.strip_prefix("calipam_last_run_duration_seconds "));
     let seconds = value.and_then(|value| value.parse().ok());
-    seconds.ok_or_else(|| "the metrics do not say how long the check took".to_owned())
+    seconds.ok_or_else(|| "the metrics do not say how long the check took".into())
 }
 
 /// The time of each file, from its own timestamp and that of the file before.
-fn reports(folder: &Path, verdict: SystemTime) -> Result<Vec<Report>, String> {
+fn reports(folder: &Path, verdict: SystemTime) -> Result<Vec<Report>, Failed> {
     let mut before = verdict;
     let mut reports = Vec::new();
     for format in FORMATS {
         let file = fs::metadata(folder.join(format)).map_err(|e| format!("{format}: {e}"))?;
-        let written = file.modified().map_err(|e| e.to_string())?;
+        let written = file.modified()?;
         let seconds = written.duration_since(before).unwrap_or_default().as_secs_f64();
         reports.push(Report { format, bytes: file.len(), seconds });
         before = written;

@@ -5,6 +5,8 @@ use std::time::Instant;
 
 use calipam_testkit::browser::{self, Browser};
 
+use crate::Failed;
+
 pub(super) struct Opened {
     /// Seconds from the request to the end of loading, including the page's script.
     pub seconds: f64,
@@ -14,14 +16,14 @@ pub(super) struct Opened {
 
 /// Opens the page and uses it, and leaves pictures of it in a folder for people to look at. Returns `None` without a
 /// browser.
-pub(super) fn open(page: &Path, pictures: &Path) -> Result<Option<Opened>, String> {
+pub(super) fn open(page: &Path, pictures: &Path) -> Result<Option<Opened>, Failed> {
     if browser::program().is_err() {
         return Ok(None);
     }
-    use_page(page, pictures).map(Some).map_err(|e| e.to_string())
+    use_page(page, pictures).map(Some)
 }
 
-fn use_page(file: &Path, pictures: &Path) -> Result<Opened, calipam_testkit::servers::ServerError> {
+fn use_page(file: &Path, pictures: &Path) -> Result<Opened, Failed> {
     // A browser derives the type of a file from its name.
     let named = file.with_extension("page.html");
     std::fs::copy(file, &named).ok();

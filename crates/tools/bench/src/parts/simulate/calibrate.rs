@@ -109,9 +109,7 @@ fn in_a_burst(
 ) -> Result<String, Failed> {
     let work = Work::begin(cluster)?;
     let pods = nodes.iter().flat_map(|node| (0..PODS).map(move |pod| (node, format!("{node}-{pod}"))));
-    let add = |(node, container): (&String, String)| {
-        call("ADD", node, &container).map(drop).map_err(|error| error.to_string())
-    };
+    let add = |(node, container): (&String, String)| call("ADD", node, &container).map(drop);
     thread::scope(|scope| {
         let calls: Vec<_> = pods.map(|pod| scope.spawn(|| add(pod))).collect();
         calls.into_iter().try_for_each(|call| call.join().map_err(|_| "a call panicked")?)

@@ -65,7 +65,7 @@ fn arrivals(nodes: u32, between: Duration) -> Vec<(Duration, u32)> {
 /// Calls ADD for each pod when it arrives.
 pub(super) fn run(caller: &Caller, cluster: &Cluster, nodes: u32, between: Duration) -> Result<Real, Failed> {
     let locks = tempfile::tempdir()?;
-    let times: Mutex<Vec<Result<Duration, String>>> = Mutex::default();
+    let times: Mutex<Vec<Result<Duration, Failed>>> = Mutex::default();
     // Many threads take a while to start: in a burst the time begins when all have.
     let (together, released) = (Barrier::new((nodes * PODS) as usize), OnceLock::new());
     let (before, used) = (requests::done(cluster)?, calibrate::seconds(cluster)?);
@@ -84,7 +84,6 @@ pub(super) fn run(caller: &Caller, cluster: &Cluster, nodes: u32, between: Durat
                 });
                 let taken = caller.call("ADD", &format!("c{pod}"), &configuration);
                 let taken = taken.map(|taken| at_once.map_or(taken, |released: Instant| released.elapsed()));
-                let taken = taken.map_err(|error| error.to_string());
                 times.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(taken);
             });
         }
