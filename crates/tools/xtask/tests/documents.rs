@@ -1,5 +1,5 @@
-//! Rules for pages and comments: paths and links lead somewhere, every page is in the site, and no comment holds a
-//! test.
+//! Rules for pages and comments: paths and links lead somewhere, every page is in the site, no comment holds a test, and
+//! doc comments begin plainly.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -120,5 +120,48 @@ fn no_comment_holds_a_test() {
         });
         let opening = fences.step_by(2).filter(|language| *language != "text").count();
         assert_eq!(opening, 0, "{}: a block that is not `text` is a test", path.display());
+    }
+}
+
+/// Words that begin a clause, over which readers stumble.
+const CLAUSE: [&str; 16] = [
+    "What", "Who", "Whose", "Whom", "Of", "Where", "When", "How", "Which", "Those", "That", "Whether", "So",
+    "Says", "Tells", "As",
+];
+
+/// The number of doc comments that may begin with a clause, in the product and in the tools.
+const ALLOWED: [usize; 2] = [1432, 0];
+
+/// The doc comments of a source file that begin with a clause, without those of its tests.
+fn clauses(text: &str) -> Vec<&str> {
+    let mut is_continued = false;
+    let begins_with_one = |line: &&str| {
+        let comment = line.strip_prefix("///").or_else(|| line.strip_prefix("//!")).map(str::trim);
+        let is_first = !std::mem::replace(&mut is_continued, comment.is_some());
+        let word = comment.and_then(|comment| comment.split(|c: char| !c.is_alphanumeric()).next());
+        is_first && word.is_some_and(|word| CLAUSE.contains(&word))
+    };
+    let lines = text.lines().take_while(|line| !line.starts_with("mod tests {")).map(str::trim);
+    lines.filter(begins_with_one).collect()
+}
+
+#[test]
+fn doc_comments_begin_with_the_thing_or_a_verb() {
+    assert_eq!(
+        clauses("/// What it is.\n/// Of it.\nfn a() {}\n  /// The thing.\n\n/// As it is."),
+        ["/// What it is.", "/// As it is."]
+    );
+    let crates = root().join("crates");
+    let mut found = [Vec::new(), Vec::new()];
+    for path in sources(&crates) {
+        let place = path.strip_prefix(&crates).unwrap().display().to_string();
+        if !["/tests/", "/examples/", "tests.rs"].iter().any(|part| place.contains(part)) {
+            let text = fs::read_to_string(&path).unwrap();
+            let comments = clauses(&text).into_iter().map(|comment| format!("{place}: {comment}"));
+            found[usize::from(place.starts_with("tools/"))].extend(comments);
+        }
+    }
+    for (found, allowed) in found.iter().zip(ALLOWED) {
+        assert!(found.len() <= allowed, "{} of {allowed} clauses:\n{}", found.len(), found.join("\n"));
     }
 }

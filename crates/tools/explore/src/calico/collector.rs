@@ -51,7 +51,7 @@ impl Assignment {
         })
     }
 
-    /// Whether the pod has the address, or does not show its addresses yet.
+    /// True if the pod has the address, or does not show its addresses yet.
     fn is_used_by(&self, pod: Option<&Pod>) -> bool {
         let has = |pod: &Pod| pod.addresses.is_empty() || pod.addresses.contains(&self.address);
         !self.is_known || pod.is_some_and(|pod| pod.exists && has(pod))

@@ -24,7 +24,7 @@ fn path_of(holder: &Holder) -> String {
     format!("/api/v1/namespaces/{}/pods/{}", holder.name.namespace, holder.name.pod)
 }
 
-/// Whether the kubelet reports that a pod has finished before it removes the sandbox, or afterwards.
+/// True if the kubelet reports that a pod has finished before it removes the sandbox, or afterwards.
 fn reports_early(holder: &Holder) -> bool {
     holder.container.starts_with(|c: char| c.is_ascii_digit())
 }

@@ -40,9 +40,7 @@ const BATCH: usize = 100;
 pub enum Kinds {
     /// None.
     Kubernetes,
-    /// Those of Calico.
     Calico(Flavour),
-    /// Those of Calico and of KubeVirt.
     CalicoAndKubevirt(Flavour),
 }
 

@@ -79,7 +79,7 @@ impl ServerError {
         move |source| Self::Io { what, source }
     }
 
-    /// Whether the server ended because another process has its port.
+    /// True if the server ended because another process has its port.
     pub(super) fn is_port_taken(&self) -> bool {
         matches!(self, Self::Ended { log, .. } if log.contains("address already in use"))
     }

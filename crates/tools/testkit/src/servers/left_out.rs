@@ -13,7 +13,7 @@ use super::workspace;
 /// The variable with the path of a Helm.
 const HELM: &str = "CALIPAM_TEST_HELM";
 
-/// Whether the calling test is left out because one of these tools is missing. It then returns at once, and `cargo
+/// True if the calling test is left out because one of these tools is missing. It then returns at once, and `cargo
 /// xtask test` names it at the end.
 ///
 /// # Panics

@@ -68,7 +68,7 @@ impl Program {
         }
     }
 
-    /// Whether the tests support the version that `--version` printed.
+    /// True if the tests support the version that `--version` printed.
     fn accepts(self, version: &str) -> bool {
         match (self, etcd_version(version)) {
             (Self::KubeApiserver | Self::Promtool | Self::Jv | Self::CniClient, _) => true,
@@ -168,7 +168,7 @@ fn search(
     Err(NotFound { program, looked })
 }
 
-/// Whether the file at `path` is the program, in a supported version.
+/// True if the file at `path` is the program, in a supported version.
 pub fn is_wanted(program: Program, path: &Path) -> bool {
     version_of(path).is_some_and(|version| program.accepts(&version))
 }

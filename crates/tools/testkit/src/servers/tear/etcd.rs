@@ -1,4 +1,4 @@
-//! Tells requests of HTTP/2 apart: frames and their streams.
+//! Splits HTTP/2 into requests, by its frames and streams.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
