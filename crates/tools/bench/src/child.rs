@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::param::clock_ticks_per_second;
+use calipam_testkit::servers::processor_seconds;
 
 use crate::Failed;
 
@@ -62,14 +62,6 @@ fn memory(process: u32, field: &str) -> Option<f64> {
     Some(kib / 1024.0)
 }
 
-/// The processor time of a process so far, in seconds.
-pub(crate) fn processor_time(process: u32) -> Result<f64, Failed> {
-    let text = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
-    let fields = text.rsplit_once(')').ok_or("no fields")?.1;
-    let ticks: Vec<f64> = fields.split_whitespace().skip(11).take(2).flat_map(str::parse).collect();
-    Ok(ticks.iter().sum::<f64>() / clock_ticks_per_second() as f64)
-}
-
 /// A program that runs until this is dropped.
 pub(crate) struct Running(Child);
 
@@ -89,8 +81,8 @@ impl Running {
     }
 
     /// The processor time so far, in seconds.
-    pub(crate) fn processor_time(&self) -> Result<f64, Failed> {
-        processor_time(self.0.id())
+    pub(crate) fn processor_seconds(&self) -> f64 {
+        processor_seconds(self.0.id())
     }
 
     pub(crate) fn peak_mib(&self) -> f64 {

@@ -40,12 +40,12 @@ fn measure(program: &str, allocations: u64) -> Result<Row, Failed> {
     command.arg("record").arg(folder.path()).args(["--etcd-endpoints", &endpoint]);
     let (recorder, _) = Running::start(&mut command, |line| line.contains("recording"))?;
 
-    let (before, begin) = (recorder.processor_time()?, quiet_length(folder.path())?);
+    let (before, begin) = (recorder.processor_seconds(), quiet_length(folder.path())?);
     while churn.replaced < REPLACED {
         runtime.block_on(churn.replace())?;
     }
     let bytes = quiet_length(folder.path())? - begin;
-    let seconds = recorder.processor_time()? - before;
+    let seconds = recorder.processor_seconds() - before;
     let changes = churn.replaced * 2 * KEYS;
     Ok(Row { allocations, changes, bytes, seconds, peak_mib: recorder.peak_mib() })
 }

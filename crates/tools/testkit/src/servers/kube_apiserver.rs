@@ -18,7 +18,7 @@ use super::http::{self, Response};
 use super::locate::{self, Program};
 use super::pki::{self, Pki};
 use super::port;
-use super::process::Process;
+use super::process::{Process, processor_seconds};
 use super::workspace;
 
 const NAME: &str = "kube-apiserver";
@@ -153,7 +153,7 @@ impl KubeApiserver {
 
     /// The processor time of the server without its etcd, in seconds.
     pub fn processor_seconds(&self) -> f64 {
-        self.process.as_ref().map_or(0.0, Process::processor_seconds)
+        self.process.as_ref().map_or(0.0, |process| processor_seconds(process.id()))
     }
 
     /// The means to connect to it.

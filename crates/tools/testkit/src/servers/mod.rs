@@ -34,6 +34,7 @@ pub use self::kube_apiserver::KubeApiserver;
 pub use self::left_out::{helm, left_out};
 pub use self::options::{EtcdOptions, EtcdTls, Login};
 pub use self::pki::{Identity, Pki};
+pub use self::process::processor_seconds;
 pub use self::tear::{Seen, Tear, Tearing};
 pub use self::tool::Tool;
 

@@ -103,15 +103,6 @@ impl Process {
         self.child.id()
     }
 
-    /// The processor time used so far, by the server's own code and by the kernel for it.
-    pub(super) fn processor_seconds(&self) -> f64 {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
-        // The name of the program, in parentheses, may contain spaces. Fields 14 and 15 count ticks.
-        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-        let ticks: f64 = fields.skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
-        ticks / rustix::param::clock_ticks_per_second() as f64
-    }
-
     /// Stops the server as if it hung: it keeps its connections and answers nothing. Returns when all of its threads
     /// have stopped.
     pub(super) fn pause(&self) -> Result<(), ServerError> {
@@ -181,6 +172,15 @@ fn excerpt(text: &str) -> String {
 fn end(child: &mut Child) {
     child.kill().ok();
     child.wait().ok();
+}
+
+/// The processor time of a process so far in seconds, by its own code and by the kernel for it; 0 if it has ended.
+pub fn processor_seconds(process: u32) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The name of the program, in parentheses, may contain spaces. Fields 14 and 15 count ticks.
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let ticks: f64 = fields.skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
+    ticks / rustix::param::clock_ticks_per_second() as f64
 }
 
 #[cfg(test)]

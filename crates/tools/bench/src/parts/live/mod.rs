@@ -166,9 +166,9 @@ impl Server {
 
     /// The share of one core that it uses during `work`.
     fn share(&self, work: impl FnOnce() -> Result<(), Failed>) -> Result<f64, Failed> {
-        let (begin, before) = (Instant::now(), self.running.processor_time()?);
+        let (begin, before) = (Instant::now(), self.running.processor_seconds());
         work()?;
-        Ok((self.running.processor_time()? - before) / begin.elapsed().as_secs_f64())
+        Ok((self.running.processor_seconds() - before) / begin.elapsed().as_secs_f64())
     }
 
     /// The time until a finding appears, without [`SETTLE`], while pods come and go.

@@ -6,14 +6,13 @@ use std::time::{Duration, Instant};
 use calipam_simulate::answer::Times;
 use calipam_simulate::{Latency, Micros};
 use calipam_testkit::kube::Flavour;
-use calipam_testkit::servers::KubeApiserver;
+use calipam_testkit::servers::{KubeApiserver, processor_seconds};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
 use super::reality::{Caller, VERSION};
 use super::{Begin, PODS};
 use crate::Failed;
-use crate::child::processor_time;
 use crate::cluster::{CAUGHT_UP, Cluster};
 use crate::requests;
 
@@ -128,18 +127,18 @@ struct Work {
 
 impl Work {
     fn begin(cluster: &Cluster) -> Result<Self, Failed> {
-        let before = cluster.processor_time()?;
+        let before = cluster.processor_seconds();
         thread::sleep(IDLE);
-        let idle = (cluster.processor_time()? - before) / IDLE.as_secs_f64();
+        let idle = (cluster.processor_seconds() - before) / IDLE.as_secs_f64();
         let requests = requests::done(cluster)?;
-        Ok(Self { seconds: seconds(cluster)?, idle, requests, begin: Instant::now() })
+        Ok(Self { seconds: seconds(cluster), idle, requests, begin: Instant::now() })
     }
 
     /// The requests per second that the machine can do, by the processor time of those since the start. The ratio of
     /// writes to reads is the assumed one.
     fn throughput(self, cluster: &Cluster) -> Result<String, Failed> {
         let idle = self.idle * self.begin.elapsed().as_secs_f64();
-        let used = seconds(cluster)? - self.seconds - idle;
+        let used = seconds(cluster) - self.seconds - idle;
         let requests = requests::done(cluster)?.since(&self.requests);
         let assumed = calipam_simulate::Costs::assumed(cluster.kind());
         let threads = thread::available_parallelism()?.get() as f64;
@@ -152,8 +151,8 @@ impl Work {
 
 /// The processor time so far of the servers and of this process, whose threads share the processors with them. The time
 /// of plugin processes is part of their start.
-pub(super) fn seconds(cluster: &Cluster) -> Result<f64, Failed> {
-    Ok(cluster.processor_time()? + processor_time(std::process::id())?)
+pub(super) fn seconds(cluster: &Cluster) -> f64 {
+    cluster.processor_seconds() + processor_seconds(std::process::id())
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {

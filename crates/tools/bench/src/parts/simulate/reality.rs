@@ -68,7 +68,7 @@ pub(super) fn run(caller: &Caller, cluster: &Cluster, nodes: u32, between: Durat
     let times: Mutex<Vec<Result<Duration, Failed>>> = Mutex::default();
     // Many threads take a while to start: in a burst the time begins when all have.
     let (together, released) = (Barrier::new((nodes * PODS) as usize), OnceLock::new());
-    let (before, used) = (requests::done(cluster)?, calibrate::seconds(cluster)?);
+    let (before, used) = (requests::done(cluster)?, calibrate::seconds(cluster));
     let begin = Instant::now();
     thread::scope(|scope| {
         for (pod, (due, node)) in arrivals(nodes, between).into_iter().enumerate() {
@@ -88,7 +88,7 @@ pub(super) fn run(caller: &Caller, cluster: &Cluster, nodes: u32, between: Durat
             });
         }
     });
-    let busy = (calibrate::seconds(cluster)? - used) / begin.elapsed().as_secs_f64();
+    let busy = (calibrate::seconds(cluster) - used) / begin.elapsed().as_secs_f64();
     let requests = requests::done(cluster)?.since(&before);
     let times = times.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let mut times: Vec<Duration> = times.into_iter().collect::<Result<_, _>>()?;
