@@ -31,7 +31,7 @@ impl Calico {
                 Err(stop) => return Err(stop),
             };
             let handles = block.value.handles();
-            let own = handles.filter(|(_, handle)| handle.to_string() == id);
+            let own = handles.filter(|(_, handle)| *handle == *id);
             let ordinals: Vec<u32> = own.map(|(ordinal, _)| ordinal).collect();
             if ordinals.is_empty() {
                 return Ok(());
