@@ -74,6 +74,8 @@ pub(super) fn assert_valid(document: &Value) {
     let kind = document["kind"].as_str().expect("a document has a kind");
     let said = complaints(&STRICT.path().join(format!("{kind}.json")), document);
     assert_eq!(said, "", "{kind} by docs/schemas/{kind}.json: {document}");
+    let of_clusters = document["clusters"].as_array().into_iter().flatten();
+    of_clusters.for_each(|of| assert_valid(&of["document"]));
 }
 
 /// The kinds that `docs/output.md` names, and no others.

@@ -5,9 +5,9 @@ use std::io::{BufReader, Read, Seek};
 
 use calipam_model::snapshot::{Coverage, Source};
 use jiff::Timestamp;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 use crate::code::{Code, Severity};
 use crate::finding::{Finding, Subject};
@@ -31,16 +31,9 @@ pub enum NoReport {
     OfNoCluster(String),
     #[error("it is in calicoctl's form, which has no findings")]
     WithoutFindings,
-    #[error("no `{0}`")]
-    Missing(&'static str),
-    #[error("`{0}` is not a time")]
-    NotATime(&'static str),
-    #[error("a finding is not a JSON object")]
-    FindingNotAnObject,
-    #[error("a finding has no `{0}`")]
-    FindingWithout(&'static str),
-    #[error("a `{0}` cannot be read")]
-    Undecodable(&'static str),
+    /// A field is missing, or is something else.
+    #[error("it cannot be read: {0}")]
+    Undecodable(String),
 }
 
 /// Reads a file of JSON or YAML. Of JSON, no more is in memory at a time than what is made of it.
@@ -63,22 +56,55 @@ pub struct EarlierReport {
 }
 
 /// A finding of an earlier report. Its code can be one that this version does not have.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EarlierFinding {
+    /// The cluster of a fleet.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cluster: String,
     pub code: String,
     /// `None` if it is none that this version has.
+    #[serde(default, deserialize_with = "known")]
     pub severity: Option<Severity>,
     pub subject: EarlierSubject,
+    #[serde(default)]
     pub message: String,
-    #[serde(skip)]
+    #[serde(default, skip_serializing)]
     pub evidence: Value,
 }
 
 /// The subject of an earlier finding, as the report names it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct EarlierSubject {
     pub kind: String,
     pub name: String,
+}
+
+fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Severity>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    Ok(Severity::ALL.into_iter().find(|known| known.to_string() == text))
+}
+
+/// What a report says of a cluster, in the form in which it is written.
+#[derive(Deserialize)]
+pub(crate) struct OfCluster {
+    /// In a fleet.
+    #[serde(default)]
+    pub name: String,
+    cluster: WrittenIdentity,
+    coverage: Option<BTreeMap<String, Value>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenIdentity {
+    #[serde(default)]
+    guid: String,
+    taken_at: Timestamp,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Findings {
+    pub findings: Vec<EarlierFinding>,
 }
 
 /// The version of the schema of YAML and JSON, described in `docs/output.md`: the only one that is written and read.
@@ -89,55 +115,47 @@ impl EarlierReport {
     ///
     /// # Errors
     /// If it is none, or one of its findings has no code or no subject: passing over it would call it new.
-    pub fn decode(fields: &Map<String, Value>) -> Result<Self, NoReport> {
-        let whole = Self::without_findings(fields)?;
-        let findings = list(fields, "findings")?.iter().map(EarlierFinding::decode);
-        Ok(Self { findings: findings.collect::<Result<_, _>>()?, ..whole })
+    pub fn decode(report: &Value) -> Result<Self, NoReport> {
+        if report.get("clusterGUID").is_some() {
+            return Err(NoReport::WithoutFindings);
+        }
+        let Findings { findings } = decode(report, "CheckReport", NoReport::OtherDocument)?;
+        Ok(Self { findings, ..Self::without_findings(report)? })
     }
 
     /// Reads a report but for its findings.
     ///
     /// # Errors
     /// If it is none.
-    pub fn without_findings(fields: &Map<String, Value>) -> Result<Self, NoReport> {
-        if !is_readable(fields, "CheckReport") {
-            return Err(NoReport::OtherDocument);
-        }
-        let taken_at = text(cluster(fields)?, "takenAt").parse();
-        Self::of_cluster(fields, taken_at.map_err(|_| NoReport::NotATime("cluster.takenAt"))?)
+    pub fn without_findings(report: &Value) -> Result<Self, NoReport> {
+        decode(report, "CheckReport", NoReport::OtherDocument).map(Self::of_cluster)
     }
 
-    /// What a report, or its entry for one cluster of a fleet, says of the cluster, without findings.
-    pub(crate) fn of_cluster(fields: &Map<String, Value>, taken_at: Timestamp) -> Result<Self, NoReport> {
-        let read = fields.get("coverage").and_then(Value::as_object).map(sources);
-        Ok(Self { guid: text(cluster(fields)?, "guid"), taken_at, read, findings: Vec::new() })
+    pub(crate) fn of_cluster(of: OfCluster) -> Self {
+        let OfCluster { cluster: WrittenIdentity { guid, taken_at }, coverage, .. } = of;
+        // Sources of other versions are left out.
+        let source = |name: String| serde_json::from_value(Value::from(name)).ok();
+        let is_read = |(_, read): &(String, Value)| *read == Coverage::Read.to_string();
+        let sources = |coverage: BTreeMap<String, Value>| {
+            coverage.into_iter().filter(is_read).filter_map(|(name, _)| source(name)).collect()
+        };
+        Self { guid, taken_at, read: coverage.map(sources), findings: Vec::new() }
     }
 }
 
-fn cluster(fields: &Map<String, Value>) -> Result<&Map<String, Value>, NoReport> {
-    fields.get("cluster").and_then(Value::as_object).ok_or(NoReport::Missing("cluster"))
-}
-
-/// True for a document of this kind and of this version.
-pub(crate) fn is_readable(fields: &Map<String, Value>, kind: &str) -> bool {
-    text(fields, "apiVersion") == API_VERSION && text(fields, "kind") == kind
-}
-
-pub(crate) fn list<'v>(
-    fields: &'v Map<String, Value>,
-    name: &'static str,
-) -> Result<&'v Vec<Value>, NoReport> {
-    fields.get(name).and_then(Value::as_array).ok_or(NoReport::Missing(name))
-}
-
-pub(crate) fn text(fields: &Map<String, Value>, name: &str) -> String {
-    fields.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
-}
-
-/// The sources that count as read; those of other versions are left out.
-fn sources(coverage: &Map<String, Value>) -> HashSet<Source> {
-    let read = coverage.iter().filter(|(_, read)| **read == Coverage::Read.to_string());
-    read.filter_map(|(source, _)| serde_json::from_value(Value::from(source.as_str())).ok()).collect()
+/// A part of a document of this kind and of this version.
+pub(crate) fn decode<T: DeserializeOwned>(
+    document: &Value,
+    kind: &str,
+    other: NoReport,
+) -> Result<T, NoReport> {
+    if !document.is_object() {
+        return Err(NoReport::NotAnObject);
+    }
+    if document["apiVersion"] != API_VERSION || document["kind"] != kind {
+        return Err(other);
+    }
+    T::deserialize(document).map_err(|error| NoReport::Undecodable(error.to_string()))
 }
 
 /// What became of a finding since an earlier report. Code and subject make the same finding: owner, count and message
@@ -247,28 +265,6 @@ impl Changes {
 }
 
 impl EarlierFinding {
-    /// Reads a finding of a report.
-    ///
-    /// # Errors
-    /// If it has no code or no subject.
-    pub fn decode(value: &Value) -> Result<Self, NoReport> {
-        let fields = value.as_object().ok_or(NoReport::FindingNotAnObject)?;
-        let subject = fields.get("subject").and_then(Value::as_object);
-        let subject = subject.ok_or(NoReport::FindingWithout("subject"))?;
-        let code = text(fields, "code");
-        if code.is_empty() {
-            return Err(NoReport::FindingWithout("code"));
-        }
-        let severity = text(fields, "severity");
-        Ok(Self {
-            code,
-            severity: Severity::ALL.into_iter().find(|known| known.to_string() == severity),
-            subject: EarlierSubject { kind: text(subject, "kind"), name: text(subject, "name") },
-            message: text(fields, "message"),
-            evidence: fields.get("evidence").cloned().unwrap_or_default(),
-        })
-    }
-
     fn identity(&self) -> Identity {
         (self.code.clone(), self.subject.clone())
     }

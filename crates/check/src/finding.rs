@@ -12,7 +12,6 @@ use std::net::IpAddr;
 use calipam_model::IpNet;
 use calipam_model::affinity::AffinityKey;
 use calipam_model::key::Key;
-use calipam_model::node::TunnelKind;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
@@ -109,58 +108,15 @@ impl Serialize for Subject {
     }
 }
 
-/// What the message of a finding says besides its evidence. It is not part of the evidence: a finding is the same without.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum Detail {
-    #[default]
-    None,
-    /// The block in which an address in use is free.
-    FreeIn(IpNet),
-    HeldOn(Box<HeldOn>),
-    /// A tunnel address of `node` in a block of `host`.
-    TunnelIn {
-        node: Box<str>,
-        kind: TunnelKind,
-        host: Box<str>,
-    },
-    /// Why the first of the records counts as leaked.
-    Leaked(Option<LeakReason>),
-    /// Labels of an affinity that are missing or wrong.
-    Labels(Vec<&'static str>),
-    /// The node of an endpoint's pod.
-    PodOn(Box<str>),
-    /// The node is gone from Kubernetes, and Calico still has its object.
-    LeftBehind,
-    /// The addresses that status, annotation and endpoints of a pod name.
-    Named(Box<[Vec<IpAddr>; 3]>),
-    Key(KeyDefect),
-}
-
-/// An address that is held on a node in a block of another one.
-#[derive(Clone, Debug, PartialEq)]
-pub struct HeldOn {
-    pub node: String,
-    pub block: IpNet,
-    pub host: String,
-}
-
-/// What is wrong with a key that cannot be decoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyDefect {
-    /// Calico has no such keys.
-    Unknown,
-    /// The object has another key.
-    Another,
-}
-
 /// One finding. What repairs it is [`remedy`](Self::remedy); the program that shows it puts that into words.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     pub code: Code,
     pub severity: Severity,
     pub subject: Subject,
+    /// The message, as the rule says it; without the address at its front where the finding is about one.
+    pub says: Box<str>,
     pub evidence: Evidence,
-    pub detail: Detail,
     /// The nodes that it concerns, ascending, for `--node`.
     pub nodes: Vec<String>,
     /// The objects that must be unchanged when they are read again: a half-done Calico operation may be about to
@@ -181,13 +137,13 @@ impl Finding {
     }
 
     /// A finding with its usual severity that concerns no node in particular and stands at once.
-    pub fn new(code: Code, subject: Subject, evidence: Evidence) -> Self {
+    pub fn new(code: Code, subject: Subject, says: impl Into<Box<str>>, evidence: Evidence) -> Self {
         Self {
             code,
             severity: code.severity(),
             subject,
+            says: says.into(),
             evidence,
-            detail: Detail::None,
             nodes: Vec::new(),
             depends_on: Vec::new(),
         }
@@ -217,13 +173,19 @@ impl Finding {
         }
     }
 
-    pub(crate) fn about_address(code: Code, address: IpAddr, evidence: AddressEvidence) -> Self {
-        Self::new(code, Subject::Address(address), Evidence::Address(Box::new(evidence)))
+    /// What it says in one line.
+    pub fn message(&self) -> String {
+        self.to_string()
     }
 
-    pub(crate) fn with_detail(mut self, detail: Detail) -> Self {
-        self.detail = detail;
-        self
+    /// The message; without the address at its front where the finding is about one.
+    pub fn says(&self) -> String {
+        if let Evidence::Address(evidence) = &self.evidence
+            && let Some(last) = &evidence.last_in_use
+        {
+            return format!("{}; last seen in use at {:.0}, by {}", self.says, last.at, last.by);
+        }
+        self.says.to_string()
     }
 
     /// Sets the nodes that it concerns.
@@ -275,11 +237,33 @@ impl Finding {
     }
 }
 
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Subject::Address(address) = &self.subject {
+            write!(f, "{address} ")?;
+        }
+        f.write_str(&self.says())
+    }
+}
+
+impl Serialize for Finding {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_struct("Finding", 5)?;
+        object.serialize_field("code", &self.code)?;
+        object.serialize_field("severity", &self.severity)?;
+        object.serialize_field("subject", &self.subject)?;
+        object.serialize_field("message", &format_args!("{self}"))?;
+        object.serialize_field("evidence", &self.evidence)?;
+        object.end()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use calipam_model::affinity::{AffinityState, AffinityType};
     use calipam_model::attributes::Attribute;
     use calipam_model::block::BlockOwner;
+    use calipam_model::node::TunnelKind;
     use serde_json::{json, to_value};
 
     use super::*;
@@ -375,19 +359,22 @@ mod tests {
 
     #[test]
     fn what_a_finding_says_leaves_the_address_out() {
-        let address = "10.0.0.1".parse().unwrap();
-        let handle = Attribute { handle: Some("a".into()), ..Attribute::default() };
-        let records = vec![RecordEvidence { record: handle.into(), ..record() }];
-        let evidence = AddressEvidence { records, ..AddressEvidence::default() };
-        let finding = Finding::about_address(Code::LeakedAddress, address, evidence)
-            .with_detail(Detail::Leaked(Some(LeakReason::NoOwner)));
-        assert_eq!(finding.message(), "10.0.0.1 allocated to handle a, which is gone");
-        assert_eq!(finding.says(), "allocated to handle a, which is gone");
+        let address: IpAddr = "10.0.0.1".parse().unwrap();
+        let evidence = Evidence::Address(Box::default());
+        let mut finding = Finding::new(
+            Code::LeakedAddress,
+            Subject::Address(address),
+            "allocated to a, which is gone",
+            evidence,
+        );
+        assert_eq!(finding.message(), "10.0.0.1 allocated to a, which is gone");
+        assert_eq!(finding.says(), "allocated to a, which is gone");
         assert!(!finding.is_owner_unknown());
-        let refusals = vec![RefusalEvidence { family: "ipv6", why: "it is so".into(), ..Default::default() }];
-        let evidence = NoAddressEvidence { refusals, waiting_pods: 2, ..NoAddressEvidence::default() };
-        let evidence = Evidence::NoAddress(Box::new(evidence));
-        let node = Finding::new(Code::NodeWithoutAddresses, Subject::Node("n".into()), evidence);
-        assert_eq!(node.says(), "n gets no further IPv6 address: it is so; 2 pods wait");
+        let at = "2026-05-01T12:00:00Z".parse().unwrap();
+        finding.note_last_use(LastInUse { at, by: "b".into(), not_at: at });
+        assert_eq!(
+            finding.message(),
+            "10.0.0.1 allocated to a, which is gone; last seen in use at 2026-05-01T12:00:00Z, by b"
+        );
     }
 }

@@ -11,7 +11,7 @@ mod earlier;
 mod finding;
 pub mod fleet;
 pub mod index;
-mod message;
+mod names;
 mod needs;
 pub mod occupancy;
 pub mod owner;
@@ -42,7 +42,7 @@ pub use self::earlier::{
     API_VERSION, Change, Changes, EarlierFinding, EarlierReport, EarlierSubject, NoReport, read_document,
 };
 pub use self::finding::*;
-pub use self::message::{names_of_mentions, names_of_owners};
+pub use self::names::{names_of_mentions, names_of_owners};
 pub use self::places::Places;
 pub use self::remedy::Remedy;
 pub use self::report::{ClusterIdentity, Counts, Filter, Report};
@@ -117,7 +117,7 @@ fn report_of_use(snapshot: &Snapshot, services_only: bool, findings: Vec<Finding
 pub fn says_ignored(name: &str) -> String {
     format!(
         "Calico ignores the IPAM configuration {}: only the one called default counts",
-        message::short(name)
+        names::short(name)
     )
 }
 

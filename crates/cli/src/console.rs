@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anstream::{AutoStream, ColorChoice};
 use clap::builder::styling::{AnsiColor, Style};
@@ -14,7 +14,7 @@ use crate::args::Global;
 use crate::exit::{Failure, Shown};
 use crate::format::Format;
 use crate::hints;
-use crate::render::document::{self, Document};
+use crate::render::document::{self, Document, Printed};
 use crate::render::failure::FailureDocument;
 use crate::render::page::Page;
 use crate::render::text::escape;
@@ -70,6 +70,15 @@ pub(crate) struct Console {
 pub(crate) struct OfFleet {
     pub name: Arc<str>,
     pub lines: MultiProgress,
+    /// The document of the cluster: all are printed together.
+    pub printed: Arc<Mutex<Option<Printed>>>,
+}
+
+impl OfFleet {
+    /// What was printed, if anything was.
+    pub(crate) fn take_printed(&self) -> Option<Printed> {
+        self.printed.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 impl Console {
@@ -108,8 +117,14 @@ impl Console {
         }
     }
 
-    /// Prints a document on stdout, in the format that was asked for.
+    /// Prints a document on stdout, in the format that was asked for; of one cluster of several, keeps it.
     pub(crate) fn print(&self, document: &impl Document) -> Result<(), Failure> {
+        if let Some(of) = &self.fleet {
+            let printed =
+                Printed::of(document, self.format, self.page).map_err(Failure::io("write the output"))?;
+            *of.printed.lock().unwrap_or_else(PoisonError::into_inner) = Some(printed);
+            return Ok(());
+        }
         let separator = match &self.watch {
             Some(watch) => watch.separator(document, self.format),
             None => Some(""),

@@ -278,7 +278,7 @@ mod tests {
         ] {
             let evidence = Evidence::Configuration(BTreeMap::new());
             let subject = Subject::Handle(subject.into());
-            let finding = Finding::new(Code::OrphanHandle, subject, evidence);
+            let finding = Finding::new(Code::OrphanHandle, subject, "", evidence);
             let line = line(&finding, "");
             let parsed = parse(&line).unwrap();
             assert_eq!(parsed, [entry(Code::OrphanHandle, &finding.subject.to_string(), None, 1)], "{line}");

@@ -150,7 +150,9 @@ fn pools_of_all_clusters_and_ranges_that_are_free_in_all() {
         // 10.1.0.0 to 10.4.0.0 are pools.
         assert_eq!(list["freeRanges"][0], "10.0.0.0/16");
         assert_eq!(list["freeRanges"][1], "10.5.0.0/16");
-        assert_eq!(list["pools"].as_array().unwrap().len(), 4 * 5);
+        let of_each = list["clusters"].as_array().unwrap().iter();
+        let pools = of_each.map(|of| of["document"]["pools"].as_array().unwrap().len());
+        assert_eq!(pools.collect::<Vec<_>>(), [5; 4]);
     }
     let text = fs::read_to_string(folder.path().join("fleet.yaml")).unwrap();
     fs::write(folder.path().join("fleet.yaml"), text + "taken: [10.0.0.0/9]\n").unwrap();
@@ -159,9 +161,48 @@ fn pools_of_all_clusters_and_ranges_that_are_free_in_all() {
     assert!(run.stdout.contains("4 clusters, 20 pools: 84 of 262,144 IPv4 addresses"), "{}", run.stdout);
     // Nodes are at 192.168.0.1 and after.
     assert_eq!(show("fleet.yaml", &["--find-range", "/8"]).code, 1);
-    assert_eq!(show("fleet.yaml", &["--nodes"]).code, 2);
+    assert_eq!(show("fleet.yaml", &["--nodes", "--find-range", "/16"]).code, 2);
     assert_eq!(show("data", &["-o", "name"]).stdout.lines().count(), 20);
     assert_eq!(calipam(&["show", "--find-range", "/16", "-d", &at(&folder, "data/a.jsonl")]).code, 2);
+}
+
+/// What of one cluster is a list has the cluster in front; what is about one thing is below the name of its cluster.
+#[test]
+fn whatever_is_shown_of_one_cluster_is_shown_of_several() {
+    let (folder, fleet) = fleet(&[FleetFault::SharedAddresses]);
+    let file = at(&folder, "fleet.yaml");
+    let show = |arguments: &[&str]| calipam(&[&["show", "--fleet", &file], arguments].concat());
+    for (list, columns) in [
+        ("--nodes", "CLUSTER  NODE "),
+        ("--blocks", "CLUSTER  BLOCK "),
+        ("--borrowed", "CLUSTER  ADDRESS "),
+        ("--configuration", "CLUSTER  SETTING "),
+    ] {
+        let run = show(&[list]);
+        assert!(run.code < 2 && run.stderr.is_empty(), "{list}: {run:?}");
+        assert!(run.stdout.starts_with(columns), "{list}: {}", run.stdout);
+        let alone = calipam(&["show", "-d", &at(&folder, "data/c.jsonl"), list, "-o", "json"]).json();
+        let document = show(&[list, "-o", "json"]).json()["clusters"][2].clone();
+        assert_eq!((&document["name"], &document["document"]), (&"c".into(), &alone));
+    }
+    let sorted = show(&["--nodes", "--no-headers", "--sort-by", "-cluster"]).stdout;
+    assert!(sorted.starts_with("d  "), "{sorted}");
+    assert_eq!(show(&["--nodes", "--sort-by", "weight"]).code, 2);
+
+    let shared = fleet.expected.iter().find(|[_, code, _]| code == "address-in-several-clusters").unwrap();
+    let run = show(&["--ip", &shared[2]]);
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+    let names: Vec<&str> = run.stdout.lines().filter(|line| line.len() == 1).collect();
+    assert_eq!(names, ["a", "b"], "{}", run.stdout);
+    let nowhere = show(&["--ip", "203.0.113.9"]);
+    assert_eq!((nowhere.code, nowhere.stdout.as_str()), (1, "No cluster has it\n"));
+
+    // Only the second cluster has the pool, and none the node.
+    let pool = show(&["--pool", "10.2.0.0/16", "-o", "json"]);
+    let pool = (pool.code, pool.json()["clusters"].as_array().unwrap().len());
+    assert_eq!(pool, (0, 1));
+    let nobody = show(&["--node", "nobody"]);
+    assert!(nobody.code == 1 && nobody.stderr.contains("node \"nobody\" not found"), "{nobody:?}");
 }
 
 #[test]

@@ -17,6 +17,7 @@ use super::fleet::{ElsewhereEvidence, UnreadableEvidence};
 use super::no_address::NoAddressEvidence;
 use super::owner::{OwnerEvidence, shared};
 use super::pool::{NodeEvidence, PoolEvidence};
+use crate::names::{name_of_claim, names_of_owners};
 
 /// Why an allocated address counts as leaked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -139,6 +140,16 @@ impl AddressEvidence {
         owners.chain(self.recorded_nodes()).chain(blocks).filter(|n| !n.is_empty()).collect()
     }
 
+    /// How messages name its users.
+    pub(crate) fn users(&self) -> String {
+        names_of_owners(&self.owners)
+    }
+
+    /// The records that hold the address, but not those that cool down.
+    pub(crate) fn holding(&self) -> impl Iterator<Item = &RecordEvidence> {
+        self.records.iter().filter(|record| !record.record.as_ref().is_cooling())
+    }
+
     /// The nodes that records name.
     pub fn recorded_nodes(&self) -> impl Iterator<Item = String> {
         self.records.iter().filter_map(|record| record.record.as_ref().get("node")).map(|n| n.to_string())
@@ -156,6 +167,13 @@ pub struct RecordEvidence {
     pub record: PackedAttribute,
     /// The per-ordinal sequence number.
     pub sequence_number: u64,
+}
+
+impl RecordEvidence {
+    /// How messages name the one whose address it says it is.
+    pub(crate) fn holder(&self) -> String {
+        name_of_claim(&self.record.as_ref())
+    }
 }
 
 impl Serialize for RecordEvidence {
@@ -220,6 +238,15 @@ pub enum Conflicting {
     /// A block that overlaps it.
     Block(IpNet),
     Affinity(#[serde(serialize_with = "text")] AffinityKey),
+}
+
+impl fmt::Display for Conflicting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Block(cidr) => cidr.fmt(f),
+            Self::Affinity(key) => key.fmt(f),
+        }
+    }
 }
 
 /// A pool with its block size, written as `name /26`.

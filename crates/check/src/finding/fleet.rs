@@ -6,6 +6,7 @@ use calipam_model::IpNet;
 use serde::Serialize;
 
 use super::owner::is_zero;
+use crate::names::list;
 
 /// Evidence about what other clusters of a fleet have as well.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -17,6 +18,16 @@ pub struct ElsewhereEvidence {
     /// How many more there are.
     #[serde(skip_serializing_if = "is_zero")]
     pub further: usize,
+}
+
+impl ElsewhereEvidence {
+    /// The others in one phrase.
+    pub(crate) fn list(&self, name: impl Fn(&Elsewhere) -> String) -> String {
+        let mut names: Vec<String> = self.others.iter().map(name).collect();
+        // Only their number counts here: the list names the first few.
+        names.resize(names.len() + self.further, String::new());
+        list(names)
+    }
 }
 
 /// Something in another cluster.
@@ -57,6 +68,8 @@ pub enum ElsewhereKind {
     Services,
     /// Whoever uses an address.
     User,
+    /// Who has a record of an address that is leaked.
+    Leaked,
 }
 
 impl fmt::Display for ElsewhereKind {

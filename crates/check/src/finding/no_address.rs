@@ -23,6 +23,14 @@ pub struct NoAddressEvidence {
     pub waiting: Vec<String>,
 }
 
+impl NoAddressEvidence {
+    /// The refusals in a sentence that begins with "no".
+    pub(crate) fn says(&self, and_no: &str) -> String {
+        let of = |refusal: &RefusalEvidence| format!("{} address: {}", refusal.of_family(), refusal.why);
+        self.refusals.iter().map(of).collect::<Vec<_>>().join(and_no)
+    }
+}
+
 fn is_zero(number: &usize) -> bool {
     *number == 0
 }
@@ -66,7 +74,7 @@ impl RefusalEvidence {
     }
 
     /// The family of [`Self::family`].
-    pub(crate) fn of_family(&self) -> Family {
+    fn of_family(&self) -> Family {
         if self.family == Family::V4.name() { Family::V4 } else { Family::V6 }
     }
 }

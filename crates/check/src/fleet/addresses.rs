@@ -1,12 +1,14 @@
 //! Addresses that several clusters use.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use super::used::UsedBlock;
 use super::{Cluster, LISTED};
-use crate::code::Code;
+use crate::code::{Code, Severity};
 use crate::finding::{Elsewhere, ElsewhereEvidence, ElsewhereKind, Evidence, Finding, Subject};
+use crate::names::short;
+use crate::report::Report;
 
 /// An address in use, with the position of its cluster in the group and its user.
 type InUse<'c> = (IpAddr, usize, &'c str);
@@ -16,6 +18,7 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
         .iter()
         .enumerate()
         .flat_map(|(cluster, member)| member.ranges.used.blocks().iter().map(move |block| (block, cluster)));
+    let leaked: Vec<HashSet<IpAddr>> = group.iter().map(|member| leaked(&member.report)).collect();
     let mut blocks: Vec<(&UsedBlock, usize)> = blocks.collect();
     blocks.sort_by_key(|(block, cluster)| (block.cidr, *cluster));
 
@@ -25,14 +28,25 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
         let len = blocks.partition_point(|(block, _)| first.cidr.contains(&block.cidr));
         let (run, rest) = blocks.split_at(len);
         if run.iter().any(|(_, cluster)| *cluster != run[0].1) {
-            compare(group, run, found);
+            compare(group, &leaked, run, found);
         }
         blocks = rest;
     }
 }
 
+/// Addresses that a cluster records, and nothing there uses.
+fn leaked(report: &Report) -> HashSet<IpAddr> {
+    let leaked = report.findings.iter().filter(|finding| finding.code == Code::LeakedAddress);
+    leaked.flat_map(Finding::addresses).collect()
+}
+
 /// Compares the addresses of blocks that overlap.
-fn compare(group: &[&Cluster], run: &[(&UsedBlock, usize)], found: &mut Vec<(usize, Finding)>) {
+fn compare(
+    group: &[&Cluster],
+    leaked: &[HashSet<IpAddr>],
+    run: &[(&UsedBlock, usize)],
+    found: &mut Vec<(usize, Finding)>,
+) {
     let in_use = run
         .iter()
         .flat_map(|(block, cluster)| block.addresses().map(move |(address, user)| (address, *cluster, user)));
@@ -41,23 +55,38 @@ fn compare(group: &[&Cluster], run: &[(&UsedBlock, usize)], found: &mut Vec<(usi
     for uses in in_use.chunk_by(|a, b| a.0 == b.0) {
         let clusters: BTreeSet<usize> = uses.iter().map(|(_, cluster, _)| *cluster).collect();
         if clusters.len() > 1 {
-            found.extend(
-                clusters.iter().map(|cluster| (*cluster, finding(group, uses, *cluster, clusters.len()))),
-            );
+            let address = uses[0].0;
+            let is_live = |cluster: usize| !leaked[cluster].contains(&address);
+            let severity = match clusters.iter().filter(|cluster| is_live(**cluster)).count() {
+                // Once what is leaked is released, no two of them use it.
+                0 | 1 => Severity::Warning,
+                _ => Code::AddressInSeveralClusters.severity(),
+            };
+            let at = |cluster: &usize| {
+                let finding = finding(group, uses, *cluster, clusters.len(), is_live);
+                (*cluster, finding.with_severity(severity))
+            };
+            found.extend(clusters.iter().map(at));
         }
     }
 }
 
 /// Makes the finding of one of the clusters that use an address. It names the first user of each. `uses` are in the
 /// order of the clusters.
-fn finding(group: &[&Cluster], uses: &[InUse<'_>], here: usize, clusters: usize) -> Finding {
+fn finding(
+    group: &[&Cluster],
+    uses: &[InUse<'_>],
+    here: usize,
+    clusters: usize,
+    is_live: impl Fn(usize) -> bool,
+) -> Finding {
     let address = uses[0].0;
     let first_users = uses.chunk_by(|a, b| a.1 == b.1).filter_map(<[_]>::first);
     let of_others = first_users.filter(|(_, cluster, _)| *cluster != here).take(LISTED);
     let others: Vec<Elsewhere> = of_others
         .map(|(address, cluster, user)| Elsewhere {
             cluster: group[*cluster].name.clone(),
-            kind: ElsewhereKind::User,
+            kind: if is_live(*cluster) { ElsewhereKind::User } else { ElsewhereKind::Leaked },
             name: (*user).to_owned(),
             cidr: (*address).into(),
             in_use: None,
@@ -66,9 +95,14 @@ fn finding(group: &[&Cluster], uses: &[InUse<'_>], here: usize, clusters: usize)
     let user = uses.iter().find(|(_, cluster, _)| *cluster == here).map_or("", |(.., user)| *user);
     let further = clusters - 1 - others.len();
     let evidence = ElsewhereEvidence { here: user.to_owned(), others, further };
-    Finding::new(
-        Code::AddressInSeveralClusters,
-        Subject::Address(address),
-        Evidence::Elsewhere(Box::new(evidence)),
-    )
+    let are_live = is_live(here) && evidence.others.iter().all(|other| other.kind == ElsewhereKind::User);
+    let has = |is_live: bool| if is_live { "used by" } else { "recorded as leaked for" };
+    let others = evidence.list(|other| match are_live {
+        true => format!("{} in {}", other.name, other.cluster),
+        false => format!("{} {} in {}", has(other.kind == ElsewhereKind::User), other.name, other.cluster),
+    });
+    let and = if are_live { "and by" } else { "and" };
+    let says = format!("{} {}, {and} {others}", has(is_live(here)), short(user));
+    let (subject, evidence) = (Subject::Address(address), Evidence::Elsewhere(Box::new(evidence)));
+    Finding::new(Code::AddressInSeveralClusters, subject, says, evidence)
 }

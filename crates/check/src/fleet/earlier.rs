@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, HashSet};
 
 use jiff::Timestamp;
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde_json::Value;
 
 use super::Cluster;
 use crate::code::Code;
-use crate::earlier::{self, Changes, EarlierFinding, EarlierReport, NoReport, list, text};
+use crate::earlier::{self, Changes, EarlierFinding, EarlierReport, Findings, NoReport, OfCluster};
 use crate::finding::Finding;
 
 /// What `calipam check -o json` has written of several clusters.
@@ -18,25 +19,29 @@ pub struct EarlierFleet {
     pub clusters: BTreeMap<String, EarlierReport>,
 }
 
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Written {
+    taken_at: Timestamp,
+    clusters: Vec<OfCluster>,
+}
+
 impl EarlierFleet {
     /// Reads a report.
     ///
     /// # Errors
     /// If it is not a report of a fleet, or one of its findings has no code, no subject or no cluster.
-    pub fn decode(fields: &Map<String, Value>) -> Result<Self, NoReport> {
-        if !earlier::is_readable(fields, "FleetReport") {
-            return Err(NoReport::NotOfFleet);
-        }
-        let taken_at = text(fields, "takenAt").parse().map_err(|_| NoReport::NotATime("takenAt"))?;
-        let mut clusters = BTreeMap::new();
-        for value in list(fields, "clusters")? {
-            let of = value.as_object().ok_or(NoReport::Missing("clusters"))?;
-            clusters.insert(text(of, "name"), EarlierReport::of_cluster(of, taken_at)?);
-        }
-        for value in list(fields, "findings")? {
-            let name = value.get("cluster").and_then(Value::as_str).unwrap_or_default();
-            let of = clusters.get_mut(name).ok_or_else(|| NoReport::OfNoCluster(name.to_owned()))?;
-            of.findings.push(EarlierFinding::decode(value)?);
+    pub fn decode(report: &Value) -> Result<Self, NoReport> {
+        let Written { taken_at, clusters } = earlier::decode(report, "FleetReport", NoReport::NotOfFleet)?;
+        let Findings { findings } = earlier::decode(report, "FleetReport", NoReport::NotOfFleet)?;
+        let of_each = clusters.into_iter().map(|mut of| {
+            let name = std::mem::take(&mut of.name);
+            (name, EarlierReport { taken_at, ..EarlierReport::of_cluster(of) })
+        });
+        let mut clusters: BTreeMap<String, EarlierReport> = of_each.collect();
+        for finding in findings {
+            let of = clusters.get_mut(&finding.cluster);
+            of.ok_or_else(|| NoReport::OfNoCluster(finding.cluster.clone()))?.findings.push(finding);
         }
         Ok(Self { taken_at, clusters })
     }

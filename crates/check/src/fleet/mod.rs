@@ -24,6 +24,7 @@ pub use self::ranges::{Point, Ranges};
 pub use self::used::{Used, UsedBlock};
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, Subject, UnreadableEvidence};
+use crate::names::short;
 use crate::report::{ClusterIdentity, Report};
 use crate::views::{self, PoolList};
 use crate::{Context, Options};
@@ -67,8 +68,9 @@ impl Cluster {
     /// Makes a cluster that cannot be read, with that finding.
     pub fn unreadable(name: &str, location: String, reason: String) -> Self {
         let identity = ClusterIdentity { location, ..ClusterIdentity::default() };
+        let says = format!("cannot be read: {}", short(&reason));
         let evidence = Evidence::Unreadable(Box::new(UnreadableEvidence { reason }));
-        let finding = Finding::new(Code::ClusterUnreadable, Subject::Cluster(name.into()), evidence);
+        let finding = Finding::new(Code::ClusterUnreadable, Subject::Cluster(name.into()), says, evidence);
         let pools = PoolList { pools: Vec::new(), outside: None };
         Self { is_read: false, ..Self::new(Report::unread(identity, finding), pools, Ranges::default()) }
     }

@@ -11,6 +11,7 @@ use super::{Cluster, LISTED};
 use crate::cidr_set::CidrSet;
 use crate::code::Code;
 use crate::finding::{Elsewhere, ElsewhereEvidence, ElsewhereKind, Evidence, Finding, SharedUse, Subject};
+use crate::names::short;
 use crate::views::PoolView;
 
 /// A pool and the position of its cluster in the group.
@@ -60,7 +61,10 @@ fn check_overlaps(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(us
             Elsewhere { in_use: Some(in_use), ..elsewhere(group, there) }
         });
         let (others, further) = (others.collect(), overlapping.further());
-        found.push((of.cluster, finding(Code::OverlappingClusterPools, of.pool, others, further)));
+        let says = |evidence: &ElsewhereEvidence| {
+            format!("overlaps {}{}", evidence.list(pool), in_use(&evidence.others))
+        };
+        found.push((of.cluster, finding(Code::OverlappingClusterPools, of.pool, others, further, says)));
     }
 }
 
@@ -92,7 +96,10 @@ fn check_announced(
             partly.by_ref().take(LISTED).map(|other| elsewhere(group, other)).collect();
         if !others.is_empty() {
             let further = partly.count();
-            found.push((of.cluster, finding(Code::DisabledPoolMismatch, of.pool, others, further)));
+            let says = |evidence: &ElsewhereEvidence| {
+                format!("is disabled, and covers only a part of {}", evidence.list(pool))
+            };
+            found.push((of.cluster, finding(Code::DisabledPoolMismatch, of.pool, others, further, says)));
         }
     }
 }
@@ -160,7 +167,8 @@ fn check_places(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(usiz
             })
             .collect();
         let further = number - others.len();
-        found.push((of.cluster, finding(Code::PoolCoversOtherCluster, of.pool, others, further)));
+        let says = |evidence: &ElsewhereEvidence| format!("covers {}", evidence.list(place));
+        found.push((of.cluster, finding(Code::PoolCoversOtherCluster, of.pool, others, further, says)));
     }
 }
 
@@ -180,7 +188,37 @@ fn elsewhere(group: &[&Cluster], of: &OfCluster<'_>) -> Elsewhere {
     }
 }
 
-fn finding(code: Code, pool: &PoolView, others: Vec<Elsewhere>, further: usize) -> Finding {
+/// A finding; `says` makes what the sentence says of the pool.
+fn finding(
+    code: Code,
+    pool: &PoolView,
+    others: Vec<Elsewhere>,
+    further: usize,
+    says: impl FnOnce(&ElsewhereEvidence) -> String,
+) -> Finding {
     let evidence = ElsewhereEvidence { here: pool.name.clone(), others, further };
-    Finding::new(code, Subject::Pool(pool.cidr), Evidence::Elsewhere(Box::new(evidence)))
+    let says = format!("{} ({}) {}", short(&pool.name), pool.cidr, says(&evidence));
+    Finding::new(code, Subject::Pool(pool.cidr), says, Evidence::Elsewhere(Box::new(evidence)))
+}
+
+fn pool(other: &Elsewhere) -> String {
+    format!("{} {} in {}", other.name, other.cidr, other.cluster)
+}
+
+fn place(other: &Elsewhere) -> String {
+    let name = match other.kind {
+        ElsewhereKind::Services => {
+            return format!("addresses of the services {} in {}", other.cidr, other.cluster);
+        }
+        ElsewhereKind::Tunnel => format!("a tunnel of {}", other.name),
+        kind => format!("{kind} {}", other.name),
+    };
+    format!("{} of {name} in {}", other.cidr.addr(), other.cluster)
+}
+
+/// How many addresses of the range shared with the first are in use, here and there.
+fn in_use(others: &[Elsewhere]) -> String {
+    let Some(shared) = others.first().and_then(|other| other.in_use) else { return String::new() };
+    let first = if others.len() > 1 { " with the first" } else { "" };
+    format!("; of the addresses shared{first}, {} are in use here and {} there", shared.here, shared.there)
 }

@@ -9,7 +9,6 @@ use calipam_model::cidr;
 use super::Cluster;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, Subject};
-use crate::message::HERE;
 
 type Setting = (&'static str, fn(&Cluster) -> Option<String>);
 
@@ -18,6 +17,10 @@ const SETTINGS: [Setting; 3] = [
     ("blockSize of IPv4", |cluster| block_sizes(cluster, true)),
     ("blockSize of IPv6", |cluster| block_sizes(cluster, false)),
 ];
+
+/// Places of values in the evidence: the cluster of the finding, and its group.
+const HERE: &str = "here";
+const GROUP: &str = "group";
 
 pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
     let mut of_each: BTreeMap<usize, BTreeMap<String, BTreeMap<String, String>>> = BTreeMap::new();
@@ -36,13 +39,18 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
             if numbers[value.as_str()] * 2 > known {
                 continue;
             }
-            let places = [(HERE.to_owned(), value.clone()), ("group".to_owned(), said.clone())];
+            let places = [(HERE.to_owned(), value.clone()), (GROUP.to_owned(), said.clone())];
             of_each.entry(position).or_default().insert(name.to_owned(), places.into());
         }
     }
     found.extend(of_each.into_iter().map(|(position, settings)| {
         let subject = Subject::Cluster(group[position].name.clone());
-        (position, Finding::new(Code::ClusterSettingsDiffer, subject, Evidence::Configuration(settings)))
+        let said = settings
+            .iter()
+            .map(|(name, values)| format!("{name} is {}, and in the group {}", values[HERE], values[GROUP]));
+        let says = said.collect::<Vec<_>>().join("; ");
+        let evidence = Evidence::Configuration(settings);
+        (position, Finding::new(Code::ClusterSettingsDiffer, subject, says, evidence))
     }));
 }
 

@@ -1,8 +1,12 @@
 use std::collections::BTreeSet;
 
 use calipam_model::{IpNet, cidr};
+use serde_json::Value;
 
 use super::sweep::overlaps;
+use super::{Cluster, compare};
+use crate::test_cluster::{self, pod};
+use crate::{Code, Options, Severity, check};
 
 /// Numbers that are the same in every run.
 struct Dice(u64);
@@ -54,4 +58,36 @@ fn the_sweep_finds_what_comparing_all_pairs_finds() {
             assert!(few.listed.iter().all(|listed| expected.contains(listed)));
         }
     }
+}
+
+/// A cluster of the group that records the first addresses of a block for pods, of which the endpoints name some.
+fn member(name: &str, pods: &[&str], live: &[(&str, &str)]) -> Cluster {
+    let mut cluster = test_cluster::Cluster::new();
+    let mut records = [Value::Null, Value::Null, Value::Null, Value::Null];
+    records.iter_mut().zip(pods).for_each(|(record, name)| *record = pod("node-1", name));
+    cluster.block("10.244.1.4/30", Some("host:node-1"), records);
+    for (name, address) in live {
+        cluster.endpoint("node-1", name, &[address]);
+    }
+    let of = Cluster::of(check(&cluster.0, &Options::default()), &cluster.0);
+    Cluster { name: name.into(), group: Some("g".into()), ..of }
+}
+
+#[test]
+fn what_is_leaked_in_one_cluster_does_not_clash_with_a_user_in_another() {
+    let a = member("a", &["one", "two"], &[("one", "10.244.1.4/32"), ("two", "10.244.1.5/32")]);
+    let b = member("b", &["three", "four"], &[("four", "10.244.1.5/32")]);
+    let mut clusters = [a, b];
+    compare(&mut clusters);
+    let found = clusters.iter().flat_map(|cluster| &cluster.report.findings);
+    let found = found.filter(|finding| finding.code == Code::AddressInSeveralClusters);
+    let found = found.map(|finding| (finding.severity, finding.message()));
+    let found: Vec<_> = found.filter(|(_, message)| !message.contains("tunnel")).collect();
+    let expected = [
+        (Severity::Critical, "10.244.1.5 used by default/two, and by default/four in b"),
+        (Severity::Warning, "10.244.1.4 used by default/one, and recorded as leaked for default/three in b"),
+        (Severity::Critical, "10.244.1.5 used by default/four, and by default/two in a"),
+        (Severity::Warning, "10.244.1.4 recorded as leaked for default/three, and used by default/one in a"),
+    ];
+    assert_eq!(found, expected.map(|(severity, message)| (severity, message.to_owned())));
 }

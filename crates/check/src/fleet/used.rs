@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use calipam_model::{IpNet, cidr};
 
 use crate::Context;
-use crate::message::{name_of_claim, names_of_owners, short};
+use crate::names::{name_of_claim, names_of_owners, short};
 
 /// The addresses in use, block by block.
 #[derive(Clone, Debug, Default, PartialEq)]

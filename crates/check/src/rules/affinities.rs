@@ -4,13 +4,15 @@ use std::collections::{BTreeSet, HashSet};
 
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityState, AffinityType};
+use calipam_model::block::BlockOwner;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Source, Versioned};
 
-use super::blocks::left_behind;
+use super::blocks::is_missing;
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{AffinityEvidence, BlockEvidence, Conflicting, Evidence, Finding, Subject};
+use crate::names::{list, short};
 
 /// Checks every affinity but those of blocks that are corrupt or cannot be decoded.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
@@ -35,45 +37,63 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
 
 fn check_one(context: &Context<'_>, affinity: &Versioned<Affinity>, out: &mut Vec<Finding>) {
     let value = &affinity.value;
-    let finding = |code| finding(context, affinity, code);
+    let finding = |code, says: &str| finding(context, affinity, code, says);
     let dependencies = || [Key::Affinity(value.key.clone()), Key::Block(value.key.cidr)];
     if matches!(value.key.kind, AffinityType::Other(_)) {
-        out.push(finding(Code::UnexpectedAffinityType));
+        let kind = short(&value.key.kind.to_string());
+        let says = format!("is of the type {kind:?}, which Calico never writes");
+        out.push(finding(Code::UnexpectedAffinityType, &says));
         return;
     }
 
     let settled = value.state == AffinityState::Confirmed;
+    let is_state = format!("is {}", short(&value.state.to_string()));
     if !settled {
-        out.push(finding(Code::UnsettledAffinity).depending_on(dependencies()));
+        out.push(finding(Code::UnsettledAffinity, &is_state).depending_on(dependencies()));
     }
     let by_host = value.key.kind == AffinityType::Host;
     if by_host && context.snapshot.has_read(Source::Nodes) && !context.index.node_exists(&value.key.node) {
         let keys = dependencies().into_iter().chain([Key::Node(value.key.node.clone())]);
-        let detail = left_behind(context, &value.key.node);
-        out.push(finding(Code::AffinityOfMissingNode).with_detail(detail).depending_on(keys));
+        let says = format!("names a node that {}", is_missing(context, &value.key.node));
+        out.push(finding(Code::AffinityOfMissingNode, &says).depending_on(keys));
     }
 
     match context.index.block(value.key.cidr) {
         None if settled && context.snapshot.has_read(Source::Blocks) => {
-            out.push(finding(Code::AffinityWithoutBlock).depending_on(dependencies()));
+            let says = "is confirmed, but its block does not exist";
+            out.push(finding(Code::AffinityWithoutBlock, says).depending_on(dependencies()));
         }
         Some(block) if !value.key.is_of(block.owner) => {
-            let finding = finding(Code::AffinityBlockMismatch).depending_on(dependencies());
+            let name = |owner: &BlockOwner| short(owner.host().unwrap_or(&owner.to_string()));
+            let owner = block.owner.map_or("no one".to_owned(), name);
+            let says = format!("{is_state}, but the block belongs to {owner}");
+            let finding = finding(Code::AffinityBlockMismatch, &says).depending_on(dependencies());
             out.push(finding.on_nodes(block.owner.and_then(|o| o.host())));
         }
         _ => {}
     }
 }
 
-fn finding(context: &Context<'_>, affinity: &Versioned<Affinity>, code: Code) -> Finding {
-    let value = &affinity.value;
-    let evidence = Evidence::Affinity(Box::new(affinity_evidence(context, affinity)));
-    let node = (value.key.kind != AffinityType::Virtual).then_some(&value.key.node);
-    Finding::new(code, Subject::affinity(&value.key), evidence).on_nodes(node)
+fn finding(context: &Context<'_>, affinity: &Versioned<Affinity>, code: Code, says: &str) -> Finding {
+    let key = &affinity.value.key;
+    about_affinity(context, affinity, code, says)
+        .on_nodes((key.kind != AffinityType::Virtual).then_some(&key.node))
+}
+
+/// A finding; `says` is what the sentence says of the affinity.
+pub(super) fn about_affinity(
+    context: &Context<'_>,
+    affinity: &Versioned<Affinity>,
+    code: Code,
+    says: &str,
+) -> Finding {
+    let subject = Subject::affinity(&affinity.value.key);
+    let says = format!("{} {says}", short(&subject.to_string()));
+    Finding::new(code, subject, says, Evidence::Affinity(Box::new(affinity_evidence(context, affinity))))
 }
 
 /// Describes an affinity and the block that it names.
-pub(super) fn affinity_evidence(context: &Context<'_>, affinity: &Versioned<Affinity>) -> AffinityEvidence {
+fn affinity_evidence(context: &Context<'_>, affinity: &Versioned<Affinity>) -> AffinityEvidence {
     let block = context.index.block(affinity.value.key.cidr);
     AffinityEvidence {
         kind: affinity.value.key.kind.clone(),
@@ -100,8 +120,9 @@ fn check_conflict(context: &Context<'_>, same_block: &[&Versioned<Affinity>], ou
     let Some(cidr) = same_block.first().map(|a| a.value.key.cidr).filter(|_| nodes.len() > 1) else { return };
     let dependencies = hosts.clone().map(|key| Key::Affinity(key.clone())).chain([Key::Block(cidr)]);
     let evidence = conflict_evidence(context, cidr, hosts.cloned().map(Conflicting::Affinity).collect());
+    let says = format!("{cidr} is claimed by {}", list(&nodes));
     out.push(
-        Finding::new(Code::AffinityConflict, Subject::Block(cidr), Evidence::Block(Box::new(evidence)))
+        Finding::new(Code::AffinityConflict, Subject::Block(cidr), says, Evidence::Block(Box::new(evidence)))
             .on_nodes(nodes)
             .depending_on(dependencies),
     );

@@ -9,6 +9,7 @@ use calipam_model::snapshot::Source;
 
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, NodeEvidence, NodePoolEvidence, Subject};
+use crate::names::short;
 use crate::{Context, FastMap};
 
 /// Compares the blocks of every node with the block limit, pool by pool.
@@ -45,6 +46,10 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
 }
 
 fn finding(node: &str, pools: Vec<NodePoolEvidence>) -> Finding {
+    let says = pools.first().map_or_else(String::new, |NodePoolEvidence { pool, blocks, limit }| {
+        let (node, pool, limit) = (short(node), short(pool), limit.unwrap_or_default());
+        format!("{node} has {blocks} blocks in {pool}, more than the limit of {limit}")
+    });
     let evidence = Evidence::Node(Box::new(NodeEvidence { pools }));
-    Finding::new(Code::NodeOverBlockLimit, Subject::Node(node.to_owned()), evidence).on_nodes([node])
+    Finding::new(Code::NodeOverBlockLimit, Subject::Node(node.to_owned()), says, evidence).on_nodes([node])
 }

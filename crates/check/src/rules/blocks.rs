@@ -1,6 +1,7 @@
 //! Blocks that are corrupt, are outside their pools or have no owner.
 
 use std::collections::HashSet;
+use std::fmt::Display;
 
 use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityType};
@@ -13,8 +14,9 @@ use foldhash::fast::FixedState;
 use crate::Context;
 use crate::cidr_set::overlaps;
 use crate::code::Code;
-use crate::finding::{BlockEvidence, Conflicting, Detail, Evidence, Finding, PoolBlockSize, Subject};
+use crate::finding::{BlockEvidence, Conflicting, Evidence, Finding, PoolBlockSize, Subject};
 use crate::index::{IndexedBlock, Stored};
+use crate::names::{list, short};
 
 /// Checks every block.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
@@ -32,7 +34,13 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-fn finding(code: Code, block: &Stored<'_, '_>, fill: impl FnOnce(&mut BlockEvidence)) -> Finding {
+/// A finding; `says` is what the sentence says of the block.
+fn finding(
+    code: Code,
+    block: &Stored<'_, '_>,
+    says: impl Display,
+    fill: impl FnOnce(&mut BlockEvidence),
+) -> Finding {
     let read = block.block;
     let mut evidence = BlockEvidence {
         owner: read.and_then(|b| b.owner).cloned(),
@@ -40,11 +48,12 @@ fn finding(code: Code, block: &Stored<'_, '_>, fill: impl FnOnce(&mut BlockEvide
         ..BlockEvidence::default()
     };
     fill(&mut evidence);
-    Finding::new(code, Subject::Block(block.key), Evidence::Block(Box::new(evidence))).on_nodes(host(block))
+    let (subject, says) = (Subject::Block(block.key), format!("{} {says}", block.key));
+    Finding::new(code, subject, says, Evidence::Block(Box::new(evidence))).on_nodes(host(block))
 }
 
-fn about(block: &IndexedBlock<'_>, code: Code) -> Finding {
-    finding(code, &Stored { key: block.key, block: Some(block) }, |_| {})
+fn about(block: &IndexedBlock<'_>, code: Code, says: impl Display) -> Finding {
+    finding(code, &Stored { key: block.key, block: Some(block) }, says, |_| {})
 }
 
 fn host<'s>(block: &Stored<'_, 's>) -> Option<&'s str> {
@@ -53,7 +62,14 @@ fn host<'s>(block: &Stored<'_, 's>) -> Option<&'s str> {
 
 fn corrupt(block: &IndexedBlock<'_>) -> Finding {
     let stored = Stored { key: block.key, block: Some(block) };
-    finding(Code::CorruptBlock, &stored, |evidence| evidence.problems = block.problems.clone())
+    let first = block.problems.first().map(|problem| short(&problem.to_string())).unwrap_or_default();
+    let more = match block.problems.len() {
+        0 | 1 => String::new(),
+        2 => ", and one more problem".to_owned(),
+        more => format!(", and {} more problems", more - 1),
+    };
+    let says = format!("is corrupt: {first}{more}");
+    finding(Code::CorruptBlock, &stored, says, |evidence| evidence.problems = block.problems.clone())
 }
 
 fn check_overlaps(stored: &[Stored<'_, '_>], out: &mut Vec<Finding>) {
@@ -63,9 +79,10 @@ fn check_overlaps(stored: &[Stored<'_, '_>], out: &mut Vec<Finding>) {
             continue;
         }
         let overlapping = others.iter().map(|position| keys[*position]);
+        let says = format!("overlaps {}", list(overlapping.clone()));
         let conflicting = overlapping.map(Conflicting::Block).collect();
         out.push(
-            finding(Code::OverlappingBlocks, block, |evidence| evidence.others = conflicting)
+            finding(Code::OverlappingBlocks, block, says, |evidence| evidence.others = conflicting)
                 .on_nodes(others.iter().filter_map(|position| host(&stored[*position]))),
         );
     }
@@ -79,12 +96,14 @@ fn check_place(context: &Context<'_>, block: &Stored<'_, '_>, out: &mut Vec<Find
     let pools: Vec<&Pool> = context.index.pools_around(block.key).collect();
     if pools.is_empty() {
         if !context.index.pools_incomplete {
-            out.push(finding(Code::BlockOutsidePools, block, |_| {}));
+            out.push(finding(Code::BlockOutsidePools, block, "is in no pool", |_| {}));
         }
         return;
     }
     if pools.iter().all(|pool| pool.block_size != block.key.prefix_len()) {
-        out.push(finding(Code::BlockSizeMismatch, block, |evidence| {
+        let first = pools[0];
+        let says = format!("is in the pool {}, whose blocks are /{}", short(&first.name), first.block_size);
+        out.push(finding(Code::BlockSizeMismatch, block, says, |evidence| {
             let size = |pool: &&Pool| PoolBlockSize { name: pool.name.clone(), block_size: pool.block_size };
             evidence.pools = pools.iter().map(size).collect();
         }));
@@ -101,32 +120,38 @@ fn check_owner(
     let (kind, name) = match block.owner {
         Some(BlockOwner::Host(node)) => (AffinityType::Host, node),
         Some(BlockOwner::Virtual(name)) => (AffinityType::Virtual, name),
-        Some(BlockOwner::Other(_)) => {
-            out.push(about(block, Code::UnexpectedBlockOwner));
+        Some(BlockOwner::Other(name)) => {
+            let says = format!("belongs to {:?}, which is neither a node nor virtual", short(name));
+            out.push(about(block, Code::UnexpectedBlockOwner, says));
             return;
         }
         None => {
             if block.sound.is_some_and(|b| b.is_empty()) {
-                out.push(about(block, Code::EmptyUnownedBlock));
+                let says = "has no owner and no allocated address";
+                out.push(about(block, Code::EmptyUnownedBlock, says));
             }
             return;
         }
     };
     let missing = kind == AffinityType::Host && !context.index.node_exists(name);
     if missing && snapshot.has_read(Source::Nodes) {
-        let detail = left_behind(context, name);
-        out.push(about(block, Code::BlockOfMissingNode).with_detail(detail));
+        let says = format!("belongs to {}, which {}", short(name), is_missing(context, name));
+        out.push(about(block, Code::BlockOfMissingNode, says));
     }
     let key = AffinityKey { kind, node: name.clone(), cidr: block.key };
     if snapshot.has_read(Source::Affinities) && !affinities.0.contains(&key) {
         let dependencies = [Key::Block(block.key), Key::Affinity(key)];
-        out.push(about(block, Code::BlockWithoutAffinity).depending_on(dependencies));
+        let says = format!("belongs to {}, which has no affinity for it", short(name));
+        out.push(about(block, Code::BlockWithoutAffinity, says).depending_on(dependencies));
     }
 }
 
-/// Returns the detail about a node that is gone and has left its object in Calico.
-pub(super) fn left_behind(context: &Context<'_>, node: &str) -> Detail {
-    if context.index.node(node).is_some() { Detail::LeftBehind } else { Detail::None }
+/// The clause about a node that is gone, and may have left its object in Calico.
+pub(super) fn is_missing(context: &Context<'_>, node: &str) -> &'static str {
+    match context.index.node(node) {
+        Some(_) => "does not exist in Kubernetes",
+        None => "does not exist",
+    }
 }
 
 /// The existing affinities, including undecodable ones and without those marked deleted.

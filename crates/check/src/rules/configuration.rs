@@ -9,6 +9,7 @@ use calipam_model::snapshot::DatastoreKind;
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, Subject};
+use crate::names::list;
 
 /// Setting → where it was found → value.
 type Settings = BTreeMap<String, BTreeMap<String, String>>;
@@ -19,8 +20,8 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     check_mismatch(context, out);
 }
 
-fn finding(code: Code, settings: Settings) -> Finding {
-    Finding::new(code, Subject::Configuration("default".into()), Evidence::Configuration(settings))
+fn finding(code: Code, says: impl Into<Box<str>>, settings: Settings) -> Finding {
+    Finding::new(code, Subject::Configuration("default".into()), says, Evidence::Configuration(settings))
 }
 
 fn one(setting: &str, place: String, value: &str) -> Settings {
@@ -30,14 +31,16 @@ fn one(setting: &str, place: String, value: &str) -> Settings {
 fn check_lock(context: &Context<'_>, out: &mut Vec<Finding>) {
     if context.snapshot.cluster.as_ref().and_then(|c| c.datastore_ready) == Some(false) {
         let place = Key::ClusterInformation("default".into()).to_string();
-        out.push(finding(Code::DatastoreLocked, one("datastoreReady", place, "false")));
+        let says = "the datastore is locked: no pod can start or stop until it is unlocked";
+        out.push(finding(Code::DatastoreLocked, says, one("datastoreReady", place, "false")));
     }
 }
 
 fn check_auto_allocation(context: &Context<'_>, out: &mut Vec<Finding>) {
     if context.snapshot.effective_ipam_config().is_some_and(|c| !c.auto_allocate_blocks) {
         let settings = one("autoAllocateBlocks", Key::IpamConfig.to_string(), "false");
-        out.push(finding(Code::AutoAllocationOff, settings));
+        let says = "automatic block allocation is off: nodes cannot claim blocks";
+        out.push(finding(Code::AutoAllocationOff, says, settings));
     }
 }
 
@@ -56,7 +59,11 @@ fn check_mismatch(context: &Context<'_>, out: &mut Vec<Finding>) {
         })
         .collect();
     if !settings.is_empty() {
-        out.push(finding(Code::ConfigurationMismatch, settings));
+        let says = format!(
+            "the IPAM settings that Calico uses and those of the resource IPAMConfiguration differ in {}",
+            list(settings.keys())
+        );
+        out.push(finding(Code::ConfigurationMismatch, says, settings));
     }
 }
 

@@ -6,10 +6,11 @@ use calipam_model::affinity::{Affinity, AffinityType};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Revision, Versioned};
 
-use super::affinities::affinity_evidence;
+use super::affinities::about_affinity;
 use crate::Context;
 use crate::code::{Code, Severity};
-use crate::finding::{BlockEvidence, Detail, Evidence, Finding, HandleEvidence, Subject};
+use crate::finding::{BlockEvidence, Evidence, Finding, HandleEvidence, Subject};
+use crate::names::{list, short};
 
 /// Checks deletions that stopped half-way, labels, and names that Kubernetes cannot tell apart.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
@@ -20,26 +21,29 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
+const HALF_DELETED: &str = "is marked deleted, but still exists";
+
 /// Reports deletions that stopped after the first of two steps: Calico marks an object, then removes it (facts 2.9).
 fn half_deleted(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
-    let mut add = |subject: Subject, key: Key, evidence: Evidence| {
-        out.push(Finding::new(Code::HalfDeleted, subject, evidence).depending_on([key]));
+    let finding = |subject: Subject, key: Key, evidence: Evidence| {
+        let says = format!("{} {HALF_DELETED}", short(&subject.to_string()));
+        Finding::new(Code::HalfDeleted, subject, says, evidence).depending_on([key])
     };
     for block in snapshot.blocks.iter().filter(|b| b.value.content.is_deleted()) {
         let owner = block.value.content.owner().cloned();
         let evidence = Evidence::Block(Box::new(BlockEvidence { owner, ..BlockEvidence::default() }));
-        add(Subject::Block(block.value.key), Key::Block(block.value.key), evidence);
+        out.push(finding(Subject::Block(block.value.key), Key::Block(block.value.key), evidence));
     }
     for affinity in snapshot.affinities.iter().filter(|a| a.value.deleted) {
-        let evidence = Evidence::Affinity(Box::new(affinity_evidence(context, affinity)));
-        add(Subject::affinity(&affinity.value.key), Key::Affinity(affinity.value.key.clone()), evidence);
+        let finding = about_affinity(context, affinity, Code::HalfDeleted, HALF_DELETED);
+        out.push(finding.depending_on([Key::Affinity(affinity.value.key.clone())]));
     }
     for handle in snapshot.handles.iter().filter(|h| h.value.is_deleted()) {
         let id = handle.value.id().to_string();
         let revision = Some(handle.revision.to_string());
         let evidence = Evidence::Handle(Box::new(HandleEvidence { revision, ..HandleEvidence::default() }));
-        add(Subject::Handle(id.clone()), Key::Handle(id), evidence);
+        out.push(finding(Subject::Handle(id.clone()), Key::Handle(id), evidence));
     }
 }
 
@@ -92,15 +96,16 @@ fn wrong_labels(
     if wrong.is_empty() {
         return None;
     }
-    let subject = Subject::affinity(&affinity.value.key);
-    let evidence = Evidence::Affinity(Box::new(affinity_evidence(context, affinity)));
-    let finding = Finding::new(Code::AffinityLabels, subject, evidence).with_severity(severity);
-    Some(
-        finding
-            .with_detail(Detail::Labels(wrong))
-            .on_nodes([affinity.value.key.node.clone()])
-            .depending_on([Key::Affinity(affinity.value.key.clone())]),
-    )
+    let key = &affinity.value.key;
+    let says = match severity {
+        Severity::Info => {
+            let holder = short(&key.node);
+            format!("has no labels yet, like all affinities of {holder}: it is not upgraded")
+        }
+        _ => format!("lacks the right labels: {}", list(wrong)),
+    };
+    let finding = about_affinity(context, affinity, Code::AffinityLabels, &says).with_severity(severity);
+    Some(finding.on_nodes([key.node.clone()]).depending_on([Key::Affinity(key.clone())]))
 }
 
 /// Reports IDs that differ only in case. They share one object, whose name is the lower-cased ID (facts 2.3).
@@ -127,12 +132,10 @@ fn case_collisions(context: &Context<'_>, out: &mut Vec<Finding>) {
         }
     }
     for (lower, forms) in forms.into_iter().filter(|(_, forms)| forms.len() > 1) {
+        let says = format!("{} share one handle object", list(&forms));
         let evidence =
             HandleEvidence { recorded_as: forms.into_iter().collect(), ..HandleEvidence::default() };
-        out.push(Finding::new(
-            Code::HandleCaseCollision,
-            Subject::Handle(lower),
-            Evidence::Handle(Box::new(evidence)),
-        ));
+        let evidence = Evidence::Handle(Box::new(evidence));
+        out.push(Finding::new(Code::HandleCaseCollision, Subject::Handle(lower), says, evidence));
     }
 }

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use calipam_model::affinity::AffinityType;
 use calipam_model::key::Key;
 use calipam_model::names::EndpointName;
-use calipam_model::snapshot::{Defect, DefectKind};
+use calipam_model::snapshot::{Defect, DefectKind, FieldDefect};
 
 use crate::Context;
 use crate::code::Code;
-use crate::finding::{Detail, Evidence, Finding, KeyDefect, Subject, UndecodableEvidence};
+use crate::finding::{Evidence, Finding, Subject, UndecodableEvidence};
+use crate::names::short;
 
 /// Reports every key or value that cannot be decoded, each key once.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
@@ -22,21 +23,32 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
 
 fn finding(path: &str, defects: &[&Defect]) -> Finding {
     let mut evidence = UndecodableEvidence::default();
-    let mut detail = Detail::None;
+    let mut clause = "does not parse";
     for defect in defects {
         match &defect.kind {
             DefectKind::Key(reason) => {
                 let is_known = defects.iter().any(|defect| defect.key.is_some());
-                detail = Detail::Key(if is_known { KeyDefect::Another } else { KeyDefect::Unknown });
+                clause =
+                    if is_known { "is not the key that Calico looks up" } else { "is not a key of Calico" };
                 evidence.reasons.push(reason.clone());
             }
             DefectKind::Value(reason) => evidence.reasons.push(reason.clone()),
             DefectKind::Fields(fields) => evidence.fields.extend(fields.iter().cloned()),
         }
     }
-    let subject = Subject::Object(path.to_owned());
-    Finding::new(Code::UndecodableObject, subject, Evidence::Undecodable(Box::new(evidence)))
-        .with_detail(detail)
+    let says = match (evidence.reasons.first(), evidence.fields.first()) {
+        (Some(reason), _) => format!("{clause}: {}", short(reason)),
+        (None, Some(FieldDefect { field, reason })) => {
+            let more = match evidence.fields.len() {
+                1 => String::new(),
+                count => format!(", and {} more", count - 1),
+            };
+            format!("has a bad field {field}: {}{more}", short(reason))
+        }
+        (None, None) => clause.to_owned(),
+    };
+    let (subject, says) = (Subject::Object(path.to_owned()), format!("{} {says}", short(path)));
+    Finding::new(Code::UndecodableObject, subject, says, Evidence::Undecodable(Box::new(evidence)))
         .on_nodes(defects.iter().find_map(|defect| node(defect)))
 }
 

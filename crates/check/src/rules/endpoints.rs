@@ -9,7 +9,8 @@ use calipam_model::snapshot::{DatastoreKind, Source};
 use calipam_model::text::TextRef;
 
 use crate::code::Code;
-use crate::finding::{Evidence, Finding, OwnerEvidence, Subject};
+use crate::finding::{Evidence, Finding, OwnerEvidence, OwnerKind, Subject};
+use crate::names::short;
 use crate::{Context, FastSet};
 
 /// Checks the nodes of live endpoints and of unfinished pods: of all pods on Kubernetes, which has no endpoints, and of
@@ -55,7 +56,8 @@ fn check_objects(context: &Context<'_>, out: &mut Vec<Finding>) {
     let lacking: BTreeSet<&str> = owners.chain(holders).filter(|node| index.lacks_object(node)).collect();
     out.extend(lacking.into_iter().map(|node| {
         let (subject, evidence) = (Subject::Node(node.to_owned()), Evidence::Node(Box::default()));
-        Finding::new(Code::NodeObjectMissing, subject, evidence)
+        let clause = "is a node of Kubernetes and holds blocks, but Calico has no object of it";
+        Finding::new(Code::NodeObjectMissing, subject, format!("{} {clause}", short(node)), evidence)
             .on_nodes([node])
             .depending_on([Key::Node(node.to_owned())])
     }));
@@ -71,13 +73,16 @@ fn is_live(context: &Context<'_>, endpoint: &Endpoint) -> bool {
 }
 
 fn finding(owner: OwnerEvidence) -> Finding {
-    let node = owner.node.clone();
-    Finding::new(
-        Code::EndpointOfMissingNode,
-        Subject::Endpoint(owner.name.clone()),
-        Evidence::Endpoint(Box::new(owner)),
-    )
-    .on_nodes([node])
+    let (name, on) = (short(&owner.name), short(&owner.node));
+    let says = match owner.kind == OwnerKind::Pod && owner.fields.is_empty() {
+        true => format!(
+            "{name} waits for {on}, which does not exist, and may keep Calico from cleaning up what this node holds"
+        ),
+        false => format!("{name} is on {on}, which does not exist"),
+    };
+    let (subject, node) = (Subject::Endpoint(owner.name.clone()), owner.node.clone());
+    Finding::new(Code::EndpointOfMissingNode, subject, says, Evidence::Endpoint(Box::new(owner)))
+        .on_nodes([node])
 }
 
 /// A lookup of missing nodes.

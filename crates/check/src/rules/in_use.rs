@@ -8,15 +8,20 @@ use calipam_model::snapshot::{Coverage, Source};
 use super::addresses::Address;
 use crate::Context;
 use crate::code::Code;
-use crate::finding::{Detail, Finding};
+use crate::finding::{AddressEvidence, Evidence, Finding, RecordEvidence, Subject};
 use crate::index::{Index, Owner, Use};
 use crate::record::is_on_machine;
 
-/// Makes a finding about an address.
-pub(crate) fn finding(context: &Context<'_>, code: Code, address: &Address<'_, '_, '_>) -> Finding {
+/// Makes a finding about an address; `says` makes the sentence.
+pub(crate) fn finding(
+    context: &Context<'_>,
+    code: Code,
+    address: &Address<'_, '_, '_>,
+    says: impl FnOnce(&AddressEvidence) -> String,
+) -> Finding {
     let evidence = address.evidence(context);
-    let nodes = evidence.nodes();
-    Finding::about_address(code, address.address, evidence)
+    let (says, nodes) = (says(&evidence), evidence.nodes());
+    Finding::new(code, Subject::Address(address.address), says, Evidence::Address(Box::new(evidence)))
         .on_nodes(nodes)
         .depending_on(dependencies(context, address))
 }
@@ -67,20 +72,30 @@ fn is_known(context: &Context<'_>, source: Source) -> bool {
 /// Checks an address that is in use.
 pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
     if has_several_owners(&context.index, address) {
-        out.push(finding(context, Code::DuplicateAddress, address));
+        out.push(finding(context, Code::DuplicateAddress, address, |evidence| {
+            let recorded = evidence.holding().map(|record| format!(", recorded for {}", record.holder()));
+            format!("used by {}{}", evidence.users(), recorded.collect::<String>())
+        }));
     }
 
     let in_pool = context.index.pools_around(address.address.into()).next().is_some();
     if !in_pool && is_known(context, Source::Pools) {
         let is_service = |used: &Use| matches!(used.owner, Owner::Service(_));
         if !context.index.pools_incomplete && !address.uses.iter().all(is_service) {
-            out.push(finding(context, Code::InUseOutsidePools, address));
+            let says = |evidence: &AddressEvidence| format!("used by {}, but in no pool", evidence.users());
+            out.push(finding(context, Code::InUseOutsidePools, address, says));
         }
     } else if in_pool && address.holding().next().is_none() && is_known(context, Source::Blocks) {
         // Without a block there is no detail, and with a record the address cools down.
         let free_in = address.containing_blocks().next().filter(|_| address.records.is_empty());
-        let detail = free_in.map_or(Detail::None, |block| Detail::FreeIn(block.key));
-        out.push(finding(context, Code::UnallocatedInUse, address).with_detail(detail));
+        out.push(finding(context, Code::UnallocatedInUse, address, |evidence| {
+            let place = match (free_in, evidence.records.first()) {
+                (Some(block), _) => format!("free in {}", block.key),
+                (None, Some(record)) => format!("it is cooling down in {}", record.block),
+                (None, None) => "in no block".to_owned(),
+            };
+            format!("used by {}, but {place}", evidence.users())
+        }));
     }
 }
 
@@ -89,7 +104,10 @@ pub(crate) fn check_records(context: &Context<'_>, address: &Address<'_, '_, '_>
     if address.records.len() < 2 || address.holding().count() < 2 {
         return;
     }
-    out.push(finding(context, Code::AddressInSeveralBlocks, address));
+    out.push(finding(context, Code::AddressInSeveralBlocks, address, |evidence| {
+        let claim = |record: &RecordEvidence| format!("{} for {}", record.block, record.holder());
+        format!("allocated in {}", evidence.holding().map(claim).collect::<Vec<_>>().join(" and in "))
+    }));
 }
 
 /// Returns true if the users are not all one owner.

@@ -1,6 +1,7 @@
 //! Allocated addresses that nothing uses, if they are old enough and everything was read that could use them. [`owner`]
 //! tells whether the recorded owner is gone, elsewhere or finished.
 
+use calipam_model::attributes::AttributeRef;
 use calipam_model::key::Key;
 use calipam_model::names::endpoint_name;
 use calipam_model::service::Service;
@@ -9,8 +10,9 @@ use calipam_model::snapshot::Source;
 use crate::Context;
 use crate::claim::{Claim, names_service};
 use crate::code::{Code, Severity};
-use crate::finding::{AddressEvidence, Detail, Evidence, Finding, LeakReason};
+use crate::finding::{AddressEvidence, Evidence, Finding, LeakReason, Subject};
 use crate::index::Owner;
+use crate::names::name_of_claim;
 use crate::owner::{self, Owners, RecordedOwner};
 use crate::record::Record;
 
@@ -85,13 +87,18 @@ fn extra(context: &Context<'_>, record: &Record<'_, '_>) -> Finding {
     let services = (0..).zip(&context.snapshot.services);
     let of_record_named = services.filter(|(_, s)| names_service(&record.allocation.attribute, &s.value));
     let owner = |(position, _)| context.index.describe_owner(Owner::Service(position));
+    let says = format!(
+        "allocated to {}, whose ingress does not name it",
+        name_of_claim(&record.allocation.attribute)
+    );
     let evidence = AddressEvidence {
         pool: context.index.pools_around(address.into()).next().map(|p| p.name.clone()),
         owners: of_record_named.map(owner).collect(),
         records: vec![record.evidence()],
         ..AddressEvidence::default()
     };
-    Finding::about_address(Code::ServiceAddressExtra, address, evidence)
+    let evidence = Evidence::Address(Box::new(evidence));
+    Finding::new(Code::ServiceAddressExtra, Subject::Address(address), says, evidence)
         .depending_on([Key::Block(record.block.key)])
 }
 
@@ -103,7 +110,9 @@ fn leak(
     workloads: &[Owner],
 ) -> Finding {
     let address = record.allocation.address;
-    let detail = Detail::Leaked(reasons.first().copied());
+    let attribute = &record.allocation.attribute;
+    let says =
+        format!("allocated to {}, {}", name_of_claim(attribute), why(reasons.first().copied(), attribute));
     let evidence = AddressEvidence {
         reasons,
         pool: context.index.pools_around(address.into()).next().map(|p| p.name.clone()),
@@ -113,8 +122,31 @@ fn leak(
     };
     let nodes = evidence.nodes();
     let severity = if evidence.is_owner_unknown() { Severity::Warning } else { Severity::Error };
-    let finding = Finding::about_address(Code::LeakedAddress, address, evidence).with_detail(detail);
+    let evidence = Evidence::Address(Box::new(evidence));
+    let finding = Finding::new(Code::LeakedAddress, Subject::Address(address), says, evidence);
     finding.with_severity(severity).on_nodes(nodes).depending_on(dependencies(context, record, claim))
+}
+
+/// The clause that says why nothing uses a recorded address.
+fn why(reason: Option<LeakReason>, record: &AttributeRef<'_>) -> String {
+    let node = record.get("node").map(|node| node.to_string());
+    match (reason, node) {
+        (Some(LeakReason::NodeGone), node) => match (Claim::of(record), node) {
+            (Claim::Tunnel { node, .. }, _) | (_, Some(node)) => format!("but {node} does not exist"),
+            _ => "but its node does not exist".to_owned(),
+        },
+        (Some(LeakReason::PodMoved), node) => {
+            format!("which is not on {} any more", node.as_deref().unwrap_or("its node"))
+        }
+        (Some(LeakReason::NoOwner), Some(node)) => format!("which is gone from {node}"),
+        (Some(LeakReason::NoOwner | LeakReason::ServiceGone | LeakReason::VmGone), _) => {
+            "which is gone".to_owned()
+        }
+        (Some(LeakReason::PodHasOtherAddress), _) => "which has another address".to_owned(),
+        (Some(LeakReason::PodFinished), _) => "which has finished".to_owned(),
+        (Some(LeakReason::TunnelMoved), _) => "which has another address or none".to_owned(),
+        (Some(LeakReason::UnknownOwner) | None, _) => "and nothing uses it".to_owned(),
+    }
 }
 
 /// Returns the objects that a normal deletion or creation would change: the block, and the owner that the record names.

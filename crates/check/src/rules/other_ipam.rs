@@ -4,6 +4,7 @@ use crate::Context;
 use crate::claim::Claim;
 use crate::code::{Code, Severity};
 use crate::finding::{Evidence, Finding, OtherIpamEvidence, Subject};
+use crate::names::addresses;
 
 /// Checks whether host-local assigns the addresses of pods. Addresses that Calico IPAM holds for pods are useless then.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
@@ -18,7 +19,13 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     };
     let evidence = OtherIpamEvidence { pods, left_over: claims.filter(is_of_pod).count() };
     let severity = if evidence.left_over > 0 { Severity::Warning } else { Severity::Info };
+    let who = if pods == 1 { "1 pod has an address".into() } else { format!("{pods} pods have addresses") };
+    let left_over = match evidence.left_over {
+        0 => String::new(),
+        count => format!(": left over in blocks are records of {} for pods", addresses(count)),
+    };
+    let says = format!("{who} of host-local, not of Calico IPAM{left_over}");
     let subject = Subject::Configuration("default".into());
-    let finding = Finding::new(Code::PodsWithoutCalicoIpam, subject, Evidence::OtherIpam(evidence));
+    let finding = Finding::new(Code::PodsWithoutCalicoIpam, subject, says, Evidence::OtherIpam(evidence));
     out.push(finding.with_severity(severity));
 }

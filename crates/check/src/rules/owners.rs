@@ -7,8 +7,9 @@ use super::in_use::finding;
 use crate::Context;
 use crate::claim::Claim;
 use crate::code::Code;
-use crate::finding::{Detail, Finding, HeldOn};
+use crate::finding::{AddressEvidence, Finding, RecordEvidence};
 use crate::index::{Owner, Use};
+use crate::names::short;
 use crate::record::{Naming, Record, is_same_node, naming};
 
 /// Checks whether an address in use is recorded for one of its users. One record that does is enough.
@@ -32,8 +33,18 @@ pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
     }
     let is_young = |r: &Record<'_, '_>| context.is_young(&r.allocation.attribute);
     if !address.holding().any(|r| is_young(r) || is_windows_tunnel(context, address, r)) {
-        out.push(finding(context, Code::OwnerMismatch, address));
+        out.push(finding(context, Code::OwnerMismatch, address, other_owner));
     }
+}
+
+fn other_owner(evidence: &AddressEvidence) -> String {
+    let record = evidence.holding().next();
+    let whose = record.map(RecordEvidence::holder).unwrap_or_default();
+    // One of the same name is distinguished by the node.
+    let node = record.and_then(|record| record.record.as_ref().get("node"));
+    let is_namesake = evidence.owners.iter().any(|owner| owner.pod == whose);
+    let node = node.filter(|_| is_namesake).map(|node| format!(" on {node}")).unwrap_or_default();
+    format!("used by {}, but recorded for {whose}{node}", evidence.users())
 }
 
 /// Reports the record of a pod that names another node than the pod runs on. If it knows the recorded node, Calico's
@@ -52,8 +63,17 @@ pub(super) fn wrong_node(
     if node.is_empty() || !is_known || is_same_node(recorded, node, index) {
         return None;
     }
-    let finding = finding(context, Code::WrongNodeRecorded, address);
-    Some(finding.with_detail(Detail::PodOn(node.to_string().into())).on_nodes([node.to_string()]))
+    let node = node.to_string();
+    let finding = finding(context, Code::WrongNodeRecorded, address, |evidence| {
+        let pod = evidence.owners.iter().find(|owner| !owner.pod.is_empty());
+        format!(
+            "used by {} on {}, but recorded on {}, so that Calico takes it for leaked",
+            short(pod.map_or("its pod", |owner| &owner.pod)),
+            short(&node),
+            short(&evidence.recorded_nodes().next().unwrap_or_default())
+        )
+    });
+    Some(finding.on_nodes([node]))
 }
 
 /// Returns true for the VXLAN address of a Windows node: an ordinal of its own block that Windows reserves.
@@ -80,11 +100,13 @@ pub(crate) fn check_borrowing(context: &Context<'_>, address: &Address<'_, '_, '
         };
         // A live migration leaves the address of a machine in the block of the node on which it was.
         if *host != node && Claim::of(&record.allocation.attribute) != Claim::Machine {
-            let held = HeldOn { node, block: record.block.key, host: host.clone() };
-            out.push(
-                finding(context, Code::BorrowedUnderStrictAffinity, address)
-                    .with_detail(Detail::HeldOn(Box::new(held))),
+            let says = format!(
+                "allocated on {} from {}, a block of {}",
+                short(&node),
+                record.block.key,
+                short(host)
             );
+            out.push(finding(context, Code::BorrowedUnderStrictAffinity, address, |_| says));
             return;
         }
     }
@@ -98,9 +120,9 @@ fn check_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut 
         if let Some(host) = hosts().next()
             && hosts().all(|host| host != node)
         {
-            let detail = Detail::TunnelIn { node: node.as_str().into(), kind, host: host.into() };
-            let finding = finding(context, Code::BorrowedTunnelAddress, address);
-            out.push(finding.with_detail(detail).on_nodes([host]));
+            let (of, field, by) = (short(node), kind.field(), short(host));
+            let says = format!("is a tunnel address of {of} ({field}), in a block of {by}");
+            out.push(finding(context, Code::BorrowedTunnelAddress, address, |_| says).on_nodes([host]));
             return;
         }
     }

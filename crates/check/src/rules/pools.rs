@@ -9,7 +9,8 @@ use crate::Context;
 use crate::cidr_set::overlaps;
 use crate::code::{Code, Severity};
 use crate::finding::{Evidence, Finding, InvalidSelector, PoolEvidence, PoolName, Subject};
-use crate::occupancy::Occupancy;
+use crate::names::{list, short};
+use crate::occupancy::{Occupancy, whole_percent};
 use crate::places::{Places, within};
 
 /// Checks every pool.
@@ -35,10 +36,12 @@ fn same<'a, 's>(sorted: &'a [&'s Pool]) -> impl Iterator<Item = &'a [&'s Pool]> 
     sorted.chunk_by(|a, b| a.cidr == b.cidr)
 }
 
-fn finding(code: Code, pool: &Pool, fill: impl FnOnce(&mut PoolEvidence)) -> Finding {
+/// A finding; `says` is what the sentence says of the pool.
+fn finding(code: Code, pool: &Pool, says: &str, fill: impl FnOnce(&mut PoolEvidence)) -> Finding {
     let mut evidence = PoolEvidence { name: pool.name.clone(), ..PoolEvidence::default() };
     fill(&mut evidence);
-    Finding::new(code, Subject::Pool(pool.cidr), Evidence::Pool(Box::new(evidence)))
+    let says = format!("{} ({}) {says}", short(&pool.name), pool.cidr);
+    Finding::new(code, Subject::Pool(pool.cidr), says, Evidence::Pool(Box::new(evidence)))
 }
 
 /// Checks faults that count before the first block: a request may be refused, or a block may also be in another pool.
@@ -49,7 +52,9 @@ pub(super) fn check_settings(context: &Context<'_>, out: &mut Vec<Finding>) {
     for pools in same(&pools) {
         let broken = pools.iter().find_map(|pool| Some((pool, invalid_selector(pool)?)));
         if let Some((pool, selector)) = broken {
-            out.push(finding(Code::InvalidPoolSelector, pool, |evidence| {
+            let InvalidSelector { field, selector: text, reason } = &selector;
+            let says = format!("has the {field} {text:?}, which does not parse: {reason}");
+            out.push(finding(Code::InvalidPoolSelector, pool, &says, |evidence| {
                 evidence.invalid_selector = Some(selector);
             }));
         }
@@ -67,7 +72,8 @@ fn check_places(context: &Context<'_>, pools: &[&Pool], out: &mut Vec<Finding>) 
         let services = within(&places.services, pool.cidr);
         for (code, covered) in [(Code::PoolOverlapsNodes, nodes), (Code::PoolOverlapsServices, services)] {
             if !covered.is_empty() {
-                out.push(finding(code, pool, |evidence| evidence.covers = covered.to_vec()));
+                let says = format!("covers {}", list(covered));
+                out.push(finding(code, pool, &says, |evidence| evidence.covers = covered.to_vec()));
             }
         }
     }
@@ -101,7 +107,8 @@ fn check_overlaps(context: &Context<'_>, out: &mut Vec<Finding>) {
         let others: Vec<PoolName> =
             twins.chain(others.iter().flat_map(|position| same[*position].iter())).map(name).collect();
         if !others.is_empty() {
-            out.push(finding(Code::OverlappingPools, pools[0], |evidence| evidence.others = others));
+            let says = format!("overlaps {}", list(&others));
+            out.push(finding(Code::OverlappingPools, pools[0], &says, |evidence| evidence.others = others));
         }
     }
 }
@@ -115,7 +122,16 @@ fn check_fill(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, pool: &Pool,
         tally = occupancy.tally(pool.cidr);
     }
     let severity = if tally.free == 0 { Severity::Error } else { Code::PoolNearlyFull.severity() };
-    let finding = finding(Code::PoolNearlyFull, pool, |evidence| {
+    let (taken, usable, cooling) = (tally.usable_taken, tally.usable, tally.cooling);
+    let percent = whole_percent(taken, usable).unwrap_or_default();
+    let says = match cooling {
+        0 => format!("is {percent} % full: {taken} of {usable} in use"),
+        _ => {
+            let in_use = taken.saturating_sub(cooling);
+            format!("is {percent} % full: {in_use} of {usable} in use, {cooling} cooling down")
+        }
+    };
+    let finding = finding(Code::PoolNearlyFull, pool, &says, |evidence| {
         evidence.in_use = Some(tally.usable_taken);
         evidence.cooling = Some(tally.cooling).filter(|cooling| *cooling > 0);
         evidence.usable = Some(tally.usable);

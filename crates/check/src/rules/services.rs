@@ -9,6 +9,7 @@ use calipam_model::snapshot::Source;
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, NoAddress, OwnerEvidence, OwnerKind, Subject};
+use crate::names::short;
 
 /// Checks whether services that Calico serves, or should serve, have addresses. Without a pool for LoadBalancers or the
 /// controller, only services that name Calico count: others get their addresses elsewhere, or by hand.
@@ -42,8 +43,11 @@ fn without_address(context: &Context<'_>, pools: &[&Pool], service: &Service) ->
     }?;
 
     let name = format!("{}/{}", service.namespace, service.name);
+    let why = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
+    let says = format!("{} is a LoadBalancer service without an address{why}", short(&name));
     let evidence = OwnerEvidence { cause, ..OwnerEvidence::new(OwnerKind::Service, name.clone()) };
     let key = Key::Service { namespace: service.namespace.clone(), name: service.name.clone() };
     let evidence = Evidence::Endpoint(Box::new(evidence));
-    Some(Finding::new(Code::ServiceWithoutAddress, Subject::Service(name), evidence).depending_on([key]))
+    let finding = Finding::new(Code::ServiceWithoutAddress, Subject::Service(name), says, evidence);
+    Some(finding.depending_on([key]))
 }

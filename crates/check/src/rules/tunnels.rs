@@ -12,6 +12,7 @@ use calipam_model::snapshot::Source;
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, OwnerEvidence, OwnerField, OwnerKind, Subject};
+use crate::names::{list, short};
 
 /// Checks the nodes that have a block of the tunnel's family. If pods have addresses of another IPAM, tunnels may have
 /// them, too, without a field of the node.
@@ -71,14 +72,13 @@ fn encapsulates(pool: &Pool, kind: TunnelKind, node: &Node) -> bool {
 
 fn finding(node: &Node, fields: Vec<OwnerField>) -> Finding {
     let name = node.name.clone();
+    let says =
+        format!("{} has no address for a tunnel that other nodes have: {}", short(&name), list(&fields));
     let evidence =
         OwnerEvidence { node: name.clone(), fields, ..OwnerEvidence::new(OwnerKind::Node, name.clone()) };
+    let (subject, evidence) = (Subject::Node(name.clone()), Evidence::Endpoint(Box::new(evidence)));
     // The address is assigned before the node has it.
-    Finding::new(
-        Code::TunnelAddressMissing,
-        Subject::Node(name.clone()),
-        Evidence::Endpoint(Box::new(evidence)),
-    )
-    .on_nodes([name.clone()])
-    .depending_on([Key::Node(name)])
+    Finding::new(Code::TunnelAddressMissing, subject, says, evidence)
+        .on_nodes([name.clone()])
+        .depending_on([Key::Node(name)])
 }

@@ -11,7 +11,7 @@ use calipam_model::text::Text;
 use super::addresses::Address;
 use super::in_use::finding;
 use crate::code::Code;
-use crate::finding::{Detail, Finding};
+use crate::finding::Finding;
 use crate::index::{IndexedBlock, Owner, Use};
 use crate::{Context, FastSet};
 
@@ -71,8 +71,10 @@ fn unrecorded(context: &Context<'_>, position: u32, address: IpAddr) -> Option<F
         return None;
     }
     let blocks = around.first().map_or(&[][..], |block| std::slice::from_ref(*block));
-    let detail = blocks.first().map_or(Detail::None, |block| Detail::FreeIn(block.key));
+    let place = blocks.first().map_or("in no block".to_owned(), |block| format!("free in {}", block.key));
     let uses = [Use { address, owner: Owner::Pod(position) }];
     let address = Address { address, records: &[], uses: &uses, blocks };
-    Some(finding(context, Code::UnrecordedAddress, &address).with_detail(detail))
+    Some(finding(context, Code::UnrecordedAddress, &address, |evidence| {
+        format!("used by {}, not assigned by Calico and {place}", evidence.users())
+    }))
 }

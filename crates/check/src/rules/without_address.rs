@@ -18,6 +18,7 @@ use self::pods::PodsOfNodes;
 use crate::Context;
 use crate::code::{Code, Severity};
 use crate::finding::{Evidence, Finding, NoAddressEvidence, RefusalEvidence, Subject};
+use crate::names::short;
 use crate::needs::{Need, Needs, pools_of};
 
 /// The largest number of nodes without an address for one reason that have a finding each. More of them share one.
@@ -167,7 +168,17 @@ impl<'s> Judge<'_, 's> {
             waiting: waiting.into_iter().take(MOST_NAMED).collect(),
             node: None,
         };
-        Finding::new(Code::NodeWithoutAddresses, subject, Evidence::NoAddress(Box::new(evidence)))
+        let who = match is_group {
+            true => format!("{} nodes get", nodes.len()),
+            false => format!("{} gets", short(nodes[0])),
+        };
+        let waiting = match evidence.waiting_pods {
+            0 => String::new(),
+            1 => "; 1 pod waits".to_owned(),
+            many => format!("; {many} pods wait"),
+        };
+        let says = format!("{who} no further {}{waiting}", evidence.says("; no further "));
+        Finding::new(Code::NodeWithoutAddresses, subject, says, Evidence::NoAddress(Box::new(evidence)))
             .with_severity(severity)
             .on_nodes(nodes)
     }
@@ -189,12 +200,14 @@ impl<'s> Judge<'_, 's> {
                     node: Some(node.name.clone()),
                     ..NoAddressEvidence::default()
                 };
-                let subject = Subject::Endpoint(name_of_pod(pod));
-                let finding =
-                    Finding::new(Code::PodWithoutAddress, subject, Evidence::NoAddress(Box::new(evidence)))
-                        .with_severity(if all_fail { Severity::Critical } else { Severity::Error })
-                        .on_nodes([node.name.as_str()])
-                        .depending_on([pod.key()]);
+                let name = name_of_pod(pod);
+                let (who, on) = (short(&name), short(&node.name));
+                let says = format!("{who} gets no {} (on {on})", evidence.says("; no "));
+                let (subject, evidence) = (Subject::Endpoint(name), Evidence::NoAddress(Box::new(evidence)));
+                let finding = Finding::new(Code::PodWithoutAddress, subject, says, evidence)
+                    .with_severity(if all_fail { Severity::Critical } else { Severity::Error })
+                    .on_nodes([node.name.as_str()])
+                    .depending_on([pod.key()]);
                 out.push(finding);
             }
         }

@@ -13,8 +13,9 @@ use super::addresses::Address;
 use super::owners::wrong_node;
 use crate::Context;
 use crate::code::Code;
-use crate::finding::{Detail, Evidence, Finding, OwnerEvidence, PodState, Subject};
+use crate::finding::{Evidence, Finding, OwnerEvidence, PodState, Subject};
 use crate::index::Owner;
+use crate::names::{list, short};
 use crate::record::{Naming, Record, is_same_node, naming};
 
 /// The orchestrator of the endpoints of pods.
@@ -65,10 +66,13 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-fn finding(code: Code, owner: OwnerEvidence, key: Key) -> Finding {
+/// A finding; `says` is what follows the name in the sentence.
+fn finding(code: Code, owner: OwnerEvidence, key: Key, says: &str) -> Finding {
     let node = owner.node.clone();
     let subject = Subject::Endpoint(owner.name.clone());
-    Finding::new(code, subject, Evidence::Endpoint(Box::new(owner))).on_nodes([node]).depending_on([key])
+    let says = format!("{}{says}", short(&owner.name));
+    let finding = Finding::new(code, subject, says, Evidence::Endpoint(Box::new(owner)));
+    finding.on_nodes([node]).depending_on([key])
 }
 
 fn key_of_endpoint(context: &Context<'_>, position: u32) -> Key {
@@ -86,7 +90,12 @@ fn endpoint_without_pod(context: &Context<'_>, position: u32, state: PodState) -
     let owner = OwnerEvidence { pod_state: Some(state), ..context.index.describe_endpoint(position) };
     let endpoint = context.index.endpoint(position);
     let (namespace, name) = (endpoint.namespace().to_string(), endpoint.pod().to_string());
-    finding(Code::EndpointWithoutPod, owner, key_of_endpoint(context, position))
+    let clause = match state {
+        PodState::Finished => "has finished",
+        PodState::Gone => "does not exist",
+    };
+    let says = format!(" is the endpoint of pod {}, which {clause}", short(&owner.pod));
+    finding(Code::EndpointWithoutPod, owner, key_of_endpoint(context, position), &says)
         .depending_on([Key::Pod { namespace, name }])
 }
 
@@ -99,7 +108,8 @@ fn pod_without_endpoint(context: &Context<'_>, position: u32) -> Option<Finding>
         return None;
     }
     let owner = context.index.describe_pod(position);
-    Some(finding(Code::PodWithoutEndpoint, owner, pod.key()).depending_on(endpoints))
+    let says = format!(" runs on {}, but has no endpoint", short(&owner.node));
+    Some(finding(Code::PodWithoutEndpoint, owner, pod.key(), &says).depending_on(endpoints))
 }
 
 /// Returns the possible keys of the pod's endpoint. The node of Calico may have another name than that of Kubernetes.
@@ -133,9 +143,10 @@ fn node_mismatch(context: &Context<'_>, position: u32, pod: &Pod) -> Option<Find
         return None;
     }
     let owner = context.index.describe_endpoint(position);
-    let found = finding(Code::EndpointNodeMismatch, owner, key_of_endpoint(context, position));
-    let found = found.with_detail(Detail::PodOn(pod.node().to_string().into()));
-    Some(found.on_nodes([pod.node().to_string()]).depending_on([pod.key()]))
+    let node = pod.node().to_string();
+    let says = format!(" is on {}, its pod on {node}", short(&owner.node));
+    let found = finding(Code::EndpointNodeMismatch, owner, key_of_endpoint(context, position), &says);
+    Some(found.on_nodes([node]).depending_on([pod.key()]))
 }
 
 /// Reports the addresses of a pod that are recorded on its endpoint's node instead of its own.
@@ -180,10 +191,13 @@ fn disagreement(context: &Context<'_>, position: u32, endpoints: &[u32]) -> Opti
         return None;
     }
     let owner = context.index.describe_pod(position);
-    let named = Detail::Named(Box::new([status, annotation, endpoint]));
+    let named = [("its status", status), ("its annotation", annotation), ("its endpoint", endpoint)];
+    let named = named.into_iter().filter(|(_, addresses)| !addresses.is_empty());
+    let said: Vec<String> =
+        named.map(|(source, addresses)| format!("{source} names {}", list(addresses))).collect();
     let keys = endpoints.iter().map(|e| key_of_endpoint(context, *e));
-    let found = finding(Code::PodAddressDisagreement, owner, pod.key());
-    Some(found.with_detail(named).depending_on(keys))
+    let says = format!(": {}", said.join(", "));
+    Some(finding(Code::PodAddressDisagreement, owner, pod.key(), &says).depending_on(keys))
 }
 
 /// The number of addresses up to which a list is searched faster than a set.

@@ -17,7 +17,7 @@ use crate::claim::Claim;
 use crate::code::Code;
 use crate::finding::{Finding, LeakReason, OwnerEvidence, RecordEvidence, Subject, shared};
 use crate::index::{IndexedBlock, Mention};
-use crate::message::name_of_claim;
+use crate::names::name_of_claim;
 use crate::owner::{self, Owners, RecordedOwner};
 use crate::record::Record;
 use crate::{Context, Options};

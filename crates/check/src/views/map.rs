@@ -13,7 +13,7 @@ use super::Count;
 use crate::code::Severity;
 use crate::finding::{Finding, Subject};
 use crate::index::{IndexedBlock, Stored};
-use crate::message::name_of_claim;
+use crate::names::name_of_claim;
 use crate::occupancy::Occupancy;
 use crate::{Context, Options, Report};
 

@@ -13,6 +13,18 @@ pub const POOLS: [Source; 7] = [
     Source::ClusterInformation,
 ];
 
+/// The pools, and everything that lies somewhere.
+pub const PLACES: [Source; 8] = [
+    Source::Blocks,
+    Source::Affinities,
+    Source::Pools,
+    Source::Reservations,
+    Source::Nodes,
+    Source::IpamConfig,
+    Source::ClusterInformation,
+    Source::Services,
+];
+
 /// The configuration has the cooldown of addresses.
 pub const BLOCKS: [Source; 5] =
     [Source::Blocks, Source::Pools, Source::Reservations, Source::IpamConfig, Source::ClusterInformation];

@@ -7,7 +7,7 @@ use calipam_model::node::Node;
 use calipam_model::pod::{Pod, evidence};
 use calipam_model::snapshot::Snapshot;
 
-use crate::message::short;
+use crate::names::short;
 use crate::needs::Needs;
 use crate::rules::without_address::{PodAnswer, answer_for_pod, name_of_pod};
 use crate::{Context, Options};

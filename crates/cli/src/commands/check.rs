@@ -15,7 +15,7 @@ use calipam_model::config::newest_known;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::release::ReportError;
 use calipam_workflow::{CheckResult, Criteria, Found, Names, check_and_confirm, no_report, note_last_use};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::args::{CheckArgs, CheckOptions, Global};
 use crate::console::Console;
@@ -26,7 +26,7 @@ use crate::ignore::Ignored;
 use crate::operator::Person;
 use crate::output_file::{self, OutputFile};
 use crate::past::Past;
-use crate::render::document;
+use crate::render::document::{self, Document};
 use crate::render::page::Page;
 use crate::render::report::{Checked, RunMetrics, write_calicoctl};
 use crate::{connect, hints};
@@ -63,7 +63,10 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
     let exit_code = exit::code(&Ok(outcome));
     let (took, changes) = (begin.elapsed(), changes.as_ref());
     let checked = Checked { report: &report, snapshot: &snapshot, changes, took, exit_code };
-    let printed = print(&checked, &filter, args, console);
+    let printed = print(&checked, !report.findings.is_empty(), args, console);
+    if printed.is_ok() {
+        advise(&checked, &filter, console);
+    }
     let written = write_report(args.report.as_deref(), calicoctl.as_ref(), &snapshot);
     console.done_with((report, snapshot, calicoctl));
     printed.and(written).map(|()| outcome)
@@ -83,7 +86,8 @@ struct Findings {
 /// Reads and checks, and keeps what was asked for. What is compared and what calicoctl would say is of the whole.
 fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Findings, Failure> {
     let checker = Checker::new(&args.options)?;
-    let earlier = args.compare_with.as_deref().map(|path| earlier(path, of_cluster)).transpose()?;
+    let earlier =
+        args.compare_with.as_deref().map(|path| earlier(path, EarlierReport::decode)).transpose()?;
     connect::block_on(async {
         let mut checked = checker.check(global, console).await?;
         let calicoctl = args.report.is_some().then(|| views::calicoctl(&checked.snapshot, &checked.report));
@@ -104,7 +108,7 @@ fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Find
 /// Checks as its options say. They were checked before anything is read.
 pub(crate) struct Checker<'a> {
     options: &'a CheckOptions,
-    ignored: Ignored,
+    pub(crate) ignored: Ignored,
 }
 
 impl<'a> Checker<'a> {
@@ -159,20 +163,11 @@ impl<'a> Checker<'a> {
 /// The report for `--compare-with`.
 pub(crate) fn earlier<T>(
     path: &Path,
-    decode: impl FnOnce(&Map<String, Value>) -> Result<T, NoReport>,
+    decode: impl FnOnce(&Value) -> Result<T, NoReport>,
 ) -> Result<T, Failure> {
     let file = regular::open(path).map_err(Failure::io(format!("read the report {}", path.display())))?;
-    let report =
-        read_document(file).and_then(|value: Value| decode(value.as_object().ok_or(NoReport::NotAnObject)?));
+    let report = read_document(file).and_then(|value| decode(&value));
     report.map_err(|reason| no_report(path, &reason.into()))
-}
-
-/// The report of a check of one cluster.
-fn of_cluster(fields: &Map<String, Value>) -> Result<EarlierReport, NoReport> {
-    match fields.contains_key("clusterGUID") {
-        true => Err(NoReport::WithoutFindings),
-        false => EarlierReport::decode(fields),
-    }
 }
 
 /// What has changed since a report, which has to be of the same cluster.
@@ -197,23 +192,33 @@ fn write_report(
     output_file::write(path, |out| write_calicoctl(view, snapshot, out))
 }
 
-/// Prints the report and writes its files. If one file cannot be written the others are, and the first failure is
+/// Prints a report and writes its files. If one file cannot be written the others are, and the first failure is
 /// the command's.
-fn print(checked: &Checked<'_>, filter: &Filter, args: &CheckArgs, console: &Console) -> Result<(), Failure> {
+pub(crate) fn print(
+    report: &impl Document,
+    has_findings: bool,
+    args: &CheckArgs,
+    console: &Console,
+) -> Result<(), Failure> {
     let write =
-        |file: &OutputFile| file.write(|out| document::write(checked, file.format, Page::default(), out));
+        |file: &OutputFile| file.write(|out| document::write(report, file.format, Page::default(), out));
     let files = args.output_files.iter().map(write).fold(Ok(()), Result::and);
-    if !checked.report.findings.is_empty() || console.prints_nothing_new() {
-        console.print(checked)?;
-    }
-    if console.format.is_for_people() {
-        hints(checked.report, filter, console);
-        if let Some(cluster) = checked.snapshot.cluster.as_ref().filter(|found| found.is_newer_than_known()) {
-            let (version, known) = (&cluster.calico_version, newest_known());
-            console.note(&format!("Calico {version} is newer than calipam supports (up to {known}): what is new in it is not checked"));
-        }
+    if has_findings || console.prints_nothing_new() {
+        console.print(report)?;
     }
     files
+}
+
+/// Says to people what the report leads to.
+fn advise(checked: &Checked<'_>, filter: &Filter, console: &Console) {
+    if !console.format.is_for_people() {
+        return;
+    }
+    hints(checked.report, filter, console);
+    if let Some(cluster) = checked.snapshot.cluster.as_ref().filter(|found| found.is_newer_than_known()) {
+        let (version, known) = (&cluster.calico_version, newest_known());
+        console.note(&format!("Calico {version} is newer than calipam supports (up to {known}): what is new in it is not checked"));
+    }
 }
 
 /// Writes that the check failed where metrics are written. Reports of earlier runs stay as they are.

@@ -16,7 +16,7 @@ mod record;
 mod release;
 pub(crate) mod repair;
 mod serve;
-mod show;
+pub(crate) mod show;
 mod simulate;
 mod split;
 mod undo;

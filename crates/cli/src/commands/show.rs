@@ -8,7 +8,7 @@ use calipam_datastore::Datastore;
 use calipam_datastore::read::Lookup;
 use calipam_history::timeline::Event;
 use calipam_model::snapshot::{Snapshot, Source};
-use calipam_workflow::{found_nodes, found_pools, nearest_pod};
+use calipam_workflow::{Found, found_nodes, found_pools, nearest_pod};
 
 use crate::args::{Global, ShowArgs, Subject};
 use crate::console::Console;
@@ -41,26 +41,35 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
     }
     let past = Past::of_call(args.archive.as_deref(), args.at, global, console)?;
     let global = past.as_ref().map_or(global, |past| &past.global);
-    let (snapshot, subject, events) = connect::block_on(async {
+    let Found { found: (snapshot, outcome), not_found } = connect::block_on(async {
         let datastore = connect::open(global, console).await?;
-        let (snapshot, subject) = read(&datastore, args, console).await?;
-        let events = match &subject {
-            Subject::Address(address) => {
-                calipam_workflow::last_events(&datastore, &snapshot, *address, LAST_EVENTS).await
-            }
-            _ => Vec::new(),
-        };
-        Ok((snapshot, subject, events))
+        show(&datastore, args, console).await
     })?;
+    console.done_with(snapshot);
+    let outcome = if not_found.is_empty() { outcome } else { Outcome::Refused };
+    not_found.iter().for_each(|error| console.failure(error));
+    Ok(outcome)
+}
+
+/// Reads what the subject needs of a datastore, and prints it, without the nodes and pools that are not found.
+pub(crate) async fn show(
+    datastore: &Datastore,
+    args: &ShowArgs,
+    console: &Console,
+) -> Result<Found<(Snapshot, Outcome)>, Failure> {
+    let (snapshot, subject) = read(datastore, args, console).await?;
+    let events = match &subject {
+        Subject::Address(address) => {
+            calipam_workflow::last_events(datastore, &snapshot, *address, LAST_EVENTS).await
+        }
+        _ => Vec::new(),
+    };
     let nodes = found_nodes(&snapshot, &args.in_nodes, args.selector.as_ref())?;
     let pools = found_pools(&snapshot, &args.in_pools)?;
     let scope = Scope { nodes: nodes.found, networks: pools.found, namespace: None };
     let outcome = print_subject(&subject, &scope, &snapshot, &events, console)?;
-    console.done_with(snapshot);
-    let not_found: Vec<_> = nodes.not_found.into_iter().chain(pools.not_found).collect();
-    let outcome = if not_found.is_empty() { outcome } else { Outcome::Refused };
-    not_found.into_iter().for_each(|error| console.failure(&error));
-    Ok(outcome)
+    let not_found = nodes.not_found.into_iter().chain(pools.not_found).collect();
+    Ok(Found { found: (snapshot, outcome), not_found })
 }
 
 fn print_subject(
@@ -125,6 +134,8 @@ async fn read(
 /// nodes.
 fn sources(args: &ShowArgs, subject: &Subject) -> Option<&'static [Source]> {
     let sources: &[Source] = match subject {
+        // Free ranges are beside services, too.
+        Subject::Pools if args.find_range.is_some() => &views::sources::PLACES,
         Subject::Pools => &views::sources::POOLS,
         Subject::Blocks => &views::sources::BLOCKS,
         Subject::Nodes => &views::sources::NODES,

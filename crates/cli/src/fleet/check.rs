@@ -10,14 +10,10 @@ use jiff::Timestamp;
 use super::run::read;
 use super::{Fleet, Named, each, refuse};
 use crate::args::CheckArgs;
-use crate::commands::check::{Checker, earlier};
+use crate::commands::check::{Checker, earlier, print};
 use crate::console::Console;
 use crate::exit::{self, Failure, Outcome};
-use crate::ignore::Ignored;
-use crate::output_file::OutputFile;
-use crate::render::document;
 use crate::render::fleet::FleetReport;
-use crate::render::page::Page;
 use crate::render::text::count;
 
 type IsGiven = fn(&CheckArgs) -> bool;
@@ -66,10 +62,10 @@ pub(crate) fn run(
     }
 
     let changes = earlier.map(|earlier| since(earlier, &clusters, &mut dropped, &mut notes));
-    let report = keep(FleetReport::new(now, clusters, changes, notes), args, console)?;
+    let report = keep(FleetReport::new(now, clusters, changes, notes), &checker, args, console);
     let outcome = outcome(&report, args);
     let report = FleetReport { took: begin.elapsed(), exit_code: exit::code(&Ok(outcome)), ..report };
-    print(&report, args, console)?;
+    print(&report, report.number_of_findings() > 0, args, console)?;
     Ok(outcome)
 }
 
@@ -120,9 +116,8 @@ fn since(
 }
 
 /// Leaves out what was not asked for.
-fn keep(mut report: FleetReport, args: &CheckArgs, console: &Console) -> Result<FleetReport, Failure> {
-    let ignored = args.options.ignore.as_deref().map(Ignored::read).transpose()?.unwrap_or_default();
-    for said in ignored.apply_to_fleet(&mut report.clusters) {
+fn keep(mut report: FleetReport, checker: &Checker<'_>, args: &CheckArgs, console: &Console) -> FleetReport {
+    for said in checker.ignored.apply_to_fleet(&mut report.clusters) {
         console.note(&said);
     }
     let (rules, skip) = (args.options.rules.clone(), args.options.skip_rules.clone());
@@ -130,7 +125,7 @@ fn keep(mut report: FleetReport, args: &CheckArgs, console: &Console) -> Result<
     report.clusters.iter_mut().for_each(|cluster| cluster.report.filter(&filter));
     report.changes.iter_mut().flatten().for_each(|changes| changes.narrow(&filter));
     report.sort();
-    Ok(report)
+    report
 }
 
 fn outcome(report: &FleetReport, args: &CheckArgs) -> Outcome {
@@ -142,16 +137,4 @@ fn outcome(report: &FleetReport, args: &CheckArgs) -> Outcome {
         _ => cluster.report.worst(),
     });
     if args.fail_on.fails(worst.min()) { Outcome::Findings } else { Outcome::Clean }
-}
-
-/// Prints the report and writes its files. If one file cannot be written the others are, and the first failure is
-/// the command's.
-fn print(report: &FleetReport, args: &CheckArgs, console: &Console) -> Result<(), Failure> {
-    let write =
-        |file: &OutputFile| file.write(|out| document::write(report, file.format, Page::default(), out));
-    let files = args.output_files.iter().map(write).fold(Ok(()), Result::and);
-    if report.number_of_findings() > 0 || console.prints_nothing_new() {
-        console.print(report)?;
-    }
-    files
 }

@@ -28,7 +28,8 @@ pub(crate) fn each<T: Send>(
         loop {
             let position = next.fetch_add(1, Ordering::Relaxed);
             let Some(cluster) = clusters.get(position) else { break };
-            let of_fleet = OfFleet { name: Arc::from(cluster.name.as_str()), lines: lines.clone() };
+            let (name, printed) = (Arc::from(cluster.name.as_str()), Arc::default());
+            let of_fleet = OfFleet { name, lines: lines.clone(), printed };
             let result = work(cluster, &Console { fleet: Some(of_fleet), ..console.clone() });
             // A worker that panics ends the call.
             done.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((position, result));

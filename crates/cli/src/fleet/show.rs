@@ -1,17 +1,21 @@
-//! `show` of many clusters: the pools of all, and ranges that none of them uses.
+//! `show` of many clusters: what it shows of each, and ranges that none of them uses.
 
 use calipam_check::fleet::{Ranges, free_ranges};
-use calipam_check::views::{self, PoolList};
-use calipam_model::snapshot::{Snapshot, Source};
+use calipam_check::views::{self, Count, PoolView};
+use calipam_model::snapshot::Snapshot;
 use calipam_model::{IpNet, cidr};
+use calipam_workflow::Found;
 
 use super::run::read;
-use super::{Fleet, Named, each};
+use super::{Fleet, Named, each, refuse};
 use crate::args::{ShowArgs, Subject};
-use crate::console::Console;
-use crate::exit::{Failure, Outcome};
-use crate::operator::Person;
-use crate::render::fleet::{FleetPools, PoolsOfCluster};
+use crate::commands::show::show;
+use crate::console::{Console, OfFleet};
+use crate::exit::{Failure, Kind, Outcome};
+use crate::render::document::Printed;
+use crate::render::fleet::{FleetList, ListOfCluster};
+use crate::render::show::percent;
+use crate::render::text::{count, thousands};
 
 /// Where ranges are looked for: addresses of private networks, and those that carriers share.
 const PRIVATE_V4: [&str; 4] = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"];
@@ -20,35 +24,57 @@ const PRIVATE_V6: [&str; 1] = ["fd00::/8"];
 /// So many ranges are proposed.
 const PROPOSED: usize = 5;
 
-/// What is needed of a cluster.
-struct Found {
-    pools: PoolList,
+/// What is left of a cluster.
+#[derive(Default)]
+struct OfCluster {
+    /// `None` if it has nothing of what was asked for.
+    shown: Option<(Printed, Outcome)>,
+    /// An error for each name that nothing has there.
+    not_found: Vec<Failure>,
+    pools: Pools,
+}
+
+/// The pools of a cluster.
+#[derive(Default)]
+struct Pools {
+    number: usize,
+    /// Of the enabled ones of IPv4: addresses in use, and in all.
+    v4: [u128; 2],
     /// Everything at which something lies.
     taken: Vec<IpNet>,
 }
 
-/// Prints the pools of the clusters.
+/// Prints what is shown of each cluster. One that has nothing of what was named is left out.
 ///
 /// # Errors
-/// If something else than pools is to be shown, or there is nothing that could be free.
+/// If the options are about one cluster, or no cluster has what was named.
 pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
-    let is_narrowed = !args.in_pools.is_empty() || args.printing.watch.is_some();
-    if args.subject() != Subject::Pools || is_narrowed {
-        return Err(Failure::usage("with several clusters, `show` shows all pools and nothing else")
-            .hint("for anything else, name one cluster"));
+    let of_one = [("--watch", args.printing.watch.is_some()), ("--archive", args.archive.is_some())];
+    let of_one = of_one.iter().find(|(_, is_given)| *is_given);
+    refuse(of_one.map(|(name, _)| *name), "name one cluster")?;
+    if args.find_range.is_some() && !lists_pools(args) {
+        return Err(Failure::usage("--find-range is for the list of pools"));
     }
-    let found: Vec<Result<_, Failure>> =
-        each(&fleet.clusters, &args.fleet, console, |cluster, console| find(cluster, args, console));
+    // What to do next is the same in each cluster.
+    let quiet = Console { quiet: true, ..console.clone() };
+    let shown: Vec<Result<_, Failure>> =
+        each(&fleet.clusters, &args.fleet, &quiet, |cluster, console| of_cluster(cluster, args, console));
 
-    let mut document = FleetPools::default();
-    let mut taken = fleet.taken.clone();
-    for (Named { name, group, services, .. }, found) in fleet.clusters.iter().zip(found) {
-        taken.extend(services);
-        match found? {
-            Ok(found) => {
-                taken.extend(found.taken);
-                let (cluster, group) = (name.clone(), group.clone());
-                document.clusters.push(PoolsOfCluster { cluster, group, pools: found.pools.pools });
+    let mut document = FleetList::default();
+    let (mut all, mut worst) = (Vec::new(), Outcome::Clean);
+    let mut pools = Pools { taken: fleet.taken.clone(), ..Pools::default() };
+    for (Named { name, group, services, .. }, shown) in fleet.clusters.iter().zip(shown) {
+        pools.taken.extend(services);
+        match shown? {
+            Ok(mut of) => {
+                pools.add(std::mem::take(&mut of.pools));
+                let is_shown = of.shown.is_some();
+                if let Some((printed, outcome)) = of.shown {
+                    worst = if outcome == Outcome::Clean { worst } else { outcome };
+                    let (cluster, group) = (name.clone(), group.clone());
+                    document.clusters.push(ListOfCluster { cluster, group, printed });
+                }
+                all.push((is_shown, of.not_found));
             }
             Err(reason) => {
                 console.warn(&format!("{name} cannot be read: {reason}"));
@@ -56,30 +82,66 @@ pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<O
             }
         }
     }
+    let mut missing = missing(all);
+    if document.clusters.is_empty() && document.unreadable.is_empty() && !missing.is_empty() {
+        return Err(missing.swap_remove(0));
+    }
+    if lists_pools(args) {
+        document.sums.push(pools.sum(document.clusters.len()));
+    }
     if let Some(prefix) = args.find_range {
-        document.free = Some(propose(prefix, taken));
+        document.free = Some(propose(prefix, pools.taken));
         if !document.unreadable.is_empty() {
             document.notes.push("Ranges that look free may be used by clusters that were not read".into());
         }
     }
     console.print(&document)?;
-    let outcome = if document.unreadable.is_empty() { Outcome::Clean } else { Outcome::PartlyRead };
-    match document.free.as_deref() {
-        Some([]) if outcome == Outcome::Clean => Ok(Outcome::Refused),
-        _ => Ok(outcome),
-    }
+    missing.iter().for_each(|failure| console.failure(failure));
+    let is_lacking = document.clusters.is_empty() || !missing.is_empty() || document.free == Some(Vec::new());
+    Ok(match document.unreadable.is_empty() {
+        false => Outcome::PartlyRead,
+        true if is_lacking => Outcome::Refused,
+        true => worst,
+    })
 }
 
-/// Reads of a cluster what is needed; the reason where it cannot be read.
-fn find(cluster: &Named, args: &ShowArgs, console: &Console) -> Result<Result<Found, String>, Failure> {
-    read(cluster, &args.fleet, console, async |datastore| {
-        let mut sources = views::sources::POOLS.to_vec();
-        if args.find_range.is_some() {
-            sources.push(Source::Services);
+fn lists_pools(args: &ShowArgs) -> bool {
+    args.subject() == Subject::Pools
+}
+
+/// What is shown of a cluster; the reason where it cannot be read.
+fn of_cluster(
+    cluster: &Named,
+    args: &ShowArgs,
+    console: &Console,
+) -> Result<Result<OfCluster, String>, Failure> {
+    let names_something = !(args.in_nodes.is_empty() && args.in_pools.is_empty())
+        || args.selector.is_some()
+        || matches!(args.subject(), Subject::Handle(_) | Subject::Addresses(_));
+    read(cluster, &args.fleet, console, async |datastore| match show(datastore, args, console).await {
+        Ok(Found { found: (snapshot, outcome), not_found }) => {
+            let printed = console.fleet.as_ref().and_then(OfFleet::take_printed);
+            let shown = printed.filter(|_| outcome != Outcome::Refused).map(|printed| (printed, outcome));
+            let pools = if lists_pools(args) { Pools::of(&snapshot) } else { Pools::default() };
+            Ok(OfCluster { shown, not_found, pools })
         }
-        let read = calipam_workflow::read_sources(datastore, &sources, &Person::watching(console)).await?;
-        Ok(Found::of(&read))
+        Err(failure) if failure.kind == Kind::Refused && names_something => {
+            Ok(OfCluster { not_found: vec![failure], ..OfCluster::default() })
+        }
+        Err(failure) => Err(failure),
     })
+}
+
+/// The errors about names that no cluster has. Where nothing is shown, all names are missing.
+fn missing(mut clusters: Vec<(bool, Vec<Failure>)>) -> Vec<Failure> {
+    // Those with something to show name all that they lack.
+    clusters.sort_by_key(|(is_shown, _)| !is_shown);
+    let mut all = clusters.into_iter();
+    let Some((_, mut missing)) = all.next() else { return Vec::new() };
+    for (_, not_found) in all.take_while(|(is_shown, _)| *is_shown) {
+        missing.retain(|failure| not_found.iter().any(|other| other.message == failure.message));
+    }
+    missing
 }
 
 fn propose(prefix: u8, taken: Vec<IpNet>) -> Vec<IpNet> {
@@ -88,13 +150,34 @@ fn propose(prefix: u8, taken: Vec<IpNet>) -> Vec<IpNet> {
     free_ranges(prefix, &within, taken, PROPOSED)
 }
 
-impl Found {
+impl Pools {
     fn of(snapshot: &Snapshot) -> Self {
-        let (pools, ranges) = (views::pools(snapshot), Ranges::of(snapshot));
-        let of_pools = pools.pools.iter().map(|pool| pool.cidr);
+        let (pools, ranges) = (views::pools(snapshot).pools, Ranges::of(snapshot));
+        let of_pools = pools.iter().map(|pool| pool.cidr);
         let points = ranges.points.iter().map(|point| point.address.into());
         let blocks = snapshot.blocks.iter().map(|block| block.value.key);
         let taken = of_pools.chain(points).chain(ranges.reserved).chain(blocks).collect();
-        Self { pools, taken }
+        let enabled = || pools.iter().filter(|pool| pool.enabled && cidr::is_v4(pool.cidr));
+        let sum = |number: fn(&PoolView) -> u128| enabled().map(number).fold(0, u128::saturating_add);
+        Self { number: pools.len(), v4: [sum(|pool| pool.in_use.0), sum(|pool| pool.total.0)], taken }
+    }
+
+    fn add(&mut self, more: Self) {
+        self.number += more.number;
+        self.v4.iter_mut().zip(more.v4).for_each(|(sum, more)| *sum = sum.saturating_add(more));
+        self.taken.extend(more.taken);
+    }
+
+    /// `4 clusters, 12 pools: 1,234 of 262,144 IPv4 addresses of enabled pools are in use (0 %)`.
+    fn sum(&self, clusters: usize) -> String {
+        let [used, total] = self.v4.map(Count);
+        format!(
+            "{}, {}: {} of {} IPv4 addresses of enabled pools are in use ({} %)",
+            count(clusters, "cluster", "clusters"),
+            count(self.number, "pool", "pools"),
+            thousands(used),
+            thousands(total),
+            percent(used, total)
+        )
     }
 }

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use calipam_check::API_VERSION;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::lines::Lines;
 use super::page::{Page, Text};
@@ -66,8 +67,37 @@ pub(crate) fn text(document: &impl Document, page: Page) -> io::Result<String> {
     text.finish()
 }
 
+/// What is printed of one cluster of several, until that of the others is known.
+#[derive(Debug)]
+pub(crate) enum Printed {
+    Text(Text),
+    Value(Value),
+    /// Lines of `-o name`.
+    Names(String),
+}
+
+impl Printed {
+    /// # Errors
+    /// If the document has not the format.
+    pub(crate) fn of(document: &impl Document, format: Format, page: Page) -> io::Result<Self> {
+        Ok(match format {
+            Format::Table | Format::Wide => {
+                let mut text = Text::new(Page { wide: format == Format::Wide, ..page });
+                document.text(&mut text);
+                Self::Text(text)
+            }
+            Format::Yaml | Format::Json => Self::Value(value(document)?),
+            of_reports => {
+                let mut names = Vec::new();
+                document.report(of_reports, &mut names)?;
+                Self::Names(String::from_utf8_lossy(&names).into_owned())
+            }
+        })
+    }
+}
+
 /// What programs read of a document, as a value.
-pub(crate) fn value(document: &impl Document) -> serde_json::Result<serde_json::Value> {
+pub(crate) fn value(document: &impl Document) -> serde_json::Result<Value> {
     serde_json::to_value(versioned(document.kind(), document.schema()))
 }
 

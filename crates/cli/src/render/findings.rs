@@ -1,6 +1,6 @@
 //! Findings in documents: each with the command that repairs it and, in a comparison, with what became of it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
 
 use calipam_check::views::{AddressView, HandleView};
@@ -29,7 +29,11 @@ pub(super) struct WithFindings<'a, T> {
 impl<'a> WithFindings<'a, Report> {
     pub(super) fn of_report(report: &'a Report, changes: Option<&'a Changes>) -> Self {
         let findings = Found::all_of(&report.findings, changes);
-        let changes = changes.map(|changes| ChangesOf::new(changes, report));
+        let changes = changes.map(|changes| {
+            let Changes { not_read_now, not_read_then, .. } = changes;
+            let not_read = Some(NotRead { not_read_now, not_read_then });
+            ChangesOf { not_read, ..ChangesOf::of([(changes, report)].into_iter()) }
+        });
         Self { content: report, changes, findings, partial: None }
     }
 }
@@ -48,32 +52,44 @@ impl<'a> WithFindings<'a, HandleView> {
     }
 }
 
-/// What has changed since an earlier report.
+/// What has changed since an earlier report, of one cluster or of several together.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ChangesOf<'a> {
-    since: Timestamp,
-    new: usize,
-    worse: usize,
-    stay: usize,
-    gone: &'a [EarlierFinding],
-    not_checked: &'a [EarlierFinding],
+pub(super) struct ChangesOf<'a> {
+    pub since: Option<Timestamp>,
+    pub new: usize,
+    pub worse: usize,
+    pub stay: usize,
+    pub gone: Vec<&'a EarlierFinding>,
+    pub not_checked: Vec<&'a EarlierFinding>,
+    /// Of one cluster.
+    #[serde(flatten)]
+    not_read: Option<NotRead<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NotRead<'a> {
     not_read_now: &'a [Source],
     not_read_then: &'a [Source],
 }
 
 impl<'a> ChangesOf<'a> {
-    fn new(changes: &'a Changes, report: &Report) -> Self {
-        let counts = changes.counts(report);
+    pub(super) fn of(each: impl Iterator<Item = (&'a Changes, &'a Report)> + Clone) -> Self {
+        let mut counts: BTreeMap<Change, usize> = BTreeMap::new();
+        for (change, number) in each.clone().flat_map(|(changes, report)| changes.counts(report)) {
+            *counts.entry(change).or_default() += number;
+        }
+        let number = |change| counts.get(&change).copied().unwrap_or_default();
+        let changes = each.map(|(changes, _)| changes);
         Self {
-            since: changes.since,
-            new: counts[&Change::New],
-            worse: counts[&Change::Worse],
-            stay: counts[&Change::Stays],
-            gone: &changes.gone,
-            not_checked: &changes.not_checked,
-            not_read_now: &changes.not_read_now,
-            not_read_then: &changes.not_read_then,
+            since: changes.clone().map(|changes| changes.since).min(),
+            new: number(Change::New),
+            worse: number(Change::Worse),
+            stay: number(Change::Stays),
+            gone: changes.clone().flat_map(|changes| &changes.gone).collect(),
+            not_checked: changes.flat_map(|changes| &changes.not_checked).collect(),
+            not_read: None,
         }
     }
 }

@@ -32,11 +32,18 @@ impl Page {
 }
 
 /// A text that is being written on a page. Text of the datastore is escaped here: it reaches no terminal otherwise.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Text {
     pub page: Page,
-    written: String,
-    failure: Option<String>,
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug)]
+enum Part {
+    /// As it is printed.
+    Line(String),
+    /// With the column that it is sorted by.
+    Grid(Grid, Option<&'static str>),
 }
 
 impl Text {
@@ -78,7 +85,7 @@ impl Text {
     /// Adds a line as it is, styles included.
     pub(crate) fn drawn(&mut self, line: &str) {
         if !self.page.rows_only {
-            self.written.extend([line, "\n"]);
+            self.parts.push(Part::Line(format!("{line}\n")));
         }
     }
 
@@ -89,10 +96,7 @@ impl Text {
 
     /// Adds a table.
     pub(crate) fn grid(&mut self, grid: Grid) {
-        match grid.draw(self.page) {
-            Ok(table) => self.written.push_str(&table),
-            Err(failure) => self.failure = Some(failure),
-        }
+        self.parts.push(Part::Grid(grid, self.page.sort_by));
     }
 
     /// Adds a table and an empty line, if the table has rows.
@@ -112,14 +116,58 @@ impl Text {
         }
     }
 
+    /// Adds the texts of several clusters: their tables as one, with the cluster in the first column, and what follows each table.
+    /// Those without a table are added one below the other.
+    pub(crate) fn clusters(&mut self, texts: Vec<(&str, Self)>) {
+        let (mut grids, mut after) = (Vec::new(), Vec::new());
+        for (name, text) in texts {
+            let place = text.parts.iter().position(|part| matches!(part, Part::Grid(..)));
+            let mut parts = text.parts.into_iter().skip(place.unwrap_or_default()).peekable();
+            match parts.next_if(|part| matches!(part, Part::Grid(..))) {
+                Some(Part::Grid(grid, _)) => grids.push((name, grid)),
+                _ => self.styled(Style::new().bold(), name),
+            }
+            // Notes of a table say which cluster they are of.
+            let of = if place.is_some() { format!("{}: ", escape(name)) } else { String::new() };
+            let lines = parts.filter_map(|part| match part {
+                Part::Line(line) if place.is_none() || line != "\n" => {
+                    Some(Part::Line(format!("{of}{line}")))
+                }
+                _ => None,
+            });
+            if place.is_some() {
+                after.extend(lines);
+            } else {
+                self.parts.extend(lines);
+                self.blank();
+            }
+        }
+        if !grids.is_empty() {
+            self.grid(Grid::of_clusters(grids));
+            if !after.is_empty() {
+                self.blank();
+            }
+            self.parts.extend(after);
+        }
+    }
+
     /// The text.
     ///
     /// # Errors
     /// If its tables are to be sorted by a column that one of them does not have.
     pub(crate) fn finish(self) -> io::Result<String> {
-        match self.failure {
-            Some(failure) => Err(io::Error::new(io::ErrorKind::InvalidInput, failure)),
-            None => Ok(self.written),
+        let mut written = String::new();
+        for part in self.parts {
+            match part {
+                Part::Line(line) => written.push_str(&line),
+                Part::Grid(grid, sort_by) => {
+                    let table = grid.draw(Page { sort_by, ..self.page });
+                    let table =
+                        table.map_err(|failure| io::Error::new(io::ErrorKind::InvalidInput, failure))?;
+                    written.push_str(&table);
+                }
+            }
         }
+        Ok(written)
     }
 }

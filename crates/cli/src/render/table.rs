@@ -149,10 +149,20 @@ impl Grid {
         Self::new(wide, kinds.into_values(), of_kinds)
     }
 
-    /// Adds the rows of a list that has the same columns.
+    /// Adds the rows of another list. A column that only one of the two has is empty in the other.
     pub(crate) fn extend(&mut self, more: Self) {
+        let before = self.rows;
         self.rows += more.rows;
-        self.columns.iter_mut().zip(more.columns).for_each(|(all, more)| all.cells.extend(more.cells));
+        for (place, mut column) in more.columns.into_iter().enumerate() {
+            match self.columns.iter_mut().find(|own| own.title == column.title) {
+                Some(own) => own.cells.append(&mut column.cells),
+                None => {
+                    column.cells.splice(..0, vec![no_cell(); before]);
+                    self.columns.insert(place.min(self.columns.len()), column);
+                }
+            }
+        }
+        self.columns.iter_mut().for_each(|column| column.cells.resize(self.rows, no_cell()));
     }
 
     /// The lists of several clusters as one, with the cluster in the first column.
@@ -330,6 +340,10 @@ impl Cells {
     fn has_any(&self) -> bool {
         self.cells.iter().any(|(cell, _)| !matches!(cell.as_str(), "" | "-" | "0"))
     }
+}
+
+fn no_cell() -> (String, Style) {
+    ("-".to_owned(), Style::new())
 }
 
 /// What a cell is sorted by.

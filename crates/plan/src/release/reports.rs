@@ -2,7 +2,7 @@
 
 mod file;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use calipam_check::{EarlierReport, NoReport};
 use calipam_model::attributes::{Attribute, is_windows_reserved};
@@ -115,34 +115,10 @@ fn text(fields: &Map<String, Value>, name: &str) -> String {
 
 /// Reads the output of `calipam check -o json` or `-o yaml`.
 fn own(file: ReportFile) -> Result<ReadReport, ReportError> {
-    let EarlierReport { guid: cluster, taken_at: at, .. } = EarlierReport::without_findings(&file.fields)?;
-    let found = file.found.ok_or(NoReport::Missing("findings"))??;
+    let EarlierReport { guid: cluster, taken_at: at, .. } =
+        EarlierReport::without_findings(&Value::Object(file.fields))?;
+    let found = file.found.ok_or_else(|| NoReport::Undecodable("no `findings`".into()))??;
     Ok(ReadReport { observations: Observations { at, cluster, ..found }, objections: Vec::new() })
-}
-
-/// Reads a record. A missing field matches every allocation, so a field that cannot be read is an error.
-fn own_record(record: &Map<String, Value>) -> Result<Observation, NoReport> {
-    let attributes = match record.get("attributes") {
-        None => None,
-        Some(value) => Some(texts(value).ok_or(NoReport::Undecodable("attributes"))?),
-    };
-    let sequence = match record.get("sequenceNumber") {
-        None => None,
-        Some(value) => {
-            let number = value.as_str().and_then(|digits| digits.parse().ok());
-            Some(number.ok_or(NoReport::Undecodable("sequenceNumber"))?)
-        }
-    };
-    let has_owner = attributes.is_some();
-    let handle = record.get("handle").and_then(Value::as_str).map(str::to_owned);
-    let record = Attribute { handle, owner: attributes, ..Attribute::default() }.into();
-    Ok(Observation { record, has_owner, sequence })
-}
-
-/// Reads an object whose values are all texts.
-fn texts(value: &Value) -> Option<BTreeMap<String, String>> {
-    let text = |(name, value): (&String, &Value)| Some((name.clone(), value.as_str()?.to_owned()));
-    value.as_object()?.iter().map(text).collect()
 }
 
 /// Reads the output of `calicoctl ipam check --output`.

@@ -17,6 +17,7 @@ use crate::Context;
 use crate::claim::Claim;
 use crate::code::{Code, Severity};
 use crate::finding::{Evidence, Finding, HandleBlockEvidence, HandleEvidence, Subject};
+use crate::names::{addresses, list, short};
 use crate::record::Record;
 
 /// Checks every handle, stored or recorded.
@@ -87,7 +88,8 @@ impl<'s> Checker<'_, 's> {
             blocks,
             ..HandleEvidence::default()
         };
-        let finding = handle_finding(Code::OrphanHandle, id.clone(), evidence);
+        let says = format!("{} is a handle that no allocation refers to", short(&id));
+        let finding = handle_finding(Code::OrphanHandle, id.clone(), says, evidence);
         let dependencies =
             [Key::Handle(id)].into_iter().chain(object.value.blocks().map(|(b, _)| Key::Block(b)));
         finding.on_nodes(self.nodes(group)).depending_on(dependencies)
@@ -101,7 +103,10 @@ impl<'s> Checker<'_, 's> {
             recorded_as: group.recorded_as(),
             ..HandleEvidence::default()
         };
-        handle_finding(Code::MissingHandle, id, evidence)
+        let count: i64 = evidence.blocks.iter().map(|block| block.in_block).sum();
+        let verb = if count == 1 { "is" } else { "are" };
+        let says = format!("{} {verb} recorded under {}, which has no object", addresses(count), short(&id));
+        handle_finding(Code::MissingHandle, id, says, evidence)
             .on_nodes(self.nodes(group))
             .depending_on(self.dependencies(group))
     }
@@ -112,6 +117,13 @@ impl<'s> Checker<'_, 's> {
             return;
         }
         let id = group.id.to_string();
+        let more = match wrong.len() {
+            1 => String::new(),
+            count => format!(", and {} more blocks differ", count - 1),
+        };
+        let HandleBlockEvidence { block, in_handle, in_block } = &wrong[0];
+        let claimed = addresses(in_handle);
+        let says = format!("{} claims {claimed} in {block}, which records {in_block}{more}", short(&id));
         let harmless = wrong.iter().all(|b| b.in_handle > b.in_block);
         let severity = if harmless { Severity::Info } else { Code::HandleCount.severity() };
         let evidence = HandleEvidence {
@@ -120,7 +132,7 @@ impl<'s> Checker<'_, 's> {
             addresses: held(&group.records),
             recorded_as: group.recorded_as(),
         };
-        let finding = handle_finding(Code::HandleCount, id, evidence).with_severity(severity);
+        let finding = handle_finding(Code::HandleCount, id, says, evidence).with_severity(severity);
         out.push(finding.on_nodes(self.nodes(group)).depending_on(self.dependencies(group)));
     }
 
@@ -137,7 +149,9 @@ impl<'s> Checker<'_, 's> {
             addresses: held(&records),
             recorded_as: group.recorded_as(),
         };
-        let finding = handle_finding(Code::HandleCarriageReturn, id, evidence);
+        let place = if evidence.addresses.is_empty() { "stored" } else { "recorded" };
+        let says = format!("{} is {place} with a trailing carriage return", short(&id));
+        let finding = handle_finding(Code::HandleCarriageReturn, id, says, evidence);
         out.push(finding.on_nodes(self.nodes(group)));
     }
 
@@ -158,6 +172,7 @@ impl<'s> Checker<'_, 's> {
             return;
         }
         let id = group.id.to_string();
+        let says = format!("{} share the handle {}", list(&held), short(&id));
         let evidence = HandleEvidence {
             revision: group.object.map(|object| object.revision.to_string()),
             blocks: differences(group.object, &group.records, Which::All),
@@ -166,7 +181,7 @@ impl<'s> Checker<'_, 's> {
         };
         let blocks: BTreeSet<IpNet> = group.records.iter().map(|r| r.block.key).collect();
         out.push(
-            handle_finding(Code::SharedLegacyHandle, id, evidence)
+            handle_finding(Code::SharedLegacyHandle, id, says, evidence)
                 .on_nodes(self.nodes(group))
                 .depending_on(blocks.into_iter().map(Key::Block)),
         );
@@ -192,8 +207,8 @@ impl<'s> Checker<'_, 's> {
     }
 }
 
-fn handle_finding(code: Code, id: String, evidence: HandleEvidence) -> Finding {
-    Finding::new(code, Subject::Handle(id), Evidence::Handle(Box::new(evidence)))
+fn handle_finding(code: Code, id: String, says: String, evidence: HandleEvidence) -> Finding {
+    Finding::new(code, Subject::Handle(id), says, Evidence::Handle(Box::new(evidence)))
 }
 
 /// Returns true if the handle is recorded with a carriage return.

@@ -6,7 +6,7 @@ use calipam_history::diff::{Difference, Sum};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::pools::{OneUnreadable, unreadable};
+use super::list::{OneUnreadable, unreadable};
 use crate::format::Format;
 use crate::render::diff::{DifferenceDocument, State, not_compared, rows, said, table};
 use crate::render::document::Document;

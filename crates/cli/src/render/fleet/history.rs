@@ -7,7 +7,7 @@ use calipam_history::timeline::Event;
 use serde::Serialize;
 
 use super::InCluster;
-use super::pools::{OneUnreadable, unreadable};
+use super::list::{OneUnreadable, unreadable};
 use crate::render::document::Document;
 use crate::render::history::{Reach, event_columns};
 use crate::render::page::Text;

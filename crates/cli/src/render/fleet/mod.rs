@@ -2,8 +2,8 @@
 
 mod diff;
 mod history;
+mod list;
 mod page;
-mod pools;
 mod schema;
 mod text;
 
@@ -12,15 +12,15 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use calipam_check::fleet::Cluster;
-use calipam_check::{Changes, Severity};
+use calipam_check::{Changes, Code, Severity};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 pub(crate) use self::diff::{DiffOfCluster, FleetDiff};
 pub(crate) use self::history::{FleetHistory, HistoryOfCluster};
-pub(crate) use self::pools::{FleetPools, PoolsOfCluster};
+pub(crate) use self::list::{FleetList, ListOfCluster};
 use super::document::{Document, unsupported};
-use super::findings::{Found, write_ignore_file, write_names};
+use super::findings::{ChangesOf, Found, write_ignore_file, write_names};
 use super::page::Text;
 use super::report::{junit, prometheus};
 use crate::format::Format;
@@ -82,9 +82,15 @@ impl FleetReport {
     }
 
     /// The clusters, each with what has changed in it.
-    pub(crate) fn each(&self) -> impl Iterator<Item = (&Cluster, Option<&Changes>)> {
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&Cluster, Option<&Changes>)> + Clone {
         let changes = self.changes.iter().flatten().map(Some).chain(std::iter::repeat(None));
         self.clusters.iter().zip(changes)
+    }
+
+    /// What has changed in all of them, if there is an earlier report.
+    fn changed(&self) -> Option<ChangesOf<'_>> {
+        let each = self.each().filter_map(|(cluster, changes)| Some((changes?, &cluster.report)));
+        self.changes.as_ref().map(|_| ChangesOf::of(each))
     }
 
     pub(crate) fn number_of_findings(&self) -> usize {
@@ -138,7 +144,11 @@ impl Document for FleetReport {
         match format {
             Format::Name => write_names(&self.findings(), out),
             Format::Prometheus => prometheus::write_fleet(self, out),
-            Format::Junit => junit::write_fleet(self, out),
+            Format::Junit => {
+                let codes = Code::ALL.iter().copied();
+                let each = self.each().map(|(of, changes)| (of.name.as_str(), &of.report, changes));
+                junit::write(each, codes, self.took, out)
+            }
             Format::Html => page::write(self, out),
             Format::Ignore => write_ignore_file(&self.findings(), out),
             Format::Table | Format::Wide | Format::Yaml | Format::Json => {

@@ -3,7 +3,7 @@
 
 mod ranges;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use calipam_check::fleet::Cluster;
@@ -14,7 +14,7 @@ use super::FleetReport;
 use super::text::{age, header, severities, use_of_pools};
 use crate::hints;
 use crate::render::findings::Found;
-use crate::render::report::page::findings::{DETAILED, ROWS, choice_of_severity, details, meaning, share};
+use crate::render::report::page::findings::{choice_of_severity, meaning, rows, says};
 use crate::render::report::page::{Place, compact, head, long, policy, tiles};
 use crate::render::text::{count, escape, thousands};
 
@@ -113,26 +113,12 @@ fn table_of_findings(findings: &[Found<'_>]) -> Markup {
     if findings.is_empty() {
         return html! { section #findings { h2 { "Findings" } p { "No findings." } } };
     }
-    let mut numbers: BTreeMap<Code, usize> = BTreeMap::new();
-    for of in findings {
-        *numbers.entry(of.finding.code).or_default() += 1;
-    }
-    let shares = |places| -> BTreeMap<Code, usize> {
-        numbers.keys().copied().zip(share(numbers.values().copied(), places)).collect()
-    };
-    let (rows, detailed) = (shares(ROWS), shares(DETAILED));
-    let left_out: usize = numbers.iter().map(|(code, number)| number - rows[code]).sum();
-
-    let mut written: BTreeMap<Code, usize> = BTreeMap::new();
-    let table_rows = findings.iter().filter_map(|of| {
-        let written = written.entry(of.finding.code).or_default();
-        *written += 1;
-        (*written <= rows[&of.finding.code]).then(|| finding(of, *written <= detailed[&of.finding.code]))
-    });
+    let (numbers, rows) = rows(findings, finding);
+    let left_out: usize = numbers.values().map(|[_, left_out]| left_out).sum();
     let table = html! {
         table data-filtered="findings" {
             thead { tr { @for head in ["Cluster", "Severity", "Code", "Subject", "Finding"] { th scope="col" { (head) } } } }
-            tbody { @for row in table_rows { (row) } }
+            tbody { @for row in rows { (row) } }
         }
     };
     html! {
@@ -148,8 +134,8 @@ fn table_of_findings(findings: &[Found<'_>]) -> Markup {
     }
 }
 
-fn finding(of: &Found<'_>, detailed: bool) -> Markup {
-    let Found { cluster, finding, change, .. } = *of;
+fn finding(of: Found<'_>, detailed: bool) -> Markup {
+    let Found { cluster, finding, .. } = of;
     let subject = finding.subject.to_string();
     html! {
         tr data-severity=(finding.severity) {
@@ -157,11 +143,7 @@ fn finding(of: &Found<'_>, detailed: bool) -> Markup {
             td class=(finding.severity) { (finding.severity) }
             td { a href={ "#code-" (finding.code) } { (finding.code) } }
             td class=[long(&subject)] { (escape(&subject)) }
-            td {
-                @if let Some(change) = change.filter(|change| change.is_news()) { strong { (change) } " " }
-                @if detailed { details { summary { (escape(&finding.message())) } (details(finding)) } }
-                @else { (escape(&finding.message())) }
-            }
+            (says(of, detailed))
         }
     }
 }

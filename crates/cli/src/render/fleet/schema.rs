@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use calipam_check::fleet::Cluster;
 use calipam_check::views::PoolList;
-use calipam_check::{Change, EarlierFinding, Report, Severity};
+use calipam_check::{Report, Severity};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{FleetReport, InCluster};
-use crate::render::findings::Found;
+use super::FleetReport;
+use crate::render::findings::{ChangesOf, Found};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -18,7 +18,7 @@ pub(super) struct Written<'a> {
     notes: &'a [String],
     counts: Counts,
     #[serde(skip_serializing_if = "Option::is_none")]
-    changes: Option<Changes<'a>>,
+    changes: Option<ChangesOf<'a>>,
     clusters: Vec<OneCluster<'a>>,
     findings: Vec<Found<'a>>,
 }
@@ -30,17 +30,6 @@ struct Counts {
     unreadable: usize,
     allocations: usize,
     findings: BTreeMap<Severity, usize>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Changes<'a> {
-    since: Option<Timestamp>,
-    new: usize,
-    worse: usize,
-    stay: usize,
-    gone: Vec<InCluster<'a, &'a EarlierFinding>>,
-    not_checked: Vec<InCluster<'a, &'a EarlierFinding>>,
 }
 
 #[derive(Serialize)]
@@ -72,7 +61,7 @@ impl<'a> Written<'a> {
                 allocations: clusters.iter().map(|cluster| cluster.report.counts.allocations).sum(),
                 findings: report.counts(),
             },
-            changes: report.changes.as_ref().map(|_| changes(report)),
+            changes: report.changed(),
             clusters: clusters.iter().map(|cluster| one(report, cluster)).collect(),
             findings: report.findings(),
         }
@@ -89,35 +78,4 @@ fn one<'a>(report: &'a FleetReport, cluster: &'a Cluster) -> OneCluster<'a> {
         report: &cluster.report,
         pools: &cluster.pools,
     }
-}
-
-fn changes(report: &FleetReport) -> Changes<'_> {
-    let numbers = numbers(report);
-    let absent = |list: fn(&calipam_check::Changes) -> &Vec<EarlierFinding>| {
-        let of_each = report.each().filter_map(|(cluster, changes)| Some((&*cluster.name, list(changes?))));
-        let all = of_each.flat_map(|(cluster, list)| {
-            list.iter().map(move |finding| InCluster { cluster, group: None, it: finding })
-        });
-        all.collect()
-    };
-    Changes {
-        since: report.changes.iter().flatten().map(|changes| changes.since).min(),
-        new: numbers[&Change::New],
-        worse: numbers[&Change::Worse],
-        stay: numbers[&Change::Stays],
-        gone: absent(|changes| &changes.gone),
-        not_checked: absent(|changes| &changes.not_checked),
-    }
-}
-
-/// How many findings of all clusters are of each kind.
-pub(super) fn numbers(report: &FleetReport) -> BTreeMap<Change, usize> {
-    let mut numbers = BTreeMap::from([Change::New, Change::Worse, Change::Stays].map(|change| (change, 0)));
-    for (cluster, changes) in report.each() {
-        let Some(changes) = changes else { continue };
-        for (change, number) in changes.counts(&cluster.report) {
-            *numbers.entry(change).or_default() += number;
-        }
-    }
-    numbers
 }

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use calipam_check::Severity;
 use calipam_check::fleet::Cluster;
 use calipam_check::views::{Count, PoolView};
-use calipam_check::{Change, Severity};
 use jiff::SignedDuration;
 
 use super::FleetReport;
-use super::schema::numbers;
 use crate::render::check::{color, summary, table};
 use crate::render::page::Text;
 use crate::render::show::percent;
@@ -86,25 +85,20 @@ pub(super) fn use_of_pools(cluster: &Cluster) -> (String, String) {
 }
 
 /// How many findings are new, gone and the same since the earlier report; none without one.
-fn changes(report: &FleetReport) -> Vec<String> {
-    let Some(changes) = &report.changes else { return Vec::new() };
-    let numbers = numbers(report);
-    let sum =
-        |number: fn(&calipam_check::Changes) -> usize| thousands(changes.iter().map(number).sum::<usize>());
-    let since = changes.iter().map(|changes| changes.since).min().unwrap_or_default();
+fn changes(report: &FleetReport) -> Option<String> {
+    let changes = report.changed()?;
     let mut line = format!(
         "Since {}: {} new, {} more severe, {} gone, {} as before",
-        since.strftime("%Y-%m-%d %H:%M:%S UTC"),
-        thousands(numbers[&Change::New]),
-        thousands(numbers[&Change::Worse]),
-        sum(|changes| changes.gone.len()),
-        thousands(numbers[&Change::Stays]),
+        changes.since.unwrap_or_default().strftime("%Y-%m-%d %H:%M:%S UTC"),
+        thousands(changes.new),
+        thousands(changes.worse),
+        thousands(changes.gone.len()),
+        thousands(changes.stay),
     );
-    let not_checked = sum(|changes| changes.not_checked.len());
-    if not_checked != "0" {
-        line.push_str(&format!(", {not_checked} not checked"));
+    if !changes.not_checked.is_empty() {
+        line.push_str(&format!(", {} not checked", thousands(changes.not_checked.len())));
     }
-    vec![line]
+    Some(line)
 }
 
 /// `12 s`, `5 min`, `3 h`, `4 d`.

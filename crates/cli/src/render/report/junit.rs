@@ -9,28 +9,31 @@ use calipam_check::{Changes, Code, Finding, Report, Severity};
 use calipam_model::snapshot::{Coverage, Source};
 use maud::{Markup, html};
 
-use super::Checked;
 use crate::render::check::unread;
-use crate::render::fleet::FleetReport;
 use crate::render::text::{count, escape};
 
 /// Readers show a failure's text as a whole: so many lines of it are enough, the sum is in front.
 const SHOWN: usize = 1000;
 
-pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let suite = Suite::new("calipam check", checked.report, checked.changes, Code::of_one_cluster());
-    suites(&[suite], checked.took, out)
-}
-
-/// The same of many clusters: a suite for each.
-pub(in crate::render) fn write_fleet(report: &FleetReport, out: &mut dyn Write) -> io::Result<()> {
-    let all: Vec<Suite<'_>> = report
-        .each()
-        .map(|(cluster, changes)| {
-            Suite::new(&cluster.name, &cluster.report, changes, Code::ALL.iter().copied())
-        })
-        .collect();
-    suites(&all, report.took, out)
+/// Writes a suite of the codes for each cluster, by its name.
+pub(in crate::render) fn write<'a>(
+    clusters: impl Iterator<Item = (&'a str, &'a Report, Option<&'a Changes>)>,
+    codes: impl Iterator<Item = Code> + Clone,
+    took: Duration,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let suite = |(name, report, changes)| Suite::new(name, report, changes, codes.clone());
+    let all: Vec<Suite<'_>> = clusters.map(suite).collect();
+    let time = format!("{:.3}", took.as_secs_f64());
+    let tests: usize = all.iter().map(|suite| suite.by_code.len()).sum();
+    let failed: usize = all.iter().map(|suite| suite.failed).sum();
+    let suites = html! {
+        testsuites name="calipam check" tests=(tests) failures=(failed) errors="0" time=(time) {
+            "\n"
+            @for suite in &all { (one(suite, &time)) }
+        }
+    };
+    writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}", suites.into_string())
 }
 
 /// The test cases of a cluster.
@@ -56,19 +59,6 @@ impl<'a> Suite<'a> {
         let failed = by_code.values().filter(|findings| fails(findings, changes)).count();
         Self { name, report, changes, by_code, failed }
     }
-}
-
-fn suites(all: &[Suite<'_>], took: Duration, out: &mut dyn Write) -> io::Result<()> {
-    let time = format!("{:.3}", took.as_secs_f64());
-    let tests: usize = all.iter().map(|suite| suite.by_code.len()).sum();
-    let failed: usize = all.iter().map(|suite| suite.failed).sum();
-    let suites = html! {
-        testsuites name="calipam check" tests=(tests) failures=(failed) errors="0" time=(time) {
-            "\n"
-            @for suite in all { (one(suite, &time)) }
-        }
-    };
-    writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}", suites.into_string())
 }
 
 fn one(suite: &Suite<'_>, time: &str) -> Markup {

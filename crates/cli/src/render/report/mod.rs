@@ -10,7 +10,7 @@ pub(super) mod prometheus;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use calipam_check::{Changes, Report};
+use calipam_check::{Changes, Code, Report};
 use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
@@ -54,7 +54,10 @@ impl Document for Checked<'_> {
         match format {
             Format::Name => write_names(&Found::all_of(&self.report.findings, None), out),
             Format::Prometheus => prometheus::write(self, out),
-            Format::Junit => junit::write(self, out),
+            Format::Junit => {
+                let suite = [("calipam check", self.report, self.changes)];
+                junit::write(suite.into_iter(), Code::of_one_cluster(), self.took, out)
+            }
             Format::Html => page::write(self, out),
             Format::Ignore => write_ignore_file(&Found::all_of(&self.report.findings, None), out),
             Format::Table | Format::Wide | Format::Yaml | Format::Json => {

@@ -13,7 +13,7 @@ use crate::render::text::thousands;
 
 /// A row of the list of pools: a pool, or the blocks that are in none.
 #[derive(Clone, Copy)]
-pub(crate) enum PoolRow<'a> {
+enum PoolRow<'a> {
     Pool(&'a PoolView),
     Outside(&'a OutsidePools),
 }
@@ -84,7 +84,7 @@ pub(crate) fn cool_down(cooling: &Cooling) -> String {
     format!("{cooling}; {end} ends that at once")
 }
 
-pub(crate) fn pool_columns<'a>(page: Page) -> Vec<Column<'a, PoolRow<'a>>> {
+fn pool_columns<'a>(page: Page) -> Vec<Column<'a, PoolRow<'a>>> {
     let name = |pool: &PoolView| format!("{}{}", pool.name, if pool.enabled { "" } else { " (disabled)" });
     vec![
         left("POOL", move |row: PoolRow<'_>| match row {

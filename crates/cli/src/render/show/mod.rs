@@ -22,7 +22,7 @@ use super::text::escape;
 use crate::format::Format;
 
 pub(crate) use self::address::AddressDetails;
-pub(crate) use self::capacity::{PoolRow, cool_down, percent, pool_columns, use_of_pools};
+pub(crate) use self::capacity::{cool_down, percent, use_of_pools};
 pub(crate) use self::compare::agrees;
 
 /// What `show` prints of a cluster.

@@ -1,15 +1,17 @@
 //! Reads reports as streams, and keeps only the unused ones of a million allocations.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::IpAddr;
 
 use calipam_check::{EarlierFinding, NoReport};
+use calipam_model::attributes::Attribute;
 use calipam_model::cidr::parse_address;
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::{Observation, Observations, allocation, is_released, own_record};
+use super::{Observation, Observations, allocation, is_released};
 
 /// A report of either form, JSON or YAML.
 #[derive(Debug, Default)]
@@ -35,22 +37,44 @@ impl ReportFile {
     }
 }
 
+/// What the evidence of an unused address or handle tells.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Unused {
+    records: Vec<Recorded>,
+    revision: String,
+}
+
+/// A record of a block. What a report does not tell matches every allocation, so that what it tells and cannot be read is an error.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Recorded {
+    handle: Option<String>,
+    attributes: Option<BTreeMap<String, String>>,
+    /// Its digits.
+    sequence_number: Option<String>,
+}
+
 /// Adds a finding to the observations.
 fn add_finding(seen: &mut Observations, finding: &Value) -> Result<(), NoReport> {
-    let EarlierFinding { code, subject, evidence, .. } = EarlierFinding::decode(finding)?;
-    match code.as_str() {
-        _ if evidence.is_null() => {}
-        "leaked-address" => {
-            let Some(address) = parse_address(&subject.name) else { return Ok(()) };
-            let records = evidence.get("records").and_then(Value::as_array).into_iter().flatten();
-            let records: Result<Vec<_>, _> = records.filter_map(Value::as_object).map(own_record).collect();
-            seen.addresses.entry(address).or_default().extend(records?);
+    let undecodable = |error: &dyn fmt::Display| NoReport::Undecodable(error.to_string());
+    let EarlierFinding { code, subject, evidence, .. } =
+        Deserialize::deserialize(finding).map_err(|error: serde_json::Error| undecodable(&error))?;
+    if evidence.is_null() || !["leaked-address", "orphan-handle"].contains(&code.as_str()) {
+        return Ok(());
+    }
+    let unused: Unused = serde_json::from_value(evidence).map_err(|error| undecodable(&error))?;
+    if code == "orphan-handle" {
+        seen.handles.insert(subject.name, unused.revision);
+    } else if let Some(address) = parse_address(&subject.name) {
+        let all = seen.addresses.entry(address).or_default();
+        for Recorded { handle, attributes, sequence_number } in unused.records {
+            let sequence = sequence_number.map(|digits| digits.parse::<u64>()).transpose();
+            let sequence = sequence.map_err(|error| undecodable(&error))?;
+            let has_owner = attributes.is_some();
+            let record = Attribute { handle, owner: attributes, ..Attribute::default() }.into();
+            all.push(Observation { record, has_owner, sequence });
         }
-        "orphan-handle" => {
-            let revision = evidence.get("revision").and_then(Value::as_str).unwrap_or_default();
-            seen.handles.insert(subject.name, revision.to_owned());
-        }
-        _ => {}
     }
     Ok(())
 }

@@ -9,43 +9,58 @@ use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use super::{compact, long};
 use crate::hints::{self, remedy};
 use crate::render::explanation;
+use crate::render::findings::Found;
 use crate::render::report::changes;
 use crate::render::text::{escape, thousands};
 use crate::render::yaml;
 
 /// Findings in the table. If there are more, each code gets its share.
-pub(in crate::render) const ROWS: usize = 6_000;
+const ROWS: usize = 6_000;
 /// Findings with their evidence.
-pub(in crate::render) const DETAILED: usize = 1_000;
+const DETAILED: usize = 1_000;
 
-/// How many findings of a code are shown, and how many of these with evidence.
-#[derive(Clone, Copy)]
-struct Share {
-    rows: usize,
-    detailed: usize,
+/// The findings of a page by code: how many there are, and how many the page leaves out.
+pub(in crate::render) type Numbers = BTreeMap<Code, [usize; 2]>;
+
+/// Their numbers, and a row for each that is shown: of each code the first ones, of which some have evidence.
+pub(in crate::render) fn rows(
+    findings: &[Found<'_>],
+    row: impl Fn(Found<'_>, bool) -> Markup,
+) -> (Numbers, Vec<Markup>) {
+    let mut numbers: BTreeMap<Code, usize> = BTreeMap::new();
+    findings.iter().for_each(|of| *numbers.entry(of.finding.code).or_default() += 1);
+    let shares = |places| -> BTreeMap<Code, usize> {
+        numbers.keys().copied().zip(share(numbers.values().copied(), places)).collect()
+    };
+    let (shown, detailed) = (shares(ROWS), shares(DETAILED));
+    let mut written: BTreeMap<Code, usize> = BTreeMap::new();
+    let rows = findings.iter().filter_map(|of| {
+        let code = of.finding.code;
+        let number = written.entry(code).or_default();
+        *number += 1;
+        (*number <= shown[&code]).then(|| row(*of, *number <= detailed[&code]))
+    });
+    let rows = rows.collect();
+    (numbers.iter().map(|(code, number)| (*code, [*number, number - shown[code]])).collect(), rows)
 }
 
 pub(super) fn section(report: &Report, changes: Option<&Changes>) -> Markup {
-    let mut numbers: BTreeMap<Code, usize> = BTreeMap::new();
-    for finding in &report.findings {
-        *numbers.entry(finding.code).or_default() += 1;
-    }
+    let (numbers, rows) = rows(&Found::all_of(&report.findings, changes), row);
     if numbers.is_empty() {
         return html! { section #findings { h2 { "Findings" } p { "No findings." } } };
     }
-    let (rows, detailed) =
-        (share(numbers.values().copied(), ROWS), share(numbers.values().copied(), DETAILED));
-    let shares: BTreeMap<Code, Share> = numbers
-        .iter()
-        .zip(rows.into_iter().zip(detailed))
-        .map(|((code, _), (rows, detailed))| (*code, Share { rows, detailed }))
-        .collect();
+    let table = html! {
+        table #findings-table {
+            thead { tr { th scope="col" { "Severity" } th scope="col" { "Code" } th scope="col" { "Subject" } th scope="col" { "Finding" } } }
+            tbody { @for row in rows { (row) } }
+        }
+    };
     html! {
         section #findings {
             h2 { "Findings" }
             (controls(&numbers))
-            (left_out(&numbers, &shares))
-            div.scroll { (compact(table(report, changes, &shares))) }
+            (left_out(&numbers))
+            div.scroll { (compact(table)) }
             p #findings-more hidden { button #findings-all type="button" {} }
         }
     }
@@ -90,7 +105,7 @@ pub(super) fn meanings(report: &Report) -> Markup {
 }
 
 /// Divides `places` among codes: small ones are shown whole, large ones share what is left.
-pub(in crate::render) fn share(numbers: impl Iterator<Item = usize> + Clone, places: usize) -> Vec<usize> {
+fn share(numbers: impl Iterator<Item = usize> + Clone, places: usize) -> Vec<usize> {
     let sum_up_to = |limit: usize| numbers.clone().map(|number| number.min(limit)).sum::<usize>();
     let (mut low, mut high) = (0, places);
     while low < high {
@@ -100,14 +115,14 @@ pub(in crate::render) fn share(numbers: impl Iterator<Item = usize> + Clone, pla
     numbers.map(|number| number.min(low)).collect()
 }
 
-fn controls(numbers: &BTreeMap<Code, usize>) -> Markup {
+fn controls(numbers: &Numbers) -> Markup {
     html! {
         div.controls.script {
             label { "Filter " input #filter type="search" placeholder="10.244.1.7, node-1, default/web"; }
             (choice_of_severity())
             label { "Code " select #code {
                 option value="" { "all" }
-                @for (code, number) in numbers { option value=(code) { (code) " (" (thousands(number)) ")" } }
+                @for (code, [number, _]) in numbers { option value=(code) { (code) " (" (thousands(number)) ")" } }
             } }
             span #findings-shown .dim aria-live="polite" {}
         }
@@ -124,17 +139,13 @@ pub(in crate::render) fn choice_of_severity() -> Markup {
 }
 
 /// What the page leaves out, by code.
-fn left_out(numbers: &BTreeMap<Code, usize>, shares: &BTreeMap<Code, Share>) -> Markup {
-    let left_out: Vec<(Code, usize)> = numbers
-        .iter()
-        .map(|(code, number)| (*code, number - shares[code].rows))
-        .filter(|(_, number)| *number > 0)
-        .collect();
+fn left_out(numbers: &Numbers) -> Markup {
+    let left_out: Vec<_> = numbers.iter().filter(|(_, [_, left_out])| *left_out > 0).collect();
     html! {
         @if !left_out.is_empty() {
             p.notice {
                 "This page shows the first findings of each code. Left out: "
-                @for (index, (code, number)) in left_out.iter().enumerate() {
+                @for (index, (code, [_, number])) in left_out.iter().enumerate() {
                     @if index > 0 { ", " } (thousands(number)) " × " (code)
                 }
                 ". All of them: " code { (hints::command_in_document(&["check", "-o", "json"])) }
@@ -143,26 +154,10 @@ fn left_out(numbers: &BTreeMap<Code, usize>, shares: &BTreeMap<Code, Share>) -> 
     }
 }
 
-fn table(report: &Report, changes: Option<&Changes>, shares: &BTreeMap<Code, Share>) -> Markup {
-    let mut written: BTreeMap<Code, usize> = BTreeMap::new();
-    let rows = report.findings.iter().filter_map(|finding| {
-        let written = written.entry(finding.code).or_default();
-        *written += 1;
-        let share = shares[&finding.code];
-        (*written <= share.rows).then(|| row(finding, changes, *written <= share.detailed))
-    });
-    html! {
-        table #findings-table {
-            thead { tr { th scope="col" { "Severity" } th scope="col" { "Code" } th scope="col" { "Subject" } th scope="col" { "Finding" } } }
-            tbody { @for row in rows { (row) } }
-        }
-    }
-}
-
 /// A row holds nothing twice, since there are thousands: the script takes severity, code and subject from the cells. The
 /// kind of a subject is not said of addresses, of which there are most.
-fn row(finding: &Finding, changes: Option<&Changes>, detailed: bool) -> Markup {
-    let change = changes.map(|changes| changes.of(finding)).filter(|change| change.is_news());
+fn row(of: Found<'_>, detailed: bool) -> Markup {
+    let finding = of.finding;
     let subject = &finding.subject;
     let kind = (!matches!(subject, Subject::Address(_))).then(|| subject.kind());
     html! {
@@ -170,20 +165,23 @@ fn row(finding: &Finding, changes: Option<&Changes>, detailed: bool) -> Markup {
             td class=(finding.severity) { (finding.severity) }
             td { a href={ "#code-" (finding.code) } { (finding.code) } }
             td class=[long(&subject.to_string())] { (escape(&subject.to_string())) }
-            td {
-                @if let Some(change) = change { strong { (change) } " " }
-                @if detailed {
-                    details {
-                        summary { (escape(&finding.message())) }
-                        (details(finding))
-                    }
-                } @else { (escape(&finding.message())) }
-            }
+            (says(of, detailed))
         }
     }
 }
 
-pub(in crate::render) fn details(finding: &Finding) -> Markup {
+/// The cell with the message of a finding, what became of it and its evidence.
+pub(in crate::render) fn says(of: Found<'_>, detailed: bool) -> Markup {
+    let message = of.finding.message();
+    html! {
+        td {
+            @if let Some(change) = of.change.filter(|change| change.is_news()) { strong { (change) } " " }
+            @if detailed { details { summary { (escape(&message)) } (details(of.finding)) } } @else { (escape(&message)) }
+        }
+    }
+}
+
+fn details(finding: &Finding) -> Markup {
     let mut evidence = Vec::new();
     // Evidence always serialises, and memory takes it: it is what `-o yaml` prints.
     let _ = yaml::write(&finding.evidence, &mut evidence);

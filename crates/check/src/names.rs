@@ -31,7 +31,7 @@ pub(crate) fn short(text: &str) -> String {
 }
 
 /// Several names in one phrase: `a, b and c`, or `a, b, c and 4 more`.
-pub(super) fn list(names: impl IntoIterator<Item = impl ToString>) -> String {
+pub(crate) fn list(names: impl IntoIterator<Item = impl ToString>) -> String {
     let mut names = names.into_iter();
     let mut shown: Vec<String> = names.by_ref().take(NAMED).map(|n| short(&n.to_string())).collect();
     let more = names.count();
@@ -46,7 +46,7 @@ pub(super) fn list(names: impl IntoIterator<Item = impl ToString>) -> String {
 }
 
 /// `1 address` or `2 addresses`.
-pub(super) fn addresses(count: impl std::fmt::Display) -> String {
+pub(crate) fn addresses(count: impl std::fmt::Display) -> String {
     let count = count.to_string();
     if count == "1" { "1 address".to_owned() } else { format!("{count} addresses") }
 }

@@ -1,0 +1,110 @@
+//! What `show` prints of several clusters, and ranges that no cluster of them uses.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use calipam_model::IpNet;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::format::Format;
+use crate::render::document::{Document, Printed, unsupported};
+use crate::render::page::Text;
+use crate::render::text::escape;
+
+/// The documents of the clusters.
+#[derive(Default)]
+pub(crate) struct FleetList {
+    pub clusters: Vec<ListOfCluster>,
+    /// Clusters that could not be read, and why.
+    pub unreadable: BTreeMap<String, String>,
+    /// Sums over all clusters, for people.
+    pub sums: Vec<String>,
+    /// Ranges that no cluster uses, if they were asked for.
+    pub free: Option<Vec<IpNet>>,
+    pub notes: Vec<String>,
+}
+
+/// A cluster with its document, in the format that is printed.
+pub(crate) struct ListOfCluster {
+    pub cluster: String,
+    pub group: Option<String>,
+    pub printed: Printed,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Written<'a> {
+    notes: &'a [String],
+    unreadable: Vec<OneUnreadable<'a>>,
+    clusters: Vec<OneCluster<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    free_ranges: Option<&'a [IpNet]>,
+}
+
+#[derive(Serialize)]
+struct OneCluster<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<&'a str>,
+    document: &'a Value,
+}
+
+/// A cluster that could not be read, and why.
+#[derive(Serialize)]
+pub(super) struct OneUnreadable<'a> {
+    cluster: &'a str,
+    reason: &'a str,
+}
+
+pub(super) fn unreadable(reasons: &BTreeMap<String, String>) -> Vec<OneUnreadable<'_>> {
+    reasons.iter().map(|(cluster, reason)| OneUnreadable { cluster, reason }).collect()
+}
+
+impl Document for FleetList {
+    fn kind(&self) -> &'static str {
+        "FleetList"
+    }
+
+    fn text(&self, text: &mut Text) {
+        let texts = self.clusters.iter().filter_map(|of| match &of.printed {
+            Printed::Text(own) => Some((of.cluster.as_str(), own.clone())),
+            _ => None,
+        });
+        text.clusters(texts.collect());
+        if self.clusters.is_empty() {
+            text.line("No cluster has it");
+        }
+        let free = self.free.as_deref().map(|free| match free {
+            [] => "No such range is free in all clusters".to_owned(),
+            free => {
+                let free: Vec<String> = free.iter().map(ToString::to_string).collect();
+                format!("Free in all clusters: {}", free.join(", "))
+            }
+        });
+        text.notes(&[&self.sums[..], free.as_slice(), &self.notes[..]].concat());
+    }
+
+    fn schema(&self) -> impl Serialize {
+        let clusters = self.clusters.iter().filter_map(|of| match &of.printed {
+            Printed::Value(document) => {
+                Some(OneCluster { name: &of.cluster, group: of.group.as_deref(), document })
+            }
+            _ => None,
+        });
+        Written {
+            notes: &self.notes,
+            unreadable: unreadable(&self.unreadable),
+            clusters: clusters.collect(),
+            free_ranges: self.free.as_deref(),
+        }
+    }
+
+    fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
+        for of in &self.clusters {
+            let Printed::Names(names) = &of.printed else { return Err(unsupported(self.kind(), format)) };
+            names.lines().try_for_each(|name| writeln!(out, "{}/{name}", escape(&of.cluster)))?;
+        }
+        Ok(())
+    }
+}
