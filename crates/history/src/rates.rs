@@ -1,7 +1,7 @@
 //! How often pods get addresses and how long they keep them, by what an archive or a recording holds of blocks.
 
 use calipam_model::IpNet;
-use calipam_model::block::Allocation;
+use calipam_model::attributes::AttributeRef;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::past::Past;
@@ -44,8 +44,8 @@ impl Rates {
 impl Past for Rates {
     const BRIDGES: bool = true;
 
-    fn counts(held: &Allocation<'_>) -> bool {
-        held.attribute.get("pod").is_some()
+    fn counts(record: &AttributeRef<'_>) -> bool {
+        record.get("pod").is_some()
     }
 
     fn begin(&mut self, _: Timestamp, held: u64) {

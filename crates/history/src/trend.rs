@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use calipam_model::IpNet;
-use calipam_model::block::{Allocation, Block};
+use calipam_model::block::Block;
 use calipam_model::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::held::Held;
+use crate::differ::assigned_and_released;
 use crate::past::Past;
 
 /// Changes are summed up for so long.
@@ -59,8 +59,7 @@ impl Trends {
             if before == Some(None) || now == Some(None) {
                 continue;
             }
-            let [before, now] = [before, now].map(|block| held(block.flatten()));
-            let (assigned, released) = before.assigned_and_released(&now);
+            let (assigned, released) = assigned_and_released(before.flatten(), now.flatten(), |_| true);
             self.change(key, assigned, released);
         }
     }
@@ -93,10 +92,6 @@ impl Trends {
 
 impl Past for Trends {
     const BRIDGES: bool = false;
-
-    fn counts(held: &Allocation<'_>) -> bool {
-        !held.attribute.is_windows_reserved()
-    }
 
     fn begin(&mut self, at: Timestamp, _: u64) {
         self.interrupt(at);
@@ -175,11 +170,6 @@ fn usable(objects: &Snapshot) -> BTreeMap<IpNet, Option<&Block>> {
     let hidden = objects.defects.iter().filter_map(|defect| defect.hidden_block()).map(|key| (key, None));
     let blocks = objects.blocks.iter().map(|block| &block.value).filter(|block| !block.content.is_deleted());
     hidden.chain(blocks.map(|block| (block.key, block.content.usable()))).collect()
-}
-
-/// The addresses of a block but those that Windows reserves.
-fn held(block: Option<&Block>) -> Held {
-    block.map(|block| Held::of(block, Trends::counts)).unwrap_or_default()
 }
 
 #[cfg(test)]

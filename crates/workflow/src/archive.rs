@@ -13,7 +13,7 @@ use calipam_files::archive::{Added, Archive, Archived, Part};
 use calipam_files::of_entry;
 use calipam_files::recording::{Known, Reached, States, Told, Version, each_version, write_state};
 use calipam_history::keep::Keep;
-use calipam_history::timeline::{About, ExportReader, Timeline, concerns};
+use calipam_history::timeline::{About, Event, ExportReader, RECORDS, USERS};
 use calipam_model::handle::clean_id;
 use calipam_model::hint::{Call, Hint};
 use calipam_model::snapshot::{Snapshot, Source};
@@ -114,7 +114,7 @@ pub struct ArchiveHistory {
     pub times: Vec<Timestamp>,
     /// From when to when every change was recorded, ascending; empty if none was.
     pub recorded: Vec<[Timestamp; 2]>,
-    pub timeline: Timeline,
+    pub events: Vec<Event>,
 }
 
 /// Reads all exports of an archive, one after the other, and merges what runs of calipam on its cluster wrote by the
@@ -143,12 +143,12 @@ pub fn archive_history(
         (times, recorded) =
             each_state(&archive, &|key| concerned.contains(key), Some(operator), |told| match told {
                 Told::Unchanged(until) => reader.stands_until(until),
-                Told::State(snapshot) => reader.take_records(*snapshot),
+                Told::State(snapshot) => reader.take(*snapshot, RECORDS),
             })?;
     } else {
         each(&archive, part, operator, |snapshot| {
             times.push(snapshot.taken_at);
-            reader.take_records(snapshot);
+            reader.take(snapshot, RECORDS);
         })?;
     }
 
@@ -156,14 +156,14 @@ pub fn archive_history(
     if !pods.is_empty() && is_recorded {
         each_state(&archive, &|key| Part::Users(&pods).holds(key), None, |told| match told {
             Told::Unchanged(until) => reader.stands_until(until),
-            Told::State(snapshot) => reader.take_users(&snapshot, &pods),
+            Told::State(snapshot) => reader.take(*snapshot, USERS),
         })?;
     } else if !pods.is_empty() {
-        each(&archive, Part::Users(&pods), operator, |snapshot| reader.take_users(&snapshot, &pods))?;
+        each(&archive, Part::Users(&pods), operator, |snapshot| reader.take(snapshot, USERS))?;
     }
 
-    let timeline = reader.finish();
-    Ok(ArchiveHistory { archive, about, times, recorded, timeline })
+    let events = reader.finish();
+    Ok(ArchiveHistory { archive, about, times, recorded, events })
 }
 
 /// The keys of a part that concern what a history is about, in any version.
@@ -173,7 +173,7 @@ fn concerned(archive: &Archive, part: Part<'_>, about: &About) -> Result<HashSet
         each_version(export, &mut known, &|key| part.holds(key), |version| {
             if let Version::Of(entry, _) = version
                 && !keys.contains(entry.key)
-                && concerns(&of_entry(entry), about)
+                && about.is_in(of_entry(entry))
             {
                 keys.insert(entry.key.to_vec());
             }

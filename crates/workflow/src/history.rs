@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use calipam_datastore::Datastore;
 use calipam_datastore::read::{Lookup, NameKind, Past, PastOf};
-use calipam_history::timeline::{About, Event, Kept, Run, Timeline, Version, What, Written, timeline};
+use calipam_history::timeline::{About, Event, Kept, Run, Version, What, Written, timeline};
 use calipam_model::snapshot::Snapshot;
 use calipam_repair::journal::{ChangeRecord, JournalError, Listed, Outcome, Recorded, list};
 
@@ -22,7 +22,7 @@ pub struct History {
     pub location: String,
     pub about: About,
     pub kept: Kept,
-    pub timeline: Timeline,
+    pub events: Vec<Event>,
 }
 
 /// Reads the history of something from etcd, and merges what runs of calipam on this cluster wrote by the journals of a
@@ -50,8 +50,8 @@ pub fn history<'a>(
         let written = journals.map(read).unwrap_or_default();
         let (guid, location) = (past.guid.clone(), past.location.clone());
         let kept = kept(past);
-        let timeline = timeline(&kept, &written, &about);
-        Ok(History { guid, location, about, kept, timeline })
+        let events = timeline(&kept, &written, &about);
+        Ok(History { guid, location, about, kept, events })
     })
 }
 
@@ -70,7 +70,7 @@ pub fn last_events<'a>(
         // What an address is now does not depend on it: if it cannot be read, there is none.
         let recent = tokio::time::timeout(AT_HAND, datastore.recent(snapshot, address)).await;
         let Ok(Ok(Some(past))) = recent else { return Vec::new() };
-        let mut events = timeline(&kept(past), &[], &About::Address(address)).events;
+        let mut events = timeline(&kept(past), &[], &About::Address(address));
         events.retain(|event| event.what != What::Known);
         events.split_off(events.len().saturating_sub(most))
     })

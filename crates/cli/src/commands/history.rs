@@ -27,7 +27,7 @@ pub(super) fn run(args: &HistoryArgs, global: &Global, console: &Console) -> Res
     })?;
     let document = HistoryDocument::of_etcd(&found);
     console.print(&document)?;
-    if found.timeline.events.is_empty() {
+    if found.events.is_empty() {
         let blocks = hints::command(&["show", "--blocks"]);
         console.hint(&match found.kept.oldest {
             1 => format!("no revision of this etcd names it; {blocks} lists the blocks"),
@@ -45,5 +45,5 @@ fn of_archive(folder: &Path, args: &HistoryArgs, console: &Console) -> Result<Ou
     let journals = journals_folder();
     let found = archive_history(folder, args.about(), journals.as_deref(), &Person::watching(console))?;
     console.print(&HistoryDocument::of_archive(&found))?;
-    Ok(if found.timeline.events.is_empty() { Outcome::Refused } else { Outcome::Clean })
+    Ok(if found.events.is_empty() { Outcome::Refused } else { Outcome::Clean })
 }

@@ -80,13 +80,13 @@ async fn of_datastore(
     match history(datastore, About::Address(address), journals.as_deref(), &person).await {
         Ok(found) => {
             let reach = Reach::of_etcd(&found.kept);
-            Ok(HistoryOfCluster::new(found.guid, found.location, reach, found.timeline.events))
+            Ok(HistoryOfCluster::new(found.guid, found.location, reach, found.events))
         }
         Err(failure) if matches!(failure.cause(), Some(DatastoreError::NoRevisions { .. })) => {
             let snapshot = read_around(datastore, &Lookup::Address(address), &person).await?;
             let (guid, location) = (snapshot.guid().to_owned(), snapshot.location.clone());
             let reach = Reach::State { read_at: snapshot.taken_at };
-            let events = recorded_in(snapshot, address).events;
+            let events = recorded_in(snapshot, address);
             Ok(HistoryOfCluster::new(guid, location, reach, events))
         }
         Err(failure) => Err(failure),
@@ -100,5 +100,5 @@ fn of_archive(folder: &Path, address: IpAddr, console: &Console) -> Result<Histo
     let found = found.map_err(|failure| failure.message)?;
     let guid = found.archive.guid().unwrap_or_default().to_owned();
     let reach = Reach::of_archive(&found);
-    Ok(HistoryOfCluster::new(guid, folder.display().to_string(), reach, found.timeline.events))
+    Ok(HistoryOfCluster::new(guid, folder.display().to_string(), reach, found.events))
 }

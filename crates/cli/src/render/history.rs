@@ -67,7 +67,7 @@ impl<'a> HistoryDocument<'a> {
             about,
             name,
             reach: Reach::of_etcd(&history.kept),
-            events: &history.timeline.events,
+            events: &history.events,
         }
     }
 
@@ -81,7 +81,7 @@ impl<'a> HistoryDocument<'a> {
             about,
             name,
             reach: Reach::of_archive(history),
-            events: &history.timeline.events,
+            events: &history.events,
         }
     }
 }
