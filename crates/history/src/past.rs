@@ -1,4 +1,4 @@
-//! How the addresses of blocks come and go, as an archive or a recording tells it.
+//! The addresses of blocks as they come and go, by an archive or a recording.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use jiff::Timestamp;
 
 use crate::differ::assigned_and_released;
 
-/// How a state follows what was told before.
+/// The relation of a state to the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Follows {
-    /// It is what the changes had come to.
+    /// It is the result of the changes.
     Changes,
     /// It is another export: what lies between is not known, but what differs.
     Export,
@@ -21,9 +21,9 @@ pub enum Follows {
     Nothing,
 }
 
-/// What is learnt of the past.
+/// A reader of the past.
 pub trait Past {
-    /// What two exports differ in counts, although it is not known when it happened, nor what came and went in between.
+    /// True if the differences of two exports count, although it is not known when they came, nor what came and went in between.
     const BRIDGES: bool;
 
     /// True for the records of addresses that count.
@@ -37,10 +37,10 @@ pub trait Past {
     /// Everything is known of the time in between.
     fn pass(&mut self, from: Timestamp, until: Timestamp);
 
-    /// So many addresses of a block were assigned, and released.
+    /// Counts addresses of a block that were assigned, and released.
     fn change(&mut self, block: IpNet, assigned: u64, released: u64);
 
-    /// What follows is what two exports differ in.
+    /// The next changes are the differences of two exports.
     fn bridge(&mut self) {}
 }
 

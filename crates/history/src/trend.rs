@@ -1,4 +1,4 @@
-//! How many addresses of a pool are assigned and released, and when it will be exhausted if that goes on.
+//! The numbers of addresses of a pool that are assigned and released, and the time at which it will be exhausted if that goes on.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -17,17 +17,17 @@ pub const KEPT: SignedDuration = SignedDuration::from_hours(24);
 /// For a forecast there have to be as many.
 const LEAST: usize = 6;
 
-/// What becomes of the pools of a cluster that is followed, by the CIDRs of the pools.
+/// The trends of the pools of a cluster that is followed, by the CIDRs of the pools.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trends(BTreeMap<IpNet, Trend>);
 
-/// What becomes of one pool.
+/// The trend of one pool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trend {
     /// Addresses that have been assigned, and released, since the cluster is followed.
     pub assigned: u64,
     pub released: u64,
-    /// When the sum that grows has begun.
+    /// The beginning of the sum that grows.
     begin: Timestamp,
     growing: i64,
     /// By how many more addresses were assigned than released in each span that ended at a time, the oldest first. Spans of which not
@@ -45,7 +45,7 @@ pub struct Forecast {
 }
 
 impl Trends {
-    /// Takes note of blocks that have become others, and of the time. A block that cannot be decoded, before or now, is passed over.
+    /// Takes note of blocks that have changed, and of the time. A block that cannot be decoded, before or now, is passed over.
     pub fn note(&mut self, before: &Snapshot, now: &Snapshot, snapshot: &Snapshot) {
         let pools: BTreeSet<IpNet> = snapshot.pools.iter().map(|pool| pool.value.cidr).collect();
         self.0.retain(|cidr, _| pools.contains(cidr));
@@ -64,12 +64,12 @@ impl Trends {
         }
     }
 
-    /// What has changed up to this time is not known.
+    /// Begins anew: the changes up to this time are not known.
     pub fn interrupt(&mut self, now: Timestamp) {
         self.0.values_mut().for_each(|trend| trend.begin_anew(now));
     }
 
-    /// Those of these pools, of which nothing is known.
+    /// Trends of these pools, of which nothing is known.
     pub fn of_pools(pools: impl Iterator<Item = IpNet>) -> Self {
         Self(pools.map(|pool| (pool, Trend::new(Timestamp::MIN))).collect())
     }
@@ -117,7 +117,7 @@ impl Trend {
         (self.begin, self.growing) = (now, 0);
     }
 
-    /// When the first span that is known began.
+    /// The beginning of the first span that is known.
     fn first(&self) -> Timestamp {
         self.sums.front().map_or(self.begin, |(end, _)| end.saturating_sub(SPAN).unwrap_or(*end))
     }
@@ -143,7 +143,7 @@ impl Trend {
         self.sums.retain(|(end, _)| now.duration_since(*end) < KEPT);
     }
 
-    /// When so many free addresses will be taken; `None` where too little is known.
+    /// The time in which so many free addresses will be taken; `None` where too little is known.
     pub fn forecast(&self, free: u128) -> Option<Forecast> {
         let number = self.sums.len() as f64;
         if self.sums.len() < LEAST {

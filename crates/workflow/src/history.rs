@@ -9,20 +9,56 @@ use calipam_datastore::read::{Lookup, NameKind, Past, PastOf};
 use calipam_history::timeline::{About, Event, Kept, Run, Version, What, Written, timeline};
 use calipam_model::snapshot::Snapshot;
 use calipam_repair::journal::{ChangeRecord, JournalError, Listed, Outcome, Recorded, list};
+use jiff::Timestamp;
+use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::operator::{Operator, Pending};
 use crate::read::tell_requests;
 use crate::scope::only_handle;
 
-/// The history of something.
+/// The history of something, and how far it reaches.
+#[derive(Serialize)]
 pub struct History {
-    /// What was read, apart from the values.
+    /// The GUID of the cluster; empty if it has none.
     pub guid: String,
+    /// The endpoint, or the folder of the archive.
     pub location: String,
+    #[serde(flatten)]
     pub about: About,
-    pub kept: Kept,
+    #[serde(flatten)]
+    pub reach: Reach,
     pub events: Vec<Event>,
+}
+
+/// The reach of a history.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum Reach {
+    #[serde(rename_all = "camelCase")]
+    Etcd {
+        /// The oldest revision that is kept, and the newest, in decimal digits.
+        oldest_revision: String,
+        newest_revision: String,
+        read_at: Timestamp,
+    },
+    Archive {
+        /// The times of the exports that were read, ascending.
+        exports: Vec<Timestamp>,
+        /// The times in which every change was recorded, ascending.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        recorded: Vec<Span>,
+    },
+    /// Nothing earlier is kept.
+    #[serde(rename_all = "camelCase")]
+    State { read_at: Timestamp },
+}
+
+/// A time in which every change is known.
+#[derive(Serialize)]
+pub struct Span {
+    pub from: Timestamp,
+    pub until: Timestamp,
 }
 
 /// Reads the history of something from etcd, and merges what runs of calipam on this cluster wrote by the journals of a
@@ -51,7 +87,12 @@ pub fn history<'a>(
         let (guid, location) = (past.guid.clone(), past.location.clone());
         let kept = kept(past);
         let events = timeline(&kept, &written, &about);
-        Ok(History { guid, location, about, kept, events })
+        let reach = Reach::Etcd {
+            oldest_revision: kept.oldest.to_string(),
+            newest_revision: kept.newest.to_string(),
+            read_at: kept.read_at,
+        };
+        Ok(History { guid, location, about, reach, events })
     })
 }
 

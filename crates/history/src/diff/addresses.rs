@@ -50,7 +50,7 @@ pub struct AddressChange<'s> {
     pub after: Option<Held<'s>>,
 }
 
-/// What comparing all blocks gives.
+/// The result of comparing all blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Walked<'s> {
     pub changes: Vec<AddressChange<'s>>,

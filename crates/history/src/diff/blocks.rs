@@ -16,7 +16,7 @@ use crate::differ::{self, Change};
 pub struct BlockChange {
     pub cidr: IpNet,
     pub change: Change,
-    /// What was there before; several blocks where the size differs.
+    /// The blocks before; several blocks where the size differs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<BlockState>,
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -21,7 +21,7 @@ impl FindingSummary {
     }
 }
 
-/// How the findings differ, each list ordered as in a report.
+/// The findings that differ, each list ordered as in a report.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FindingChanges {
     pub new: Vec<FindingSummary>,

@@ -1,4 +1,4 @@
-//! How two snapshots of one cluster differ.
+//! The differences of two snapshots of one cluster.
 
 mod addresses;
 mod align;
@@ -28,13 +28,13 @@ use self::uncompared::Hidden;
 pub use self::uncompared::{NotCompared, Side, Uncompared};
 pub use crate::differ::{Change, Held};
 
-/// How two snapshots differ, in a scope.
+/// The differences of two snapshots in a scope.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference<'s> {
     /// Nothing differs, and nothing that could differ was left out because it cannot be decoded.
     pub same: bool,
-    /// What was read on one side only, or cannot be decoded.
+    /// Sources that were read on one side only, and objects that cannot be decoded.
     pub not_compared: Vec<NotCompared>,
     /// Addresses by pool and by node.
     pub sums: Sums,
@@ -70,7 +70,7 @@ impl Difference<'_> {
     }
 }
 
-/// How two snapshots differ, but for their findings.
+/// The differences of two snapshots, but for their findings.
 #[derive(Debug)]
 pub struct Unchecked<'s>(Difference<'s>);
 

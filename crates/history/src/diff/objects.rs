@@ -37,7 +37,7 @@ pub struct FieldChange {
     pub after: Option<String>,
 }
 
-/// What an object says, field by field. Fields that say nothing are left out.
+/// The fields of an object by name. Fields that say nothing are left out.
 type Fields = BTreeMap<String, String>;
 
 /// The list of a difference in which an object is, its name there, its source and its key.

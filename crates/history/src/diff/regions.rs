@@ -13,7 +13,7 @@ pub(crate) struct Stored<'s> {
     pub cidr: IpNet,
     /// The block, where its structure is sound and it is the one that its key names.
     pub block: Option<&'s Block>,
-    /// Of a corrupt block: its value as it is stored.
+    /// The value of a corrupt block as it is stored.
     raw: Option<&'s str>,
     /// The owner, as far as the value can be decoded.
     pub owner: Option<&'s BlockOwner>,

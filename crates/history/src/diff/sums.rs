@@ -1,4 +1,4 @@
-//! How many addresses changed, by pool and by node.
+//! The numbers of addresses that changed, by pool and by node.
 
 use std::collections::BTreeMap;
 use std::hash::Hash;
@@ -23,7 +23,7 @@ pub struct Sum {
     pub after: usize,
     pub assigned: usize,
     pub released: usize,
-    /// Of another owner now, or assigned again to the same. If pool or node differ it counts in both.
+    /// Moved to another owner, or assigned again to the same. If pool or node differ it counts in both.
     pub moved: usize,
 }
 

@@ -97,7 +97,9 @@ fn each_change_of_an_address() {
     let cooling = |at: &str| json!({"releasedAt": at});
     let mut migrated = pod();
     migrated["secondary"]["pod"] = "a-moved".into();
-    let cases: [(State, State, Option<Change>); 11] = [
+    let reserved =
+        || json!({"handle_id": "windows-reserved-ipam-handle", "secondary": {"note": "windows host rsvd"}});
+    let cases: [(State, State, Option<Change>); 13] = [
         (None, Some((pod(), 7)), Some(Assigned)),
         (Some((pod(), 7)), None, Some(Released)),
         (Some((pod(), 7)), Some((cooling("2026-05-01T10:00:00Z"), 8)), Some(Released)),
@@ -108,6 +110,9 @@ fn each_change_of_an_address() {
         (Some((pod(), 7)), Some((pod(), 7)), None),
         (None, Some((cooling("2026-05-01T10:00:00Z"), 8)), Some(Passed)),
         (Some((cooling("2026-05-01T10:00:00Z"), 8)), None, Some(Cooled)),
+        // Windows reserves addresses with the block.
+        (None, Some((reserved(), 7)), None),
+        (Some((reserved(), 7)), None, None),
         // A number that an old writer has dropped says nothing.
         (Some((pod(), 0)), Some((pod(), 9)), None),
     ];

@@ -1,4 +1,4 @@
-//! What cannot be compared: neither the same nor different, and never gone.
+//! Objects that cannot be compared: neither the same nor different, and never gone.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::regions::Region;
 
-/// Where something is missing.
+/// The side or sides on which something is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Side {

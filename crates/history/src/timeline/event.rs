@@ -9,11 +9,11 @@ use serde::{Serialize, Serializer};
 
 use super::when::When;
 
-/// What happened.
+/// A kind of event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
-    /// How it was when what is kept begins.
+    /// The state at the beginning of what is kept.
     Known,
     BlockClaimed,
     Assigned,
@@ -42,7 +42,7 @@ pub enum What {
 }
 
 impl What {
-    /// What people read.
+    /// The words for people.
     pub fn words(self) -> &'static str {
         match self {
             Self::Known => "known",
@@ -71,7 +71,7 @@ impl What {
     }
 }
 
-/// Where an event is known from.
+/// The source of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
@@ -94,7 +94,7 @@ pub struct Run {
     pub journal: String,
 }
 
-/// Who holds an address by its record.
+/// The holder of an address by its record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Holder {
@@ -144,15 +144,15 @@ pub struct Event {
     pub time: When,
     pub what: What,
     pub subject: Subject,
-    /// Of an address: the block that records it.
+    /// The block that records the address, if it is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<IpNet>,
-    /// Who held the address, or it belonged to.
+    /// The holder of the address before and after.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Holder>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Holder>,
-    /// What else there is to say.
+    /// Anything else, in words.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub detail: String,
     /// The run of calipam that wrote it.

@@ -1,4 +1,4 @@
-//! What happened between the exports of an archive. Each statement is bounded by the two exports around it; what came and
+//! The exports of an archive, read as events. Each event is bounded by the two exports around it; what came and
 //! went between them is not known, except if a journal of calipam says it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -168,7 +168,7 @@ impl<'a> ExportReader<'a> {
     }
 }
 
-/// What a single state, or the part of it around an address, records of the address: that is known, and nothing earlier.
+/// The record of an address in a single state, or in the part of it around the address: nothing earlier is known.
 pub fn recorded_in(snapshot: Snapshot, address: IpAddr) -> Vec<Event> {
     let about = About::Address(address);
     let mut reader = ExportReader::new(&about, &[]);
@@ -187,7 +187,7 @@ fn source_of(key: &Key) -> Option<Source> {
     })
 }
 
-/// When something had happened at the latest. What is known only from a journal has no upper bound.
+/// The latest time at which an event can have happened. One that is known only from a journal has no upper bound.
 fn latest(time: &When) -> Option<Timestamp> {
     let within = |at: Timestamp| at.min(time.before.unwrap_or(at)).max(time.after.unwrap_or(at));
     time.at.map(within).or(time.before).or(time.after)

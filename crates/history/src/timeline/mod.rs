@@ -63,7 +63,7 @@ fn decode(key: &Key, path: &str, value: Option<&[u8]>, about: &About) -> (State,
     (state::states(snapshot, about).remove(key).unwrap_or(State::Absent), created)
 }
 
-/// Tells addresses that another had before from those that are new in this history, and from those that another holds at the
+/// Distinguishes addresses that another had before from those that are new in this history, and from those that another holds at the
 /// same time, in a block that overlaps.
 pub(crate) fn mark_reused(events: &mut [Event]) {
     let mut last: BTreeMap<Subject, String> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Who holds an address from one state of its block to the next, and when that changed.
+//! The holder of an address from one state of its block to the next.
 
 use calipam_model::block::Block;
 use calipam_model::snapshot::{Snapshot, Source};

@@ -29,9 +29,9 @@ pub struct Kept {
     /// Up to which revision the changes reach.
     pub newest: i64,
     pub read_at: Timestamp,
-    /// What was stored at the oldest revision.
+    /// The versions at the oldest revision.
     pub base: Vec<Version>,
-    /// What was written after it, ascending by revision.
+    /// The later versions, ascending by revision.
     pub changes: Vec<Version>,
 }
 
@@ -123,7 +123,7 @@ impl Reader<'_> {
     }
 }
 
-/// What journals say of revisions that etcd does not keep any more.
+/// The events that only journals tell: of revisions that etcd does not keep any more.
 fn forgotten(kept: &Kept, written: &[Written], about: &About) -> Vec<(i64, Raw)> {
     let mut found = Vec::new();
     for write in written.iter().filter(|write| write.is_certain) {

@@ -1,6 +1,7 @@
 //! The states of objects, as a history compares them, and which of them it is about.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
@@ -9,10 +10,13 @@ use calipam_model::block::{Block, BlockContent, BlockOwner};
 use calipam_model::handle::clean_id;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DefectKind, Snapshot};
+use serde::Serialize;
 
 /// The subject of a history.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "about", content = "name", rename_all = "lowercase")]
 pub enum About {
+    #[serde(rename = "ip")]
     Address(IpAddr),
     /// A handle, by its ID.
     Handle(String),
@@ -37,6 +41,17 @@ impl State {
         match self {
             Self::Block(block) => Some(block),
             _ => None,
+        }
+    }
+}
+
+impl fmt::Display for About {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => write!(f, "ip {address}"),
+            Self::Handle(id) => write!(f, "handle {id}"),
+            Self::Block(cidr) => write!(f, "block {cidr}"),
+            Self::Node(node) => write!(f, "node {node}"),
         }
     }
 }

@@ -212,7 +212,7 @@ enum Step {
     /// A field that Calico may add some day is set, or taken away.
     Field(u8, Option<u8>),
     Mark(bool),
-    /// What is handed out next.
+    /// Another address is handed out next.
     Rotate,
     Number(u32),
 }
@@ -244,7 +244,7 @@ fn edit(block: &mut Block, change: impl FnOnce(&mut serde_json::Map<String, Valu
     }
 }
 
-/// What is stored after a step.
+/// The stored value after a step.
 fn take(block: &mut Option<Block>, step: &Step, at: Timestamp) -> Option<Vec<u8>> {
     let name =
         |number: u8| pod(&format!("p{number}"), &at.strftime("%Y-%m-%d %H:%M:%S +0000 UTC").to_string());
@@ -289,7 +289,7 @@ fn take(block: &mut Option<Block>, step: &Step, at: Timestamp) -> Option<Vec<u8>
     block.as_ref().map(|block| serde_json::to_vec(block).unwrap())
 }
 
-/// What a stored block says to people: the places of its owner records, the order of free addresses and the sequence number do not.
+/// The content of a stored block for people: the places of its owner records, the order of free addresses and the sequence number do not.
 /// One that is marked deleted is gone.
 fn content(value: &Option<Vec<u8>>) -> Option<Value> {
     let Ok(mut value) = serde_json::from_slice::<Value>(value.as_ref()?) else {
