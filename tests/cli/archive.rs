@@ -131,6 +131,15 @@ fn kubernetes_has_an_archive() {
     assert_eq!(diff.json()["addresses"][0]["change"], "released");
     let live = cluster.run(&["diff", "--archive", archive, "--at", times[1]]);
     assert_eq!(live.code, 2, "--datastore means nothing here: {live:?}");
+    // Of which time the state is, and that nothing is known after it.
+    let known = |at: &str| calipam(&["show", "--archive", archive, "--at", at, "--ip", "10.0.0.3"]).stderr;
+    let between =
+        format!("this is the state of {}: nothing is known after it until {}\n", times[0], times[1]);
+    assert!(known(&times[0].replace('Z', ".5Z")).contains(&between));
+    let last = format!("this is the state of {}: nothing is known after it\n", times[2]);
+    assert!(known("2999-01-01T00:00Z").contains(&last));
+    assert!(!known(times[1]).contains("nothing is known"));
+    assert!(text.contains("changes between two of them, and after the last, are not known"), "{text}");
     let early = calipam(&["diff", "--archive", archive, "--at", "2020-01-01T00:00Z"]);
     assert!(
         early.code == 2 && early.stderr.contains("has no export of 2020-01-01T00:00:00Z or before"),

@@ -204,6 +204,11 @@ fn who_had_the_address_at_that_time() {
     let in_gap =
         calipam(&["show", "--archive", archive, "--at", &(gap + Duration::from_secs(600)).to_string()]);
     assert_eq!(in_gap.code, 0, "{in_gap:?}");
+    let until = told["recorded"][1]["until"].as_str().unwrap();
+    let last = format!("this is the state of {until}: nothing is known after it\n");
+    assert!(in_gap.stderr.contains(&last), "{in_gap:?}");
+    assert!(!shown.stderr.contains("nothing is known"), "{shown:?}");
+    assert!(text.contains("; changes in a gap, and later ones, are not known"), "{text}");
     let early = calipam(&["show", "--archive", archive, "--at", "2020-01-01T00:00Z"]);
     assert!(early.code == 2 && early.stderr.contains("has no export of"), "{early:?}");
 }

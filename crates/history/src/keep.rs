@@ -1,4 +1,4 @@
-//! Which exports of an archive stay: `24h:all,30d:daily,1y:monthly`.
+//! The rule by which exports of an archive stay: `24h:all,30d:daily,1y:monthly`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-/// How many exports of a time stay.
+/// The number of exports of a time that stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Every {
     All,
@@ -26,7 +26,7 @@ struct Rule {
     every: Every,
 }
 
-/// What stays of an archive. What is older than every rule goes.
+/// The rules by which exports stay. An export older than every rule goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keep(Vec<Rule>);
 
@@ -82,7 +82,7 @@ fn rule(text: &str) -> Result<Rule, KeepError> {
 }
 
 impl Keep {
-    /// Of exports by their times, ascending: which ones go. The newest always stays, and so does what is in the future of
+    /// True for each export that goes, by their times, ascending. The newest always stays, and so does what is in the future of
     /// `now`: a clock is wrong, and nothing is known of its age.
     pub fn superfluous(&self, times: &[Timestamp], now: Timestamp) -> Vec<bool> {
         let mut taken = BTreeSet::new();

@@ -1,13 +1,13 @@
-//! What happened to Calico's IPAM data. Pure functions: no I/O, no clock.
+//! The history of Calico's IPAM data. Pure functions: no I/O, no clock.
 //!
-//! [`diff`]: how two snapshots of one cluster differ. [`timeline`]: the revisions of some objects, read as events.
+//! [`diff`]: the differences of two snapshots of one cluster. [`timeline`]: a row of states of some objects, read as events.
 //! [`trend`]: what is assigned and released while a cluster is followed. [`rates`]: how often pods came and how long they stayed.
-//! [`past`]: what a recording tells of both.
+//! [`past`]: what a recording tells of both. All of them compare states of a block by one differ (`differ.rs`).
 //!
-//! What cannot be decoded, or was not read, is never said to be gone or to be the same: it is listed as not compared.
+//! An object that cannot be decoded, or was not read, is never said to be gone or to be the same: it is listed as not compared.
 
 pub mod diff;
-mod held;
+mod differ;
 pub mod keep;
 pub mod past;
 pub mod rates;

@@ -1,18 +1,19 @@
-//! How the addresses of blocks come and go, as an archive or a recording tells it.
+//! The addresses of blocks as they come and go, by an archive or a recording.
 
 use std::collections::HashMap;
 
 use calipam_model::IpNet;
-use calipam_model::block::Allocation;
+use calipam_model::attributes::AttributeRef;
+use calipam_model::block::Block;
 use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
 
-use crate::held::Held;
+use crate::differ::assigned_and_released;
 
-/// How a state follows what was told before.
+/// The relation of a state to the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Follows {
-    /// It is what the changes had come to.
+    /// It is the result of the changes.
     Changes,
     /// It is another export: what lies between is not known, but what differs.
     Export,
@@ -20,13 +21,15 @@ pub enum Follows {
     Nothing,
 }
 
-/// What is learnt of the past.
+/// A reader of the past.
 pub trait Past {
-    /// What two exports differ in counts, although it is not known when it happened, nor what came and went in between.
+    /// True if the differences of two exports count, although it is not known when they came, nor what came and went in between.
     const BRIDGES: bool;
 
-    /// Whether an address that is held counts.
-    fn counts(held: &Allocation<'_>) -> bool;
+    /// True for the records of addresses that count.
+    fn counts(_: &AttributeRef<'_>) -> bool {
+        true
+    }
 
     /// From this time on everything is known. So many addresses are held.
     fn begin(&mut self, at: Timestamp, held: u64);
@@ -34,10 +37,10 @@ pub trait Past {
     /// Everything is known of the time in between.
     fn pass(&mut self, from: Timestamp, until: Timestamp);
 
-    /// So many addresses of a block were assigned, and released.
+    /// Counts addresses of a block that were assigned, and released.
     fn change(&mut self, block: IpNet, assigned: u64, released: u64);
 
-    /// What follows is what two exports differ in.
+    /// The next changes are the differences of two exports.
     fn bridge(&mut self) {}
 }
 
@@ -46,9 +49,9 @@ pub trait Past {
 pub struct PastReader<P> {
     pub(crate) past: P,
     /// By the key that the block has in exports.
-    blocks: HashMap<Vec<u8>, (IpNet, Held)>,
+    blocks: HashMap<Vec<u8>, Block>,
     /// The blocks of the next state.
-    next: HashMap<Vec<u8>, (IpNet, Held)>,
+    next: HashMap<Vec<u8>, Block>,
     at: Option<Timestamp>,
 }
 
@@ -59,7 +62,7 @@ impl<P: Past> PastReader<P> {
 
     /// Takes a block of the next state.
     pub fn add(&mut self, key: &[u8], entry: &Snapshot) {
-        self.next.extend(held::<P>(entry).map(|block| (key.to_vec(), block)));
+        self.next.extend(block(entry).map(|block| (key.to_vec(), block.clone())));
     }
 
     /// The next state is complete.
@@ -71,16 +74,15 @@ impl<P: Past> PastReader<P> {
                 self.reach(at);
                 self.past.bridge();
                 let mut before = std::mem::take(&mut self.blocks);
-                let nothing = Held::default();
-                for (key, (block, now)) in &next {
-                    let before = before.remove(key);
-                    self.count(*block, before.as_ref().map_or(&nothing, |(_, held)| held), now);
+                for (key, now) in &next {
+                    self.count(before.remove(key).as_ref(), Some(now));
                 }
-                before.values().for_each(|(block, before)| self.count(*block, before, &nothing));
+                before.values().for_each(|before| self.count(Some(before), None));
                 self.blocks = next;
             }
             Follows::Export | Follows::Nothing => {
-                self.past.begin(at, next.values().map(|(_, held)| held.len() as u64).sum());
+                let held = next.values().map(|block| assigned_and_released(None, Some(block), P::counts).0);
+                self.past.begin(at, held.sum());
                 (self.blocks, self.at) = (next, Some(at));
             }
         }
@@ -90,18 +92,14 @@ impl<P: Past> PastReader<P> {
     /// until the next one.
     pub fn change(&mut self, at: Timestamp, key: &[u8], entry: Option<&Snapshot>) {
         self.reach(at);
-        let now = entry.and_then(held::<P>);
+        let now = entry.and_then(block);
         let is_gone = |entry: &Snapshot| entry.blocks.iter().any(|block| block.value.content.is_deleted());
         if now.is_none() && entry.is_some_and(|entry| !is_gone(entry)) {
             return;
         }
         let before = self.blocks.remove(key);
-        let nothing = Held::default();
-        if let Some((block, _)) = now.as_ref().or(before.as_ref()) {
-            let [before, now] = [&before, &now].map(|of| of.as_ref().map_or(&nothing, |(_, held)| held));
-            self.count(*block, before, now);
-        }
-        self.blocks.extend(now.map(|now| (key.to_vec(), now)));
+        self.count(before.as_ref(), now);
+        self.blocks.extend(now.map(|now| (key.to_vec(), now.clone())));
     }
 
     /// Everything is known up to this time.
@@ -116,14 +114,15 @@ impl<P: Past> PastReader<P> {
         self.past
     }
 
-    fn count(&mut self, block: IpNet, before: &Held, now: &Held) {
-        let (assigned, released) = before.assigned_and_released(now);
-        self.past.change(block, assigned, released);
+    fn count(&mut self, before: Option<&Block>, now: Option<&Block>) {
+        if let Some(block) = now.or(before) {
+            let (assigned, released) = assigned_and_released(before, now, P::counts);
+            self.past.change(block.cidr(), assigned, released);
+        }
     }
 }
 
-/// The addresses of the block of an entry; `None` where it is of none.
-fn held<P: Past>(entry: &Snapshot) -> Option<(IpNet, Held)> {
-    let block = entry.blocks.iter().map(|block| &block.value).find(|block| !block.content.is_deleted())?;
-    Some((block.key, Held::of(block.content.usable()?, P::counts)))
+/// The block of an entry; `None` where it is of none.
+fn block(entry: &Snapshot) -> Option<&Block> {
+    entry.blocks.iter().find(|block| !block.value.content.is_deleted())?.value.content.usable()
 }

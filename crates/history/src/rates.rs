@@ -1,7 +1,7 @@
-//! How often pods get addresses and how long they keep them, by what an archive or a recording holds of blocks.
+//! The rates at which pods get addresses and release them, by the blocks of an archive or a recording.
 
 use calipam_model::IpNet;
-use calipam_model::block::Allocation;
+use calipam_model::attributes::AttributeRef;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::past::Past;
@@ -28,12 +28,12 @@ impl Rates {
         self.held / self.observed.as_secs_f64()
     }
 
-    /// How many arrived in an hour.
+    /// The number that arrived in an hour.
     pub fn arrived_per_hour(&self) -> f64 {
         self.arrived as f64 / self.observed.as_secs_f64() * 3_600.0
     }
 
-    /// How long one is held on average; `None` where none was released. By Little's law, so that those that are held for longer than
+    /// The average time for which one is held; `None` where none was released. By Little's law, so that those that are held for longer than
     /// was observed count as well.
     pub fn lifetime(&self) -> Option<SignedDuration> {
         let seconds = (self.left > 0).then(|| self.held / self.left as f64)?;
@@ -44,8 +44,8 @@ impl Rates {
 impl Past for Rates {
     const BRIDGES: bool = true;
 
-    fn counts(held: &Allocation<'_>) -> bool {
-        held.attribute.get("pod").is_some()
+    fn counts(record: &AttributeRef<'_>) -> bool {
+        record.get("pod").is_some()
     }
 
     fn begin(&mut self, _: Timestamp, held: u64) {

@@ -1,13 +1,13 @@
-//! How many addresses of a pool are assigned and released, and when it will be exhausted if that goes on.
+//! The numbers of addresses of a pool that are assigned and released, and the time at which it will be exhausted if that goes on.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use calipam_model::IpNet;
-use calipam_model::block::{Allocation, Block};
+use calipam_model::block::Block;
 use calipam_model::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::held::Held;
+use crate::differ::assigned_and_released;
 use crate::past::Past;
 
 /// Changes are summed up for so long.
@@ -17,17 +17,17 @@ pub const KEPT: SignedDuration = SignedDuration::from_hours(24);
 /// For a forecast there have to be as many.
 const LEAST: usize = 6;
 
-/// What becomes of the pools of a cluster that is followed, by the CIDRs of the pools.
+/// The trends of the pools of a cluster that is followed, by the CIDRs of the pools.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trends(BTreeMap<IpNet, Trend>);
 
-/// What becomes of one pool.
+/// The trend of one pool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trend {
     /// Addresses that have been assigned, and released, since the cluster is followed.
     pub assigned: u64,
     pub released: u64,
-    /// When the sum that grows has begun.
+    /// The beginning of the sum that grows.
     begin: Timestamp,
     growing: i64,
     /// By how many more addresses were assigned than released in each span that ended at a time, the oldest first. Spans of which not
@@ -45,7 +45,7 @@ pub struct Forecast {
 }
 
 impl Trends {
-    /// Takes note of blocks that have become others, and of the time. A block that cannot be decoded, before or now, is passed over.
+    /// Takes note of blocks that have changed, and of the time. A block that cannot be decoded, before or now, is passed over.
     pub fn note(&mut self, before: &Snapshot, now: &Snapshot, snapshot: &Snapshot) {
         let pools: BTreeSet<IpNet> = snapshot.pools.iter().map(|pool| pool.value.cidr).collect();
         self.0.retain(|cidr, _| pools.contains(cidr));
@@ -59,18 +59,17 @@ impl Trends {
             if before == Some(None) || now == Some(None) {
                 continue;
             }
-            let [before, now] = [before, now].map(|block| held(block.flatten()));
-            let (assigned, released) = before.assigned_and_released(&now);
+            let (assigned, released) = assigned_and_released(before.flatten(), now.flatten(), |_| true);
             self.change(key, assigned, released);
         }
     }
 
-    /// What has changed up to this time is not known.
+    /// Begins anew: the changes up to this time are not known.
     pub fn interrupt(&mut self, now: Timestamp) {
         self.0.values_mut().for_each(|trend| trend.begin_anew(now));
     }
 
-    /// Those of these pools, of which nothing is known.
+    /// Trends of these pools, of which nothing is known.
     pub fn of_pools(pools: impl Iterator<Item = IpNet>) -> Self {
         Self(pools.map(|pool| (pool, Trend::new(Timestamp::MIN))).collect())
     }
@@ -93,10 +92,6 @@ impl Trends {
 
 impl Past for Trends {
     const BRIDGES: bool = false;
-
-    fn counts(held: &Allocation<'_>) -> bool {
-        !held.attribute.is_windows_reserved()
-    }
 
     fn begin(&mut self, at: Timestamp, _: u64) {
         self.interrupt(at);
@@ -122,7 +117,7 @@ impl Trend {
         (self.begin, self.growing) = (now, 0);
     }
 
-    /// When the first span that is known began.
+    /// The beginning of the first span that is known.
     fn first(&self) -> Timestamp {
         self.sums.front().map_or(self.begin, |(end, _)| end.saturating_sub(SPAN).unwrap_or(*end))
     }
@@ -148,7 +143,7 @@ impl Trend {
         self.sums.retain(|(end, _)| now.duration_since(*end) < KEPT);
     }
 
-    /// When so many free addresses will be taken; `None` where too little is known.
+    /// The time in which so many free addresses will be taken; `None` where too little is known.
     pub fn forecast(&self, free: u128) -> Option<Forecast> {
         let number = self.sums.len() as f64;
         if self.sums.len() < LEAST {
@@ -175,11 +170,6 @@ fn usable(objects: &Snapshot) -> BTreeMap<IpNet, Option<&Block>> {
     let hidden = objects.defects.iter().filter_map(|defect| defect.hidden_block()).map(|key| (key, None));
     let blocks = objects.blocks.iter().map(|block| &block.value).filter(|block| !block.content.is_deleted());
     hidden.chain(blocks.map(|block| (block.key, block.content.usable()))).collect()
-}
-
-/// The addresses of a block but those that Windows reserves.
-fn held(block: Option<&Block>) -> Held {
-    block.map(|block| Held::of(block, Trends::counts)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -178,6 +178,12 @@ impl PartialEq for RawJson {
     }
 }
 
+impl fmt::Display for RawJson {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.get())
+    }
+}
+
 impl RawJson {
     pub fn as_bool(&self) -> Option<bool> {
         self.0.get().parse().ok()

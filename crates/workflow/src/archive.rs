@@ -13,7 +13,7 @@ use calipam_files::archive::{Added, Archive, Archived, Part};
 use calipam_files::of_entry;
 use calipam_files::recording::{Known, Reached, States, Told, Version, each_version, write_state};
 use calipam_history::keep::Keep;
-use calipam_history::timeline::{About, ExportReader, Timeline, concerns};
+use calipam_history::timeline::{About, ExportReader, RECORDS, USERS};
 use calipam_model::handle::clean_id;
 use calipam_model::hint::{Call, Hint};
 use calipam_model::snapshot::{Snapshot, Source};
@@ -23,7 +23,7 @@ use jiff::{SignedDuration, Timestamp};
 use tempfile::TempDir;
 
 use crate::failure::{Failure, Kind};
-use crate::history::written;
+use crate::history::{History, Reach, Span, written};
 use crate::operator::{Activity, Operator, Pending};
 use crate::read::{progress, watched};
 use crate::scope::only_handle;
@@ -106,17 +106,6 @@ pub(crate) fn thin_out(archive: &Archive, keep: &Keep, now: Timestamp) -> Result
     Ok(removed)
 }
 
-/// The history of something by an archive.
-pub struct ArchiveHistory {
-    pub archive: Archive,
-    pub about: About,
-    /// The times of the exports that were read, ascending.
-    pub times: Vec<Timestamp>,
-    /// From when to when every change was recorded, ascending; empty if none was.
-    pub recorded: Vec<[Timestamp; 2]>,
-    pub timeline: Timeline,
-}
-
 /// Reads all exports of an archive, one after the other, and merges what runs of calipam on its cluster wrote by the
 /// journals of a folder.
 pub fn archive_history(
@@ -124,11 +113,11 @@ pub fn archive_history(
     about: About,
     journals: Option<&Path>,
     operator: &dyn Operator,
-) -> Result<ArchiveHistory, Failure> {
+) -> Result<History, Failure> {
     let archive = open(folder, operator)?;
     let about = whole_id(&archive, about, operator)?;
-    let guid = archive.guid().unwrap_or_default();
-    let written = journals.map(|folder| written(folder, guid, None, operator)).unwrap_or_default();
+    let guid = archive.guid().unwrap_or_default().to_owned();
+    let written = journals.map(|folder| written(folder, &guid, None, operator)).unwrap_or_default();
     let handle = match &about {
         About::Handle(id) => Some(id.as_str()),
         About::Address(_) | About::Block(_) | About::Node(_) => None,
@@ -137,18 +126,18 @@ pub fn archive_history(
     let mut reader = ExportReader::new(&about, &written);
     let part = Part::Records { handle };
     let is_recorded = archive.exports().iter().any(|export| export.changes().exists());
-    let (mut times, mut recorded) = (Vec::new(), Vec::new());
+    let (mut exports, mut recorded) = (Vec::new(), Vec::new());
     if is_recorded {
         let concerned = concerned(&archive, part, &about)?;
-        (times, recorded) =
+        (exports, recorded) =
             each_state(&archive, &|key| concerned.contains(key), Some(operator), |told| match told {
                 Told::Unchanged(until) => reader.stands_until(until),
-                Told::State(snapshot) => reader.take_records(*snapshot),
+                Told::State(snapshot) => reader.take(*snapshot, RECORDS),
             })?;
     } else {
         each(&archive, part, operator, |snapshot| {
-            times.push(snapshot.taken_at);
-            reader.take_records(snapshot);
+            exports.push(snapshot.taken_at);
+            reader.take(snapshot, RECORDS);
         })?;
     }
 
@@ -156,14 +145,14 @@ pub fn archive_history(
     if !pods.is_empty() && is_recorded {
         each_state(&archive, &|key| Part::Users(&pods).holds(key), None, |told| match told {
             Told::Unchanged(until) => reader.stands_until(until),
-            Told::State(snapshot) => reader.take_users(&snapshot, &pods),
+            Told::State(snapshot) => reader.take(*snapshot, USERS),
         })?;
     } else if !pods.is_empty() {
-        each(&archive, Part::Users(&pods), operator, |snapshot| reader.take_users(&snapshot, &pods))?;
+        each(&archive, Part::Users(&pods), operator, |snapshot| reader.take(snapshot, USERS))?;
     }
 
-    let timeline = reader.finish();
-    Ok(ArchiveHistory { archive, about, times, recorded, timeline })
+    let (location, events) = (folder.display().to_string(), reader.finish());
+    Ok(History { guid, location, about, reach: Reach::Archive { exports, recorded }, events })
 }
 
 /// The keys of a part that concern what a history is about, in any version.
@@ -173,7 +162,7 @@ fn concerned(archive: &Archive, part: Part<'_>, about: &About) -> Result<HashSet
         each_version(export, &mut known, &|key| part.holds(key), |version| {
             if let Version::Of(entry, _) = version
                 && !keys.contains(entry.key)
-                && concerns(&of_entry(entry), about)
+                && about.is_in(of_entry(entry))
             {
                 keys.insert(entry.key.to_vec());
             }
@@ -209,8 +198,8 @@ fn each_state(
     is_wanted: &dyn Fn(&[u8]) -> bool,
     operator: Option<&dyn Operator>,
     mut take: impl FnMut(Told),
-) -> Result<(Vec<Timestamp>, Vec<[Timestamp; 2]>), Failure> {
-    let (mut times, mut recorded): (_, Vec<[Timestamp; 2]>) = (Vec::new(), Vec::new());
+) -> Result<(Vec<Timestamp>, Vec<Span>), Failure> {
+    let (mut times, mut recorded): (_, Vec<Span>) = (Vec::new(), Vec::new());
     let mut states = States::default();
     for export in archive.exports() {
         let Some(reached) = states.tell(export, is_wanted, &mut take)? else { continue };
@@ -222,8 +211,8 @@ fn each_state(
             continue;
         }
         match recorded.last_mut() {
-            Some([_, until]) if reached.continues => *until = reached.until,
-            _ => recorded.push([reached.from, reached.until]),
+            Some(last) if reached.continues => last.until = reached.until,
+            _ => recorded.push(Span { from: reached.from, until: reached.until }),
         }
     }
     Ok((times, recorded))
@@ -324,14 +313,11 @@ pub fn state_at(folder: &Path, time: Timestamp, operator: &dyn Operator) -> Resu
         Failure::usage(format!("{folder} has no export of {time} or before; the first one is of {first}"))
             .hint("name a later time, or a file: nothing is known from before the first export")
     })?;
-    let is_recorded = state._written.is_some();
-    if is_recorded && time.duration_since(state.at) > QUIET {
-        let next = archive.exports().get(later).map(|export| export.taken_at);
-        let last = state.at;
-        let end = next.map_or_else(|| "and none since".to_owned(), |next| format!("and not before {next}"));
-        operator.warn(format!(
-            "nothing was recorded at {time}: this is the state of {last}; no change is known after it, {end}"
-        ));
+    let exact = if state._written.is_some() { QUIET } else { SignedDuration::ZERO };
+    if time.duration_since(state.at) > exact {
+        let next = archive.exports().get(later).map(|export| format!(" until {}", export.taken_at));
+        let (at, until) = (state.at, next.unwrap_or_default());
+        operator.warn(format!("this is the state of {at}: nothing is known after it{until}"));
     }
     Ok(state)
 }

@@ -6,23 +6,59 @@ use std::time::Duration;
 
 use calipam_datastore::Datastore;
 use calipam_datastore::read::{Lookup, NameKind, Past, PastOf};
-use calipam_history::timeline::{About, Event, Kept, Run, Timeline, Version, What, Written, timeline};
+use calipam_history::timeline::{About, Event, Kept, Run, Version, What, Written, timeline};
 use calipam_model::snapshot::Snapshot;
 use calipam_repair::journal::{ChangeRecord, JournalError, Listed, Outcome, Recorded, list};
+use jiff::Timestamp;
+use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::operator::{Operator, Pending};
 use crate::read::tell_requests;
 use crate::scope::only_handle;
 
-/// The history of something.
+/// The history of something, and how far it reaches.
+#[derive(Serialize)]
 pub struct History {
-    /// What was read, apart from the values.
+    /// The GUID of the cluster; empty if it has none.
     pub guid: String,
+    /// The endpoint, or the folder of the archive.
     pub location: String,
+    #[serde(flatten)]
     pub about: About,
-    pub kept: Kept,
-    pub timeline: Timeline,
+    #[serde(flatten)]
+    pub reach: Reach,
+    pub events: Vec<Event>,
+}
+
+/// The reach of a history.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum Reach {
+    #[serde(rename_all = "camelCase")]
+    Etcd {
+        /// The oldest revision that is kept, and the newest, in decimal digits.
+        oldest_revision: String,
+        newest_revision: String,
+        read_at: Timestamp,
+    },
+    Archive {
+        /// The times of the exports that were read, ascending.
+        exports: Vec<Timestamp>,
+        /// The times in which every change was recorded, ascending.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        recorded: Vec<Span>,
+    },
+    /// Nothing earlier is kept.
+    #[serde(rename_all = "camelCase")]
+    State { read_at: Timestamp },
+}
+
+/// A time in which every change is known.
+#[derive(Serialize)]
+pub struct Span {
+    pub from: Timestamp,
+    pub until: Timestamp,
 }
 
 /// Reads the history of something from etcd, and merges what runs of calipam on this cluster wrote by the journals of a
@@ -50,8 +86,13 @@ pub fn history<'a>(
         let written = journals.map(read).unwrap_or_default();
         let (guid, location) = (past.guid.clone(), past.location.clone());
         let kept = kept(past);
-        let timeline = timeline(&kept, &written, &about);
-        Ok(History { guid, location, about, kept, timeline })
+        let events = timeline(&kept, &written, &about);
+        let reach = Reach::Etcd {
+            oldest_revision: kept.oldest.to_string(),
+            newest_revision: kept.newest.to_string(),
+            read_at: kept.read_at,
+        };
+        Ok(History { guid, location, about, reach, events })
     })
 }
 
@@ -70,7 +111,7 @@ pub fn last_events<'a>(
         // What an address is now does not depend on it: if it cannot be read, there is none.
         let recent = tokio::time::timeout(AT_HAND, datastore.recent(snapshot, address)).await;
         let Ok(Ok(Some(past))) = recent else { return Vec::new() };
-        let mut events = timeline(&kept(past), &[], &About::Address(address)).events;
+        let mut events = timeline(&kept(past), &[], &About::Address(address));
         events.retain(|event| event.what != What::Known);
         events.split_off(events.len().saturating_sub(most))
     })

@@ -26,14 +26,13 @@ mod undo;
 mod write;
 
 pub use self::archive::{
-    ArchiveHistory, ArchivedState, Archiving, archive, archive_history, export, note_last_use, state_at,
-    states_around,
+    ArchivedState, Archiving, archive, archive_history, export, note_last_use, state_at, states_around,
 };
 pub use self::assign::{AssignRequest, assign};
 pub use self::configure::{ConfigureRequest, configure};
 pub use self::diff::{Pair, Side, diff, read_pair, scope};
 pub use self::failure::{Failure, Kind, Shown};
-pub use self::history::{History, history, last_events};
+pub use self::history::{History, Reach, Span, history, last_events};
 pub use self::live::{Live, LiveCounts, SharedSnapshot, Step};
 pub use self::migrate::{
     Estimate, EvictError, Eviction, Group, MigrateRequest, Migrated, Moving, Pin, Surveyed, migrate,

@@ -2,7 +2,7 @@
 
 use std::mem::ManuallyDrop;
 
-use calipam_history::diff::{AddressChange, AddressChangeKind, Difference};
+use calipam_history::diff::{Change, Difference};
 use calipam_workflow::{ArchivedState, Pair, Side, diff, read_pair, scope, states_around};
 
 use crate::args::{DiffArgs, Global, StateName};
@@ -95,10 +95,8 @@ fn hint(found: &Difference<'_>, old: &Side, new: &Side, console: &Console) {
         console.hint(&format!("{} lists every change", hints::again(&["-o", "wide"], &["output"])));
     }
     // What the same owner has got again would be that owner's after a restore, too.
-    let is_at_risk = |change: &AddressChange<'_>| {
-        matches!(change.change, AddressChangeKind::Assigned | AddressChangeKind::Moved)
-    };
-    let at_risk = found.addresses.iter().filter(|change| is_at_risk(change)).count();
+    let changes = found.addresses.iter().map(|address| address.change);
+    let at_risk = changes.filter(|change| matches!(change, Change::Assigned | Change::Moved)).count();
     let is_backup = !old.datastore.is_live() && new.revision.is_none() && new.datastore.is_live();
     if is_backup && at_risk > 0 && console.format.is_for_people() {
         console.hint(&format!(

@@ -6,7 +6,7 @@ use std::path::Path;
 use calipam_datastore::read::Lookup;
 use calipam_datastore::{Datastore, Error as DatastoreError};
 use calipam_history::timeline::{About, recorded_in};
-use calipam_workflow::{archive_history, history, read_around};
+use calipam_workflow::{History, Reach, archive_history, history, read_around};
 
 use super::folder::place;
 use super::run::read;
@@ -16,7 +16,6 @@ use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
 use crate::render::fleet::{FleetHistory, HistoryOfCluster};
-use crate::render::history::Reach;
 
 /// Prints what each cluster knows of an address; exit code 1 if none knows anything.
 ///
@@ -43,7 +42,7 @@ pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Resul
         match found? {
             Ok(found) => {
                 let (cluster, group) = (name.clone(), group.clone());
-                document.clusters.push(HistoryOfCluster { cluster, group, ..found });
+                document.clusters.push(HistoryOfCluster { cluster, group, found });
             }
             Err(reason) => {
                 console.warn(&format!("{name} cannot be read: {reason}"));
@@ -65,40 +64,30 @@ fn of_cluster(
     address: IpAddr,
     args: &HistoryArgs,
     console: &Console,
-) -> Result<Result<HistoryOfCluster, String>, Failure> {
+) -> Result<Result<History, String>, Failure> {
     read(cluster, &args.fleet, console, async |datastore| of_datastore(datastore, address, console).await)
 }
 
 /// The revisions of an etcd; of everything else, what is recorded now.
-async fn of_datastore(
-    datastore: &Datastore,
-    address: IpAddr,
-    console: &Console,
-) -> Result<HistoryOfCluster, Failure> {
+async fn of_datastore(datastore: &Datastore, address: IpAddr, console: &Console) -> Result<History, Failure> {
     let person = Person::watching(console);
     let journals = journals_folder();
-    match history(datastore, About::Address(address), journals.as_deref(), &person).await {
-        Ok(found) => {
-            let reach = Reach::of_etcd(&found.kept);
-            Ok(HistoryOfCluster::new(found.guid, found.location, reach, found.timeline.events))
-        }
+    let about = About::Address(address);
+    match history(datastore, about.clone(), journals.as_deref(), &person).await {
         Err(failure) if matches!(failure.cause(), Some(DatastoreError::NoRevisions { .. })) => {
             let snapshot = read_around(datastore, &Lookup::Address(address), &person).await?;
             let (guid, location) = (snapshot.guid().to_owned(), snapshot.location.clone());
             let reach = Reach::State { read_at: snapshot.taken_at };
-            let events = recorded_in(snapshot, address).events;
-            Ok(HistoryOfCluster::new(guid, location, reach, events))
+            let events = recorded_in(snapshot, address);
+            Ok(History { guid, location, about, reach, events })
         }
-        Err(failure) => Err(failure),
+        other => other,
     }
 }
 
-fn of_archive(folder: &Path, address: IpAddr, console: &Console) -> Result<HistoryOfCluster, String> {
+fn of_archive(folder: &Path, address: IpAddr, console: &Console) -> Result<History, String> {
     let journals = journals_folder();
     let about = About::Address(address);
     let found = archive_history(folder, about, journals.as_deref(), &Person::watching(console));
-    let found = found.map_err(|failure| failure.message)?;
-    let guid = found.archive.guid().unwrap_or_default().to_owned();
-    let reach = Reach::of_archive(&found);
-    Ok(HistoryOfCluster::new(guid, folder.display().to_string(), reach, found.timeline.events))
+    found.map_err(|failure| failure.message)
 }

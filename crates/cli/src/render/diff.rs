@@ -2,8 +2,8 @@
 
 use calipam_check::ClusterIdentity;
 use calipam_history::diff::{
-    AddressChange, AffinityChange, BlockChange, BlockState, Difference, FindingSummary, HandleChange, Held,
-    NamedSum, NotCompared, ObjectChange, Side as OnSide, Sum, Uncompared,
+    AddressChange, AffinityChange, BlockChange, BlockState, Difference, FieldChange, FindingSummary,
+    HandleChange, Held, NamedSum, NotCompared, ObjectChange, Side as OnSide, Sum, Uncompared,
 };
 use calipam_model::snapshot::Snapshot;
 use calipam_workflow::Side;
@@ -196,7 +196,7 @@ impl Row<'_> {
             Self::Affinity(change) => format!("{}/{}", change.node, change.cidr),
             Self::Handle(change) => change.id.to_string(),
             Self::Object(_, _, change) => change.name.clone(),
-            Self::Finding(finding, _) => format!("{} {}", finding.0.code, finding.0.subject),
+            Self::Finding(finding, _) => format!("{} {}", finding.code, finding.subject),
         }
     }
 
@@ -213,14 +213,14 @@ impl Row<'_> {
                 [change.before.map(|_| before), change.after.map(|_| after)].map(Option::unwrap_or_default)
             }
             Self::Object(_, _, change) => {
-                let side = |of: fn(&calipam_history::diff::FieldChange) -> Option<&String>| {
+                let side = |of: fn(&FieldChange) -> Option<&String>| {
                     let said = change.fields.iter().filter_map(|f| Some(format!("{}: {}", f.field, of(f)?)));
                     said.collect::<Vec<_>>().join(", ")
                 };
                 [side(|field| field.before.as_ref()), side(|field| field.after.as_ref())]
             }
             Self::Finding(finding, is_new) => {
-                let said = finding.0.message();
+                let said = finding.message.clone();
                 if is_new { [String::new(), said] } else { [said, String::new()] }
             }
         }
@@ -282,8 +282,6 @@ pub(super) fn not_compared(left_out: &NotCompared) -> String {
         OnSide::New => "in NEW",
         OnSide::Both => "on either side",
     };
-    match &left_out.what {
-        Uncompared::Source(source) => format!("Not compared: {source} were not read {place}"),
-        what => format!("Not compared: {what} cannot be decoded {place}"),
-    }
+    let why = if left_out.kind == Uncompared::Source { "were not read" } else { "cannot be decoded" };
+    format!("Not compared: {} {why} {place}", left_out.name)
 }

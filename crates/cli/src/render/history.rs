@@ -1,7 +1,7 @@
 //! What happened, as it is printed.
 
-use calipam_history::timeline::{About, Event, Holder, Kept, Origin, Uncertainty, When};
-use calipam_workflow::{ArchiveHistory, History};
+use calipam_history::timeline::{Event, Holder, Origin, Uncertainty, When};
+use calipam_workflow::{History, Reach, Span};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -13,118 +13,18 @@ use super::text::count;
 /// So much of a GUID tells clusters apart.
 const GUID_SHOWN: usize = 16;
 
-/// A history and how far it reaches.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct HistoryDocument<'a> {
-    /// The cluster's GUID; empty if it has none.
-    guid: &'a str,
-    location: &'a str,
-    /// `ip`, `handle`, `block` or `node`.
-    about: &'static str,
-    name: String,
-    #[serde(flatten)]
-    reach: Reach,
-    events: &'a [Event],
-}
-
-/// How far back what is told reaches.
-#[derive(Serialize)]
-#[serde(untagged)]
-pub(crate) enum Reach {
-    #[serde(rename_all = "camelCase")]
-    Etcd {
-        /// The oldest revision that is kept, and the newest, in decimal digits.
-        oldest_revision: String,
-        newest_revision: String,
-        read_at: Timestamp,
-    },
-    /// The times of the exports, ascending.
-    Archive {
-        exports: Vec<Timestamp>,
-        /// From when to when every change was recorded; missing where none was.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        recorded: Vec<Span>,
-    },
-    /// Of what keeps nothing earlier: when it was read.
-    #[serde(rename_all = "camelCase")]
-    State { read_at: Timestamp },
-}
-
-#[derive(Serialize)]
-pub(crate) struct Span {
-    from: Timestamp,
-    until: Timestamp,
-}
-
-impl<'a> HistoryDocument<'a> {
-    /// The history that etcd keeps.
-    pub(crate) fn of_etcd(history: &'a History) -> Self {
-        let (about, name) = subject(&history.about);
-        Self {
-            guid: &history.guid,
-            location: &history.location,
-            about,
-            name,
-            reach: Reach::of_etcd(&history.kept),
-            events: &history.timeline.events,
+/// How far back a history reaches, and that nothing is known beyond.
+pub(super) fn reach(reach: &Reach) -> String {
+    match reach {
+        Reach::Etcd { oldest_revision, newest_revision, .. } if oldest_revision == "1" => {
+            format!("etcd keeps everything since it began, up to revision {newest_revision}")
         }
-    }
-
-    /// What an archive tells.
-    pub(crate) fn of_archive(history: &'a ArchiveHistory) -> Self {
-        let (about, name) = subject(&history.about);
-        let archive = &history.archive;
-        Self {
-            guid: archive.guid().unwrap_or_default(),
-            location: archive.folder().to_str().unwrap_or_default(),
-            about,
-            name,
-            reach: Reach::of_archive(history),
-            events: &history.timeline.events,
-        }
-    }
-}
-
-impl Reach {
-    pub(crate) fn of_archive(history: &ArchiveHistory) -> Self {
-        let span = |[from, until]: &[Timestamp; 2]| Span { from: *from, until: *until };
-        Self::Archive {
-            exports: history.times.clone(),
-            recorded: history.recorded.iter().map(span).collect(),
-        }
-    }
-
-    pub(crate) fn of_etcd(kept: &Kept) -> Self {
-        Self::Etcd {
-            oldest_revision: kept.oldest.to_string(),
-            newest_revision: kept.newest.to_string(),
-            read_at: kept.read_at,
-        }
-    }
-
-    pub(super) fn line(&self) -> String {
-        match self {
-            Self::Etcd { oldest_revision, newest_revision, .. } if oldest_revision == "1" => {
-                format!("etcd keeps everything since it began, up to revision {newest_revision}")
-            }
-            Self::Etcd { oldest_revision: oldest, newest_revision, .. } => format!(
-                "etcd keeps revisions {oldest} to {newest_revision}; everything before {oldest} is compacted"
-            ),
-            Self::Archive { exports, recorded } if recorded.is_empty() => of_exports(exports),
-            Self::Archive { recorded, .. } => of_recording(recorded),
-            Self::State { read_at } => {
-                format!("read at {}; nothing earlier is known", short(read_at))
-            }
-        }
-    }
-
-    fn source(&self) -> &'static str {
-        match self {
-            Self::Etcd { .. } => "etcd",
-            Self::Archive { .. } => "archive",
-            Self::State { .. } => "state",
-        }
+        Reach::Etcd { oldest_revision: oldest, newest_revision, .. } => format!(
+            "etcd keeps revisions {oldest} to {newest_revision}; everything before {oldest} is compacted"
+        ),
+        Reach::Archive { exports, recorded } if recorded.is_empty() => of_exports(exports),
+        Reach::Archive { recorded, .. } => of_recording(recorded),
+        Reach::State { read_at } => format!("read at {}; nothing earlier is known", short(read_at)),
     }
 }
 
@@ -133,7 +33,7 @@ fn of_exports(exports: &[Timestamp]) -> String {
     let (Some(first), Some(last)) = (exports.first(), exports.last()) else { return "no export".to_owned() };
     let number = count(exports.len(), "export", "exports");
     let mut line = format!(
-        "{number} from {} to {}; changes between two of them are not known",
+        "{number} from {} to {}; changes between two of them, and after the last, are not known",
         short(first),
         short(last)
     );
@@ -158,22 +58,13 @@ fn of_recording(recorded: &[Span]) -> String {
     let gaps: Vec<String> = gaps.collect();
     if !gaps.is_empty() {
         let word = if gaps.len() == 1 { "a gap" } else { "gaps" };
-        line.push_str(&format!(", with {word}: {}; changes in a gap are not known", gaps.join(", ")));
+        line.push_str(&format!(", with {word}: {}", gaps.join(", ")));
     }
-    line
+    let unknown = if gaps.is_empty() { "later changes" } else { "changes in a gap, and later ones," };
+    format!("{line}; {unknown} are not known")
 }
 
-/// The word for what a history is about, and its name.
-pub(crate) fn subject(about: &About) -> (&'static str, String) {
-    match about {
-        About::Address(address) => ("ip", address.to_string()),
-        About::Handle(id) => ("handle", id.clone()),
-        About::Block(cidr) => ("block", cidr.to_string()),
-        About::Node(node) => ("node", node.clone()),
-    }
-}
-
-impl Document for HistoryDocument<'_> {
+impl Document for History {
     fn kind(&self) -> &'static str {
         "History"
     }
@@ -182,11 +73,14 @@ impl Document for HistoryDocument<'_> {
         let guid: String = self.guid.chars().take(GUID_SHOWN).collect();
         let cluster =
             if guid.is_empty() { "Cluster of unknown GUID".to_owned() } else { format!("Cluster {guid}") };
-        let line =
-            format!("{cluster} · {} {} · {} {}", self.reach.source(), self.location, self.about, self.name);
-        text.lines([line, self.reach.line()]);
+        let source = match &self.reach {
+            Reach::Etcd { .. } => "etcd",
+            Reach::Archive { .. } => "archive",
+            Reach::State { .. } => "state",
+        };
+        text.lines([format!("{cluster} · {source} {} · {}", self.location, self.about), reach(&self.reach)]);
         text.blank();
-        match self.events {
+        match self.events.as_slice() {
             [] => text.line("Nothing is known about it"),
             events => text.table(events, event_columns(text.page.wide)),
         }

@@ -4,98 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use calipam_check::Scope;
-use calipam_check::claim::{Claim, describe};
-use calipam_model::IpNet;
-use calipam_model::attributes::AttributeRef;
-use calipam_model::block::{Allocation, Block};
 use calipam_model::snapshot::Snapshot;
 use calipam_model::text::TextRef;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 use super::regions::Region;
-use super::sums::{NodeName, Part, Pools, Tally};
-
-/// What happened to an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum AddressChangeKind {
-    Assigned,
-    Released,
-    /// It belongs to another owner.
-    Moved,
-    /// Released, and assigned again to the same owner.
-    Renewed,
-    /// The same allocation with other attributes of its owner.
-    Changed,
-    /// Assigned and released in between: it is not in use on either side.
-    Passed,
-    /// It cooled down, and is free now.
-    Cooled,
-}
-
-impl AddressChangeKind {
-    /// What people read.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Assigned => "assigned",
-            Self::Released => "released",
-            Self::Moved => "moved to another owner",
-            Self::Renewed => "released and assigned again",
-            Self::Changed => "attributes changed",
-            Self::Passed => "assigned and released",
-            Self::Cooled => "cooled down",
-        }
-    }
-}
-
-/// The record of an address in a block: allocated, cooling, or reserved.
-#[derive(Clone, Copy, Debug)]
-pub struct Held<'s> {
-    block: &'s Block,
-    ordinal: u32,
-}
-
-impl<'s> Held<'s> {
-    fn allocation(self) -> Option<Allocation<'s>> {
-        self.block.allocation(self.ordinal)
-    }
-
-    pub fn record(self) -> AttributeRef<'s> {
-        self.allocation().map(|allocation| allocation.attribute).unwrap_or_default()
-    }
-
-    /// The CIDR of its block.
-    pub fn block(self) -> IpNet {
-        self.block.cidr()
-    }
-
-    /// The node that holds it.
-    pub(crate) fn node_name(self) -> NodeName<'s> {
-        NodeName::of(&self.record(), self.block)
-    }
-
-    /// The node that holds it: the one that the record names, else the owner of the block.
-    pub fn node(self) -> Option<String> {
-        let node = self.node_name();
-        (node != NodeName::Unknown).then(|| node.text())
-    }
-
-    /// The type of its owner, and the owner's name.
-    pub fn owner(self) -> (&'static str, String) {
-        let record = self.record();
-        describe(&Claim::of(&record), &record)
-    }
-
-    /// True for an address that an owner holds; false if it cools down or is reserved by Windows.
-    pub fn is_allocated(self) -> bool {
-        is_allocated(&self.record())
-    }
-}
-
-fn is_allocated(record: &AttributeRef<'_>) -> bool {
-    !record.is_cooling() && !record.is_windows_reserved()
-}
+use super::sums::{Pools, Tally};
+use crate::differ::{self, Change, Held, is_same_owner};
 
 impl Serialize for Held<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -125,7 +41,7 @@ impl Serialize for Held<'_> {
 #[serde(rename_all = "camelCase")]
 pub struct AddressChange<'s> {
     pub address: IpAddr,
-    pub change: AddressChangeKind,
+    pub change: Change,
     /// The smallest pool around it.
     pub pool: Option<&'s str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -134,7 +50,7 @@ pub struct AddressChange<'s> {
     pub after: Option<Held<'s>>,
 }
 
-/// What comparing all blocks gives.
+/// The result of comparing all blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Walked<'s> {
     pub changes: Vec<AddressChange<'s>>,
@@ -151,8 +67,8 @@ pub(crate) fn walk<'s>(
     let mut walk = Walk { old: Pools::new(old), new: Pools::new(new), scope, walked: Walked::default() };
     for region in regions {
         match region.pair() {
-            Some((old, new)) if old == new => walk.unchanged(old),
-            Some((old, new)) => walk.pair(old, new),
+            Some((old, _)) if !scope.has_network(old.cidr()) => {}
+            Some((old, new)) => differ::addresses(Some(old), Some(new)).for_each(|both| walk.compare(both)),
             None => walk.region(region),
         }
     }
@@ -167,38 +83,6 @@ struct Walk<'s, 'w> {
 }
 
 impl<'s> Walk<'s, '_> {
-    /// A block that is the same on both sides.
-    fn unchanged(&mut self, block: &'s Block) {
-        if !self.scope.has_network(block.cidr()) {
-            return;
-        }
-        for allocation in block.allocations() {
-            let record = allocation.attribute;
-            let node = NodeName::of(&record, block);
-            if self.scope.has_network(allocation.address.into())
-                && node.is_in(self.scope)
-                && is_allocated(&record)
-            {
-                let pool = self.new.of(allocation.address, block.cidr());
-                self.walked.sums.both(node, pool);
-            }
-        }
-    }
-
-    /// A block that differs, at the same place.
-    fn pair(&mut self, old: &'s Block, new: &'s Block) {
-        if !self.scope.has_network(old.cidr()) {
-            return;
-        }
-        for ordinal in 0..old.size() {
-            let (before, after) = (old.allocation(ordinal), new.allocation(ordinal));
-            let Some(address) = before.or(after).map(|allocation| allocation.address) else { continue };
-            let before = before.map(|_| Held { block: old, ordinal });
-            let after = after.map(|_| Held { block: new, ordinal });
-            self.compare(address, before, after);
-        }
-    }
-
     /// Blocks that were claimed or released, that overlap, or that cannot be decoded.
     fn region(&mut self, region: &Region<'s>) {
         let mut addresses: BTreeMap<IpAddr, [Vec<Held<'s>>; 2]> = BTreeMap::new();
@@ -210,27 +94,29 @@ impl<'s> Walk<'s, '_> {
                 }
             }
         }
-        for (address, [before, after]) in addresses {
-            for (before, after) in pairs(before, after) {
-                self.compare(address, before, after);
-            }
-        }
+        addresses.into_values().flat_map(pairs).for_each(|states| self.compare(states));
     }
 
-    fn compare(&mut self, address: IpAddr, before: Option<Held<'s>>, after: Option<Held<'s>>) {
-        let is_wanted = before.iter().chain(&after).any(|held| held.node_name().is_in(self.scope));
+    fn compare(&mut self, states: [Option<Held<'s>>; 2]) {
+        let [before, after] = states;
+        let Some(address) = before.or(after).map(Held::address) else { return };
+        let is_wanted = states.iter().flatten().any(|held| held.node_name().is_in(self.scope));
         if !is_wanted || !self.scope.has_network(address.into()) {
             return;
         }
-        let kind = kind(before, after);
-        let before_pool = before.and_then(|held| self.old.of(address, held.block()));
-        let after_pool = after.and_then(|held| self.new.of(address, held.block()));
-        let sums = &mut self.walked.sums;
-        let part =
-            |held: Option<Held<'s>>, pool| held.filter(|h| h.is_allocated()).map(|held| Part { held, pool });
-        sums.change(kind, part(before, before_pool), part(after, after_pool));
-        if let Some(change) = kind {
-            let pool = after_pool.or(before_pool);
+        let [old, new] = [(&mut self.old, before), (&mut self.new, after)]
+            .map(|(pools, held)| held.map(|held| (held, pools.of(address, held.block()))));
+        let allocated = |side: Option<(Held<'s>, Option<&'s str>)>| {
+            let (held, pool) = side.filter(|(held, _)| held.is_allocated())?;
+            Some((held.node_name(), pool.unwrap_or_default()))
+        };
+        // What Windows reserves belongs to the block.
+        let is_reserved = || states.iter().flatten().any(|held| held.record().is_windows_reserved());
+        let change = differ::of_address(states)
+            .filter(|change| !matches!(change, Change::Passed | Change::Cooled) || !is_reserved());
+        self.walked.sums.count(change, allocated(old), allocated(new));
+        if let Some(change) = change {
+            let pool = new.or(old).and_then(|(_, pool)| pool);
             self.walked.changes.push(AddressChange { address, change, pool, before, after });
         }
     }
@@ -238,73 +124,19 @@ impl<'s> Walk<'s, '_> {
 
 /// The records of one address on both sides, those of one owner together. Several blocks can record an address where
 /// they overlap.
-fn pairs<'s>(before: Vec<Held<'s>>, mut after: Vec<Held<'s>>) -> Vec<(Option<Held<'s>>, Option<Held<'s>>)> {
+fn pairs<'s>([before, mut after]: [Vec<Held<'s>>; 2]) -> Vec<[Option<Held<'s>>; 2]> {
     let mut found = Vec::with_capacity(before.len().max(after.len()));
     let mut alone = Vec::new();
     for held in before {
         match after.iter().position(|other| is_same_owner(&held.record(), &other.record())) {
-            Some(place) => found.push((Some(held), Some(after.remove(place)))),
+            Some(place) => found.push([Some(held), Some(after.remove(place))]),
             None => alone.push(held),
         }
     }
     let mut others = after.into_iter();
-    found.extend(alone.into_iter().map(|held| (Some(held), others.next())));
-    found.extend(others.map(|held| (None, Some(held))));
+    found.extend(alone.into_iter().map(|held| [Some(held), others.next()]));
+    found.extend(others.map(|held| [None, Some(held)]));
     found
-}
-
-/// What happened between two records of an address; `None` if nothing did.
-fn kind(before: Option<Held<'_>>, after: Option<Held<'_>>) -> Option<AddressChangeKind> {
-    use AddressChangeKind::{Assigned, Changed, Cooled, Moved, Passed, Released, Renewed};
-    let (old, new) = (before.filter(|held| held.is_allocated()), after.filter(|held| held.is_allocated()));
-    match (old, new) {
-        (Some(old), Some(new)) if !is_same_owner(&old.record(), &new.record()) => Some(Moved),
-        (Some(old), Some(new)) if !is_same_allocation(old, new) => Some(Renewed),
-        (Some(old), Some(new)) => (!is_same_record(&old.record(), &new.record())).then_some(Changed),
-        (Some(_), None) => Some(Released),
-        (None, Some(_)) => Some(Assigned),
-        (None, None) => match (released_at(before), released_at(after)) {
-            (Some(_), None) => Some(Cooled),
-            (old, new) => (old != new).then_some(Passed),
-        },
-    }
-}
-
-fn released_at<'s>(held: Option<Held<'s>>) -> Option<TextRef<'s>> {
-    held.and_then(|held| held.record().released_at())
-}
-
-/// The handle is the identity of an owner; if there is none, all that the record says.
-fn is_same_owner(old: &AttributeRef<'_>, new: &AttributeRef<'_>) -> bool {
-    let handle =
-        |record: &AttributeRef<'_>| record.clean_handle().filter(|handle| !handle.is_empty()).is_some();
-    match (handle(old), handle(new)) {
-        (true, true) => old.clean_handle() == new.clean_handle(),
-        (false, false) => is_same_record(old, new),
-        _ => false,
-    }
-}
-
-/// True unless it is known that the address was assigned again: by its sequence number (Calico 3.22.2 and later), else by
-/// the time of the allocation.
-fn is_same_allocation(old: Held<'_>, new: Held<'_>) -> bool {
-    let numbers = (old.block.sequence_of(old.ordinal), new.block.sequence_of(new.ordinal));
-    if old.block() == new.block() && numbers.0 != 0 && numbers.1 != 0 {
-        return numbers.0 == numbers.1;
-    }
-    match (old.record().get("timestamp"), new.record().get("timestamp")) {
-        (Some(old), Some(new)) => old == new,
-        _ => true,
-    }
-}
-
-fn is_same_record(old: &AttributeRef<'_>, new: &AttributeRef<'_>) -> bool {
-    let (alternate, new_alternate) =
-        (old.alternate().unwrap_or_default(), new.alternate().unwrap_or_default());
-    old.handle() == new.handle()
-        && old.owner().iter().eq(new.owner().iter())
-        && alternate.iter().eq(new_alternate.iter())
-        && old.released_at() == new.released_at()
 }
 
 /// The handles that the changed addresses name, packed.

@@ -2,7 +2,7 @@
 
 use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
 
-/// What tells who uses addresses. A source that only one side has would make findings appear or go that have nothing to
+/// The sources of the users of addresses. A source that only one side has would make findings appear or go that have nothing to
 /// do with what happened between the two.
 const USERS: [Source; 4] = [Source::Endpoints, Source::Pods, Source::Services, Source::Machines];
 

@@ -8,45 +8,25 @@ use calipam_model::block::BlockOwner;
 use serde::Serialize;
 
 use super::regions::{Region, Stored};
-
-/// What happened to a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum BlockChangeKind {
-    Claimed,
-    Released,
-    /// It belongs to another, or to no one any more.
-    Owner,
-    /// Given up and claimed again by the same owner, by its claim time.
-    ClaimedAgain,
-    /// Blocks of another size are in its place.
-    Size,
-}
-
-impl BlockChangeKind {
-    /// What people read.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Claimed => "claimed",
-            Self::Released => "released",
-            Self::Owner => "changed owner",
-            Self::ClaimedAgain => "released and claimed again",
-            Self::Size => "changed size",
-        }
-    }
-}
+use crate::differ::{self, Change};
 
 /// A block that differs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockChange {
     pub cidr: IpNet,
-    pub change: BlockChangeKind,
-    /// What was there before; several blocks where the size differs.
+    pub change: Change,
+    /// The blocks before; several blocks where the size differs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<BlockState>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<BlockState>,
+}
+
+impl BlockChange {
+    fn new(cidr: IpNet, change: Change, [before, after]: [Vec<BlockState>; 2]) -> Self {
+        Self { cidr, change, before, after }
+    }
 }
 
 /// A block on one side.
@@ -83,38 +63,25 @@ pub(crate) fn changes(regions: &[Region<'_>], scope: &Scope) -> Vec<BlockChange>
 }
 
 fn changes_in(region: &Region<'_>) -> Vec<BlockChange> {
-    if region.pair().is_some_and(|(old, new)| old == new) {
-        return Vec::new();
-    }
     let cidrs = |side: &[Stored<'_>]| -> BTreeSet<IpNet> { side.iter().map(|stored| stored.cidr).collect() };
     let (old, new) = (cidrs(&region.old), cidrs(&region.new));
-    let states = |side: &[Stored<'_>], wanted: &dyn Fn(IpNet) -> bool| -> Vec<BlockState> {
-        side.iter().filter(|stored| wanted(stored.cidr)).map(BlockState::of).collect()
+    let only = |side: &[Stored<'_>], other: &BTreeSet<IpNet>| -> Vec<BlockState> {
+        side.iter().filter(|stored| !other.contains(&stored.cidr)).map(BlockState::of).collect()
     };
-
-    let released = states(&region.old, &|cidr| !new.contains(&cidr));
-    let claimed = states(&region.new, &|cidr| !old.contains(&cidr));
+    let (released, claimed) = (only(&region.old, &new), only(&region.new, &old));
     let mut found: Vec<BlockChange> =
-        old.intersection(&new).filter_map(|cidr| change_of(region, *cidr)).collect();
-    let widest = released.iter().chain(&claimed).map(|state| state.cidr).min();
-    match widest {
+        region.old.iter().flat_map(|old| region.new.iter().filter_map(|new| of_owner(old, new))).collect();
+    match released.iter().chain(&claimed).map(|state| state.cidr).min() {
         Some(cidr) if !released.is_empty() && !claimed.is_empty() => {
-            let change = BlockChangeKind::Size;
-            found.push(BlockChange { cidr, change, before: released, after: claimed });
+            found.push(BlockChange::new(cidr, Change::Size, [released, claimed]));
         }
         _ => {
-            found.extend(released.into_iter().map(|state| BlockChange {
-                cidr: state.cidr,
-                change: BlockChangeKind::Released,
-                before: vec![state],
-                after: Vec::new(),
-            }));
-            found.extend(claimed.into_iter().map(|state| BlockChange {
-                cidr: state.cidr,
-                change: BlockChangeKind::Claimed,
-                before: Vec::new(),
-                after: vec![state],
-            }));
+            let gone =
+                |state: BlockState| BlockChange::new(state.cidr, Change::Released, [vec![state], vec![]]);
+            let new =
+                |state: BlockState| BlockChange::new(state.cidr, Change::Claimed, [vec![], vec![state]]);
+            found.extend(released.into_iter().map(gone));
+            found.extend(claimed.into_iter().map(new));
         }
     }
     found.sort_by_key(|change| (change.cidr, change.change));
@@ -122,21 +89,7 @@ fn changes_in(region: &Region<'_>) -> Vec<BlockChange> {
 }
 
 /// A block that is there on both sides. Of one that cannot be decoded at all the owner is not known.
-fn change_of(region: &Region<'_>, cidr: IpNet) -> Option<BlockChange> {
-    let find = |side: &[Stored<'_>]| side.iter().find(|stored| stored.cidr == cidr).map(BlockState::of);
-    let (before, after) = (find(&region.old)?, find(&region.new)?);
-    if before.allocated.is_none() || after.allocated.is_none() {
-        return None;
-    }
-    let change = if before.owner != after.owner {
-        BlockChangeKind::Owner
-    } else if before.claimed_at.is_some()
-        && after.claimed_at.is_some()
-        && before.claimed_at != after.claimed_at
-    {
-        BlockChangeKind::ClaimedAgain
-    } else {
-        return None;
-    };
-    Some(BlockChange { cidr, change, before: vec![before], after: vec![after] })
+fn of_owner(old: &Stored<'_>, new: &Stored<'_>) -> Option<BlockChange> {
+    let change = differ::of_owner(old.block?, new.block?).filter(|_| old.cidr == new.cidr)?;
+    Some(BlockChange::new(old.cidr, change, [old, new].map(|stored| vec![BlockState::of(stored)])))
 }

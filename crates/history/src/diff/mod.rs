@@ -1,4 +1,4 @@
-//! How two snapshots of one cluster differ.
+//! The differences of two snapshots of one cluster.
 
 mod addresses;
 mod align;
@@ -16,23 +16,25 @@ use calipam_check::{Report, Scope};
 use calipam_model::snapshot::{Snapshot, Source};
 use serde::Serialize;
 
-pub use self::addresses::{AddressChange, AddressChangeKind, Held};
+pub use self::addresses::AddressChange;
 pub use self::align::align;
-pub use self::blocks::{BlockChange, BlockChangeKind, BlockState};
+pub use self::blocks::{BlockChange, BlockState};
 pub use self::findings::{FindingChanges, FindingSummary};
-pub use self::objects::{ChangeKind, FieldChange, ObjectChange};
+pub use self::objects::{FieldChange, ObjectChange};
 pub use self::owned::{AffinityChange, HandleChange};
+pub(crate) use self::sums::NodeName;
 pub use self::sums::{NamedSum, Sum, Sums};
 use self::uncompared::Hidden;
 pub use self::uncompared::{NotCompared, Side, Uncompared};
+pub use crate::differ::{Change, Held};
 
-/// How two snapshots differ, in a scope.
+/// The differences of two snapshots in a scope.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference<'s> {
     /// Nothing differs, and nothing that could differ was left out because it cannot be decoded.
     pub same: bool,
-    /// What was read on one side only, or cannot be decoded.
+    /// Sources that were read on one side only, and objects that cannot be decoded.
     pub not_compared: Vec<NotCompared>,
     /// Addresses by pool and by node.
     pub sums: Sums,
@@ -68,7 +70,7 @@ impl Difference<'_> {
     }
 }
 
-/// How two snapshots differ, but for their findings.
+/// The differences of two snapshots, but for their findings.
 #[derive(Debug)]
 pub struct Unchecked<'s>(Difference<'s>);
 
@@ -76,8 +78,8 @@ impl<'s> Unchecked<'s> {
     /// Adds what the checks of both found. The scope is the one in which they were compared.
     pub fn checked(self, old: Report, new: Report, scope: &Scope) -> Difference<'s> {
         let mut difference = self.0;
-        difference.findings = findings::changes(old, new, scope);
-        let is_unknown = difference.not_compared.iter().any(|left_out| left_out.what.is_undecodable());
+        difference.findings = findings::changes(&old, &new, scope);
+        let is_unknown = difference.not_compared.iter().any(|left_out| left_out.kind != Uncompared::Source);
         difference.same = !is_unknown && difference.is_empty();
         difference
     }
@@ -100,7 +102,7 @@ pub fn compare<'s>(before: &'s Snapshot, after: &'s Snapshot, scope: &Scope) -> 
     }
     let addresses::Walked { changes: addresses, sums } = walked;
 
-    let objects = objects::Sides { old: before, new: after, hidden: &hidden, scope };
+    let [pools, reservations, nodes, configuration] = objects::changes(before, after, &hidden, scope);
     Unchecked(Difference {
         same: false,
         not_compared,
@@ -109,10 +111,10 @@ pub fn compare<'s>(before: &'s Snapshot, after: &'s Snapshot, scope: &Scope) -> 
         addresses,
         blocks,
         affinities: owned::affinities(before, after, &hidden, scope, both_read(Source::Affinities)),
-        pools: objects.pools(both_read(Source::Pools)),
-        reservations: objects.reservations(both_read(Source::Reservations)),
-        nodes: objects.nodes(both_read(Source::Nodes)),
-        configuration: objects.configuration(both_read),
+        pools,
+        reservations,
+        nodes,
+        configuration,
         findings: FindingChanges::default(),
     })
 }

@@ -1,6 +1,6 @@
 //! Pools, reservations, nodes and configuration: few objects, compared field by field.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use calipam_check::Scope;
 use calipam_model::config::{
@@ -13,43 +13,14 @@ use calipam_model::snapshot::{Snapshot, Source};
 use serde::Serialize;
 
 use super::uncompared::Hidden;
-
-/// How an object differs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ChangeKind {
-    New,
-    Gone,
-    Changed,
-}
-
-impl ChangeKind {
-    /// What people read.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::New => "new",
-            Self::Gone => "gone",
-            Self::Changed => "changed",
-        }
-    }
-
-    /// How two states of an object differ; `None` if they do not.
-    pub(crate) fn of<T: PartialEq>(before: &Option<T>, after: &Option<T>) -> Option<Self> {
-        match (before, after) {
-            (None, None) => None,
-            (None, Some(_)) => Some(Self::New),
-            (Some(_), None) => Some(Self::Gone),
-            (Some(before), Some(after)) => (before != after).then_some(Self::Changed),
-        }
-    }
-}
+use crate::differ::Change;
 
 /// An object that differs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectChange {
     pub name: String,
-    pub change: ChangeKind,
+    pub change: Change,
     /// The fields that differ: of a new object and of one that is gone, all that say something.
     pub fields: Vec<FieldChange>,
 }
@@ -66,112 +37,84 @@ pub struct FieldChange {
     pub after: Option<String>,
 }
 
-/// What an object says, field by field. Fields that say nothing are left out.
+/// The fields of an object by name. Fields that say nothing are left out.
 type Fields = BTreeMap<String, String>;
 
-/// The states that are compared, and what of them.
-pub(crate) struct Sides<'a> {
-    pub old: &'a Snapshot,
-    pub new: &'a Snapshot,
-    pub hidden: &'a Hidden,
-    pub scope: &'a Scope,
-}
+/// The list of a difference in which an object is, its name there, its source and its key.
+type Id = (usize, String, Source, Key);
 
-impl Sides<'_> {
-    pub(crate) fn pools(&self, both_read: bool) -> Vec<ObjectChange> {
-        self.by_name(both_read, Key::Pool, |snapshot| {
-            let wanted = snapshot.pools.iter().map(|pool| &pool.value);
-            let wanted = wanted.filter(|p| self.scope.nodes.is_empty() && self.scope.has_network(p.cidr));
-            wanted.map(|pool| (pool.name.clone(), pool_fields(pool))).collect()
-        })
-    }
-
-    pub(crate) fn reservations(&self, both_read: bool) -> Vec<ObjectChange> {
-        let concerns = |reservation: &Reservation| {
-            let in_scope = || reservation.cidrs.iter().any(|cidr| self.scope.has_network(*cidr));
-            self.scope.is_everything() || self.scope.nodes.is_empty() && in_scope()
-        };
-        self.by_name(both_read, Key::Reservation, |snapshot| {
-            let wanted = snapshot.reservations.iter().map(|r| &r.value).filter(|r| concerns(r));
-            wanted.map(|reservation| (reservation.name.clone(), reservation_fields(reservation))).collect()
-        })
-    }
-
-    pub(crate) fn nodes(&self, both_read: bool) -> Vec<ObjectChange> {
-        self.by_name(both_read, Key::Node, |snapshot| {
-            let wanted = snapshot.nodes.iter().map(|node| &node.value);
-            let wanted = wanted.filter(|n| self.scope.networks.is_empty() && self.scope.has_node(&n.name));
-            wanted.map(|node| (node.name.clone(), node_fields(node))).collect()
-        })
-    }
-
-    fn by_name(
-        &self,
-        both_read: bool,
-        key: impl Fn(String) -> Key,
-        of: impl Fn(&Snapshot) -> BTreeMap<String, Fields>,
-    ) -> Vec<ObjectChange> {
-        compare(both_read, of(self.old), of(self.new), |name| self.hidden.has(&key(name.to_owned())))
-    }
-
-    /// Cluster information and settings, which concern no part of the cluster alone.
-    pub(crate) fn configuration(&self, both_read: impl Fn(Source) -> bool) -> Vec<ObjectChange> {
-        if !self.scope.is_everything() {
-            return Vec::new();
+/// Pools, reservations, nodes, and configuration that differ. What cannot be decoded on either side is not compared.
+pub(crate) fn changes(
+    old: &Snapshot,
+    new: &Snapshot,
+    hidden: &Hidden,
+    scope: &Scope,
+) -> [Vec<ObjectChange>; 4] {
+    let [mut before, mut after] = [old, new].map(|snapshot| listed(snapshot, scope));
+    let ids: BTreeSet<Id> = before.keys().chain(after.keys()).cloned().collect();
+    let mut found: [Vec<ObjectChange>; 4] = Default::default();
+    for id in ids {
+        let (before, after) = (before.remove(&id), after.remove(&id));
+        let (list, name, source, key) = id;
+        let is_compared = old.has_read(source) && new.has_read(source) && !hidden.has(&key);
+        if let Some(change) = Change::of(&before, &after).filter(|_| is_compared) {
+            let fields = field_changes(before.unwrap_or_default(), after.unwrap_or_default());
+            found[list].push(ObjectChange { name, change, fields });
         }
-        let default = || "default".to_owned();
-        let kinds = [
-            ("ClusterInformation", Source::ClusterInformation, Key::ClusterInformation(default())),
-            ("IPAMConfig", Source::IpamConfig, Key::IpamConfig),
-            ("IPAMConfiguration", Source::IpamConfiguration, Key::IpamConfiguration(default())),
-            (
-                "KubeControllersConfiguration",
-                Source::KubeControllersConfiguration,
-                Key::KubeControllersConfiguration(default()),
-            ),
-        ];
-        let of = |snapshot: &Snapshot, source: Source| match source {
-            Source::ClusterInformation => snapshot.cluster.as_ref().map(cluster_fields),
-            Source::IpamConfig => snapshot.ipam_config.as_ref().map(config_fields),
-            Source::IpamConfiguration => snapshot.ipam_configuration.as_ref().map(config_fields),
-            _ => snapshot.kube_controllers.as_ref().map(controllers_fields),
-        };
-        let one = |(name, source, key): (&str, Source, Key)| {
-            let side = |snapshot: &Snapshot| -> BTreeMap<String, Fields> {
-                of(snapshot, source).into_iter().map(|fields| (name.to_owned(), fields)).collect()
-            };
-            compare(both_read(source), side(self.old), side(self.new), |_| self.hidden.has(&key))
-        };
-        kinds.into_iter().flat_map(one).collect()
     }
+    found
 }
 
-/// What differs between objects by name, but for those that cannot be decoded on either side.
-fn compare(
-    both_read: bool,
-    mut old: BTreeMap<String, Fields>,
-    mut new: BTreeMap<String, Fields>,
-    is_hidden: impl Fn(&str) -> bool,
-) -> Vec<ObjectChange> {
-    if !both_read {
-        return Vec::new();
-    }
-    let mut names: Vec<String> = old.keys().chain(new.keys()).cloned().collect();
-    names.sort();
-    names.dedup();
-    let one = |name: String| {
-        let (before, after) = (old.remove(&name), new.remove(&name));
-        let change = ChangeKind::of(&before, &after)?;
-        let fields = field_changes(before.unwrap_or_default(), after.unwrap_or_default());
-        Some(ObjectChange { name, change, fields })
+fn listed(snapshot: &Snapshot, scope: &Scope) -> BTreeMap<Id, Fields> {
+    let mut all = BTreeMap::new();
+    let mut add = |list, name: &str, source, key: Key, fields: Fields| {
+        all.insert((list, name.to_owned(), source, key), fields);
     };
-    names.into_iter().filter(|name| !is_hidden(name)).filter_map(one).collect()
+    for pool in snapshot.pools.iter().map(|pool| &pool.value) {
+        if scope.nodes.is_empty() && scope.has_network(pool.cidr) {
+            add(0, &pool.name, Source::Pools, Key::Pool(pool.name.clone()), pool_fields(pool));
+        }
+    }
+    for Reservation { name, cidrs, .. } in snapshot.reservations.iter().map(|reservation| &reservation.value)
+    {
+        let is_near = || cidrs.iter().any(|cidr| scope.has_network(*cidr));
+        if scope.is_everything() || scope.nodes.is_empty() && is_near() {
+            let cidrs: Vec<String> = cidrs.iter().map(ToString::to_string).collect();
+            let fields = fields([("reservedCIDRs", cidrs.join(", "))]);
+            add(1, name, Source::Reservations, Key::Reservation(name.clone()), fields);
+        }
+    }
+    for node in snapshot.nodes.iter().map(|node| &node.value) {
+        if scope.networks.is_empty() && scope.has_node(&node.name) {
+            add(2, &node.name, Source::Nodes, Key::Node(node.name.clone()), node_fields(node));
+        }
+    }
+    if !scope.is_everything() {
+        return all;
+    }
+    // Cluster information and settings concern no part of the cluster alone.
+    let default = || "default".to_owned();
+    if let Some(cluster) = &snapshot.cluster {
+        let key = Key::ClusterInformation(default());
+        add(3, "ClusterInformation", Source::ClusterInformation, key, cluster_fields(cluster));
+    }
+    if let Some(config) = &snapshot.ipam_config {
+        add(3, "IPAMConfig", Source::IpamConfig, Key::IpamConfig, config_fields(config));
+    }
+    if let Some(config) = &snapshot.ipam_configuration {
+        let key = Key::IpamConfiguration(default());
+        add(3, "IPAMConfiguration", Source::IpamConfiguration, key, config_fields(config));
+    }
+    if let Some(controllers) = &snapshot.kube_controllers {
+        let (source, key) =
+            (Source::KubeControllersConfiguration, Key::KubeControllersConfiguration(default()));
+        add(3, "KubeControllersConfiguration", source, key, controllers_fields(controllers));
+    }
+    all
 }
 
 fn field_changes(mut before: Fields, mut after: Fields) -> Vec<FieldChange> {
-    let mut names: Vec<String> = before.keys().chain(after.keys()).cloned().collect();
-    names.sort();
-    names.dedup();
+    let names: BTreeSet<String> = before.keys().chain(after.keys()).cloned().collect();
     let one = |field: String| {
         let (before, after) = (before.remove(&field), after.remove(&field));
         (before != after).then_some(FieldChange { field, before, after })
@@ -201,11 +144,6 @@ fn pool_fields(pool: &Pool) -> Fields {
         ("deletionTimestamp", if pool.deleting { "set" } else { "" }.to_owned()),
         ("Allocatable", pool.allocatable.to_string()),
     ])
-}
-
-fn reservation_fields(reservation: &Reservation) -> Fields {
-    let cidrs: Vec<String> = reservation.cidrs.iter().map(ToString::to_string).collect();
-    fields([("reservedCIDRs", cidrs.join(", "))])
 }
 
 fn node_fields(node: &Node) -> Fields {

@@ -1,11 +1,11 @@
 //! The blocks of two snapshots side by side. A region is a network in which blocks lie: nearly always one CIDR with the same
 //! block on both sides, and several where a block overlaps others.
 
+use std::collections::BTreeMap;
+
 use calipam_model::IpNet;
 use calipam_model::block::{Block, BlockContent, BlockOwner};
 use calipam_model::snapshot::{Defect, Snapshot};
-
-use super::uncompared::Side;
 
 /// A stored block.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +13,7 @@ pub(crate) struct Stored<'s> {
     pub cidr: IpNet,
     /// The block, where its structure is sound and it is the one that its key names.
     pub block: Option<&'s Block>,
-    /// Of a corrupt block: its value as it is stored.
+    /// The value of a corrupt block as it is stored.
     raw: Option<&'s str>,
     /// The owner, as far as the value can be decoded.
     pub owner: Option<&'s BlockOwner>,
@@ -35,25 +35,16 @@ impl<'s> Region<'s> {
         }
     }
 
-    /// Blocks that cannot be compared, and on which side. A corrupt block that is stored unchanged is the same.
-    pub(super) fn unreadable(&self) -> Vec<(IpNet, Side)> {
-        let unreadable = |side: &[Stored<'s>]| -> Vec<Stored<'s>> {
-            side.iter().copied().filter(|stored| stored.block.is_none()).collect()
-        };
-        let (old, new) = (unreadable(&self.old), unreadable(&self.new));
-        let is_in = |side: &[Stored<'s>], cidr: IpNet| side.iter().any(|stored| stored.cidr == cidr);
-        let is_unchanged = |one: &Stored<'s>| {
-            one.raw.is_some() && new.iter().any(|n| n.cidr == one.cidr && n.raw == one.raw)
-        };
-
-        let mut cidrs: Vec<IpNet> =
-            old.iter().filter(|one| !is_unchanged(one)).map(|stored| stored.cidr).collect();
-        let of_new = new.iter().map(|stored| stored.cidr).filter(|cidr| !is_in(&old, *cidr));
-        cidrs.extend(of_new);
-        cidrs
-            .into_iter()
-            .filter_map(|cidr| Some((cidr, Side::of(is_in(&old, cidr), is_in(&new, cidr))?)))
-            .collect()
+    /// Blocks that cannot be compared, and whether they are on each side. A corrupt block that is stored unchanged is the same.
+    pub(super) fn unreadable(&self) -> Vec<(IpNet, [bool; 2])> {
+        let mut raws: BTreeMap<IpNet, [Option<Option<&str>>; 2]> = BTreeMap::new();
+        for (side, stored) in [&self.old, &self.new].into_iter().enumerate() {
+            for one in stored.iter().filter(|stored| stored.block.is_none()) {
+                raws.entry(one.cidr).or_default()[side] = Some(one.raw);
+            }
+        }
+        raws.retain(|_, [old, new]| old != new || !matches!(old, Some(Some(_))));
+        raws.into_iter().map(|(cidr, sides)| (cidr, sides.map(|side| side.is_some()))).collect()
     }
 
     /// True if a block of either side that cannot be decoded may hold what is in `cidr`.

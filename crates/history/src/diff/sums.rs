@@ -1,4 +1,4 @@
-//! How many addresses changed, by pool and by node.
+//! The numbers of addresses that changed, by pool and by node.
 
 use std::collections::BTreeMap;
 use std::hash::Hash;
@@ -12,8 +12,8 @@ use calipam_model::snapshot::Snapshot;
 use calipam_model::text::TextRef;
 use serde::Serialize;
 
-use super::addresses::{AddressChangeKind, Held};
 use crate::FastMap;
+use crate::differ::Change;
 
 /// Allocated addresses before and after. What cools down or is reserved by Windows is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -23,7 +23,7 @@ pub struct Sum {
     pub after: usize,
     pub assigned: usize,
     pub released: usize,
-    /// Of another owner now, or assigned again to the same. If pool or node differ it counts in both.
+    /// Moved to another owner, or assigned again to the same. If pool or node differ it counts in both.
     pub moved: usize,
 }
 
@@ -44,13 +44,6 @@ pub struct Sums {
     pub total: Sum,
     pub by_pool: Vec<NamedSum>,
     pub by_node: Vec<NamedSum>,
-}
-
-/// An allocated address on one side.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Part<'s> {
-    pub held: Held<'s>,
-    pub pool: Option<&'s str>,
 }
 
 /// The node that holds an address: the one that the record names, else the owner of the block.
@@ -87,56 +80,29 @@ pub(crate) struct Tally<'s> {
     total: FastMap<(), Sum>,
     pools: FastMap<&'s str, Sum>,
     nodes: FastMap<NodeName<'s>, Sum>,
-    /// The last addresses without a change: their pool, their node, and how many follow each other.
-    same: Option<(&'s str, NodeName<'s>, usize)>,
 }
 
+/// Node and pool of an allocated address.
+type Place<'s> = (NodeName<'s>, &'s str);
+
 impl<'s> Tally<'s> {
-    /// Counts an address that is allocated on both sides without a change.
-    pub(super) fn both(&mut self, node: NodeName<'s>, pool: Option<&'s str>) {
-        let pool = pool.unwrap_or_default();
-        match &mut self.same {
-            Some((last_pool, last_node, number)) if *last_node == node && *last_pool == pool => *number += 1,
-            _ => {
-                self.count_same();
-                self.same = Some((pool, node, 1));
-            }
-        }
-    }
-
-    fn count_same(&mut self) {
-        let Some((pool, node, number)) = self.same.take() else { return };
-        let total = self.total.entry(()).or_default();
-        for sum in [total, self.pools.entry(pool).or_default(), self.nodes.entry(node).or_default()] {
-            sum.before += number;
-            sum.after += number;
-        }
-    }
-
     /// Counts an address that is allocated on one side or both.
-    pub(super) fn change(
+    pub(super) fn count(
         &mut self,
-        kind: Option<AddressChangeKind>,
-        before: Option<Part<'s>>,
-        after: Option<Part<'s>>,
+        change: Option<Change>,
+        before: Option<Place<'s>>,
+        after: Option<Place<'s>>,
     ) {
-        let pool = |part: Part<'s>| part.pool.unwrap_or_default();
-        let node = |part: Part<'s>| part.held.node_name();
-        count(&mut self.total, before.map(drop), after.map(drop), kind);
-        count(&mut self.pools, before.map(pool), after.map(pool), kind);
-        count(&mut self.nodes, before.map(node), after.map(node), kind);
+        count(&mut self.total, change, before.map(drop), after.map(drop));
+        count(&mut self.nodes, change, before.map(|(node, _)| node), after.map(|(node, _)| node));
+        count(&mut self.pools, change, before.map(|(_, pool)| pool), after.map(|(_, pool)| pool));
     }
 
-    pub(super) fn finish(mut self) -> Sums {
-        self.count_same();
-        let mut pools = BTreeMap::new();
-        self.pools.into_iter().for_each(|(name, sum)| add(pools.entry(name.to_owned()).or_default(), sum));
-        let mut nodes = BTreeMap::new();
-        self.nodes.into_iter().for_each(|(name, sum)| add(nodes.entry(name.text()).or_default(), sum));
+    pub(super) fn finish(self) -> Sums {
         Sums {
             total: self.total.into_values().next().unwrap_or_default(),
-            by_pool: changed(pools),
-            by_node: changed(nodes),
+            by_pool: changed(self.pools, str::to_owned),
+            by_node: changed(self.nodes, NodeName::text),
         }
     }
 }
@@ -144,38 +110,40 @@ impl<'s> Tally<'s> {
 /// Counts under the names of both sides.
 fn count<N: Copy + Eq + Hash>(
     sums: &mut FastMap<N, Sum>,
+    change: Option<Change>,
     before: Option<N>,
     after: Option<N>,
-    kind: Option<AddressChangeKind>,
 ) {
-    use AddressChangeKind::{Assigned, Moved, Released, Renewed};
-    let moved = usize::from(matches!(kind, Some(Moved | Renewed)));
+    use Change::{Assigned, Moved, Released, Renewed};
+    let moved = usize::from(matches!(change, Some(Moved | Renewed)));
     if let Some(name) = before {
         let sum = sums.entry(name).or_default();
         sum.before += 1;
-        sum.released += usize::from(kind == Some(Released));
+        sum.released += usize::from(change == Some(Released));
         sum.moved += moved;
     }
     if let Some(name) = after {
         let sum = sums.entry(name).or_default();
         sum.after += 1;
-        sum.assigned += usize::from(kind == Some(Assigned));
+        sum.assigned += usize::from(change == Some(Assigned));
         sum.moved += if before == after { 0 } else { moved };
     }
 }
 
-fn add(to: &mut Sum, sum: Sum) {
-    to.before += sum.before;
-    to.after += sum.after;
-    to.assigned += sum.assigned;
-    to.released += sum.released;
-    to.moved += sum.moved;
-}
-
-fn changed(sums: BTreeMap<String, Sum>) -> Vec<NamedSum> {
-    let differs = |sum: &Sum| sum.assigned + sum.released + sum.moved > 0;
-    let differing = sums.into_iter().filter(|(_, sum)| differs(sum));
-    differing.map(|(name, sum)| NamedSum { name, sum }).collect()
+/// The sums in which something changed, by name.
+fn changed<N>(sums: FastMap<N, Sum>, text: impl Fn(N) -> String) -> Vec<NamedSum> {
+    let mut named: BTreeMap<String, Sum> = BTreeMap::new();
+    for (name, sum) in sums {
+        // A node can be named in two ways.
+        let all = named.entry(text(name)).or_default();
+        all.before += sum.before;
+        all.after += sum.after;
+        all.assigned += sum.assigned;
+        all.released += sum.released;
+        all.moved += sum.moved;
+    }
+    named.retain(|_, sum| sum.assigned + sum.released + sum.moved > 0);
+    named.into_iter().map(|(name, sum)| NamedSum { name, sum }).collect()
 }
 
 /// The pools of one side.
@@ -196,18 +164,16 @@ impl<'s> Pools<'s> {
 
     /// The smallest pool around an address of a block.
     pub(super) fn of(&mut self, address: IpAddr, block: IpNet) -> Option<&'s str> {
-        match self.last {
-            Some((last, pool)) if last == block => pool,
-            _ => {
-                let around = |cidr: IpNet| self.pools.iter().find(|(pool, _)| pool.contains(&cidr));
-                let splits = self.pools.iter().any(|(pool, _)| *pool != block && block.contains(pool));
-                if splits {
-                    return around(address.into()).map(|(_, name)| *name);
-                }
-                let pool = around(block).map(|(_, name)| *name);
-                self.last = Some((block, pool));
-                pool
-            }
+        if let Some((_, pool)) = self.last.filter(|(last, _)| *last == block) {
+            return pool;
         }
+        let around =
+            |cidr: IpNet| self.pools.iter().find(|(pool, _)| pool.contains(&cidr)).map(|(_, name)| *name);
+        if self.pools.iter().any(|(pool, _)| *pool != block && block.contains(pool)) {
+            return around(address.into());
+        }
+        let pool = around(block);
+        self.last = Some((block, pool));
+        pool
     }
 }

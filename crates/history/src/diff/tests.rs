@@ -8,7 +8,7 @@ use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{AddressChangeKind, BlockChangeKind, ChangeKind, Difference, Scope, Side, Uncompared, align};
+use super::{Change, Difference, Scope, Side, Uncompared, align};
 
 const BLOCK: &str = "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-29";
 const POOL: &str = "/calico/resources/v3/projectcalico.org/ippools/main";
@@ -74,7 +74,7 @@ fn everything<T>(old: &Snapshot, new: &Snapshot, look: impl FnOnce(&Difference<'
     compare(old, new, &Scope::default(), look)
 }
 
-fn changes(difference: &Difference<'_>) -> Vec<(String, AddressChangeKind)> {
+fn changes(difference: &Difference<'_>) -> Vec<(String, Change)> {
     difference.addresses.iter().map(|change| (change.address.to_string(), change.change)).collect()
 }
 
@@ -91,23 +91,28 @@ fn equal_clusters_are_the_same() {
 
 #[test]
 fn each_change_of_an_address() {
-    use AddressChangeKind::{Assigned, Changed, Cooled, Moved, Passed, Released, Renewed};
+    use Change::{Assigned, Attributes, Cooled, Moved, Passed, Released, Renewed};
     let pod = || record("net.aaaa", "node-1", "a");
     let other = || record("net.bbbb", "node-2", "b");
     let cooling = |at: &str| json!({"releasedAt": at});
     let mut migrated = pod();
     migrated["secondary"]["pod"] = "a-moved".into();
-    let cases: [(State, State, Option<AddressChangeKind>); 11] = [
+    let reserved =
+        || json!({"handle_id": "windows-reserved-ipam-handle", "secondary": {"note": "windows host rsvd"}});
+    let cases: [(State, State, Option<Change>); 13] = [
         (None, Some((pod(), 7)), Some(Assigned)),
         (Some((pod(), 7)), None, Some(Released)),
         (Some((pod(), 7)), Some((cooling("2026-05-01T10:00:00Z"), 8)), Some(Released)),
         (Some((cooling("2026-05-01T10:00:00Z"), 8)), Some((pod(), 9)), Some(Assigned)),
         (Some((pod(), 7)), Some((other(), 9)), Some(Moved)),
         (Some((pod(), 7)), Some((pod(), 9)), Some(Renewed)),
-        (Some((pod(), 7)), Some((migrated, 7)), Some(Changed)),
+        (Some((pod(), 7)), Some((migrated, 7)), Some(Attributes)),
         (Some((pod(), 7)), Some((pod(), 7)), None),
         (None, Some((cooling("2026-05-01T10:00:00Z"), 8)), Some(Passed)),
         (Some((cooling("2026-05-01T10:00:00Z"), 8)), None, Some(Cooled)),
+        // Windows reserves addresses with the block.
+        (None, Some((reserved(), 7)), None),
+        (Some((reserved(), 7)), None, None),
         // A number that an old writer has dropped says nothing.
         (Some((pod(), 0)), Some((pod(), 9)), None),
     ];
@@ -143,7 +148,7 @@ fn sums_count_both_nodes_of_an_address_that_moved() {
 
 #[test]
 fn blocks_claimed_released_and_of_another_owner_or_size() {
-    use BlockChangeKind::{Claimed, ClaimedAgain, Owner, Released, Size};
+    use Change::{Claimed, ClaimedAgain, Owner, Released, Size};
     let of = |value: Option<Value>| match value {
         Some(value) => cluster(&[(BLOCK, value)]),
         None => cluster(&[]),
@@ -194,12 +199,14 @@ fn what_cannot_be_decoded_is_neither_gone_nor_the_same() {
     {
         everything(old, new, |found| {
             assert!(!found.same && found.addresses.is_empty() && found.handles.is_empty(), "{found:?}");
-            let handle = Uncompared::Object(handle.into());
-            assert!(found.not_compared.iter().any(|left| left.what == handle && left.side == side));
+            let listed = |kind: Uncompared, name: &str| {
+                let mut of_kind = found.not_compared.iter().filter(|left| left.kind == kind);
+                of_kind.find(|left| left.name == name).map(|left| left.side)
+            };
+            assert_eq!(listed(Uncompared::Object, handle), Some(side));
             // A corrupt block that is stored unchanged is the same.
-            let block = Uncompared::Block("10.0.0.0/29".parse().unwrap());
-            let listed = found.not_compared.iter().find(|left| left.what == block).map(|left| left.side);
-            assert_eq!(listed, (side != Side::Both).then_some(side));
+            let block = listed(Uncompared::Block, "10.0.0.0/29");
+            assert_eq!(block, (side != Side::Both).then_some(side));
         });
     }
 }
@@ -213,10 +220,11 @@ fn a_source_that_one_side_lacks_is_not_compared() {
     everything(&with, &without, |found| {
         assert!(found.handles.is_empty());
         let left_out = &found.not_compared[0];
-        assert_eq!((&left_out.what, left_out.side), (&Uncompared::Source(Source::Handles), Side::New));
+        let handles = (Uncompared::Source, Source::Handles.to_string(), Side::New);
+        assert_eq!((left_out.kind, left_out.name.clone(), left_out.side), handles);
     });
     everything(&with, &cluster(&[(BLOCK, block("host:node-1", &[]))]), |found| {
-        assert_eq!((found.handles.len(), found.handles[0].change), (1, ChangeKind::Gone));
+        assert_eq!((found.handles.len(), found.handles[0].change), (1, Change::Gone));
     });
 }
 
@@ -301,16 +309,13 @@ fn overlapping_blocks_are_compared_address_by_address() {
     let outer = || block("host:node-1", &[(1, record("net.aaaa", "node-1", "a"), 7)]);
     let old = cluster(&[(BLOCK, outer())]);
     let new = cluster(&[(BLOCK, outer()), ("/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-30", inner)]);
-    let expected = vec![("10.0.0.1".to_owned(), AddressChangeKind::Assigned)];
+    let expected = vec![("10.0.0.1".to_owned(), Change::Assigned)];
     assert_eq!(everything(&old, &new, changes), expected);
     everything(&old, &new, |found| {
         assert_eq!(found.blocks.len(), 1);
-        assert_eq!(
-            (found.blocks[0].change, found.blocks[0].cidr.prefix_len()),
-            (BlockChangeKind::Claimed, 30)
-        );
+        assert_eq!((found.blocks[0].change, found.blocks[0].cidr.prefix_len()), (Change::Claimed, 30));
         assert!(
-            found.findings.new.iter().any(|finding| finding.0.code == calipam_check::Code::OverlappingBlocks)
+            found.findings.new.iter().any(|finding| finding.code == calipam_check::Code::OverlappingBlocks)
         );
     });
 }
@@ -339,11 +344,11 @@ proptest! {
         };
         let (before, after) = (ids(&old), ids(&new));
         let find = |of: &[(String, Handle)], id: &str| of.iter().find(|(own, _)| own == id).map(|(_, handle)| handle.clone());
-        let gone = before.iter().filter(|(id, _)| find(&after, id).is_none()).map(|(id, _)| (id.clone(), ChangeKind::Gone));
+        let gone = before.iter().filter(|(id, _)| find(&after, id).is_none()).map(|(id, _)| (id.clone(), Change::Gone));
         let changed = after.iter().filter(|(id, handle)| find(&before, id).is_some_and(|before| before != *handle));
-        let changed = changed.map(|(id, _)| (id.clone(), ChangeKind::Changed));
-        let added = after.iter().filter(|(id, _)| find(&before, id).is_none()).map(|(id, _)| (id.clone(), ChangeKind::New));
-        let expected: Vec<(String, ChangeKind)> = gone.chain(changed).chain(added).collect();
+        let changed = changed.map(|(id, _)| (id.clone(), Change::Changed));
+        let added = after.iter().filter(|(id, _)| find(&before, id).is_none()).map(|(id, _)| (id.clone(), Change::New));
+        let expected: Vec<(String, Change)> = gone.chain(changed).chain(added).collect();
         let found = everything(&old, &new, |found| {
             found.handles.iter().map(|handle| (handle.id.to_string(), handle.change)).collect::<Vec<_>>()
         });

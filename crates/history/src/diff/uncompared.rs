@@ -1,18 +1,15 @@
-//! What cannot be compared: neither the same nor different, and never gone.
+//! Objects that cannot be compared: neither the same nor different, and never gone.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use calipam_check::Scope;
-use calipam_model::IpNet;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Snapshot, Source};
-use serde::ser::SerializeStruct;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::regions::Region;
 
-/// Where something is missing.
+/// The side or sides on which something is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Side {
@@ -21,68 +18,35 @@ pub enum Side {
     Both,
 }
 
-impl Side {
-    /// The side or sides of two on which something is so; `None` for neither.
-    pub(crate) fn of(old: bool, new: bool) -> Option<Self> {
-        match (old, new) {
-            (true, true) => Some(Self::Both),
-            (true, false) => Some(Self::Old),
-            (false, true) => Some(Self::New),
-            (false, false) => None,
-        }
-    }
-}
-
-/// What was not compared.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A thing that cannot be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Uncompared {
     /// A kind of object, which was not read.
-    Source(Source),
+    Source,
     /// A block that cannot be decoded or is corrupt, with all its addresses.
-    Block(IpNet),
+    Block,
     /// Another object that cannot be decoded, by its etcd path.
-    Object(String),
+    Object,
 }
 
-impl Uncompared {
-    /// True for what is there and may differ, but cannot be decoded.
-    pub fn is_undecodable(&self) -> bool {
-        !matches!(self, Self::Source(_))
-    }
-
-    fn kind(&self) -> &'static str {
-        match self {
-            Self::Source(_) => "source",
-            Self::Block(_) => "block",
-            Self::Object(_) => "object",
-        }
-    }
-}
-
-impl fmt::Display for Uncompared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Source(source) => source.fmt(f),
-            Self::Block(cidr) => cidr.fmt(f),
-            Self::Object(path) => f.write_str(path),
-        }
-    }
-}
-
-/// What was not compared, and on which side it is missing.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A thing that was not compared, and on which side it is missing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NotCompared {
-    pub what: Uncompared,
+    pub kind: Uncompared,
+    pub name: String,
     pub side: Side,
 }
 
-impl Serialize for NotCompared {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut object = serializer.serialize_struct("NotCompared", 3)?;
-        object.serialize_field("kind", self.what.kind())?;
-        object.serialize_field("name", &format_args!("{}", self.what))?;
-        object.serialize_field("side", &self.side)?;
-        object.end()
+impl NotCompared {
+    fn new(kind: Uncompared, name: impl ToString, [old, new]: [bool; 2]) -> Option<Self> {
+        let side = match (old, new) {
+            (true, true) => Side::Both,
+            (true, false) => Side::Old,
+            (false, true) => Side::New,
+            (false, false) => return None,
+        };
+        Some(Self { kind, name: name.to_string(), side })
     }
 }
 
@@ -101,10 +65,9 @@ const COMPARED: [Source; 10] = [
 
 /// Sources that were read on one side only. What neither has is missing in both alike.
 pub(crate) fn sources(old: &Snapshot, new: &Snapshot) -> Vec<NotCompared> {
-    let uneven = |source: Source| match (old.has_read(source), new.has_read(source)) {
-        (false, true) => Some(NotCompared { what: Uncompared::Source(source), side: Side::Old }),
-        (true, false) => Some(NotCompared { what: Uncompared::Source(source), side: Side::New }),
-        _ => None,
+    let uneven = |source: Source| {
+        let missing = [old, new].map(|snapshot| !snapshot.has_read(source));
+        NotCompared::new(Uncompared::Source, source, missing).filter(|left_out| left_out.side != Side::Both)
     };
     COMPARED.into_iter().filter_map(uneven).collect()
 }
@@ -112,10 +75,8 @@ pub(crate) fn sources(old: &Snapshot, new: &Snapshot) -> Vec<NotCompared> {
 /// Blocks that cannot be compared.
 pub(crate) fn blocks(regions: &[Region<'_>], scope: &Scope) -> Vec<NotCompared> {
     let unreadable = regions.iter().flat_map(Region::unreadable);
-    unreadable
-        .filter(|(cidr, _)| scope.has_network(*cidr))
-        .map(|(cidr, side)| NotCompared { what: Uncompared::Block(cidr), side })
-        .collect()
+    let wanted = unreadable.filter(|(cidr, _)| scope.has_network(*cidr));
+    wanted.filter_map(|(cidr, sides)| NotCompared::new(Uncompared::Block, cidr, sides)).collect()
 }
 
 /// Objects other than blocks that are stored and cannot be decoded, as a whole or in part.
@@ -147,13 +108,9 @@ impl Hidden {
             // Which addresses these concern is not known.
             _ => true,
         };
-        let side = |key: &Key| Side::of(self.old.contains(key), self.new.contains(key));
+        let sides = |key: &Key| [self.old.contains(key), self.new.contains(key)];
         let keys: BTreeSet<&Key> = self.old.union(&self.new).filter(concerns).collect();
-        keys.into_iter()
-            .filter_map(|key| {
-                Some(NotCompared { what: Uncompared::Object(key.to_string()), side: side(key)? })
-            })
-            .collect()
+        keys.into_iter().filter_map(|key| NotCompared::new(Uncompared::Object, key, sides(key))).collect()
     }
 }
 

@@ -3,17 +3,17 @@
 use calipam_check::Subject;
 use calipam_check::claim::{Claim, describe};
 use calipam_model::IpNet;
-use calipam_model::attributes::Attribute;
-use calipam_model::block::BlockOwner;
+use calipam_model::attributes::AttributeRef;
+use calipam_model::text::TextRef;
 use serde::{Serialize, Serializer};
 
 use super::when::When;
 
-/// What happened.
+/// A kind of event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
-    /// How it was when what is kept begins.
+    /// The state at the beginning of what is kept.
     Known,
     BlockClaimed,
     Assigned,
@@ -24,11 +24,10 @@ pub enum What {
     Cooling,
     OwnerChanged,
     ClaimedAgain,
-    MarkedDeleted,
     BlockReleased,
     /// The value cannot be decoded: what it changed is not known.
     Undecodable,
-    /// An unknown field of the block, or its deletion mark, changed.
+    /// A field of the block that this program does not know changed.
     FieldChanged,
     AffinityChanged,
     AffinityGone,
@@ -43,7 +42,7 @@ pub enum What {
 }
 
 impl What {
-    /// What people read.
+    /// The words for people.
     pub fn words(self) -> &'static str {
         match self {
             Self::Known => "known",
@@ -55,7 +54,6 @@ impl What {
             Self::Cooling => "cooling",
             Self::OwnerChanged => "block changed owner",
             Self::ClaimedAgain => "block claimed again",
-            Self::MarkedDeleted => "marked deleted",
             Self::BlockReleased => "block released",
             Self::Undecodable => "cannot be decoded",
             Self::FieldChanged => "field changed",
@@ -73,7 +71,7 @@ impl What {
     }
 }
 
-/// Where an event is known from.
+/// The source of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
@@ -96,7 +94,7 @@ pub struct Run {
     pub journal: String,
 }
 
-/// Who holds an address by its record.
+/// The holder of an address by its record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Holder {
@@ -113,20 +111,20 @@ pub struct Holder {
 }
 
 impl Holder {
-    pub fn of(record: &Attribute) -> Self {
-        let (kind, allocated_to) = record.with_ref(|record| match Claim::of(&record) {
+    pub(crate) fn of(record: &AttributeRef<'_>) -> Self {
+        let (kind, allocated_to) = match Claim::of(record) {
             Claim::Cooling => ("cooling", String::new()),
             Claim::WindowsReserved => ("windows-reserved", String::new()),
-            claim => describe(&claim, &record),
-        });
-        let attribute = |key: &str| record.owner.as_ref().and_then(|owner| owner.get(key)).cloned();
+            claim => describe(&claim, record),
+        };
+        let text = |value: Option<TextRef<'_>>| value.map(|text| text.to_string());
         Self {
             kind,
             allocated_to,
-            node: attribute("node").filter(|node| !node.is_empty()),
-            handle: record.handle.clone().filter(|handle| !handle.is_empty()),
-            timestamp: attribute("timestamp"),
-            released_at: record.released_at.clone(),
+            node: text(record.get("node")).filter(|node| !node.is_empty()),
+            handle: text(record.handle()).filter(|handle| !handle.is_empty()),
+            timestamp: text(record.get("timestamp")),
+            released_at: text(record.released_at()),
         }
     }
 
@@ -136,6 +134,7 @@ impl Holder {
     }
 }
 
+/// An event of an object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
@@ -145,15 +144,15 @@ pub struct Event {
     pub time: When,
     pub what: What,
     pub subject: Subject,
-    /// Of an address: the block that records it.
+    /// The block that records the address, if it is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<IpNet>,
-    /// Who held the address, or it belonged to.
+    /// The holder of the address before and after.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Holder>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Holder>,
-    /// What else there is to say.
+    /// Anything else, in words.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub detail: String,
     /// The run of calipam that wrote it.
@@ -162,14 +161,26 @@ pub struct Event {
     pub origin: Origin,
 }
 
+impl Event {
+    pub(crate) fn new(what: What, subject: Subject, detail: String) -> Self {
+        Self {
+            revision: None,
+            time: When::default(),
+            what,
+            subject,
+            block: None,
+            before: None,
+            after: None,
+            detail,
+            by: None,
+            origin: Origin::Etcd,
+        }
+    }
+}
+
 fn digits<S: Serializer>(revision: &Option<i64>, serializer: S) -> Result<S::Ok, S::Error> {
     match revision {
         Some(revision) => serializer.collect_str(revision),
         None => serializer.serialize_none(),
     }
-}
-
-/// `host:node-1`, or `no owner`.
-pub(crate) fn owner(owner: &Option<BlockOwner>) -> String {
-    owner.as_ref().map_or_else(|| "no owner".to_owned(), ToString::to_string)
 }

@@ -1,17 +1,17 @@
-//! Who holds an address from one state of its block to the next, and when that changed.
+//! The holder of an address from one state of its block to the next.
 
 use calipam_model::block::Block;
 use calipam_model::snapshot::{Snapshot, Source};
 
 use super::tests::{PATH, address, cidr, fresh, kept, pod, time, version, words};
-use super::{About, Event, ExportReader, Run, Uncertainty, Version, What, When, Written, timeline};
+use super::{About, Event, ExportReader, RECORDS, Run, Uncertainty, Version, What, When, Written, timeline};
 
 #[test]
 fn a_block_that_is_deleted_takes_its_addresses_along() {
     let mut block = fresh();
     block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
     let kept = kept(Vec::new(), vec![version(21, Some(&block)), version(22, None)]);
-    let of = |about: About| timeline(&kept, &[], &about).events;
+    let of = |about: About| timeline(&kept, &[], &about);
     let by_handle = of(About::Handle("net.a".into()));
     assert_eq!(words(&by_handle), [(21, What::Assigned), (22, What::Released)]);
     assert_eq!(by_handle[1].detail, "its block was deleted");
@@ -27,7 +27,7 @@ fn one_write_from_owner_to_owner_is_told_of_both() {
     block.update(|update| update.release(&[3]));
     block.update(|update| update.assign(3, &pod("b", "2026-05-01 10:30:00 +0000 UTC"))).unwrap();
     let kept = kept(Vec::new(), vec![first, version(22, Some(&block))]);
-    let of = |about: About| words(&timeline(&kept, &[], &about).events);
+    let of = |about: About| words(&timeline(&kept, &[], &about));
     assert_eq!(of(About::Handle("net.a".into())), [(21, What::Assigned), (22, What::Released)]);
     assert_eq!(of(About::Handle("net.b".into())), [(22, What::Assigned)]);
     assert_eq!(of(address())[2..], [(22, What::Released), (22, What::Reused)]);
@@ -44,7 +44,7 @@ fn what_else_was_written_to_the_block_bounds_times() {
     versions.push(version(22, Some(&block)));
     block.update(|update| update.assign(5, &pod("c", "2026-05-01 10:25:00 +0000 UTC"))).unwrap();
     versions.push(version(23, Some(&block)));
-    let found = timeline(&kept(Vec::new(), versions), &[], &address()).events;
+    let found = timeline(&kept(Vec::new(), versions), &[], &address());
     let released = found.last().unwrap();
     assert_eq!((released.what, released.time.after), (What::Released, Some(time("2026-05-01T10:20:00Z"))));
     assert_eq!(released.time.before, Some(time("2026-05-01T10:25:00Z")));
@@ -63,7 +63,7 @@ fn what_overlapping_blocks_hold_at_once_is_not_reused() {
     let mut versions = vec![version(20, Some(&outer)), of_inner(21, claimed)];
     versions.push(of_inner(22, serde_json::to_vec(&inner).unwrap()));
     versions.push(version(23, None));
-    let found = timeline(&kept(Vec::new(), versions), &[], &address()).events;
+    let found = timeline(&kept(Vec::new(), versions), &[], &address());
     let assigned: Vec<&Event> = found.iter().filter(|event| event.after.is_some()).collect();
     assert_eq!((assigned[1].what, assigned[1].block), (What::Assigned, "10.0.0.0/30".parse().ok()));
     assert_eq!(assigned[1].detail, "in 10.0.0.0/30, while pod ns/a holds it in 10.0.0.0/29");
@@ -78,9 +78,9 @@ fn a_block_that_cannot_be_decoded_is_told_of_its_handles_and_node() {
     let after = kept(Vec::new(), vec![version(20, Some(&block)), broken(21)]);
     let first = kept(vec![broken(8)], Vec::new());
     for about in [About::Handle("net.a".into()), About::Node("node-1".into())] {
-        let found = timeline(&after, &[], &about).events;
+        let found = timeline(&after, &[], &about);
         assert_eq!(words(&found).last(), Some(&(21, What::Undecodable)), "{about:?}");
-        assert_eq!(words(&timeline(&first, &[], &about).events), [(8, What::Undecodable)], "{about:?}");
+        assert_eq!(words(&timeline(&first, &[], &about)), [(8, What::Undecodable)], "{about:?}");
     }
 }
 
@@ -103,8 +103,8 @@ fn from_export_to_export_each_owner_is_told() {
     let second = export("2026-05-01T12:00:00Z", &block);
     let of = |about: About| {
         let mut reader = ExportReader::new(&about, &[]);
-        [&first, &second].into_iter().for_each(|export| reader.take_records(export.clone()));
-        reader.finish().events
+        [&first, &second].into_iter().for_each(|export| reader.take(export.clone(), RECORDS));
+        reader.finish()
     };
     let whats = |events: &[Event]| events.iter().map(|event| event.what).collect::<Vec<_>>();
     let found = of(address());
@@ -139,14 +139,14 @@ fn what_a_run_brought_back_is_older_than_its_write() {
         is_certain: true,
     }];
     let kept = kept(Vec::new(), vec![version(20, Some(&empty)), version(21, Some(&block))]);
-    let found = timeline(&kept, &written, &address()).events;
+    let found = timeline(&kept, &written, &address());
     assert_eq!((found[1].what, found[1].time.uncertainty), (What::Assigned, Some(Uncertainty::Copied)));
 
     let about = address();
     let mut reader = ExportReader::new(&about, &written);
-    reader.take_records(export("2026-05-01T10:05:10Z", &empty));
-    reader.take_records(export("2026-05-01T11:00:00Z", &block));
-    let found = reader.finish().events;
+    reader.take(export("2026-05-01T10:05:10Z", &empty), RECORDS);
+    reader.take(export("2026-05-01T11:00:00Z", &block), RECORDS);
+    let found = reader.finish();
     let When { at, after, before, uncertainty } = found[1].time.clone();
     assert_eq!((found[1].what, at, uncertainty), (What::Assigned, None, Some(Uncertainty::Copied)));
     assert_eq!((after, before), (Some(time("2026-05-01T10:05:30Z")), Some(time("2026-05-01T11:00:00Z"))));
@@ -171,10 +171,10 @@ fn what_is_released_and_reused_at_one_time_is_told_in_the_order_of_its_revisions
         let about = address();
         let mut reader = ExportReader::new(&about, &[]);
         for state in states {
-            reader.take_records((*state).clone());
+            reader.take((*state).clone(), RECORDS);
             reader.stands_until(state.taken_at);
         }
-        let found = reader.finish().events;
+        let found = reader.finish();
         let whats: Vec<What> = found.iter().map(|event| event.what).collect();
         assert_eq!(whats, [What::Known, What::Released, What::Reused], "{} states", states.len());
     }

@@ -1,83 +1,141 @@
-//! The state of a block, field by field, as its revisions are compared.
+//! The states of objects, as a history compares them, and which of them it is about.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
-use calipam_model::attributes::Attribute;
-use calipam_model::block::{Block, BlockOwner};
-use calipam_model::cidr;
+use calipam_model::affinity::AffinityKey;
+use calipam_model::block::{Block, BlockContent, BlockOwner};
+use calipam_model::handle::clean_id;
+use calipam_model::key::Key;
+use calipam_model::snapshot::{DefectKind, Snapshot};
+use serde::Serialize;
 
-use super::event::Holder;
-
-/// A block, field by field. Left out is what says nothing to people: the index of an owner record, the order of free addresses, and the sequence
-/// number.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BlockFields {
-    pub cidr: IpNet,
-    pub owner: Option<BlockOwner>,
-    /// As it is recorded.
-    pub claim_time: Option<String>,
-    /// Marked deleted.
-    pub deleted: bool,
-    /// Records by ordinal.
-    pub held: BTreeMap<u32, Record>,
-    /// Fields that are none of these, as JSON.
-    pub others: BTreeMap<String, serde_json::Value>,
+/// The subject of a history.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "about", content = "name", rename_all = "lowercase")]
+pub enum About {
+    #[serde(rename = "ip")]
+    Address(IpAddr),
+    /// A handle, by its ID.
+    Handle(String),
+    Block(IpNet),
+    Node(String),
 }
 
-/// The record of an ordinal.
+/// A state of an object.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Record {
-    pub attribute: Attribute,
-    /// The block's sequence number when it was allocated; 0 if the block has none for it.
-    pub sequence: u64,
+pub enum State {
+    /// Not stored, or marked deleted.
+    Absent,
+    /// Stored, but not decodable for this reason.
+    Hidden(String),
+    Block(Box<Block>),
+    /// The content of any other object, in words.
+    Other(String),
 }
 
-impl Record {
-    /// True if an owner holds the address: it does not cool down, and Windows does not reserve it.
-    pub(crate) fn is_owned(&self) -> bool {
-        Holder::of(&self.attribute).is_owner()
+impl State {
+    pub(crate) fn block(&self) -> Option<&Block> {
+        match self {
+            Self::Block(block) => Some(block),
+            _ => None,
+        }
     }
 }
 
-/// Fields of the stored value that [`BlockFields`] has under names of its own, or leaves out.
-const KNOWN: [&str; 9] = [
-    "cidr",
-    "affinity",
-    "affinity_claim_time",
-    "allocations",
-    "unallocated",
-    "attributes",
-    "sequenceNumber",
-    "sequenceNumberForAllocation",
-    "deleted",
-];
+impl fmt::Display for About {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => write!(f, "ip {address}"),
+            Self::Handle(id) => write!(f, "handle {id}"),
+            Self::Block(cidr) => write!(f, "block {cidr}"),
+            Self::Node(node) => write!(f, "node {node}"),
+        }
+    }
+}
 
-impl BlockFields {
-    pub fn of(block: &Block) -> Self {
-        let record = |ordinal: u32| {
-            let allocation = block.allocation(ordinal)?;
-            let attribute = allocation.attribute.to_attribute();
-            Some((ordinal, Record { attribute, sequence: allocation.sequence }))
-        };
-        let stored = serde_json::to_value(block).ok();
-        let fields = stored.and_then(|value| match value {
-            serde_json::Value::Object(fields) => Some(fields),
-            _ => None,
-        });
-        let others = fields.into_iter().flatten().filter(|(name, _)| !KNOWN.contains(&name.as_str()));
-        Self {
-            cidr: block.cidr(),
-            owner: block.owner().cloned(),
-            claim_time: block.claim_time().map(str::to_owned),
-            deleted: block.is_deleted(),
-            held: (0..block.size()).filter_map(record).collect(),
-            others: others.collect(),
+impl About {
+    /// True if something in a snapshot of a few objects concerns it.
+    pub fn is_in(&self, snapshot: Snapshot) -> bool {
+        states(snapshot, self).values().any(|state| state.block().is_none_or(|block| self.has_block(block)))
+    }
+
+    /// True for the keys of objects that can concern it.
+    pub(crate) fn has_key(&self, key: &Key) -> bool {
+        match (self, key) {
+            (_, Key::Endpoint { .. } | Key::Pod { .. }) => true,
+            (Self::Address(address), Key::Block(cidr) | Key::Affinity(AffinityKey { cidr, .. })) => {
+                cidr.contains(address)
+            }
+            (Self::Block(own), Key::Block(cidr) | Key::Affinity(AffinityKey { cidr, .. })) => own == cidr,
+            (Self::Node(node), Key::Affinity(key)) => key.node == *node,
+            (Self::Handle(id), Key::Handle(own)) => clean_id(id) == clean_id(own),
+            (Self::Handle(_) | Self::Node(_), Key::Block(_)) => true,
+            _ => false,
         }
     }
 
-    pub fn address(&self, ordinal: u32) -> IpAddr {
-        cidr::address_at(self.cidr, ordinal)
+    /// True for a block, of those whose key it has, that belongs to its node or records its node or handle.
+    pub(crate) fn has_block(&self, block: &Block) -> bool {
+        match self {
+            Self::Address(_) | Self::Block(_) => true,
+            Self::Handle(id) => {
+                block.attributes().any(|record| record.clean_handle().is_some_and(|own| own == *clean_id(id)))
+            }
+            Self::Node(node) => {
+                block.owner().and_then(BlockOwner::host) == Some(node)
+                    || block.attributes().any(|record| record.get("node").is_some_and(|own| own == **node))
+            }
+        }
     }
+}
+
+/// The states of the objects of a snapshot that can concern the subject of a history.
+pub(crate) fn states(snapshot: Snapshot, about: &About) -> BTreeMap<Key, State> {
+    let mut found = BTreeMap::new();
+    for stored in snapshot.blocks.into_iter().map(|block| block.value) {
+        let state = match stored.content {
+            content if content.is_deleted() => continue,
+            BlockContent::Sound(block) => State::Block(block),
+            BlockContent::Corrupt(block) => {
+                let problems: Vec<String> = block.problems.iter().map(ToString::to_string).collect();
+                State::Hidden(problems.join("; "))
+            }
+        };
+        found.insert(Key::Block(stored.key), state);
+    }
+    let mut add = |key: Key, said: String| drop(found.insert(key, State::Other(said)));
+    for affinity in snapshot.affinities.iter().map(|affinity| &affinity.value).filter(|own| !own.deleted) {
+        add(Key::Affinity(affinity.key.clone()), affinity.state.to_string());
+    }
+    for handle in snapshot.handles.iter().map(|handle| &handle.value).filter(|own| !own.is_deleted()) {
+        let blocks: Vec<String> = handle.blocks().map(|(cidr, count)| format!("{count} in {cidr}")).collect();
+        add(Key::Handle(handle.id().to_string()), blocks.join(", "));
+    }
+    for endpoint in snapshot.endpoints.iter().map(|endpoint| &endpoint.value) {
+        let (namespace, name) = (endpoint.namespace().to_string(), endpoint.name().to_string());
+        add(Key::Endpoint { namespace, name }, on_node(endpoint.addresses(), &endpoint.node().to_string()));
+    }
+    for pod in snapshot.pods.iter().map(|pod| &pod.value) {
+        let (namespace, name) = (pod.namespace().to_string(), pod.name().to_string());
+        let finished = if pod.finished { ", finished" } else { "" };
+        let said = on_node(pod.addresses(), &pod.node().to_string());
+        add(Key::Pod { namespace, name }, format!("{said}{finished}"));
+    }
+    for defect in snapshot.defects {
+        if let (Some(key), DefectKind::Key(reason) | DefectKind::Value(reason)) = (defect.key, defect.kind) {
+            found.entry(key).or_insert(State::Hidden(reason));
+        }
+    }
+    found.retain(|key, _| about.has_key(key));
+    found
+}
+
+/// `10.0.0.3 on node-1`
+fn on_node(addresses: impl Iterator<Item = IpAddr>, node: &str) -> String {
+    let addresses: Vec<String> = addresses.map(|address| address.to_string()).collect();
+    let addresses = if addresses.is_empty() { "no address".to_owned() } else { addresses.join(", ") };
+    if node.is_empty() { addresses } else { format!("{addresses} on {node}") }
 }

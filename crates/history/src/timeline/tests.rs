@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::{
-    About, BlockState, Event, Kept, Origin, Run, Uncertainty, Version, What, Written, decode, events,
+    About, Event, Kept, Key, Origin, Run, State, Uncertainty, Version, What, Written, decode, events,
     timeline,
 };
 
@@ -71,7 +71,7 @@ fn story() -> Kept {
 
 #[test]
 fn the_story_of_an_address() {
-    let found = timeline(&story(), &[], &address()).events;
+    let found = timeline(&story(), &[], &address());
     let expected = [
         (20, What::BlockClaimed),
         (21, What::Assigned),
@@ -91,15 +91,15 @@ fn the_story_of_an_address() {
     assert_eq!(found[3].detail, "earlier of pod ns/a");
     let elsewhere = About::Address("10.0.0.4".parse().unwrap());
     assert_eq!(
-        words(&timeline(&story(), &[], &elsewhere).events),
+        words(&timeline(&story(), &[], &elsewhere)),
         [(20, What::BlockClaimed), (26, What::BlockReleased)]
     );
-    assert!(timeline(&story(), &[], &About::Address("10.0.1.3".parse().unwrap())).events.is_empty());
+    assert!(timeline(&story(), &[], &About::Address("10.0.1.3".parse().unwrap())).is_empty());
 }
 
 #[test]
 fn the_same_by_handle_node_and_block() {
-    let of = |about: About| words(&timeline(&story(), &[], &about).events);
+    let of = |about: About| words(&timeline(&story(), &[], &about));
     assert_eq!(of(About::Handle("net.b".into())), [(23, What::Assigned), (24, What::Cooling)]);
     assert_eq!(of(About::Node("node-1".into())).len(), 6);
     assert_eq!(of(About::Node("node-2".into())).len(), 0);
@@ -113,7 +113,7 @@ fn what_is_kept_begins_with_what_is_known() {
     let base = version(8, Some(&block));
     block.update(|update| update.release(&[3]));
     let kept = kept(vec![base], vec![version(30, Some(&block))]);
-    let found = timeline(&kept, &[], &address()).events;
+    let found = timeline(&kept, &[], &address());
     assert_eq!(words(&found), [(8, What::Known), (30, What::Released)]);
     assert_eq!(found[0].after.as_ref().unwrap().allocated_to, "ns/a");
     assert_eq!((found[0].time.at, found[0].time.after), (None, None), "when it came about is not known");
@@ -125,7 +125,7 @@ fn what_cannot_be_decoded_leaves_a_gap() {
     block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
     let broken = Version { path: PATH.into(), revision: 31, value: Some(b"{".to_vec()) };
     let versions = vec![version(30, Some(&block)), broken, version(32, Some(&block))];
-    let found = timeline(&kept(Vec::new(), versions), &[], &address()).events;
+    let found = timeline(&kept(Vec::new(), versions), &[], &address());
     let expected = [(30, What::BlockClaimed), (30, What::Assigned), (31, What::Undecodable)];
     assert_eq!(words(&found)[..3], expected);
 }
@@ -148,14 +148,14 @@ fn runs_of_calipam_are_named_and_outlive_what_etcd_keeps() {
         after: value(revision),
         is_certain: true,
     };
-    let found = timeline(&story, &[write(21, 22)], &address()).events;
+    let found = timeline(&story, &[write(21, 22)], &address());
     let released = found.iter().find(|event| event.what == What::Released).unwrap();
     assert_eq!((released.by.as_ref(), released.origin), (Some(&run), Origin::Etcd));
     assert_eq!(released.time.after, Some(time("2026-05-01T10:20:00Z")), "the run had begun");
     assert_eq!(found.iter().filter(|event| event.by.is_some()).count(), 1);
 
     let later = Kept { oldest: 24, base: vec![version(24, None)], changes: Vec::new(), ..story.clone() };
-    let found = timeline(&later, &[write(21, 22)], &address()).events;
+    let found = timeline(&later, &[write(21, 22)], &address());
     assert_eq!(words(&found), [(22, What::Released)]);
     assert_eq!((found[0].origin, found[0].by.as_ref()), (Origin::Journal, Some(&run)));
 
@@ -165,22 +165,19 @@ fn runs_of_calipam_are_named_and_outlive_what_etcd_keeps() {
         is_certain: false,
         ..write(replaced, revision)
     };
-    let found = timeline(&story, &[open(21, 22)], &address()).events;
+    let found = timeline(&story, &[open(21, 22)], &address());
     let by: Vec<What> = found.iter().filter(|event| event.by.is_some()).map(|event| event.what).collect();
     assert_eq!(by, [What::Released]);
     let other = Written { after: value(21), ..open(21, 22) };
-    assert!(timeline(&story, &[other], &address()).events.iter().all(|event| event.by.is_none()));
-    assert!(
-        timeline(&later, &[open(21, 22)], &address()).events.is_empty(),
-        "it may never have been written"
-    );
+    assert!(timeline(&story, &[other], &address()).iter().all(|event| event.by.is_none()));
+    assert!(timeline(&later, &[open(21, 22)], &address()).is_empty(), "it may never have been written");
 
     // A deletion has no revision: it is known by what it replaced, and outlives that, too.
     let deletion = Written { revision: None, after: None, ..write(25, 22) };
-    let found = timeline(&story, std::slice::from_ref(&deletion), &address()).events;
+    let found = timeline(&story, std::slice::from_ref(&deletion), &address());
     assert_eq!((found[6].what, found[6].by.as_ref()), (What::BlockReleased, Some(&run)));
     let later = Kept { oldest: 30, base: Vec::new(), changes: Vec::new(), ..story.clone() };
-    let found = timeline(&later, &[deletion], &address()).events;
+    let found = timeline(&later, &[deletion], &address());
     assert_eq!(
         found.iter().map(|event| (event.what, event.revision)).collect::<Vec<_>>(),
         [(What::BlockReleased, None)]
@@ -195,7 +192,7 @@ fn times_without_zone_and_clocks_that_went_back_are_uncertain() {
     versions.push(version(21, Some(&block)));
     block.update(|update| update.assign(4, &pod("b", "2026-05-01 09:00:00 +0000 UTC"))).unwrap();
     versions.push(version(22, Some(&block)));
-    let found = timeline(&kept(Vec::new(), versions), &[], &About::Block(cidr())).events;
+    let found = timeline(&kept(Vec::new(), versions), &[], &About::Block(cidr()));
     let assigned: Vec<&Event> = found.iter().filter(|event| event.what == What::Assigned).collect();
     assert_eq!(assigned[0].time.at, None);
     assert_eq!(assigned[1].time.uncertainty, Some(Uncertainty::ClocksDisagree));
@@ -215,7 +212,7 @@ enum Step {
     /// A field that Calico may add some day is set, or taken away.
     Field(u8, Option<u8>),
     Mark(bool),
-    /// What is handed out next.
+    /// Another address is handed out next.
     Rotate,
     Number(u32),
 }
@@ -247,7 +244,7 @@ fn edit(block: &mut Block, change: impl FnOnce(&mut serde_json::Map<String, Valu
     }
 }
 
-/// What is stored after a step.
+/// The stored value after a step.
 fn take(block: &mut Option<Block>, step: &Step, at: Timestamp) -> Option<Vec<u8>> {
     let name =
         |number: u8| pod(&format!("p{number}"), &at.strftime("%Y-%m-%d %H:%M:%S +0000 UTC").to_string());
@@ -292,9 +289,15 @@ fn take(block: &mut Option<Block>, step: &Step, at: Timestamp) -> Option<Vec<u8>
     block.as_ref().map(|block| serde_json::to_vec(block).unwrap())
 }
 
-/// What a stored block says to people: the places of its owner records, the order of free addresses and the sequence number do not.
+/// The content of a stored block for people: the places of its owner records, the order of free addresses and the sequence number do not.
+/// One that is marked deleted is gone.
 fn content(value: &Option<Vec<u8>>) -> Option<Value> {
-    let mut value: Value = serde_json::from_slice(value.as_ref()?).ok()?;
+    let Ok(mut value) = serde_json::from_slice::<Value>(value.as_ref()?) else {
+        return Some("broken".into());
+    };
+    if value["deleted"] == true {
+        return None;
+    }
     let records = value["attributes"].as_array().cloned().unwrap_or_default();
     for place in value["allocations"].as_array_mut()? {
         if let Some(record) = place.as_u64().and_then(|place| records.get(place as usize)) {
@@ -317,13 +320,11 @@ proptest! {
             let at = time("2026-05-01T10:00:00Z") + SignedDuration::from_mins(number as i64);
             stored.push(take(&mut block, step, at));
         }
-        let states: Vec<BlockState> =
-            stored.iter().map(|value| value.as_deref().map_or(BlockState::Absent, decode)).collect();
-        for (values, states) in stored.windows(2).zip(states.windows(2)) {
-            prop_assert_eq!(events(&states[0], &states[1]).is_empty(), states[0] == states[1]);
-            if states[0] == states[1] {
-                prop_assert_eq!(content(&values[0]), content(&values[1]));
-            }
+        let (key, about) = (Key::Block(cidr()), About::Block(cidr()));
+        let state = |value: &Option<Vec<u8>>| -> State { decode(&key, PATH, value.as_deref(), &about).0 };
+        for values in stored.windows(2) {
+            let found = events(&key, Some(&state(&values[0])), &state(&values[1]), &about);
+            prop_assert_eq!(found.is_empty(), content(&values[0]) == content(&values[1]), "{:?}", found);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! When something happened, as well as it is known. etcd keeps the order of its revisions, but no times: those are in
+//! The time of an event, as well as it is known. etcd keeps the order of its revisions, but no times: those are in
 //! what was written, by the clock of the writer.
 
 use calipam_model::time::{CLOCK_SKEW, parse_time};
@@ -9,7 +9,7 @@ use serde::Serialize;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct When {
-    /// What was recorded with it.
+    /// The recorded time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
     /// Otherwise: a known time of something that was written earlier.
@@ -27,7 +27,7 @@ pub struct When {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Uncertainty {
-    /// What was written earlier has a later time, by more than a minute: a clock is wrong or was set back.
+    /// An earlier write has a later time, by more than a minute: a clock is wrong or was set back.
     ClocksDisagree,
     /// The recorded time has no zone.
     NoZone,
@@ -39,7 +39,7 @@ pub enum Uncertainty {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recorded {
     Time(Timestamp),
-    /// Of a record that was stored again, so that the write is later.
+    /// The time of a record that was stored again, so that the write is later.
     Copied(Timestamp),
     /// It names no zone, and could be any within a day.
     NoZone,
@@ -106,7 +106,7 @@ impl Anchors {
         Self { revisions, times, latest, earliest }
     }
 
-    /// When the write of a revision took place, with a time that was recorded in it.
+    /// The time of the write of a revision, with a time that was recorded in it.
     pub(super) fn of(&self, revision: i64, own: Option<Recorded>) -> When {
         let begin = self.revisions.partition_point(|at| *at < revision);
         let end = self.revisions.partition_point(|at| *at <= revision);

@@ -192,6 +192,12 @@ impl Block {
         self.deleted
     }
 
+    /// Fields that this program does not know.
+    pub fn unknown(&self) -> &Unknown {
+        static NONE: Unknown = Unknown::new();
+        self.extras.as_ref().map_or(&NONE, |extras| &extras.unknown)
+    }
+
     /// Free ordinals in allocation order.
     pub fn free(&self) -> &[u32] {
         &self.unallocated

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use calipam_history::timeline::Event;
+use calipam_workflow::{History, Reach};
 use serde::Serialize;
 
 use super::InCluster;
 use super::list::{OneUnreadable, unreadable};
 use crate::render::document::Document;
-use crate::render::history::{Reach, event_columns};
+use crate::render::history::{event_columns, reach};
 use crate::render::page::Text;
 use crate::render::table::Grid;
 use crate::render::text::count;
@@ -22,27 +23,30 @@ pub(crate) struct FleetHistory {
     pub unreadable: BTreeMap<String, String>,
 }
 
-/// What a cluster knows.
-#[derive(Serialize)]
+/// The history of a cluster.
 pub(crate) struct HistoryOfCluster {
-    #[serde(rename = "name")]
     pub cluster: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// The GUID; empty if it has none.
-    pub guid: String,
-    pub location: String,
-    #[serde(flatten)]
-    pub reach: Reach,
-    #[serde(skip)]
-    pub events: Vec<Event>,
+    pub found: History,
 }
 
 impl HistoryOfCluster {
-    /// Of a cluster that gets its name later.
-    pub(crate) fn new(guid: String, location: String, reach: Reach, events: Vec<Event>) -> Self {
-        Self { cluster: String::new(), group: None, guid, location, reach, events }
+    fn written(&self) -> OneCluster<'_> {
+        let Self { cluster, group, found: History { guid, location, reach, .. } } = self;
+        OneCluster { name: cluster, group: group.as_deref(), guid, location, reach }
     }
+}
+
+/// The reach of a cluster.
+#[derive(Serialize)]
+struct OneCluster<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<&'a str>,
+    guid: &'a str,
+    location: &'a str,
+    #[serde(flatten)]
+    reach: &'a Reach,
 }
 
 #[derive(Serialize)]
@@ -51,7 +55,7 @@ struct Written<'a> {
     about: &'static str,
     name: IpAddr,
     unreadable: Vec<OneUnreadable<'a>>,
-    clusters: &'a [HistoryOfCluster],
+    clusters: Vec<OneCluster<'a>>,
     events: Vec<InCluster<'a, &'a Event>>,
 }
 
@@ -59,13 +63,13 @@ impl FleetHistory {
     fn events(&self) -> impl Iterator<Item = InCluster<'_, &Event>> {
         let of_each = self.clusters.iter();
         of_each.flat_map(|of| {
-            of.events.iter().map(|event| InCluster { cluster: &of.cluster, group: None, it: event })
+            of.found.events.iter().map(|event| InCluster { cluster: &of.cluster, group: None, it: event })
         })
     }
 
     /// How many clusters know something.
     pub(crate) fn known_in(&self) -> usize {
-        self.clusters.iter().filter(|of| !of.events.is_empty()).count()
+        self.clusters.iter().filter(|of| !of.found.events.is_empty()).count()
     }
 }
 
@@ -83,11 +87,11 @@ impl Document for FleetHistory {
         text.line(format!("ip {} · {all}{unread} · known in {}", self.address, self.known_in()));
         text.blank();
         let wide = text.page.wide;
-        let list = |of: &HistoryOfCluster| Grid::new(wide, &of.events, event_columns(wide));
+        let list = |of: &HistoryOfCluster| Grid::new(wide, &of.found.events, event_columns(wide));
         text.section(Grid::of_clusters(self.clusters.iter().map(|of| (of.cluster.as_str(), list(of)))));
         // That a cluster does not know it means little where it does not reach back far; of a thousand that is too much to say.
-        let shown = self.clusters.iter().filter(|of| wide || !of.events.is_empty());
-        text.lines(shown.map(|of| format!("{}: {}", of.cluster, of.reach.line())));
+        let shown = self.clusters.iter().filter(|of| wide || !of.found.events.is_empty());
+        text.lines(shown.map(|of| format!("{}: {}", of.cluster, reach(&of.found.reach))));
         if self.known_in() == 0 {
             text.line("Nothing is known about it");
         }
@@ -98,7 +102,7 @@ impl Document for FleetHistory {
             about: "ip",
             name: self.address,
             unreadable: unreadable(&self.unreadable),
-            clusters: &self.clusters,
+            clusters: self.clusters.iter().map(HistoryOfCluster::written).collect(),
             events: self.events().collect(),
         }
     }

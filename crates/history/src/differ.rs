@@ -1,0 +1,202 @@
+//! The differ: what changed between two states of a block, address by address. `diff`, histories, rates and trends all ask it.
+
+use std::net::IpAddr;
+
+use calipam_check::claim::{Claim, describe};
+use calipam_model::IpNet;
+use calipam_model::attributes::AttributeRef;
+use calipam_model::block::Block;
+use calipam_model::cidr::address_at;
+use serde::Serialize;
+
+use crate::diff::NodeName;
+
+/// A change of an address, a block, or another object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    New,
+    Gone,
+    Changed,
+    Assigned,
+    Released,
+    /// The address belongs to another owner.
+    Moved,
+    /// Released, and assigned again to the same owner.
+    Renewed,
+    /// The same allocation with other attributes of its owner.
+    #[serde(rename = "changed")]
+    Attributes,
+    /// Not in use in either state: assigned and released in between, or reserved by Windows.
+    Passed,
+    /// The address cooled down, and is free now.
+    Cooled,
+    Claimed,
+    /// The block belongs to another, or to no one any more.
+    Owner,
+    /// Given up and claimed again by the same owner, by its claim time.
+    ClaimedAgain,
+    /// Blocks of another size are in its place.
+    Size,
+}
+
+impl Change {
+    /// The words for people.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Gone => "gone",
+            Self::Changed => "changed",
+            Self::Assigned => "assigned",
+            Self::Released => "released",
+            Self::Moved => "moved to another owner",
+            Self::Renewed => "released and assigned again",
+            Self::Attributes => "attributes changed",
+            Self::Passed => "assigned and released",
+            Self::Cooled => "cooled down",
+            Self::Claimed => "claimed",
+            Self::Owner => "changed owner",
+            Self::ClaimedAgain => "released and claimed again",
+            Self::Size => "changed size",
+        }
+    }
+
+    /// The change between two states of an object; `None` if there is none.
+    pub(crate) fn of<T: PartialEq>(before: &Option<T>, after: &Option<T>) -> Option<Self> {
+        match (before, after) {
+            (None, None) => None,
+            (None, Some(_)) => Some(Self::New),
+            (Some(_), None) => Some(Self::Gone),
+            (Some(before), Some(after)) => (before != after).then_some(Self::Changed),
+        }
+    }
+}
+
+/// The record of an address in a block: allocated, cooling, or reserved.
+#[derive(Clone, Copy, Debug)]
+pub struct Held<'s> {
+    pub(crate) block: &'s Block,
+    pub(crate) ordinal: u32,
+}
+
+impl<'s> Held<'s> {
+    pub fn record(self) -> AttributeRef<'s> {
+        self.block.allocation(self.ordinal).map(|allocation| allocation.attribute).unwrap_or_default()
+    }
+
+    /// The CIDR of its block.
+    pub fn block(self) -> IpNet {
+        self.block.cidr()
+    }
+
+    pub(crate) fn address(self) -> IpAddr {
+        address_at(self.block(), self.ordinal)
+    }
+
+    pub(crate) fn node_name(self) -> NodeName<'s> {
+        NodeName::of(&self.record(), self.block)
+    }
+
+    /// The node that holds it: the one that the record names, else the owner of the block.
+    pub fn node(self) -> Option<String> {
+        let node = self.node_name().text();
+        (!node.is_empty()).then_some(node)
+    }
+
+    /// The type of its owner, and the owner's name.
+    pub fn owner(self) -> (&'static str, String) {
+        let record = self.record();
+        describe(&Claim::of(&record), &record)
+    }
+
+    /// True for an address that an owner holds; false if it cools down or is reserved by Windows.
+    pub fn is_allocated(self) -> bool {
+        !self.record().is_cooling() && !self.record().is_windows_reserved()
+    }
+}
+
+/// Both states of each address that is taken in at least one of two states of a block.
+pub(crate) fn addresses<'s>(
+    old: Option<&'s Block>,
+    new: Option<&'s Block>,
+) -> impl Iterator<Item = [Option<Held<'s>>; 2]> {
+    let held = |block: Option<&'s Block>, ordinal: u32| {
+        block.filter(|block| block.allocation(ordinal).is_some()).map(|block| Held { block, ordinal })
+    };
+    let size = old.or(new).map_or(0, Block::size);
+    let both = (0..size).map(move |ordinal| [held(old, ordinal), held(new, ordinal)]);
+    both.filter(|states| states.iter().any(Option::is_some))
+}
+
+/// The change between two states of an address; `None` if there is none.
+pub(crate) fn of_address([before, after]: [Option<Held<'_>>; 2]) -> Option<Change> {
+    use Change::{Assigned, Attributes, Cooled, Moved, Passed, Released, Renewed};
+    match (before.filter(|held| held.is_allocated()), after.filter(|held| held.is_allocated())) {
+        (Some(old), Some(new)) if !is_same_owner(&old.record(), &new.record()) => Some(Moved),
+        (Some(old), Some(new)) if !is_same_allocation(old, new) => Some(Renewed),
+        (Some(old), Some(new)) => (!is_same_record(&old.record(), &new.record())).then_some(Attributes),
+        (Some(_), None) => Some(Released),
+        (None, Some(_)) => Some(Assigned),
+        (None, None) => match (before, after) {
+            (Some(_), None) => Some(Cooled),
+            (Some(old), Some(new)) if old.record().released_at() == new.record().released_at() => None,
+            (_, after) => after.map(|_| Passed),
+        },
+    }
+}
+
+/// The change of a block's owner between two states; `None` if there is none.
+pub(crate) fn of_owner(old: &Block, new: &Block) -> Option<Change> {
+    if old.owner() != new.owner() {
+        return Some(Change::Owner);
+    }
+    let claimed = old.claim_time().zip(new.claim_time());
+    claimed.is_some_and(|(old, new)| old != new).then_some(Change::ClaimedAgain)
+}
+
+/// The numbers of addresses that were assigned and released between two states of a block, of those whose record counts.
+pub(crate) fn assigned_and_released(
+    old: Option<&Block>,
+    new: Option<&Block>,
+    counts: impl Fn(&AttributeRef<'_>) -> bool,
+) -> (u64, u64) {
+    use Change::{Assigned, Moved, Released, Renewed};
+    let is_held =
+        |held: Option<Held<'_>>| held.is_some_and(|held| held.is_allocated() && counts(&held.record()));
+    let differing = addresses(old, new)
+        .filter(|states| matches!(of_address(*states), Some(Assigned | Released | Moved | Renewed)));
+    differing.fold((0, 0), |(assigned, released), [before, after]| {
+        (assigned + u64::from(is_held(after)), released + u64::from(is_held(before)))
+    })
+}
+
+/// The handle is the identity of an owner; if there is none, all that the record says.
+pub(crate) fn is_same_owner(old: &AttributeRef<'_>, new: &AttributeRef<'_>) -> bool {
+    let [old_handle, new_handle] =
+        [old, new].map(|record| record.clean_handle().filter(|handle| !handle.is_empty()));
+    match (old_handle, new_handle) {
+        (None, None) => is_same_record(old, new),
+        (old, new) => old == new,
+    }
+}
+
+/// True unless it is known that the address was assigned again: by its sequence number (Calico 3.22.2 and later), else by
+/// the time of the allocation.
+fn is_same_allocation(old: Held<'_>, new: Held<'_>) -> bool {
+    let numbers = (old.block.sequence_of(old.ordinal), new.block.sequence_of(new.ordinal));
+    if old.block() == new.block() && numbers.0 != 0 && numbers.1 != 0 {
+        return numbers.0 == numbers.1;
+    }
+    match (old.record().get("timestamp"), new.record().get("timestamp")) {
+        (Some(old), Some(new)) => old == new,
+        _ => true,
+    }
+}
+
+fn is_same_record(old: &AttributeRef<'_>, new: &AttributeRef<'_>) -> bool {
+    let [old_alternate, new_alternate] = [old, new].map(|record| record.alternate().unwrap_or_default());
+    old.handle() == new.handle()
+        && old.owner().iter().eq(new.owner().iter())
+        && old_alternate.iter().eq(new_alternate.iter())
+        && old.released_at() == new.released_at()
+}

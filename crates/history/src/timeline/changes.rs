@@ -1,0 +1,190 @@
+//! The events between two states of an object.
+
+use std::collections::BTreeSet;
+
+use calipam_check::Subject;
+use calipam_model::block::{Block, BlockOwner};
+use calipam_model::handle::clean_id;
+use calipam_model::key::Key;
+use calipam_model::{IpNet, RawJson};
+
+use super::event::{Event, Holder, What};
+use super::state::{About, State};
+use super::when::{Recorded, recorded};
+use crate::differ::{self, Change, Held};
+
+/// An event before its time is looked for, with the time that was recorded in the object.
+#[derive(Debug)]
+pub(crate) struct Raw {
+    pub event: Event,
+    pub recorded: Option<Recorded>,
+}
+
+impl Raw {
+    fn new(what: What, subject: Subject, detail: String, at: Option<&str>) -> Self {
+        Self { event: Event::new(what, subject, detail), recorded: at.and_then(recorded) }
+    }
+
+    fn of_address(what: What, held: [Option<Held<'_>>; 2], detail: String) -> Option<Self> {
+        let some = held[1].or(held[0])?;
+        let record = some.record();
+        let at = match what {
+            What::Assigned => record.get("timestamp"),
+            What::Cooling => record.released_at(),
+            _ => None,
+        };
+        let at = at.map(|at| at.to_string());
+        let mut raw = Self::new(what, Subject::Address(some.address()), detail, at.as_deref());
+        raw.event.block = Some(some.block());
+        [raw.event.before, raw.event.after] = held.map(|held| held.map(|held| Holder::of(&held.record())));
+        Some(raw)
+    }
+}
+
+/// The events between two states of an object that follow each other, all of them. Without the first one: what is known
+/// first of the second.
+pub(crate) fn events(key: &Key, before: Option<&State>, after: &State, about: &About) -> Vec<Raw> {
+    match (key, before, after) {
+        (_, None, State::Absent) => Vec::new(),
+        (_, Some(before), after) if before == after => Vec::new(),
+        (Key::Block(cidr), None | Some(State::Hidden(_)), State::Block(block)) => known(*cidr, block, about),
+        (Key::Block(cidr), Some(before), State::Absent | State::Block(_)) => {
+            of_block(*cidr, before.block(), after.block())
+        }
+        _ => of_other(key, before, after).into_iter().collect(),
+    }
+}
+
+/// True if an event concerns the subject of a history. `states`: those of its object before and after it.
+pub(crate) fn concerns(event: &Event, states: [Option<&State>; 2], about: &About) -> bool {
+    let mut blocks = states.into_iter().flatten().filter_map(State::block);
+    let mut holders = event.before.iter().chain(&event.after);
+    match (about, &event.subject) {
+        (About::Address(address), Subject::Address(own)) => own == address,
+        // Whatever it holds is not known: it may be the subject's.
+        (About::Handle(_) | About::Node(_), Subject::Block(_)) if event.what == What::Undecodable => {
+            blocks.next().is_none_or(|block| about.has_block(block))
+        }
+        (About::Node(node), Subject::Block(_)) => {
+            blocks.any(|block| block.owner().and_then(BlockOwner::host) == Some(node))
+        }
+        (About::Node(node), Subject::Address(_)) => holders.any(|holder| holder.node.as_ref() == Some(node)),
+        (About::Handle(id), Subject::Address(_)) => {
+            holders.any(|holder| holder.handle.as_deref().map(clean_id) == Some(clean_id(id)))
+        }
+        (About::Handle(_), Subject::Block(_)) => false,
+        _ => true,
+    }
+}
+
+fn owner(block: &Block) -> String {
+    block.owner().map_or_else(|| "no owner".to_owned(), ToString::to_string)
+}
+
+/// The content of a block of which nothing was known before.
+fn known(cidr: IpNet, block: &Block, about: &About) -> Vec<Raw> {
+    let taken = format!("of {}, {} taken", owner(block), block.allocated());
+    let of_block = Raw::new(What::Known, Subject::Block(cidr), taken, None);
+    let place = format!("in {cidr} of {}", owner(block));
+    let mut held = differ::addresses(None, Some(block))
+        .filter_map(|held| Raw::of_address(What::Known, held, place.clone()));
+    match about {
+        About::Block(_) => vec![of_block],
+        About::Address(address) => {
+            let subject = Subject::Address(*address);
+            let own = held.find(|raw| raw.event.subject == subject);
+            let mut raw =
+                own.unwrap_or_else(|| Raw::new(What::Known, subject, format!("free {place}"), None));
+            raw.event.block = Some(cidr);
+            vec![raw]
+        }
+        About::Handle(_) | About::Node(_) => [of_block].into_iter().chain(held).collect(),
+    }
+}
+
+/// The events between two states of a block, each of which can be absent.
+fn of_block(cidr: IpNet, before: Option<&Block>, after: Option<&Block>) -> Vec<Raw> {
+    let of = |what, detail, at| Raw::new(what, Subject::Block(cidr), detail, at);
+    let mut all = Vec::new();
+    match (before, after) {
+        (None, Some(after)) => {
+            all.push(of(What::BlockClaimed, format!("by {}", owner(after)), after.claim_time()));
+        }
+        (Some(before), Some(after)) => all.extend(differ::of_owner(before, after).map(|change| {
+            let at = after.claim_time();
+            if change == Change::Owner {
+                of(What::OwnerChanged, format!("{} → {}", owner(before), owner(after)), at)
+            } else {
+                of(What::ClaimedAgain, format!("at {}", at.unwrap_or_default()), at)
+            }
+        })),
+        _ => {}
+    }
+    all.extend(differ::addresses(before, after).flat_map(|held| of_address(held, after.is_none())));
+    if let (Some(before), Some(after)) = (before, after) {
+        all.extend(unknown_fields(before, after).map(|detail| of(What::FieldChanged, detail, None)));
+    }
+    if after.is_none() {
+        all.push(of(What::BlockReleased, String::new(), None));
+    }
+    all
+}
+
+/// The fields that this program does not know and that differ.
+fn unknown_fields<'s>(before: &'s Block, after: &'s Block) -> impl Iterator<Item = String> {
+    let both = [before, after].map(Block::unknown);
+    let names: BTreeSet<&String> = both.iter().flat_map(|fields| fields.keys()).collect();
+    names.into_iter().filter_map(move |name| {
+        let [before, after] = both.map(|fields| fields.get(name));
+        let text = |value: Option<&RawJson>| value.map_or_else(|| "-".to_owned(), ToString::to_string);
+        (before != after).then(|| format!("{name}: {} → {}", text(before), text(after)))
+    })
+}
+
+fn of_address(held: [Option<Held<'_>>; 2], with_block: bool) -> Vec<Raw> {
+    let [before, after] = held;
+    let is_cooling = after.is_some_and(|held| held.record().is_cooling());
+    let released = (What::Released, [before, None]);
+    let events = match differ::of_address(held) {
+        Some(Change::Attributes) => vec![(What::AttributesChanged, held)],
+        Some(_) if is_cooling => vec![(What::Cooling, held)],
+        Some(Change::Released) => vec![released],
+        // It was released and assigned in one write, or the revision between is not known.
+        Some(Change::Moved | Change::Renewed) => vec![released, (What::Assigned, [None, after])],
+        Some(Change::Cooled) if !with_block => vec![released],
+        Some(Change::Assigned | Change::Passed) => vec![(What::Assigned, [None, after])],
+        _ => Vec::new(),
+    };
+    let detail = if with_block { "its block was deleted" } else { "" };
+    events.into_iter().filter_map(|(what, held)| Raw::of_address(what, held, detail.to_owned())).collect()
+}
+
+/// The event of an object that is no block, or that cannot be decoded.
+fn of_other(key: &Key, before: Option<&State>, after: &State) -> Option<Raw> {
+    use What::*;
+    let (subject, [created, changed, gone]) = match key {
+        Key::Block(cidr) => (Subject::Block(*cidr), [BlockClaimed, Known, BlockReleased]),
+        Key::Affinity(key) => (Subject::affinity(key), [AffinityChanged, AffinityChanged, AffinityGone]),
+        Key::Handle(id) => (Subject::Handle(id.clone()), [HandleChanged, HandleChanged, HandleGone]),
+        Key::Endpoint { namespace, name } => {
+            let subject = Subject::Endpoint(format!("{namespace}/{name}"));
+            (subject, [EndpointCreated, EndpointChanged, EndpointGone])
+        }
+        Key::Pod { namespace, name } => {
+            (Subject::Endpoint(format!("{namespace}/{name}")), [PodCreated, PodChanged, PodGone])
+        }
+        _ => return None,
+    };
+    let what = match (before, after) {
+        (_, State::Absent) => gone,
+        (_, State::Hidden(_)) => Undecodable,
+        (None, _) => Known,
+        (Some(State::Absent), _) => created,
+        _ => changed,
+    };
+    let detail = match after {
+        State::Hidden(text) | State::Other(text) => text.clone(),
+        State::Absent | State::Block(_) => String::new(),
+    };
+    Some(Raw::new(what, subject, detail, None))
+}

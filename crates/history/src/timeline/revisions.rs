@@ -1,0 +1,143 @@
+//! The revisions of etcd, read as events.
+
+use std::collections::BTreeMap;
+
+use calipam_model::key::Key;
+use jiff::Timestamp;
+
+use super::changes::{Raw, concerns, events};
+use super::event::{Event, Origin, Run, What};
+use super::state::{About, State};
+use super::when::{Anchor, Anchors, Recorded, When};
+use super::{Written, decode, mark_reused};
+
+/// The value of a key from a revision on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// The key in etcd.
+    pub path: String,
+    pub revision: i64,
+    /// `None` if it is deleted.
+    pub value: Option<Vec<u8>>,
+}
+
+/// The versions of some keys that etcd keeps.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// The oldest revision that can be read. What was before it is not known.
+    pub oldest: i64,
+    /// Up to which revision the changes reach.
+    pub newest: i64,
+    pub read_at: Timestamp,
+    /// The versions at the oldest revision.
+    pub base: Vec<Version>,
+    /// The later versions, ascending by revision.
+    pub changes: Vec<Version>,
+}
+
+/// Reads what etcd keeps, and what journals say, as events in the order in which they were written.
+pub fn timeline(kept: &Kept, written: &[Written], about: &About) -> Vec<Event> {
+    let end = Anchor { revision: kept.newest.saturating_add(1), time: kept.read_at, is_of_write: true };
+    let mut reader = Reader { written, about, states: BTreeMap::new(), events: Vec::new(), known: vec![end] };
+    kept.base.iter().for_each(|version| reader.take(version, true));
+    kept.changes.iter().for_each(|version| reader.take(version, false));
+    forgotten(kept, written, about).into_iter().for_each(|(revision, raw)| reader.add(revision, raw, true));
+
+    let Reader { mut events, known, .. } = reader;
+    events.sort_by_key(|(revision, _)| *revision);
+    let anchors = Anchors::new(known);
+    let timed = events.into_iter().map(|(revision, raw)| {
+        let mut time = anchors.of(revision, raw.recorded);
+        if raw.event.what == What::Known {
+            time = When { before: time.before, ..When::default() };
+        }
+        Event { time, ..raw.event }
+    });
+    let mut events: Vec<Event> = timed.collect();
+    mark_reused(&mut events);
+    events
+}
+
+struct Reader<'a> {
+    written: &'a [Written],
+    about: &'a About,
+    /// The last state of each object, and its revision.
+    states: BTreeMap<Key, (i64, State)>,
+    events: Vec<(i64, Raw)>,
+    /// The times that are known, by revision.
+    known: Vec<Anchor>,
+}
+
+impl Reader<'_> {
+    fn take(&mut self, version: &Version, is_first: bool) {
+        let key = Key::parse(&version.path).ok().flatten().filter(|key| self.about.has_key(key));
+        let Some(key) = key else { return };
+        let revision = version.revision;
+        let (after, created) = decode(&key, &version.path, version.value.as_deref(), self.about);
+        let last = self.states.remove(&key);
+        let by = self.run_of(version, last.as_ref().map(|(revision, _)| *revision));
+        let before = (!is_first).then(|| last.map_or(State::Absent, |(_, state)| state));
+
+        // Calico claims a block empty. One that comes with addresses was restored, rebuilt or moved from elsewhere.
+        let is_restored =
+            before == Some(State::Absent) && after.block().is_some_and(|block| block.allocated() > 0);
+        for mut raw in events(&key, before.as_ref(), &after, self.about) {
+            if raw.event.what == What::EndpointCreated {
+                raw.recorded = created.map(Recorded::Time);
+            }
+            // A run may have brought back what was there before.
+            if by.is_some() || is_restored {
+                raw.recorded = raw.recorded.map(Recorded::copied);
+            }
+            raw.event.revision = Some(revision);
+            raw.event.by.clone_from(&by);
+            let is_told = concerns(&raw.event, [before.as_ref(), Some(&after)], self.about);
+            self.add(revision, raw, is_told);
+        }
+        self.states.insert(key, (revision, after));
+    }
+
+    /// The run that made a version. If the journal does not say which revision that was, since the object was deleted or the run
+    /// killed, it is recognised by the version that it replaced, and the value that it was to store.
+    fn run_of(&self, version: &Version, last: Option<i64>) -> Option<Run> {
+        let is_it = |write: &&Written| match write.revision {
+            Some(own) => own == version.revision,
+            None => write.replaced == last && write.after == version.value,
+        };
+        let mut of_object = self.written.iter().filter(|write| write.path == version.path);
+        of_object.find(is_it).map(|write| write.run.clone())
+    }
+
+    /// Takes note of the times of an event, and of the event itself if it is told.
+    fn add(&mut self, revision: i64, raw: Raw, is_told: bool) {
+        let recorded = match raw.recorded {
+            Some(Recorded::Time(time)) => Some((time, true)),
+            Some(Recorded::Copied(time)) => Some((time, false)),
+            Some(Recorded::NoZone) | None => None,
+        };
+        // A run writes after it began.
+        let began = raw.event.by.as_ref().and_then(|run| Some((run.started_at.parse().ok()?, false)));
+        let times = recorded.into_iter().chain(began);
+        self.known.extend(times.map(|(time, is_of_write)| Anchor { revision, time, is_of_write }));
+        self.events.extend(is_told.then_some((revision, raw)));
+    }
+}
+
+/// The events that only journals tell: of revisions that etcd does not keep any more.
+fn forgotten(kept: &Kept, written: &[Written], about: &About) -> Vec<(i64, Raw)> {
+    let mut found = Vec::new();
+    for write in written.iter().filter(|write| write.is_certain) {
+        let is_kept =
+            kept.base.iter().any(|base| base.path == write.path && Some(base.revision) == write.replaced);
+        // A deletion has no revision of its own: it is after the version that it replaced.
+        let revision = write.revision.or(write.replaced.filter(|_| !is_kept));
+        let Some(revision) = revision.filter(|revision| *revision <= kept.oldest) else { continue };
+        found.extend(write.events(about).into_iter().map(|mut raw| {
+            raw.event.revision = write.revision;
+            raw.event.by = Some(write.run.clone());
+            raw.event.origin = Origin::Journal;
+            (revision, raw)
+        }));
+    }
+    found
+}
