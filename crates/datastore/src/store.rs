@@ -1,4 +1,4 @@
-//! A datastore that is open: etcd, etcd v2, Kubernetes or a file.
+//! An open datastore: etcd, etcd v2, Kubernetes or a file.
 
 use std::collections::BTreeSet;
 use std::panic::resume_unwind;
@@ -22,15 +22,15 @@ use crate::read::{Lookup, again, around, with_kubernetes};
 use crate::secret::redact_url;
 use crate::settings::{Settings, Target};
 
-/// The future of a call into this crate, boxed: the code of an `async fn` is compiled once more in each crate that waits for it,
-/// and by then holds all of the clients below it.
+/// The future of a call into this crate. It is boxed, because an `async fn` is compiled again in each crate that awaits
+/// it, together with all clients below it.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 #[derive(Clone, Debug)]
 pub enum Datastore {
-    /// An etcd v3 server, and the API server of the cluster that uses it, if that is named.
+    /// An etcd v3 server, and the API server of the cluster that uses it, if there is one.
     Etcd(Arc<EtcdClient>, Option<Arc<KubeClient>>),
-    /// An etcd that serves the v2 API to Calico 2.x, and the API server of its cluster, if that is named.
+    /// An etcd with the v2 API for Calico 2.x, and the API server of its cluster, if there is one.
     EtcdV2(Arc<EtcdV2Client>, Option<Arc<KubeClient>>),
     /// The API server of a Kubernetes cluster.
     Kubernetes(Arc<KubeClient>),
@@ -39,12 +39,12 @@ pub enum Datastore {
 }
 
 impl Datastore {
-    /// False if there is a Kubernetes beside etcd of which only a kubeconfig was named, not which of its clusters it is.
+    /// False if there is a Kubernetes beside etcd of which only the kubeconfig was named, not the cluster.
     pub fn names_kubernetes(&self) -> bool {
         self.beside().is_none_or(|kubernetes| kubernetes.names_cluster())
     }
 
-    /// The API server of the cluster, if it is named beside etcd.
+    /// The API server of the cluster, if there is one beside etcd.
     pub(crate) fn beside(&self) -> Option<&Arc<KubeClient>> {
         match self {
             Self::Etcd(_, kubernetes) | Self::EtcdV2(_, kubernetes) => kubernetes.as_ref(),
@@ -68,12 +68,12 @@ impl Datastore {
         }
     }
 
-    /// The same, or that there is none.
+    /// Returns etcd, or an error for a datastore without revisions.
     pub(crate) fn require_revisions(&self) -> Result<&Arc<EtcdClient>> {
         self.etcd().ok_or_else(|| Error::NoRevisions { location: self.location() })
     }
 
-    /// Opens what the settings name.
+    /// Opens the datastore of the settings.
     pub fn open<'a>(settings: &'a Settings) -> Pending<'a, Result<Self>> {
         Box::pin(async move {
             let beside = async || match settings.kubernetes.is_named() {
@@ -96,7 +96,7 @@ impl Datastore {
         })
     }
 
-    /// Where it is, without secrets: an endpoint, or the path of a file.
+    /// The place without secrets: an endpoint, or the path of a file.
     pub fn location(&self) -> String {
         match self {
             Self::Etcd(client, _) => redact_url(client.endpoint()),
@@ -106,7 +106,7 @@ impl Datastore {
         }
     }
 
-    /// The kind of datastore; of a file, etcd: what is in it is known only once it is read.
+    /// The kind of datastore; etcd for a file, whose content is known only after it was read.
     pub fn kind(&self) -> DatastoreKind {
         match self {
             Self::Etcd(..) | Self::File(_) => DatastoreKind::Etcd,
@@ -115,7 +115,7 @@ impl Datastore {
         }
     }
 
-    /// Refuses what is not made for the data of Calico 2.x.
+    /// Returns an error for the data of Calico 2.x, for which `what` is not supported.
     pub fn require_calico_3(&self, what: &'static str) -> Result<()> {
         match self {
             Self::EtcdV2(client, _) => Err(Error::NotForCalico2 { location: client.endpoint(), what }),
@@ -123,7 +123,7 @@ impl Datastore {
         }
     }
 
-    /// Number of requests that were sent so far.
+    /// Number of requests so far.
     pub fn request_count(&self) -> u64 {
         let to_etcd = match self {
             Self::Etcd(client, _) => client.request_count(),
@@ -133,12 +133,12 @@ impl Datastore {
         to_etcd + self.kubernetes().map_or(0, |client| client.request_count())
     }
 
-    /// True if it can change: what was read once can be read again later and differ.
+    /// True if it can change, so that a second read may differ.
     pub fn is_live(&self) -> bool {
         !matches!(self, Self::File(_))
     }
 
-    /// True if it is known when its data was read; of other files the newest time in the data is the clock.
+    /// True if the time of the data is known; the clock of other files is the newest time in the data.
     pub fn knows_its_time(&self) -> bool {
         match self {
             Self::File(file) => file.kind() == FileKind::Export,
@@ -147,26 +147,25 @@ impl Datastore {
     }
 
     /// True if a released address may cool down: the datastore keeps the time of its release. On Kubernetes the
-    /// installed schema of blocks must have the field, else it would be dropped and leave an anonymous allocation
-    /// that never ends (facts 2.10); if the schema cannot be read, this is false. So it is for files,
-    /// which are never written.
+    /// installed schema of blocks must have the field, otherwise it would be dropped and leave an anonymous allocation
+    /// that never ends (facts 2.10); false if the schema cannot be read. False also for files, which are never written.
     pub fn keeps_cooldown<'a>(&'a self) -> Pending<'a, bool> {
         Box::pin(async move {
             match self {
                 Self::Etcd(..) => true,
                 Self::Kubernetes(client) => keeps_cooldown(client).await,
-                // Calico 2.x would take a cooling address for one that is assigned, forever.
+                // Calico 2.x would treat a cooling address as assigned, forever.
                 Self::EtcdV2(..) | Self::File(_) => false,
             }
         })
     }
 
-    /// Reads everything that a check needs, etcd at one revision.
+    /// Reads everything for a check, etcd at one revision.
     pub async fn observe(&self, progress: &ProgressFn) -> Result<Snapshot> {
         self.observe_extent(&Extent::Whole, progress).await
     }
 
-    /// Reads what the extent says. The tree of etcd v2 and files of Kubernetes objects are read whole.
+    /// Reads the given extent. The tree of etcd v2 and files of Kubernetes objects are read as a whole.
     pub fn observe_extent<'a>(
         &'a self,
         extent: &'a Extent,
@@ -197,12 +196,12 @@ impl Datastore {
         })
     }
 
-    /// Reads everything as it was at a past revision of etcd. Its clock is the newest time in the data, as for a file that
-    /// does not say when it was written: etcd does not keep the times of its revisions. Kubernetes cannot be asked for
-    /// its past and is left out.
+    /// Reads everything at a past revision of etcd. The clock is the newest time in the data, like in a file without a
+    /// time of its own, because etcd does not record the times of its revisions. Kubernetes is left out, since it has
+    /// no past states.
     ///
     /// # Errors
-    /// As [`Self::observe`], and where the revision is compacted or has not come yet, or this is not an etcd.
+    /// The same as for [`Self::observe`], and if the revision is compacted or in the future, or this is not an etcd.
     pub fn observe_at<'a>(
         &'a self,
         revision: i64,
@@ -238,8 +237,8 @@ impl Datastore {
         Ok(snapshot)
     }
 
-    /// Reads what belongs to one address or handle. On etcd that is a few keys in two or three
-    /// requests, on etcd v2 one request for each; a file is read whole.
+    /// Reads the data of one address or handle: on etcd a few keys in two or three requests, on etcd v2 one request for
+    /// each, and a file as a whole.
     pub fn lookup<'a>(&'a self, lookup: &'a Lookup) -> Pending<'a, Result<Snapshot>> {
         Box::pin(async move {
             let mut snapshot = match self {
@@ -286,7 +285,7 @@ async fn gather<C: Collector + Default + Into<Snapshot>>(
     Ok((collector.into(), start))
 }
 
-/// Runs what takes its time on a thread of its own.
+/// Runs slow work on a separate thread.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {

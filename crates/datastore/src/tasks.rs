@@ -1,12 +1,12 @@
-//! Requests side by side.
+//! Parallel requests.
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 
 use tokio::task::JoinSet;
 
-/// Runs each future as a task, so many at a time, and gives their results in the order of the futures, or the first error.
-/// Panics where one of them does.
+/// Runs futures as tasks, at most `most` at a time, and returns their results in order, or the first error.
+/// Panics if one of them does.
 pub(crate) fn all<T, E, F>(
     most: usize,
     futures: impl IntoIterator<Item = F>,

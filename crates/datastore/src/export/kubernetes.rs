@@ -56,7 +56,7 @@ pub(crate) async fn export(
     let guid = first.iter().map(|listed| &listed.taken.guid).find(|guid| !guid.is_empty());
     header.guid = guid.cloned().unwrap_or_default();
     let mut writer = Writer::create(path, &header.with_coverage(&coverage.coverage))?;
-    // Namespaces are of use, and need not be permitted.
+    // Namespaces are useful, but may be forbidden.
     let namespaces: Vec<Listed<Exported>> = namespaces::list(client).await.unwrap_or_default();
     for listed in first.iter().chain(&second).chain(&namespaces) {
         writer.lines(&listed.taken.lines)?;

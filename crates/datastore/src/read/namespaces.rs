@@ -1,5 +1,5 @@
-//! Namespaces: their labels decide whom a pool with a `namespaceSelector` serves, their annotations which pools their pods
-//! ask for.
+//! Namespaces: pools with a `namespaceSelector` select them by their labels, and their annotations name pools for their
+//! pods.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ impl Datastore {
                 listed.into_iter().for_each(|listed| snapshot.absorb(listed.taken));
                 snapshot.mark_read([Source::Namespaces]);
             }
-            // Of use to a pod that waits, and no gap without a pool that selects.
+            // It helps with a waiting pod, and is no gap unless a pool selects namespaces.
             Err(error) if selects => {
                 skip(snapshot, Source::Namespaces, WhySkipped::Other(error.to_string()));
             }

@@ -1,4 +1,4 @@
-//! Settings of arbitrary text: none of them may be more than a clear error.
+//! Settings with arbitrary text: each leads to a clear error at worst.
 
 use proptest::collection::{btree_map, vec};
 use proptest::option;
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::fields::FIELDS;
 use super::*;
 
-/// What a text is made of that means something to a reader of URLs, of YAML, of PEM or of headers.
+/// Texts with a meaning in URLs, YAML, PEM or headers.
 const PIECES: [&str; 32] = [
     "http://",
     "https://",
@@ -50,7 +50,7 @@ pub(crate) fn text() -> impl Strategy<Value = String> {
     vec(piece, 0..8).prop_map(|pieces| pieces.concat())
 }
 
-/// The only file that there is, whatever its path.
+/// The only file, at any path.
 struct OneFile(Vec<u8>);
 
 impl Files for OneFile {
@@ -153,7 +153,7 @@ proptest! {
         let _ = resolved.map_err(|error| error.to_string());
         let _ = KubernetesSettings::resolve(&overrides, &environment, &files);
 
-        // What the options leave to the environment and the file.
+        // Leaves the server to the environment and the file.
         let server = |datastore: &str| Overrides { datastore: Some(datastore.to_owned()), ..Overrides::default() };
         for overrides in [Overrides::default(), server("etcd"), server("kubernetes")] {
             for files in [&files, &OneFile(Vec::new())] {

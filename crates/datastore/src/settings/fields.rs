@@ -1,10 +1,10 @@
-//! The fields of calicoctl's configuration and where each comes from (facts 7.2).
+//! The fields of calicoctl's configuration and their sources (facts 7.2).
 
 use std::collections::BTreeMap;
 
 use crate::error::SettingsError;
 
-/// What a field holds.
+/// The kind of value in a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
@@ -12,8 +12,8 @@ pub(super) enum Kind {
     Number,
 }
 
-/// One field: its name in the file, its name in the environment, and what it holds. Of an environment
-/// name, the form with `CALICO_` before it wins.
+/// A field: its name in the file, its name in the environment, and its kind. The environment name with the prefix
+/// `CALICO_` wins.
 pub(super) struct Field {
     pub name: &'static str,
     pub variable: Option<&'static str>,
@@ -32,7 +32,7 @@ const fn typed(name: &'static str, variable: &'static str, kind: Kind) -> Field 
     Field { name, variable: Some(variable), kind }
 }
 
-/// Token of the API server. A slip in Calico's source makes the environment name this one, and only
+/// Token of the API server. Because of a mistake in Calico's source, the environment has this name for it, and only
 /// with the prefix.
 const API_TOKEN_VARIABLE: &str = "K8SAPITOKEN";
 
@@ -69,7 +69,7 @@ pub(super) const FIELDS: [Field; 25] = [
 pub(super) struct Values(BTreeMap<&'static str, String>);
 
 impl Values {
-    /// The text of a field; `None` if it is not set or empty, which Calico does not tell apart.
+    /// The text of a field; `None` if it is not set or empty, which is the same to Calico.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|text| !text.is_empty())
     }
@@ -88,11 +88,11 @@ impl Values {
         self.0.insert(field.name, value);
     }
 
-    /// Reads the environment: for each name, the form with `CALICO_` before it wins over the bare one,
-    /// also if it is set to nothing.
+    /// Reads the environment. The variable with the prefix `CALICO_` wins over the one without, even if it is
+    /// empty.
     ///
     /// # Errors
-    /// If a variable that must hold a number or a switch does not, which includes holding nothing.
+    /// If a variable for a number or a switch has another value, or is empty.
     pub(super) fn from_environment(environment: &BTreeMap<String, String>) -> Result<Self, SettingsError> {
         let mut values = Self::default();
         for field in &FIELDS {
@@ -113,7 +113,7 @@ impl Values {
     }
 }
 
-/// Says what a value would have to be, if it is not.
+/// Checks a value, and returns the valid ones if it is invalid.
 pub(super) fn check(field: &Field, value: &str) -> Result<(), &'static str> {
     match field.kind {
         Kind::Bool if parse_bool(value).is_none() => Err("true or false"),
@@ -122,7 +122,7 @@ pub(super) fn check(field: &Field, value: &str) -> Result<(), &'static str> {
     }
 }
 
-/// The texts that Go reads as a switch.
+/// Reads a switch like Go.
 fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
@@ -131,7 +131,7 @@ fn parse_bool(text: &str) -> Option<bool> {
     }
 }
 
-/// The field with a name that differs by no more than a few letters.
+/// The field whose name differs by a few letters at most.
 pub(super) fn similar(name: &str) -> Option<&'static str> {
     let lower = name.to_ascii_lowercase();
     FIELDS

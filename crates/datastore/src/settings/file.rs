@@ -10,11 +10,11 @@ use crate::error::SettingsError;
 const API_VERSION: &str = "projectcalico.org/v3";
 const KIND: &str = "CalicoAPIConfig";
 
-/// Reads the file's text. As in Go, the case of field names does not matter.
+/// Reads the file's text. As in Go, field names are case-insensitive.
 ///
 /// # Errors
-/// If the text is not YAML, has a field that calicoctl does not know, or states another version or
-/// kind. The errors name fields but no values, which may be secret.
+/// If the text is not YAML, has a field that calicoctl does not know, or another version or kind. The errors name
+/// fields but no values, which may be secret.
 pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Values, SettingsError> {
     let bad = |reason: String| SettingsError::BadFile { path: path.to_owned(), reason };
     let document: Value = serde_yaml::from_slice(text).map_err(|e| bad(syntax(&e)))?;
@@ -51,7 +51,7 @@ fn read_spec(path: &Path, spec: &Mapping) -> Result<Values, SettingsError> {
         let text = match value {
             Value::Null => continue,
             Value::String(text) => text.clone(),
-            // YAML reads an unquoted password of digits as a number; Calico takes its text.
+            // YAML reads an unquoted password of digits as a number; Calico uses its text.
             Value::Number(number) => number.to_string(),
             Value::Bool(flag) => flag.to_string(),
             Value::Sequence(_) | Value::Mapping(_) | Value::Tagged(_) => {
@@ -64,7 +64,7 @@ fn read_spec(path: &Path, spec: &Mapping) -> Result<Values, SettingsError> {
     Ok(values)
 }
 
-/// The entries of a mapping whose names are texts.
+/// The entries of a mapping with texts as names.
 fn named<'m>(
     mapping: &'m Mapping,
     bad: &impl Fn(String) -> SettingsError,
@@ -81,7 +81,7 @@ fn unknown(path: &Path, name: &str) -> SettingsError {
     SettingsError::UnknownField { path: path.to_owned(), field: name.to_owned(), similar: similar(name) }
 }
 
-/// Where the text is not YAML, without the text itself.
+/// The position of a YAML error, without the text itself.
 fn syntax(error: &serde_yaml::Error) -> String {
     let message = error.to_string();
     match error.location() {

@@ -1,5 +1,5 @@
-//! Connection settings: calicoctl's configuration file, its environment variables, and what the command
-//! line says, with calicoctl's precedence (facts section 7).
+//! Connection settings from calicoctl's configuration file, its environment variables, and the command line, with
+//! calicoctl's precedence (facts section 7).
 
 #[cfg(test)]
 pub(crate) mod any_text;
@@ -20,14 +20,14 @@ use crate::client::etcd::endpoint::normalise;
 use crate::error::{Attempt, SettingsError};
 use crate::secret::Secret;
 
-/// Where calicoctl looks for its configuration file.
+/// Default path of calicoctl's configuration file.
 pub const DEFAULT_CONFIG: &str = "/etc/calico/calicoctl.cfg";
-/// How long connecting to one endpoint may take.
+/// Time limit to connect to one endpoint.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long one request may take; large answers included.
+/// Time limit of one request, even with a large answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What the command line says; everything else comes from the file or the environment.
+/// The settings of the command line; all others come from the file or the environment.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     /// The settings file.
@@ -35,23 +35,23 @@ pub struct Overrides {
     pub kubeconfig: Option<String>,
     /// The context in the kubeconfig.
     pub context: Option<String>,
-    /// Comma-separated URLs. Names etcd as the datastore.
+    /// Comma-separated URLs, which imply etcd as the datastore.
     pub etcd_endpoints: Option<String>,
-    /// Files with the CA certificate, the client's certificate and its key, for etcd. Each wins over what the settings say
-    /// in its place, as a file or as text.
+    /// Files with the CA certificate, the client's certificate and its key, for etcd. Each overrides the same setting,
+    /// as a file or as text.
     pub etcd_cacert: Option<PathBuf>,
     pub etcd_cert: Option<PathBuf>,
     pub etcd_key: Option<PathBuf>,
     /// `etcd`, `etcdv2`, `kubernetes` or a file.
     pub datastore: Option<String>,
-    /// How long connecting may take, if it is not the usual time.
+    /// Time limit to connect, if it is not the default.
     pub connect_timeout: Option<Duration>,
     pub kubectl: KubectlOptions,
-    /// No credential plugin may ask the user for anything.
+    /// Credential plugins must not ask the user for anything.
     pub unattended: bool,
 }
 
-/// kubectl's options for the connection. They win over the kubeconfig and over the settings of calicoctl.
+/// kubectl's connection options. They override the kubeconfig and the settings of calicoctl.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KubectlOptions {
     /// The cluster in the kubeconfig.
@@ -65,7 +65,7 @@ pub struct KubectlOptions {
     pub as_user: Option<String>,
     /// The groups to impersonate, with the user.
     pub as_groups: Vec<String>,
-    /// How long one request may take.
+    /// Time limit of one request.
     pub request_timeout: Option<Duration>,
     /// The server's certificate is not verified.
     pub insecure: bool,
@@ -76,12 +76,12 @@ pub struct KubectlOptions {
     pub tls_server_name: Option<String>,
 }
 
-/// Reads the files that settings name.
+/// Reads the files named in settings.
 pub trait Files {
     /// The content of a file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
-    /// True if there is such a file.
+    /// True if the file exists.
     fn exists(&self, path: &Path) -> bool;
 }
 
@@ -98,11 +98,11 @@ impl Files for LocalFiles {
     }
 }
 
-/// Where the data is and how to get at it.
+/// The place of the data, and the connection settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub target: Target,
-    /// How to reach Kubernetes, if it is the datastore or is read in addition to etcd.
+    /// The settings for Kubernetes, if it is the datastore or is read in addition to etcd.
     pub kubernetes: KubernetesSettings,
 }
 
@@ -114,11 +114,11 @@ pub enum Target {
     Kubernetes,
     /// A file: an export or an etcd snapshot.
     File(PathBuf),
-    /// The same, as standard input.
+    /// The same from standard input.
     StandardInput,
 }
 
-/// How to reach etcd.
+/// The connection settings for etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdSettings {
     /// URLs, at least one.
@@ -129,12 +129,12 @@ pub struct EtcdSettings {
     pub timeouts: Timeouts,
 }
 
-/// How long a server is waited for.
+/// Time limits for answers of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For a connection, to each endpoint.
+    /// Limit to connect to each endpoint.
     pub connect: Duration,
-    /// For an answer, and on Kubernetes for each further piece of it.
+    /// Limit for an answer, and on Kubernetes for each further piece of it.
     pub request: Duration,
 }
 
@@ -152,7 +152,7 @@ impl Timeouts {
 }
 
 impl EtcdSettings {
-    /// What an attempt with this timeout was made with: it explains its error.
+    /// The settings of an attempt with this limit, to explain its error.
     pub(crate) fn attempt(&self, timeout: Duration) -> Attempt {
         Attempt {
             timeout: timeout.as_secs(),
@@ -165,7 +165,7 @@ impl EtcdSettings {
 /// Certificates for TLS, as PEM texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsSettings {
-    /// The CA that signed the server's certificate; `None` for those that the system trusts.
+    /// The CA that signed the server's certificate; `None` for the CAs of the system.
     pub ca: Option<String>,
     /// Certificate and key of the client.
     pub identity: Option<(String, Secret)>,
@@ -178,13 +178,12 @@ impl TlsSettings {
     }
 }
 
-/// How to reach Kubernetes. Empty texts are not set.
+/// The connection settings for Kubernetes. Empty texts are not set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KubernetesSettings {
-    /// Path, or list of paths, of a kubeconfig that was named: by the command line, the settings file or
-    /// `KUBECONFIG`.
+    /// Path of a kubeconfig, or a list of paths, from the command line, the settings file or `KUBECONFIG`.
     pub kubeconfig: String,
-    /// A kubeconfig itself; wins over `kubeconfig`.
+    /// The text of a kubeconfig; overrides `kubeconfig`.
     pub kubeconfig_inline: Secret,
     pub context: String,
     /// URL of the API server.
@@ -198,24 +197,24 @@ pub struct KubernetesSettings {
     pub token: Secret,
     /// The server's certificate is not verified.
     pub insecure: bool,
-    /// `CALICO_API_GROUP`: which API group holds Calico's objects.
+    /// `CALICO_API_GROUP`: the API group of Calico's objects.
     pub api_group: String,
     /// Addresses come from the nodes' pod CIDRs: Calico IPAM is not in use.
     pub use_pod_cidr: bool,
     pub kubectl: KubectlOptions,
-    /// No credential plugin may ask the user for anything.
+    /// Credential plugins must not ask the user for anything.
     pub unattended: bool,
     pub timeouts: Timeouts,
 }
 
 impl KubernetesSettings {
-    /// True if a cluster is named: by a kubeconfig, or by the URL of its API server.
+    /// True if a kubeconfig or the URL of an API server is named.
     pub fn is_named(&self) -> bool {
         let url = !self.api_endpoint.is_empty() || self.kubectl.server.is_some();
         url || !self.kubeconfig.is_empty() || !self.kubeconfig_inline.is_empty()
     }
 
-    /// True if the cluster is named by its context or URL: what a kubeconfig has as its current context may be any.
+    /// True if the cluster is named by context or URL: the current context of a kubeconfig may be any.
     pub fn names_cluster(&self) -> bool {
         let named = [&self.context, &self.api_endpoint].into_iter().any(|name| !name.is_empty());
         named || self.kubectl.server.is_some() || self.kubectl.cluster.is_some()
@@ -223,10 +222,10 @@ impl KubernetesSettings {
 }
 
 impl Settings {
-    /// Finds out where the data is. `environment` is that of the process.
+    /// Finds the data. `environment` is that of the process.
     ///
-    /// The settings file counts alone if it exists; the environment counts if there is none. The
-    /// command line wins over both. `KUBECONFIG` counts also if a settings file names none.
+    /// If a settings file exists, only the file counts, otherwise the environment. The command line overrides both.
+    /// `KUBECONFIG` counts even with a settings file that names no kubeconfig.
     pub fn resolve(
         overrides: &Overrides,
         environment: &BTreeMap<String, String>,
@@ -234,7 +233,7 @@ impl Settings {
     ) -> Result<Self, SettingsError> {
         let offline = offline_file(overrides, files)?;
         let values = match (&offline, &overrides.config) {
-            // A file of data needs no settings; broken ones in the default place do not matter then.
+            // A data file needs no settings, so invalid ones in the default place do not matter.
             (Some(_), None) => Values::default(),
             _ => load(overrides, environment, files)?,
         };
@@ -243,7 +242,7 @@ impl Settings {
             Some(target) => target,
             None => server(&values, overrides, files)?,
         };
-        // On Kubernetes there may be a kubeconfig in its default place.
+        // Kubernetes may have a kubeconfig in its default place.
         if let Some(context) = &overrides.context
             && target != Target::Kubernetes
             && kubernetes.kubeconfig.is_empty()
@@ -256,7 +255,7 @@ impl Settings {
 }
 
 impl Settings {
-    /// Finds out where the data is by the environment alone, as the CNI plugin does: no settings file is looked for.
+    /// Finds the data by the environment alone, without a settings file, for the CNI plugin.
     pub fn from_environment(
         environment: &BTreeMap<String, String>,
         files: &impl Files,
@@ -269,7 +268,7 @@ impl Settings {
 }
 
 impl KubernetesSettings {
-    /// How to reach Kubernetes, whatever the datastore is.
+    /// The connection settings for Kubernetes, with any datastore.
     pub fn resolve(
         overrides: &Overrides,
         environment: &BTreeMap<String, String>,
@@ -280,8 +279,8 @@ impl KubernetesSettings {
     }
 }
 
-/// The file that is named as the datastore. What looks like a path is one, whether it exists or not: that it cannot be
-/// read is not a mistake in the call.
+/// The file that is named as the datastore. Any text that looks like a path is one, even if the file is missing: a file
+/// that cannot be read is no usage error.
 fn offline_file(overrides: &Overrides, files: &impl Files) -> Result<Option<Target>, SettingsError> {
     match overrides.datastore.as_deref() {
         None | Some("etcd" | "etcdv3" | "etcdv2" | "kubernetes") => Ok(None),
@@ -309,12 +308,12 @@ fn load(
     file::parse(path, &text)
 }
 
-/// The server: as the command line says, else as the settings say, else etcd v3 where endpoints are set.
+/// The server: from the command line, or the settings, or etcd v3 if endpoints are set.
 fn server(values: &Values, overrides: &Overrides, files: &impl Files) -> Result<Target, SettingsError> {
     let kind = match (overrides.datastore.as_deref(), &overrides.etcd_endpoints, values.text("datastoreType"))
     {
         (Some(kind), ..) => kind,
-        // Endpoints of the command line mean etcd; which one, the settings may say.
+        // Endpoints of the command line imply etcd; the settings may name its version.
         (None, Some(_), kind) => kind.filter(|kind| *kind == "etcdv2").unwrap_or("etcd"),
         (None, None, Some(kind @ ("etcdv3" | "etcdv2" | "kubernetes"))) => kind,
         (None, None, Some(other)) => return Err(SettingsError::UnknownDatastore(other.to_owned())),
@@ -332,8 +331,8 @@ fn etcd(values: &Values, overrides: &Overrides, files: &impl Files) -> Result<Et
     let tls = tls(values, overrides, files)?;
     let srv = values.text("etcdDiscoverySrv").filter(|_| overrides.etcd_endpoints.is_none());
     let list = overrides.etcd_endpoints.as_deref().or(values.text("etcdEndpoints")).unwrap_or_default();
-    // Calico's client has a TLS configuration in any case, and etcd's uses it for an endpoint without scheme. What the command
-    // line says is read as by etcdctl.
+    // Calico's client always has a TLS configuration, which etcd's client uses for endpoints without a scheme. Those of
+    // the command line are read like in etcdctl.
     let usual = if overrides.etcd_endpoints.is_some() && !tls.is_set() { "http" } else { "https" };
     let endpoints = list
         .split(',')

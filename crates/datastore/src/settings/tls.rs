@@ -1,4 +1,4 @@
-//! Certificates and keys of etcd, as files or as texts.
+//! Certificates and keys for etcd, as files or as texts.
 
 use std::path::Path;
 
@@ -45,7 +45,7 @@ pub(super) fn tls(
     Ok(TlsSettings { ca, identity })
 }
 
-/// Says what is wrong with a PEM text, without the text itself.
+/// Checks a PEM text; the error does not contain the text.
 fn check_pem(text: &[u8], is_key: bool) -> Result<(), &'static str> {
     let reason = |error: pem::Error| match error {
         pem::Error::NoItemsFound => "it holds no such PEM block",

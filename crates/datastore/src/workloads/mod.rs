@@ -1,5 +1,5 @@
-//! Questions of a migration to Kubernetes: who brings a pod back that goes, which budgets limit that, and which annotations tie pods to a
-//! pool; the eviction of a pod, and the live migration of a virtual machine.
+//! Queries and requests of a migration to Kubernetes: controllers that replace pods, disruption budgets, and
+//! annotations that tie pods to a pool; evictions of pods, and live migrations of virtual machines.
 
 mod objects;
 
@@ -21,7 +21,7 @@ use crate::store::Datastore;
 /// Objects of one page of a list.
 const PAGE: usize = 500;
 const MIGRATIONS: &str = "virtualmachineinstancemigrations";
-/// The annotations of Calico's CNI plugin by which a pod or namespace asks for pools, and a pod for addresses.
+/// The annotations of Calico's CNI plugin with which pods and namespaces request pools, and pods request addresses.
 const ASKING: [&str; 4] = [
     "cni.projectcalico.org/ipv4pools",
     "cni.projectcalico.org/ipv6pools",
@@ -29,7 +29,7 @@ const ASKING: [&str; 4] = [
     "cni.projectcalico.org/ipAddrsNoIpam",
 ];
 
-/// What brings a pod back that goes.
+/// The controller that replaces a pod after it has gone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Controller {
     /// `Deployment`, `StatefulSet` and so on; `Node` for static pods.
@@ -37,36 +37,36 @@ pub struct Controller {
     pub name: String,
 }
 
-/// What a migration asks about a pod.
+/// The data of a pod that a migration needs.
 #[derive(Clone, Debug, Default)]
 pub struct WorkloadPod {
     pub namespace: String,
     pub name: String,
     pub uid: String,
-    /// Empty while it is not scheduled.
+    /// Empty until the pod is scheduled.
     pub node: String,
-    /// `None`: nothing brings it back.
+    /// `None` if nothing replaces the pod.
     pub controller: Option<Controller>,
     pub labels: BTreeMap<String, String>,
     pub asks: Vec<Asks>,
-    /// Those that Calico's plugin notes, else those of the status.
+    /// The addresses that Calico's plugin has recorded, or those of the status.
     pub addresses: Vec<IpAddr>,
-    /// Its condition `Ready` is true, and no one has deleted it.
+    /// The condition `Ready` is true, and the pod was not deleted.
     pub ready: bool,
-    /// From its creation until it was last ready.
+    /// Time from its creation until it last became ready.
     pub ready_after: Option<SignedDuration>,
     pub finished: bool,
     pub host_network: bool,
 }
 
-/// An annotation by which something asks for pools or addresses.
+/// An annotation that requests pools or addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asks {
     pub annotation: &'static str,
     pub value: String,
 }
 
-/// A namespace whose annotations ask for pools.
+/// A namespace whose annotations request pools.
 #[derive(Clone, Debug)]
 pub struct AskingNamespace {
     pub name: String,
@@ -78,24 +78,24 @@ pub struct AskingNamespace {
 pub struct Budget {
     pub namespace: String,
     pub name: String,
-    /// How many pods may be evicted now.
+    /// Number of pods that may be evicted now.
     pub allowed: i64,
     selector: Option<LabelSelector>,
 }
 
 impl Budget {
-    /// True if it counts the pod. One without a selector counts none.
+    /// True if it covers the pod. A budget without a selector covers none.
     pub fn covers(&self, pod: &WorkloadPod) -> bool {
         self.namespace == pod.namespace
             && self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
     }
 }
 
-/// What came of asking for the eviction of a pod, or the live migration of its virtual machine.
+/// The result of a request to evict a pod or to live-migrate its virtual machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Evicted {
     Yes,
-    /// It is not there any more, or another pod of its name is.
+    /// The pod is gone, or was replaced by another one of its name.
     Gone,
     /// A disruption budget does not allow it now (429).
     NotNow,
@@ -103,30 +103,30 @@ pub enum Evicted {
     Refused(String),
 }
 
-/// Kubernetes, as a migration asks it.
+/// The Kubernetes API, as far as a migration needs it.
 #[derive(Clone, Debug)]
 pub struct Workloads {
     client: Arc<KubeClient>,
 }
 
 impl Datastore {
-    /// The Kubernetes of the cluster; `None` if none is named, or the data is a file.
+    /// The Kubernetes of the cluster; `None` if there is none, or the data is a file.
     pub fn workloads(&self) -> Option<Workloads> {
         Some(Workloads { client: Arc::clone(self.kubernetes()?) })
     }
 }
 
 impl Workloads {
-    /// All pods.
+    /// Lists all pods.
     ///
     /// # Errors
-    /// If the server fails or refuses. So it is for all questions.
+    /// If the server fails or rejects the request, as for all queries.
     pub async fn pods(&self) -> Result<Vec<WorkloadPod>> {
         let pods: Vec<Pod> = self.list("/api/v1/pods", "pods").await?;
         Ok(pods.into_iter().map(WorkloadPod::from).collect())
     }
 
-    /// The namespaces that ask for pools for their pods.
+    /// Lists the namespaces that request pools for their pods.
     pub async fn namespaces(&self) -> Result<Vec<AskingNamespace>> {
         let namespaces: Vec<Object> = self.list("/api/v1/namespaces", "namespaces").await?;
         let asking = |Object { metadata }| {
@@ -148,7 +148,7 @@ impl Workloads {
         Ok(budgets.into_iter().map(budget).collect())
     }
 
-    /// Asks Kubernetes to evict this very pod. Budgets are respected: it is Kubernetes that decides.
+    /// Evicts exactly this pod, if Kubernetes allows it by the budgets.
     pub async fn evict(&self, pod: &WorkloadPod) -> Result<Evicted> {
         let path =
             format!("/api/v1/namespaces/{}/pods/{}/eviction", segment(&pod.namespace), segment(&pod.name));
@@ -165,8 +165,8 @@ impl Workloads {
         }
     }
 
-    /// Asks KubeVirt for a live migration of the virtual machine of a pod, whose controller is a VirtualMachineInstance. It starts another
-    /// pod, hands the machine over to it, and ends this one.
+    /// Requests a live migration of a pod's virtual machine, whose controller is a VirtualMachineInstance. KubeVirt
+    /// starts another pod, moves the machine to it, and ends this one.
     pub async fn live_migrate(&self, pod: &WorkloadPod, machine: &str) -> Result<Evicted> {
         let namespace = segment(&pod.namespace);
         let path = format!("/apis/kubevirt.io/v1/namespaces/{namespace}/{MIGRATIONS}");
@@ -178,7 +178,7 @@ impl Workloads {
         match self.client.post_once(&path, migration.to_string().into_bytes()).await {
             Ok(_) => Ok(Evicted::Yes),
             Err(Failure::TooManyRequests) => Ok(Evicted::NotNow),
-            // KubeVirt's webhook: the machine cannot be migrated, or is being migrated.
+            // KubeVirt's webhook: the machine cannot be migrated, or is being migrated already.
             Err(Failure::Refused { message, .. } | Failure::Conflict(message)) => {
                 Ok(Evicted::Refused(message))
             }

@@ -1,4 +1,4 @@
-//! Objects of Kubernetes as a migration reads them.
+//! Objects of Kubernetes, with the fields that a migration needs.
 
 use std::collections::BTreeMap;
 
@@ -107,7 +107,7 @@ pub(super) struct BudgetStatus {
     pub(super) disruptions_allowed: i64,
 }
 
-/// A selector of labels as Kubernetes has it. An empty one matches everything.
+/// A label selector of Kubernetes. An empty one matches everything.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct LabelSelector {
@@ -179,10 +179,10 @@ pub(super) fn asks(annotations: &BTreeMap<String, String>) -> Vec<Asks> {
     ASKING.into_iter().filter_map(asked).collect()
 }
 
-/// The controller of a pod; of a ReplicaSet that a Deployment has made, the Deployment: that calls it after itself and the hash that it puts
-/// into the labels.
+/// The controller of a pod, or the Deployment if that controls its ReplicaSet: the name of the ReplicaSet is then that
+/// of the Deployment with the hash in the labels.
 fn controller(metadata: &Metadata) -> Option<Controller> {
-    // A pod that a node has from a file. Old versions of Kubernetes name no owner.
+    // A static pod. Old versions of Kubernetes set no owner.
     if metadata.annotations.contains_key("kubernetes.io/config.mirror") {
         return Some(Controller { kind: "Node".into(), name: metadata.name.clone() });
     }

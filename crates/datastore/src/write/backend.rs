@@ -1,4 +1,4 @@
-//! Datastores that are read and written object by object, again if a connection broke.
+//! Datastores that are read and written object by object, with new attempts after a connection broke.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,11 +15,11 @@ use crate::error::{Error, Result};
 use crate::read::with_kubernetes::is_in_kubernetes;
 use crate::store::Datastore;
 
-/// The pauses before a read is sent again that failed for a reason that passes.
+/// The pauses before a read is retried after a temporary failure.
 const PAUSES: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(400), Duration::from_millis(1_500)];
 
-/// A datastore, and the API server of its cluster, if that is beside it, for evidence that is there.
+/// A datastore, and the API server of its cluster if there is one beside it, for evidence there.
 #[derive(Clone, Debug)]
 pub(super) struct Backend {
     pub store: Store,
@@ -28,11 +28,11 @@ pub(super) struct Backend {
 
 #[derive(Clone, Debug)]
 pub(super) enum Store {
-    /// etcd, and how requests to it are made.
+    /// etcd, with shared transactions.
     Etcd(Arc<Connection>, Arc<SharedTransactions>),
-    /// And what was made of handles.
+    /// etcd v2, with the handles that this writer has written.
     EtcdV2(Arc<EtcdV2Client>, Arc<etcdv2::OwnHandles>),
-    /// And whether affinities get labels; empty before the first is written.
+    /// Kubernetes, and true if affinities get labels; unset before the first is written.
     Kubernetes(Arc<KubeClient>, Arc<OnceCell<bool>>),
 }
 
@@ -50,7 +50,7 @@ impl Backend {
         Ok(Self { store, beside })
     }
 
-    /// Reads objects; if that fails for a reason that passes, again after a pause, and from any endpoint of etcd.
+    /// Reads objects. Retries temporary failures after a pause, at any endpoint of etcd.
     pub(super) async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
         if keys.is_empty() {
             return Ok(Vec::new());
@@ -69,7 +69,7 @@ impl Backend {
         }
     }
 
-    /// Reads each object where it is.
+    /// Reads each object from its place.
     async fn read_once(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
         let Some(kubernetes) = &self.beside else { return self.store.read(keys).await };
         let (beside, own): (Vec<Key>, Vec<Key>) = keys.iter().cloned().partition(is_in_kubernetes);
@@ -79,8 +79,8 @@ impl Backend {
         Ok(keys.iter().map(next).map(Option::flatten).collect())
     }
 
-    /// Makes the changes of a batch, and never a second time: an error leaves open whether they were made. What is beside the
-    /// datastore is read just before.
+    /// Makes the changes of a batch once: after an error they may have been made. Evidence beside the datastore is read
+    /// just before.
     pub(super) async fn commit(&self, batch: &Batch) -> Result<Swap> {
         if batch.changes.is_empty() {
             return Ok(Swap::Done(Vec::new()));
@@ -99,7 +99,7 @@ impl Store {
     async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
         match self {
             Self::Etcd(connection, transactions) => transactions.read(&connection.current(), keys).await,
-            // It asks another member by itself.
+            // This client switches members by itself.
             Self::EtcdV2(client, own) => etcdv2::read(client, own, keys).await,
             Self::Kubernetes(client, _) => kubernetes::read(client, keys).await,
         }
@@ -127,7 +127,7 @@ impl Store {
         }
     }
 
-    /// Connects to whichever endpoint of etcd answers, after `broken` failed. If none does, the next request says so.
+    /// Connects to any endpoint of etcd that answers, after `broken` failed. If none does, the next request fails.
     async fn replace(&self, broken: Option<Arc<EtcdClient>>) {
         if let (Self::Etcd(connection, _), Some(broken)) = (self, broken) {
             connection.replace(&broken).await.ok();
@@ -139,7 +139,7 @@ impl Store {
 #[derive(Debug)]
 pub(crate) struct Connection {
     current: Mutex<Arc<EtcdClient>>,
-    /// Held by the one who connects again; all whose requests broke wait for it.
+    /// Locked while one task connects again; all others whose requests broke wait for it.
     connecting: tokio::sync::Mutex<()>,
 }
 
@@ -152,7 +152,7 @@ impl Connection {
         Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Connects again if `broken` is still the connection.
+    /// Connects again, unless `broken` was replaced already.
     pub(crate) async fn replace(&self, broken: &Arc<EtcdClient>) -> Result<()> {
         let _one = self.connecting.lock().await;
         if Arc::ptr_eq(&self.current(), broken) {

@@ -1,22 +1,22 @@
-//! Proof that the operator agreed.
+//! Proof of the operator's consent.
 
 use std::fmt;
 
-/// What the operator is asked to agree to.
+/// The question to the operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
     pub cluster: String,
-    /// Where the datastore is, without secrets.
+    /// The place of the datastore, without secrets.
     pub location: String,
-    /// Number of addresses that are released, assigned or rewritten.
+    /// Number of addresses to release, assign or rewrite.
     pub addresses: usize,
-    /// Number of blocks that change.
+    /// Number of blocks to change.
     pub blocks: usize,
-    /// Number of handles that change.
+    /// Number of handles to change.
     pub handles: usize,
-    /// Number of other objects that change.
+    /// Number of other objects to change.
     pub others: usize,
-    /// Number of pods that are evicted at most.
+    /// Maximum number of pods to evict.
     pub pods: usize,
 }
 
@@ -40,19 +40,19 @@ impl fmt::Display for Question {
     }
 }
 
-/// How the operator agreed.
+/// The form of the consent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Given {
-    /// By an answer at a terminal.
+    /// An answer at a terminal.
     Typed,
-    /// By an option of the call.
+    /// An option of the call.
     Option,
-    /// By the call itself: a container runtime asks for an address, or gives one back.
+    /// The call itself: a container runtime requests an address, or returns one.
     Runtime,
 }
 
-/// Proof that the operator agreed to a [`Question`]. Nothing but the three ways to agree makes one, and
-/// without one there is no [`Writer`](super::Writer).
+/// Proof that the operator agreed to a [`Question`]. It exists only in three forms, and without it there is no
+/// [`Writer`](super::Writer).
 #[derive(Clone, Debug)]
 pub struct Consent {
     question: Question,
@@ -60,27 +60,27 @@ pub struct Consent {
 }
 
 impl Consent {
-    /// Reads what was typed at a terminal as the answer to `question`: `yes` or `y`, in any case. All
-    /// else, an empty line included, is not consent.
+    /// Reads an answer to `question` from a terminal: `yes` or `y`, in any case. Anything else, even an empty line, is
+    /// not consent.
     pub fn from_answer(question: Question, answer: &str) -> Option<Self> {
         let agreed = matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes");
         agreed.then_some(Self { question, given: Given::Typed })
     }
 
-    /// The operator has, or has not, agreed in advance by an option.
+    /// Consent by an option in advance; `None` without the option.
     pub fn from_option(question: Question, yes: bool) -> Option<Self> {
         yes.then_some(Self { question, given: Given::Option })
     }
 
-    /// The call of a container runtime, which the operator has set up: it stands for one change of one address at
-    /// `location`.
+    /// Consent by the call of a container runtime, which the operator has set up. It covers one change of one address
+    /// at `location`.
     pub fn from_runtime(location: impl Into<String>) -> Self {
         let location = location.into();
         let question = Question { location, addresses: 1, blocks: 1, handles: 1, ..Question::default() };
         Self { question, given: Given::Runtime }
     }
 
-    /// What was agreed to.
+    /// The question that the operator agreed to.
     pub fn question(&self) -> &Question {
         &self.question
     }

@@ -1,5 +1,5 @@
-//! Writing to etcd v2: one key at a time, under the condition that it is as it was read (facts 6.5). What the evidence
-//! says is read again just before.
+//! Writes to etcd v2: one key at a time, if it is as it was read (facts 6.5). Evidence is read again just
+//! before.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,19 +20,19 @@ use crate::etcdv2::{READY, convert, flatten, path, sources};
 use crate::read::whole::etcdv2::{handle_indices, number};
 use crate::tasks;
 
-/// One key in each batch.
+/// Limits of a batch, which has one key.
 pub(crate) const LIMITS: Limits =
     Limits { changes: 1, conditions: 128, bytes: 1_500_000, affinity_first: true };
 
-/// What a writer itself has made of handles.
+/// The handles that a writer has written itself.
 ///
-/// Blocks are numbered by their handles, and the addresses of a handle can be in several blocks: that its count was
-/// written for one of them must not look as if the addresses in the others were given to another.
+/// Blocks are numbered by their handles, and a handle can have addresses in several blocks: after its count was written
+/// for one of them, the addresses in the others must not look reassigned.
 #[derive(Debug, Default)]
 pub(crate) struct OwnHandles(Mutex<HashMap<String, Own>>);
 
-/// The index of a handle before the first of these writes, and after the last; `None` if that deleted it. Between
-/// them nothing else has written it.
+/// The index of a handle before the writer's first write, and after the last; `None` if that deleted it. Nothing else
+/// has written it in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Own {
     before: i64,
@@ -52,8 +52,8 @@ impl OwnHandles {
         own.insert(id.clone(), Own { before: first, after: change.value().map(|_| written) });
     }
 
-    /// The index by which the addresses of a handle are numbered that has the index `now`: if it is as this writer has
-    /// left it, the one that it had before.
+    /// The index that numbers the addresses of a handle with the index `now`: the one before this writer's writes if
+    /// they were the last ones.
     fn number(&self, id: &str, now: Option<u64>) -> Option<u64> {
         let own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let index = |index: i64| u64::try_from(index).ok();
@@ -64,7 +64,7 @@ impl OwnHandles {
     }
 }
 
-/// Reads objects, each by a request of its own.
+/// Reads objects, each by its own request.
 pub(crate) async fn read(
     client: &Arc<EtcdV2Client>,
     own: &OwnHandles,
@@ -79,8 +79,8 @@ pub(crate) async fn read(
     Ok(found)
 }
 
-/// Numbers the allocations of blocks by their handles, which are read after them: if an address was given to another
-/// before the block was read, its handle has another index by now.
+/// Numbers the allocations of blocks by their handles, which are read after the blocks: if an address was reassigned
+/// before the block was read, its handle already has another index.
 async fn number_blocks(client: &EtcdV2Client, own: &OwnHandles, found: &mut [Option<Stored>]) -> Result<()> {
     let is_block =
         |stored: &&mut Stored| matches!(&stored.object, Some(Object::Block(BlockContent::Sound(_))));
@@ -114,7 +114,7 @@ async fn stored(client: &EtcdV2Client, key: &Key) -> Result<Option<Stored>> {
     Ok(entry.map(|entry| Stored::new(key, Revision::Etcd(entry.mod_revision), entry.value.into())))
 }
 
-/// A batch with the values as Calico 2.x stores them.
+/// Converts the values of a batch to the form of Calico 2.x.
 pub(crate) fn converted(batch: Batch) -> Batch {
     let change = |change: Change| {
         let value = change.value.as_ref().and_then(|value| calico2::value(&change.key, value));
@@ -153,7 +153,7 @@ pub(crate) async fn commit(client: &Arc<EtcdV2Client>, own: &OwnHandles, batch: 
     })
 }
 
-/// Where a change is written, and the text. Of the cluster's information only the flag is ever written.
+/// The path and text of a change. Only the flag of the cluster's information is ever written.
 fn target(change: &Change) -> Result<(String, Option<String>), BatchError> {
     let text = |value: &Bytes| String::from_utf8(value.to_vec()).map_err(|_| BatchError::NoText);
     if let (Key::ClusterInformation(_), Some(value)) = (change.key(), change.value()) {

@@ -1,7 +1,7 @@
-//! Writing, by compare-and-swap only.
+//! Writes by compare-and-swap only.
 //!
-//! A [`Change`] always says what it expects to replace, and a [`Batch`] of changes takes place as a whole
-//! or not at all. There is no unconditional write. There is no [`Writer`] without [`Consent`].
+//! A [`Change`] always has an expectation of the object that it replaces, and a [`Batch`] of changes takes place as a
+//! whole or not at all. There is no unconditional write, and no [`Writer`] without [`Consent`].
 
 mod backend;
 mod consent;
@@ -34,27 +34,27 @@ pub struct Change {
     key: Key,
     expect: Precondition,
     value: Option<Bytes>,
-    /// The object whole, if it was read as Kubernetes sends it.
+    /// The whole object, if it was read from Kubernetes.
     whole: Option<Bytes>,
 }
 
 impl Change {
-    /// Creates an object if there is none, from its value in the form of etcd.
+    /// Creates a missing object from its value in the form of etcd.
     pub fn create(key: Key, value: impl Into<Bytes>) -> Self {
         Self { key, expect: Precondition::Absent, value: Some(value.into()), whole: None }
     }
 
-    /// Replaces a version of an object by a value in the form of etcd.
+    /// Replaces one version of an object by a value in the form of etcd.
     pub fn update(key: Key, version: Revision, value: impl Into<Bytes>) -> Self {
         Self { key, expect: Precondition::At(version), value: Some(value.into()), whole: None }
     }
 
-    /// Deletes a version of an object.
+    /// Deletes one version of an object.
     pub fn delete(key: Key, version: Revision) -> Self {
         Self { key, expect: Precondition::At(version), value: None, whole: None }
     }
 
-    /// The same, of an object that was read just before: on Kubernetes it is not read again for what stays as it is.
+    /// Adds the object that was read just before, so that it is not read again on Kubernetes for its other fields.
     #[must_use]
     pub fn of(self, read: &Stored) -> Self {
         Self { whole: read.whole.clone(), ..self }
@@ -72,23 +72,23 @@ impl Change {
         &self.expect
     }
 
-    /// The value that it writes; `None` if it deletes.
+    /// The new value; `None` for a deletion.
     pub fn value(&self) -> Option<&Bytes> {
         self.value.as_ref()
     }
 }
 
-/// Changes that take place together, and what else has to be true for them.
+/// Changes that take place together, with further preconditions.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     /// The changes, in the order in which a datastore without transactions makes them.
     pub changes: Vec<Change>,
-    /// Objects that are not changed, but whose state justifies the changes.
+    /// Objects that do not change, but justify the changes.
     pub evidence: Vec<(Key, Precondition)>,
 }
 
 impl Batch {
-    /// Its change, for a datastore that makes one at a time.
+    /// The only change, for a datastore that makes one at a time.
     fn only(&self) -> Result<&Change, BatchError> {
         match self.changes.as_slice() {
             [only] => Ok(only),
@@ -97,7 +97,7 @@ impl Batch {
     }
 }
 
-/// True if what was read of evidence is as expected.
+/// True if evidence that was read is as expected.
 fn are_expected(found: &[Option<Stored>], evidence: &[(Key, Precondition)]) -> bool {
     found.iter().zip(evidence).all(|(found, (_, expect))| match (found, expect) {
         (None, Precondition::Absent) => true,
@@ -106,16 +106,16 @@ fn are_expected(found: &[Option<Stored>], evidence: &[(Key, Precondition)]) -> b
     })
 }
 
-/// What became of a [`Batch`].
+/// The outcome of a [`Batch`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Swap {
-    /// It took place. The revisions belong to the changes; a deletion has none on Kubernetes.
+    /// The batch took place, with a revision for each change; a deletion has none on Kubernetes.
     Done(Vec<Option<Revision>>),
-    /// Something was not as expected; nothing was written.
+    /// An object was not in the expected state; nothing was written.
     Conflict,
 }
 
-/// Why a batch cannot be sent.
+/// The reason that a batch cannot be sent.
 #[derive(Debug, thiserror::Error)]
 enum BatchError {
     #[error("{0} changes cannot be made at once")]
@@ -144,19 +144,19 @@ enum BatchError {
     Undecodable(String),
 }
 
-/// What one request can hold.
+/// The limits of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub changes: usize,
-    /// Most changes and pieces of evidence together.
+    /// Maximum changes and pieces of evidence together.
     pub conditions: usize,
     pub bytes: usize,
-    /// Where objects are written one by one: an affinity is created before its block, as Calico 2.x claims blocks (facts
-    /// 6.5).
+    /// For objects that are written one by one: creates affinities before their blocks, as Calico 2.x claims blocks
+    /// (facts 6.5).
     pub affinity_first: bool,
 }
 
-/// Requests of one reading that are under way at the same time.
+/// Maximum number of parallel requests of one read.
 const IN_FLIGHT: usize = 8;
 
 /// Writes to a datastore.
@@ -167,13 +167,13 @@ pub struct Writer {
 }
 
 impl Datastore {
-    /// A writer, for what the operator agreed to.
+    /// Creates a writer with the operator's consent.
     pub fn writer(&self, consent: Consent) -> Result<Writer> {
         Ok(Writer { backend: Backend::new(self)?, consent: Arc::new(consent) })
     }
 
-    /// Asks whether the user may create, update and delete objects of these kinds, so that a run does not end in the
-    /// middle; with `lock`, also the lock. etcd cannot be asked.
+    /// Checks that the user may create, update and delete objects of these kinds, and take the lock if `lock` is true,
+    /// so that a run does not fail halfway. etcd has no such check.
     pub fn may_write<'a>(&'a self, sources: &'a [Source], lock: bool) -> Pending<'a, Result<()>> {
         Box::pin(async move {
             match Backend::new(self)?.store {
@@ -183,19 +183,19 @@ impl Datastore {
         })
     }
 
-    /// Reads objects as they are now, in the order of the keys; `None` if there is none.
+    /// Reads the current state of objects, in the order of the keys; `None` for a missing one.
     pub fn stored<'a>(&'a self, keys: &'a [Key]) -> Pending<'a, Result<Vec<Option<Stored>>>> {
         Box::pin(async move { Backend::new(self)?.read(keys).await })
     }
 }
 
 impl Writer {
-    /// What the operator agreed to.
+    /// The operator's consent.
     pub fn consent(&self) -> &Consent {
         &self.consent
     }
 
-    /// The kind of datastore that it writes to.
+    /// The kind of datastore.
     pub fn kind(&self) -> DatastoreKind {
         match &self.backend.store {
             Store::Etcd(..) => DatastoreKind::Etcd,
@@ -204,7 +204,7 @@ impl Writer {
         }
     }
 
-    /// What one batch can hold.
+    /// The limits of one batch.
     pub fn limits(&self) -> Limits {
         match &self.backend.store {
             Store::Etcd(..) => etcd::LIMITS,
@@ -213,13 +213,13 @@ impl Writer {
         }
     }
 
-    /// Reads objects as they are now, in the order of the keys; `None` if there is none.
+    /// Reads the current state of objects, in the order of the keys; `None` for a missing one.
     pub fn read<'a>(&'a self, keys: &'a [Key]) -> Pending<'a, Result<Vec<Option<Stored>>>> {
         Box::pin(self.backend.read(keys))
     }
 
-    /// The batch with the values that will be stored, if the datastore has other ones than etcd v3. A journal notes
-    /// those.
+    /// Converts a batch to the values that will be stored, if they differ from those of etcd v3. A journal records the
+    /// converted ones.
     pub fn converted(&self, batch: Batch) -> Batch {
         match &self.backend.store {
             Store::EtcdV2(..) => etcdv2::converted(batch),
@@ -227,12 +227,11 @@ impl Writer {
         }
     }
 
-    /// Makes the changes of a batch, if everything is as it expects.
+    /// Makes the changes of a batch if all objects are in the expected state.
     ///
     /// # Errors
-    /// If the datastore cannot be written. It is open then whether the changes took place: the
-    /// connection may have broken after them. Reading the objects tells. A batch above
-    /// [`Self::limits`] is refused before it is sent.
+    /// If the datastore cannot be written. The changes may have taken place, since the connection can break later; a
+    /// read of the objects shows that. A batch above [`Self::limits`] is rejected before it is sent.
     pub fn commit<'a>(&'a self, batch: &'a Batch) -> Pending<'a, Result<Swap>> {
         Box::pin(self.backend.commit(batch))
     }

@@ -1,4 +1,4 @@
-//! Reading around an address or a handle in etcd: a few keys in two or three requests, all at one revision.
+//! Reads data around an address or a handle in etcd: a few keys in two or three requests, all at one revision.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use crate::client::etcd::{EtcdClient, Range};
 use crate::error::Result;
 use crate::secret::redact_url;
 
-/// Most operations of one transaction; etcd allows 128 unless it is told otherwise.
+/// Maximum operations of one transaction; the default limit of etcd is 128.
 pub(crate) const MAX_OPERATIONS: usize = 100;
-/// Most endpoints of one pod: one for each of its interfaces.
+/// Maximum endpoints of one pod, one for each of its interfaces.
 const MAX_INTERFACES: i64 = 100;
 
-/// Most endpoints that are all read, to find other users of an address: keys do not tell them.
+/// Maximum endpoints to read as a whole in order to find other users of an address, which keys do not show.
 const FEW_ENDPOINTS: i64 = 1000;
 
-/// Reads around an address or a handle, all at one revision. Pools and configuration are read whole.
+/// Reads data around an address or a handle, all at one revision, with all pools and configuration.
 pub(crate) async fn lookup(client: &Arc<EtcdClient>, lookup: &Lookup) -> Result<Snapshot> {
     match lookup_once(client, lookup).await {
         Err(error) if error.is_transient() => lookup_once(&client.again().await?, lookup).await,
@@ -86,13 +86,13 @@ impl Reader<'_> {
     }
 }
 
-/// Asks how many endpoints there are: an answer counts what its limit leaves out.
+/// Requests the number of endpoints: an answer counts the entries beyond its limit.
 pub(crate) fn number_of_endpoints() -> Range {
     Range::prefix(ENDPOINT_PREFIX).with_limit(1).keys_only()
 }
 
-/// Where the users of an address are: all endpoints of which there are so many, or those that something names; and whether these
-/// are all.
+/// The ranges of an address's users: all endpoints if there are few enough, or those that the records name. Returns
+/// true if these are all endpoints.
 pub(crate) fn users(named: &Named, endpoints: i64) -> (Vec<Range>, bool) {
     match endpoints {
         0 => (Vec::new(), true),
@@ -101,13 +101,13 @@ pub(crate) fn users(named: &Named, endpoints: i64) -> (Vec<Range>, bool) {
     }
 }
 
-/// Where the endpoints of the named pods lie and, whatever their pods, those of the named nodes in the named namespaces: keys begin
-/// with the namespace, and to go through all of them would take the longer the larger the cluster is.
+/// The ranges of the named pods' endpoints, and of all endpoints on the named nodes in the named namespaces: keys begin
+/// with the namespace, and reading all of them would take longer in a larger cluster.
 pub(crate) fn named_endpoints(named: &Named) -> Vec<Range> {
     let nodes = named.nodes();
     let of_nodes = named.namespaces.iter().flat_map(|namespace| {
         nodes.iter().map(move |node| {
-            // Its name up to the pod.
+            // The name up to the pod.
             let name = endpoint_name(node, "k8s", "", "");
             Range::prefix(&format!("{ENDPOINT_PREFIX}{namespace}/{}", name.trim_end_matches('-')))
         })
@@ -118,7 +118,7 @@ pub(crate) fn named_endpoints(named: &Named) -> Vec<Range> {
     of_nodes.chain(others).collect()
 }
 
-/// The range of a key that etcd has.
+/// The range of a key, if it is in etcd.
 pub(crate) fn range_of(key: &Key) -> Option<Range> {
     (!crate::read::with_kubernetes::is_in_kubernetes(key)).then(|| Range::key(key.to_string()))
 }

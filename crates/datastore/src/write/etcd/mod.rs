@@ -1,5 +1,5 @@
-//! Writing to etcd: the compare-and-swap of a batch, in one transaction (facts 1.15), which batches that are ready at the same
-//! time share ([`shared_transactions`]).
+//! Writes to etcd: the compare-and-swap of a batch in one transaction (facts 1.15), which several batches can share
+//! ([`shared_transactions`]).
 
 pub(super) mod shared_transactions;
 
@@ -14,13 +14,13 @@ use super::{Batch, BatchError, Limits, Precondition, Swap};
 use crate::client::etcd::{EtcdClient, Range};
 use crate::error::{Error, Failure, Result};
 
-/// What etcd takes by default: `--max-txn-ops` 128, counted for comparisons and for changes each, and
-/// `--max-request-bytes` 1.5 MiB, of which a little is left for its own wrapping.
+/// The default limits of etcd: `--max-txn-ops` 128, which applies to comparisons and changes separately, and
+/// `--max-request-bytes` 1.5 MiB, minus some bytes for the envelope.
 pub(crate) const LIMITS: Limits =
     Limits { changes: 128, conditions: 128, bytes: 1_500_000, affinity_first: false };
 
-/// Reads keys, 128 in each request. Each request is at one revision of its own: what is read is only
-/// ever used in comparisons.
+/// Reads keys, 128 in each request. Each request has a revision of its own, since the result is only used in
+/// comparisons.
 pub(crate) async fn read(client: &EtcdClient, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
     let mut found = Vec::with_capacity(keys.len());
     for part in keys.chunks(LIMITS.conditions) {
@@ -48,12 +48,12 @@ pub(crate) async fn commit(client: &EtcdClient, batch: &Batch) -> Result<Swap> {
     Ok(done(batch, revision))
 }
 
-/// The batch took place at a revision.
+/// The result of a batch that took place at a revision.
 fn done(batch: &Batch, revision: i64) -> Swap {
     Swap::Done(vec![Some(Revision::Etcd(revision)); batch.changes.len()])
 }
 
-/// What errors call a batch.
+/// The name of a batch in errors.
 fn what(batch: &Batch) -> String {
     batch.changes.first().map(|change| change.key().to_string()).unwrap_or_default()
 }
@@ -62,14 +62,14 @@ fn refused(client: &EtcdClient, error: &BatchError) -> Error {
     client.write_error("a batch of changes", Failure::Other(error.to_string()))
 }
 
-/// Batches as parts of one transaction, which compares everything that they expect before it changes anything.
+/// Batches as parts of one transaction, which compares all their expectations before any change.
 #[derive(Debug)]
 struct Parts {
     comparisons: Vec<Compare>,
     operations: Vec<TxnOp>,
-    /// Of keys and values, about as etcd counts them.
+    /// Bytes of keys and values, roughly as etcd counts them.
     bytes: usize,
-    /// The keys that are compared; true for those that are changed.
+    /// The compared keys, with true for those that are changed.
     keys: HashMap<String, bool>,
 }
 
@@ -86,7 +86,7 @@ impl Parts {
         let evidence = batch.evidence.iter().map(|(key, expect)| (key, expect));
         for (key, expect) in changed.chain(evidence) {
             match expected.insert(key, expect) {
-                // Several changes can rest on one piece of evidence.
+                // Several changes can share one piece of evidence.
                 Some(before) if before == expect => continue,
                 Some(_) => return Err(BatchError::TwoStates(key.clone())),
                 None => {}
@@ -108,7 +108,7 @@ impl Parts {
             parts.keys.insert(path, true);
         }
 
-        // etcd counts comparisons and changes each for itself.
+        // etcd limits comparisons and changes separately.
         let operations = parts.comparisons.len().max(parts.operations.len());
         if operations > LIMITS.conditions || parts.bytes > LIMITS.bytes {
             return Err(BatchError::TooLarge { operations, bytes: parts.bytes });
@@ -116,8 +116,8 @@ impl Parts {
         Ok(parts)
     }
 
-    /// True if one transaction can hold the other batches, too, and none of either changes what the other expects: both
-    /// orders come to the same.
+    /// True if one transaction can also contain the other batches, and neither changes what the other expects, so that
+    /// their order does not matter.
     fn goes_with(&self, other: &Self) -> bool {
         let is_apart = |(key, changed): (&String, &bool)| {
             self.keys.get(key).is_none_or(|own_changed| !*own_changed && !*changed)
@@ -140,10 +140,10 @@ impl Parts {
     }
 }
 
-/// Bytes around the key and value of one operation, at most.
+/// Maximum bytes around the key and value of one operation.
 const OVERHEAD: usize = 24;
 
-/// The path of a key that is stored in etcd.
+/// The path of a key in etcd.
 fn path(key: &Key) -> Result<String, BatchError> {
     match key {
         Key::Pod { .. } | Key::Service { .. } => Err(BatchError::NotInEtcd(key.clone())),
@@ -151,11 +151,11 @@ fn path(key: &Key) -> Result<String, BatchError> {
     }
 }
 
-/// The revision to compare with. A key that does not exist compares as 0.
+/// The revision to compare with, which is 0 for a missing key.
 fn revision(expect: &Precondition) -> Result<i64, BatchError> {
     match expect {
         Precondition::Absent => Ok(0),
-        // 0 would be true of an absent key; no stored key has it.
+        // A missing key would match 0, which no stored key has.
         Precondition::At(Revision::Etcd(revision)) if *revision > 0 => Ok(*revision),
         Precondition::Records(..) | Precondition::Matches(_) => Err(BatchError::NoVersion),
         Precondition::At(other) => Err(BatchError::NotARevision(other.clone())),

@@ -1,8 +1,8 @@
-//! Requests to etcd for many writes at once. What the writes under way ask for at the same time goes in requests of up
-//! to 128 keys: a request of its own for each takes etcd and the client as long as the reading and writing itself.
+//! Shared requests to etcd for many parallel writes. Their simultaneous reads and writes are combined in requests of up
+//! to 128 keys: separate requests would cost etcd and the client as much as the reads and writes themselves.
 //!
-//! Whoever asks sends what waits as soon as a line is free, so that nothing waits where few ask. Each write stands for itself:
-//! where those of one transaction do not all find what they expect, each is sent alone.
+//! Each caller sends waiting requests as soon as the limit allows another one, so a few callers never wait. Writes stay
+//! independent: if not all batches of a transaction find what they expect, each is sent alone.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,22 +18,22 @@ use crate::client::etcd::{EtcdClient, Range};
 use crate::error::{Failure, Result};
 use crate::write::{Batch, Stored, Swap};
 
-/// Requests for reading, and for writing, that are under way at the same time. etcd makes the writes of several requests
-/// durable together.
+/// Maximum number of parallel requests for reads, and for writes. etcd syncs the writes of several requests to disk
+/// together.
 const READS: usize = 8;
 const WRITES: usize = 16;
 
-/// Reads and writes of one run.
+/// The reads and writes of one run.
 #[derive(Debug)]
 pub(in crate::write) struct SharedTransactions {
     reads: Queue<Read>,
     writes: Queue<Write>,
-    /// Each write goes alone: evidence elsewhere was read just before it, or a request of several has failed. A server can take
-    /// less at once than by default.
+    /// Sends each write alone: there is evidence elsewhere that was read just before, or a combined request has failed.
+    /// The server's limits may be lower than the defaults.
     alone: AtomicBool,
 }
 
-/// Keys of one reading.
+/// The keys of one read.
 #[derive(Debug)]
 struct Read {
     paths: Vec<String>,
@@ -50,16 +50,16 @@ struct Write {
     answer: oneshot::Sender<Sent>,
 }
 
-/// What became of a batch.
+/// The outcome of a batch.
 #[derive(Debug)]
 enum Sent {
-    /// It took place, at this revision.
+    /// The batch took place, at this revision.
     Done(i64),
-    /// Something was not as it expected.
+    /// An object was not in the expected state.
     Conflict,
-    /// Something was not as one of several batches expected, and none took place.
+    /// An object of one of several batches was not in the expected state, and none took place.
     NoneOfSeveral,
-    /// Whether it took place is open.
+    /// The batch may have taken place.
     Failed(Failure),
 }
 
@@ -87,12 +87,12 @@ impl SharedTransactions {
                 };
                 Ok(keys.iter().zip(values).map(stored).collect())
             }
-            // What has failed is the matter of this reading or of another one.
+            // The cause of the failure may be this read or another one.
             _ => super::read(client, keys).await,
         }
     }
 
-    /// Sends a request for readings that wait; false if none does.
+    /// Sends a request for waiting reads; returns false if there are none.
     async fn read_several(&self, client: &Arc<EtcdClient>) -> bool {
         let (mut reads, mut room) = (Vec::new(), LIMITS.conditions);
         while let Some(read) = self.reads.take_if(|read| read.paths.len() <= room) {
@@ -104,7 +104,7 @@ impl SharedTransactions {
         }
         let paths = reads.iter().flat_map(|read| &read.paths);
         let ranges: Vec<Range> = paths.map(|path| Range::key(path.as_str())).collect();
-        // Without an answer each is asked for alone.
+        // After a failure, each read is sent alone.
         if let Ok(answers) = client.get(&ranges, "what is to be changed").await {
             let mut values = answers.ranges.into_iter().map(|mut answer| {
                 answer.take_kvs().pop().map(|kv| (kv.mod_revision(), kv.into_key_value().1.into()))
@@ -132,7 +132,7 @@ impl SharedTransactions {
         }
     }
 
-    /// Sends a transaction of batches that wait; false if none does.
+    /// Sends a transaction of waiting batches; returns false if there are none.
     async fn write_several(&self, client: &Arc<EtcdClient>) -> bool {
         let mut together: Option<Parts> = None;
         let mut answers = Vec::new();
@@ -142,7 +142,7 @@ impl SharedTransactions {
             None => true,
         };
         while let Some(Write { parts, answer }) = self.writes.take_if(|more| goes_along(&together, more)) {
-            // Its task is gone, and with it the one that would learn what became of it.
+            // The task that would receive the outcome is gone.
             if answer.is_closed() {
                 continue;
             }
@@ -174,7 +174,7 @@ impl SharedTransactions {
     }
 }
 
-/// What waits to be sent, and how many requests may be under way.
+/// Waiting items, and the limit of parallel requests.
 #[derive(Debug)]
 struct Queue<T> {
     waiting: Mutex<VecDeque<T>>,
@@ -190,14 +190,14 @@ impl<T> Queue<T> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push_back(item);
     }
 
-    /// Takes the first that waits where it is wanted.
+    /// Takes the first waiting item if it is wanted.
     fn take_if(&self, is_wanted: impl FnOnce(&T) -> bool) -> Option<T> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.front().is_some_and(is_wanted) { waiting.pop_front() } else { None }
     }
 
-    /// Waits for an answer, and meanwhile lets `send` send what waits whenever a line is free; it gives false if nothing
-    /// waits. `None` if the answer got lost.
+    /// Waits for an answer. Meanwhile, lets `send` send waiting items whenever the limit allows it; it returns false if
+    /// there are none. `None` if the answer was lost.
     async fn wait<A, F: Future<Output = bool>>(
         &self,
         mut answered: oneshot::Receiver<A>,
@@ -208,7 +208,7 @@ impl<T> Queue<T> {
                 biased;
                 answer = &mut answered => return answer.ok(),
                 _line = self.lines.acquire() => {
-                    // What is ready to ask, too, goes along.
+                    // Other tasks that are about to ask can join.
                     tokio::task::yield_now().await;
                     if !send().await {
                         break;
@@ -216,7 +216,7 @@ impl<T> Queue<T> {
                 }
             }
         }
-        // Another one has sent it.
+        // Another task has sent it.
         answered.await.ok()
     }
 }

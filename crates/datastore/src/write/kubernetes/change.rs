@@ -1,5 +1,4 @@
-//! Reading objects one by one to change them, and changing them: always against the version that was read
-//! (facts 2.9).
+//! Reads and changes objects one by one, always against the version that was read (facts 2.9).
 
 use std::sync::Arc;
 
@@ -21,7 +20,7 @@ use crate::error::{Failure, Result};
 use crate::read::again::kubernetes::{ReadObject, incomplete, locate, read_one};
 use crate::write::{Change, Precondition, Stored, Swap};
 
-/// Fails if the user may not change what is to be changed, or the lock if that is to be taken.
+/// Checks that the user may change these sources, and the lock if that is needed.
 pub(crate) async fn require(client: &Arc<KubeClient>, sources: &[Source], lock: bool) -> Result<()> {
     let kinds = sources.iter().filter_map(|source| kinds::find(client.api(), *source).ok());
     let changed = kinds.flat_map(|kind| ["create", "delete", "update"].map(|verb| kind.permission(verb)));
@@ -29,13 +28,13 @@ pub(crate) async fn require(client: &Arc<KubeClient>, sources: &[Source], lock: 
     permission::require(client, changed.chain(locked.map(|kind| kind.permission("update"))).collect()).await
 }
 
-/// Reads one object as it is now, never from a cache; `None` if there is none.
+/// Reads the current state of one object, never from a cache; `None` if there is none.
 pub(crate) async fn stored(client: &Arc<KubeClient>, key: &Key) -> Result<Option<Stored>> {
     let Some((kind, path)) = locate(client, key) else { return Ok(None) };
     let Some(ReadObject { snapshot, body }) = read_one(client, &kind, &path).await? else {
         return Ok(None);
     };
-    // In protobuf, or in JSON where something between here and the server knows no other form.
+    // In protobuf, or in JSON if a proxy or the server does not know protobuf.
     if matches!(key, Key::Node(_) | Key::Pod { .. } | Key::Service { .. }) {
         return Ok(built_in(snapshot));
     }
@@ -43,7 +42,8 @@ pub(crate) async fn stored(client: &Arc<KubeClient>, key: &Key) -> Result<Option
     Ok(Some(custom(key, snapshot, &value, body)))
 }
 
-/// A built-in object, which is evidence. A service that asks for no load balancer uses no address and counts as absent.
+/// A built-in object, which is evidence. A service that requests no load balancer uses no address and counts as
+/// missing.
 fn built_in(snapshot: Snapshot) -> Option<Stored> {
     let nodes = snapshot.nodes.into_iter().map(|o| (o.revision, User::Node(o.value)));
     let pods = snapshot.pods.into_iter().map(|o| (o.revision, User::Pod(o.value)));
@@ -51,15 +51,15 @@ fn built_in(snapshot: Snapshot) -> Option<Stored> {
     let (revision, user) = match nodes.chain(pods).chain(services).next() {
         Some((revision, user)) => (revision, Some(user)),
         None if snapshot.defects.is_empty() => return None,
-        // It is there, and cannot be decoded: no version of it is known.
+        // It exists but cannot be decoded, so its version is unknown.
         None => (Revision::Kubernetes(Box::default()), None),
     };
     Some(Stored { revision, raw: Bytes::new(), whole: None, object: None, user })
 }
 
-/// A custom resource. Its raw value is in the form of etcd, so that it compares with what is written.
+/// A custom resource. Its raw value is in the form of etcd, for comparison with what is written.
 fn custom(key: &Key, snapshot: Snapshot, value: &Value, body: Bytes) -> Stored {
-    // The name of an object does not say which handle or affinity it holds; its value does.
+    // The value of an object, not its name, identifies its handle or affinity.
     let object = match key {
         Key::Block(_) => {
             let block = snapshot.blocks.into_iter().next();
@@ -84,7 +84,7 @@ fn custom(key: &Key, snapshot: Snapshot, value: &Value, body: Bytes) -> Stored {
     Stored { revision: version(value), raw, whole: Some(body), object, user: None }
 }
 
-/// A block without the `strictAffinity: false` that the schema wants, so that a block that is created reads back as it was
+/// A block without the `strictAffinity: false` that the schema requires, so that a new block reads back as it was
 /// written.
 pub(crate) fn without_strict(content: BlockContent) -> BlockContent {
     match content {
@@ -96,7 +96,7 @@ pub(crate) fn without_strict(content: BlockContent) -> BlockContent {
     }
 }
 
-/// Which version of an object a JSON text is.
+/// The version of an object in JSON.
 pub(crate) fn version(value: &Value) -> Revision {
     let text = |name: &str| value["metadata"][name].as_str().unwrap_or_default().to_owned();
     let labels = value["metadata"]["labels"].as_object().into_iter().flatten();
@@ -108,7 +108,7 @@ pub(crate) fn version(value: &Value) -> Revision {
     }))
 }
 
-/// True if both are the same version of the same object, with any labels.
+/// True if both are the same version of the same object, regardless of labels.
 pub(crate) fn is_version(found: &Revision, expected: &Revision) -> bool {
     match (found, expected) {
         (Revision::Kubernetes(a), Revision::Kubernetes(b)) => {
@@ -118,12 +118,12 @@ pub(crate) fn is_version(found: &Revision, expected: &Revision) -> bool {
     }
 }
 
-/// Makes one change. A deletion has two steps: the object is marked deleted, which is the comparison, and
-/// is then deleted by UID and version. Affinities get labels where `labels` says so.
+/// Makes one change. A deletion has two steps: the object is marked as deleted, with the comparison, and then
+/// deleted by UID and version. Affinities get labels if `labels` is true.
 ///
 /// # Errors
-/// If the server fails, refuses, or does not answer in time. It is open then how much of the change
-/// took place.
+/// If the server fails, rejects the request, or does not answer in time. The change may then be done in
+/// part.
 pub(crate) async fn change(client: &Arc<KubeClient>, change: &Change, labels: bool) -> Result<Swap> {
     let failed = |failure| client.write_error(&change.key().to_string(), failure);
     let target = locate(client, change.key()).ok_or_else(|| failed(Failure::NotFound))?;
@@ -138,13 +138,13 @@ pub(crate) async fn change(client: &Arc<KubeClient>, change: &Change, labels: bo
     };
     match changed {
         Ok(object) => Ok(Swap::Done(vec![object.as_ref().map(version)])),
-        // The object is there already, was changed, or is gone.
+        // The object already exists, was changed, or is gone.
         Err(Failure::Conflict(_) | Failure::NotFound) => Ok(Swap::Conflict),
         Err(failure) => Err(failed(failure)),
     }
 }
 
-/// Creates an object, gives the one that was read another value, or deletes it. Gives it as the server has it now.
+/// Creates, replaces or deletes an object. Returns its new state on the server.
 pub(crate) async fn swap(
     client: &Arc<KubeClient>,
     target: &(Kind, String),
@@ -195,7 +195,7 @@ async fn create(
     client.post(&kind.path, object.to_string().into_bytes()).await?.json().await
 }
 
-/// Reads the object whole, so that everything about it that is not changed stays.
+/// Reads the whole object, in order to keep everything that does not change.
 ///
 /// # Errors
 /// A conflict if it is not the expected version.
@@ -208,7 +208,7 @@ pub(crate) async fn expected(
     of_version(object, expected).ok_or_else(|| Failure::Conflict("it has another version".into()))
 }
 
-/// An object that was read, if it is the expected version.
+/// The object that was read, if it is the expected version.
 fn of_version(mut object: Value, expected: &Revision) -> Option<Value> {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("managedFields");
@@ -216,8 +216,8 @@ fn of_version(mut object: Value, expected: &Revision) -> Option<Value> {
     is_version(&version(&object), expected).then_some(object)
 }
 
-/// The object that is changed, as it was read just before, or else as it is now. Its version goes along with the request:
-/// the server refuses it where it is no longer that.
+/// The object to change, as it was read just before, or from a new read. The request contains its version, so the
+/// server rejects it after other changes.
 async fn as_read(
     client: &Arc<KubeClient>,
     path: &str,
@@ -242,7 +242,7 @@ async fn replace(
     let (_, path) = target;
     let spec = new_spec(client, key, value)?;
     if is_marked(&object["spec"]) && !is_marked(&spec) {
-        // Whoever has marked it deletes it next, by its UID. Under that UID it must not live again.
+        // The client that marked it will delete it by its UID, so it must not be revived with that UID.
         finish_deletion(client, path, &object).await?;
         return create(client, target, key, value, labels).await;
     }
@@ -256,7 +256,7 @@ async fn replace(
     client.put(path, object.to_string().into_bytes()).await?.json().await
 }
 
-/// How often the second step of a deletion is tried while others write to the object.
+/// Maximum attempts at the second step of a deletion while others write to the object.
 const SECOND_STEPS: usize = 5;
 
 /// Deletes an object that was read, in Calico's two steps.
@@ -267,7 +267,7 @@ async fn delete(
     mut object: Value,
 ) -> Result<(), Failure> {
     if matches!(key, Key::Pool(_) | Key::IpamConfig) {
-        // In one step: nothing of Calico's completes the deletion of these.
+        // In one step, since no part of Calico completes the deletion of these.
         return finish_deletion(client, path, &object).await;
     }
     let marked = is_marked(&object["spec"]);
@@ -275,7 +275,7 @@ async fn delete(
         let as_text = matches!(key, Key::Affinity(_)) && client.api().flavour == Flavour::Classic;
         object["spec"]["deleted"] = flag(true, as_text);
         if let Key::Block(_) = key {
-            // If the second step is never made, the block records nothing that is released.
+            // If the second step is never made, the block must not record released addresses.
             empty(&mut object["spec"]);
         }
         object = match client.put(path, object.to_string().into_bytes()).await {
@@ -290,13 +290,13 @@ async fn delete(
     for _ in 0..SECOND_STEPS {
         match finish_deletion(client, path, &object).await {
             Ok(()) => return Ok(()),
-            // Marked by this change, and others have finished the deletion since.
+            // This change marked it, and others have completed the deletion since.
             Err(Failure::NotFound) if !marked => return Ok(()),
             Err(Failure::Conflict(_)) if !marked => {}
             Err(failure) => return Err(failure),
         }
 
-        // Others have written to it, or have used the name again, which is the end of it, too.
+        // Others have written to it, or reused its name, which also ends it.
         let now = match client.get(path, Accept::Json).await {
             Ok(answer) => answer.json().await?,
             Err(Failure::NotFound) => return Ok(()),
@@ -310,7 +310,7 @@ async fn delete(
     Err(Failure::Conflict("it is marked deleted, and others keep writing to it".into()))
 }
 
-/// The second step of a deletion: this version of an object goes.
+/// The second step of a deletion, for this version of an object.
 pub(crate) async fn finish_deletion(
     client: &Arc<KubeClient>,
     path: &str,
@@ -325,12 +325,13 @@ pub(crate) async fn finish_deletion(
     client.delete(path, options.to_string().into_bytes()).await.map(drop)
 }
 
-/// Finishes a deletion of this object that has begun: perhaps by an attempt of ours whose answer was lost, and then no one else would.
+/// Completes a started deletion of this object: it may be our own attempt, whose answer was lost, and no one else
+/// would.
 async fn finish_begun(client: &Arc<KubeClient>, path: &str, object: &Value) {
     let Ok(answer) = client.get(path, Accept::Json).await else { return };
     let Ok(now) = answer.json().await else { return };
     if now["metadata"]["uid"] == object["metadata"]["uid"] && is_marked(&now["spec"]) {
-        // What comes of it, the caller sees when it reads again.
+        // The caller sees the result at the next read.
         finish_deletion(client, path, &now).await.ok();
     }
 }
@@ -339,7 +340,7 @@ pub(crate) fn is_marked(spec: &Value) -> bool {
     spec["deleted"] == true || spec["deleted"] == "true"
 }
 
-/// Frees all addresses of a block whose deletion begins. One that cannot be read stays as it is.
+/// Frees all addresses of a block whose deletion starts. A block that cannot be read stays unchanged.
 fn empty(block: &mut Value) {
     let (Some(allocations), Some(free)) = (block["allocations"].as_array(), block["unallocated"].as_array())
     else {
@@ -352,7 +353,7 @@ fn empty(block: &mut Value) {
     block["attributes"] = json!([]);
 }
 
-/// True if affinities have to carry labels: Calico 3.31 and later finds them by these, and where one has them, all
+/// True if affinities need labels: Calico 3.31 and later finds them by labels, and if one has some, all
 /// need them.
 pub(crate) async fn labels_affinities(client: &Arc<KubeClient>) -> Result<bool> {
     if let Some(information) = stored(client, &Key::ClusterInformation("default".into())).await?
@@ -369,10 +370,10 @@ pub(crate) async fn labels_affinities(client: &Arc<KubeClient>) -> Result<bool> 
     Ok(list["items"].as_array().is_some_and(|items| !items.is_empty()))
 }
 
-/// A label that every labelled affinity has.
+/// A label of every labelled affinity.
 const HOSTNAME_HASH: &str = "projectcalico.org/hostname-hash";
 
-/// Sets the labels by which Calico finds an affinity.
+/// Sets the labels with which Calico finds an affinity.
 fn label(object: &mut Value, key: &Key) {
     let wanted = labels(key);
     if wanted.is_empty() {

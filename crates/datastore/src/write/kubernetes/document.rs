@@ -1,17 +1,19 @@
-//! Pools and the configuration of the allocator: from custom resources to the form of etcd, and back (facts 1.6, 1.7, 2.7).
+//! Conversion of pools and the allocator's configuration between custom resources and the form of etcd (facts 1.6, 1.7,
+//! 2.7).
 
 use calipam_model::document::Document;
 use calipam_model::key::Key;
 use serde_json::{Value, json};
 
-/// What of a pool's metadata a repair keeps or looks at. All else is the server's, or changes without anyone's doing.
+/// The parts of a pool's metadata that a repair keeps or needs. The server owns the others, or they change by
+/// themselves.
 const METADATA: [&str; 5] = ["name", "labels", "annotations", "finalizers", "deletionTimestamp"];
 
-/// Fields of the configuration that have another name in etcd: there, and in `spec`.
+/// Fields of the configuration with different names in etcd and in `spec`.
 const RENAMED: [(&str, &str); 2] =
     [("strict_affinity", "strictAffinity"), ("auto_allocate_blocks", "autoAllocateBlocks")];
 
-/// A pool without what the server adds to it, so that it compares with what was written.
+/// A pool without the additions of the server, for comparison with what was written.
 pub(crate) fn pool(object: &Value) -> Document {
     let of = |part: &str| object[part].as_object().cloned().unwrap_or_default();
     let mut metadata = of("metadata");
@@ -27,7 +29,7 @@ pub(crate) fn pool(object: &Value) -> Document {
     )
 }
 
-/// The configuration as etcd has it: without fields that are false or zero.
+/// The configuration in the form of etcd, without fields that are false or zero.
 pub(crate) fn ipam_config(object: &Value) -> Document {
     let mut fields = object["spec"].as_object().cloned().unwrap_or_default();
     for (in_etcd, in_spec) in RENAMED {
@@ -39,7 +41,7 @@ pub(crate) fn ipam_config(object: &Value) -> Document {
     Document::from_fields(fields)
 }
 
-/// `metadata` of an object that is created. A pool has labels and annotations of its own.
+/// The `metadata` of a new object. A pool has its own labels and annotations.
 pub(super) fn metadata(key: &Key, name: &str, value: &[u8]) -> Value {
     let mut metadata = json!({"name": name});
     if let (Key::Pool(_), Ok(pool)) = (key, serde_json::from_slice::<Value>(value)) {
@@ -52,7 +54,7 @@ pub(super) fn metadata(key: &Key, name: &str, value: &[u8]) -> Value {
     metadata
 }
 
-/// Gives an object the annotations of a value.
+/// Sets the annotations of a value on an object.
 pub(super) fn annotate_as(object: &mut Value, value: &[u8]) {
     let annotations =
         serde_json::from_slice::<Value>(value).ok().map(|mut value| value["metadata"]["annotations"].take());

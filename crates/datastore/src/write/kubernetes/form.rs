@@ -1,19 +1,19 @@
-//! From the form of etcd to `spec` of custom resources (facts 2.4 to 2.6). The way back is that of reading.
+//! Conversion of the form of etcd to `spec` of custom resources (facts 2.4 to 2.6). The reader converts them back.
 
 use calipam_model::affinity::AffinityKey;
 use calipam_model::key::Key;
 use serde_json::{Map, Value, json};
 
-/// Fields of a block that have another name in custom resources.
+/// Fields of a block with another name in custom resources.
 const CLAIM_TIME: [&str; 2] = ["affinity_claim_time", "affinityClaimTime"];
 
-/// A text of `true` or `false`, or the value itself: the affinities of `crd.projectcalico.org` have texts.
+/// The text `true` or `false`, or the value itself: affinities of `crd.projectcalico.org` have texts.
 pub(crate) fn flag(value: bool, as_text: bool) -> Value {
     if as_text { value.to_string().into() } else { value.into() }
 }
 
-/// `spec` of the object of `key` for a value in the form of etcd. `classic` is the group
-/// `crd.projectcalico.org`. `None` for what has no such form.
+/// The `spec` of the object of `key` for a value in the form of etcd. `classic` stands for the group
+/// `crd.projectcalico.org`. `None` if there is no such form.
 pub(crate) fn spec(key: &Key, value: &[u8], classic: bool) -> Option<Value> {
     let mut value: Value = serde_json::from_slice(value).ok()?;
     match key {
@@ -23,7 +23,7 @@ pub(crate) fn spec(key: &Key, value: &[u8], classic: bool) -> Option<Value> {
         }
         Key::Affinity(key) => affinity(value.as_object_mut()?, key, classic),
         Key::IpamConfig => config(value.as_object_mut()?),
-        // Other resources have one form everywhere.
+        // Other resources have the same form everywhere.
         _ => return value.get("spec").cloned(),
     }
     Some(value)
@@ -36,18 +36,18 @@ fn block(fields: &mut Map<String, Value>) {
     if fields.get("affinity").is_some_and(Value::is_null) {
         fields.remove("affinity");
     }
-    // The schema wants lists; Calico writes them empty rather than `null`.
+    // The schema requires lists; Calico writes empty ones instead of `null`.
     for (name, empty) in [("attributes", json!([])), ("sequenceNumberForAllocation", json!({}))] {
         if fields.get(name).is_some_and(Value::is_null) {
             fields.insert(name.to_owned(), empty);
         }
     }
-    // Required by the schema, and false but for blocks of Calico 3.13 and older (facts 2.4).
+    // The schema requires it, and it is false except in blocks of Calico 3.13 and older (facts 2.4).
     fields.entry("strictAffinity").or_insert(Value::Bool(false));
 }
 
-/// The configuration of the allocator: in etcd, two of its fields are written otherwise, and left out if they are false;
-/// the schema of Kubernetes wants both (facts 2.7).
+/// The allocator's configuration: in etcd, two of its fields have other names and are omitted if they are false; the
+/// schema of Kubernetes requires both (facts 2.7).
 fn config(fields: &mut Map<String, Value>) {
     for (etcd, kubernetes) in
         [("strict_affinity", "strictAffinity"), ("auto_allocate_blocks", "autoAllocateBlocks")]
@@ -65,7 +65,7 @@ fn affinity(fields: &mut Map<String, Value>, key: &AffinityKey, classic: bool) {
     fields.insert("type".into(), key.kind.to_string().into());
 }
 
-/// The labels by which Calico 3.31 and later finds an affinity.
+/// The labels with which Calico 3.31 and later finds an affinity.
 pub(crate) fn labels(key: &Key) -> Map<String, Value> {
     match key {
         Key::Affinity(key) => {

@@ -1,5 +1,4 @@
-//! Writing to Kubernetes: one object at a time, since there are no transactions. What the evidence says is
-//! read again just before.
+//! Writes to Kubernetes: one object at a time, since there are no transactions. Evidence is read again just before.
 
 pub(crate) mod change;
 mod document;
@@ -17,11 +16,11 @@ use crate::client::kubernetes::KubeClient;
 use crate::error::{Error, Failure, Result};
 use crate::tasks;
 
-/// One object in each batch. The bytes are those that the API server takes.
+/// Limits of a batch, which has one object. The bytes are the limit of the API server.
 pub(crate) const LIMITS: Limits =
     Limits { changes: 1, conditions: 128, bytes: 1_500_000, affinity_first: false };
 
-/// Reads objects, each by a request of its own.
+/// Reads objects, each by its own request.
 pub(crate) async fn read(client: &Arc<KubeClient>, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
     let one = |key: &Key| {
         let (client, key) = (Arc::clone(client), key.clone());
@@ -30,7 +29,7 @@ pub(crate) async fn read(client: &Arc<KubeClient>, keys: &[Key]) -> Result<Vec<O
     tasks::all(IN_FLIGHT, keys.iter().map(one)).await
 }
 
-/// Makes the one change of a batch. Whether affinities get labels is found out with the first of them.
+/// Makes the one change of a batch. The first affinity decides if affinities get labels.
 pub(crate) async fn commit(client: &Arc<KubeClient>, labels: &OnceCell<bool>, batch: &Batch) -> Result<Swap> {
     let only = batch.only().map_err(|error| refused(client, &error))?;
     if !holds(client, &batch.evidence).await? {
@@ -43,7 +42,7 @@ pub(crate) async fn commit(client: &Arc<KubeClient>, labels: &OnceCell<bool>, ba
     change(client, only, labels).await
 }
 
-/// True if the evidence is as expected now.
+/// True if the evidence is currently as expected.
 pub(crate) async fn holds(client: &Arc<KubeClient>, evidence: &[(Key, Precondition)]) -> Result<bool> {
     let keys: Vec<Key> = evidence.iter().map(|(key, _)| key.clone()).collect();
     Ok(are_expected(&read(client, &keys).await?, evidence))
