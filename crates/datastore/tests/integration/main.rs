@@ -1,5 +1,5 @@
-//! The datastore against real servers, and against servers that misbehave. `calipam-testkit` starts them and says what to
-//! do if one is missing.
+//! The datastore with real servers, and with servers that misbehave. `calipam-testkit` starts them, and explains what
+//! to do if one is missing.
 
 mod etcd;
 mod etcdv2;

@@ -1,4 +1,4 @@
-//! How the tests open and read a datastore.
+//! Helpers to open and read a datastore.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,7 +33,7 @@ pub(crate) async fn open_kubernetes(kubeconfig: &Path, etcd_endpoints: Option<St
     open(Overrides { datastore: Some(kind.into()), kubeconfig, etcd_endpoints, ..Overrides::default() }).await
 }
 
-/// Opens a file of data; fails if it is none.
+/// Opens a data file; returns an error for another file.
 pub(crate) async fn open_file(path: &Path) -> Result<Datastore> {
     let overrides = Overrides { datastore: Some(path.display().to_string()), ..Overrides::default() };
     Datastore::open(&resolve(&overrides, &[])).await

@@ -1,4 +1,4 @@
-//! Connecting: what works, and what each failure is called.
+//! Connections that work, and the error of each that fails.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -10,7 +10,7 @@ use calipam_testkit::servers::{Etcd, EtcdOptions, EtcdTls, EtcdVersion};
 use super::support::{entries, seed, settings};
 use crate::support::quiet;
 
-/// What happens when the endpoints are used: the last failure that is told.
+/// The failure of using the endpoints.
 async fn failure(endpoints: &str, environment: &[(&str, &str)]) -> Failure {
     let result = match Datastore::open(&settings(endpoints, environment)).await {
         Ok(store) => store.observe(&quiet()).await.map(drop),
@@ -104,7 +104,7 @@ async fn a_server_of_http_1_is_no_etcd() {
             let answered = stream
                 .read(&mut asked)
                 .and_then(|_| stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"));
-            // Whoever hangs up first would be what is told.
+            // Closing the connection first would become the error.
             answered.and_then(|()| stream.read_to_end(&mut rest)).ok();
         }
     });

@@ -1,4 +1,4 @@
-//! Exports and etcd snapshots of a real etcd give the same as the etcd itself.
+//! Exports and snapshots of a real etcd give the same as the etcd itself.
 
 use std::fs;
 
@@ -17,7 +17,7 @@ async fn three_ways_to_the_same_data() {
         all.push(("/calico/ipam/v2/handle/broken".into(), b"{\xFF\n".to_vec()));
         all.push(("/calico/ipam/v2/handle/long".into(), vec![b' '; 20_000]));
         seed(&etcd, &all).await;
-        // History that a snapshot file holds as well: a key changed, one deleted, one deleted and back.
+        // History, which a snapshot file also contains: a key changed, one deleted, one deleted and created again.
         let mut client = etcd.client().await.unwrap();
         for key in ["/calico/ipam/v2/handle/a", "/calico/ipam/v2/handle/b", "/calico/ipam/v2/handle/c"] {
             client.put(key, "{}", None).await.unwrap();
@@ -46,7 +46,7 @@ async fn three_ways_to_the_same_data() {
         let read = backup.observe(&quiet()).await.unwrap();
         assert_eq!(read.revision, live.revision);
         assert_same(read, &live);
-        // A snapshot of etcd becomes an export.
+        // Converts a snapshot of etcd to an export.
         backup.export(&path("from-backup"), &quiet()).await.unwrap();
         let read = open_file(&path("from-backup")).await.unwrap().observe(&quiet()).await.unwrap();
         assert_eq!(read.handles.len(), live.handles.len());
@@ -66,7 +66,7 @@ async fn exports_are_whole_or_not_there() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left behind");
 }
 
-/// Cut and damaged snapshots are errors or read as something; they never panic or hang.
+/// Cut and damaged snapshots are errors or can be read; they never panic or hang.
 #[tokio::test(flavor = "multi_thread")]
 async fn damaged_snapshots_are_told() {
     let etcd = Etcd::start().unwrap();
@@ -102,7 +102,7 @@ async fn damaged_snapshots_are_told() {
             "{error}"
         );
     }
-    // Without the checksum at its end it is the database of a member, where damage has to be met.
+    // Without the checksum at its end, it is the database of a member, in which the reader must cope with damage.
     let database = &whole[..whole.len() - 32];
     assert_eq!(read(database).await.unwrap().blocks.len(), 8);
     for i in 0..200 {

@@ -1,4 +1,4 @@
-//! What is followed is what a whole read reads; and whatever has happened to etcd, everything is read.
+//! Following etcd gives the same as a whole read, and after any incident everything is read.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use super::support::{assert_same, entries, open, seed};
 use crate::support::quiet;
 
-/// How long others write while it is followed; longer where little has been read by then.
+/// Time for which others write meanwhile; longer if there were few reads by then.
 const WORK: Duration = Duration::from_secs(5);
 const LIMIT: Duration = Duration::from_secs(90);
 
@@ -30,7 +30,7 @@ const HANDLE: &str = "/calico/ipam/v2/handle/{}";
 const BLOCK: &str = r#"{"block":{}}"#;
 const OTHER: &str = r#"{"block":{},"deleted":false}"#;
 
-/// A datastore that is followed, and what is known of it.
+/// A followed datastore and its known state.
 struct Following {
     store: Datastore,
     snapshot: Snapshot,
@@ -46,7 +46,7 @@ impl Following {
         following
     }
 
-    /// Takes what has changed, and gives how many keys have; or why everything has to be read.
+    /// Applies the changes and returns their number of keys, or the reason that everything must be read.
     async fn news(&mut self) -> Result<usize, WhyWhole> {
         let news = self.store.news(&mut self.followed).await.unwrap()?;
         let changes = news.len();
@@ -58,7 +58,7 @@ impl Following {
     async fn assert_whole(&self) {
         let found = &self.snapshot;
         let mut whole = self.store.observe_at(found.revision.parse().unwrap(), &quiet()).await.unwrap();
-        // Only files go by the newest time that ever was.
+        // The newest time ever seen matters for files only.
         whole.newest_creation = found.newest_creation;
         whole.taken_at = found.taken_at;
         assert_same(whole.clone(), found);
@@ -89,7 +89,7 @@ async fn while_others_write_what_is_followed_is_what_a_whole_read_finds() {
     let (begin, mut reads, mut all) = (Instant::now(), 0, 0);
     let is_enough_read = |reads, all| reads >= 3 && all > 40;
     let log = loop {
-        // What no allocator writes: values that cannot be decoded, keys that are nothing of Calico's, and configuration.
+        // Data that no allocator writes: undecodable values, keys that are not Calico's, and configuration.
         let number = reads % 7;
         put(&etcd, &format!("/calico/ipam/v2/handle/broken.{number}"), ["{", r#"{"block":{}}"#][reads % 2])
             .await;
@@ -124,7 +124,7 @@ async fn what_etcd_has_forgotten_is_read_whole() {
     let now = client.get("/calico/ipam/v2/handle/new", None).await.unwrap().header().unwrap().revision();
     client.compact(now, Some(CompactionOptions::new().with_physical())).await.unwrap();
     assert_eq!(following.news().await, Err(WhyWhole::Compacted));
-    // The last write is still one that cannot be told again.
+    // The last write can still not be reported again.
     let mut following = Following::begin(&etcd).await;
     assert_eq!(following.news().await, Err(WhyWhole::Compacted));
     put(&etcd, "/calico/ipam/v2/handle/newer", r#"{"block":{}}"#).await;
@@ -138,7 +138,7 @@ async fn what_etcd_has_forgotten_is_read_whole() {
     assert_eq!(following.news().await, Ok(0));
 }
 
-/// A server that was restored from a backup has the same names, and comes to the same revisions again.
+/// A server that was restored from a backup has the same names, and reaches the same revisions again.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_etcd_that_was_restored_is_read_whole() {
     let mut etcd = Etcd::start().unwrap();
@@ -163,7 +163,8 @@ async fn an_etcd_that_was_restored_is_read_whole() {
     position.note(&last);
     assert_ne!(sum(&last), sum(&Change { value: value(OTHER), ..last.clone() }));
 
-    // The backup is before the revision that is known; then at it, and after it, with other content; then the same key is written at it.
+    // The backup is older than the known revision; then equal, and newer, with other content; then the same key is
+    // written.
     for (writes, name, what) in
         [(1, "other", "before"), (5, "other", "at"), (9, "other", "after"), (5, "lost", "at, the same key")]
     {
@@ -188,7 +189,7 @@ async fn an_etcd_that_was_restored_is_read_whole() {
     }
 }
 
-/// etcd 3.4.23 may say that it has told everything before it has.
+/// etcd 3.4.23 may report too early that it has sent everything.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_an_etcd_that_may_leave_changes_out_everything_is_read() {
     if left_out(&[Tool::OldEtcd]) {
@@ -200,7 +201,7 @@ async fn of_an_etcd_that_may_leave_changes_out_everything_is_read() {
     let version = etcd.client().await.unwrap().status().await.unwrap().version().to_owned();
     let patch: u32 = version.rsplit('.').next().unwrap().parse().unwrap();
     let is_old = version.starts_with("3.4.") && patch < 25 || version.starts_with("3.5.") && patch < 8;
-    // Its changes are not recorded, either, and that is said before anything is written.
+    // Its changes are not recorded, either; the error comes before anything is written.
     let recorded = open(&etcd).await.changes_after(Positions::new()).await;
     let is_refused = recorded.is_err_and(|error| error.to_string().contains("too early"));
     assert_eq!(is_refused, is_old, "{version}");

@@ -1,4 +1,4 @@
-//! Reading around an address or a handle, and reading again.
+//! Reads around an address or a handle, and repeated reads.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ async fn an_address_takes_a_few_keys() {
     }
 }
 
-/// Keys of endpoints do not tell addresses: of few endpoints all are read, so that a second user on another node is seen.
+/// Keys of endpoints contain no addresses: a few endpoints are all read, to find a second user on another node.
 #[tokio::test]
 async fn of_few_endpoints_all_are_read_for_an_address() {
     let etcd = Etcd::start().unwrap();

@@ -111,7 +111,7 @@ async fn what_nobody_knows_is_a_defect() {
     assert_eq!(snapshot.affinities.len(), 2);
 }
 
-/// A writer changes two keys of different ranges in one transaction; no read sees one without the other.
+/// A writer changes two keys of different ranges in one transaction; no read sees only one of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_is_of_one_revision() {
     let etcd = Etcd::start().unwrap();
@@ -143,7 +143,7 @@ async fn a_read_is_of_one_revision() {
     assert!(matches!(seen[0], Revision::Etcd(_)));
 }
 
-/// Somebody compacts every few milliseconds: the read begins again until it gets through, or says so.
+/// Another client compacts every few milliseconds: the read starts over until it succeeds, or fails with a clear error.
 #[tokio::test(flavor = "multi_thread")]
 async fn compaction_during_the_read() {
     let etcd = Etcd::start().unwrap();
@@ -178,7 +178,7 @@ async fn compaction_during_the_read() {
     assert_eq!(store.observe(&quiet()).await.unwrap().handles.len(), 5600);
 }
 
-/// The server goes away during a run and comes back: the next read connects again.
+/// The server restarts between two reads: the next one connects again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_between_two_reads() {
     let mut etcd = Etcd::start().unwrap();
@@ -192,7 +192,7 @@ async fn a_restart_between_two_reads() {
     assert!(matches!(&error, Error::Connect(_)), "{error}");
 }
 
-/// Two endpoints of one store: the first one is lost between two reads, and the second one takes over.
+/// Two endpoints of one store: the first fails between two reads, and the second takes over.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_endpoint_takes_over() {
     let (mut first, second) = (Etcd::start().unwrap(), Etcd::start().unwrap());
@@ -210,7 +210,7 @@ async fn another_endpoint_takes_over() {
     assert!(store.reread(&keys).await.unwrap().unwrap().ipam_config.is_some());
 }
 
-/// A server that stops answering in the middle of a run costs seconds.
+/// A server that hangs during a run takes seconds, not longer.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_hangs_between_two_reads() {
     let etcd = Etcd::start().unwrap();

@@ -1,4 +1,4 @@
-//! A small cluster of Calico objects, and how to put it into etcd.
+//! A small cluster of Calico objects in etcd.
 
 use calipam_datastore::Datastore;
 use calipam_datastore::settings::{Overrides, Settings};
@@ -85,7 +85,7 @@ pub(super) async fn seed(etcd: &Etcd, entries: &Entries) {
     }
 }
 
-/// What etcd holds under /calico/, read in the plainest way.
+/// Reads everything under /calico/ in the simplest way.
 pub(super) async fn plain_read(client: &mut Client) -> Vec<RawKv> {
     let options = etcd_client::GetOptions::new().with_prefix();
     let answer = client
@@ -102,7 +102,7 @@ pub(super) async fn plain_read(client: &mut Client) -> Vec<RawKv> {
     answer.kvs().iter().map(entry).collect()
 }
 
-/// A snapshot of entries, each added in turn in the order of the keys.
+/// A snapshot of entries, added one by one in the order of the keys.
 pub(super) fn one_by_one(entries: &[RawKv]) -> Snapshot {
     let mut snapshot = Snapshot::default();
     let mut read: Vec<&RawKv> = entries.iter().filter(|entry| is_read(&entry.key)).collect();
@@ -131,7 +131,7 @@ pub(super) async fn open(etcd: &Etcd) -> Datastore {
     Datastore::open(&settings(&etcd.endpoint(), &[])).await.unwrap()
 }
 
-/// Asserts that two snapshots hold the same objects in the same order.
+/// Asserts that two snapshots have the same objects in the same order.
 pub(super) fn assert_same(mut a: Snapshot, b: &Snapshot) {
     a.location.clone_from(&b.location);
     a.revision.clone_from(&b.revision);

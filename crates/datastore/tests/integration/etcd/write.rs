@@ -1,4 +1,4 @@
-//! Writing by compare-and-swap.
+//! Writes by compare-and-swap.
 
 use calipam_datastore::write::{Batch, Change, Precondition, Swap, Writer};
 use calipam_datastore::{Datastore, Error, Failure, Server};
@@ -62,7 +62,7 @@ async fn a_batch_takes_place_as_a_whole() {
     assert_eq!(after[0].as_ref().map(|s| &s.revision), revisions[0].as_ref());
     assert_eq!(after[0].as_ref().unwrap().raw, Object::from(block).encode());
     assert!(after[1].is_none() && after[2].is_some());
-    // The same batch again finds nothing as it expects.
+    // The same batch again finds other states than it expects.
     assert_eq!(writer.commit(&batch).await.unwrap(), Swap::Conflict);
     let later = plain_read(&mut client).await;
     let changed = |a: &[calipam_files::raw::RawKv], b: &[calipam_files::raw::RawKv]| {
@@ -81,7 +81,7 @@ async fn one_condition_that_fails_stops_all() {
     let stale = Revision::Etcd(1);
     let node = Key::Node("node-0".into());
     for batch in [
-        // A piece of evidence is there that should not be, or is another version, or is not there.
+        // A piece of evidence exists but should not, is another version, or is missing.
         Batch { changes: vec![create.clone()], evidence: vec![(block_key(1), Precondition::Absent)] },
         Batch { changes: vec![create.clone()], evidence: vec![(node, Precondition::At(stale.clone()))] },
         Batch {
@@ -90,7 +90,7 @@ async fn one_condition_that_fails_stops_all() {
         },
         // One of two changes is out of date.
         Batch { changes: vec![create, Change::delete(block_key(1), stale)], evidence: Vec::new() },
-        // What is to be created is there.
+        // The object to create already exists.
         Batch {
             changes: vec![
                 Change::create(block_key(1), object.encode()),
@@ -124,7 +124,7 @@ async fn what_etcd_would_not_take_is_never_sent() {
         Batch { changes: creates(129), evidence: Vec::new() },
         Batch { changes: creates(1), evidence: absent(128) },
         Batch { changes: vec![Change::create(key.clone(), large)], evidence: Vec::new() },
-        // No stored key has revision 0: this would be true of an absent one.
+        // No stored key has revision 0, which would match a missing one.
         Batch { changes: vec![Change::update(key, Revision::Etcd(0), small.encode())], evidence: Vec::new() },
         Batch {
             changes: creates(1),
@@ -135,7 +135,7 @@ async fn what_etcd_would_not_take_is_never_sent() {
         assert!(matches!(error, Error::Write { .. }), "{error}");
     }
     assert_eq!(plain_read(&mut client).await, before);
-    // Just at the limit.
+    // Exactly at the limit.
     let full = Batch { changes: creates(128), evidence: Vec::new() };
     assert!(matches!(writer.commit(&full).await.unwrap(), Swap::Done(_)));
     assert_eq!(store.observe(&quiet()).await.unwrap().handles.len(), 3 * 14 + 128);
@@ -171,7 +171,7 @@ async fn files_are_never_written() {
     assert!(matches!(error, Error::NotWritable { .. }), "{error}");
 }
 
-/// Creates handles, each in a batch of its own with a piece of evidence, at the same time.
+/// Creates handles in parallel, each in its own batch with a piece of evidence.
 async fn create_at_once(
     writer: &Writer,
     ids: &[String],
@@ -197,7 +197,7 @@ async fn many_at_once_share_requests_and_each_stands_for_itself() {
     let block = writer.read(&[block_key(0)]).await.unwrap()[0].clone().unwrap();
     let ids: Vec<String> = (0..500).map(|n| format!("h-{n}")).collect();
 
-    // The first and the last are there already.
+    // The first and the last already exist.
     for taken in [&ids[0], &ids[499]] {
         let (key, object) = handle(taken);
         client.put(key.to_string(), object.encode(), None).await.unwrap();
@@ -216,7 +216,7 @@ async fn many_at_once_share_requests_and_each_stands_for_itself() {
     assert_eq!(now.len(), there.len() + 498);
     assert!(there.iter().all(|entry| now.contains(entry)), "what was there is as it was");
 
-    // What each was told is the revision at which it was written.
+    // The returned revisions are those of the writes.
     let before = store.request_count();
     let read = |id: &String| {
         let (writer, keys) = (writer.clone(), [id.clone(), format!("no-{id}")].map(Key::Handle));
@@ -238,7 +238,7 @@ async fn many_at_once_share_requests_and_each_stands_for_itself() {
 #[tokio::test]
 async fn batches_that_change_what_others_expect_are_never_one() {
     let (_etcd, _store, writer, _client) = start().await;
-    // Each creates a handle where the next one of the ring is not: one after the other, not all of them can be right.
+    // Each creates a handle if the next one in the ring is missing: in any order, this cannot be true for all of them.
     let ids: Vec<String> = (0..60).map(|n| format!("ring-{n}")).collect();
     let next = |index: usize| (Key::Handle(ids[(index + 1) % ids.len()].clone()), Precondition::Absent);
     let swaps = create_at_once(&writer, &ids, next).await;
@@ -252,7 +252,7 @@ async fn a_server_that_takes_less_at_once_is_sent_each_alone() {
     let etcd = EtcdOptions::new().argument("--max-txn-ops=5").start().unwrap();
     let writer = open(&etcd).await.writer(consent()).unwrap();
     let mut left: Vec<String> = (0..200).map(|n| format!("h-{n}")).collect();
-    // What failed together is sent again, as the executor does when it has looked.
+    // Sends failed batches again, as the executor does after another read.
     for _ in 0..2 {
         let swaps = create_at_once(&writer, &left, |_| (block_key(0), Precondition::Absent)).await;
         let ended: Vec<(String, calipam_datastore::Result<Swap>)> = left.drain(..).zip(swaps).collect();

@@ -1,4 +1,4 @@
-//! The same objects behind a real API server, created through its API and read from it.
+//! The generated objects on a real API server, created and read through its API.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use super::findings::{complaints, distinct_lines, findings, in_etcd, in_list, un
 use super::views::views_agree;
 use crate::support::{observe, open_kubernetes};
 
-/// The server gives objects the time at which they are created: a service is then younger than the grace period.
+/// Objects get their creation time from the server: services are then younger than the grace period.
 const TOO_YOUNG: &str = "service-without-address ";
 
 fn server(flavour: Flavour) -> Lease {
@@ -51,7 +51,7 @@ async fn a_server_gives_the_same_findings(flavour: Flavour, seed: u64) {
     what_is_said_not_to_exist_is_refused(&server, &kubernetes);
 }
 
-/// Kind, the field that a fault would break, and what would be there.
+/// Kind, the field that a fault would break, and its value.
 fn impossible(flavour: Flavour) -> Vec<(&'static str, &'static str, Value)> {
     let mut all = vec![
         ("ipamblocks", "/spec/allocations", Value::Null),
@@ -77,7 +77,7 @@ fn impossible(flavour: Flavour) -> Vec<(&'static str, &'static str, Value)> {
     all
 }
 
-/// What [`Fault::exists_in`](calipam_testkit::cluster::Fault::exists_in) denies, the server does not take.
+/// The server rejects what [`Fault::exists_in`](calipam_testkit::cluster::Fault::exists_in) excludes.
 fn what_is_said_not_to_exist_is_refused(server: &KubeApiserver, cluster: &KubeCluster) {
     for (plural, field, value) in impossible(cluster.flavour()) {
         let object = cluster.objects().iter().find(|object| object.plural == plural).unwrap();

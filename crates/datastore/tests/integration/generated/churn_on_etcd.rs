@@ -1,4 +1,4 @@
-//! A reader while a writer changes the same etcd one key at a time.
+//! Reads while a writer changes the same etcd one key at a time.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc;
@@ -14,21 +14,21 @@ use jiff::Timestamp;
 use super::findings::{checked, findings, lines, recheck};
 use crate::support::{observe, open_etcd};
 
-/// Longer than most operations of a worker take; those that take longer are waited for.
+/// Longer than most operations of a worker; the test waits for longer ones.
 const SETTLE: Duration = Duration::from_secs(2);
-/// How long the workers work; longer where there were not enough readings by then, as on a busy machine,
-/// or none fell between two writes.
+/// Time for the workers; longer if there were too few reads by then, as on a busy machine, or none between
+/// two writes.
 const WORK: Duration = Duration::from_secs(8);
 const LIMIT: Duration = Duration::from_secs(120);
-/// Least revisions that are read.
+/// Minimum number of revisions to read.
 const MIN_REVISIONS: usize = 3;
 
-/// Least that the workers do.
+/// True if the workers have done enough.
 fn is_enough(log: &ChurnLog) -> bool {
     log.started > 50 && log.stopped > 20 && log.claimed > 3 && log.released > 0
 }
 
-/// A cluster with faults that no worker touches.
+/// A cluster with faults that the workers do not touch.
 fn cluster() -> Cluster {
     let mut cluster = Cluster::plain(ClusterSpec::new(6).v4_only().at(Timestamp::now()), 3, 6);
     for fault in [Fault::LeakedNoOwner, Fault::OrphanHandle, Fault::DuplicatePods, Fault::HandleCountHigh] {
@@ -37,7 +37,7 @@ fn cluster() -> Cluster {
     cluster
 }
 
-/// What etcd held at one revision, read with a plain client in one request.
+/// The content of etcd at one revision, read in one request of a plain client.
 async fn exact(etcd: &Etcd, revision: i64, like: &Snapshot) -> Snapshot {
     let mut client = etcd.client().await.unwrap();
     let options = GetOptions::new().with_prefix().with_revision(revision);
@@ -96,6 +96,6 @@ async fn every_report_is_of_one_revision_and_without_false_findings() {
     assert!(revisions.len() >= MIN_REVISIONS, "the reader saw {} revisions", revisions.len());
     assert!(is_enough(&log), "{log:?}");
     assert!(half_done > 0, "no read fell between two writes: {log:?}");
-    // All operations are finished: nothing is left behind, settled or not.
+    // All operations are finished and leave nothing behind.
     assert_eq!(lines(&findings(&observe(&datastore).await.unwrap())), truth);
 }

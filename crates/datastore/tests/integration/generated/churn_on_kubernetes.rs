@@ -1,5 +1,5 @@
-//! Readers while pods are created, finish, are evicted and are deleted, and nodes claim blocks and give them up, on a
-//! real API server, and on an etcd with the pods of one.
+//! Reads while pods are created, finish, are evicted and are deleted, and nodes claim and give up blocks, on a real API
+//! server, and on an etcd with the pods of one.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use calipam_testkit::servers::Etcd;
 use super::findings::{checked, findings, lines, recheck};
 use crate::support::{observe, open_kubernetes};
 
-/// Longer than most operations of a worker take; those that take longer are waited for.
+/// Longer than most operations of a worker; the test waits for longer ones.
 const SETTLE: Duration = Duration::from_secs(4);
-/// How long the workers work; longer where they or the readers had not done enough by then, as on a busy machine.
+/// Time for the workers; longer if they or the readers had not done enough by then, as on a busy machine.
 const WORK: Duration = Duration::from_secs(10);
 const LIMIT: Duration = Duration::from_secs(180);
-/// Readers at once, so that there are many readings although each has to wait.
+/// Number of parallel readers, for many reads although each has to wait.
 const READERS: usize = 3;
-/// Least readings that the test counts for.
+/// Minimum number of reads.
 const MIN_READINGS: usize = 6;
 
-/// Least that the workers do: 120 addresses assigned and released, and everything that happens to pods and blocks.
+/// True if the workers have done enough: 120 addresses assigned and released, and every event of pods and blocks.
 fn is_enough(log: &ChurnLog) -> bool {
     let each_ending = log.finished.min(log.evicted).min(log.restarted);
     log.operations() >= 120 && each_ending > 2 && log.lost > 0 && log.claimed > 3
@@ -35,7 +35,7 @@ fn is_enough(log: &ChurnLog) -> bool {
 struct Scene {
     server: Lease,
     flavour: Flavour,
-    /// An etcd that holds Calico's data instead of the server, and its endpoint.
+    /// An etcd with Calico's data in place of the server, and its endpoint.
     etcd: Option<(Etcd, String)>,
     spec: ClusterSpec,
     nodes: Vec<String>,
@@ -74,23 +74,23 @@ impl Scene {
     }
 }
 
-/// What readers saw.
+/// The findings of readers.
 #[derive(Default)]
 struct Seen {
     readings: usize,
-    /// Findings of single readings, which a half-done operation or the time between two lists explains.
+    /// Findings of single reads, explained by unfinished operations or the time between two lists.
     unsettled: BTreeSet<String>,
-    /// Findings that stood when what is behind them was read again.
+    /// Findings that remained after another read of their objects.
     settled: BTreeSet<String>,
 }
 
-/// What readers share with each other and with the workers.
+/// Data shared by readers and workers.
 #[derive(Clone)]
 struct Course {
     begin: Instant,
     activity: Activity,
     readings: Arc<AtomicUsize>,
-    /// No worker works any more.
+    /// True after all workers have ended.
     over: Arc<AtomicBool>,
 }
 
@@ -120,7 +120,7 @@ async fn read(datastore: Arc<Datastore>, course: Course) -> Seen {
     seen
 }
 
-/// Findings that a churn brings about on purpose.
+/// The intended findings of a churn.
 fn leaks(log: &ChurnLog) -> BTreeSet<String> {
     log.ledger.leaked().keys().map(|address| format!("leaked-address {address}")).collect()
 }
@@ -181,7 +181,7 @@ async fn nothing_false_is_found(scene: Scene, seed: u64) {
         seen.unsettled.difference(&expected).next().is_some(),
         "no reading fell between two writes: {log:?}"
     );
-    // All operations are finished: what has leaked is found, and nothing else, settled or not.
+    // All operations are finished: only the leaks are found.
     let after: BTreeSet<String> = lines(&findings(&observe(&datastore).await.unwrap())).into_iter().collect();
     assert_eq!(after, expected);
     assert_eq!(log.ledger.verify(scene.target()).unwrap(), []);

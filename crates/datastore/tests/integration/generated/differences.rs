@@ -1,17 +1,17 @@
-//! Rules that only one kind of datastore can have, and why.
+//! Rules that only one kind of datastore can have, with the reasons.
 
 use calipam_check::Finding;
 
 use super::findings::evidence;
 
-/// The kind of datastore that alone gives a finding.
+/// The only kind of datastore with a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Etcd,
     Kubernetes,
 }
 
-/// Side, code, what the evidence must hold (empty for anything), and the reason.
+/// Side, code, text in the evidence (empty for any), and the reason.
 const DIFFERENCES: &[(Side, &str, &str, &str)] = &[
     (Side::Etcd, "configuration-mismatch", "", "etcd holds the settings twice, Kubernetes once"),
     (
@@ -62,7 +62,7 @@ const DIFFERENCES: &[(Side, &str, &str, &str)] = &[
     (Side::Kubernetes, "leaked-address", "vm-gone", "without a kubeconfig machines are not read"),
 ];
 
-/// Objects of Kubernetes that etcd has no form for.
+/// Objects of Kubernetes without a form in etcd.
 const UNDECODABLE: [(&str, &str); 2] = [
     (
         "metadata.name",
@@ -71,7 +71,7 @@ const UNDECODABLE: [(&str, &str); 2] = [
     ("neither true nor false", "etcd holds a truth value, the classic API group a text"),
 ];
 
-/// True if the table says why only this kind of datastore gives the finding.
+/// True if the table has a reason that only this kind of datastore has the finding.
 pub(super) fn is_explained(side: Side, finding: &Finding) -> bool {
     let (code, evidence) = (finding.code.name(), evidence(finding));
     let line = |(of, rule, part, _): &(Side, &str, &str, &str)| {

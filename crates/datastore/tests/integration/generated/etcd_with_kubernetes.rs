@@ -1,5 +1,5 @@
-//! The form in etcd with what Kubernetes adds to it: pods without Calico's annotations, which the CNI plugin does not
-//! write where the datastore is etcd, services and machines.
+//! The form in etcd with its addition from Kubernetes: services, machines, and pods without Calico's annotations, which
+//! the CNI plugin does not write if the datastore is etcd.
 
 use std::collections::BTreeSet;
 
@@ -29,8 +29,8 @@ async fn all_faults_together_in_etcd_with_kubernetes() {
         assert_eq!(complaints(&findings, &truth), [""; 0]);
         found.extend(findings.iter().map(|finding| finding.code));
     }
-    // These are about names, labels and ranges of objects, which keys of etcd do not have; a fault that is alone; and pods
-    // that wait, which `tests/cli/why.rs` has.
+    // Tested elsewhere: names, labels and ranges of objects, which keys of etcd do not have; a fault that stands alone;
+    // and waiting pods, in `tests/cli/why.rs`.
     let elsewhere = [
         "affinity-labels",
         "handle-case-collision",

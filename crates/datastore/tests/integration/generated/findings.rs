@@ -1,4 +1,4 @@
-//! Findings about the forms of a cluster, and what is to be expected of them.
+//! Findings in the forms of a cluster, and the expected ones.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,8 +17,8 @@ use crate::support::{observe, open_file};
 
 pub(super) const FLAVOURS: [Flavour; 2] = [Flavour::Classic, Flavour::Native];
 
-/// A cluster with a fault. What looks at the whole of it, or needs services and machines besides what it breaks, finds a
-/// cluster on which everything occurs; for the others a few pods will do.
+/// A cluster with a fault. Faults that concern the whole of it, or services and machines, get a cluster with all
+/// features; a few pods are enough for the others.
 pub(super) fn broken(fault: Fault, count: usize) -> Cluster {
     let looks_around = fault.stands_alone() || fault == Fault::StrictAffinity;
     let whole = looks_around || Fault::KUBERNETES_ONLY.contains(&fault);
@@ -29,13 +29,13 @@ pub(super) fn broken(fault: Fault, count: usize) -> Cluster {
     cluster
 }
 
-/// Checks at the time at which the cluster was made.
+/// Checks at the time of the cluster's creation.
 pub(super) fn checked(snapshot: &Snapshot) -> Report {
     check(snapshot, &Options::default())
 }
 
-/// Rechecks a report that was read at `read`. Before each reading it waits for `settle`, and for the operations that were under
-/// way at the one before.
+/// Rechecks a report that was read at `read`. Waits before each read for `settle`, and for the operations in progress
+/// at the last one.
 pub(super) async fn recheck(
     datastore: &Datastore,
     (snapshot, mut read): (&Snapshot, Instant),
@@ -56,12 +56,12 @@ pub(super) fn findings(snapshot: &Snapshot) -> Vec<Finding> {
     checked(snapshot).findings
 }
 
-/// What is found in the form of etcd.
+/// The findings in the form of etcd.
 pub(super) fn in_etcd(cluster: &Cluster) -> Vec<Finding> {
     findings(&cluster.snapshot())
 }
 
-/// A list as `kubectl get … -o json` prints it.
+/// A list in the form of `kubectl get … -o json`.
 pub(super) async fn snapshot_of_list(cluster: &KubeCluster) -> Snapshot {
     snapshot_of_objects(&cluster.list()).await
 }
@@ -73,7 +73,7 @@ pub(super) async fn snapshot_of_objects(list: &Value) -> Snapshot {
     snapshot_of_file(&path).await
 }
 
-/// A folder with a list of each kind, as the API server prints it.
+/// A folder with a list of each kind, in the form of the API server.
 pub(super) async fn snapshot_of_folder(cluster: &KubeCluster) -> Snapshot {
     let folder = tempfile::tempdir().unwrap();
     cluster.write_lists(folder.path()).unwrap();
@@ -84,12 +84,12 @@ async fn snapshot_of_file(path: &Path) -> Snapshot {
     observe(&open_file(path).await.unwrap()).await.unwrap()
 }
 
-/// What is found in a list of everything.
+/// The findings in a list of everything.
 pub(super) async fn in_list(cluster: &KubeCluster) -> Vec<Finding> {
     findings(&snapshot_of_list(cluster).await)
 }
 
-/// What is found in a folder with a list of each kind.
+/// The findings in a folder with a list of each kind.
 pub(super) async fn in_folder(cluster: &KubeCluster) -> Vec<Finding> {
     findings(&snapshot_of_folder(cluster).await)
 }
@@ -101,7 +101,7 @@ pub(super) fn lines(findings: &[Finding]) -> Vec<String> {
     lines
 }
 
-/// The same as a set.
+/// `code subject` of every finding, as a set.
 pub(super) fn distinct_lines(findings: &[Finding]) -> BTreeSet<String> {
     lines(findings).into_iter().collect()
 }
@@ -114,13 +114,13 @@ fn describe(finding: &Finding) -> String {
     format!("{} {} {}: {}", finding.severity, finding.code, finding.subject, finding.message())
 }
 
-/// What is wrong with findings, against the ground truth.
+/// The differences between findings and the ground truth.
 pub(super) fn complaints(findings: &[Finding], truth: &GroundTruth) -> Vec<String> {
     let found: Vec<Found> = findings.iter().map(|f| Found::new(f, &f.code.severity())).collect();
     truth.complaints(&found)
 }
 
-/// Findings that one of the two forms alone gives and no line of the table explains.
+/// Findings in only one of the two forms that no line of the table explains.
 pub(super) fn unexplained(etcd: &[Finding], kubernetes: &[Finding], cluster: &KubeCluster) -> Vec<String> {
     let renamed = |f: &Finding| format!("{} {}", f.code, cluster.subject(&f.subject.to_string()));
     let known: BTreeSet<String> = etcd.iter().map(renamed).collect();

@@ -1,4 +1,4 @@
-//! Every form of a generated cluster, as it is read.
+//! All forms of a generated cluster, as snapshots.
 
 use calipam_model::snapshot::{Snapshot, Source};
 use calipam_testkit::cluster::{Cluster, GroundTruth, KubeCluster};
@@ -7,14 +7,14 @@ use serde_json::json;
 
 use super::findings::{snapshot_of_folder, snapshot_of_list, snapshot_of_objects};
 
-/// A form by its name, as it is read, with the findings that it must have.
+/// A form: its name, its snapshot, and its expected findings.
 pub(super) type FormRead = (&'static str, Snapshot, GroundTruth);
 
 /// Etcd with the pods, services and machines of its Kubernetes.
 pub(super) async fn etcd_with_kubernetes(cluster: &Cluster) -> (Snapshot, GroundTruth) {
     let beside = cluster.beside_etcd();
     let mut list = beside.list();
-    // Files that hold nothing of Calico are refused.
+    // Files without objects of Calico are rejected.
     let pool = json!({"apiVersion": Flavour::Classic.api_version(), "kind": "IPPool", "metadata": {"name": "any"},
         "spec": {"cidr": "10.0.0.0/16"}});
     list["items"].as_array_mut().unwrap().push(pool);
@@ -29,7 +29,7 @@ pub(super) async fn etcd_with_kubernetes(cluster: &Cluster) -> (Snapshot, Ground
     (snapshot, beside.truth().clone())
 }
 
-/// All of them: etcd with and without a kubeconfig; both API groups in one list and in a list of each kind; the classic
+/// All forms: etcd with and without a kubeconfig; both API groups in one list and in a list of each kind; the classic
 /// group through Calico's aggregated API.
 pub(super) async fn every_form(cluster: &Cluster) -> Vec<FormRead> {
     let (classic, native) = (cluster.kubernetes(Flavour::Classic), cluster.kubernetes(Flavour::Native));

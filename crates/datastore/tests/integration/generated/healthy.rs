@@ -1,4 +1,4 @@
-//! Clusters with features that few have, in every form: nothing is found, nothing released and nothing rebuilt.
+//! Clusters with rare features, in every form: there is nothing to find, release or rebuild.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::findings::{FLAVOURS, complaints, findings, snapshot_of_objects};
 use super::forms::every_form;
 
-/// Fails unless a rebuild of everything finds nothing to do.
+/// Asserts that a full rebuild has nothing to do.
 fn assert_nothing_to_rebuild(name: &str, snapshot: &Snapshot) {
     let options = Options::default();
     let report = check(snapshot, &options);
@@ -21,7 +21,7 @@ fn assert_nothing_to_rebuild(name: &str, snapshot: &Snapshot) {
     assert!(plan.is_empty() && plan.skipped.len() == report.findings.len(), "{name}: {plan:?}");
 }
 
-/// Fails unless no form has a finding, and neither a release of all that is leaked nor a rebuild plans anything.
+/// Asserts that no form has a finding, and that neither a release of leaks nor a rebuild plans anything.
 async fn assert_healthy(name: &str, cluster: &Cluster) {
     for (form, snapshot, truth) in every_form(cluster).await {
         assert!(truth.is_empty(), "{name}, {form}: the generator expects findings");
@@ -41,7 +41,7 @@ async fn a_cluster_with_calico_ipam_for_services_only_is_healthy() {
     assert_healthy("services only", &Cluster::with_services_only(ClusterSpec::new(3))).await;
 }
 
-/// Only the pod says that its address bypasses IPAM: with etcd alone it is missed.
+/// Only the pod shows that its address bypasses IPAM: with etcd alone it is reported as missing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rebuild_does_not_record_addresses_that_bypass_ipam() {
     let mut cluster = Cluster::plain(ClusterSpec::new(4), 2, 2);
@@ -84,7 +84,7 @@ async fn no_mix_of_features_leads_to_a_release_in_any_form() {
     }
 }
 
-/// A kind that is not in a file was not read.
+/// A kind that is missing from a file was not read.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_held_against_what_a_list_leaves_out() {
     let cluster = Cluster::featured(ClusterSpec::new(9));
@@ -109,7 +109,7 @@ fn items(list: &Value) -> impl Iterator<Item = &Value> {
     list["items"].as_array().into_iter().flatten()
 }
 
-/// Only what is borrowed is found: neither machines that migrated nor the tunnels of Windows nodes.
+/// Only borrowed addresses are findings, not migrated machines or the tunnels of Windows nodes.
 #[tokio::test(flavor = "multi_thread")]
 async fn features_under_strict_affinity() {
     let mut cluster = Cluster::featured(ClusterSpec::new(8));

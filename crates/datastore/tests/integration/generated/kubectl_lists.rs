@@ -1,4 +1,4 @@
-//! Lists of objects, as `kubectl` prints them: no server is needed.
+//! Lists of objects in the form of `kubectl`, without a server.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use super::findings::{
     FLAVOURS, broken, complaints, distinct_lines, in_etcd, in_folder, in_list, unexplained,
 };
 
-/// What is wrong with a cluster in one form, and where its forms differ without reason.
+/// The wrong findings in one form of a cluster, and the unexplained differences between forms.
 async fn compare(cluster: &Cluster, flavour: Flavour) -> Vec<String> {
     let kubernetes = cluster.kubernetes(flavour);
-    // One list of everything does not say that a kind has no object.
+    // One list of everything does not show that a kind has no object.
     let has_blocks = cluster.blocks().next().is_some();
     let list = if has_blocks { in_list(&kubernetes).await } else { in_folder(&kubernetes).await };
     let etcd = in_etcd(cluster);
@@ -64,7 +64,7 @@ async fn all_faults_together_are_the_same_in_every_form() {
     }
 }
 
-/// What Kubernetes cannot hold is named, and only that.
+/// Exactly the objects that Kubernetes cannot have are named.
 #[test]
 fn what_cannot_be_said_in_kubernetes_is_left_out() {
     let keys = |cluster: &KubeCluster| -> BTreeSet<String> {
@@ -75,10 +75,10 @@ fn what_cannot_be_said_in_kubernetes_is_left_out() {
         for fault in Fault::KUBERNETES_ONLY.iter().chain(Fault::ALL) {
             let broken = keys(&broken(*fault, 1).kubernetes(flavour));
             let left_out: Vec<&String> = broken.difference(&healthy).collect();
-            // The second object of the settings is left out in every cluster.
+            // The second object of the settings is omitted in every cluster.
             let expected = !fault.exists_in(Form::of(flavour)) && *fault != Fault::ConfigurationMismatch;
-            // The settings are one object, which is not the broken one; a text is a patch of the object's form; and the
-            // names of objects have no capital letters.
+            // The settings are one object, which is not the broken one; a text patches the object's form; and object
+            // names have no capital letters.
             let silent = matches!(
                 fault,
                 Fault::UndecodableConfiguration | Fault::AffinityDeletedText | Fault::UppercaseBlockKey
@@ -90,7 +90,7 @@ fn what_cannot_be_said_in_kubernetes_is_left_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_rule_that_kubernetes_decides_has_a_fault() {
-    // Rules that compare endpoints with pods, those about keys of etcd, and those whose faults are alone.
+    // Rules that compare endpoints with pods, rules about keys of etcd, and rules whose faults stand alone.
     let elsewhere = [
         "endpoint-without-pod",
         "pod-without-endpoint",

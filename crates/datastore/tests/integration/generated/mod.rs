@@ -1,5 +1,5 @@
-//! Generated clusters, checked as they are read: what is found is what the generator says, whichever datastore holds
-//! them, and while other programs write.
+//! Checks of generated clusters: the findings are those of the generator, in any datastore, even while other programs
+//! write.
 
 mod api_server;
 mod churn_on_etcd;

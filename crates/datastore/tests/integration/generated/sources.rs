@@ -1,4 +1,4 @@
-//! The same cluster by every way in: etcd, an export that calipam wrote, one that the generator wrote, an etcd snapshot.
+//! The same cluster from every source: etcd, an export by calipam, one by the generator, an etcd snapshot.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::findings::{checked, findings, lines};
 use crate::support::{observe, open_etcd, open_file};
 
-/// A report without what must differ: where it was read, when, and at which revision.
+/// A report without location, time and revision, which differ.
 fn comparable(report: &calipam_check::Report) -> Value {
     let mut value = serde_json::to_value(report).unwrap();
     for field in ["location", "revision", "takenAt"] {

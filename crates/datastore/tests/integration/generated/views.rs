@@ -1,4 +1,4 @@
-//! A view of what was read for it alone is the same as one of everything.
+//! A view of data that was read for it alone equals one of all data.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use crate::support::{observe, open_etcd, open_file, quiet};
 
-/// A view: its name, what it needs, and what it shows of a snapshot.
+/// A view: its name, the sources that it needs, and its output for a snapshot.
 type View = (&'static str, &'static [Source], fn(&Snapshot) -> Value);
 
 const VIEWS: [View; 5] = [
@@ -34,7 +34,7 @@ pub(super) async fn views_agree(store: &Datastore) {
     for (name, sources, view) in VIEWS {
         let extent = Extent::Sources(sources.iter().copied().collect());
         let mut narrow = store.observe_extent(&extent, &quiet()).await.unwrap();
-        // Addresses cool down between the two.
+        // Addresses cool down between the two reads.
         narrow.taken_at = whole.taken_at;
         assert_eq!(view(&narrow), view(&whole), "{name} of {}", store.location());
 
@@ -47,7 +47,7 @@ pub(super) async fn views_agree(store: &Datastore) {
         assert_eq!(narrow.coverage[&users], unread, "{name}");
         let read = [narrow.handles.len(), narrow.endpoints.len(), narrow.pods.len(), narrow.services.len()];
         assert_eq!(read, [0; 4], "{name}");
-        // By what was not read nothing is checked: no rule that needs it finds anything.
+        // No rule checks data that was not read.
         let report = calipam_check::check(&narrow, &calipam_check::Options::default());
         let known = calipam_check::check(&whole, &calipam_check::Options::default());
         for finding in &report.findings {
@@ -58,8 +58,8 @@ pub(super) async fn views_agree(store: &Datastore) {
     addresses_agree(store, &whole).await;
 }
 
-/// `show --ip` of every address that is recorded, used or wrong finds nothing that a check of everything does not find, and where
-/// it does not find all, it says that it read a part.
+/// `show --ip` of every recorded, used or wrong address has no finding that a check of everything does not have. If it
+/// has fewer, it reports that it read a part.
 async fn addresses_agree(store: &Datastore, whole: &Snapshot) {
     let known = calipam_check::check(whole, &calipam_check::Options::default()).findings;
     let of_address = |address: IpAddr| {
@@ -88,7 +88,7 @@ async fn addresses_agree(store: &Datastore, whole: &Snapshot) {
         if expected.contains(&Code::DuplicateAddress) {
             let is_seen = found.contains(&Code::DuplicateAddress);
             clashes.push(is_seen);
-            // The API server finds all pods that name the address; etcd those of a node in the namespaces that are known there.
+            // The API server finds all pods with the address; etcd those of a node in the namespaces known there.
             assert!(is_seen || narrow.datastore == DatastoreKind::Etcd, "{address} at {}", store.location());
         }
         assert_eq!(view.partly_read.is_empty(), !store.is_live(), "{address}");

@@ -1,4 +1,4 @@
-//! What the user may do, and how the user is known.
+//! Permissions of users, and their authentication.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ async fn the_documented_role_is_enough_and_what_is_missing_is_named() {
     let token = service_account_token(&server, "calipam").unwrap();
     let settings = settings(&kubeconfig_with_token(&server, folder.path(), &token));
 
-    // Nothing is granted yet: everything that is needed is named, before anything is read.
+    // Nothing is granted yet: all missing permissions are named before anything is read.
     let store = Datastore::open(&settings).await.unwrap();
     let error = observe(&store).await.unwrap_err();
     let Error::Permission { missing, .. } = &error else { panic!("{error}") };
@@ -66,7 +66,7 @@ async fn the_documented_role_is_enough_and_what_is_missing_is_named() {
     let snapshot = wait_for(&settings, Result::is_ok).await.unwrap();
     assert_eq!((snapshot.blocks.len(), snapshot.pods.len()), (1, 1));
 
-    // Reading is allowed; writing is not, and that is known before anything is written.
+    // Reads are allowed but writes are not, which is detected before any write.
     let store = Datastore::open(&settings).await.unwrap();
     let error = store.may_write(&RECORDS, true).await.unwrap_err();
     let Error::Permission { missing, .. } = &error else { panic!("{error}") };
@@ -84,7 +84,7 @@ async fn the_documented_role_is_enough_and_what_is_missing_is_named() {
     }
 }
 
-/// Permissions take a moment to count.
+/// Waits until permissions take effect.
 async fn wait_for(
     settings: &calipam_datastore::settings::Settings,
     done: impl Fn(&calipam_datastore::Result<calipam_model::snapshot::Snapshot>) -> bool,
@@ -115,13 +115,13 @@ async fn wrong_credentials_and_servers_have_errors_of_their_own() {
     assert!(!error.to_string().contains("wrong"));
     assert_eq!(failure(error), Failure::Unauthorized);
 
-    // The authority that signed the server's certificate is not known.
+    // The CA that signed the server's certificate is unknown.
     let mut unknown = settings_for_url(&server.url());
     assert_eq!(
         failure(Datastore::open(&unknown).await.unwrap_err()),
         Failure::Connection(Cause::CertificateNotTrusted)
     );
-    // Settings that go without a kubeconfig: URL, authority and token; URL, authority and client certificate.
+    // Settings that replace a kubeconfig: URL, CA and token; URL, CA and client certificate.
     unknown.kubernetes.ca_file = server.pki().ca.display().to_string();
     let mut by_token = unknown.clone();
     by_token.kubernetes.token = calipam_datastore::Secret::new(server.token());

@@ -1,4 +1,4 @@
-//! A server that fails while it is read: a clear error in time, and never half a verdict.
+//! A server that fails during reads: there is a clear error in time, and never a verdict on half of the data.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ pub(super) fn ok(body: &str) -> Reply {
     Reply::Whole(200, body.to_owned())
 }
 
-/// A healthy cluster with two kinds of Calico's.
+/// A healthy cluster with two kinds of Calico.
 pub(super) fn healthy(path: &str) -> Reply {
     match path.split('?').next().unwrap_or_default() {
         "/apis" => ok(r#"{"groups":[{"name":"crd.projectcalico.org","preferredVersion":{"version":"v1"}}]}"#),
@@ -110,7 +110,7 @@ async fn a_request_that_is_put_off_is_sent_again() {
     assert_eq!(result.unwrap().pods.len(), 1);
     assert_eq!(fake.count(BLOCKS), 3);
 
-    // Not longer than any answer is waited for.
+    // The wait is no longer than for any other answer.
     let (result, fake) = read(|path| match path.starts_with(BLOCKS) {
         true => Reply::Later(429, 3600),
         false => healthy(path),
@@ -161,7 +161,7 @@ async fn an_answer_that_breaks_off_is_never_taken_for_a_whole_one() {
     assert!(matches!(html, Failure::NotKubernetes(_)), "{html}");
 }
 
-/// A cluster whose server offers whole lists.
+/// A cluster whose server supports whole lists.
 fn recent(path: &str) -> Reply {
     if path == "/version" { ok(r#"{"major":"1","minor":"33+"}"#) } else { healthy(path) }
 }

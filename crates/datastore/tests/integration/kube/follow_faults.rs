@@ -1,4 +1,4 @@
-//! An API server that tells something wrong, or not all, while it is followed.
+//! An API server that reports wrong or incomplete changes while it is followed.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,16 +16,16 @@ use super::faults::ok;
 use super::support::settings_for_url;
 use crate::support::quiet;
 
-/// What the server says next of pods.
+/// The next reports of the server about pods.
 struct Says {
     newest: &'static str,
-    /// What short watches tell, one after the other; the last of them again and again.
+    /// The output of short watches, one after the other; the last one repeats.
     watches: Vec<Reply>,
-    /// What long ones do.
+    /// The output of long watches.
     long: Reply,
 }
 
-/// A server whose long watches lie still.
+/// A server whose long watches hang.
 fn says(newest: &'static str, watches: Vec<Reply>) -> Says {
     Says { newest, watches, long: Reply::Stalled(String::new()) }
 }
@@ -96,7 +96,7 @@ impl Following {
         Self { store, snapshot, followed, says, _fake: fake }
     }
 
-    /// How many objects have changed by now; or why everything has to be read, or what has failed.
+    /// The number of changed objects so far, the reason that everything must be read, or an error.
     async fn news(&mut self) -> Result<Result<usize, WhyWhole>, Error> {
         self.store.prove(&mut self.followed).await?;
         let news = match self.store.news(&mut self.followed).await? {
@@ -122,7 +122,7 @@ async fn changes_are_taken_when_all_were_told() {
         ("7", vec![told(&[])], 0, "a b"),
         ("9", vec![told(&[bookmark("9")])], 0, "a b"),
         ("9", vec![told(&changed)], 2, "a aa"),
-        // A bookmark of an earlier version: the next watch goes on from there.
+        // A bookmark of an earlier version: the next watch continues from there.
         ("10", early, 0, "a b"),
     ] {
         let mut following = Following::begin(newest, watches).await;
@@ -131,7 +131,7 @@ async fn changes_are_taken_when_all_were_told() {
     }
 }
 
-/// Whether it ended as is expected.
+/// True for the expected end.
 type Is = fn(&Result<Result<usize, WhyWhole>, Error>) -> bool;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -162,7 +162,8 @@ async fn where_not_all_is_told_nothing_is_taken() {
     }
 }
 
-/// A server that was restored says nothing of what it lacks, and may be at the same version again before it is asked.
+/// A restored server does not report changes that it lost, and may reach the same version again before the next
+/// request.
 #[tokio::test(flavor = "multi_thread")]
 async fn where_a_watch_breaks_off_everything_is_read_whole() {
     let failure = event("ERROR", &json!({"kind": "Status", "code": 500, "message": "no"}));
@@ -180,12 +181,12 @@ async fn where_a_watch_breaks_off_everything_is_read_whole() {
         waited.await.expect(what).unwrap();
         let found = following.news().await;
         assert!(is_expected(&found), "{what}: {found:?}");
-        // Whatever it says later.
+        // Even after further reports.
         assert!(is_interrupted(&following.news().await), "{what}");
     }
 }
 
-/// What was recorded last is reported first: only the same history has it.
+/// The last recorded change must be reported first: only the same history has it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_recording_goes_on_only_with_the_same_history() {
     let added = event("ADDED", &pod("c", "8"));

@@ -1,5 +1,5 @@
-//! The requests of a short-lived process share one connection, if the server speaks HTTP/2. What a real API server does
-//! only now and then, and never when asked to, is done by a server of our own: it ends connections, and knows no HTTP/2.
+//! The requests of a short-lived process share one connection, if the server speaks HTTP/2. A real API server rarely
+//! ends connections, and never on request, so a fake server does that, and also serves without HTTP/2.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -22,24 +22,24 @@ use super::support::settings_for_url;
 type Tls = StreamOwned<ServerConnection, TcpStream>;
 
 const NAMESPACE: &str = r#"{"metadata": {"labels": {"team": "red"}}}"#;
-/// Length of what a client says first.
+/// Length of a client's preface.
 const PREFACE: usize = 24;
 /// Types of frames.
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
 const GOAWAY: u8 = 7;
-/// Flags of frames: the answer to settings, the last frame of a stream, the last one with headers.
+/// Flags of frames: the acknowledgement of settings, the last frame of a stream, the last one with headers.
 const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 /// `:status: 200` in HPACK.
 const OK: u8 = 0x88;
 
-/// Says of each request, which are counted over all connections, whether it ends the connection instead of being taken.
+/// Decides for each request, counted over all connections, if it ends the connection instead of getting an answer.
 type Refuses = Arc<dyn Fn(usize) -> bool + Send + Sync>;
 
-/// A server that gives the labels of any namespace.
+/// A server that returns labels for any namespace.
 struct Server {
     url: String,
     pki: Pki,
@@ -51,12 +51,12 @@ struct Server {
 struct Seen {
     connections: AtomicUsize,
     requests: AtomicUsize,
-    /// The bodies of requests, as far as they were taken.
+    /// The request bodies, as far as they were read.
     bodies: Mutex<Vec<u8>>,
 }
 
 impl Server {
-    /// A server of `protocol`. Its threads end with the process.
+    /// Starts a server for `protocol`. Its threads end with the process.
     fn start(protocol: &str, refuses: impl Fn(usize) -> bool + Send + Sync + 'static) -> Self {
         let home = tempfile::tempdir().unwrap();
         let pki = Pki::create(home.path()).unwrap();
@@ -100,7 +100,7 @@ fn tls(pki: &Pki, protocol: &str) -> ServerConfig {
     config
 }
 
-/// Answers until the client ends the connection.
+/// Answers until the client closes the connection.
 fn serve(mut stream: Tls, seen: &Seen, refuses: &dyn Fn(usize) -> bool) -> std::io::Result<()> {
     stream.conn.complete_io(&mut stream.sock)?;
     match stream.conn.alpn_protocol() {
@@ -124,7 +124,7 @@ fn frames(mut stream: Tls, seen: &Seen, refuses: &dyn Fn(usize) -> bool) -> std:
         if kind == HEADERS && !is_ending {
             is_ending = refuses(seen.requests.fetch_add(1, Ordering::SeqCst));
             if is_ending {
-                // The last stream that it has taken, and no error.
+                // The last stream that was accepted, and no error.
                 send(&mut stream, GOAWAY, 0, 0, &[last.to_be_bytes(), [0; 4]].concat())?;
             }
         }
@@ -152,7 +152,7 @@ fn send(stream: &mut Tls, kind: u8, flags: u8, number: u32, payload: &[u8]) -> s
     stream.flush()
 }
 
-/// One request of HTTP/1.
+/// Serves one request of HTTP/1.
 fn lines(stream: Tls) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
@@ -166,7 +166,7 @@ fn lines(stream: Tls) -> std::io::Result<()> {
     reader.get_mut().flush()
 }
 
-/// Asks three times, side by side.
+/// Sends three requests in parallel.
 async fn ask(lookup: &Lookup) {
     let one = || lookup.namespace_labels("ns");
     for labels in <[_; 3]>::from(tokio::try_join!(one(), one(), one()).unwrap()) {
@@ -212,7 +212,7 @@ async fn a_server_that_takes_nothing_is_not_asked_for_ever() {
 async fn a_server_without_http_2_is_asked_by_http_1() {
     let server = Server::start("http/1.1", |_| false);
     ask(&server.lookup().await).await;
-    // One to find it out.
+    // One connection detects the protocol.
     assert_eq!(server.connections(), 4);
 }
 
@@ -235,7 +235,7 @@ async fn why_there_is_no_connection_is_said() {
     settings.kubectl.tls_server_name = Some("elsewhere".into());
     assert_eq!(cause(&settings).await, Cause::CertificateWrongName);
 
-    // It accepts connections and says nothing.
+    // It accepts connections and does not answer.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     settings = server.settings(&server.pki.ca);
     settings.api_endpoint = format!("https://{}", silent.local_addr().unwrap());

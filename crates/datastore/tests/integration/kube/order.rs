@@ -1,4 +1,4 @@
-//! In which order lists are read: what uses addresses is as it was later than what records them.
+//! The order of lists: users of addresses are read later than records of addresses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::faults::{BLOCKS, PODS, healthy, ok, page, read};
 use calipam_testkit::kube::fake::Reply;
 
-/// The server makes both lists at the same time: the first has begun, so that its revision is settled.
+/// The server prepares both lists in parallel, but the revision of the first is fixed since it has begun.
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_are_asked_for_while_blocks_still_arrive() {
     let asked = Arc::new(AtomicBool::new(false));
@@ -46,7 +46,7 @@ async fn pods_are_not_asked_for_before_blocks_begin_to_arrive() {
     assert!(begun.load(Ordering::SeqCst) && !early.load(Ordering::SeqCst));
 }
 
-/// Of many handles the server takes long to make up the list, and nothing is compared with both.
+/// The server takes long to prepare the list of many handles, which no finding compares with pods.
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_do_not_wait_for_handles() {
     const HANDLES: &str = "/apis/crd.projectcalico.org/v1/ipamhandles";
@@ -73,7 +73,7 @@ async fn pods_do_not_wait_for_handles() {
     assert_eq!((result.unwrap().pods.len(), fake.count(HANDLES)), (1, 1));
 }
 
-/// Blocks that are read again may be newer than the pods: these are then read again, too.
+/// Blocks that are read again may be newer than the pods, which are then read again, too.
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_are_read_again_where_blocks_were() {
     let gone = || Reply::Whole(410, r#"{"kind":"Status","reason":"Expired","message":"too old"}"#.into());
@@ -85,7 +85,7 @@ async fn pods_are_read_again_where_blocks_were() {
         }
         match path.starts_with(BLOCKS) {
             true if path.contains("continue=") && refusals.fetch_add(1, Ordering::SeqCst) == 0 => {
-                // The pods have been asked for by now.
+                // The pods were requested by now.
                 while asked.load(Ordering::SeqCst) == 0 {
                     std::thread::sleep(Duration::from_millis(1));
                 }

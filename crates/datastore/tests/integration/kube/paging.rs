@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 
 use super::support::{open, pod, resource, seed, server, settings};
 
-/// More than two pages.
+/// Enough for more than two pages.
 const MANY: usize = 10_500;
 
-/// Reads everything; gives the most that was told of objects read and expected.
+/// Reads everything; returns the highest reported numbers of read and expected objects.
 async fn told(store: &Datastore) -> (Snapshot, u64, u64) {
     let (read, expected) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (r, e) = (Arc::clone(&read), Arc::clone(&expected));
@@ -56,7 +56,7 @@ async fn every_object_of_long_lists_comes_once() {
         .collect();
     create_in_etcd(&server, "/registry/pods/", &pods).unwrap();
 
-    // A server that does not tell its version is asked for pages.
+    // Pages are requested from a server that does not report its version.
     let proxy = Tearing::kubernetes(&server).unwrap();
     proxy.plan(|seen| if seen.path == "/version" { Tear::Status(404) } else { Tear::Pass });
     let store = Datastore::open(&settings(&proxy.kubeconfig())).await.unwrap();
@@ -74,7 +74,7 @@ async fn every_object_of_long_lists_comes_once() {
     let names: BTreeSet<String> = snapshot.pods.iter().map(|p| p.value.name().to_string()).collect();
     assert_eq!(names.len(), MANY + 1);
 
-    // So many suspects are listed rather than asked for one by one.
+    // So many suspects are listed instead of read one by one.
     let keys: BTreeSet<Key> = (0..2_000).map(|i| Key::Handle(format!("net.{i}"))).collect();
     let again = store.reread(&keys).await.unwrap().unwrap();
     let found: BTreeSet<Key> = again.handles.iter().map(|h| Key::Handle(h.value.id().to_string())).collect();

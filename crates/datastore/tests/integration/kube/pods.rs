@@ -1,4 +1,4 @@
-//! Every state of a pod that the fact sheet names (2.12), as protobuf and as JSON.
+//! Every state of a pod in the fact sheet (2.12), as protobuf and as JSON.
 
 use calipam_testkit::kube::{Flavour, create_in_etcd};
 use serde_json::{Value, json};
@@ -109,7 +109,7 @@ async fn every_state_gives_the_addresses_that_calico_sees() {
     let machine = snapshot.pods.iter().find(|p| !p.value.machine().is_empty()).unwrap();
     assert!(machine.value.machine() == *"vm-1");
 
-    // The same pods as JSON, as the API server prints them.
+    // The same pods as JSON in the form of the API server.
     let folder = tempfile::tempdir().unwrap();
     for (file, path) in [("pods.json", "/api/v1/pods"), ("pools.json", &Flavour::Classic.path("ippools"))] {
         std::fs::write(folder.path().join(file), server.request("GET", path, "").unwrap().body).unwrap();

@@ -1,4 +1,4 @@
-//! Both API groups, read whole, by name, and through an export.
+//! Reads of both API groups: as a whole, by name, and through an export.
 
 use std::collections::BTreeSet;
 
@@ -149,7 +149,7 @@ async fn by_name(store: &Datastore, whole: &Snapshot) {
     assert_eq!(found.pods, whole.pods);
 }
 
-/// What cannot be understood is named and stops nothing.
+/// Undecodable objects are reported and do not stop the read.
 async fn strange_objects(server: &KubeApiserver, store: &Datastore) {
     let classic = Flavour::Classic;
     let add = |plural: &str, object| create(server, &classic.path(plural), &[object]).unwrap();

@@ -1,4 +1,4 @@
-//! Whether the installed schema keeps what cools down, on real API servers, in both API groups.
+//! Detection of schemas that keep the cooldown, on real API servers, in both API groups.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use super::support::{open, server};
 
-/// How long the API server may take to publish a changed schema.
+/// Time limit for the API server to publish a changed schema.
 const PUBLISHED: Duration = Duration::from_secs(60);
 
-/// Makes the definition of blocks that of Calico 3.32 and earlier.
+/// Changes the definition of blocks to that of Calico 3.32 and earlier.
 fn without_released_at(server: &KubeApiserver, flavour: Flavour) {
     let path =
         format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/ipamblocks.{}", flavour.group());

@@ -1,4 +1,4 @@
-//! A small cluster of Calico's objects on an API server, and how to open it.
+//! A small cluster of Calico's objects on an API server.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::resolve;
 
-/// Time-outs of tests whose servers do not answer.
+/// Timeouts of tests whose servers do not answer.
 pub(super) const SHORT: Duration = Duration::from_secs(2);
 
 /// An API server with Calico's kinds.
@@ -29,7 +29,7 @@ pub(super) fn settings(kubeconfig: &Path) -> Settings {
     resolve(&overrides, &[])
 }
 
-/// Settings for the URL of an API server, with short time-outs.
+/// Settings for the URL of an API server, with short timeouts.
 pub(super) fn settings_for_url(url: &str) -> Settings {
     let overrides = Overrides { datastore: Some("kubernetes".into()), ..Overrides::default() };
     let mut settings = resolve(&overrides, &[("K8S_API_ENDPOINT", url)]);
@@ -59,7 +59,7 @@ pub(super) fn resource(flavour: Flavour, kind: &str, name: &str, spec: Value) ->
     json!({"apiVersion": flavour.api_version(), "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
-/// A node that Calico has given an IPIP and a VXLAN address.
+/// A node with an IPIP and a VXLAN address from Calico.
 pub(super) fn node(name: &str, annotations: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Node", "metadata":
         {"name": name, "labels": {"zone": "a"}, "annotations": annotations}})

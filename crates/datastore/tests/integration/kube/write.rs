@@ -1,4 +1,4 @@
-//! Writing to real API servers, in both API groups.
+//! Writes to real API servers, in both API groups.
 
 use std::collections::BTreeMap;
 
@@ -81,7 +81,7 @@ async fn blocks_are_updated_against_the_version_that_was_read() {
         expected["sequenceNumberForAllocation"].as_object_mut().unwrap().remove("1");
         assert_eq!(now["spec"], expected);
         assert_eq!(now["metadata"]["labels"], json!({"team": "net"}));
-        // What was written reads back as the same value, and the old version is no longer there.
+        // The written value reads back the same, and the old version is gone.
         let again = read(writer, &block_key()).await.unwrap();
         assert_eq!(again.raw, object.encode());
         assert_eq!(commit(writer, update, Vec::new()).await, Swap::Conflict);
@@ -106,7 +106,7 @@ async fn objects_are_created_as_calico_writes_them() {
         ] {
             let create = Change::create(key.clone(), object.encode());
             assert!(is_done(&commit(writer, create.clone(), Vec::new()).await), "{key}");
-            // Calico writes no attributes as `null` to etcd, and as `[]` to Kubernetes.
+            // Calico writes missing attributes as `null` to etcd, and as `[]` to Kubernetes.
             let written = String::from_utf8(object.encode())
                 .unwrap()
                 .replace(r#""attributes":null"#, r#""attributes":[]"#);
@@ -142,7 +142,7 @@ async fn deletion_compares_and_leaves_nothing() {
         assert_eq!(commit(writer, delete.clone(), Vec::new()).await, Swap::Done(vec![None]));
         assert!(read(writer, &key).await.is_none());
         assert_eq!(commit(writer, delete, Vec::new()).await, Swap::Conflict);
-        // One that others have marked and not deleted is finished.
+        // The deletion of an object that others have only marked is completed.
         let key = Key::Handle("ipip-tunnel-addr-node-1".into());
         let path = format!("{}/ipip-tunnel-addr-node-1", flavour.path("ipamhandles"));
         let mut marked = get(server, &path);
@@ -181,7 +181,7 @@ async fn evidence_and_strangers_stop_a_write() {
                 "{evidence:?}"
             );
         }
-        // A handle whose ID differs in case only has the same name, and is not the one that was meant.
+        // A handle whose ID differs only in case has the same name, but is another handle.
         let twin = read(writer, &Key::Handle(HANDLE.to_lowercase())).await.unwrap();
         assert_eq!(twin.object, None, "{twin:?}");
         let evidence = [&pod, &node].map(|key| async move {
@@ -200,7 +200,7 @@ async fn evidence_and_strangers_stop_a_write() {
     .await;
 }
 
-/// Evidence that is in Kubernetes counts for writes to etcd, too.
+/// Evidence in Kubernetes also counts for writes to etcd.
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_beside_etcd_are_evidence() {
     let (etcd, server) = (Etcd::start().unwrap(), lease(Kinds::Kubernetes).unwrap());
