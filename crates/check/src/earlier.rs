@@ -1,4 +1,4 @@
-//! Reports of earlier checks as programs read them, and what has changed since.
+//! Reports of earlier checks for programs, and changes since then.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{BufReader, Read, Seek};
@@ -13,10 +13,10 @@ use crate::code::{Code, Severity};
 use crate::finding::{Finding, Subject};
 use crate::report::{Filter, Report};
 
-/// Why a file is not a report.
+/// The reason why a file is not a report.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoReport {
-    /// Neither JSON nor YAML; this is what is wrong with it as JSON.
+    /// Neither JSON nor YAML; the text is the error of the JSON parser.
     #[error("{0}")]
     Unparsable(String),
     #[error("it is not a JSON object")]
@@ -31,12 +31,12 @@ pub enum NoReport {
     OfNoCluster(String),
     #[error("it is in calicoctl's form, which has no findings")]
     WithoutFindings,
-    /// A field is missing, or is something else.
+    /// A field is missing or has another type.
     #[error("it cannot be read: {0}")]
     Undecodable(String),
 }
 
-/// Reads a file of JSON or YAML. Of JSON, no more is in memory at a time than what is made of it.
+/// Reads a file of JSON or YAML. JSON is decoded as a stream, without the whole text in memory.
 pub fn read_document<T: DeserializeOwned>(mut file: impl Read + Seek) -> Result<T, NoReport> {
     serde_json::from_reader(BufReader::new(&mut file)).or_else(|json| {
         let yaml = file.rewind().ok().and_then(|()| serde_yaml::from_reader(file).ok());
@@ -44,10 +44,10 @@ pub fn read_document<T: DeserializeOwned>(mut file: impl Read + Seek) -> Result<
     })
 }
 
-/// What `calipam check -o json` or `-o yaml` has written, by this version or another one.
+/// A report of `calipam check -o json` or `-o yaml`, of this version or another one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EarlierReport {
-    /// The GUID of the cluster; empty if it was not known.
+    /// The GUID of the cluster; empty if it was unknown.
     pub guid: String,
     pub taken_at: Timestamp,
     /// The sources that were read; `None` if the report does not say.
@@ -55,14 +55,14 @@ pub struct EarlierReport {
     pub findings: Vec<EarlierFinding>,
 }
 
-/// A finding of an earlier report. Its code can be one that this version does not have.
+/// A finding of an earlier report. This version may not have its code.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EarlierFinding {
-    /// The cluster of a fleet.
+    /// The cluster in a fleet.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cluster: String,
     pub code: String,
-    /// `None` if it is none that this version has.
+    /// `None` if this version does not have it.
     #[serde(default, deserialize_with = "known")]
     pub severity: Option<Severity>,
     pub subject: EarlierSubject,
@@ -72,7 +72,7 @@ pub struct EarlierFinding {
     pub evidence: Value,
 }
 
-/// The subject of an earlier finding, as the report names it.
+/// The subject of an earlier finding, as in the report.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct EarlierSubject {
     pub kind: String,
@@ -84,10 +84,10 @@ fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Severity>,
     Ok(Severity::ALL.into_iter().find(|known| known.to_string() == text))
 }
 
-/// What a report says of a cluster, in the form in which it is written.
+/// The data of a cluster in a report.
 #[derive(Deserialize)]
 pub(crate) struct OfCluster {
-    /// In a fleet.
+    /// The name in a fleet.
     #[serde(default)]
     pub name: String,
     cluster: WrittenIdentity,
@@ -107,14 +107,14 @@ pub(crate) struct Findings {
     pub findings: Vec<EarlierFinding>,
 }
 
-/// The version of the schema of YAML and JSON, described in `docs/output.md`: the only one that is written and read.
+/// The version of the schema of YAML and JSON, described in `docs/output.md`. No other one is written or read.
 pub const API_VERSION: &str = "calipam/v1";
 
 impl EarlierReport {
     /// Reads a report.
     ///
     /// # Errors
-    /// If it is none, or one of its findings has no code or no subject: passing over it would call it new.
+    /// If it is not one, or a finding has no code or no subject: without that finding, it would be reported as new.
     pub fn decode(report: &Value) -> Result<Self, NoReport> {
         if report.get("clusterGUID").is_some() {
             return Err(NoReport::WithoutFindings);
@@ -123,10 +123,10 @@ impl EarlierReport {
         Ok(Self { findings, ..Self::without_findings(report)? })
     }
 
-    /// Reads a report but for its findings.
+    /// Reads a report without its findings.
     ///
     /// # Errors
-    /// If it is none.
+    /// If it is not one.
     pub fn without_findings(report: &Value) -> Result<Self, NoReport> {
         decode(report, "CheckReport", NoReport::OtherDocument).map(Self::of_cluster)
     }
@@ -143,7 +143,7 @@ impl EarlierReport {
     }
 }
 
-/// A part of a document of this kind and of this version.
+/// Decodes a part of a document of this kind and this version.
 pub(crate) fn decode<T: DeserializeOwned>(
     document: &Value,
     kind: &str,
@@ -158,20 +158,20 @@ pub(crate) fn decode<T: DeserializeOwned>(
     T::deserialize(document).map_err(|error| NoReport::Undecodable(error.to_string()))
 }
 
-/// What became of a finding since an earlier report. Code and subject make the same finding: owner, count and message
-/// can change.
+/// The change of a finding since an earlier report. Code and subject identify a finding; owner, count and message may
+/// change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Change {
     /// The earlier report does not have it.
     New,
-    /// It is more severe than it was.
+    /// It is more severe than before.
     Worse,
     Stays,
 }
 
 impl Change {
-    /// True for what an alert has to tell.
+    /// True for changes that an alert reports.
     pub fn is_news(self) -> bool {
         self != Self::Stays
     }
@@ -189,26 +189,26 @@ impl std::fmt::Display for Change {
 
 type Identity = (String, EarlierSubject);
 
-/// What has changed since an earlier report.
+/// The changes since an earlier report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Changes {
-    /// When the cluster was read for the earlier report.
+    /// The time of the earlier report.
     pub since: Timestamp,
     before: HashMap<Identity, Option<Severity>>,
-    /// What the earlier report has and this one has not, although it looked.
+    /// Findings of the earlier report that this one does not have, although it checked them.
     pub gone: Vec<EarlierFinding>,
-    /// What the earlier report has and this one cannot check: a source was not read this time, the objects changed
-    /// while they were looked at, or this version does not have the rule.
+    /// Findings of the earlier report that this one cannot check: a source was not read this time, the objects changed
+    /// during the check, or this version does not have the rule.
     pub not_checked: Vec<EarlierFinding>,
     /// Sources that were read for the earlier report and not for this one.
     pub not_read_now: Vec<Source>,
-    /// Sources that were read for this report and not for the earlier one: what is new may be older.
+    /// Sources that were read for this report and not for the earlier one: new findings may be older.
     pub not_read_then: Vec<Source>,
 }
 
 impl Changes {
-    /// Compares. `report` must not be filtered yet: what a filter hides is not gone. `dropped` is what was found and had
-    /// changed when it was read again.
+    /// Compares an earlier report with `report`, which must not be filtered yet: findings that a filter hides are not
+    /// gone. `dropped` are findings whose objects had changed in the second read.
     pub fn since(earlier: EarlierReport, report: &Report, dropped: &[Finding]) -> Self {
         let has_read = |source: &Source| report.coverage.get(source) == Some(&Coverage::Read);
         let then = earlier.read.unwrap_or_else(|| report.coverage.keys().copied().filter(has_read).collect());
@@ -227,7 +227,7 @@ impl Changes {
         Self { since: earlier.taken_at, before, gone, not_checked, not_read_now, not_read_then }
     }
 
-    /// What became of a finding of the report.
+    /// Returns the change of a finding of the report.
     pub fn of(&self, finding: &Finding) -> Change {
         match self.before.get(&identity(finding)) {
             None => Change::New,
@@ -236,7 +236,7 @@ impl Changes {
         }
     }
 
-    /// How many findings of the report are of each kind.
+    /// The number of findings of the report by change.
     pub fn counts(&self, report: &Report) -> BTreeMap<Change, usize> {
         let mut counts =
             BTreeMap::from([Change::New, Change::Worse, Change::Stays].map(|change| (change, 0)));
@@ -246,14 +246,14 @@ impl Changes {
         counts
     }
 
-    /// The worst severity among what is news.
+    /// The worst severity of the changes that an alert reports.
     pub fn worst_news(&self, report: &Report) -> Option<Severity> {
         let news = report.findings.iter().filter(|finding| self.of(finding).is_news());
         news.map(|finding| finding.severity).min()
     }
 
-    /// Leaves out rules that a filter leaves out. An earlier finding does not say which nodes it concerns: of the rest of
-    /// a filter only the report knows.
+    /// Removes rules that a filter excludes. An earlier finding has no nodes, so that the other conditions of a filter
+    /// are applied only to the report.
     pub fn narrow(&mut self, filter: &Filter) {
         let wanted = |finding: &EarlierFinding| {
             let code = finding.code.parse::<Code>();
@@ -284,8 +284,8 @@ fn sorted(sources: impl Iterator<Item = Source>) -> Vec<Source> {
     sources
 }
 
-/// True if a rule would have found again what it found before, although these sources are no longer read. Calico's own
-/// data decides about blocks, affinities, handles and pools; of the others only the users of addresses can be left out.
+/// True if a rule would find its earlier findings again although these sources are no longer read. Calico's own data is
+/// always read for blocks, affinities, handles and pools; only users of addresses can be missing.
 fn is_checked(code: Code, not_read: &[Source]) -> bool {
     let only_users = not_read.iter().all(|source| {
         matches!(source, Source::Endpoints | Source::Pods | Source::Services | Source::Machines)

@@ -1,4 +1,4 @@
-//! Findings: what is wrong, with what, and how it is known.
+//! Findings: problem, subject and evidence.
 
 mod evidence;
 mod fleet;
@@ -22,7 +22,7 @@ pub use self::owner::*;
 pub use self::pool::*;
 use crate::code::{Code, Severity};
 
-/// What a finding is about, in canonical form.
+/// The subject of a finding, in canonical form.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subject {
     Address(IpAddr),
@@ -43,14 +43,14 @@ pub enum Subject {
     Node(String),
     /// A configuration object.
     Configuration(String),
-    /// Something that cannot be decoded, by its key.
+    /// An object that cannot be decoded, by its key.
     Object(String),
     /// A cluster of a fleet, by its name there.
     Cluster(String),
 }
 
 impl Subject {
-    /// The word for the kind of thing.
+    /// The word for the kind of subject.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Address(_) => "address",
@@ -72,7 +72,7 @@ impl Subject {
         Self::Affinity { node: key.node.clone(), cidr: key.cidr }
     }
 
-    /// The address or CIDR that the subject is at, if it has one.
+    /// The address or CIDR of the subject, if it has one.
     pub fn network(&self) -> Option<IpNet> {
         match self {
             Self::Address(address) => Some((*address).into()),
@@ -108,23 +108,23 @@ impl Serialize for Subject {
     }
 }
 
-/// One finding. What repairs it is [`remedy`](Self::remedy); the program that shows it puts that into words.
+/// One finding. Its repair is [`remedy`](Self::remedy), which the program puts into words.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     pub code: Code,
     pub severity: Severity,
     pub subject: Subject,
-    /// The message, as the rule says it; without the address at its front where the finding is about one.
+    /// The message from the rule, without the address at its start if the finding is about one.
     pub says: Box<str>,
     pub evidence: Evidence,
-    /// The nodes that it concerns, ascending, for `--node`.
+    /// The nodes of the finding, ascending, for `--node`.
     pub nodes: Vec<String>,
-    /// The objects that must be unchanged when they are read again: a half-done Calico operation may be about to
-    /// change them. Empty if no such operation explains the finding, so that it stands at once.
+    /// The objects that must be unchanged in the second read: a half-done operation of Calico may be about to change
+    /// them. Empty if no such operation explains the finding, so that it counts at once.
     pub depends_on: Vec<Key>,
 }
 
-/// What tells a finding from the others of a report.
+/// The identity of a finding in a report.
 pub type FindingKey = (Code, Subject);
 
 impl Finding {
@@ -136,7 +136,7 @@ impl Finding {
         (self.code, &self.subject)
     }
 
-    /// A finding with its usual severity that concerns no node in particular and stands at once.
+    /// Creates a finding with its usual severity, without nodes and objects for a second read.
     pub fn new(code: Code, subject: Subject, says: impl Into<Box<str>>, evidence: Evidence) -> Self {
         Self {
             code,
@@ -149,7 +149,7 @@ impl Finding {
         }
     }
 
-    /// True if an owner is in the namespace: one that uses the address, one that a block records, or the subject.
+    /// True if an owner is in the namespace: a user of the address, an owner in a record, or the subject.
     pub fn concerns_namespace(&self, namespace: &str) -> bool {
         let within = |name: &str| name.split_once('/').is_some_and(|(first, _)| first == namespace);
         let owned = |owner: &OwnerEvidence| {
@@ -173,12 +173,12 @@ impl Finding {
         }
     }
 
-    /// What it says in one line.
+    /// The message in one line.
     pub fn message(&self) -> String {
         self.to_string()
     }
 
-    /// The message; without the address at its front where the finding is about one.
+    /// The message, without the address at its start if the finding is about one.
     pub fn says(&self) -> String {
         if let Evidence::Address(evidence) = &self.evidence
             && let Some(last) = &evidence.last_in_use
@@ -188,30 +188,30 @@ impl Finding {
         self.says.to_string()
     }
 
-    /// Sets the nodes that it concerns.
+    /// Sets the nodes of the finding.
     pub fn on_nodes<T: Into<String>>(mut self, nodes: impl IntoIterator<Item = T>) -> Self {
         self.nodes.extend(nodes.into_iter().map(Into::into));
         self.nodes.sort();
         self.nodes.dedup();
-        // A cluster can have a hundred thousand findings.
+        // A cluster may have a hundred thousand findings.
         self.nodes.shrink_to_fit();
         self
     }
 
-    /// Adds objects that must be unchanged when they are read again.
+    /// Adds objects that must be unchanged in the second read.
     pub fn depending_on(mut self, keys: impl IntoIterator<Item = Key>) -> Self {
         self.depends_on.extend(keys);
         self.depends_on.shrink_to_fit();
         self
     }
 
-    /// Sets another severity than the usual one.
+    /// Sets a severity that is not the usual one.
     pub fn with_severity(mut self, severity: Severity) -> Self {
         self.severity = severity;
         self
     }
 
-    /// Addresses that the evidence names.
+    /// The addresses in subject and evidence.
     pub fn addresses(&self) -> Vec<IpAddr> {
         match (&self.subject, &self.evidence) {
             (Subject::Address(address), _) => vec![*address],
@@ -221,14 +221,14 @@ impl Finding {
         }
     }
 
-    /// Adds when the address was last seen in use.
+    /// Adds the time when the address was last seen in use.
     pub fn note_last_use(&mut self, last: LastInUse) {
         if let Evidence::Address(evidence) = &mut self.evidence {
             evidence.last_in_use = Some(Box::new(last));
         }
     }
 
-    /// True for a leaked address whose record does not tell whose it was: only a person can.
+    /// True for a leaked address whose record names no owner: only a person can decide.
     pub fn is_owner_unknown(&self) -> bool {
         match &self.evidence {
             Evidence::Address(evidence) => evidence.is_owner_unknown(),

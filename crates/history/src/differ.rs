@@ -1,4 +1,4 @@
-//! The differ: what changed between two states of a block, address by address. `diff`, histories, rates and trends all ask it.
+//! Changes between two states of a block, address by address, for `diff`, histories, rates and trends.
 
 use std::net::IpAddr;
 
@@ -20,23 +20,23 @@ pub enum Change {
     Changed,
     Assigned,
     Released,
-    /// The address belongs to another owner.
+    /// Assigned to another owner.
     Moved,
     /// Released, and assigned again to the same owner.
     Renewed,
-    /// The same allocation with other attributes of its owner.
+    /// The same allocation, with changed attributes.
     #[serde(rename = "changed")]
     Attributes,
-    /// Not in use in either state: assigned and released in between, or reserved by Windows.
+    /// Not in use in either state: assigned and released in between, or reserved for Windows.
     Passed,
     /// The address cooled down, and is free now.
     Cooled,
     Claimed,
-    /// The block belongs to another, or to no one any more.
+    /// The block has another owner, or none any more.
     Owner,
-    /// Given up and claimed again by the same owner, by its claim time.
+    /// Released and claimed again by the same owner, by its claim time.
     ClaimedAgain,
-    /// Blocks of another size are in its place.
+    /// Replaced by blocks of another size.
     Size,
 }
 
@@ -61,7 +61,7 @@ impl Change {
         }
     }
 
-    /// The change between two states of an object; `None` if there is none.
+    /// Returns the change between two states of an object; `None` if there is none.
     pub(crate) fn of<T: PartialEq>(before: &Option<T>, after: &Option<T>) -> Option<Self> {
         match (before, after) {
             (None, None) => None,
@@ -72,7 +72,7 @@ impl Change {
     }
 }
 
-/// The record of an address in a block: allocated, cooling, or reserved.
+/// A record of an address in a block: allocated, cooling, or reserved.
 #[derive(Clone, Copy, Debug)]
 pub struct Held<'s> {
     pub(crate) block: &'s Block,
@@ -97,25 +97,25 @@ impl<'s> Held<'s> {
         NodeName::of(&self.record(), self.block)
     }
 
-    /// The node that holds it: the one that the record names, else the owner of the block.
+    /// The node of the record, or the owner of the block.
     pub fn node(self) -> Option<String> {
         let node = self.node_name().text();
         (!node.is_empty()).then_some(node)
     }
 
-    /// The type of its owner, and the owner's name.
+    /// The type and name of the owner.
     pub fn owner(self) -> (&'static str, String) {
         let record = self.record();
         describe(&Claim::of(&record), &record)
     }
 
-    /// True for an address that an owner holds; false if it cools down or is reserved by Windows.
+    /// True for an address of an owner; false if it cools down or is reserved for Windows.
     pub fn is_allocated(self) -> bool {
         !self.record().is_cooling() && !self.record().is_windows_reserved()
     }
 }
 
-/// Both states of each address that is taken in at least one of two states of a block.
+/// The states of each address that is not free in at least one of two states of a block.
 pub(crate) fn addresses<'s>(
     old: Option<&'s Block>,
     new: Option<&'s Block>,
@@ -128,7 +128,7 @@ pub(crate) fn addresses<'s>(
     both.filter(|states| states.iter().any(Option::is_some))
 }
 
-/// The change between two states of an address; `None` if there is none.
+/// Returns the change between two states of an address; `None` if there is none.
 pub(crate) fn of_address([before, after]: [Option<Held<'_>>; 2]) -> Option<Change> {
     use Change::{Assigned, Attributes, Cooled, Moved, Passed, Released, Renewed};
     match (before.filter(|held| held.is_allocated()), after.filter(|held| held.is_allocated())) {
@@ -145,7 +145,7 @@ pub(crate) fn of_address([before, after]: [Option<Held<'_>>; 2]) -> Option<Chang
     }
 }
 
-/// The change of a block's owner between two states; `None` if there is none.
+/// Returns the change of the owner between two states of a block; `None` if there is none.
 pub(crate) fn of_owner(old: &Block, new: &Block) -> Option<Change> {
     if old.owner() != new.owner() {
         return Some(Change::Owner);
@@ -154,7 +154,7 @@ pub(crate) fn of_owner(old: &Block, new: &Block) -> Option<Change> {
     claimed.is_some_and(|(old, new)| old != new).then_some(Change::ClaimedAgain)
 }
 
-/// The numbers of addresses that were assigned and released between two states of a block, of those whose record counts.
+/// Counts addresses that were assigned and released between two states of a block, by `counts`.
 pub(crate) fn assigned_and_released(
     old: Option<&Block>,
     new: Option<&Block>,
@@ -170,7 +170,7 @@ pub(crate) fn assigned_and_released(
     })
 }
 
-/// The handle is the identity of an owner; if there is none, all that the record says.
+/// True for records with the same handle or, without handles, with the same content.
 pub(crate) fn is_same_owner(old: &AttributeRef<'_>, new: &AttributeRef<'_>) -> bool {
     let [old_handle, new_handle] =
         [old, new].map(|record| record.clean_handle().filter(|handle| !handle.is_empty()));
@@ -180,8 +180,8 @@ pub(crate) fn is_same_owner(old: &AttributeRef<'_>, new: &AttributeRef<'_>) -> b
     }
 }
 
-/// True unless it is known that the address was assigned again: by its sequence number (Calico 3.22.2 and later), else by
-/// the time of the allocation.
+/// False if the address is known to be assigned again: by its sequence number (Calico 3.22.2 and later), or otherwise
+/// by the time of the allocation.
 fn is_same_allocation(old: Held<'_>, new: Held<'_>) -> bool {
     let numbers = (old.block.sequence_of(old.ordinal), new.block.sequence_of(new.ordinal));
     if old.block() == new.block() && numbers.0 != 0 && numbers.1 != 0 {

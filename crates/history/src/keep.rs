@@ -1,4 +1,4 @@
-//! The rule by which exports of an archive stay: `24h:all,30d:daily,1y:monthly`.
+//! Rules to keep exports of an archive: `24h:all,30d:daily,1y:monthly`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,11 +7,11 @@ use std::str::FromStr;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-/// The number of exports of a time that stay.
+/// The exports of a period to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Every {
     All,
-    /// The last one of each hour, day, ISO week, month or year, in UTC.
+    /// The last one of each hour, in UTC; the same for day, ISO week, month and year.
     Hour,
     Day,
     Week,
@@ -19,18 +19,18 @@ pub enum Every {
     Year,
 }
 
-/// Exports younger than this stay as often.
+/// A rule for exports up to an age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rule {
     younger_than: SignedDuration,
     every: Every,
 }
 
-/// The rules by which exports stay. An export older than every rule goes.
+/// Rules to keep exports. An export that is older than every rule is removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keep(Vec<Rule>);
 
-/// A text that says nothing of the kind.
+/// The error for a text that has no such rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeepError(String);
 
@@ -82,8 +82,8 @@ fn rule(text: &str) -> Result<Rule, KeepError> {
 }
 
 impl Keep {
-    /// True for each export that goes, by their times, ascending. The newest always stays, and so does what is in the future of
-    /// `now`: a clock is wrong, and nothing is known of its age.
+    /// Returns true for each export to remove, for ascending times. The newest is kept, and so are exports in the
+    /// future of `now`, since a clock is wrong and their age is unknown.
     pub fn superfluous(&self, times: &[Timestamp], now: Timestamp) -> Vec<bool> {
         let mut taken = BTreeSet::new();
         let newest = times.len().saturating_sub(1);
@@ -103,7 +103,7 @@ impl Keep {
     }
 }
 
-/// The period that a time is in.
+/// Returns the period of a time.
 fn period(time: Timestamp, every: Every) -> String {
     let at = time.to_zoned(TimeZone::UTC);
     let format = match every {
@@ -162,7 +162,7 @@ mod tests {
         .map(time);
         let goes = keep.superfluous(&times, time("2026-05-09T12:00:00Z"));
         assert_eq!(goes, [true, true, false, true, false, false, false, false]);
-        // What stays once stays when it is thinned again.
+        // The result does not change if the rules are applied again.
         let stays: Vec<Timestamp> =
             times.iter().zip(&goes).filter(|(_, goes)| !**goes).map(|(time, _)| *time).collect();
         assert!(!keep.superfluous(&stays, time("2026-05-09T12:00:00Z")).contains(&true));

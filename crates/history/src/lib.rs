@@ -1,10 +1,10 @@
 //! The history of Calico's IPAM data. Pure functions: no I/O, no clock.
 //!
-//! [`diff`]: the differences of two snapshots of one cluster. [`timeline`]: a row of states of some objects, read as events.
-//! [`trend`]: what is assigned and released while a cluster is followed. [`rates`]: how often pods came and how long they stayed.
-//! [`past`]: what a recording tells of both. All of them compare states of a block by one differ (`differ.rs`).
+//! [`diff`]: the differences of two snapshots of one cluster. [`timeline`]: states of some objects, as events.
+//! [`trend`]: assignments and releases while a cluster is followed. [`rates`]: how often pods start and how long they
+//! run. [`past`]: the data for both from a recording. All of them compare states of a block by `differ.rs`.
 //!
-//! An object that cannot be decoded, or was not read, is never said to be gone or to be the same: it is listed as not compared.
+//! An object that cannot be decoded or was not read is neither gone nor unchanged: it is listed as not compared.
 
 pub mod diff;
 mod differ;
@@ -14,6 +14,5 @@ pub mod rates;
 pub mod timeline;
 pub mod trend;
 
-/// A map for a million short keys. Its hash does not resist keys that are made to collide: those would cost no more
-/// than time.
+/// A map for a million short keys. Its hash does not resist keys that are made to collide, which would only cost time.
 pub(crate) type FastMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;

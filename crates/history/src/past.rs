@@ -1,4 +1,4 @@
-//! The addresses of blocks as they come and go, by an archive or a recording.
+//! Addresses of blocks in an archive or a recording, as they are assigned and released.
 
 use std::collections::HashMap;
 
@@ -13,42 +13,42 @@ use crate::differ::assigned_and_released;
 /// The relation of a state to the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Follows {
-    /// It is the result of the changes.
+    /// All changes in between are known.
     Changes,
-    /// It is another export: what lies between is not known, but what differs.
+    /// It is another export: only the differences are known.
     Export,
-    /// Nothing is known of the time between.
+    /// Nothing is known about the time in between.
     Nothing,
 }
 
-/// A reader of the past.
+/// A consumer of past states.
 pub trait Past {
-    /// True if the differences of two exports count, although it is not known when they came, nor what came and went in between.
+    /// True if differences of two exports count, although their times, and what was undone in between, are unknown.
     const BRIDGES: bool;
 
-    /// True for the records of addresses that count.
+    /// True for records that count.
     fn counts(_: &AttributeRef<'_>) -> bool {
         true
     }
 
-    /// From this time on everything is known. So many addresses are held.
+    /// Begins a time in which everything is known, with the number of addresses in use.
     fn begin(&mut self, at: Timestamp, held: u64);
 
-    /// Everything is known of the time in between.
+    /// Adds a time in which everything is known.
     fn pass(&mut self, from: Timestamp, until: Timestamp);
 
-    /// Counts addresses of a block that were assigned, and released.
+    /// Adds addresses of a block that were assigned and released.
     fn change(&mut self, block: IpNet, assigned: u64, released: u64);
 
-    /// The next changes are the differences of two exports.
+    /// Announces that the next changes are the differences of two exports.
     fn bridge(&mut self) {}
 }
 
-/// Takes blocks in the order of time.
+/// Reads blocks in the order of time.
 #[derive(Debug, Default)]
 pub struct PastReader<P> {
     pub(crate) past: P,
-    /// By the key that the block has in exports.
+    /// The blocks, by their keys in exports.
     blocks: HashMap<Vec<u8>, Block>,
     /// The blocks of the next state.
     next: HashMap<Vec<u8>, Block>,
@@ -60,12 +60,12 @@ impl<P: Past> PastReader<P> {
         Self { past, blocks: HashMap::new(), next: HashMap::new(), at: None }
     }
 
-    /// Takes a block of the next state.
+    /// Adds a block of the next state.
     pub fn add(&mut self, key: &[u8], entry: &Snapshot) {
         self.next.extend(block(entry).map(|block| (key.to_vec(), block.clone())));
     }
 
-    /// The next state is complete.
+    /// Ends the next state.
     pub fn begin(&mut self, at: Timestamp, follows: Follows) {
         let next = std::mem::take(&mut self.next);
         match follows {
@@ -88,8 +88,8 @@ impl<P: Past> PastReader<P> {
         }
     }
 
-    /// A block is another one from this time on, or is gone. A version that cannot be decoded says nothing: the block stays what it was
-    /// until the next one.
+    /// Changes or deletes a block. A version that cannot be decoded is skipped: the block stays unchanged until the
+    /// next one.
     pub fn change(&mut self, at: Timestamp, key: &[u8], entry: Option<&Snapshot>) {
         self.reach(at);
         let now = entry.and_then(block);
@@ -102,7 +102,7 @@ impl<P: Past> PastReader<P> {
         self.blocks.extend(now.map(|now| (key.to_vec(), now.clone())));
     }
 
-    /// Everything is known up to this time.
+    /// Extends the known time.
     pub fn reach(&mut self, at: Timestamp) {
         if let Some(before) = self.at.filter(|before| *before < at) {
             self.past.pass(before, at);
@@ -122,7 +122,7 @@ impl<P: Past> PastReader<P> {
     }
 }
 
-/// The block of an entry; `None` where it is of none.
+/// The block of an entry; `None` if there is none.
 fn block(entry: &Snapshot) -> Option<&Block> {
     entry.blocks.iter().find(|block| !block.value.content.is_deleted())?.value.content.usable()
 }

@@ -1,4 +1,4 @@
-//! The rates at which pods get addresses and release them, by the blocks of an archive or a recording.
+//! Rates at which pods get and release addresses, from the blocks of an archive or a recording.
 
 use calipam_model::IpNet;
 use calipam_model::attributes::AttributeRef;
@@ -6,35 +6,35 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::past::Past;
 
-/// Pods that came and left in the time that was observed.
+/// Pods that got and released addresses in an observed time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
-    /// Addresses of pods that were assigned, and released.
+    /// Addresses that pods got and released.
     pub arrived: u64,
     pub left: u64,
-    /// For how long.
+    /// The observed time.
     pub observed: SignedDuration,
-    /// Addresses that pods held, summed up over that time: addresses times seconds.
+    /// The sum of the time that pods held addresses, in addresses times seconds.
     pub held: f64,
-    /// Some of the time lies between two exports: what came and left there is not known.
+    /// Changes between two exports are included, so that the true numbers may be higher.
     pub is_least: bool,
-    /// Addresses that pods hold.
+    /// Addresses that pods hold now.
     pods: u64,
 }
 
 impl Rates {
-    /// Addresses that pods held on average.
+    /// The average number of addresses that pods held.
     pub fn average(&self) -> f64 {
         self.held / self.observed.as_secs_f64()
     }
 
-    /// The number that arrived in an hour.
+    /// The number of addresses that pods got per hour.
     pub fn arrived_per_hour(&self) -> f64 {
         self.arrived as f64 / self.observed.as_secs_f64() * 3_600.0
     }
 
-    /// The average time for which one is held; `None` where none was released. By Little's law, so that those that are held for longer than
-    /// was observed count as well.
+    /// The average time until an address is released, by Little's law, which includes addresses that are still held.
+    /// `None` if none was released.
     pub fn lifetime(&self) -> Option<SignedDuration> {
         let seconds = (self.left > 0).then(|| self.held / self.left as f64)?;
         SignedDuration::try_from_secs_f64(seconds).ok()
@@ -88,7 +88,7 @@ mod tests {
         snapshot
     }
 
-    /// A block with these pods, and the address of a tunnel.
+    /// A block with these pods and a tunnel address.
     fn block(pods: &[&str]) -> Snapshot {
         let attributes =
             pods.iter().map(|pod| format!(r#",{{"handle_id":"net.{pod}","secondary":{{"pod":"{pod}"}}}}"#));
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(rates.lifetime(), Some(SignedDuration::from_secs(75)));
         assert!(!rates.is_least);
 
-        // A recorder that goes on, and a gap: neither is a change of what is held.
+        // A recorder that continues, and a gap: neither changes the addresses in use.
         reader.add(KEY, &block(&["y"]));
         reader.begin(at(100), Follows::Changes);
         reader.add(KEY, &block(&["d", "e", "f"]));
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!((reader.past.arrived, reader.past.left), (1, 2));
         assert_eq!((reader.past.observed, reader.past.held), (SignedDuration::from_secs(200), 450.0));
 
-        // Between two exports only what differs is known.
+        // Between two exports only the differences are known.
         reader.begin(at(700), Follows::Export);
         assert_eq!((reader.past.arrived, reader.past.left), (1, 5));
         assert!(reader.past.is_least);

@@ -1,4 +1,4 @@
-//! The numbers of addresses of a pool that are assigned and released, and the time at which it will be exhausted if that goes on.
+//! Assigned and released addresses of a pool, and the time at which it will be exhausted.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -10,11 +10,11 @@ use jiff::{SignedDuration, Timestamp};
 use crate::differ::assigned_and_released;
 use crate::past::Past;
 
-/// Changes are summed up for so long.
+/// The length of a sum of changes.
 const SPAN: SignedDuration = SignedDuration::from_mins(10);
-/// Sums are kept for so long.
+/// The time for which sums are kept.
 pub const KEPT: SignedDuration = SignedDuration::from_hours(24);
-/// For a forecast there have to be as many.
+/// The fewest sums for a forecast.
 const LEAST: usize = 6;
 
 /// The trends of the pools of a cluster that is followed, by the CIDRs of the pools.
@@ -24,19 +24,19 @@ pub struct Trends(BTreeMap<IpNet, Trend>);
 /// The trend of one pool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trend {
-    /// Addresses that have been assigned, and released, since the cluster is followed.
+    /// The number of addresses that were assigned and released since the cluster is followed.
     pub assigned: u64,
     pub released: u64,
-    /// The beginning of the sum that grows.
+    /// The beginning of the current sum.
     begin: Timestamp,
     growing: i64,
-    /// By how many more addresses were assigned than released in each span that ended at a time, the oldest first. Spans of which not
-    /// everything is known are left out.
+    /// The difference of assigned and released addresses in each span, by its end, the oldest first. Spans that are not
+    /// completely known are left out.
     sums: VecDeque<(Timestamp, i64)>,
 }
 
-/// In how many seconds nothing of a pool is free any more; infinite where it does not shrink. It will be between `earliest` and
-/// `latest` in 95 of 100 cases where spans do not depend on each other.
+/// The seconds until no address of a pool is free; infinite if it does not shrink. They are between `earliest` and
+/// `latest` in 95 of 100 cases, if spans are independent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Forecast {
     pub earliest: f64,
@@ -45,7 +45,7 @@ pub struct Forecast {
 }
 
 impl Trends {
-    /// Takes note of blocks that have changed, and of the time. A block that cannot be decoded, before or now, is passed over.
+    /// Adds changed blocks, and the time. A block that cannot be decoded, before or now, is skipped.
     pub fn note(&mut self, before: &Snapshot, now: &Snapshot, snapshot: &Snapshot) {
         let pools: BTreeSet<IpNet> = snapshot.pools.iter().map(|pool| pool.value.cidr).collect();
         self.0.retain(|cidr, _| pools.contains(cidr));
@@ -64,17 +64,17 @@ impl Trends {
         }
     }
 
-    /// Begins anew: the changes up to this time are not known.
+    /// Begins again: the changes up to this time are unknown.
     pub fn interrupt(&mut self, now: Timestamp) {
         self.0.values_mut().for_each(|trend| trend.begin_anew(now));
     }
 
-    /// Trends of these pools, of which nothing is known.
+    /// Empty trends of these pools.
     pub fn of_pools(pools: impl Iterator<Item = IpNet>) -> Self {
         Self(pools.map(|pool| (pool, Trend::new(Timestamp::MIN))).collect())
     }
 
-    /// Takes over what is known of the time before these began.
+    /// Adds sums of the time before these trends began.
     pub fn recall(&mut self, mut past: Self) {
         for (pool, trend) in &mut self.0 {
             let Some(Trend { mut sums, .. }) = past.0.remove(pool) else { continue };
@@ -84,7 +84,7 @@ impl Trends {
         }
     }
 
-    /// The trend of the pool of a CIDR.
+    /// The trend of a pool.
     pub fn of(&self, pool: IpNet) -> Option<&Trend> {
         self.0.get(&pool)
     }
@@ -117,7 +117,7 @@ impl Trend {
         (self.begin, self.growing) = (now, 0);
     }
 
-    /// The beginning of the first span that is known.
+    /// The beginning of the first known span.
     fn first(&self) -> Timestamp {
         self.sums.front().map_or(self.begin, |(end, _)| end.saturating_sub(SPAN).unwrap_or(*end))
     }
@@ -143,7 +143,7 @@ impl Trend {
         self.sums.retain(|(end, _)| now.duration_since(*end) < KEPT);
     }
 
-    /// The time in which so many free addresses will be taken; `None` where too little is known.
+    /// Forecasts when `free` addresses will be taken; `None` if too little is known.
     pub fn forecast(&self, free: u128) -> Option<Forecast> {
         let number = self.sums.len() as f64;
         if self.sums.len() < LEAST {
@@ -153,7 +153,7 @@ impl Trend {
         let mean = sums.clone().sum::<f64>() / number;
         let squares = sums.map(|sum| (sum - mean).powi(2)).sum::<f64>();
         let error = (squares / (number - 1.0) / number).sqrt();
-        // Near enough to Student's distribution for 5 degrees of freedom and more.
+        // A sufficient approximation of Student's t-distribution for 5 or more degrees of freedom.
         let beyond = (1.96 + 3.05 / (number - 1.0)) * error;
         let after = |sum: f64| match sum > 0.0 {
             true => free as f64 / sum * SPAN.as_secs_f64(),
@@ -165,7 +165,7 @@ impl Trend {
     }
 }
 
-/// The blocks by their keys; `None` for those of which nothing is known.
+/// The blocks by their keys; `None` for those that cannot be decoded.
 fn usable(objects: &Snapshot) -> BTreeMap<IpNet, Option<&Block>> {
     let hidden = objects.defects.iter().filter_map(|defect| defect.hidden_block()).map(|key| (key, None));
     let blocks = objects.blocks.iter().map(|block| &block.value).filter(|block| !block.content.is_deleted());
@@ -183,7 +183,7 @@ mod tests {
         Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minutes)
     }
 
-    /// A snapshot with a block in which these ordinals are held under these handles.
+    /// A snapshot with a block in which these ordinals have these handles.
     fn snapshot(minutes: i64, held: &[(usize, &str)]) -> Snapshot {
         let mut snapshot = Snapshot { taken_at: at(minutes), ..Snapshot::default() };
         snapshot.add_entry(POOL.as_bytes(), br#"{"metadata":{"name":"p"},"spec":{"cidr":"10.0.0.0/24"}}"#, 1);

@@ -1,4 +1,4 @@
-//! Exports, and archives of them: adding to one, and reading what happened from it.
+//! Exports and archives: adding an export to an archive, and reading its history.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
@@ -28,7 +28,7 @@ use crate::operator::{Activity, Operator, Pending};
 use crate::read::{progress, watched};
 use crate::scope::only_handle;
 
-/// Writes what a check reads into a file, and gives the number of objects.
+/// Writes all that a check reads into a file, and returns the number of objects.
 pub fn export<'a>(
     datastore: &'a Datastore,
     path: &'a Path,
@@ -39,20 +39,20 @@ pub fn export<'a>(
     }))
 }
 
-/// What became of an archive.
+/// The result of adding an export to an archive.
 pub struct Archiving {
     pub added: Added,
-    /// Exports that were removed.
+    /// The removed exports.
     pub removed: Vec<Archived>,
-    /// Exports that are there now.
+    /// The number of exports in the archive now.
     pub exports: usize,
 }
 
-/// Adds an export to the archive in a folder, and removes what is not to be kept. Ages are counted back from the time of
-/// its data, which is the server's where it has one.
+/// Adds an export to the archive in a folder, and removes those that `keep` does not keep. Ages are relative to the
+/// time of its data, from the server if it has one.
 ///
 /// # Errors
-/// If the datastore cannot be read, the folder not be written, or it is of another cluster.
+/// If the datastore cannot be read, the folder cannot be written, or it is of another cluster.
 pub fn archive<'a>(
     datastore: &'a Datastore,
     folder: &'a Path,
@@ -87,7 +87,7 @@ pub fn archive<'a>(
     })
 }
 
-/// What was added to an archive has no GUID: the next export may be of another cluster.
+/// Warns that a new export has no GUID: the next one may be of another cluster.
 pub(crate) fn warn_of_unknown(operator: &dyn Operator) {
     operator.warn(
         "the cluster has no GUID: it cannot be checked whether all exports of this archive are from the same cluster"
@@ -95,7 +95,7 @@ pub(crate) fn warn_of_unknown(operator: &dyn Operator) {
     );
 }
 
-/// Removes what is not to be kept, with the changes that were recorded after it.
+/// Removes exports that `keep` does not keep, with the changes that were recorded after them.
 pub(crate) fn thin_out(archive: &Archive, keep: &Keep, now: Timestamp) -> Result<Vec<Archived>, Failure> {
     let times: Vec<Timestamp> = archive.exports().iter().map(|export| export.taken_at).collect();
     let mut removed = Vec::new();
@@ -106,8 +106,8 @@ pub(crate) fn thin_out(archive: &Archive, keep: &Keep, now: Timestamp) -> Result
     Ok(removed)
 }
 
-/// Reads all exports of an archive, one after the other, and merges what runs of calipam on its cluster wrote by the
-/// journals of a folder.
+/// Reads all exports of an archive one by one, and merges writes of calipam on its cluster, from the journals in a
+/// folder.
 pub fn archive_history(
     folder: &Path,
     about: About,
@@ -155,7 +155,7 @@ pub fn archive_history(
     Ok(History { guid, location, about, reach: Reach::Archive { exports, recorded }, events })
 }
 
-/// The keys of a part that concern what a history is about, in any version.
+/// The keys of a part that have a version about the subject of a history.
 fn concerned(archive: &Archive, part: Part<'_>, about: &About) -> Result<HashSet<Vec<u8>>, Failure> {
     let (mut keys, mut known) = (HashSet::new(), Known::default());
     for export in archive.exports() {
@@ -171,14 +171,14 @@ fn concerned(archive: &Archive, part: Part<'_>, about: &About) -> Result<HashSet
     Ok(keys)
 }
 
-/// Changes are known until where a recording is damaged.
+/// Warns of a time without known changes, after the damaged part of a recording.
 fn warn_of_gap(reached: &Reached, operator: &dyn Operator) {
     if let Some(damage) = &reached.damage {
         operator.warn(format!("{damage}: nothing is known between {} and the next export", reached.until));
     }
 }
 
-/// Says what is not as it was recorded.
+/// Warns if a recording is damaged, or a clock was set back.
 pub(crate) fn note_damage(export: &Archived, reached: &Reached, operator: &dyn Operator) {
     if reached.set_back > CLOCK_SKEW {
         let (path, by) = (export.changes(), reached.set_back);
@@ -190,9 +190,9 @@ pub(crate) fn note_damage(export: &Archived, reached: &Reached, operator: &dyn O
     warn_of_gap(reached, operator);
 }
 
-/// Tells what the wanted objects were, change by change, where changes were recorded, and otherwise export by export. If two
-/// recorders were at work, the later one is told from where the earlier one ends. Returns the times of the exports, and from when to
-/// when every change is known.
+/// Passes the states of wanted objects on: one for each recorded change, or otherwise for each export. With two
+/// recorders, those of the later one begin where the earlier one ends. Returns the times of the exports, and the times
+/// in which every change is known.
 fn each_state(
     archive: &Archive,
     is_wanted: &dyn Fn(&[u8]) -> bool,
@@ -218,7 +218,7 @@ fn each_state(
     Ok((times, recorded))
 }
 
-/// Gives a part of each export to `take`, in the order of their times.
+/// Passes a part of each export to `take`, in the order of their times.
 fn each(
     archive: &Archive,
     part: Part<'_>,
@@ -240,7 +240,7 @@ fn each(
     result
 }
 
-/// Of a handle whose beginning is named, the whole ID, if one handle in any export begins so.
+/// Completes the prefix of a handle ID, if the exports have one handle with it.
 fn whole_id(archive: &Archive, about: About, operator: &dyn Operator) -> Result<About, Failure> {
     let About::Handle(begin) = about else { return Ok(about) };
     let mut ids = BTreeSet::new();
@@ -253,12 +253,12 @@ fn whole_id(archive: &Archive, about: About, operator: &dyn Operator) -> Result<
     Ok(About::Handle(only_handle(&begin, ids)?.unwrap_or(begin)))
 }
 
-/// A state of an archive: an export, or what it and the changes after it come to.
+/// A state of an archive: an export, with or without the changes after it.
 pub struct ArchivedState {
     pub path: PathBuf,
-    /// Until when everything is in it.
+    /// The time of the state.
     pub at: Timestamp,
-    /// Holds a state that no export has.
+    /// The directory of a state that is not an export.
     _written: Option<TempDir>,
 }
 
@@ -267,7 +267,7 @@ impl ArchivedState {
         Self { path: export.path.clone(), at: export.taken_at, _written: None }
     }
 
-    /// What an export and its changes come to at a time, or at their end.
+    /// The state of an export with its changes until a time, or with all of them.
     fn written(
         export: &Archived,
         until: Option<Timestamp>,
@@ -284,15 +284,15 @@ impl ArchivedState {
     }
 }
 
-/// So many full states before a time are looked at: another recorder may have been at work, too.
+/// The number of full states before a time that are searched, since there may be other recorders.
 const RECORDERS: usize = 3;
-/// A recorder says once a minute that nothing has changed.
+/// A recorder writes once a minute, even without changes.
 const QUIET: SignedDuration = SignedDuration::from_secs(120);
 
-/// The state at a time by an archive: the last export of that time or before it, with the changes up to then where they were recorded.
+/// The state of an archive at a time: the last export until then, with the changes that were recorded until then.
 ///
 /// # Errors
-/// If there is no export before it.
+/// If there is no earlier export.
 pub fn state_at(folder: &Path, time: Timestamp, operator: &dyn Operator) -> Result<ArchivedState, Failure> {
     let archive = open(folder, operator)?;
     let later = archive.exports().partition_point(|export| export.taken_at <= time);
@@ -322,8 +322,8 @@ pub fn state_at(folder: &Path, time: Timestamp, operator: &dyn Operator) -> Resu
     Ok(state)
 }
 
-/// The states around a time: the one [of that time](state_at), and the first export after it or, where changes were recorded and there
-/// is none, what they come to.
+/// The states around a time: the one [of that time](state_at), and the first export after it or, without one, the last
+/// recorded state.
 pub fn states_around(
     folder: &Path,
     time: Timestamp,
@@ -340,7 +340,7 @@ pub fn states_around(
     Ok((before, after))
 }
 
-/// An archive that holds something.
+/// Opens an archive that is not empty.
 pub(crate) fn open(folder: &Path, operator: &dyn Operator) -> Result<Archive, Failure> {
     open_unless_empty(folder, operator)?.ok_or_else(|| {
         Failure::new(Kind::Failed, format!("{} holds no export", folder.display()))
@@ -362,7 +362,7 @@ pub(crate) fn open_unless_empty(folder: &Path, operator: &dyn Operator) -> Resul
     Ok(Some(archive))
 }
 
-/// Says of leaked addresses when they were last seen in use. Exports that do not tell who uses addresses are passed over.
+/// Adds the time of the last use to leaked addresses. Exports without users of addresses are skipped.
 pub fn note_last_use(folder: &Path, report: &mut Report, operator: &dyn Operator) -> Result<(), Failure> {
     let archive = open(folder, operator)?;
     let guids = [archive.guid().unwrap_or_default().to_owned(), report.cluster.guid.clone()];
@@ -397,7 +397,7 @@ pub fn note_last_use(folder: &Path, report: &mut Report, operator: &dyn Operator
             finding.note_last_use(LastInUse { at: export.taken_at, by, not_at });
             false
         });
-        // What cannot be decoded may be the user.
+        // An object that cannot be decoded may be the user.
         if context.index.broken_workloads.is_empty() {
             not_at = export.taken_at;
         }
@@ -407,7 +407,7 @@ pub fn note_last_use(folder: &Path, report: &mut Report, operator: &dyn Operator
     Ok(())
 }
 
-/// The users of an address: owners, or objects that name it by evidence that does not decide. A named address is never leaked.
+/// The users of an address: owners, or objects that mention it without proof. A mentioned address is never leaked.
 fn user_of(context: &Context<'_>, address: IpAddr) -> Option<String> {
     let owners = context.owners_of(address);
     if !owners.is_empty() {

@@ -1,4 +1,4 @@
-//! `history`: what etcd still knows, and what the journals of calipam say.
+//! `history`: the history in etcd and in the journals of calipam.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::operator::{Operator, Pending};
 use crate::read::tell_requests;
 use crate::scope::only_handle;
 
-/// The history of something, and how far it reaches.
+/// The history of an object, and the times that it covers.
 #[derive(Serialize)]
 pub struct History {
     /// The GUID of the cluster; empty if it has none.
@@ -31,13 +31,13 @@ pub struct History {
     pub events: Vec<Event>,
 }
 
-/// The reach of a history.
+/// The times or revisions that a history covers.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum Reach {
     #[serde(rename_all = "camelCase")]
     Etcd {
-        /// The oldest revision that is kept, and the newest, in decimal digits.
+        /// The oldest and the newest revision, in decimal digits.
         oldest_revision: String,
         newest_revision: String,
         read_at: Timestamp,
@@ -49,7 +49,7 @@ pub enum Reach {
         #[serde(skip_serializing_if = "Vec::is_empty")]
         recorded: Vec<Span>,
     },
-    /// Nothing earlier is kept.
+    /// A single state.
     #[serde(rename_all = "camelCase")]
     State { read_at: Timestamp },
 }
@@ -61,7 +61,7 @@ pub struct Span {
     pub until: Timestamp,
 }
 
-/// Reads the history of something from etcd, and merges what runs of calipam on this cluster wrote by the journals of a
+/// Reads the history of an object from etcd, and merges writes of calipam on this cluster, from the journals in a
 /// folder.
 pub fn history<'a>(
     datastore: &'a Datastore,
@@ -96,11 +96,11 @@ pub fn history<'a>(
     })
 }
 
-/// How long [`last_events`] may take.
+/// The timeout of [`last_events`].
 const AT_HAND: Duration = Duration::from_millis(500);
 
-/// The last events of an address, of which the keys around it were read, among the last versions of its blocks. Without the
-/// journals of calipam.
+/// Returns the last events of an address, from the last versions of its blocks. `snapshot` has the objects around the
+/// address. Journals are not read.
 pub fn last_events<'a>(
     datastore: &'a Datastore,
     snapshot: &'a Snapshot,
@@ -108,7 +108,7 @@ pub fn last_events<'a>(
     most: usize,
 ) -> Pending<'a, Vec<Event>> {
     Box::pin(async move {
-        // What an address is now does not depend on it: if it cannot be read, there is none.
+        // The state of the address does not depend on its history: if that cannot be read, it is empty.
         let recent = tokio::time::timeout(AT_HAND, datastore.recent(snapshot, address)).await;
         let Ok(Ok(Some(past))) = recent else { return Vec::new() };
         let mut events = timeline(&kept(past), &[], &About::Address(address));
@@ -117,7 +117,7 @@ pub fn last_events<'a>(
     })
 }
 
-/// Of a handle whose beginning is named, the whole ID, if one handle that exists begins so.
+/// Completes the prefix of a handle ID, if there is one handle with it.
 async fn whole_id(datastore: &Datastore, about: About) -> Result<About, Failure> {
     let About::Handle(begin) = &about else { return Ok(about) };
     let exact = datastore.lookup(&Lookup::Handle(begin.clone())).await?;
@@ -150,8 +150,8 @@ fn kept(past: Past) -> Kept {
     }
 }
 
-/// What the runs on a cluster wrote to blocks, in one kind of datastore or any. Journals that cannot be read are passed over,
-/// and named.
+/// The writes of calipam to blocks of a cluster, from its journals, for one kind of datastore or any. Journals that
+/// cannot be read are skipped with a warning.
 pub(crate) fn written(
     folder: &Path,
     guid: &str,
@@ -192,8 +192,7 @@ fn of_journal(journal: &Listed, recorded: &Recorded) -> Vec<Written> {
         started_at: recorded.header.started_at.clone(),
         journal: journal.path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
     };
-    // `outcome`: the revision that was written; `None` if it is not known what became of the change, since the run was
-    // killed.
+    // `outcome` is the revision that was written; `None` if it is unknown, since the run was killed.
     let one = |change: &ChangeRecord, outcome: Option<Option<&str>>| Written {
         run: run.clone(),
         path: change.key.clone(),

@@ -1,6 +1,6 @@
-//! What a command does apart from talking to a person: reading and checking a cluster, planning, trying the plan in
-//! memory, asking, and writing. Each function goes straight from a request to a result; what it has to say or ask
-//! on the way goes through an [`Operator`].
+//! The work of commands without their user interface: reading and checking a cluster, planning, trying the plan in
+//! memory, asking, and writing. Each function turns a request into a result; messages and questions go to an
+//! [`Operator`].
 
 mod archive;
 mod assign;

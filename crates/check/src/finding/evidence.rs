@@ -1,4 +1,4 @@
-//! How findings are known. Everything is a value here; the text that reports hold is made when it is written.
+//! Evidence of findings. All of it is typed; the text of reports is made when it is written.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +19,7 @@ use super::owner::{OwnerEvidence, shared};
 use super::pool::{NodeEvidence, PoolEvidence};
 use crate::names::{name_of_claim, names_of_owners};
 
-/// Why an allocated address counts as leaked.
+/// The reason why an allocated address counts as leaked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeakReason {
@@ -49,12 +49,12 @@ impl fmt::Display for LeakReason {
     }
 }
 
-/// True if leaked records do not say who owned the address. Only an operator who names it releases it.
+/// True if leaked records do not name an owner. Such an address is released only if an operator names it.
 pub fn is_unnamed(reasons: &[LeakReason]) -> bool {
     reasons == [LeakReason::UnknownOwner]
 }
 
-/// How a finding is known. Each shape serves the codes of one family.
+/// The evidence of a finding. Each variant is for the codes of one family.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Evidence {
@@ -74,19 +74,19 @@ pub enum Evidence {
     NoAddress(Box<NoAddressEvidence>),
     /// About an endpoint, pod or service.
     Endpoint(Box<OwnerEvidence>),
-    /// About configuration: setting, and the values found, by where they were found.
+    /// About configuration: for each setting, the values by the place where they were found.
     Configuration(BTreeMap<String, BTreeMap<String, String>>),
     /// About pods whose addresses another IPAM assigned.
     OtherIpam(OtherIpamEvidence),
     /// About an object that cannot be decoded.
     Undecodable(Box<UndecodableEvidence>),
-    /// About what other clusters of a fleet have as well.
+    /// About objects of other clusters of a fleet.
     Elsewhere(Box<ElsewhereEvidence>),
     /// About a cluster that cannot be read.
     Unreadable(Box<UnreadableEvidence>),
 }
 
-/// Writes a value as the text that it displays.
+/// Serializes a value as its display text.
 pub(super) fn text<T: fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
 }
@@ -99,53 +99,53 @@ fn joined<S: Serializer>(texts: &[String], serializer: S) -> Result<S::Ok, S::Er
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AddressEvidence {
-    /// Why it counts as leaked.
+    /// The reasons why it counts as leaked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<LeakReason>,
-    /// The pool that it is in, by name.
+    /// The name of its pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// Who uses it. Findings about the addresses of one owner share it.
+    /// The users of the address. Findings about the addresses of one owner share it.
     #[serde(serialize_with = "shared")]
     pub owners: Vec<Arc<OwnerEvidence>>,
-    /// What blocks record about it.
+    /// The records of blocks about it.
     pub records: Vec<RecordEvidence>,
-    /// Of a leaked address, where an archive tells: when it was last seen in use.
+    /// The last use of a leaked address, if an archive has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_in_use: Option<Box<LastInUse>>,
 }
 
-/// When something that uses an address was last seen.
+/// The last use of an address.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LastInUse {
     /// The time of the last export in which it was in use.
     pub at: Timestamp,
-    /// Who used it then.
+    /// The user at that time.
     pub by: String,
-    /// The time of the next export that tells, or of the check: it was not in use any more.
+    /// The time of the next export that shows users, or of the check: the address was not in use any more.
     pub not_at: Timestamp,
 }
 
 impl AddressEvidence {
-    /// True if the address counts as leaked and no record tells whose it was.
+    /// True if the address counts as leaked and no record names an owner.
     pub fn is_owner_unknown(&self) -> bool {
         is_unnamed(&self.reasons)
     }
 
-    /// The nodes of its users, of its records and of its blocks.
+    /// The nodes of its users, its records and its blocks.
     pub(crate) fn nodes(&self) -> Vec<String> {
         let owners = self.owners.iter().map(|o| o.node.clone());
         let blocks = self.records.iter().filter_map(|r| r.block_owner.as_ref()?.host()).map(str::to_owned);
         owners.chain(self.recorded_nodes()).chain(blocks).filter(|n| !n.is_empty()).collect()
     }
 
-    /// How messages name its users.
+    /// The names of its users in messages.
     pub(crate) fn users(&self) -> String {
         names_of_owners(&self.owners)
     }
 
-    /// The records that hold the address, but not those that cool down.
+    /// The records that hold the address, without those that cool down.
     pub(crate) fn holding(&self) -> impl Iterator<Item = &RecordEvidence> {
         self.records.iter().filter(|record| !record.record.as_ref().is_cooling())
     }
@@ -156,7 +156,7 @@ impl AddressEvidence {
     }
 }
 
-/// What a block records about an address.
+/// The record of a block about an address.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordEvidence {
     pub block: IpNet,
@@ -170,7 +170,7 @@ pub struct RecordEvidence {
 }
 
 impl RecordEvidence {
-    /// How messages name the one whose address it says it is.
+    /// The name in messages of the owner that it claims.
     pub(crate) fn holder(&self) -> String {
         name_of_claim(&self.record.as_ref())
     }
@@ -184,14 +184,14 @@ impl Serialize for RecordEvidence {
             block: IpNet,
             block_owner: &'a Option<BlockOwner>,
             ordinal: u32,
-            /// As it is recorded, what follows a carriage return included.
+            /// The recorded text, including the part after a carriage return.
             handle: Option<String>,
-            /// Those of the active owner.
+            /// Attributes of the active owner.
             attributes: BTreeMap<String, String>,
-            /// Those of the other side of a live migration.
+            /// Attributes of the other side of a live migration.
             #[serde(skip_serializing_if = "BTreeMap::is_empty")]
             alternate_attributes: BTreeMap<String, String>,
-            /// Since when the address cools down: the text that the block holds, which may be no time.
+            /// The start of the cooldown: the text in the block, which may not be a time.
             #[serde(skip_serializing_if = "Option::is_none")]
             released_at: Option<String>,
             #[serde(serialize_with = "text")]
@@ -217,13 +217,13 @@ impl Serialize for RecordEvidence {
 #[serde(rename_all = "camelCase")]
 pub struct BlockEvidence {
     pub owner: Option<BlockOwner>,
-    /// Number of addresses that are not free; `None` if the block is corrupt.
+    /// The number of addresses that are not free; `None` if the block is corrupt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocated: Option<u32>,
-    /// What is broken.
+    /// Problems in the block.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<BlockProblem>,
-    /// What competes with it.
+    /// Blocks and affinities that conflict with it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<Conflicting>,
     /// Pools that contain it.
@@ -231,7 +231,7 @@ pub struct BlockEvidence {
     pub pools: Vec<PoolBlockSize>,
 }
 
-/// What competes with a block.
+/// An object that conflicts with a block.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Conflicting {
@@ -271,9 +271,9 @@ pub struct AffinityEvidence {
     pub kind: AffinityType,
     #[serde(serialize_with = "text")]
     pub state: AffinityState,
-    /// Whether there is such a block.
+    /// True if the block exists.
     pub block_exists: bool,
-    /// The owner that the block states.
+    /// The owner in the block.
     pub block_owner: Option<BlockOwner>,
     /// The revision of the affinity.
     pub revision: String,
@@ -286,22 +286,22 @@ pub struct HandleEvidence {
     /// The revision of the object; `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// By block: what the handle says and what the block says.
+    /// The numbers of addresses in handle and block, by block.
     pub blocks: Vec<HandleBlockEvidence>,
-    /// Addresses that are recorded under the handle.
+    /// The addresses that are recorded under the handle.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<IpAddr>,
-    /// The handle as it is recorded, if that differs from the subject.
+    /// The recorded text of the handle, if it differs from the subject.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub recorded_as: Vec<String>,
 }
 
-/// What a handle and a block say about each other.
+/// The numbers of addresses in a handle and in a block.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HandleBlockEvidence {
     pub block: IpNet,
-    /// Addresses that the handle claims to hold there. Calico's own faults make it negative.
+    /// Addresses of the block that the handle counts. Bugs in Calico may make it negative.
     pub in_handle: i64,
     /// Addresses that the block records under the handle.
     pub in_block: i64,
@@ -321,7 +321,7 @@ pub struct OtherIpamEvidence {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UndecodableEvidence {
-    /// What is wrong with key or value.
+    /// The errors in key or value.
     #[serde(rename = "reason", skip_serializing_if = "Vec::is_empty", serialize_with = "joined")]
     pub reasons: Vec<String>,
     /// Fields that cannot be decoded.

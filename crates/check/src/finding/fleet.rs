@@ -1,4 +1,4 @@
-//! How findings of a fleet are known.
+//! Evidence of findings about a fleet.
 
 use std::fmt;
 
@@ -8,45 +8,45 @@ use serde::Serialize;
 use super::owner::is_zero;
 use crate::names::list;
 
-/// Evidence about what other clusters of a fleet have as well.
+/// Evidence about objects of other clusters of a fleet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ElsewhereEvidence {
-    /// The name of the pool, or who uses the address, in the cluster of the finding.
+    /// The name of the pool, or the user of the address, in the cluster of the finding.
     pub here: String,
-    /// The first of the others.
+    /// The first objects of other clusters.
     pub others: Vec<Elsewhere>,
-    /// How many more there are.
+    /// The number of further ones.
     #[serde(skip_serializing_if = "is_zero")]
     pub further: usize,
 }
 
 impl ElsewhereEvidence {
-    /// The others in one phrase.
+    /// Joins the others to a phrase.
     pub(crate) fn list(&self, name: impl Fn(&Elsewhere) -> String) -> String {
         let mut names: Vec<String> = self.others.iter().map(name).collect();
-        // Only their number counts here: the list names the first few.
+        // The list names only the first few; the rest is counted.
         names.resize(names.len() + self.further, String::new());
         list(names)
     }
 }
 
-/// Something in another cluster.
+/// An object of another cluster.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Elsewhere {
     /// The name of the cluster in the fleet.
     pub cluster: String,
     pub kind: ElsewhereKind,
-    /// The pool, node or service, or who uses the address.
+    /// The pool, node or service, or the user of the address.
     pub name: String,
-    /// Where it lies.
+    /// Its CIDR or address.
     pub cidr: IpNet,
-    /// Of pools: how many addresses of what both share are in use in the cluster of the finding, and in the other one.
+    /// The numbers of addresses in use in the range that two pools share.
     #[serde(flatten)]
     pub in_use: Option<SharedUse>,
 }
 
-/// How many addresses of a range are in use on both sides.
+/// The numbers of addresses of a range that are in use in two clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SharedUse {
@@ -56,7 +56,7 @@ pub struct SharedUse {
     pub there: u64,
 }
 
-/// What another cluster has.
+/// The kind of an object of another cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ElsewhereKind {
@@ -66,9 +66,9 @@ pub enum ElsewhereKind {
     Service,
     /// A range of services.
     Services,
-    /// Whoever uses an address.
+    /// A user of an address.
     User,
-    /// Who has a record of an address that is leaked.
+    /// The owner in a record of a leaked address.
     Leaked,
 }
 

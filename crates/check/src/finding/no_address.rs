@@ -7,12 +7,12 @@ use serde::Serialize;
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NoAddressEvidence {
-    /// Why, family by family.
+    /// The reasons, by family.
     pub refusals: Vec<RefusalEvidence>,
     /// The node of a pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The nodes, where the finding is about several.
+    /// The nodes, if the finding is about several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
     /// The number of pods that wait on a node.
@@ -24,7 +24,7 @@ pub struct NoAddressEvidence {
 }
 
 impl NoAddressEvidence {
-    /// The refusals in a sentence that begins with "no".
+    /// Joins the refusals to a sentence that begins with "no".
     pub(crate) fn says(&self, and_no: &str) -> String {
         let of = |refusal: &RefusalEvidence| format!("{} address: {}", refusal.of_family(), refusal.why);
         self.refusals.iter().map(of).collect::<Vec<_>>().join(and_no)
@@ -35,7 +35,7 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// Why there is no address of a family.
+/// The reason why there is no address of a family.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RefusalEvidence {
     /// `ipv4` or `ipv6`.
@@ -44,7 +44,7 @@ pub struct RefusalEvidence {
     pub reason: &'static str,
     /// The reason in words.
     pub why: String,
-    /// Calico's own words.
+    /// The message of Calico.
     pub calico: String,
     /// The pools that do not serve the request.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -34,7 +34,7 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
     }
 }
 
-/// Addresses that a cluster records, and nothing there uses.
+/// The addresses that a cluster records although nothing uses them.
 fn leaked(report: &Report) -> HashSet<IpAddr> {
     let leaked = report.findings.iter().filter(|finding| finding.code == Code::LeakedAddress);
     leaked.flat_map(Finding::addresses).collect()
@@ -58,7 +58,7 @@ fn compare(
             let address = uses[0].0;
             let is_live = |cluster: usize| !leaked[cluster].contains(&address);
             let severity = match clusters.iter().filter(|cluster| is_live(**cluster)).count() {
-                // Once what is leaked is released, no two of them use it.
+                // Once the leaked address is released, at most one cluster uses it.
                 0 | 1 => Severity::Warning,
                 _ => Code::AddressInSeveralClusters.severity(),
             };

@@ -1,4 +1,4 @@
-//! Reports of earlier checks of a fleet, and what has changed in each cluster since.
+//! Reports of earlier checks of a fleet, and the changes in each cluster since then.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -11,11 +11,11 @@ use crate::code::Code;
 use crate::earlier::{self, Changes, EarlierFinding, EarlierReport, Findings, NoReport, OfCluster};
 use crate::finding::Finding;
 
-/// What `calipam check -o json` has written of several clusters.
+/// A report of `calipam check -o json` for several clusters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EarlierFleet {
     pub taken_at: Timestamp,
-    /// By the name of the cluster.
+    /// The reports, by name of the cluster.
     pub clusters: BTreeMap<String, EarlierReport>,
 }
 
@@ -46,8 +46,8 @@ impl EarlierFleet {
         Ok(Self { taken_at, clusters })
     }
 
-    /// What has changed in a cluster, if it is of the same GUID. `dropped` is what was found and had changed when it was read again;
-    /// `all_read` says that every cluster of the fleet was read, without which what is between clusters may only not have been found.
+    /// Returns the changes in a cluster with the same GUID. `dropped` are findings whose objects had changed in the
+    /// second read. If not `all_read`, clusters are missing, so that findings between clusters may not have been found.
     pub fn changes(&mut self, cluster: &Cluster, dropped: &[Finding], all_read: bool) -> Changes {
         let guid = &cluster.report.cluster.guid;
         let known = self.clusters.remove(&cluster.name);

@@ -188,7 +188,7 @@ fn elsewhere(group: &[&Cluster], of: &OfCluster<'_>) -> Elsewhere {
     }
 }
 
-/// A finding; `says` makes what the sentence says of the pool.
+/// Creates a finding; `says` makes the part of its message after the pool.
 fn finding(
     code: Code,
     pool: &PoolView,
@@ -216,7 +216,7 @@ fn place(other: &Elsewhere) -> String {
     format!("{} of {name} in {}", other.cidr.addr(), other.cluster)
 }
 
-/// How many addresses of the range shared with the first are in use, here and there.
+/// The numbers of addresses in use, here and there, of the range shared with the first.
 fn in_use(others: &[Elsewhere]) -> String {
     let Some(shared) = others.first().and_then(|other| other.in_use) else { return String::new() };
     let first = if others.len() > 1 { " with the first" } else { "" };

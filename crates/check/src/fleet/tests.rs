@@ -8,7 +8,7 @@ use super::{Cluster, compare};
 use crate::test_cluster::{self, pod};
 use crate::{Code, Options, Severity, check};
 
-/// Numbers that are the same in every run.
+/// A deterministic random number generator.
 struct Dice(u64);
 
 impl Dice {
@@ -60,7 +60,7 @@ fn the_sweep_finds_what_comparing_all_pairs_finds() {
     }
 }
 
-/// A cluster of the group that records the first addresses of a block for pods, of which the endpoints name some.
+/// A cluster of the group. A block records its first addresses for pods, and some of them have endpoints.
 fn member(name: &str, pods: &[&str], live: &[(&str, &str)]) -> Cluster {
     let mut cluster = test_cluster::Cluster::new();
     let mut records = [Value::Null, Value::Null, Value::Null, Value::Null];

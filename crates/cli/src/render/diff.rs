@@ -1,4 +1,4 @@
-//! How two states of a cluster differ, as it is printed.
+//! The output of `diff`.
 
 use calipam_check::ClusterIdentity;
 use calipam_history::diff::{
@@ -15,10 +15,10 @@ use super::page::Text;
 use super::table::{Grid, Kind, example, left, number_of_kind, right};
 use super::text::{count, thousands};
 
-/// Nodes that a short table shows.
+/// The most nodes in a short table.
 const NODES_SHOWN: usize = 20;
 
-/// One of the two states: where and when it was read.
+/// The cluster and the time of one of two states.
 pub(crate) struct State {
     pub(super) cluster: ClusterIdentity,
     knows_its_time: bool,
@@ -36,9 +36,9 @@ impl State {
     }
 }
 
-/// How two states differ.
+/// The differences of two states.
 pub(crate) struct DifferenceDocument<'a> {
-    /// The earlier one and the later one.
+    /// The earlier state and the later one.
     pub states: [State; 2],
     pub difference: &'a Difference<'a>,
 }
@@ -77,7 +77,7 @@ impl Document for DifferenceDocument<'_> {
     }
 }
 
-/// How many differences there are; `same` is false if something was not compared as well.
+/// The number of differences; `same` is false if something was not compared.
 pub(super) fn said(number: usize, same: bool) -> String {
     match number {
         0 if same => "No difference".to_owned(),
@@ -90,7 +90,7 @@ fn has_moved(sum: &Sum) -> bool {
     sum.assigned + sum.released + sum.moved > 0
 }
 
-/// Addresses in all, by pool and by node.
+/// The numbers of addresses in total, by pool and by node.
 fn sums(difference: &Difference<'_>, wide: bool) -> Grid {
     let named = |kind: &str, of: &NamedSum| match of.name.as_str() {
         "" => format!("no {kind}"),
@@ -133,7 +133,7 @@ pub(super) enum Row<'a> {
     Block(&'a BlockChange),
     Affinity(&'a AffinityChange),
     Handle(&'a HandleChange<'a>),
-    /// A pool, reservation, node or configuration: the word for it, its place among all, and what differs.
+    /// A pool, reservation, node or configuration, with its kind, the position of the kind, and its changes.
     Object(&'static str, u8, &'a ObjectChange),
     /// A finding; true for a new one.
     Finding(&'a FindingSummary, bool),
@@ -165,7 +165,7 @@ pub(super) fn rows<'a>(difference: &'a Difference<'a>) -> impl Iterator<Item = R
 }
 
 impl Row<'_> {
-    /// The place of its kind in a table, and the word for it.
+    /// The position of its kind in a table, and the word for it.
     fn kind(self) -> (u8, &'static str) {
         match self {
             Self::Address(_) => (0, "address"),
@@ -200,7 +200,7 @@ impl Row<'_> {
         }
     }
 
-    /// What was there, and what is there.
+    /// The state before, and the state after.
     fn states(self) -> [String; 2] {
         match self {
             Self::Address(change) => [change.before, change.after].map(holder),
@@ -250,7 +250,7 @@ fn blocks(states: &[BlockState]) -> String {
     states.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
-/// A row for each difference, or in a short table for each kind with an example.
+/// A row for each difference or, in a short table, for each kind, with an example.
 pub(super) fn table(difference: &Difference<'_>, wide: bool) -> Grid {
     let state = |row: Row<'_>, side: usize| match &row.states()[side] {
         state if state.is_empty() => "-".to_owned(),

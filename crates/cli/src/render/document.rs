@@ -1,4 +1,4 @@
-//! Documents: what commands print, in every format.
+//! Documents: the output of commands in every format.
 
 use std::io::{self, Write};
 
@@ -11,20 +11,20 @@ use super::page::{Page, Text};
 use super::yaml;
 use crate::format::Format;
 
-/// What a command prints. A format that none of these methods serves needs another method, and with it an answer
-/// of every document.
+/// The output of a command. A format that none of these methods serves needs another method, which every document has
+/// to implement.
 pub(crate) trait Document {
-    /// Its `kind` in YAML and JSON.
+    /// The `kind` in YAML and JSON.
     fn kind(&self) -> &'static str;
 
-    /// Writes it for people.
+    /// Writes the document for people.
     fn text(&self, text: &mut Text);
 
-    /// What programs read.
+    /// The content for programs.
     fn schema(&self) -> impl Serialize;
 
-    /// A format besides [`Format::COMMON`]; commands that have it not ([`Format::of_command`]) refuse it before they read
-    /// anything.
+    /// Writes a format that is not in [`Format::COMMON`]. Commands without it ([`Format::of_command`]) refuse it before
+    /// they read anything.
     fn report(&self, format: Format, _: &mut dyn Write) -> io::Result<()> {
         Err(unsupported(self.kind(), format))
     }
@@ -35,7 +35,7 @@ pub(crate) fn unsupported(kind: &str, format: Format) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, format!("a {kind} has no format {format:?}"))
 }
 
-/// Writes a document: every format has its answer here.
+/// Writes a document in any format.
 pub(crate) fn write(
     document: &impl Document,
     format: Format,
@@ -57,7 +57,7 @@ pub(crate) fn write(
     }
 }
 
-/// Returns a document as people read it.
+/// Returns a document for people.
 ///
 /// # Errors
 /// If a table is to be sorted by a column that it does not have.
@@ -67,18 +67,18 @@ pub(crate) fn text(document: &impl Document, page: Page) -> io::Result<String> {
     text.finish()
 }
 
-/// What is printed of one cluster of several, until that of the others is known.
+/// The output for one of several clusters, until all are read.
 #[derive(Debug)]
 pub(crate) enum Printed {
     Text(Text),
     Value(Value),
-    /// Lines of `-o name`.
+    /// The lines of `-o name`.
     Names(String),
 }
 
 impl Printed {
     /// # Errors
-    /// If the document has not the format.
+    /// If the document does not have the format.
     pub(crate) fn of(document: &impl Document, format: Format, page: Page) -> io::Result<Self> {
         Ok(match format {
             Format::Table | Format::Wide => {
@@ -96,7 +96,7 @@ impl Printed {
     }
 }
 
-/// What programs read of a document, as a value.
+/// The document for programs, as a value.
 pub(crate) fn value(document: &impl Document) -> serde_json::Result<Value> {
     serde_json::to_value(versioned(document.kind(), document.schema()))
 }
@@ -110,7 +110,7 @@ struct Versioned<T> {
     content: T,
 }
 
-/// The content of a document with what tells its schema.
+/// The content of a document with the version and kind of its schema.
 fn versioned<T: Serialize>(kind: &'static str, content: T) -> impl Serialize {
     Versioned { api_version: API_VERSION, kind, content }
 }

@@ -1,4 +1,4 @@
-//! Findings in documents: each with the command that repairs it and, in a comparison, with what became of it.
+//! Findings in documents: each with the command that repairs it and, in a comparison, with its change.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ pub(super) struct WithFindings<'a, T> {
     #[serde(skip_serializing_if = "Option::is_none")]
     changes: Option<ChangesOf<'a>>,
     findings: Vec<Found<'a>>,
-    /// Whether only the objects around the subject were read.
+    /// True if only the objects around the subject were read.
     #[serde(skip_serializing_if = "Option::is_none")]
     partial: Option<bool>,
 }
@@ -52,7 +52,7 @@ impl<'a> WithFindings<'a, HandleView> {
     }
 }
 
-/// What has changed since an earlier report, of one cluster or of several together.
+/// The changes since an earlier report, for one cluster or for several together.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ChangesOf<'a> {
@@ -62,7 +62,7 @@ pub(super) struct ChangesOf<'a> {
     pub stay: usize,
     pub gone: Vec<&'a EarlierFinding>,
     pub not_checked: Vec<&'a EarlierFinding>,
-    /// Of one cluster.
+    /// Sources that were not read, if there is one cluster.
     #[serde(flatten)]
     not_read: Option<NotRead<'a>>,
 }
@@ -94,19 +94,19 @@ impl<'a> ChangesOf<'a> {
     }
 }
 
-/// A finding, with its cluster where there are several, and with what became of it since the earlier report.
+/// A finding with its cluster, if there are several, and with its change since the earlier report.
 #[derive(Clone, Copy)]
 pub(super) struct Found<'a> {
-    /// The place of the cluster.
+    /// The position of the cluster.
     pub place: usize,
-    /// Its name; empty if there are not several.
+    /// The name of the cluster; empty if there is only one.
     pub cluster: &'a str,
     pub finding: &'a Finding,
     pub change: Option<Change>,
 }
 
 impl<'a> Found<'a> {
-    /// The findings of a single cluster.
+    /// Wraps the findings of a single cluster.
     pub(super) fn all_of(findings: &'a [Finding], changes: Option<&Changes>) -> Vec<Self> {
         let change = |finding| changes.map(|changes| changes.of(finding));
         let found = |finding| Self { place: 0, cluster: "", finding, change: change(finding) };
@@ -122,7 +122,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// A finding as it is written, with the command that repairs it, if one does.
+/// A finding for programs, with the command that repairs it if there is one.
 #[derive(Serialize)]
 struct Element<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -143,8 +143,8 @@ impl Serialize for Found<'_> {
     }
 }
 
-/// Writes the subjects, each once, in the order of the findings. Control characters of the datastore are escaped, so that a
-/// subject stays on its line.
+/// Writes each subject once, in the order of the findings. Control characters are escaped, so that a subject stays on
+/// its line.
 pub(super) fn write_names(findings: &[Found<'_>], out: &mut dyn Write) -> io::Result<()> {
     let mut written = HashSet::new();
     for Found { cluster, finding, .. } in findings {
@@ -157,7 +157,7 @@ pub(super) fn write_names(findings: &[Found<'_>], out: &mut dyn Write) -> io::Re
     Ok(())
 }
 
-/// Writes the lines of an `--ignore` file that accept the findings.
+/// Writes lines of an `--ignore` file that accept the findings.
 pub(super) fn write_ignore_file(findings: &[Found<'_>], out: &mut dyn Write) -> io::Result<()> {
     findings.iter().try_for_each(|of| writeln!(out, "{}", ignore::line(of.finding, of.cluster)))
 }

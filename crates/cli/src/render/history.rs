@@ -1,4 +1,4 @@
-//! What happened, as it is printed.
+//! The output of `history`.
 
 use calipam_history::timeline::{Event, Holder, Origin, Uncertainty, When};
 use calipam_workflow::{History, Reach, Span};
@@ -10,10 +10,10 @@ use super::page::Text;
 use super::table::{Column, left, right};
 use super::text::count;
 
-/// So much of a GUID tells clusters apart.
+/// Digits of a GUID that are enough to tell clusters apart.
 const GUID_SHOWN: usize = 16;
 
-/// How far back a history reaches, and that nothing is known beyond.
+/// The earliest and latest known times of a history.
 pub(super) fn reach(reach: &Reach) -> String {
     match reach {
         Reach::Etcd { oldest_revision, newest_revision, .. } if oldest_revision == "1" => {
@@ -28,7 +28,7 @@ pub(super) fn reach(reach: &Reach) -> String {
     }
 }
 
-/// How far exports reach, and the longest time that none of them tells about.
+/// The times of exports, and the longest gap between them.
 fn of_exports(exports: &[Timestamp]) -> String {
     let (Some(first), Some(last)) = (exports.first(), exports.last()) else { return "no export".to_owned() };
     let number = count(exports.len(), "export", "exports");
@@ -49,7 +49,7 @@ fn of_exports(exports: &[Timestamp]) -> String {
     line
 }
 
-/// From when to when every change is known, and where there are gaps.
+/// The times in which every change is known, and the gaps.
 fn of_recording(recorded: &[Span]) -> String {
     let (Some(first), Some(last)) = (recorded.first(), recorded.last()) else { return String::new() };
     let mut line = format!("every change was recorded from {} to {}", short(&first.from), short(&last.until));
@@ -117,7 +117,7 @@ fn short(time: &Timestamp) -> String {
     time.strftime("%Y-%m-%d %H:%M:%SZ").to_string()
 }
 
-/// `2026-11-20 03:12:05Z`, or what bounds it.
+/// `2026-11-20 03:12:05Z`, or the bounds of the time.
 fn time(when: &When) -> String {
     let known = match (&when.at, &when.after, &when.before) {
         (Some(at), ..) => short(at),
@@ -158,7 +158,7 @@ fn who(event: &Event, wide: bool) -> String {
     parts.join("; ")
 }
 
-/// `pod default/web-0 on node-1`, and everything else that the record says.
+/// `pod default/web-0 on node-1`, and all other attributes of the record.
 fn holder(holder: &Holder, wide: bool) -> String {
     let mut text = match (holder.kind, &holder.released_at) {
         ("cooling", Some(released_at)) => return format!("since {released_at}"),

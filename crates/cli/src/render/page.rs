@@ -1,4 +1,4 @@
-//! Lines and tables for people, as the terminal takes them.
+//! Lines and tables for people, fitted to the terminal.
 
 use std::io;
 
@@ -8,30 +8,30 @@ use super::table::{Column, Grid};
 use super::text::escape;
 use super::wrap::on_page;
 
-/// The terminal, file or pipe that a text is written for.
+/// The terminal, file or pipe for a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Page {
     pub color: bool,
-    /// Characters beyond ASCII may be drawn with: bars and maps.
+    /// Characters beyond ASCII are allowed for bars and maps.
     pub unicode: bool,
-    /// Columns of the terminal; `None` for a file or pipe, if nothing is cut or broken.
+    /// The columns of the terminal; `None` for a file or pipe, where nothing is cut or broken.
     pub width: Option<u16>,
-    /// Everything is wanted (`-o wide`), not only what fits on a screen.
+    /// Everything is printed (`-o wide`), even if it does not fit on a screen.
     pub wide: bool,
-    /// Tables have no header, and nothing is around them.
+    /// Only rows of tables are printed, without headers and other lines.
     pub rows_only: bool,
-    /// The column by whose cells the rows of tables are sorted, as it was typed; after `-` descending.
+    /// The column to sort tables by, as the user typed it; descending with a `-` in front.
     pub sort_by: Option<&'static str>,
 }
 
 impl Page {
-    /// A text in a style, if colours are wanted.
+    /// Applies a style to a text, if colours are wanted.
     pub(crate) fn styled(self, style: Style, text: &str) -> String {
         if self.color && !text.is_empty() { format!("{style}{text}{style:#}") } else { text.to_owned() }
     }
 }
 
-/// A text that is being written on a page. Text of the datastore is escaped here: it reaches no terminal otherwise.
+/// A text for a page. Text of the datastore is escaped here, before it can reach a terminal.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Text {
     pub page: Page,
@@ -40,9 +40,9 @@ pub(crate) struct Text {
 
 #[derive(Clone, Debug)]
 enum Part {
-    /// As it is printed.
+    /// A line that is ready to be printed.
     Line(String),
-    /// With the column that it is sorted by.
+    /// A table, with the column to sort it by.
     Grid(Grid, Option<&'static str>),
 }
 
@@ -51,12 +51,12 @@ impl Text {
         Self { page, ..Self::default() }
     }
 
-    /// Adds a line, which is broken between words where the page is too narrow.
+    /// Adds a line, which is broken between words if the page is too narrow.
     pub(crate) fn line(&mut self, line: impl AsRef<str>) {
         self.hanging(0, line);
     }
 
-    /// Adds a line whose continuations are below `indent` spaces.
+    /// Adds a line, and indents its continuations by `indent` spaces.
     pub(crate) fn hanging(&mut self, indent: usize, line: impl AsRef<str>) {
         self.drawn(&on_page(&escape(line.as_ref()), indent, self.page));
     }
@@ -82,7 +82,7 @@ impl Text {
         self.drawn(&self.page.styled(style, &escape(line)));
     }
 
-    /// Adds a line as it is, styles included.
+    /// Adds a line unchanged, including styles.
     pub(crate) fn drawn(&mut self, line: &str) {
         if !self.page.rows_only {
             self.parts.push(Part::Line(format!("{line}\n")));
@@ -107,7 +107,7 @@ impl Text {
         }
     }
 
-    /// Adds the same beside the table that the command is about: it is not sorted, and left out where only rows are wanted.
+    /// Adds a table that is not the subject of the command: it is not sorted, and omitted if only rows are wanted.
     pub(crate) fn aside(&mut self, grid: Grid) {
         if !self.page.rows_only {
             let sort_by = self.page.sort_by.take();
@@ -116,8 +116,8 @@ impl Text {
         }
     }
 
-    /// Adds the texts of several clusters: their tables as one, with the cluster in the first column, and what follows each table.
-    /// Those without a table are added one below the other.
+    /// Adds the texts of several clusters: their tables as one, with the cluster in the first column, and then the
+    /// lines after each table. Texts without a table are added one after the other.
     pub(crate) fn clusters(&mut self, texts: Vec<(&str, Self)>) {
         let (mut grids, mut after) = (Vec::new(), Vec::new());
         for (name, text) in texts {
@@ -127,7 +127,7 @@ impl Text {
                 Some(Part::Grid(grid, _)) => grids.push((name, grid)),
                 _ => self.styled(Style::new().bold(), name),
             }
-            // Notes of a table say which cluster they are of.
+            // Notes of a table begin with the name of their cluster.
             let of = if place.is_some() { format!("{}: ", escape(name)) } else { String::new() };
             let lines = parts.filter_map(|part| match part {
                 Part::Line(line) if place.is_none() || line != "\n" => {
@@ -151,10 +151,10 @@ impl Text {
         }
     }
 
-    /// The text.
+    /// Returns the text.
     ///
     /// # Errors
-    /// If its tables are to be sorted by a column that one of them does not have.
+    /// If one of its tables does not have the column to sort by.
     pub(crate) fn finish(self) -> io::Result<String> {
         let mut written = String::new();
         for part in self.parts {

@@ -1,4 +1,4 @@
-//! Lists as tables without lines: columns two spaces apart, fitted to the terminal.
+//! Lists as tables without lines: columns are separated by two spaces, and fitted to the terminal.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use super::wrap::{cut, cut_words, longest_word, on_page, round, shorten_handles}
 pub(crate) struct Column<'a, R> {
     pub title: &'static str,
     is_right: bool,
-    /// Its turn to be hidden where the terminal is too narrow for a short table, from 1 on; 0 for never.
+    /// The order in which columns are hidden if the terminal is too narrow for a short table, from 1; 0 for never.
     hidden: u8,
     wide: bool,
     if_any: bool,
@@ -26,52 +26,52 @@ pub(crate) struct Column<'a, R> {
     color: Option<Box<dyn Fn(R) -> Option<AnsiColor> + 'a>>,
 }
 
-/// A column whose cells are at the left.
+/// A column with left-aligned cells.
 pub(crate) fn left<'a, R, T: ToString>(title: &'static str, cell: impl Fn(R) -> T + 'a) -> Column<'a, R> {
     let cell = Box::new(move |row| cell(row).to_string());
     Column { title, is_right: false, hidden: 0, wide: false, if_any: false, cell, color: None }
 }
 
-/// A column whose cells are at the right, such as numbers.
+/// A column with right-aligned cells, such as numbers.
 pub(crate) fn right<'a, R, T: ToString>(title: &'static str, cell: impl Fn(R) -> T + 'a) -> Column<'a, R> {
     Column { is_right: true, ..left(title, cell) }
 }
 
 impl<'a, R> Column<'a, R> {
-    /// Lets a short table hide it where the terminal is too narrow: the lowest number first.
+    /// Allows a short table to hide the column if the terminal is too narrow, the lowest number first.
     pub(crate) fn hidden(self, hidden: u8) -> Self {
         Self { hidden, ..self }
     }
 
-    /// Shows it in wide tables only; if [any](Self::if_any) row has it, in others as well.
+    /// Shows the column only in wide tables or, with [`Self::if_any`], if any row has a value.
     pub(crate) fn wide(self) -> Self {
         Self { wide: true, ..self }
     }
 
-    /// Shows it only if a row has a value there that is not 0.
+    /// Shows the column only if a row has a value that is not 0.
     pub(crate) fn if_any(self) -> Self {
         Self { if_any: true, ..self }
     }
 
-    /// Gives its cells colours, if colours are wanted.
+    /// Colours the cells, if colours are wanted.
     pub(crate) fn colored(self, color: impl Fn(R) -> Option<AnsiColor> + 'a) -> Self {
         Self { color: Some(Box::new(color)), ..self }
     }
 }
 
-/// Rows of a list that are shown as one.
+/// Rows of a list that are summarized as one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind<R> {
     pub example: R,
     pub number: usize,
 }
 
-/// The column with the number of rows of each kind.
+/// A column with the number of rows of each kind.
 pub(crate) fn number_of_kind<'a, R>() -> Column<'a, Kind<R>> {
     right("COUNT", |kind: Kind<R>| thousands(kind.number))
 }
 
-/// The column with an example of each kind.
+/// A column with an example of each kind.
 pub(crate) fn example<'a, R, T: ToString>(cell: impl Fn(R) -> T + 'a) -> Column<'a, Kind<R>> {
     left("FOR EXAMPLE", move |kind: Kind<R>| cell(kind.example))
 }
@@ -95,10 +95,10 @@ struct Cells {
 
 /// Spaces between columns.
 const GAP: usize = 2;
-/// A last column of a short table that is wider than this can have its words cut.
+/// The width from which words in the last column of a short table may be cut.
 const NARROWEST: usize = 24;
 const HEADER: Style = Style::new().bold();
-/// Around a word in a style while comfy-table measures it: these have no width, and [`escape`] lets none of them pass.
+/// Marks around a styled word while comfy-table measures it: they have no width, and [`escape`] removes all others.
 const MARKS: [(char, Style); 4] = [
     ('\u{202a}', HEADER),
     ('\u{202b}', AnsiColor::Magenta.on_default()),
@@ -107,7 +107,7 @@ const MARKS: [(char, Style); 4] = [
 ];
 const END_MARK: char = '\u{202c}';
 
-/// So many rows are shown one by one; more are shown as one row for each kind.
+/// The most rows that are shown one by one; more are summarized by kind.
 pub(crate) const FEW: usize = 25;
 
 impl Grid {
@@ -128,8 +128,8 @@ impl Grid {
         Self { columns: shown.map(filled).collect(), rows: rows.len() }
     }
 
-    /// The short form of a list. Where it has more rows than a `few` and not everything is wanted, they are shown as one row for
-    /// each kind, in the order of the kinds; the example is the first of its kind.
+    /// Creates the short form of a list. With more than `few` rows, unless everything is wanted, there is one row for
+    /// each kind, in the order of the kinds, with its first row as the example.
     pub(crate) fn short<R: Copy, K: Ord>(
         wide: bool,
         few: usize,
@@ -149,7 +149,7 @@ impl Grid {
         Self::new(wide, kinds.into_values(), of_kinds)
     }
 
-    /// Adds the rows of another list. A column that only one of the two has is empty in the other.
+    /// Appends the rows of another list. A column that only one of the lists has is empty in the other.
     pub(crate) fn extend(&mut self, more: Self) {
         let before = self.rows;
         self.rows += more.rows;
@@ -165,7 +165,7 @@ impl Grid {
         self.columns.iter_mut().for_each(|column| column.cells.resize(self.rows, no_cell()));
     }
 
-    /// The lists of several clusters as one, with the cluster in the first column.
+    /// Joins the lists of several clusters, with the cluster in the first column.
     pub(crate) fn of_clusters<'a>(lists: impl IntoIterator<Item = (&'a str, Self)>) -> Self {
         let mut names: Vec<&str> = Vec::new();
         let mut all: Option<Self> = None;
@@ -194,11 +194,11 @@ impl Grid {
         (0..self.rows).map(|row| self.columns.iter().map(|column| column.cells[row].0.clone()).collect())
     }
 
-    /// The table on a page. If the terminal is too narrow, texts are wrapped between words; a short table shortens
-    /// handle IDs as well, and hides columns. What still does not fit is left to the terminal.
+    /// Draws the table. If the terminal is too narrow, texts are wrapped between words; a short table shortens handle
+    /// IDs, too, and hides columns. If that is not enough, the terminal has to break lines.
     ///
     /// # Errors
-    /// If it is to be sorted by a column that it does not have.
+    /// If it does not have the column to sort by.
     pub(crate) fn draw(mut self, page: Page) -> Result<String, String> {
         self.columns.retain(|column| !column.if_any || column.has_any());
         if let Some(wanted) = page.sort_by {
@@ -221,7 +221,7 @@ impl Grid {
         Ok(table + &on_page(&note, 0, page) + "\n")
     }
 
-    /// Sorts the rows by a column. Rows of equal cells stay in their order, and cells without a value come last.
+    /// Sorts the rows by a column. The sort is stable, and cells without a value come last.
     fn sort(&mut self, wanted: &str) -> Result<(), String> {
         let (wanted, descends) = wanted.strip_prefix('-').map_or((wanted, false), |wanted| (wanted, true));
         let plain = |name: &str| name.replace(['-', '_'], " ").to_lowercase();
@@ -244,7 +244,7 @@ impl Grid {
         Ok(())
     }
 
-    /// The table, with marks in place of styles.
+    /// Builds the table, with marks instead of styles.
     fn table(&self, widths: Option<&[usize]>, page: Page) -> Table {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
@@ -272,8 +272,8 @@ impl Grid {
         table
     }
 
-    /// The widths of the columns where texts have to be wrapped, after cells and columns were made to fit the page. `None` if each
-    /// column is as wide as its texts.
+    /// Shortens cells and hides columns until the table fits the page. Returns the widths of columns if texts have to
+    /// be wrapped, and `None` if each column is as wide as its texts.
     fn fit(&mut self, page: Page, hidden: &mut Vec<&'static str>) -> Option<Vec<usize>> {
         let natural = self.widths(display_width);
         let room = page.width.map(usize::from).filter(|room| total(&natural) > *room)?;
@@ -298,7 +298,7 @@ impl Grid {
         widths.or_else(|| self.fitted(room, self.columns.len()))
     }
 
-    /// The widths on a page, if they are enough for each word. Those of texts may be cut in so many of the last columns.
+    /// Returns the widths on a page if each word fits. Words in the last `cut` columns may be cut.
     fn fitted(&self, page: usize, cut: usize) -> Option<Vec<usize>> {
         let mut least = self.widths(longest_word);
         for (width, column) in least.iter_mut().zip(&self.columns).rev().take(cut) {
@@ -307,13 +307,13 @@ impl Grid {
         (total(&least) <= page).then(|| spread(&self.widths(display_width), &least, page))
     }
 
-    /// The width that each column needs where a text needs as much as `of` says.
+    /// The width of each column, measured with `of`.
     fn widths(&self, of: fn(&str) -> usize) -> Vec<usize> {
         let cells = |column: &Cells| column.cells.iter().map(|(cell, _)| of(cell)).max().unwrap_or_default();
         self.columns.iter().map(|column| cells(column).max(of(column.title))).collect()
     }
 
-    /// Shortens handle IDs in texts of the last column that are wider than its room.
+    /// Shortens handle IDs in texts of the last column that are wider than `room`.
     fn shorten_last(&mut self, room: usize) {
         let cells = self.columns.last_mut().into_iter().flat_map(|column| &mut column.cells);
         for (cell, _) in cells.filter(|(cell, _)| display_width(cell) > room) {
@@ -323,7 +323,7 @@ impl Grid {
         }
     }
 
-    /// Shortens all handle IDs, and numbers that only IPv6 pools have.
+    /// Shortens all handle IDs, and numbers that occur only in IPv6 pools.
     fn shorten(&mut self) {
         for column in &mut self.columns {
             let shorter = if column.is_right { round } else { shorten_handles };
@@ -346,14 +346,14 @@ fn no_cell() -> (String, Style) {
     ("-".to_owned(), Style::new())
 }
 
-/// What a cell is sorted by.
+/// The sort key of a cell.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum SortKey<'a> {
     Severity(usize),
     Number(u128),
     Network(IpNet),
     Text(&'a str),
-    /// A dash or nothing.
+    /// A dash or an empty cell.
     None,
 }
 
@@ -373,7 +373,7 @@ impl<'a> SortKey<'a> {
     }
 }
 
-/// A text with marks around each word, where the page has colours and the style is one.
+/// Adds marks around each word, if the page has colours and the style is a known one.
 fn marked(text: &str, style: Style, page: Page) -> String {
     match MARKS.iter().find(|(_, of)| *of == style) {
         Some((mark, _)) if page.color && !text.is_empty() => {
@@ -383,7 +383,7 @@ fn marked(text: &str, style: Style, page: Page) -> String {
     }
 }
 
-/// A line of the table with styles instead of marks. Words one space apart are of one cell, and of one style.
+/// Replaces marks in a line of the table with styles. Words one space apart are in one cell, with one style.
 fn styled(line: &str, page: Page) -> String {
     let mut line = line.to_owned();
     for (mark, style) in MARKS.iter().filter(|_| page.color) {
@@ -397,8 +397,8 @@ fn total(widths: &[usize]) -> usize {
     widths.iter().map(|width| width + GAP).sum::<usize>().saturating_sub(GAP)
 }
 
-/// Widths that fill a page and give up room where most was wanted: no column is wider than a limit that is the same
-/// for all, or narrower than its least width.
+/// Distributes the width of a page: no column is wider than a common limit or narrower than its least width, so that
+/// only the widest columns shrink.
 fn spread(natural: &[usize], least: &[usize], page: usize) -> Vec<usize> {
     let within = |limit: usize| -> Vec<usize> {
         natural.iter().zip(least).map(|(natural, least)| (*natural).min(limit).max(*least)).collect()

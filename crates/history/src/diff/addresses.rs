@@ -36,13 +36,13 @@ impl Serialize for Held<'_> {
     }
 }
 
-/// An address that differs.
+/// A changed address.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AddressChange<'s> {
     pub address: IpAddr,
     pub change: Change,
-    /// The smallest pool around it.
+    /// The smallest pool that contains it.
     pub pool: Option<&'s str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Held<'s>>,
@@ -83,7 +83,7 @@ struct Walk<'s, 'w> {
 }
 
 impl<'s> Walk<'s, '_> {
-    /// Blocks that were claimed or released, that overlap, or that cannot be decoded.
+    /// Compares a region whose blocks were claimed or released, overlap, or cannot be decoded.
     fn region(&mut self, region: &Region<'s>) {
         let mut addresses: BTreeMap<IpAddr, [Vec<Held<'s>>; 2]> = BTreeMap::new();
         for (side, stored) in [(0, &region.old), (1, &region.new)] {
@@ -110,7 +110,7 @@ impl<'s> Walk<'s, '_> {
             let (held, pool) = side.filter(|(held, _)| held.is_allocated())?;
             Some((held.node_name(), pool.unwrap_or_default()))
         };
-        // What Windows reserves belongs to the block.
+        // Reservations for Windows belong to the block.
         let is_reserved = || states.iter().flatten().any(|held| held.record().is_windows_reserved());
         let change = differ::of_address(states)
             .filter(|change| !matches!(change, Change::Passed | Change::Cooled) || !is_reserved());
@@ -122,8 +122,7 @@ impl<'s> Walk<'s, '_> {
     }
 }
 
-/// The records of one address on both sides, those of one owner together. Several blocks can record an address where
-/// they overlap.
+/// Pairs the records of one address by owner. Several blocks can record an address if they overlap.
 fn pairs<'s>([before, mut after]: [Vec<Held<'s>>; 2]) -> Vec<[Option<Held<'s>>; 2]> {
     let mut found = Vec::with_capacity(before.len().max(after.len()));
     let mut alone = Vec::new();

@@ -1,12 +1,12 @@
-//! Two snapshots are checked by what both of them hold.
+//! Reduces two snapshots to the sources that both have, before they are checked.
 
 use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
 
-/// The sources of the users of addresses. A source that only one side has would make findings appear or go that have nothing to
-/// do with what happened between the two.
+/// The sources of the users of addresses. A source of one side only would change findings although nothing has happened
+/// between the two.
 const USERS: [Source; 4] = [Source::Endpoints, Source::Pods, Source::Services, Source::Machines];
 
-/// Takes out of either snapshot what tells the users of addresses and was not read in the other. To be called before the
+/// Removes the users of addresses from either snapshot if they were not read in the other. It must be called before the
 /// two are checked.
 pub fn align(old: &mut Snapshot, new: &mut Snapshot) {
     for source in USERS {

@@ -10,13 +10,13 @@ use serde::Serialize;
 use super::regions::{Region, Stored};
 use crate::differ::{self, Change};
 
-/// A block that differs.
+/// A changed block.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockChange {
     pub cidr: IpNet,
     pub change: Change,
-    /// The blocks before; several blocks where the size differs.
+    /// The blocks before; several blocks if the size changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<BlockState>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -88,7 +88,7 @@ fn changes_in(region: &Region<'_>) -> Vec<BlockChange> {
     found
 }
 
-/// A block that is there on both sides. Of one that cannot be decoded at all the owner is not known.
+/// Compares the owners of a block that exists on both sides. The owner of a corrupt block is unknown.
 fn of_owner(old: &Stored<'_>, new: &Stored<'_>) -> Option<BlockChange> {
     let change = differ::of_owner(old.block?, new.block?).filter(|_| old.cidr == new.cidr)?;
     Some(BlockChange::new(old.cidr, change, [old, new].map(|stored| vec![BlockState::of(stored)])))

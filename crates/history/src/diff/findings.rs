@@ -21,14 +21,14 @@ impl FindingSummary {
     }
 }
 
-/// The findings that differ, each list ordered as in a report.
+/// The findings of one side only, each list in the order of a report.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FindingChanges {
     pub new: Vec<FindingSummary>,
     pub gone: Vec<FindingSummary>,
 }
 
-/// Two findings are the same where code and subject are: what they say of it may have changed.
+/// Findings are the same if code and subject are; their message may have changed.
 pub(crate) fn changes(old: &Report, new: &Report, scope: &Scope) -> FindingChanges {
     let only = |of: &Report, other: &Report| -> Vec<FindingSummary> {
         let known: HashSet<(Code, &Subject)> = other.findings.iter().map(|f| f.key_ref()).collect();

@@ -32,7 +32,7 @@ pub use crate::differ::{Change, Held};
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference<'s> {
-    /// Nothing differs, and nothing that could differ was left out because it cannot be decoded.
+    /// True if there are no differences, and no objects that cannot be decoded.
     pub same: bool,
     /// Sources that were read on one side only, and objects that cannot be decoded.
     pub not_compared: Vec<NotCompared>,
@@ -44,7 +44,7 @@ pub struct Difference<'s> {
     pub blocks: Vec<BlockChange>,
     /// Affinities, ascending by holder and CIDR.
     pub affinities: Vec<AffinityChange>,
-    /// Handles: those that are gone, those that changed, new ones.
+    /// Handles: first those that are gone, then changed and new ones.
     pub handles: Vec<HandleChange<'s>>,
     /// IP pools and IP reservations, by name.
     pub pools: Vec<ObjectChange>,
@@ -57,7 +57,7 @@ pub struct Difference<'s> {
 }
 
 impl Difference<'_> {
-    /// True if nothing differs in what was compared.
+    /// True if nothing differs among the compared objects.
     fn is_empty(&self) -> bool {
         let objects = [&self.pools, &self.reservations, &self.nodes, &self.configuration];
         self.addresses.is_empty()
@@ -70,12 +70,12 @@ impl Difference<'_> {
     }
 }
 
-/// The differences of two snapshots, but for their findings.
+/// The differences of two snapshots, without their findings.
 #[derive(Debug)]
 pub struct Unchecked<'s>(Difference<'s>);
 
 impl<'s> Unchecked<'s> {
-    /// Adds what the checks of both found. The scope is the one in which they were compared.
+    /// Adds the findings of both checks. The scope must be the one of the comparison.
     pub fn checked(self, old: Report, new: Report, scope: &Scope) -> Difference<'s> {
         let mut difference = self.0;
         difference.findings = findings::changes(&old, &new, scope);
@@ -85,7 +85,7 @@ impl<'s> Unchecked<'s> {
     }
 }
 
-/// Compares two snapshots of one cluster that hold the same sources, as [`align`] makes them.
+/// Compares two snapshots of one cluster with the same sources, as from [`align`].
 pub fn compare<'s>(before: &'s Snapshot, after: &'s Snapshot, scope: &Scope) -> Unchecked<'s> {
     let both_read = |source: Source| before.has_read(source) && after.has_read(source);
     let hidden = Hidden::new(before, after);

@@ -1,4 +1,4 @@
-//! Pools, reservations, nodes and configuration: few objects, compared field by field.
+//! Pools, reservations, nodes and configuration. They are few, and compared field by field.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,21 +15,21 @@ use serde::Serialize;
 use super::uncompared::Hidden;
 use crate::differ::Change;
 
-/// An object that differs.
+/// A changed object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectChange {
     pub name: String,
     pub change: Change,
-    /// The fields that differ: of a new object and of one that is gone, all that say something.
+    /// The changed fields; all fields with a value if the object is new or gone.
     pub fields: Vec<FieldChange>,
 }
 
-/// A field that differs.
+/// A changed field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FieldChange {
-    /// Its name in Calico's API.
+    /// The name in Calico's API.
     pub field: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
@@ -37,13 +37,13 @@ pub struct FieldChange {
     pub after: Option<String>,
 }
 
-/// The fields of an object by name. Fields that say nothing are left out.
+/// The fields of an object by name, without empty ones.
 type Fields = BTreeMap<String, String>;
 
-/// The list of a difference in which an object is, its name there, its source and its key.
+/// The list of the difference for an object, and its name, source and key.
 type Id = (usize, String, Source, Key);
 
-/// Pools, reservations, nodes, and configuration that differ. What cannot be decoded on either side is not compared.
+/// Compares pools, reservations, nodes and configuration. Objects that cannot be decoded on either side are skipped.
 pub(crate) fn changes(
     old: &Snapshot,
     new: &Snapshot,
@@ -92,7 +92,7 @@ fn listed(snapshot: &Snapshot, scope: &Scope) -> BTreeMap<Id, Fields> {
     if !scope.is_everything() {
         return all;
     }
-    // Cluster information and settings concern no part of the cluster alone.
+    // Cluster information and settings are about the whole cluster.
     let default = || "default".to_owned();
     if let Some(cluster) = &snapshot.cluster {
         let key = Key::ClusterInformation(default());

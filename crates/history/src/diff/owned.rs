@@ -1,4 +1,4 @@
-//! Affinities and handles: who holds blocks and addresses.
+//! Affinities and handles.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::uncompared::Hidden;
 use crate::FastMap;
 use crate::differ::Change;
 
-/// An affinity that differs.
+/// A changed affinity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AffinityChange {
@@ -27,7 +27,7 @@ pub struct AffinityChange {
     #[serde(rename = "type")]
     pub kind: String,
     pub change: Change,
-    /// Its state: `pending`, `confirmed` or `pendingDeletion`.
+    /// The state: `pending`, `confirmed` or `pendingDeletion`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,7 +64,7 @@ pub(crate) fn affinities(
         .collect()
 }
 
-/// A handle that differs.
+/// A changed handle.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct HandleChange<'s> {
     #[serde(serialize_with = "text")]
@@ -99,7 +99,7 @@ impl HandleChange<'_> {
     }
 }
 
-/// Handles that differ; in a scope those that the changed addresses name.
+/// Compares handles; in a scope only those of changed addresses.
 pub(crate) fn handles<'s>(
     old: &'s Snapshot,
     new: &'s Snapshot,

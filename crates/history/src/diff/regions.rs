@@ -1,5 +1,5 @@
-//! The blocks of two snapshots side by side. A region is a network in which blocks lie: nearly always one CIDR with the same
-//! block on both sides, and several where a block overlaps others.
+//! The blocks of two snapshots side by side. A region is a network with blocks: usually one CIDR with the same block on
+//! both sides, and several CIDRs if blocks overlap.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,15 @@ use calipam_model::snapshot::{Defect, Snapshot};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stored<'s> {
     pub cidr: IpNet,
-    /// The block, where its structure is sound and it is the one that its key names.
+    /// The block, if its structure is sound and its CIDR is that of its key.
     pub block: Option<&'s Block>,
-    /// The value of a corrupt block as it is stored.
+    /// The stored value of a corrupt block.
     raw: Option<&'s str>,
-    /// The owner, as far as the value can be decoded.
+    /// The owner, if it can be decoded.
     pub owner: Option<&'s BlockOwner>,
 }
 
-/// A network in which blocks of either side lie.
+/// A network with blocks of either side.
 #[derive(Debug)]
 pub(crate) struct Region<'s> {
     pub old: Vec<Stored<'s>>,
@@ -27,7 +27,7 @@ pub(crate) struct Region<'s> {
 }
 
 impl<'s> Region<'s> {
-    /// The one block of both sides, if there is nothing else and both are sound.
+    /// The block on both sides, if it is the only one and sound.
     pub(super) fn pair(&self) -> Option<(&'s Block, &'s Block)> {
         match (self.old.as_slice(), self.new.as_slice()) {
             ([old], [new]) if old.cidr == new.cidr => Some((old.block?, new.block?)),
@@ -35,7 +35,7 @@ impl<'s> Region<'s> {
         }
     }
 
-    /// Blocks that cannot be compared, and whether they are on each side. A corrupt block that is stored unchanged is the same.
+    /// Blocks that cannot be compared, and their sides. A corrupt block counts as unchanged if its value is.
     pub(super) fn unreadable(&self) -> Vec<(IpNet, [bool; 2])> {
         let mut raws: BTreeMap<IpNet, [Option<Option<&str>>; 2]> = BTreeMap::new();
         for (side, stored) in [&self.old, &self.new].into_iter().enumerate() {
@@ -47,7 +47,7 @@ impl<'s> Region<'s> {
         raws.into_iter().map(|(cidr, sides)| (cidr, sides.map(|side| side.is_some()))).collect()
     }
 
-    /// True if a block of either side that cannot be decoded may hold what is in `cidr`.
+    /// True if a block of either side that cannot be decoded contains `cidr`.
     pub(super) fn hides(&self, cidr: IpNet) -> bool {
         let both = self.old.iter().chain(&self.new);
         both.filter(|stored| stored.block.is_none()).any(|stored| stored.cidr.contains(&cidr))
@@ -59,7 +59,7 @@ pub(crate) fn of<'s>(old: &'s Snapshot, new: &'s Snapshot) -> Vec<Region<'s>> {
     let old = stored(old).into_iter().map(|stored| (stored, false));
     let new = stored(new).into_iter().map(|stored| (stored, true));
     let mut all: Vec<(Stored<'s>, bool)> = old.chain(new).collect();
-    // The widest of overlapping blocks comes first, and contains the others.
+    // Of overlapping blocks the widest comes first, and contains the others.
     all.sort_by_key(|(stored, is_new)| (stored.cidr, *is_new));
 
     let mut regions: Vec<Region<'s>> = Vec::with_capacity(all.len() / 2);

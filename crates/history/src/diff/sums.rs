@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::FastMap;
 use crate::differ::Change;
 
-/// Allocated addresses before and after. What cools down or is reserved by Windows is not counted.
+/// Numbers of allocated addresses before and after, without those that cool down or are reserved for Windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sum {
@@ -23,7 +23,7 @@ pub struct Sum {
     pub after: usize,
     pub assigned: usize,
     pub released: usize,
-    /// Moved to another owner, or assigned again to the same. If pool or node differ it counts in both.
+    /// Addresses that moved to another owner, or were assigned again. If pool or node differ, both count it.
     pub moved: usize,
 }
 
@@ -31,13 +31,13 @@ pub struct Sum {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NamedSum {
-    /// Empty for addresses outside all pools, or of no known node.
+    /// Empty for addresses outside all pools, or of an unknown node.
     pub name: String,
     #[serde(flatten)]
     pub sum: Sum,
 }
 
-/// Sums in all, by pool and by node. Of pools and nodes, those of which an address differs.
+/// The total sum, and the sums of pools and nodes with changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sums {
@@ -46,7 +46,7 @@ pub struct Sums {
     pub by_node: Vec<NamedSum>,
 }
 
-/// The node that holds an address: the one that the record names, else the owner of the block.
+/// The node of an address: from the record, or the owner of the block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum NodeName<'s> {
     Recorded(TextRef<'s>),
@@ -73,10 +73,10 @@ impl<'s> NodeName<'s> {
     }
 }
 
-/// Sums that are being counted.
+/// The counters of sums.
 #[derive(Debug, Default)]
 pub(crate) struct Tally<'s> {
-    /// The one sum of all.
+    /// The total sum.
     total: FastMap<(), Sum>,
     pools: FastMap<&'s str, Sum>,
     nodes: FastMap<NodeName<'s>, Sum>,
@@ -107,7 +107,7 @@ impl<'s> Tally<'s> {
     }
 }
 
-/// Counts under the names of both sides.
+/// Adds an address to the sums of both sides.
 fn count<N: Copy + Eq + Hash>(
     sums: &mut FastMap<N, Sum>,
     change: Option<Change>,
@@ -130,11 +130,11 @@ fn count<N: Copy + Eq + Hash>(
     }
 }
 
-/// The sums in which something changed, by name.
+/// The sums with changes, by name.
 fn changed<N>(sums: FastMap<N, Sum>, text: impl Fn(N) -> String) -> Vec<NamedSum> {
     let mut named: BTreeMap<String, Sum> = BTreeMap::new();
     for (name, sum) in sums {
-        // A node can be named in two ways.
+        // A node may have two names.
         let all = named.entry(text(name)).or_default();
         all.before += sum.before;
         all.after += sum.after;
@@ -148,9 +148,9 @@ fn changed<N>(sums: FastMap<N, Sum>, text: impl Fn(N) -> String) -> Vec<NamedSum
 
 /// The pools of one side.
 pub(crate) struct Pools<'s> {
-    /// The smallest first.
+    /// The pools, the smallest first.
     pools: Vec<(IpNet, &'s str)>,
-    /// The last block, and its pool where one contains all of it.
+    /// The last block, and its pool if one contains the whole block.
     last: Option<(IpNet, Option<&'s str>)>,
 }
 
@@ -162,7 +162,7 @@ impl<'s> Pools<'s> {
         Self { pools, last: None }
     }
 
-    /// The smallest pool around an address of a block.
+    /// Returns the smallest pool that contains an address of a block.
     pub(super) fn of(&mut self, address: IpAddr, block: IpNet) -> Option<&'s str> {
         if let Some((_, pool)) = self.last.filter(|(last, _)| *last == block) {
             return pool;

@@ -1,4 +1,4 @@
-//! Pairs of small clusters, which differ in one thing each.
+//! Pairs of small clusters with one difference each.
 
 use std::collections::BTreeSet;
 
@@ -64,7 +64,7 @@ fn cluster(entries: &[(&str, Value)]) -> Snapshot {
     snapshot
 }
 
-/// Compares and hands the difference on.
+/// Compares, and passes the difference on.
 fn compare<T>(old: &Snapshot, new: &Snapshot, scope: &Scope, look: impl FnOnce(&Difference<'_>) -> T) -> T {
     let report = |snapshot: &Snapshot| -> Report { check(snapshot, &Options::default()) };
     look(&super::compare(old, new, scope).checked(report(old), report(new), scope))
@@ -110,10 +110,10 @@ fn each_change_of_an_address() {
         (Some((pod(), 7)), Some((pod(), 7)), None),
         (None, Some((cooling("2026-05-01T10:00:00Z"), 8)), Some(Passed)),
         (Some((cooling("2026-05-01T10:00:00Z"), 8)), None, Some(Cooled)),
-        // Windows reserves addresses with the block.
+        // Reservations for Windows come and go with the block.
         (None, Some((reserved(), 7)), None),
         (Some((reserved(), 7)), None, None),
-        // A number that an old writer has dropped says nothing.
+        // A missing number, from an old writer, is not a change.
         (Some((pod(), 0)), Some((pod(), 9)), None),
     ];
     for (before, after, expected) in cases {
@@ -204,7 +204,7 @@ fn what_cannot_be_decoded_is_neither_gone_nor_the_same() {
                 of_kind.find(|left| left.name == name).map(|left| left.side)
             };
             assert_eq!(listed(Uncompared::Object, handle), Some(side));
-            // A corrupt block that is stored unchanged is the same.
+            // A corrupt block with the same value is unchanged.
             let block = listed(Uncompared::Block, "10.0.0.0/29");
             assert_eq!(block, (side != Side::Both).then_some(side));
         });
@@ -234,7 +234,7 @@ fn findings_are_compared_by_what_both_sides_know() {
     let mut old = cluster(&[(BLOCK, block("host:node-1", &held))]);
     let mut new = old.clone();
     everything(&old, &new, |found| assert!(found.same, "{found:?}"));
-    // Without endpoints nothing is leaked: that this is so on one side only is not a difference between the two.
+    // Without endpoints nothing is leaked. If only one side has none, that is not a difference.
     new.coverage.insert(Source::Endpoints, Coverage::Skipped(WhySkipped::NotInFile));
     everything(&old, &new, |found| assert!(!found.findings.gone.is_empty(), "{found:?}"));
     align(&mut old, &mut new);
@@ -321,7 +321,7 @@ fn overlapping_blocks_are_compared_address_by_address() {
 }
 
 proptest! {
-    /// Whatever the order of the two states, each handle is compared with that of the same ID.
+    /// In any order of the two states, each handle is compared with the one of the same ID.
     #[test]
     fn handles_are_brought_together_by_id(
         old in proptest::collection::vec((0u8..12, 1u8..3), 0..12),

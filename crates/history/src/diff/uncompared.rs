@@ -1,4 +1,4 @@
-//! Objects that cannot be compared: neither the same nor different, and never gone.
+//! Objects that cannot be compared: they are neither unchanged nor changed, and never gone.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::regions::Region;
 
-/// The side or sides on which something is missing.
+/// The side or sides on which an object is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Side {
@@ -18,11 +18,11 @@ pub enum Side {
     Both,
 }
 
-/// A thing that cannot be compared.
+/// The kind of an object that cannot be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Uncompared {
-    /// A kind of object, which was not read.
+    /// A source that was not read.
     Source,
     /// A block that cannot be decoded or is corrupt, with all its addresses.
     Block,
@@ -30,7 +30,7 @@ pub enum Uncompared {
     Object,
 }
 
-/// A thing that was not compared, and on which side it is missing.
+/// An object that was not compared, and the sides on which it is missing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NotCompared {
     pub kind: Uncompared,
@@ -63,7 +63,7 @@ const COMPARED: [Source; 10] = [
     Source::IpamConfiguration,
 ];
 
-/// Sources that were read on one side only. What neither has is missing in both alike.
+/// Sources that were read on one side only.
 pub(crate) fn sources(old: &Snapshot, new: &Snapshot) -> Vec<NotCompared> {
     let uneven = |source: Source| {
         let missing = [old, new].map(|snapshot| !snapshot.has_read(source));
@@ -79,7 +79,7 @@ pub(crate) fn blocks(regions: &[Region<'_>], scope: &Scope) -> Vec<NotCompared> 
     wanted.filter_map(|(cidr, sides)| NotCompared::new(Uncompared::Block, cidr, sides)).collect()
 }
 
-/// Objects other than blocks that are stored and cannot be decoded, as a whole or in part.
+/// Objects other than blocks that are stored but cannot be decoded, completely or partly.
 #[derive(Debug)]
 pub(crate) struct Hidden {
     old: BTreeSet<Key>,
@@ -91,12 +91,12 @@ impl Hidden {
         Self { old: of(old), new: of(new) }
     }
 
-    /// True if nothing can be said about an object.
+    /// True if an object cannot be compared.
     pub(super) fn has(&self, key: &Key) -> bool {
         self.old.contains(key) || self.new.contains(key)
     }
 
-    /// True if nothing is hidden: the usual case, which spares building keys.
+    /// True if nothing is hidden, which is usual. It avoids building keys.
     pub(super) fn is_empty(&self) -> bool {
         self.old.is_empty() && self.new.is_empty()
     }
@@ -105,7 +105,7 @@ impl Hidden {
         let concerns = |key: &&Key| match key {
             Key::Affinity(key) => scope.has_network(key.cidr) && scope.has_node(&key.node),
             Key::Node(name) => scope.networks.is_empty() && scope.has_node(name),
-            // Which addresses these concern is not known.
+            // The addresses of these objects are unknown.
             _ => true,
         };
         let sides = |key: &Key| [self.old.contains(key), self.new.contains(key)];
@@ -115,10 +115,10 @@ impl Hidden {
 }
 
 fn of(snapshot: &Snapshot) -> BTreeSet<Key> {
-    // An object of which one field cannot be decoded would seem to have lost it.
+    // An object with a field that cannot be decoded would seem to have lost it.
     let keys = snapshot.defects.iter().filter_map(|defect| defect.key.clone());
     keys.filter(|key| {
-        // Blocks are listed with their addresses; who uses addresses is not compared.
+        // Blocks are listed with their addresses; users of addresses are not compared.
         !matches!(key, Key::Block(_) | Key::Endpoint { .. } | Key::Pod { .. } | Key::Service { .. })
     })
     .collect()

@@ -13,7 +13,7 @@ use super::state::{About, State};
 use super::when::{Recorded, recorded};
 use crate::differ::{self, Change, Held};
 
-/// An event before its time is looked for, with the time that was recorded in the object.
+/// An event with the time that the object records, before its time is determined.
 #[derive(Debug)]
 pub(crate) struct Raw {
     pub event: Event,
@@ -41,8 +41,8 @@ impl Raw {
     }
 }
 
-/// The events between two states of an object that follow each other, all of them. Without the first one: what is known
-/// first of the second.
+/// Returns all events between two successive states of an object or, without the first one, the initial content of the
+/// second.
 pub(crate) fn events(key: &Key, before: Option<&State>, after: &State, about: &About) -> Vec<Raw> {
     match (key, before, after) {
         (_, None, State::Absent) => Vec::new(),
@@ -55,13 +55,13 @@ pub(crate) fn events(key: &Key, before: Option<&State>, after: &State, about: &A
     }
 }
 
-/// True if an event concerns the subject of a history. `states`: those of its object before and after it.
+/// True if an event is about the subject of a history. `states` are those of its object before and after it.
 pub(crate) fn concerns(event: &Event, states: [Option<&State>; 2], about: &About) -> bool {
     let mut blocks = states.into_iter().flatten().filter_map(State::block);
     let mut holders = event.before.iter().chain(&event.after);
     match (about, &event.subject) {
         (About::Address(address), Subject::Address(own)) => own == address,
-        // Whatever it holds is not known: it may be the subject's.
+        // Its content is unknown: it may be about the subject.
         (About::Handle(_) | About::Node(_), Subject::Block(_)) if event.what == What::Undecodable => {
             blocks.next().is_none_or(|block| about.has_block(block))
         }
@@ -81,7 +81,7 @@ fn owner(block: &Block) -> String {
     block.owner().map_or_else(|| "no owner".to_owned(), ToString::to_string)
 }
 
-/// The content of a block of which nothing was known before.
+/// The content of the first known state of a block.
 fn known(cidr: IpNet, block: &Block, about: &About) -> Vec<Raw> {
     let taken = format!("of {}, {} taken", owner(block), block.allocated());
     let of_block = Raw::new(What::Known, Subject::Block(cidr), taken, None);
@@ -102,7 +102,7 @@ fn known(cidr: IpNet, block: &Block, about: &About) -> Vec<Raw> {
     }
 }
 
-/// The events between two states of a block, each of which can be absent.
+/// The events between two states of a block, either of which may be absent.
 fn of_block(cidr: IpNet, before: Option<&Block>, after: Option<&Block>) -> Vec<Raw> {
     let of = |what, detail, at| Raw::new(what, Subject::Block(cidr), detail, at);
     let mut all = Vec::new();
@@ -130,7 +130,7 @@ fn of_block(cidr: IpNet, before: Option<&Block>, after: Option<&Block>) -> Vec<R
     all
 }
 
-/// The fields that this program does not know and that differ.
+/// The unknown fields that differ.
 fn unknown_fields<'s>(before: &'s Block, after: &'s Block) -> impl Iterator<Item = String> {
     let both = [before, after].map(Block::unknown);
     let names: BTreeSet<&String> = both.iter().flat_map(|fields| fields.keys()).collect();
@@ -149,7 +149,7 @@ fn of_address(held: [Option<Held<'_>>; 2], with_block: bool) -> Vec<Raw> {
         Some(Change::Attributes) => vec![(What::AttributesChanged, held)],
         Some(_) if is_cooling => vec![(What::Cooling, held)],
         Some(Change::Released) => vec![released],
-        // It was released and assigned in one write, or the revision between is not known.
+        // It was released and assigned in one write, or the revision in between is unknown.
         Some(Change::Moved | Change::Renewed) => vec![released, (What::Assigned, [None, after])],
         Some(Change::Cooled) if !with_block => vec![released],
         Some(Change::Assigned | Change::Passed) => vec![(What::Assigned, [None, after])],
@@ -159,7 +159,7 @@ fn of_address(held: [Option<Held<'_>>; 2], with_block: bool) -> Vec<Raw> {
     events.into_iter().filter_map(|(what, held)| Raw::of_address(what, held, detail.to_owned())).collect()
 }
 
-/// The event of an object that is no block, or that cannot be decoded.
+/// The event of an object that is not a block, or cannot be decoded.
 fn of_other(key: &Key, before: Option<&State>, after: &State) -> Option<Raw> {
     use What::*;
     let (subject, [created, changed, gone]) = match key {

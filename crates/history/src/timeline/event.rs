@@ -1,4 +1,4 @@
-//! An event as people and programs see it.
+//! An event of a history, for people and programs.
 
 use calipam_check::Subject;
 use calipam_check::claim::{Claim, describe};
@@ -13,11 +13,11 @@ use super::when::When;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
-    /// The state at the beginning of what is kept.
+    /// The first known state.
     Known,
     BlockClaimed,
     Assigned,
-    /// Assigned after another had it in this history.
+    /// Assigned after another owner had it in this history.
     Reused,
     AttributesChanged,
     Released,
@@ -25,9 +25,9 @@ pub enum What {
     OwnerChanged,
     ClaimedAgain,
     BlockReleased,
-    /// The value cannot be decoded: what it changed is not known.
+    /// The value cannot be decoded, so that the change is unknown.
     Undecodable,
-    /// A field of the block that this program does not know changed.
+    /// An unknown field of the block has changed.
     FieldChanged,
     AffinityChanged,
     AffinityGone,
@@ -76,9 +76,9 @@ impl What {
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
     Etcd,
-    /// A journal of calipam: etcd has forgotten it.
+    /// A journal of calipam; etcd does not have it any more.
     Journal,
-    /// The difference of two exports: what happened between them and was undone is not known.
+    /// A difference of two exports; changes that were undone in between are unknown.
     Archive,
 }
 
@@ -86,15 +86,15 @@ pub enum Origin {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
-    /// Such as `release --leaked`.
+    /// The command, such as `release --leaked`.
     pub command: String,
-    /// RFC 3339.
+    /// The time, in RFC 3339.
     pub started_at: String,
     /// The name of the journal's file.
     pub journal: String,
 }
 
-/// The holder of an address by its record.
+/// The holder of an address in a record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Holder {
@@ -103,7 +103,7 @@ pub struct Holder {
     pub allocated_to: String,
     pub node: Option<String>,
     pub handle: Option<String>,
-    /// The attribute `timestamp` as it is recorded.
+    /// The recorded attribute `timestamp`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -128,7 +128,7 @@ impl Holder {
         }
     }
 
-    /// True if it is a person's, a pod's, a node's: not an address that cools down or is reserved.
+    /// True for an owner; false for an address that cools down or is reserved.
     pub(crate) fn is_owner(&self) -> bool {
         !matches!(self.kind, "cooling" | "windows-reserved")
     }
@@ -138,13 +138,13 @@ impl Holder {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
-    /// The revision of etcd that made it so; of what was known first, the last change before that. None in an archive.
+    /// The revision in etcd; for the first known state, the last change before it. `None` in an archive.
     #[serde(serialize_with = "digits", skip_serializing_if = "Option::is_none")]
     pub revision: Option<i64>,
     pub time: When,
     pub what: What,
     pub subject: Subject,
-    /// The block that records the address, if it is about one.
+    /// The block of the address, if it is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<IpNet>,
     /// The holder of the address before and after.
@@ -152,7 +152,7 @@ pub struct Event {
     pub before: Option<Holder>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Holder>,
-    /// Anything else, in words.
+    /// Further text.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub detail: String,
     /// The run of calipam that wrote it.

@@ -1,5 +1,5 @@
-//! The exports of an archive, read as events. Each event is bounded by the two exports around it; what came and
-//! went between them is not known, except if a journal of calipam says it.
+//! The exports of an archive as events. An event is between two exports. Changes that were undone in between are
+//! unknown, unless a journal of calipam has them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -16,39 +16,39 @@ use super::state::{About, State, states};
 use super::when::{RECORDED_TO, Recorded, Uncertainty, When};
 use super::{Written, mark_reused};
 
-/// The sources that record addresses, and those of the pods for which that is.
+/// The sources of records of addresses, and the sources of the pods that use them.
 pub const RECORDS: &[Source] = &[Source::Blocks, Source::Affinities, Source::Handles];
 pub const USERS: &[Source] = &[Source::Endpoints, Source::Pods];
 
-/// Reads the exports of an archive in the order of their times: first their records of addresses, then the pods for which these
-/// are.
+/// Reads the exports of an archive in the order of their times: first their records of addresses, then the pods in
+/// these.
 #[derive(Debug)]
 pub struct ExportReader<'a> {
     about: &'a About,
-    /// The last state of each object, and when each source was read last.
+    /// The last state of each object, and the time when each source was read last.
     states: BTreeMap<Key, State>,
     read: BTreeMap<Source, Timestamp>,
     writes: Vec<Write>,
     events: Vec<(Place, Event)>,
 }
 
-/// The place of an event in the order: the time of the state that shows it and, of those at one time, the revision. Times within events
-/// do not count, which come from the clocks of several machines.
+/// The sort key of an event: the time of the state that shows it, and the revision. Times within events do not count,
+/// since they are from clocks of several machines.
 type Place = (Timestamp, i64);
 
-/// A write of a run, by its journal.
+/// A write of a run, from its journal.
 #[derive(Debug)]
 struct Write {
     run: Run,
     started_at: Timestamp,
-    /// The events that no export has shown so far.
+    /// The events that no export has shown yet.
     events: Vec<Raw>,
-    /// The journal says what became of it.
+    /// True if the journal has the result.
     is_certain: bool,
 }
 
 impl<'a> ExportReader<'a> {
-    /// With what runs of calipam wrote, by their journals.
+    /// Creates a reader, with the writes of calipam from its journals.
     pub fn new(about: &'a About, written: &[Written]) -> Self {
         let writes = written.iter().filter_map(|write| {
             let (run, is_certain) = (write.run.clone(), write.is_certain);
@@ -63,10 +63,10 @@ impl<'a> ExportReader<'a> {
         Self { about, states: BTreeMap::new(), read: BTreeMap::new(), writes, events: Vec::new() }
     }
 
-    /// Takes the objects of some sources of the next export. Of one that it does not hold it says nothing.
+    /// Adds objects of some sources of the next export. A source that is missing there is skipped.
     pub fn take(&mut self, snapshot: Snapshot, sources: &[Source]) {
         let place = (snapshot.taken_at, snapshot.revision.parse().unwrap_or_default());
-        // A part of an export is read.
+        // An export may be read partly.
         let covers = |source: &Source| {
             matches!(snapshot.coverage.get(source), Some(Coverage::Read | Coverage::Partial))
         };
@@ -85,12 +85,12 @@ impl<'a> ExportReader<'a> {
         }
     }
 
-    /// Everything was so until this time as it was read last: every change was recorded.
+    /// Extends the time of the last states, if every change until then was recorded.
     pub fn stands_until(&mut self, time: Timestamp) {
         self.read.values_mut().for_each(|read| *read = time);
     }
 
-    /// The events between a state and the next one, or of the first one that is known.
+    /// The events between a state and the next one, or of the first known one.
     fn compare(
         &mut self,
         key: &Key,
@@ -112,14 +112,14 @@ impl<'a> ExportReader<'a> {
                 return Event { origin: Origin::Archive, time, ..raw.event };
             };
             let write = self.write_of(&raw.event, [since, now]);
-            // A run writes after it began, and may have brought back what was there before.
+            // A run writes after it began, and may have restored an earlier record.
             let recorded = if write.is_some() { raw.recorded.map(Recorded::copied) } else { raw.recorded };
             let began = write.as_ref().map_or(since, |(_, began)| *began).max(since).min(now);
             let mut time = time_between(recorded, began, now);
             if raw.event.what == What::Released
                 && let Some((_, next)) = assigned.iter().find(|(subject, _)| *subject == raw.event.subject)
             {
-                // It was free before the next one got it.
+                // It was free before the next owner got it.
                 time.before = latest(&time_between(*next, began, now)).or(time.before);
             }
             Event { by: write.map(|(run, _)| run), origin: Origin::Archive, time, ..raw.event }
@@ -127,7 +127,7 @@ impl<'a> ExportReader<'a> {
         timed.collect()
     }
 
-    /// The run that made an event between two exports, and when it began: between them, and it wrote exactly that.
+    /// Returns the run that began between two exports and wrote exactly this event, and its time.
     fn write_of(&mut self, event: &Event, [after, before]: [Timestamp; 2]) -> Option<(Run, Timestamp)> {
         let is_between = |at: Timestamp| is_between(at, after, before);
         self.writes.iter_mut().filter(|write| is_between(write.started_at)).find_map(|write| {
@@ -137,7 +137,7 @@ impl<'a> ExportReader<'a> {
         })
     }
 
-    /// Namespace and name of the pods for which addresses were recorded, where the history follows them.
+    /// Namespaces and names of the pods in records, if the history follows them.
     pub fn pods(&self) -> BTreeSet<(String, String)> {
         if !matches!(self.about, About::Address(_) | About::Handle(_)) {
             return BTreeSet::new();
@@ -148,7 +148,7 @@ impl<'a> ExportReader<'a> {
         names.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())).collect()
     }
 
-    /// All events, with those that only journals tell: they came and went between two exports, or before the first or after the last.
+    /// Returns all events. Those of journals only happened between two exports, or before or after all of them.
     pub fn finish(self) -> Vec<Event> {
         let Self { mut events, writes, .. } = self;
         let places: BTreeSet<Place> = events.iter().map(|(place, _)| *place).collect();
@@ -168,7 +168,7 @@ impl<'a> ExportReader<'a> {
     }
 }
 
-/// The record of an address in a single state, or in the part of it around the address: nothing earlier is known.
+/// The record of an address in one snapshot, or in the part around the address, without any earlier state.
 pub fn recorded_in(snapshot: Snapshot, address: IpAddr) -> Vec<Event> {
     let about = About::Address(address);
     let mut reader = ExportReader::new(&about, &[]);
@@ -187,18 +187,18 @@ fn source_of(key: &Key) -> Option<Source> {
     })
 }
 
-/// The latest time at which an event can have happened. One that is known only from a journal has no upper bound.
+/// The latest possible time of an event. An event of a journal only has no upper bound.
 fn latest(time: &When) -> Option<Timestamp> {
     let within = |at: Timestamp| at.min(time.before.unwrap_or(at)).max(time.after.unwrap_or(at));
     time.at.map(within).or(time.before).or(time.after)
 }
 
-/// True for a time between two others, as far as clocks agree.
+/// True for a time between two others, within the tolerance for clocks.
 fn is_between(time: Timestamp, after: Timestamp, before: Timestamp) -> bool {
     after.duration_since(time) <= CLOCK_SKEW && time.duration_since(before) <= CLOCK_SKEW
 }
 
-/// The time of an event between two exports: the recorded one where that is there and can be right.
+/// The time of an event between two exports: the recorded one, if it is possible.
 fn time_between(recorded: Option<Recorded>, after: Timestamp, before: Timestamp) -> When {
     let (at, uncertainty) = match recorded {
         Some(Recorded::Copied(time)) if after.duration_since(time) > RECORDED_TO => {

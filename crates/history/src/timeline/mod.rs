@@ -1,5 +1,5 @@
-//! The history of an address, handle, block or node: a row of states of the objects around it, each compared with the one before it.
-//! The revisions of etcd follow each other; the exports of an archive bound what happened between them by their times.
+//! The history of an address, handle, block or node: successive states of the objects around it are compared. Revisions
+//! of etcd are in a total order; exports of an archive bound the times of changes.
 
 mod changes;
 mod event;
@@ -27,18 +27,18 @@ pub use self::revisions::{Kept, Version, timeline};
 pub use self::state::{About, State};
 pub use self::when::{Uncertainty, When};
 
-/// A write of a run of calipam, by its journal.
+/// A write of a run of calipam, from its journal.
 #[derive(Clone, Debug)]
 pub struct Written {
     pub run: Run,
     pub path: String,
-    /// The revision that the write made; `None` if it deleted the object, or the run was killed before it noted that.
+    /// The revision of the write; `None` if it deleted the object, or the run was killed before it recorded that.
     pub revision: Option<i64>,
     /// The revision that it replaced.
     pub replaced: Option<i64>,
     pub before: Option<Vec<u8>>,
     pub after: Option<Vec<u8>>,
-    /// The journal says that it was written. Of a run that was killed this may not be known.
+    /// True if the journal confirms the write, which is missing if a run was killed.
     pub is_certain: bool,
 }
 
@@ -55,7 +55,7 @@ impl Written {
     }
 }
 
-/// The state that the value of a key is, and when the object was created.
+/// Decodes the value of a key to a state, and the creation time of the object.
 fn decode(key: &Key, path: &str, value: Option<&[u8]>, about: &About) -> (State, Option<Timestamp>) {
     let mut snapshot = Snapshot::default();
     value.into_iter().for_each(|value| snapshot.add_entry(path.as_bytes(), value, 0));
@@ -63,8 +63,8 @@ fn decode(key: &Key, path: &str, value: Option<&[u8]>, about: &About) -> (State,
     (state::states(snapshot, about).remove(key).unwrap_or(State::Absent), created)
 }
 
-/// Distinguishes addresses that another had before from those that are new in this history, and from those that another holds at the
-/// same time, in a block that overlaps.
+/// Marks assignments of addresses that another owner had before in this history, or has at the same time in an
+/// overlapping block.
 pub(crate) fn mark_reused(events: &mut [Event]) {
     let mut last: BTreeMap<Subject, String> = BTreeMap::new();
     let mut holders: BTreeMap<Subject, BTreeMap<IpNet, String>> = BTreeMap::new();

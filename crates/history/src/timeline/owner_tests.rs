@@ -1,4 +1,4 @@
-//! The holder of an address from one state of its block to the next.
+//! The holders of an address in successive states of its block.
 
 use calipam_model::block::Block;
 use calipam_model::snapshot::{Snapshot, Source};
@@ -84,7 +84,7 @@ fn a_block_that_cannot_be_decoded_is_told_of_its_handles_and_node() {
     }
 }
 
-/// An export with the block, as it was at a time.
+/// An export with the block at a time.
 fn export(at: &str, block: &Block) -> Snapshot {
     let mut snapshot = Snapshot { taken_at: time(at), ..Snapshot::default() };
     snapshot.add_entry(PATH.as_bytes(), &serde_json::to_vec(block).unwrap(), 1);
@@ -109,14 +109,14 @@ fn from_export_to_export_each_owner_is_told() {
     let whats = |events: &[Event]| events.iter().map(|event| event.what).collect::<Vec<_>>();
     let found = of(address());
     assert_eq!(whats(&found), [What::Known, What::Released, What::Reused]);
-    // It was free before the next one got it.
+    // It was free before the next owner got it.
     let released = &found[1].time;
     assert_eq!(
         (released.after, released.before),
         (Some(time("2026-05-01T11:00:00Z")), Some(time("2026-05-01T11:20:00Z")))
     );
     assert_eq!(whats(&of(About::Handle("net.a".into()))), [What::Known, What::Released]);
-    // Within two exports by the times that were recorded.
+    // Between two exports, recorded times order events.
     let of_block = of(About::Block(cidr()));
     let who = |event: &Event| event.after.as_ref().map(|holder| holder.allocated_to.clone());
     assert_eq!(of_block.iter().filter_map(who).collect::<Vec<_>>(), ["ns/c", "ns/b"]);
@@ -152,7 +152,7 @@ fn what_a_run_brought_back_is_older_than_its_write() {
     assert_eq!((after, before), (Some(time("2026-05-01T10:05:30Z")), Some(time("2026-05-01T11:00:00Z"))));
 }
 
-/// Within one group of a recording all times are the same; the one that Calico recorded for the assignment is before the release.
+/// All times within one group of a recording are equal; the time that Calico records for the assignment is earlier.
 #[test]
 fn what_is_released_and_reused_at_one_time_is_told_in_the_order_of_its_revisions() {
     let mut block = fresh();

@@ -1,4 +1,4 @@
-//! The revisions of etcd, read as events.
+//! The revisions of etcd as events.
 
 use std::collections::BTreeMap;
 
@@ -24,9 +24,9 @@ pub struct Version {
 /// The versions of some keys that etcd keeps.
 #[derive(Clone, Debug)]
 pub struct Kept {
-    /// The oldest revision that can be read. What was before it is not known.
+    /// The oldest revision that can be read.
     pub oldest: i64,
-    /// Up to which revision the changes reach.
+    /// The revision of the last change.
     pub newest: i64,
     pub read_at: Timestamp,
     /// The versions at the oldest revision.
@@ -35,7 +35,7 @@ pub struct Kept {
     pub changes: Vec<Version>,
 }
 
-/// Reads what etcd keeps, and what journals say, as events in the order in which they were written.
+/// Reads the revisions in etcd, and journals, as events in the order of their writes.
 pub fn timeline(kept: &Kept, written: &[Written], about: &About) -> Vec<Event> {
     let end = Anchor { revision: kept.newest.saturating_add(1), time: kept.read_at, is_of_write: true };
     let mut reader = Reader { written, about, states: BTreeMap::new(), events: Vec::new(), known: vec![end] };
@@ -64,7 +64,7 @@ struct Reader<'a> {
     /// The last state of each object, and its revision.
     states: BTreeMap<Key, (i64, State)>,
     events: Vec<(i64, Raw)>,
-    /// The times that are known, by revision.
+    /// The known times, by revision.
     known: Vec<Anchor>,
 }
 
@@ -78,14 +78,14 @@ impl Reader<'_> {
         let by = self.run_of(version, last.as_ref().map(|(revision, _)| *revision));
         let before = (!is_first).then(|| last.map_or(State::Absent, |(_, state)| state));
 
-        // Calico claims a block empty. One that comes with addresses was restored, rebuilt or moved from elsewhere.
+        // Calico claims empty blocks. A new block with addresses was restored, rebuilt or moved from elsewhere.
         let is_restored =
             before == Some(State::Absent) && after.block().is_some_and(|block| block.allocated() > 0);
         for mut raw in events(&key, before.as_ref(), &after, self.about) {
             if raw.event.what == What::EndpointCreated {
                 raw.recorded = created.map(Recorded::Time);
             }
-            // A run may have brought back what was there before.
+            // A run may have restored an earlier record.
             if by.is_some() || is_restored {
                 raw.recorded = raw.recorded.map(Recorded::copied);
             }
@@ -97,8 +97,8 @@ impl Reader<'_> {
         self.states.insert(key, (revision, after));
     }
 
-    /// The run that made a version. If the journal does not say which revision that was, since the object was deleted or the run
-    /// killed, it is recognised by the version that it replaced, and the value that it was to store.
+    /// Returns the run that wrote a version. If its journal has no revision, because the object was deleted or the run
+    /// was killed, the replaced version and the new value identify it.
     fn run_of(&self, version: &Version, last: Option<i64>) -> Option<Run> {
         let is_it = |write: &&Written| match write.revision {
             Some(own) => own == version.revision,
@@ -108,7 +108,7 @@ impl Reader<'_> {
         of_object.find(is_it).map(|write| write.run.clone())
     }
 
-    /// Takes note of the times of an event, and of the event itself if it is told.
+    /// Adds the times of an event, and the event itself if `is_told`.
     fn add(&mut self, revision: i64, raw: Raw, is_told: bool) {
         let recorded = match raw.recorded {
             Some(Recorded::Time(time)) => Some((time, true)),
@@ -123,13 +123,13 @@ impl Reader<'_> {
     }
 }
 
-/// The events that only journals tell: of revisions that etcd does not keep any more.
+/// The events in journals only, of revisions that etcd does not have any more.
 fn forgotten(kept: &Kept, written: &[Written], about: &About) -> Vec<(i64, Raw)> {
     let mut found = Vec::new();
     for write in written.iter().filter(|write| write.is_certain) {
         let is_kept =
             kept.base.iter().any(|base| base.path == write.path && Some(base.revision) == write.replaced);
-        // A deletion has no revision of its own: it is after the version that it replaced.
+        // A deletion has no revision of its own: it is after the replaced version.
         let revision = write.revision.or(write.replaced.filter(|_| !is_kept));
         let Some(revision) = revision.filter(|revision| *revision <= kept.oldest) else { continue };
         found.extend(write.events(about).into_iter().map(|mut raw| {

@@ -1,4 +1,4 @@
-//! The states of objects, as a history compares them, and which of them it is about.
+//! States of objects in a history, and its subject.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -57,12 +57,12 @@ impl fmt::Display for About {
 }
 
 impl About {
-    /// True if something in a snapshot of a few objects concerns it.
+    /// True if an object in a small snapshot is about the subject.
     pub fn is_in(&self, snapshot: Snapshot) -> bool {
         states(snapshot, self).values().any(|state| state.block().is_none_or(|block| self.has_block(block)))
     }
 
-    /// True for the keys of objects that can concern it.
+    /// True for the keys of objects that may be about the subject.
     pub(crate) fn has_key(&self, key: &Key) -> bool {
         match (self, key) {
             (_, Key::Endpoint { .. } | Key::Pod { .. }) => true,
@@ -77,7 +77,7 @@ impl About {
         }
     }
 
-    /// True for a block, of those whose key it has, that belongs to its node or records its node or handle.
+    /// True for a block with a matching key that is of the node, or has records of the node or handle.
     pub(crate) fn has_block(&self, block: &Block) -> bool {
         match self {
             Self::Address(_) | Self::Block(_) => true,
@@ -92,7 +92,7 @@ impl About {
     }
 }
 
-/// The states of the objects of a snapshot that can concern the subject of a history.
+/// The states of the objects in a snapshot that may be about the subject.
 pub(crate) fn states(snapshot: Snapshot, about: &About) -> BTreeMap<Key, State> {
     let mut found = BTreeMap::new();
     for stored in snapshot.blocks.into_iter().map(|block| block.value) {

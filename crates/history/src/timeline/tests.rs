@@ -1,4 +1,4 @@
-//! Histories of one block and what is around it.
+//! Histories of one block and the objects around it.
 
 use calipam_model::IpNet;
 use calipam_model::attributes::Attribute;
@@ -24,7 +24,7 @@ pub(super) fn time(text: &str) -> Timestamp {
 
 /// A block that node-1 claimed at ten.
 pub(super) fn fresh() -> Block {
-    // Calico allows no block that is smaller than a pool, but any size down to one address.
+    // Calico requires smaller blocks than pools, but allows any size down to one address.
     Block::new(cidr(), Some(BlockOwner::Host("node-1".into())), time("2026-05-01T10:00:00Z")).unwrap()
 }
 
@@ -50,7 +50,7 @@ pub(super) fn words(events: &[Event]) -> Vec<(i64, What)> {
     events.iter().map(|event| (event.revision.unwrap(), event.what)).collect()
 }
 
-/// Claimed, assigned, released, reused by another, given up.
+/// A block that is claimed, assigns an address, releases it, assigns it to another pod, and is released.
 fn story() -> Kept {
     let mut block = fresh();
     let mut versions = vec![version(20, Some(&block))];
@@ -83,7 +83,7 @@ fn the_story_of_an_address() {
     ];
     assert_eq!(words(&found), expected);
     assert_eq!(found[1].time.at, Some(time("2026-05-01T10:05:00Z")));
-    // Nothing says when it was released: it is between two known times.
+    // The release has no recorded time: it is between two known times.
     assert_eq!(found[2].time.after, Some(time("2026-05-01T10:05:00Z")));
     assert_eq!(found[2].time.before, Some(time("2026-05-01T10:30:00Z")));
     assert_eq!(found[4].time.at, Some(time("2026-05-01T10:40:00Z")));
@@ -159,7 +159,7 @@ fn runs_of_calipam_are_named_and_outlive_what_etcd_keeps() {
     assert_eq!(words(&found), [(22, What::Released)]);
     assert_eq!((found[0].origin, found[0].by.as_ref()), (Origin::Journal, Some(&run)));
 
-    // A run that was killed before it noted what became of its write: what is stored tells.
+    // A run that was killed before it recorded the result of its write: the stored value shows it.
     let open = |replaced: i64, revision: i64| Written {
         revision: None,
         is_certain: false,
@@ -172,7 +172,7 @@ fn runs_of_calipam_are_named_and_outlive_what_etcd_keeps() {
     assert!(timeline(&story, &[other], &address()).iter().all(|event| event.by.is_none()));
     assert!(timeline(&later, &[open(21, 22)], &address()).is_empty(), "it may never have been written");
 
-    // A deletion has no revision: it is known by what it replaced, and outlives that, too.
+    // A deletion has no revision: the replaced version identifies it, even after etcd has lost that.
     let deletion = Written { revision: None, after: None, ..write(25, 22) };
     let found = timeline(&story, std::slice::from_ref(&deletion), &address());
     assert_eq!((found[6].what, found[6].by.as_ref()), (What::BlockReleased, Some(&run)));
@@ -209,10 +209,10 @@ enum Step {
     Delete,
     Break,
     Claim,
-    /// A field that Calico may add some day is set, or taken away.
+    /// Sets or removes a field that Calico may add some day.
     Field(u8, Option<u8>),
     Mark(bool),
-    /// Another address is handed out next.
+    /// Changes the next address to assign.
     Rotate,
     Number(u32),
 }
@@ -235,7 +235,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Changes the stored form of a block, where the result is a block.
+/// Edits the stored form of a block, if the result is a block.
 fn edit(block: &mut Block, change: impl FnOnce(&mut serde_json::Map<String, Value>)) {
     let mut value = serde_json::to_value(&*block).unwrap();
     change(value.as_object_mut().unwrap());
@@ -289,8 +289,8 @@ fn take(block: &mut Option<Block>, step: &Step, at: Timestamp) -> Option<Vec<u8>
     block.as_ref().map(|block| serde_json::to_vec(block).unwrap())
 }
 
-/// The content of a stored block for people: the places of its owner records, the order of free addresses and the sequence number do not.
-/// One that is marked deleted is gone.
+/// The content of a stored block, without the positions of records, the order of free addresses and the sequence
+/// number. A block that is marked deleted is gone.
 fn content(value: &Option<Vec<u8>>) -> Option<Value> {
     let Ok(mut value) = serde_json::from_slice::<Value>(value.as_ref()?) else {
         return Some("broken".into());
@@ -311,7 +311,7 @@ fn content(value: &Option<Vec<u8>>) -> Option<Value> {
 }
 
 proptest! {
-    /// Between two states there are events just where something differs, and no field is left out of what is compared.
+    /// Two states have events if and only if they differ, in any field.
     #[test]
     fn events_tell_of_every_difference(steps in proptest::collection::vec(step(), 0..40)) {
         let mut block = Some(fresh());

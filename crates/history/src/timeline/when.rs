@@ -1,33 +1,33 @@
-//! The time of an event, as well as it is known. etcd keeps the order of its revisions, but no times: those are in
-//! what was written, by the clock of the writer.
+//! The time of an event, with its uncertainty. etcd orders its revisions, but has no times: those are in the values, by
+//! the clock of the writer.
 
 use calipam_model::time::{CLOCK_SKEW, parse_time};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-/// A time, or what bounds it.
+/// A time, or its bounds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct When {
     /// The recorded time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
-    /// Otherwise: a known time of something that was written earlier.
+    /// Otherwise the known time of an earlier write.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Timestamp>,
-    /// A known time of something that was written later, or of the reading.
+    /// The known time of a later write, or of the reading.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Timestamp>,
-    /// Why the time is uncertain.
+    /// The reason why the time is uncertain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uncertainty: Option<Uncertainty>,
 }
 
-/// Why a time is uncertain.
+/// The reason why a time is uncertain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Uncertainty {
-    /// An earlier write has a later time, by more than a minute: a clock is wrong or was set back.
+    /// An earlier write has a time that is later by more than a minute: a clock is wrong or was set back.
     ClocksDisagree,
     /// The recorded time has no zone.
     NoZone,
@@ -35,13 +35,13 @@ pub enum Uncertainty {
     Copied,
 }
 
-/// A time as a record has it.
+/// A time in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recorded {
     Time(Timestamp),
     /// The time of a record that was stored again, so that the write is later.
     Copied(Timestamp),
-    /// It names no zone, and could be any within a day.
+    /// A time without zone, which may be wrong by hours.
     NoZone,
 }
 
@@ -55,19 +55,19 @@ impl Recorded {
     }
 }
 
-/// Calico records most times in whole seconds.
+/// The precision of most times that Calico records.
 pub(crate) const RECORDED_TO: SignedDuration = SignedDuration::from_secs(1);
 
-/// A time that is known of a revision.
+/// A known time of a revision.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Anchor {
     pub revision: i64,
     pub time: Timestamp,
-    /// It is the time of the write, rather than one before it.
+    /// True for the time of the write itself, false for an earlier time.
     pub is_of_write: bool,
 }
 
-/// Reads a time as Calico writes it. One without zone is distinguished: taking it for UTC would be a guess.
+/// Reads a time that Calico has written. A time without zone is not taken for UTC.
 pub(crate) fn recorded(text: &str) -> Option<Recorded> {
     let time = parse_time(text)?;
     let rest = text.trim().get(19..)?;
@@ -81,7 +81,7 @@ pub(crate) struct Anchors {
     /// Ascending.
     revisions: Vec<i64>,
     times: Vec<Timestamp>,
-    /// The latest time up to each place, and the earliest of a write from there on.
+    /// The latest time up to each position, and the earliest time of a write from there on.
     latest: Vec<Timestamp>,
     earliest: Vec<Option<Timestamp>>,
 }
@@ -106,7 +106,7 @@ impl Anchors {
         Self { revisions, times, latest, earliest }
     }
 
-    /// The time of the write of a revision, with a time that was recorded in it.
+    /// The time of the write of a revision, given the time that it records.
     pub(super) fn of(&self, revision: i64, own: Option<Recorded>) -> When {
         let begin = self.revisions.partition_point(|at| *at < revision);
         let end = self.revisions.partition_point(|at| *at <= revision);
@@ -119,7 +119,7 @@ impl Anchors {
             let uncertainty = disagrees.then_some(Uncertainty::ClocksDisagree);
             return When { at: Some(at), uncertainty, ..When::default() };
         }
-        // Others may have written something in the same revision, and a run began before its write.
+        // The revision may have other writes, and a run began before its write.
         let same = self.times.get(begin..end).and_then(|same| same.iter().copied().max());
         if let Some(Recorded::Copied(at)) = own {
             let is_older = same.is_some_and(|same| same.duration_since(at) > RECORDED_TO);

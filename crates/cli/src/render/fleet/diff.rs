@@ -1,4 +1,4 @@
-//! How the clusters of a fleet differ from an earlier state of each.
+//! The differences between clusters of a fleet and an earlier state of each.
 
 use std::collections::BTreeMap;
 
@@ -14,30 +14,30 @@ use crate::render::page::Text;
 use crate::render::table::{Grid, left, right};
 use crate::render::text::{count, thousands};
 
-/// How each cluster differs.
+/// The differences of each cluster.
 #[derive(Default)]
 pub(crate) struct FleetDiff {
     pub clusters: Vec<DiffOfCluster>,
-    /// Clusters of which one of the states could not be read, and why.
+    /// The errors of clusters of which one state could not be read.
     pub unreadable: BTreeMap<String, String>,
-    /// Clusters that have an earlier state only, or none.
+    /// Clusters with only an earlier state, or only a later one.
     pub only_old: Vec<String>,
     pub only_new: Vec<String>,
 }
 
-/// What is left of a cluster when its two states are dropped: what is to be printed in one format.
+/// The output for a cluster in one format, which is kept when its states are dropped.
 pub(crate) struct DiffOfCluster {
     cluster: String,
     group: Option<String>,
     same: bool,
     total: Sum,
-    /// When the two states were read.
+    /// The times of the two states.
     times: [String; 2],
-    /// How many differences there are.
+    /// The number of differences.
     number: usize,
     rows: Grid,
     not_compared: Vec<String>,
-    /// What programs read; null for people.
+    /// The difference for programs; null in output for people.
     value: Value,
 }
 
@@ -92,13 +92,13 @@ struct OneCluster<'a> {
 }
 
 impl FleetDiff {
-    /// True if every cluster was read, and is as it was.
+    /// True if every cluster was read and has not changed.
     pub(crate) fn is_same(&self) -> bool {
         let is_whole = self.unreadable.is_empty() && self.only_old.is_empty() && self.only_new.is_empty();
         is_whole && self.clusters.iter().all(|of| of.same)
     }
 
-    /// Addresses of each cluster that differs, or of all. Of a thousand, most are as they were.
+    /// Addresses of each changed cluster, or of all. Most of a thousand clusters have not changed.
     fn sums(&self, wide: bool) -> Grid {
         let sum = |title, number: fn(&Sum) -> usize| {
             right(title, move |of: &DiffOfCluster| thousands(number(&of.total)))

@@ -1,4 +1,4 @@
-//! What the clusters of a fleet know of an address.
+//! The history of an address in the clusters of a fleet.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,11 +15,11 @@ use crate::render::page::Text;
 use crate::render::table::Grid;
 use crate::render::text::count;
 
-/// Who had an address, cluster by cluster.
+/// The history of an address in each cluster.
 pub(crate) struct FleetHistory {
     pub address: IpAddr,
     pub clusters: Vec<HistoryOfCluster>,
-    /// Clusters that could not be read, and why.
+    /// The errors of clusters that could not be read.
     pub unreadable: BTreeMap<String, String>,
 }
 
@@ -37,7 +37,7 @@ impl HistoryOfCluster {
     }
 }
 
-/// The reach of a cluster.
+/// The times that the history of a cluster covers.
 #[derive(Serialize)]
 struct OneCluster<'a> {
     name: &'a str,
@@ -67,7 +67,7 @@ impl FleetHistory {
         })
     }
 
-    /// How many clusters know something.
+    /// The number of clusters with events.
     pub(crate) fn known_in(&self) -> usize {
         self.clusters.iter().filter(|of| !of.found.events.is_empty()).count()
     }
@@ -89,7 +89,7 @@ impl Document for FleetHistory {
         let wide = text.page.wide;
         let list = |of: &HistoryOfCluster| Grid::new(wide, &of.found.events, event_columns(wide));
         text.section(Grid::of_clusters(self.clusters.iter().map(|of| (of.cluster.as_str(), list(of)))));
-        // That a cluster does not know it means little where it does not reach back far; of a thousand that is too much to say.
+        // Absence means little in a cluster with a short history; for a thousand clusters the list would be too long.
         let shown = self.clusters.iter().filter(|of| wide || !of.found.events.is_empty());
         text.lines(shown.map(|of| format!("{}: {}", of.cluster, reach(&of.found.reach))));
         if self.known_in() == 0 {

@@ -1,4 +1,4 @@
-//! What `show` prints of several clusters, and ranges that no cluster of them uses.
+//! The output of `show` for several clusters, and ranges that no cluster of them uses.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use crate::render::text::escape;
 #[derive(Default)]
 pub(crate) struct FleetList {
     pub clusters: Vec<ListOfCluster>,
-    /// Clusters that could not be read, and why.
+    /// The errors of clusters that could not be read.
     pub unreadable: BTreeMap<String, String>,
     /// Sums over all clusters, for people.
     pub sums: Vec<String>,
@@ -25,7 +25,7 @@ pub(crate) struct FleetList {
     pub notes: Vec<String>,
 }
 
-/// A cluster with its document, in the format that is printed.
+/// A cluster with its document in the output format.
 pub(crate) struct ListOfCluster {
     pub cluster: String,
     pub group: Option<String>,
@@ -50,7 +50,7 @@ struct OneCluster<'a> {
     document: &'a Value,
 }
 
-/// A cluster that could not be read, and why.
+/// A cluster that could not be read, with the reason.
 #[derive(Serialize)]
 pub(super) struct OneUnreadable<'a> {
     cluster: &'a str,

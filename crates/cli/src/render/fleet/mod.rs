@@ -1,4 +1,4 @@
-//! The report of a check of many clusters, in every format that the report of one has.
+//! The report of a check of many clusters, in every format of the report of one.
 
 mod diff;
 mod history;
@@ -25,7 +25,7 @@ use super::page::Text;
 use super::report::{junit, prometheus};
 use crate::format::Format;
 
-/// Something of a cluster, for programs.
+/// A value of a cluster, for programs.
 #[derive(Serialize)]
 struct InCluster<'a, T> {
     cluster: &'a str,
@@ -35,17 +35,17 @@ struct InCluster<'a, T> {
     it: T,
 }
 
-/// A check of several clusters that came to an end.
+/// A finished check of several clusters.
 pub(crate) struct FleetReport {
-    /// When the clusters were checked.
+    /// The time of the check.
     pub taken_at: Timestamp,
-    /// Those with the worst findings first.
+    /// The clusters, those with the worst findings first.
     pub clusters: Vec<Cluster>,
-    /// What has changed in each of them, if there is an earlier report to compare with.
+    /// The changes in each of them, if there is an earlier report to compare with.
     pub changes: Option<Vec<Changes>>,
     pub notes: Vec<String>,
     pub took: Duration,
-    /// With which the program will end.
+    /// The exit code of the program.
     pub exit_code: u8,
 }
 
@@ -59,7 +59,7 @@ impl FleetReport {
         Self { taken_at, clusters, changes, notes, took: Duration::ZERO, exit_code: 0 }
     }
 
-    /// Puts those with the worst findings first.
+    /// Sorts the clusters, those with the worst findings first.
     pub(crate) fn sort(&mut self) {
         let key = |cluster: &Cluster| {
             let worst = cluster.report.worst();
@@ -81,13 +81,13 @@ impl FleetReport {
         }
     }
 
-    /// The clusters, each with what has changed in it.
+    /// The clusters, each with its changes.
     pub(crate) fn each(&self) -> impl Iterator<Item = (&Cluster, Option<&Changes>)> + Clone {
         let changes = self.changes.iter().flatten().map(Some).chain(std::iter::repeat(None));
         self.clusters.iter().zip(changes)
     }
 
-    /// What has changed in all of them, if there is an earlier report.
+    /// The changes in all clusters, if there is an earlier report.
     fn changed(&self) -> Option<ChangesOf<'_>> {
         let each = self.each().filter_map(|(cluster, changes)| Some((changes?, &cluster.report)));
         self.changes.as_ref().map(|_| ChangesOf::of(each))
@@ -106,7 +106,7 @@ impl FleetReport {
             let found = |finding| Found { place, cluster: &cluster.name, finding, change: change(finding) };
             findings.extend(all.map(found));
         }
-        // Within a cluster they are in order already.
+        // The findings of a cluster are sorted already.
         findings.sort_by_key(|of| (of.finding.severity, of.finding.code));
         findings
     }
@@ -120,7 +120,7 @@ impl FleetReport {
         counts
     }
 
-    /// How old the data of a cluster is; `None` if there is none.
+    /// The age of the data of a cluster; `None` if there is none.
     fn age(&self, cluster: &Cluster) -> Option<SignedDuration> {
         let taken_at = cluster.report.cluster.taken_at;
         cluster.is_read.then(|| self.taken_at.duration_since(taken_at).max(SignedDuration::ZERO))

@@ -1,5 +1,5 @@
-//! The report of a fleet as one page: clusters, findings, and a map of the ranges of all. As the page of one cluster it asks no
-//! server for anything, and is limited in size.
+//! The report of a fleet as one page: clusters, findings, and a map of the ranges of all. Like the page of one cluster
+//! it loads nothing, and is limited in size.
 
 mod ranges;
 
@@ -19,7 +19,7 @@ use crate::render::report::page::{Place, compact, head, long, policy, tiles};
 use crate::render::text::{count, escape, thousands};
 
 const SCRIPT: &str = concat!(include_str!("../report/page/common.js"), include_str!("page.js"));
-/// What the page of one cluster has not.
+/// Styles in addition to those of the page of one cluster.
 const OWN_STYLE: &str = ".strip{position:relative;height:1.1em;background:var(--unclaimed);margin:.15em 0}\
 .strip i{position:absolute;top:0;height:100%;min-width:2px;background:var(--used);outline:1px solid var(--paper)}\
  td.name,td:nth-child(2),td:nth-child(3){white-space:nowrap}.strip i.error{background:var(--error)}.strip i.info{background:var(--free)}";
@@ -70,7 +70,7 @@ fn controls() -> Markup {
     }
 }
 
-/// How many rows are shown, and a button for all.
+/// The number of rows that are shown, and a button for all.
 fn shown(name: &str) -> Markup {
     html! {
         p.script { span.dim id={ (name) "-shown" } aria-live="polite" {} " " button id={ (name) "-all" } type="button" hidden { "Show all" } }

@@ -1,4 +1,4 @@
-//! The report of a fleet as programs read it.
+//! The report of a fleet for programs.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(super) struct Written<'a> {
 #[derive(Serialize)]
 struct Counts {
     clusters: usize,
-    /// Of them, those that were not read.
+    /// The number of clusters that were not read.
     unreadable: usize,
     allocations: usize,
     findings: BTreeMap<Severity, usize>,
@@ -40,7 +40,7 @@ struct OneCluster<'a> {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     labels: &'a BTreeMap<String, String>,
     read: bool,
-    /// Seconds since its data was read.
+    /// The age of its data in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     age: Option<i64>,
     #[serde(flatten)]

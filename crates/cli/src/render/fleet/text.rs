@@ -1,4 +1,4 @@
-//! The report of a fleet as people read it.
+//! The report of a fleet for people.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(super) fn write(report: &FleetReport, text: &mut Text) {
     text.line(header(report));
     text.lines(&report.notes);
     text.blank();
-    // Those without findings are many, and there is nothing to say about them.
+    // Most clusters have no findings, and are not listed.
     let shown = |cluster: &&Cluster| text.page.wide || cluster.report.worst().is_some();
     let clusters: Vec<&Cluster> = report.clusters.iter().filter(shown).collect();
     let clean = report.clusters.len() - clusters.len();
@@ -74,7 +74,7 @@ fn clusters_table<'a>(report: &FleetReport, clusters: impl IntoIterator<Item = &
     Grid::new(false, clusters, columns)
 }
 
-/// Addresses in use of the enabled pools of a cluster, and the share that is taken, in percent.
+/// The addresses in use in the enabled pools of a cluster, and the share that is taken, in percent.
 pub(super) fn use_of_pools(cluster: &Cluster) -> (String, String) {
     let sum = |number: fn(&PoolView) -> Count| {
         let pools = cluster.pools.pools.iter().filter(|pool| pool.enabled);
@@ -84,7 +84,7 @@ pub(super) fn use_of_pools(cluster: &Cluster) -> (String, String) {
     (thousands(sum(|pool| pool.in_use)), share)
 }
 
-/// How many findings are new, gone and the same since the earlier report; none without one.
+/// The numbers of new, gone and unchanged findings since the earlier report; `None` without one.
 fn changes(report: &FleetReport) -> Option<String> {
     let changes = report.changed()?;
     let mut line = format!(
@@ -112,7 +112,7 @@ pub(super) fn age(age: SignedDuration) -> String {
     }
 }
 
-/// The findings of a cluster by severity: what the header of its row says.
+/// The numbers of findings of a cluster by severity, for the header of its row.
 pub(super) fn severities(counts: &BTreeMap<Severity, usize>) -> impl Iterator<Item = (Severity, usize)> {
     Severity::ALL.into_iter().map(|severity| (severity, counts.get(&severity).copied().unwrap_or_default()))
 }

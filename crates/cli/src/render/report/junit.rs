@@ -1,5 +1,5 @@
-//! JUnit's XML: a test case for each rule. It fails if the rule found something that makes the check fail, and is
-//! skipped if nothing could be said.
+//! JUnit XML: a test case for each rule. It fails if the rule has a finding that makes the check fail, and is skipped
+//! if the rule could not be checked.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -12,10 +12,10 @@ use maud::{Markup, html};
 use crate::render::check::unread;
 use crate::render::text::{count, escape};
 
-/// Readers show a failure's text as a whole: so many lines of it are enough, the sum is in front.
+/// The most lines of a failure, since readers show all of its text; the total is in front.
 const SHOWN: usize = 1000;
 
-/// Writes a suite of the codes for each cluster, by its name.
+/// Writes a suite of the codes for each cluster.
 pub(in crate::render) fn write<'a>(
     clusters: impl Iterator<Item = (&'a str, &'a Report, Option<&'a Changes>)>,
     codes: impl Iterator<Item = Code> + Clone,
@@ -78,19 +78,19 @@ fn one(suite: &Suite<'_>, time: &str) -> Markup {
     }
 }
 
-/// An information is told, but fails no test. In a comparison only what is new fails one.
+/// True if the findings fail a test. Information does not; in a comparison only news does.
 fn fails(findings: &[&Finding], changes: Option<&Changes>) -> bool {
     let counts = |finding: &Finding| changes.is_none_or(|changes| changes.of(finding).is_news());
     findings.iter().any(|finding| finding.severity < Severity::Info && counts(finding))
 }
 
-/// A source without which the rule could check nothing.
+/// Returns a source that the rule requires and that was not read.
 fn unread_of(code: Code, report: &Report) -> Option<Source> {
     let is_read = |source: &Source| report.coverage.get(source) == Some(&Coverage::Read);
     code.needs().iter().copied().find(|source| !is_read(source))
 }
 
-/// Which cluster it is, and what was not read.
+/// The identity of the cluster, and the sources that were not read.
 fn properties(report: &Report) -> Markup {
     let cluster = &report.cluster;
     let unread = unread(&report.coverage, report.cluster.datastore).unwrap_or_default();
@@ -140,7 +140,7 @@ fn lines(findings: &[&Finding], changes: Option<&Changes>) -> String {
     lines.join("\n")
 }
 
-/// Without characters that XML cannot hold, not even as references.
+/// Removes characters that XML does not allow, not even as references.
 fn printable(text: &str) -> String {
     escape(text).replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}")
 }

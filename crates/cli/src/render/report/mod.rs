@@ -1,5 +1,5 @@
-//! The report of a check, in the formats that only a report has: for programs that watch (Prometheus) and test
-//! (JUnit), and as a list of names. None of them decides anything: all of it is in the report.
+//! The report of a check in formats that only a report has: for monitoring (Prometheus) and tests (JUnit), and as a
+//! list of names. They only convert the report, and decide nothing.
 
 mod calicoctl;
 pub(crate) mod changes;
@@ -24,16 +24,16 @@ pub(crate) use self::calicoctl::write as write_calicoctl;
 pub(crate) use self::page::{with_notice as page_with_notice, write_live as write_live_page};
 pub(crate) use self::prometheus::{RunMetrics, write_report as write_report_metrics};
 
-/// A check that came to an end.
+/// A finished check.
 pub(crate) struct Checked<'a> {
     pub report: &'a Report,
-    /// What was checked: metrics and pages show how full the pools are as well.
+    /// The snapshot, since metrics and pages also show the usage of pools.
     pub snapshot: &'a Snapshot,
-    /// What has changed since an earlier report, if there is one to compare with.
+    /// The changes since an earlier report, if there is one to compare with.
     pub changes: Option<&'a Changes>,
-    /// From the start of the command to the verdict.
+    /// The time from the start of the command to the result.
     pub took: Duration,
-    /// With which the program will end.
+    /// The exit code of the program.
     pub exit_code: u8,
 }
 

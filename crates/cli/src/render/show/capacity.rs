@@ -1,4 +1,4 @@
-//! Pools and blocks.
+//! The output of `show` for pools and blocks.
 
 use calipam_check::occupancy::whole_percent;
 use calipam_check::views::{BlockList, BlockView, Count, OutsidePools, PoolList, PoolView};
@@ -11,7 +11,7 @@ use crate::render::page::{Page, Text};
 use crate::render::table::{Column, Grid, left, right};
 use crate::render::text::thousands;
 
-/// A row of the list of pools: a pool, or the blocks that are in none.
+/// A row of the list of pools: a pool, or the blocks outside all pools.
 #[derive(Clone, Copy)]
 enum PoolRow<'a> {
     Pool(&'a PoolView),
@@ -19,7 +19,7 @@ enum PoolRow<'a> {
 }
 
 impl<'a> PoolRow<'a> {
-    /// Something that only a pool has.
+    /// A cell that only pools have.
     fn pool<T: ToString>(self, cell: impl Fn(&'a PoolView) -> T) -> String {
         match self {
             Self::Pool(pool) => cell(pool).to_string(),
@@ -27,7 +27,7 @@ impl<'a> PoolRow<'a> {
         }
     }
 
-    /// How many of the addresses that can be had are taken.
+    /// The taken and the usable addresses.
     fn taken(self) -> [Count; 2] {
         match self {
             Self::Pool(pool) => [pool.usable_taken, pool.usable],
@@ -37,7 +37,7 @@ impl<'a> PoolRow<'a> {
         }
     }
 
-    /// Addresses in all, in use, cooling down and free.
+    /// The addresses in total, in use, cooling down and free.
     fn addresses(self) -> [Count; 4] {
         match self {
             Self::Pool(pool) => [pool.total, pool.in_use, pool.cooling, pool.free],
@@ -78,7 +78,7 @@ impl View for PoolList {
     }
 }
 
-/// How long addresses cool down, and what ends it.
+/// The length of the cooldown, and the command that ends it.
 pub(crate) fn cool_down(cooling: &Cooling) -> String {
     let end = hints::command(&["configure", "--ip-cooldown-seconds", "0"]);
     format!("{cooling}; {end} ends that at once")
@@ -133,7 +133,7 @@ impl View for BlockList {
 
     fn text(&self, text: &mut Text) {
         let page = text.page;
-        // Nothing is known of the addresses of a corrupt block.
+        // The addresses of a corrupt block are unknown.
         let known = |title, number: fn(&BlockView) -> u32| {
             right(title, move |block: &BlockView| {
                 dash(block.problems.is_empty().then(|| thousands(number(block))))
@@ -164,14 +164,14 @@ impl View for BlockList {
     }
 }
 
-/// How full the pools are, beside the findings of a check.
+/// The usage of pools, next to the findings of a check.
 pub(crate) fn use_of_pools(list: &PoolList, page: Page) -> Grid {
     let mut columns = pool_columns(page);
     columns.retain(|column| ["POOL", "CIDR", "TOTAL", "IN USE", "%", "USE"].contains(&column.title));
     Grid::new(page.wide, list.pools.iter().map(PoolRow::Pool), columns)
 }
 
-/// Whole percents, rounded down; so that 100 means all.
+/// Whole percents, rounded down, so that 100 means all.
 pub(crate) fn percent(part: Count, whole: Count) -> String {
     whole_percent(part.0, whole.0).map_or_else(|| "-".to_owned(), |percent| percent.to_string())
 }

@@ -1,4 +1,4 @@
-//! What `show` prints.
+//! The output of `show`.
 
 mod address;
 mod capacity;
@@ -25,29 +25,29 @@ pub(crate) use self::address::AddressDetails;
 pub(crate) use self::capacity::{cool_down, percent, use_of_pools};
 pub(crate) use self::compare::agrees;
 
-/// What `show` prints of a cluster.
+/// The output of `show` for a cluster.
 pub(crate) trait View: Serialize {
     const KIND: &'static str;
-    /// The kind of thing that it lists, for `-o name`: `pool` of `pool/default`.
+    /// The kind of the listed objects for `-o name`: `pool` in `pool/default`.
     const NAME: &'static str;
 
-    /// The names of what it lists; empty ones are left out.
+    /// The names of the listed objects; empty ones are skipped.
     fn names(&self) -> impl Iterator<Item = String>;
 
-    /// Writes it for people; see [`Document::text`].
+    /// Writes the view for people; see [`Document::text`].
     fn text(&self, text: &mut Text);
 
-    /// What programs read.
+    /// The view for programs.
     fn schema(&self) -> impl Serialize {
         self
     }
 }
 
-/// A view with the cluster that it is of, and what was read for it.
+/// A view with its cluster, and the sources that were read for it.
 pub(crate) struct Shown<'a, V> {
     cluster: ClusterIdentity,
     coverage: &'a BTreeMap<Source, Coverage>,
-    /// Calico IPAM does not serve pods.
+    /// A note if Calico IPAM does not serve pods.
     note: Option<&'static str>,
     view: &'a V,
 }
@@ -97,12 +97,12 @@ impl<V: View> Document for Shown<'_, V> {
     }
 }
 
-/// A text, or a dash for none.
+/// A text, or a dash if it is empty.
 fn or_dash(text: &str) -> &str {
     if text.is_empty() { "-" } else { text }
 }
 
-/// A value, or a dash for none.
+/// A value, or a dash if there is none.
 fn dash(value: Option<impl Display>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| or_dash(&value.to_string()).to_owned())
 }

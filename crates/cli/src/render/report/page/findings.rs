@@ -1,4 +1,4 @@
-//! The findings of the page, each with evidence and the command that repairs it, and what their codes mean.
+//! The findings of the page, each with evidence and the command that repairs it, and explanations of their codes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,15 +14,15 @@ use crate::render::report::changes;
 use crate::render::text::{escape, thousands};
 use crate::render::yaml;
 
-/// Findings in the table. If there are more, each code gets its share.
+/// The most findings in the table. If there are more, each code gets a share.
 const ROWS: usize = 6_000;
-/// Findings with their evidence.
+/// The most findings with evidence.
 const DETAILED: usize = 1_000;
 
-/// The findings of a page by code: how many there are, and how many the page leaves out.
+/// The findings of a page by code: their number, and how many of them the page omits.
 pub(in crate::render) type Numbers = BTreeMap<Code, [usize; 2]>;
 
-/// Their numbers, and a row for each that is shown: of each code the first ones, of which some have evidence.
+/// Returns the numbers, and the rows: the first findings of each code, some of them with evidence.
 pub(in crate::render) fn rows(
     findings: &[Found<'_>],
     row: impl Fn(Found<'_>, bool) -> Markup,
@@ -66,7 +66,7 @@ pub(super) fn section(report: &Report, changes: Option<&Changes>) -> Markup {
     }
 }
 
-/// What has changed since the report that this one was compared with.
+/// The changes since the report that this one was compared with.
 pub(super) fn changes(changes: &Changes, report: &Report) -> Markup {
     html! {
         section #changes {
@@ -91,7 +91,7 @@ fn absent(title: &str, findings: &[EarlierFinding]) -> Markup {
     }
 }
 
-/// What the codes among the findings mean.
+/// Explanations of the codes of the findings.
 pub(super) fn meanings(report: &Report) -> Markup {
     let codes: BTreeSet<Code> = report.findings.iter().map(|finding| finding.code).collect();
     html! {
@@ -104,7 +104,7 @@ pub(super) fn meanings(report: &Report) -> Markup {
     }
 }
 
-/// Divides `places` among codes: small ones are shown whole, large ones share what is left.
+/// Divides `places` among codes: small ones are shown completely, large ones share the rest.
 fn share(numbers: impl Iterator<Item = usize> + Clone, places: usize) -> Vec<usize> {
     let sum_up_to = |limit: usize| numbers.clone().map(|number| number.min(limit)).sum::<usize>();
     let (mut low, mut high) = (0, places);
@@ -138,7 +138,7 @@ pub(in crate::render) fn choice_of_severity() -> Markup {
     }
 }
 
-/// What the page leaves out, by code.
+/// The numbers of findings that the page omits, by code.
 fn left_out(numbers: &Numbers) -> Markup {
     let left_out: Vec<_> = numbers.iter().filter(|(_, [_, left_out])| *left_out > 0).collect();
     html! {
@@ -154,8 +154,8 @@ fn left_out(numbers: &Numbers) -> Markup {
     }
 }
 
-/// A row holds nothing twice, since there are thousands: the script takes severity, code and subject from the cells. The
-/// kind of a subject is not said of addresses, of which there are most.
+/// A row without any repetition, since there are thousands: the script takes severity, code and subject from the cells.
+/// Most subjects are addresses; only other ones have their kind.
 fn row(of: Found<'_>, detailed: bool) -> Markup {
     let finding = of.finding;
     let subject = &finding.subject;
@@ -170,7 +170,7 @@ fn row(of: Found<'_>, detailed: bool) -> Markup {
     }
 }
 
-/// The cell with the message of a finding, what became of it and its evidence.
+/// The cell with the message of a finding, its change and its evidence.
 pub(in crate::render) fn says(of: Found<'_>, detailed: bool) -> Markup {
     let message = of.finding.message();
     html! {
@@ -183,7 +183,7 @@ pub(in crate::render) fn says(of: Found<'_>, detailed: bool) -> Markup {
 
 fn details(finding: &Finding) -> Markup {
     let mut evidence = Vec::new();
-    // Evidence always serialises, and memory takes it: it is what `-o yaml` prints.
+    // Neither serializing evidence nor writing to memory fails: it is the output of `-o yaml`.
     let _ = yaml::write(&finding.evidence, &mut evidence);
     let evidence = String::from_utf8_lossy(&evidence);
     let evidence: Vec<_> = evidence.lines().map(escape).collect();
@@ -195,7 +195,7 @@ fn details(finding: &Finding) -> Markup {
     }
 }
 
-/// The section of `docs/findings.md`.
+/// A section of `docs/findings.md`.
 pub(in crate::render) fn meaning(code: Code) -> Markup {
     html! {
         details #{ "code-" (code) } {
@@ -205,7 +205,7 @@ pub(in crate::render) fn meaning(code: Code) -> Markup {
     }
 }
 
-/// Our own documentation as HTML. Links to other files of it lead nowhere in a page that is alone: their text stays.
+/// Converts our documentation to HTML. Links to other files do not work in a single page: only their text is kept.
 fn markdown(text: &str) -> Markup {
     let parser = Parser::new_ext(text, Options::ENABLE_TABLES);
     let events = parser.filter(|event| {
