@@ -1,4 +1,4 @@
-//! An archive of exports: what it tells of a Kubernetes, and what it bears.
+//! An archive of exports: the history of a Kubernetes datastore, and the handling of errors.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -16,7 +16,7 @@ use super::history::{events, is_told};
 use super::kube_cluster::{KubeCluster, Record, pod};
 use super::program::{EXAMPLE, Run, calipam, command, on_example, root};
 
-/// Whoever may write to the folder can put a pipe there, on which a run must not wait.
+/// A run must not wait on a pipe, which anyone with access to the folder can create.
 #[test]
 fn a_pipe_in_an_archive_or_in_place_of_a_file_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
@@ -43,7 +43,7 @@ fn a_pipe_in_an_archive_or_in_place_of_a_file_is_an_error() {
     assert!(noted.stderr.contains("it is not a regular file"), "{noted:?}");
 }
 
-/// A list of which kubectl got the first page only is not the whole: nothing is called leaked or gone by it.
+/// A list with only the first page of kubectl is not complete, and so an error.
 #[test]
 fn a_list_that_was_cut_off_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
@@ -86,7 +86,7 @@ fn kubernetes_has_an_archive() {
     };
     assert!(export().stderr.contains("the archive holds 1 export\n"));
 
-    // The pod ends, and its address stays: a leak.
+    // The pod ends, and its address leaks.
     let deleted =
         cluster.server.request("DELETE", "/api/v1/namespaces/shop/pods/web-0?gracePeriodSeconds=0", "");
     assert_eq!(deleted.unwrap().status, 200);
@@ -117,7 +117,7 @@ fn kubernetes_has_an_archive() {
     let gone = &told["events"][3]["time"];
     assert_eq!((&gone["after"], &gone["before"]), (&times[0].into(), &times[1].into()));
     let released = &told["events"][4];
-    // The run had begun, which is later than the export before it. The API server tells no fractions of seconds.
+    // The start of the run is later than the export before it. The API server has no fractions of seconds.
     let (began, after) = (&released["by"]["startedAt"], &released["time"]["after"]);
     assert!(after == began || *after == times[2], "{released}");
     assert_eq!(released["time"]["before"], times[2]);
@@ -125,13 +125,13 @@ fn kubernetes_has_an_archive() {
     let text = cluster.run(&["history", "--archive", archive, "--ip", "10.0.0.3"]).stdout;
     assert!(text.contains("3 exports from ") && text.contains("the longest gap is "), "{text}");
 
-    // The two exports around a time, and one against what is live.
+    // The two exports around a time, and one compared with the live state.
     let diff = calipam(&["diff", "--archive", archive, "--at", times[1], "-o", "json"]);
     assert_eq!(diff.code, 1, "{diff:?}");
     assert_eq!(diff.json()["addresses"][0]["change"], "released");
     let live = cluster.run(&["diff", "--archive", archive, "--at", times[1]]);
     assert_eq!(live.code, 2, "--datastore means nothing here: {live:?}");
-    // Of which time the state is, and that nothing is known after it.
+    // The output has the time of the state, and the end of the known data.
     let known = |at: &str| calipam(&["show", "--archive", archive, "--at", at, "--ip", "10.0.0.3"]).stderr;
     let between =
         format!("this is the state of {}: nothing is known after it until {}\n", times[0], times[1]);
@@ -213,21 +213,21 @@ fn an_archive_is_of_one_cluster_and_never_half() {
     let again = on_example(&["export", "--archive", text]);
     assert!(again.code == 0 && again.stderr.contains("nothing was added"), "{again:?}");
 
-    // What a killed run left is taken away, and other files are left alone.
+    // Leftovers of a killed run are removed, and other files are kept.
     fs::create_dir(archive.join(".calipam-writing")).unwrap();
     fs::write(archive.join(".calipam-writing/export.jsonl.zst"), "half").unwrap();
     fs::write(archive.join("notes.txt"), "mine").unwrap();
     assert_eq!(on_example(&["export", "--archive", text, "--keep", "1h:all"]).code, 0);
     assert_eq!(names(&archive), [".calipam-lock".to_owned(), named.clone(), "notes.txt".to_owned()]);
 
-    // Another run writes at the moment.
+    // Another run is writing.
     let lock = fs::File::open(archive.join(".calipam-lock")).unwrap();
     lock.lock().unwrap();
     let busy = on_example(&["export", "--archive", text]);
     assert!(busy.code == 3 && busy.stderr.contains("another run writes to this archive"), "{busy:?}");
     drop(lock);
 
-    // Someone has put another file in the place of the lock.
+    // The lock was replaced by another file.
     let lock = archive.join(".calipam-lock");
     for odd in ["it is a link", "it is not a regular file"] {
         fs::remove_file(&lock).unwrap();
@@ -255,7 +255,7 @@ fn an_archive_is_of_one_cluster_and_never_half() {
     assert!(checked.code == 2 && checked.stderr.ends_with(said), "{checked:?}");
     assert_eq!(names(&archive).len(), 3);
 
-    // Without a GUID it cannot be told.
+    // Without a GUID, the cluster is unknown.
     let unknown = folder.path().join("unknown.jsonl");
     fs::write(&unknown, example.replace("0f0e1d2c3b4a59687786951423324150", "")).unwrap();
     let elsewhere = folder.path().join("unknown");
@@ -263,7 +263,7 @@ fn an_archive_is_of_one_cluster_and_never_half() {
     let added = calipam(&[&["export"], &elsewhere[..]].concat());
     assert!(added.code == 0 && added.stderr.contains("the cluster has no GUID"), "{added:?}");
 
-    // What someone has put there under another name is not thinned out.
+    // Files with other names are not pruned.
     let own = archive.join("calipam-before-the-restore.jsonl.zst");
     fs::copy(archive.join(&named), &own).unwrap();
     let later = folder.path().join("later.jsonl");
@@ -286,7 +286,7 @@ fn an_archive_is_of_one_cluster_and_never_half() {
         ]
     );
 
-    // A disk that is full, as a limit for files stands for it: nothing is left, and nothing is lost.
+    // With a limit for files, like a full disk, no partial files remain, and no data is lost.
     let script = format!(
         "trap '' XFSZ; ulimit -f 1; exec {} export --archive {text} --datastore {EXAMPLE}",
         env!("CARGO_BIN_EXE_calipam")
@@ -296,7 +296,7 @@ fn an_archive_is_of_one_cluster_and_never_half() {
     assert_eq!(names(&archive)[1], newer, "{:?}", names(&archive));
     assert_eq!(names(&archive).len(), 4);
 
-    // A clock that was set back: what is added is older, and the archive says so whenever it is read.
+    // The clock was set back: the new export is older, and every read of the archive warns of it.
     let set_back = on_example(&["export", "--archive", text]);
     assert!(set_back.code == 0 && set_back.stderr.contains("a clock was set back"), "{set_back:?}");
     let told = calipam(&["history", "--archive", text, "--ip", "10.244.10.6"]);
@@ -308,7 +308,7 @@ fn an_archive_is_of_one_cluster_and_never_half() {
     let damaged = calipam(&["history", "--archive", text, "--ip", "10.244.10.6"]);
     assert_eq!((damaged.code, damaged.stdout.as_str()), (3, ""), "{damaged:?}");
     assert!(damaged.stderr.contains("hint: move the file out of the archive"), "{damaged:?}");
-    // It hinders no other one, and is left where it is.
+    // The damaged export is kept, and does not affect others.
     let newest = folder.path().join("newest.jsonl");
     fs::write(&newest, example.replace("2026-06-01T08:00:00Z", "2026-06-05T08:00:00Z")).unwrap();
     let newest = ["--datastore", newest.to_str().unwrap()];
@@ -316,7 +316,7 @@ fn an_archive_is_of_one_cluster_and_never_half() {
     assert!(added.code == 0 && added.stderr.contains("this export of the archive is damaged"), "{added:?}");
     assert_eq!(fs::read_to_string(archive.join(&named)).unwrap(), "half");
     fs::remove_file(archive.join(&named)).unwrap();
-    // A disk that changed one bit is found out.
+    // A single changed bit is detected.
     let path = archive.join("calipam-20260605T080000Z.jsonl.zst");
     let mut bytes = fs::read(&path).unwrap();
     let middle = bytes.len() / 2;
@@ -332,7 +332,7 @@ fn an_archive_is_of_one_cluster_and_never_half() {
     assert!(empty.code == 3 && empty.stderr.contains("holds no export\nhint: "), "{empty:?}");
 }
 
-/// The names of what is in a folder.
+/// Returns the names of the files in a folder.
 fn names(folder: &Path) -> Vec<String> {
     let files = fs::read_dir(folder).into_iter().flatten();
     let mut names: Vec<String> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
@@ -365,7 +365,7 @@ fn a_killed_export_leaves_nothing_that_counts() {
     assert!(left.len() == 2 && left[1].ends_with(".jsonl.zst"), "{left:?}");
 }
 
-/// An endpoint of an export that cannot be decoded may use the address: the use had not ended then, as far as is known.
+/// An undecodable endpoint in an export may use the address: the end of the use is unknown.
 #[test]
 fn what_an_export_does_not_tell_is_no_end_of_use() {
     const ENDPOINT: &str = "workloadendpoints/batch/node--1-k8s-report--6799fc88d8--fjfvs-eth0";

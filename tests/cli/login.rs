@@ -122,7 +122,7 @@ fn a_credential_plugin_that_hangs_is_named() {
     }
 }
 
-/// As in client-go, a token file may end with a line break, and wins over a token in the kubeconfig. A token that is
+/// A token file may end with a line break, and overrides a token in the kubeconfig, like in client-go. A token that is
 /// invalid in a header is an error.
 #[test]
 fn tokens() {

@@ -19,10 +19,10 @@ use super::history::{ADDRESS, Site, events, is_told};
 use super::kube_cluster::{KubeCluster, Record, pod};
 use super::program::{EXAMPLE, calipam, command, on_example, root};
 
-/// How long anything may take on a busy machine.
+/// The timeout for anything on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A recorder of the program.
+/// A running recorder.
 struct Recorder {
     child: Child,
     stderr: BufReader<ChildStderr>,
@@ -30,7 +30,7 @@ struct Recorder {
 }
 
 impl Recorder {
-    /// Starts it, and waits until it records.
+    /// Starts a recorder, and waits until it records.
     fn start(folder: &Path, connection: &[&str]) -> (Self, String) {
         let before = length(folder);
         let mut program = command(env!("CARGO_BIN_EXE_calipam"));
@@ -40,12 +40,12 @@ impl Recorder {
         let mut line = String::new();
         stderr.read_line(&mut line).unwrap();
         assert!(line.starts_with("recording "), "{line}");
-        // What has happened meanwhile is recorded first.
+        // Waits for pending changes.
         wait(|| length(folder) > before);
         (Self { child, stderr, folder: folder.to_owned() }, line)
     }
 
-    /// Makes a change, and waits until it is recorded.
+    /// Applies a change, and waits until it is recorded.
     fn after<T>(&self, change: impl FnOnce() -> T) -> T {
         let before = length(&self.folder);
         let changed = change();
@@ -58,7 +58,7 @@ impl Recorder {
         self.child.wait().unwrap();
     }
 
-    /// Ends it by SIGTERM; gives what it said besides.
+    /// Ends the recorder by SIGTERM, and returns its other output.
     fn terminate(mut self) -> String {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
@@ -75,7 +75,7 @@ impl Drop for Recorder {
     }
 }
 
-/// Length of the changes of all full states.
+/// Returns the length of the changes of all full states.
 pub(super) fn length(folder: &Path) -> u64 {
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
     let changes = files.filter(|file| file.file_name().to_string_lossy().ends_with(".changes"));
@@ -90,7 +90,7 @@ pub(super) fn wait(is_recorded: impl Fn() -> bool) {
     }
 }
 
-/// Whether what is recorded comes to what the datastore holds.
+/// True if the recorded state is that of the datastore.
 fn is_recorded(archive: &str, datastore: &[&str]) -> bool {
     let at = Timestamp::now().to_string();
     let run = calipam(&[&["diff", "--archive", archive, "--at", &at], datastore].concat());
@@ -115,7 +115,7 @@ fn who_had_the_address_at_that_time() {
     let had = Timestamp::now();
     thread::sleep(Duration::from_millis(10));
     recorder.after(|| site.release());
-    // Within one second: each revision of etcd is recorded.
+    // Several changes within one second: each revision of etcd is recorded.
     recorder.after(|| {
         site.assign("short-0");
         site.release();
@@ -149,7 +149,7 @@ fn who_had_the_address_at_that_time() {
     let scenario = &load.json()["scenario"];
     assert!(scenario["arrival"].is_string() && scenario["lifetime"].is_string(), "{load:?}");
 
-    // What was changed while nothing was recorded is learnt of later, as long as etcd knows it.
+    // Changes without a recorder are recorded later, if etcd still has them.
     let latest = site.assign("api-0");
     let (recorder, line) = Recorder::start(folder.path(), &connection);
     assert!(line.starts_with("recording continues after "), "{line}");
@@ -159,7 +159,7 @@ fn who_had_the_address_at_that_time() {
     assert_eq!(events(&told)[5..], ["reused", "released"], "{told}");
     assert_eq!(spans(&told), 1);
 
-    // After a compaction it is not: the gap is shown, and what is on both sides of it.
+    // After a compaction, the history shows the gap, and the events before and after it.
     site.assign("gone-0");
     site.release();
     let kept = site.assign("last-0");
@@ -175,7 +175,7 @@ fn who_had_the_address_at_that_time() {
     assert_eq!(told["events"][7]["after"]["allocatedTo"], "shop/last-0");
     assert_eq!(spans(&told), 2);
 
-    // etcd itself knows what has happened since the compaction.
+    // etcd has the events since the compaction.
     site.release();
     site.assign("etcd-0");
     let load = [&["simulate", "--rates-from", "etcd", "-o", "json"], &connection[..]].concat();
@@ -189,7 +189,7 @@ fn who_had_the_address_at_that_time() {
     let text = calipam(&["history", "--archive", archive, "--ip", ADDRESS]).stdout;
     assert!(text.contains("every change was recorded from ") && text.contains(", with a gap: "), "{text}");
 
-    // As it was then.
+    // The state at that time.
     let at = had.to_string();
     let shown = calipam(&["show", "--archive", archive, "--at", &at, "--ip", ADDRESS, "-o", "json"]);
     assert!(shown.stdout.contains("\"web-0\"") || shown.stdout.contains("shop/web-0"), "{shown:?}");
@@ -224,7 +224,7 @@ fn two_recorders_are_one_history_and_do_not_share_a_folder() {
     let busy = calipam(&["record", folders[0].path().to_str().unwrap(), connection[0], connection[1]]);
     assert!(busy.code == 3 && busy.stderr.contains("another run writes to this archive"), "{busy:?}");
     thread::sleep(Duration::from_millis(10));
-    // The other one takes over: both are at work for a while.
+    // Another recorder takes over, and both run for a while.
     let (second, _) = Recorder::start(folders[1].path(), &connection);
     first.after(|| second.after(|| site.release()));
     first.kill();
@@ -240,7 +240,7 @@ fn two_recorders_are_one_history_and_do_not_share_a_folder() {
     assert_eq!((spans(&told), told["exports"].as_array().unwrap().len()), (1, 2), "{told}");
 }
 
-/// What a recording comes to is what the datastore holds, after thousands of changes by several clients.
+/// After thousands of changes by several clients, the recorded state is that of the datastore.
 #[test]
 fn after_churn_the_recording_comes_to_what_is_stored() {
     let etcd = Etcd::start().unwrap();
@@ -250,7 +250,7 @@ fn after_churn_the_recording_comes_to_what_is_stored() {
     let archive = folder.path().to_str().unwrap();
     let endpoint = etcd.endpoint();
     let (recorder, _) = Recorder::start(folder.path(), &["--etcd-endpoints", &endpoint]);
-    // Larger than what a client of etcd usually takes, and than a frame of the recording usually is.
+    // Larger than the default limit of etcd clients, and than the usual frame of a recording.
     let large = format!(r#"{{"block":{{}}{}}}"#, " ".repeat(5 << 20));
     let put = || {
         etcd.with_client(async |mut client| {
@@ -259,7 +259,7 @@ fn after_churn_the_recording_comes_to_what_is_stored() {
     };
     recorder.after(|| put().unwrap());
     let log = Churn { operations: 60, ..Churn::default() }.run(&endpoint, &cluster).unwrap();
-    // The last group is written a second after it has begun, on a busy machine later.
+    // The last group is written after a second, or later on a busy machine.
     wait(|| is_recorded(archive, &["etcd", "--etcd-endpoints", &endpoint]));
     let length = length(folder.path());
     recorder.terminate();
@@ -294,7 +294,7 @@ fn kubernetes_is_recorded() {
     delete("/apis/crd.projectcalico.org/v1/ipamblocks/10-0-0-0-26");
     wait(|| has("10.0.0.3", &["assigned", "pod-created", "pod-gone", "released"]));
     recorder.kill();
-    // The API server still knows what has happened since.
+    // The API server still has the later events.
     cluster.add_block("10.0.0.64/26", "node-1", &[Record::of_pod(1, "shop", "web-1", "node-1")]);
     let (recorder, line) = Recorder::start(folder.path(), &connection);
     assert!(line.starts_with("recording continues after "), "{line}");

@@ -1,4 +1,4 @@
-//! Where output goes: data to stdout, everything else to stderr.
+//! The output of the process: data goes to stdout, everything else to stderr.
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
@@ -23,18 +23,18 @@ use crate::watch::Watch;
 // The colours in which clap prints errors and tips.
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
-/// Also of hints that clap prints with its errors.
+/// The style of hints, also of those in clap's errors.
 pub(crate) const HINT: Style = AnsiColor::Green.on_default();
 const NOTE: Style = Style::new().bold();
 
-/// A terminal that is narrower is not written for.
+/// The minimum width for which tables are adjusted.
 const NARROWEST: u16 = 40;
 
-/// True once something was printed on stdout.
+/// True after output on stdout.
 static PRINTED: AtomicBool = AtomicBool::new(false);
 
-/// Prints why a command failed as a document, where the call asked for one and none was printed: a program that reads
-/// stdout gets exactly one. The command line may be wrong, so it is read word by word.
+/// Prints a failure as a document if the call asked for one and none was printed: stdout always has exactly one. Reads
+/// the command line word by word, since it may be wrong.
 pub(crate) fn print_failure(failure: &Failure, exit_code: u8, arguments: impl Iterator<Item = OsString>) {
     let Some(format) = Format::in_words(arguments).filter(|format| format.is_document()) else { return };
     if PRINTED.load(Ordering::SeqCst) {
@@ -42,47 +42,47 @@ pub(crate) fn print_failure(failure: &Failure, exit_code: u8, arguments: impl It
     }
     let document =
         FailureDocument { exit_code, message: failure.message.clone(), hint: hints::of_failure(failure) };
-    // People were told on stderr. If stdout does not take it, there is nothing left to try.
+    // stderr has the failure, too. If stdout is closed, there is nothing left to try.
     let _ = document::write(&document, format, Page::default(), &mut io::stdout().lock());
 }
 
-/// The process's output, and what the user wants to see there.
+/// The output of the process, and its options.
 #[derive(Clone, Debug)]
 pub(crate) struct Console {
     /// The format of data.
     pub format: Format,
     /// No progress and no hints.
     pub quiet: bool,
-    /// How much to say about what is done.
+    /// The number of `-v`.
     pub verbose: u8,
     /// Progress on stderr.
     pub progress: bool,
-    /// What tables on stdout look like.
+    /// The layout of tables on stdout.
     pub page: Page,
-    /// With `--watch`: what was printed last.
+    /// With `--watch`, the last printed document.
     pub watch: Option<Arc<Watch>>,
-    /// Where the work is on one cluster of several: which it is, and the lines of progress of all.
+    /// The cluster of a fleet, if this is its output.
     pub fleet: Option<OfFleet>,
 }
 
-/// One cluster of several that are read at the same time.
+/// One of several clusters that are read in parallel.
 #[derive(Clone, Debug)]
 pub(crate) struct OfFleet {
     pub name: Arc<str>,
     pub lines: MultiProgress,
-    /// The document of the cluster: all are printed together.
+    /// The document of the cluster, to be printed with those of the others.
     pub printed: Arc<Mutex<Option<Printed>>>,
 }
 
 impl OfFleet {
-    /// What was printed, if anything was.
+    /// Takes the document of the cluster.
     pub(crate) fn take_printed(&self) -> Option<Printed> {
         self.printed.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 impl Console {
-    /// What the options and the environment ask for.
+    /// Creates the output for the options and the environment.
     pub(crate) fn new(global: &Global) -> Self {
         let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
         let stdout = io::stdout().is_terminal();
@@ -102,14 +102,12 @@ impl Console {
         }
     }
 
-    /// True if what is printed is wanted although nothing was found and nothing done: `--quiet` does not want that
-    /// from people's formats.
+    /// True if a document without findings or changes is printed: with `--quiet`, formats for people omit it.
     pub(crate) fn prints_nothing_new(&self) -> bool {
         !self.quiet || !self.format.is_for_people() || self.watch.is_some()
     }
 
-    /// Leaves what was read to the end of the process, which is near, except if it is read again and again: giving back the
-    /// memory of a million objects one by one would take longer.
+    /// Leaks data: the process ends soon, and to free a million objects would take longer. With `--watch`, drops it.
     pub(crate) fn done_with<T>(&self, data: T) {
         match &self.watch {
             Some(_) => drop(data),
@@ -117,7 +115,7 @@ impl Console {
         }
     }
 
-    /// Prints a document on stdout, in the format that was asked for; of one cluster of several, keeps it.
+    /// Prints a document on stdout, in the requested format; keeps that of a cluster of a fleet.
     pub(crate) fn print(&self, document: &impl Document) -> Result<(), Failure> {
         if let Some(of) = &self.fleet {
             let printed =
@@ -136,22 +134,22 @@ impl Console {
         })
     }
 
-    /// Writes data to stdout, as [`Self::write_data`].
+    /// Writes data to stdout like [`Self::write_data`], and returns errors as failures.
     pub(crate) fn data(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
         self.write_data(write).map_err(|error| match error.kind() {
-            // A column that the table does not have.
+            // An unknown column.
             ErrorKind::InvalidInput => Failure::usage(error.to_string()),
             _ => Failure::io("write the output")(error),
         })
     }
 
-    /// Writes data to stdout. That a reader goes away is not an error.
+    /// Writes data to stdout. A reader that closes the pipe is not an error.
     pub(crate) fn write_data(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
         PRINTED.store(true, Ordering::SeqCst);
         let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
         let result = write(&mut out).and_then(|()| out.flush());
         if result.is_err() {
-            // What is buffered would fail again when it is dropped.
+            // Dropping the buffer would write it again.
             drop(out.into_parts());
         }
         result.or_else(|error| match error.kind() {
@@ -163,57 +161,57 @@ impl Console {
         })
     }
 
-    /// Prints a line on stderr, for people. Nothing is done where that fails: there is no other place to say so.
+    /// Prints a line on stderr, for people. Ignores errors, which could not be printed.
     pub(crate) fn say(&self, line: &str) {
         let _ = writeln!(io::stderr().lock(), "{}", escape(line));
     }
 
-    /// Prints a line with a label in its colour, where stderr has colours.
+    /// Prints a line with a coloured label on stderr.
     fn labelled(&self, label: &str, style: Style, text: &str) {
         let cluster = self.fleet.as_ref().map(|of| format!("{}: ", escape(&of.name))).unwrap_or_default();
         let line =
             || writeln!(anstream::stderr().lock(), "{style}{label}:{style:#} {cluster}{}", escape(text));
         let _ = match &self.fleet {
-            // Lines of progress are below what is said.
+            // Messages are above the lines of progress.
             Some(of) => of.lines.suspend(line),
             None => line(),
         };
     }
 
-    /// Says what to do next.
+    /// Prints a hint about the next step.
     pub(crate) fn hint(&self, text: &str) {
         if !self.quiet {
             self.labelled("hint", HINT, text);
         }
     }
 
-    /// Says what was or was not done, if that is not an error.
+    /// Prints the result of an action.
     pub(crate) fn info(&self, text: &str) {
         if !self.quiet {
             self.say(text);
         }
     }
 
-    /// Says how what is printed has to be read.
+    /// Prints a note on the meaning of the output.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet {
             self.labelled("note", NOTE, text);
         }
     }
 
-    /// Says what the user should know although the work goes on.
+    /// Prints a problem that does not stop the command.
     pub(crate) fn warn(&self, text: &str) {
         self.labelled("warning", WARNING, text);
     }
 
-    /// Says what is done, where the user asked for it by `-v`.
+    /// Prints a detail of the work, with `-v`.
     pub(crate) fn verbose(&self, text: &str) {
         if self.verbose > 0 {
             self.say(text);
         }
     }
 
-    /// Says why the command failed.
+    /// Prints a failure with its hint.
     pub(crate) fn failure(&self, failure: &Failure) {
         match failure.shown {
             Shown::Labelled => self.labelled("error", ERROR, &failure.message),
@@ -221,7 +219,7 @@ impl Console {
             Shown::Already => return,
         }
         if let Some(hint) = hints::of_failure(failure) {
-            // A hint can hold lines to be copied, such as rules of a role. No text of the datastore is in it.
+            // A hint can have lines to copy, such as rules of a role, but no texts of the datastore.
             let mut lines = hint.lines();
             self.labelled("hint", HINT, lines.next().unwrap_or_default());
             lines.for_each(|line| self.say(line));
@@ -229,7 +227,7 @@ impl Console {
     }
 }
 
-/// True if the locale is one of UTF-8, as the C library finds it.
+/// True if the locale uses UTF-8, by the rules of the C library.
 fn locale_has_unicode() -> bool {
     let mut locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(std::env::var_os);
     let locale = locale.find(|value| !value.is_empty()).unwrap_or_default();
@@ -237,7 +235,7 @@ fn locale_has_unicode() -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
-/// Columns of the terminal that stdout is.
+/// Returns the width of the terminal on stdout.
 fn terminal_width() -> Option<u16> {
     let (Width(width), _) = terminal_size::terminal_size_of(io::stdout())?;
     (width >= NARROWEST).then_some(width)

@@ -1,4 +1,4 @@
-//! Files for `--ignore`: findings that are known and accepted, one per line, each forever or until a date.
+//! Files for `--ignore`: accepted findings, one per line, each forever or until a date.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,17 +14,17 @@ use jiff::tz::TimeZone;
 use crate::exit::Failure;
 use crate::render::text::{escape, is_unsafe};
 
-/// What a line of the file accepts.
+/// An accepted finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
     code: Code,
-    /// As a finding has it, or as tables show it.
+    /// The subject of the finding, or its escaped form in tables.
     subject: String,
-    /// The cluster of a fleet that it is about; every one where none is named.
+    /// The cluster of a fleet; `None` for all clusters.
     cluster: Option<String>,
-    /// The last day on which it counts, in UTC.
+    /// The last valid day, in UTC.
     until: Option<Date>,
-    /// Number of the line, from 1.
+    /// The number of the line, from 1.
     line: usize,
 }
 
@@ -39,8 +39,7 @@ impl Ignored {
     /// Reads a file.
     ///
     /// # Errors
-    /// If it cannot be read, or one of its lines cannot be decoded: passing over it could hide a finding, or show one
-    /// that is accepted.
+    /// If it cannot be read, or one of its lines is invalid.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let file = path.display().to_string();
         let text = regular::read_to_string(path).map_err(Failure::io(format!("read {file}")))?;
@@ -53,8 +52,8 @@ impl Ignored {
         Ok(Self { file, entries })
     }
 
-    /// Takes out of a report what is accepted, and gives what there is to say about the entries that accept nothing. To be
-    /// called before other filters: what they leave out is there anyway.
+    /// Removes accepted findings from a report, and returns notes about entries without a finding. Other filters follow:
+    /// the findings that they remove exist, too.
     pub(crate) fn apply(&self, report: &mut Report) -> Vec<String> {
         let today = day(report.cluster.taken_at);
         let mut matches = vec![false; self.entries.len()];
@@ -63,7 +62,7 @@ impl Ignored {
         self.said(&matches, today, of_fleets)
     }
 
-    /// The same of the reports of a fleet: an entry accepts something where it does in one of them.
+    /// Removes accepted findings from the reports of a fleet. An entry that matches in one of them has no note.
     pub(crate) fn apply_to_fleet(&self, clusters: &mut [Cluster]) -> Vec<String> {
         let mut matches = vec![false; self.entries.len()];
         for cluster in &mut *clusters {
@@ -74,7 +73,7 @@ impl Ignored {
         self.said(&matches, day(newest.unwrap_or_default()), |_| false)
     }
 
-    /// Takes out what is accepted, and marks the entries that match something.
+    /// Removes accepted findings, and marks the entries that match.
     fn take(&self, report: &mut Report, cluster: &str, today: Date, matches: &mut [bool]) {
         let mut by_finding: HashMap<(Code, &str), usize> = HashMap::new();
         let named = |entry: &Entry| entry.cluster.as_ref().is_none_or(|name| name == cluster);
@@ -95,7 +94,7 @@ impl Ignored {
         });
     }
 
-    /// What there is to say about the entries, but for those that `passed_over` names.
+    /// Returns the notes about the entries, without those in `passed_over`.
     fn said(&self, matches: &[bool], today: Date, passed_over: impl Fn(&Entry) -> bool) -> Vec<String> {
         let entries = self.entries.iter().zip(matches).filter(|(entry, _)| !passed_over(entry));
         let said = entries.filter_map(|(entry, matches)| {
@@ -126,8 +125,8 @@ impl fmt::Display for Entry {
     }
 }
 
-/// The line that accepts a finding, as a terminal may see it. A subject that would be read as something else is a JSON string.
-/// `cluster` is empty if there is only one.
+/// Formats the line that accepts a finding, safe for a terminal. An ambiguous subject becomes a JSON string. `cluster`
+/// is empty if there is only one.
 pub(crate) fn line(finding: &Finding, cluster: &str) -> String {
     let of_cluster = if cluster.is_empty() { String::new() } else { format!(" cluster {cluster}") };
     subject_line(finding) + &of_cluster
@@ -151,7 +150,7 @@ fn subject_line(finding: &Finding) -> String {
     line
 }
 
-/// The lines' content, or the number of the first bad line and what is wrong with it.
+/// Parses the lines; an error has the number of the first invalid line and the reason.
 fn parse(text: &str) -> Result<Vec<Entry>, (usize, String)> {
     let lines = text.split('\n').enumerate();
     let entries = lines.map(|(index, line)| {
@@ -161,7 +160,7 @@ fn parse(text: &str) -> Result<Vec<Entry>, (usize, String)> {
     entries.filter_map(Result::transpose).collect()
 }
 
-/// `None` for an empty line or a comment.
+/// Parses a line; `None` if it is empty or a comment.
 fn parse_line(line: &str, number: usize) -> Result<Option<Entry>, String> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
@@ -173,7 +172,7 @@ fn parse_line(line: &str, number: usize) -> Result<Option<Entry>, String> {
         None => (None, rest.trim()),
     };
     let rest = match subject {
-        // What follows a quoted subject is a comment where it begins with `#`.
+        // After a quoted subject, `#` begins a comment.
         Some(_) if rest.trim_start().starts_with('#') => "",
         _ => rest.split_once(" #").map_or(rest, |(content, _)| content).trim(),
     };
@@ -189,7 +188,7 @@ fn parse_line(line: &str, number: usize) -> Result<Option<Entry>, String> {
     Ok(Some(Entry { code, subject, cluster, until, line: number }))
 }
 
-/// A JSON string at the front, and what follows it.
+/// Splits a text behind the JSON string at its beginning.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut strings = serde_json::Deserializer::from_str(text).into_iter::<String>();
     let first = strings.next()?.ok()?;

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::program::{Run, calipam, command};
 
-/// A fleet with every fault, as exports below a folder `data` next to the file that names them.
+/// Creates a fleet with faults, as exports in a folder `data` and a file that names them.
 fn fleet(faults: &[FleetFault]) -> (TempDir, Fleet) {
     let mut fleet = Fleet::healthy(4);
     faults.iter().for_each(|fault| fleet.inject(*fault));
@@ -38,12 +38,12 @@ fn at(folder: &TempDir, name: &str) -> String {
     folder.path().join(name).to_str().unwrap().to_owned()
 }
 
-/// Checks the fleet that a file or folder names.
+/// Checks the fleet of a file or folder.
 fn check(folder: &TempDir, name: &str, arguments: &[&str]) -> Run {
     calipam(&[&["check", "--fleet", &at(folder, name)], arguments].concat())
 }
 
-/// Cluster, code and subject of what is found between clusters.
+/// Returns cluster, code and subject of the findings between clusters.
 fn between(report: &Value) -> BTreeSet<[String; 3]> {
     let codes = calipam_check::Code::ALL.iter().filter(|code| code.is_of_fleet());
     let codes: Vec<&str> = codes.map(|code| code.name()).collect();
@@ -159,14 +159,14 @@ fn pools_of_all_clusters_and_ranges_that_are_free_in_all() {
     let run = show("fleet.yaml", &["--find-range", "/9"]);
     assert!(run.stdout.contains("Free in all clusters: 10.128.0.0/9"), "{}", run.stdout);
     assert!(run.stdout.contains("4 clusters, 20 pools: 84 of 262,144 IPv4 addresses"), "{}", run.stdout);
-    // Nodes are at 192.168.0.1 and after.
+    // Nodes have addresses from 192.168.0.1.
     assert_eq!(show("fleet.yaml", &["--find-range", "/8"]).code, 1);
     assert_eq!(show("fleet.yaml", &["--nodes", "--find-range", "/16"]).code, 2);
     assert_eq!(show("data", &["-o", "name"]).stdout.lines().count(), 20);
     assert_eq!(calipam(&["show", "--find-range", "/16", "-d", &at(&folder, "data/a.jsonl")]).code, 2);
 }
 
-/// What of one cluster is a list has the cluster in front; what is about one thing is below the name of its cluster.
+/// Lists have a column for the cluster; details are below the name of their cluster.
 #[test]
 fn whatever_is_shown_of_one_cluster_is_shown_of_several() {
     let (folder, fleet) = fleet(&[FleetFault::SharedAddresses]);
@@ -210,7 +210,7 @@ fn an_entry_counts_alone_and_is_given_up_after_a_time() {
     let (folder, fleet) = fleet(&[FleetFault::OverlappingPools]);
     let etcd = Etcd::start().unwrap();
     fleet.clusters[1].1.write_to_etcd(&etcd.endpoint()).unwrap();
-    // It takes connections, and says nothing.
+    // This accepts connections, and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let text = format!(
         "clusters:\n- {{name: a, group: g, datastore: data/a.jsonl}}\n- {{name: b, group: g, etcdEndpoints: [\"{}\"]}}\n\
@@ -222,7 +222,7 @@ fn an_entry_counts_alone_and_is_given_up_after_a_time() {
     let file = at(&folder, "fleet.yaml");
     let mut check = command(env!("CARGO_BIN_EXE_calipam"));
     check.args(["check", "--fleet", &file, "--settle", "0", "-o", "json", "--cluster-timeout", "1s"]);
-    // What is meant for another cluster.
+    // Settings of another cluster.
     check.env("KUBECONFIG", "/nonexistent/kubeconfig").env("ETCD_ENDPOINTS", "http://127.0.0.1:1");
     let run = Run::of(check.output().unwrap());
     assert_eq!(run.code, 3, "{run:?}");
@@ -279,7 +279,7 @@ fn services_that_the_file_lists_are_those_of_the_cluster() {
     assert_eq!(calipam(&show).json()["freeRanges"][0], "10.5.0.0/16", "10.0.0.0/16 is of c");
 }
 
-/// A kubeconfig with contexts that lead nowhere.
+/// Writes a kubeconfig with contexts for unreachable servers.
 fn kubeconfig(folder: &Path, contexts: &[&str]) -> String {
     let entries =
         contexts.iter().map(|name| format!("- {{name: {name}, context: {{cluster: c, user: u}}}}\n"));
@@ -329,7 +329,7 @@ fn a_later_check_tells_what_is_new_and_what_is_gone() {
         changes["gone"].as_array().unwrap().iter().map(|finding| finding["cluster"].to_string()).collect();
     assert_eq!(gone.into_iter().collect::<Vec<_>>(), ["\"a\"", "\"b\""]);
 
-    // Without the first cluster, what was between it and another one may still be there.
+    // Without the first cluster, its findings with others may still exist.
     fs::remove_file(folder.path().join("data/a.jsonl")).unwrap();
     let run = check(&folder, "fleet.yaml", &["--compare-with", &earlier, "-o", "json"]);
     let changes = run.json()["changes"].clone();

@@ -1,4 +1,4 @@
-//! What is refused, and how that is said.
+//! Refused calls, and their errors.
 
 use std::fs;
 

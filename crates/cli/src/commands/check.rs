@@ -42,7 +42,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
         match findings(args, global, console) {
             Ok(found) => found,
             Err(failure) => {
-                // If this cannot be written either, the reason for the failure is what the operator needs.
+                // The second failure is printed first: the operator needs the reason for the first one.
                 if let Err(second) = write_failure_metrics(begin.elapsed(), failure.kind as u8, args, console)
                 {
                     console.failure(&second);
@@ -72,18 +72,18 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
     printed.and(written).map(|()| outcome)
 }
 
-/// What was found, what has changed since an earlier one, and what calicoctl would say, as far as these were asked for.
+/// The results of a check, with the requested comparison and calicoctl's view.
 struct Findings {
     checked: CheckResult,
-    /// What of it was asked for.
+    /// The requested part of the report.
     filter: Filter,
     changes: Option<Changes>,
     calicoctl: Option<CalicoctlView>,
-    /// False if nodes or pools that were named were not found.
+    /// False if named nodes or pools were not found.
     is_whole: bool,
 }
 
-/// Reads and checks, and keeps what was asked for. What is compared and what calicoctl would say is of the whole.
+/// Reads and checks, and keeps the requested part. The comparison and calicoctl's view are of the complete report.
 fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Findings, Failure> {
     let checker = Checker::new(&args.options)?;
     let earlier =
@@ -105,7 +105,7 @@ fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Find
     })
 }
 
-/// Checks as its options say. They were checked before anything is read.
+/// A check with its options, which are validated before anything is read.
 pub(crate) struct Checker<'a> {
     options: &'a CheckOptions,
     pub(crate) ignored: Ignored,
@@ -126,7 +126,7 @@ impl<'a> Checker<'a> {
         self.check_datastore(&datastore, console).await
     }
 
-    /// The same of a datastore that is open.
+    /// Checks an open datastore.
     pub(crate) async fn check_datastore(
         &self,
         datastore: &Datastore,
@@ -136,7 +136,7 @@ impl<'a> Checker<'a> {
         check_and_confirm(datastore, &criteria, self.options.confirm, &person).await
     }
 
-    /// Leaves out of the report what was not asked for, by the names that are found.
+    /// Filters the report by accepted findings, rules and names, and returns the names that were not found.
     pub(super) fn keep(
         &self,
         report: &mut Report,
@@ -151,7 +151,7 @@ impl<'a> Checker<'a> {
         Ok(filter)
     }
 
-    /// What counts as a finding.
+    /// Returns the criteria for findings.
     pub(super) fn criteria(&self) -> Criteria {
         Criteria {
             options: Options { grace: self.options.grace, pool_threshold: self.options.pool_threshold },
@@ -160,7 +160,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// The report for `--compare-with`.
+/// Reads the report for `--compare-with`.
 pub(crate) fn earlier<T>(
     path: &Path,
     decode: impl FnOnce(&Value) -> Result<T, NoReport>,
@@ -170,7 +170,7 @@ pub(crate) fn earlier<T>(
     report.map_err(|reason| no_report(path, &reason.into()))
 }
 
-/// What has changed since a report, which has to be of the same cluster.
+/// Returns the changes since a report, which must be of the same cluster.
 fn since(earlier: EarlierReport, checked: &CheckResult, path: Option<&Path>) -> Result<Changes, Failure> {
     let guid = &checked.report.cluster.guid;
     if earlier.guid != *guid {
@@ -192,8 +192,7 @@ fn write_report(
     output_file::write(path, |out| write_calicoctl(view, snapshot, out))
 }
 
-/// Prints a report and writes its files. If one file cannot be written the others are, and the first failure is
-/// the command's.
+/// Prints a report and writes its files. Returns the first failure, after trying all files.
 pub(crate) fn print(
     report: &impl Document,
     has_findings: bool,
@@ -209,7 +208,7 @@ pub(crate) fn print(
     files
 }
 
-/// Says to people what the report leads to.
+/// Prints hints and notes about the report for people.
 fn advise(checked: &Checked<'_>, filter: &Filter, console: &Console) {
     if !console.format.is_for_people() {
         return;
@@ -221,7 +220,7 @@ fn advise(checked: &Checked<'_>, filter: &Filter, console: &Console) {
     }
 }
 
-/// Writes that the check failed where metrics are written. Reports of earlier runs stay as they are.
+/// Writes a failed check to metrics; reports of earlier runs are kept.
 fn write_failure_metrics(
     took: Duration,
     exit_code: u8,
@@ -250,7 +249,7 @@ fn filter(options: &CheckOptions, snapshot: &Snapshot) -> Result<Found<Filter>, 
     Ok(Found { found: Filter { rules, skip, scope }, not_found })
 }
 
-/// Says what to do next, the most severe first.
+/// Prints the next steps, those for the most severe findings first.
 fn hints(report: &Report, filter: &Filter, console: &Console) {
     let Some(worst) = report.findings.first() else { return };
     let explain = hints::command_elsewhere(&["explain", worst.code.name()]);
@@ -269,7 +268,7 @@ fn hints(report: &Report, filter: &Filter, console: &Console) {
     }
 }
 
-/// The hint that explains the first pod or node without an address.
+/// Returns the hint that explains the first pod or node without an address.
 fn explain_refusal(report: &Report) -> Option<String> {
     let of = |code| report.findings.iter().find(move |finding: &&Finding| finding.code == code);
     if let Some(Finding { subject: Subject::Endpoint(pod), .. }) = of(Code::PodWithoutAddress) {
@@ -281,14 +280,13 @@ fn explain_refusal(report: &Report) -> Option<String> {
     Some(format!("see why {node} gets no address: {explain}"))
 }
 
-/// So many blocks are named in a hint.
+/// The maximum number of blocks in a hint.
 const BLOCKS: usize = 6;
 
-/// What repairs the findings, each once, the most severe first, and nothing beyond the filter. If several blocks are to be
-/// rebuilt, that is a rebuild of all, and several nodes are released by one command; of several addresses the first stands
-/// for the others.
+/// Returns the remedies of the findings within the filter, each once, the most severe first. For several blocks, it is
+/// a rebuild of all. One command releases several nodes. Of several addresses, only the first has a remedy.
 fn remedies(report: &Report, filter: &Filter) -> Vec<Remedy> {
-    // A rebuild is of blocks: those of the findings, where a node or a namespace is all that was asked for.
+    // A rebuild cannot be limited to a node or namespace, so it names the blocks of the findings.
     let by_block = !filter.scope.nodes.is_empty() || filter.scope.namespace.is_some();
     let is_named = |node: &String| filter.scope.has_node(node);
     let mut shown: Vec<Remedy> = Vec::new();

@@ -15,12 +15,12 @@ use crate::render::diff::{DifferenceDocument, State};
 use crate::render::text::count;
 use crate::{connect, hints};
 
-/// Compares two states, and prints how they differ; exit code 1 if they do.
+/// Compares two states, and prints the differences; exit code 1 if there are any.
 pub(super) fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
         return fleet::diff::run(args, &fleet, console);
     }
-    // What was written of an archive is there until the end.
+    // Keeps the temporary files of the archive until the end.
     let archived = match (&args.archive, args.at) {
         (Some(folder), Some(at)) => Some(states_around(folder, at, &Person::watching(console))?),
         _ => None,
@@ -31,7 +31,7 @@ pub(super) fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result
         let old = open(&old, global, console).await?;
         let new = open(&new, global, console).await?;
         let person = Person::watching(console);
-        // Giving back the memory of two million objects one by one would take longer than the process has to live.
+        // Leaks the states: the process ends soon, and to free two million objects would take longer.
         let pair: &Pair = Box::leak(Box::new(read_pair(&old, &new, args.force, &person).await?));
         let scope = scope(pair, args.networks(), &args.names())?;
         let found = diff(pair, [&old, &new], &scope, args.recheck.settle, &person).await?;
@@ -47,7 +47,7 @@ pub(super) fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result
     Ok(outcome)
 }
 
-/// The two states that are named, or lie around a time in an archive.
+/// Returns the two named states, or those around a time in an archive.
 fn states(
     args: &DiffArgs,
     archived: Option<&(ArchivedState, Option<ArchivedState>)>,
@@ -70,7 +70,7 @@ fn states(
     Ok((name(before), new))
 }
 
-/// Refuses what cannot be meant.
+/// Refuses contradictory options.
 fn refuse(old: &StateName, new: &StateName, global: &Global) -> Result<(), Failure> {
     if let Some(named) = &global.datastore {
         return Err(Failure::usage(format!(
@@ -89,12 +89,12 @@ async fn open(name: &StateName, global: &Global, console: &Console) -> Result<Si
     Ok(Side { datastore: connect::open(&global, console).await?, revision: name.revision })
 }
 
-/// Says what to look at next, and what a restore of the earlier state would do.
+/// Prints the next step, and the risk of restoring the earlier state.
 fn hint(found: &Difference<'_>, old: &Side, new: &Side, console: &Console) {
     if console.format == Format::Table && !found.same {
         console.hint(&format!("{} lists every change", hints::again(&["-o", "wide"], &["output"])));
     }
-    // What the same owner has got again would be that owner's after a restore, too.
+    // Addresses that the same owner has got again are not at risk.
     let changes = found.addresses.iter().map(|address| address.change);
     let at_risk = changes.filter(|change| matches!(change, Change::Assigned | Change::Moved)).count();
     let is_backup = !old.datastore.is_live() && new.revision.is_none() && new.datastore.is_live();

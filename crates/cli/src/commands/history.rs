@@ -9,7 +9,7 @@ use crate::fleet::{self, Fleet};
 use crate::operator::Person;
 use crate::{connect, hints};
 
-/// Prints what happened to an address, handle, block or node; exit code 1 if nothing is known.
+/// Prints the events of an address, handle, block or node; exit code 1 if there are none.
 pub(super) fn run(args: &HistoryArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
         return fleet::history::run(args, &fleet, console);

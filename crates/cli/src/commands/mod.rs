@@ -1,4 +1,4 @@
-//! What the program can do: one file for each command.
+//! The commands of the program, one file each.
 
 mod assign;
 pub(crate) mod check;
@@ -38,7 +38,7 @@ use crate::exit::{Failure, Outcome};
 use crate::format::Format;
 use crate::watch;
 
-/// Does what the command line says, which has the command `name`.
+/// Runs the command of a command line, whose name is `name`.
 pub(crate) fn run(cli: Cli, name: &str, applet: Applet, console: &Console) -> Result<Outcome, Failure> {
     let Cli { global, command } = cli;
     start_log(global.verbose);
@@ -79,7 +79,7 @@ fn run_ipam(command: IpamCommand, global: Global, console: &Console) -> Result<O
     }
 }
 
-/// Runs a command as its options say how tables are printed, and when again.
+/// Runs a command with the options for tables and `--watch`.
 fn printing(
     args: &PrintingArgs,
     global: &Global,
@@ -93,7 +93,7 @@ fn printing(
                 .hint("select and sort the output of `-o json` with jq: docs/recipes.md"));
         }
         console.page.rows_only = args.no_headers;
-        // Once in a process.
+        // Leaks once in a process.
         console.page.sort_by = args.sort_by.clone().map(|column| &*column.leak());
     }
     match args.watch {
@@ -108,7 +108,7 @@ fn printing(
     }
 }
 
-/// With `-vv` every request is said on stderr, with `-vvv` also what the libraries do, down to frames of TLS.
+/// Starts the log on stderr: of requests with `-vv`, and also of libraries, down to frames of TLS, with `-vvv`.
 fn start_log(verbose: u8) {
     let ours = |metadata: &Metadata<'_>| {
         metadata.target().starts_with("calipam") || *metadata.level() <= Level::WARN
@@ -119,7 +119,7 @@ fn start_log(verbose: u8) {
         _ => (LevelFilter::TRACE, |_| true),
     };
     let print = |metadata: &Metadata<'_>, text: &str| said(metadata.level(), metadata.target(), &text);
-    // A second logger can only be one that a test has set.
+    // Only a test can have set another logger.
     let _ = tracing::subscriber::set_global_default(Printer { level, shown, print });
     if level == LevelFilter::TRACE && log::set_logger(&Libraries).is_ok() {
         log::set_max_level(log::LevelFilter::Trace);
@@ -127,11 +127,11 @@ fn start_log(verbose: u8) {
 }
 
 fn said(level: &dyn Display, target: &str, text: &dyn Display) {
-    // If stderr takes nothing, `eprintln!` would panic.
+    // If stderr is closed, `eprintln!` would panic.
     let _ = writeln!(io::stderr(), "{level:>5} {target}: {text}");
 }
 
-/// Libraries that log and do not trace, as that for TLS.
+/// The log of libraries without tracing, such as that for TLS.
 struct Libraries;
 
 impl log::Log for Libraries {

@@ -21,10 +21,10 @@ use crate::render::show::{self as render, Shown, View};
 use crate::render::text::escape;
 use crate::{connect, hints};
 
-/// Reads what the subject needs, and prints it.
+/// Reads the data of the subject, and prints it.
 ///
 /// # Errors
-/// If the datastore cannot be read, or holds nothing of the subject.
+/// If the datastore cannot be read, or does not have the subject.
 pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let has_table = !matches!(args.subject(), Subject::Map | Subject::Address(_) | Subject::Handle(_));
     if !has_table && (args.printing.no_headers || args.printing.sort_by.is_some()) {
@@ -51,7 +51,7 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
     Ok(outcome)
 }
 
-/// Reads what the subject needs of a datastore, and prints it, without the nodes and pools that are not found.
+/// Reads the data of the subject from a datastore, and prints it. Returns errors for missing nodes and pools.
 pub(crate) async fn show(
     datastore: &Datastore,
     args: &ShowArgs,
@@ -98,8 +98,8 @@ fn print(view: &impl View, snapshot: &Snapshot, console: &Console) -> Result<(),
     console.print(&Shown::new(view, snapshot))
 }
 
-/// Reads the few keys around one address or handle, what the view is made of, or everything. Of a handle, the whole ID
-/// becomes the subject.
+/// Reads the keys around an address or handle, the sources of a view, or everything. Replaces the prefix of a handle by
+/// its ID in the subject.
 async fn read(
     datastore: &Datastore,
     args: &ShowArgs,
@@ -116,7 +116,7 @@ async fn read(
             calipam_workflow::read_around(datastore, &Lookup::Address(*address), &person).await?
         }
         Subject::Handle(begin) => {
-            // Tables show the beginning of an ID with this after it.
+            // Tables show a shortened ID with this ending.
             let begin = begin.trim_end_matches('…');
             let (snapshot, id) = calipam_workflow::read_around_handle(datastore, begin, &person).await?;
             let snapshot = match args.all_owners {
@@ -130,11 +130,10 @@ async fn read(
     Ok((snapshot, subject))
 }
 
-/// What a view is made of, if that is not everything. Whether there is a node of a name, all sources say that name
-/// nodes.
+/// Returns the sources of a view; `None` for everything, which is also needed to find named nodes.
 fn sources(args: &ShowArgs, subject: &Subject) -> Option<&'static [Source]> {
     let sources: &[Source] = match subject {
-        // Free ranges are beside services, too.
+        // Free ranges must not overlap services.
         Subject::Pools if args.find_range.is_some() => &views::sources::PLACES,
         Subject::Pools => &views::sources::POOLS,
         Subject::Blocks => &views::sources::BLOCKS,
@@ -150,17 +149,17 @@ fn sources(args: &ShowArgs, subject: &Subject) -> Option<&'static [Source]> {
     (args.in_nodes.is_empty() && args.selector.is_none()).then_some(sources)
 }
 
-/// What keeps a map within a few screens.
+/// The maximum number of cells, for a map of a few screens.
 const CELLS: u32 = 2048;
 
-/// The maps of all pools, marked by what a check finds in a single read.
+/// Creates the maps of all pools, with the findings of a single read.
 fn map(snapshot: &Snapshot) -> MapList {
     let report = check(snapshot, &Options::default());
     let limits = MapLimits { cells: CELLS, blocks: 0, owners: 0 };
     MapList { pools: views::map(snapshot, &report, limits) }
 }
 
-/// What is shown of an address ends with so many events.
+/// The number of events in the details of an address.
 const LAST_EVENTS: usize = 3;
 
 fn details(
@@ -182,7 +181,7 @@ fn details(
     Ok(Outcome::Clean)
 }
 
-/// Names the command that reads everything, where only a part was read.
+/// Prints the command that reads everything, if only a part was read.
 fn hint_at_the_rest(partly_read: &[Source], [option, value]: [&str; 2], console: &Console) {
     if !partly_read.is_empty() {
         let all = hints::command(&["show", option, value, "--all-owners"]);
@@ -190,7 +189,7 @@ fn hint_at_the_rest(partly_read: &[Source], [option, value]: [&str; 2], console:
     }
 }
 
-/// What nodes hold, or a pod.
+/// Prints the addresses of nodes, or of a pod.
 fn addresses(
     pod: Option<&PodName>,
     scope: &Scope,
@@ -222,22 +221,22 @@ fn addresses(
     Ok(Outcome::Clean)
 }
 
-/// The hint that says how to read pods.
+/// Returns the hint about reading pods.
 pub(super) fn read_pods() -> String {
     format!("pods were not read: {}", name_kubeconfig())
 }
 
-/// A pod of a similar name.
+/// Returns a hint with a pod of a similar name.
 pub(super) fn near_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<String> {
     nearest_pod(snapshot, namespace, name).map(|near| format!("did you mean `{}`?", escape(&near)))
 }
 
-/// What makes that pods are read.
+/// Returns the command with a kubeconfig, from which pods are read.
 fn name_kubeconfig() -> String {
     format!("name the kubeconfig of the cluster, {}", hints::connected(&["--kubeconfig", "FILE"], &[]))
 }
 
-/// The comparison that people make by hand before and after a repair; exit code 1 if the two differ.
+/// Compares pods and records, as before and after manual repairs; exit code 1 if they differ.
 fn compare(scope: &Scope, snapshot: &Snapshot, console: &Console) -> Result<Outcome, Failure> {
     let Some(comparison) = views::compare(snapshot).map(|comparison| comparison.within(scope)) else {
         return Err(

@@ -1,4 +1,4 @@
-//! `check` of many clusters: each is checked as alone, its data dropped, and what is between them found at the end.
+//! `check` of many clusters: checks each alone, drops its data, and finally finds problems between clusters.
 
 use std::time::Instant;
 
@@ -32,8 +32,8 @@ const OF_ONE: [(&str, IsGiven); 7] = [
 /// Checks the clusters, and prints one report of all.
 ///
 /// # Errors
-/// If the options are about one cluster, or a file that they name cannot be read or written. A cluster that cannot be read is
-/// a finding.
+/// If the options are about one cluster, or one of their files cannot be read or written. A cluster that cannot be
+/// read is a finding.
 pub(crate) fn run(
     args: &CheckArgs,
     fleet: &Fleet,
@@ -69,7 +69,7 @@ pub(crate) fn run(
     Ok(outcome)
 }
 
-/// Checks a cluster, and keeps of it what the report and the comparison need; with the findings that did not stand.
+/// Checks a cluster, and returns the data for report and comparison, and the findings that were not confirmed.
 fn check_one(
     named: &Named,
     checker: &Checker<'_>,
@@ -95,7 +95,7 @@ fn check_one(
     Ok((Cluster { name, group, labels, services, ..cluster }, dropped))
 }
 
-/// What has changed in each cluster. Clusters that are in the fleet no more are noted.
+/// Returns the changes of each cluster, and adds a note for each cluster that is no longer in the fleet.
 fn since(
     mut earlier: EarlierFleet,
     clusters: &[Cluster],
@@ -115,7 +115,7 @@ fn since(
     changes
 }
 
-/// Leaves out what was not asked for.
+/// Filters the report by accepted findings and rules.
 fn keep(mut report: FleetReport, checker: &Checker<'_>, args: &CheckArgs, console: &Console) -> FleetReport {
     for said in checker.ignored.apply_to_fleet(&mut report.clusters) {
         console.note(&said);

@@ -1,5 +1,5 @@
-//! The file of a fleet: YAML that names clusters, and where each is. Strict: a misspelt field would be a cluster that is read
-//! from somewhere else.
+//! The YAML file of a fleet, with names and locations of clusters. Unknown fields are errors, since a misspelt field
+//! could lead to another cluster.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ struct File {
     taken: Vec<IpNet>,
 }
 
-/// An entry of `clusters`; paths are from the folder of the file.
+/// An entry of `clusters`. Paths are relative to the folder of the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Entry {
@@ -47,7 +47,7 @@ struct Entry {
     config: Option<PathBuf>,
 }
 
-/// One text with commas, as calicoctl has it, or a list.
+/// A comma-separated text, as in calicoctl, or a list.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "etcdEndpoints are not URLs")]
 enum Endpoints {
@@ -83,7 +83,7 @@ pub(super) fn fleet(path: &Path, base: &Overrides) -> Result<Fleet, Failure> {
 }
 
 impl Entry {
-    /// Where the cluster is has to be said once.
+    /// Ensures that an entry has exactly one location.
     fn has_one_source(&self) -> Result<(), String> {
         let has_kubernetes = self.kubeconfig.is_some() || self.context.is_some();
         let has_etcd = self.etcd_endpoints.is_some();
@@ -92,7 +92,7 @@ impl Entry {
         let sources = [
             ("datastore", self.datastore.is_some()),
             ("etcdEndpoints", has_etcd),
-            // With etcd, pods are read from it as well.
+            // With etcd, the kubeconfig is only for pods and services.
             ("kubeconfig and context", has_kubernetes && !has_etcd),
             ("config", self.config.is_some()),
         ];
@@ -123,7 +123,7 @@ impl Entry {
             Endpoints::List(list) => list.join(","),
         });
         let kubernetes = self.config.is_none() && etcd_endpoints.is_none();
-        // Without a kubeconfig of its own, the context is one of the user's.
+        // A context without a kubeconfig is in that of the user.
         let of_user = || {
             let environment = connect::environment();
             environment.get("KUBECONFIG").filter(|_| context.is_some()).cloned()

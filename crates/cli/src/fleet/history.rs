@@ -1,4 +1,4 @@
-//! `history` of many clusters: who had an address, in every cluster that knows it.
+//! `history` of many clusters: the owners of an address in each of them.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -17,10 +17,10 @@ use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
 use crate::render::fleet::{FleetHistory, HistoryOfCluster};
 
-/// Prints what each cluster knows of an address; exit code 1 if none knows anything.
+/// Prints the events of an address in each cluster; exit code 1 if there are none.
 ///
 /// # Errors
-/// If it is about something else than an address: nodes, blocks and handles are those of one cluster.
+/// If the call is about a node, block or handle, which belong to one cluster.
 pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
     let others = [
         ("--handle", args.handle.is_some()),
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Resul
     })
 }
 
-/// What a cluster knows itself; the reason where it cannot be read.
+/// Returns the history in a live cluster; the reason if it cannot be read.
 fn of_cluster(
     cluster: &Named,
     address: IpAddr,
@@ -68,7 +68,7 @@ fn of_cluster(
     read(cluster, &args.fleet, console, async |datastore| of_datastore(datastore, address, console).await)
 }
 
-/// The revisions of an etcd; of everything else, what is recorded now.
+/// Returns the history from the revisions of an etcd, or the current records of other datastores.
 async fn of_datastore(datastore: &Datastore, address: IpAddr, console: &Console) -> Result<History, Failure> {
     let person = Person::watching(console);
     let journals = journals_folder();

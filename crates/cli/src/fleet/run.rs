@@ -1,4 +1,4 @@
-//! Reading clusters side by side.
+//! Reads clusters in parallel.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use crate::connect;
 use crate::console::{Console, OfFleet};
 use crate::exit::{self, Failure, Kind};
 
-/// Does some work on each cluster, several at a time, and gives the results in the order of the clusters.
+/// Calls `work` with each cluster, several at a time, and returns the results in the order of the clusters.
 pub(crate) fn each<T: Send>(
     clusters: &[Named],
     args: &FleetArgs,
@@ -31,7 +31,7 @@ pub(crate) fn each<T: Send>(
             let (name, printed) = (Arc::from(cluster.name.as_str()), Arc::default());
             let of_fleet = OfFleet { name, lines: lines.clone(), printed };
             let result = work(cluster, &Console { fleet: Some(of_fleet), ..console.clone() });
-            // A worker that panics ends the call.
+            // A panic in a worker ends the call.
             done.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((position, result));
         }
     };
@@ -45,8 +45,8 @@ pub(crate) fn each<T: Send>(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Opens the datastore of a cluster and does some work on it, which is given up after a time. If the cluster cannot be read, gives
-/// the reason, as the error of a single check has it.
+/// Opens the datastore of a cluster, and calls `work` with a time limit. If the cluster cannot be read, returns the
+/// error message.
 ///
 /// # Errors
 /// If ctrl-c ends the call.

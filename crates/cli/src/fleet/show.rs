@@ -1,4 +1,4 @@
-//! `show` of many clusters: what it shows of each, and ranges that none of them uses.
+//! `show` of many clusters: the documents of all, and ranges that none of them uses.
 
 use calipam_check::fleet::{Ranges, free_ranges};
 use calipam_check::views::{self, Count, PoolView};
@@ -17,19 +17,19 @@ use crate::render::fleet::{FleetList, ListOfCluster};
 use crate::render::show::percent;
 use crate::render::text::{count, thousands};
 
-/// Where ranges are looked for: addresses of private networks, and those that carriers share.
+/// The ranges to search: private networks, and the shared address space of carriers.
 const PRIVATE_V4: [&str; 4] = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"];
 const PRIVATE_V6: [&str; 1] = ["fd00::/8"];
 
-/// So many ranges are proposed.
+/// The number of proposed ranges.
 const PROPOSED: usize = 5;
 
-/// What is left of a cluster.
+/// The results of a cluster.
 #[derive(Default)]
 struct OfCluster {
-    /// `None` if it has nothing of what was asked for.
+    /// `None` if the cluster has none of the named objects.
     shown: Option<(Printed, Outcome)>,
-    /// An error for each name that nothing has there.
+    /// An error for each name that was not found.
     not_found: Vec<Failure>,
     pools: Pools,
 }
@@ -38,16 +38,16 @@ struct OfCluster {
 #[derive(Default)]
 struct Pools {
     number: usize,
-    /// Of the enabled ones of IPv4: addresses in use, and in all.
+    /// The addresses of enabled IPv4 pools: in use, and in total.
     v4: [u128; 2],
-    /// Everything at which something lies.
+    /// The ranges in use.
     taken: Vec<IpNet>,
 }
 
-/// Prints what is shown of each cluster. One that has nothing of what was named is left out.
+/// Prints the document of each cluster. Clusters without any of the named objects are left out.
 ///
 /// # Errors
-/// If the options are about one cluster, or no cluster has what was named.
+/// If the options are about one cluster, or no cluster has the named objects.
 pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
     let of_one = [("--watch", args.printing.watch.is_some()), ("--archive", args.archive.is_some())];
     let of_one = of_one.iter().find(|(_, is_given)| *is_given);
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<O
     if args.find_range.is_some() && !lists_pools(args) {
         return Err(Failure::usage("--find-range is for the list of pools"));
     }
-    // What to do next is the same in each cluster.
+    // Hints would be the same for each cluster.
     let quiet = Console { quiet: true, ..console.clone() };
     let shown: Vec<Result<_, Failure>> =
         each(&fleet.clusters, &args.fleet, &quiet, |cluster, console| of_cluster(cluster, args, console));
@@ -109,7 +109,7 @@ fn lists_pools(args: &ShowArgs) -> bool {
     args.subject() == Subject::Pools
 }
 
-/// What is shown of a cluster; the reason where it cannot be read.
+/// Runs `show` on a cluster; returns the reason if it cannot be read.
 fn of_cluster(
     cluster: &Named,
     args: &ShowArgs,
@@ -132,9 +132,9 @@ fn of_cluster(
     })
 }
 
-/// The errors about names that no cluster has. Where nothing is shown, all names are missing.
+/// Returns the errors about names that no cluster has; without any document, all names.
 fn missing(mut clusters: Vec<(bool, Vec<Failure>)>) -> Vec<Failure> {
-    // Those with something to show name all that they lack.
+    // Clusters with a document have an error for each missing name.
     clusters.sort_by_key(|(is_shown, _)| !is_shown);
     let mut all = clusters.into_iter();
     let Some((_, mut missing)) = all.next() else { return Vec::new() };
@@ -168,7 +168,7 @@ impl Pools {
         self.taken.extend(more.taken);
     }
 
-    /// `4 clusters, 12 pools: 1,234 of 262,144 IPv4 addresses of enabled pools are in use (0 %)`.
+    /// Formats `4 clusters, 12 pools: 1,234 of 262,144 IPv4 addresses of enabled pools are in use (0 %)`.
     fn sum(&self, clusters: usize) -> String {
         let [used, total] = self.v4.map(Count);
         format!(
