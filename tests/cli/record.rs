@@ -1,4 +1,4 @@
-//! `calipam record`: every change is kept, through kills, compactions and full disks, and `history`, `show` and `diff` tell it.
+//! `calipam record` keeps every change, despite kills, compactions and full disks, for `history`, `show` and `diff`.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

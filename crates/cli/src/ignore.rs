@@ -52,8 +52,8 @@ impl Ignored {
         Ok(Self { file, entries })
     }
 
-    /// Removes accepted findings from a report, and returns notes about entries without a finding. Other filters follow:
-    /// the findings that they remove exist, too.
+    /// Removes accepted findings from a report, and returns notes about entries without a finding. Call it before other
+    /// filters: the findings that they remove exist, too.
     pub(crate) fn apply(&self, report: &mut Report) -> Vec<String> {
         let today = day(report.cluster.taken_at);
         let mut matches = vec![false; self.entries.len()];
