@@ -150,7 +150,7 @@ fn forget_aged(before: Context<'_>, of_old: &Report, later: Timestamp, of_new: &
     of_new.retain(|finding| is_known(finding) || !aged.contains(&finding.key_ref()));
 }
 
-/// Reads the objects again of findings that the other side does not have.
+/// Checks findings a second time that the other side does not have.
 async fn recheck_side(
     side: &Side,
     snapshot: &Snapshot,

@@ -20,7 +20,7 @@ use crate::migrate::EvictError;
 pub struct Failure {
     pub kind: Kind,
     pub message: String,
-    /// A suggestion what to do about it.
+    /// A suggestion for a fix.
     pub hint: Option<Hint>,
     pub shown: Shown,
     cause: Option<Box<dyn Error + Send + Sync>>,
@@ -75,7 +75,7 @@ impl Failure {
         Self::io(format!("{doing} {}", path.display()))
     }
 
-    /// The error for a write to a file.
+    /// The error for a command that needs a live datastore and got a file.
     pub fn not_live(what: &str) -> Self {
         Self::usage(format!("a file is never changed; {what} needs the datastore itself"))
             .hint("connect to the cluster itself")

@@ -177,7 +177,7 @@ impl Live {
         })
     }
 
-    /// Reads the objects of findings that are due again, and returns them with the time. That is faster than a proof of
+    /// Reads the objects of due findings a second time, and returns them with the time. That is faster than a proof of
     /// everything if kinds are watched separately. `None` if there are too many, or if it would not be enough.
     async fn read_again(&self, datastore: &Datastore) -> Result<Option<(Timestamp, Snapshot)>, Failure> {
         let now = self.followed.now();
@@ -229,7 +229,7 @@ impl Live {
     /// Reads and checks everything. [`Self::step`] does so each hour.
     ///
     /// # Errors
-    /// The same as of [`Self::step`].
+    /// The same as for [`Self::step`].
     pub async fn read(&mut self, datastore: &Datastore, operator: &dyn Operator) -> Result<Step, Failure> {
         self.read_for(datastore, operator, None).await
     }

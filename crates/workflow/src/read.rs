@@ -24,7 +24,7 @@ use crate::second_read::settle;
 #[derive(Clone, Debug)]
 pub struct Criteria {
     pub options: Options,
-    /// After how long suspects are read again; zero for not at all.
+    /// The time after which suspects are read again; zero for not at all.
     pub recheck_after: SignedDuration,
 }
 
@@ -207,7 +207,7 @@ pub fn read_around_handle<'a>(
     })
 }
 
-/// Adds the sources that could have been read, so that a report says that they were not.
+/// Marks sources without a kubeconfig as skipped, so that a report names them.
 pub(crate) fn name_unread(snapshot: &mut Snapshot) {
     for source in [Source::Pods, Source::Services, Source::Machines] {
         let unread = || Coverage::Skipped(WhySkipped::NoKubeconfig);
@@ -220,7 +220,7 @@ pub(crate) fn progress(meter: &Arc<dyn Meter>) -> ProgressFn {
     Arc::new(move |progress: Progress| meter.set(progress.read, progress.expected))
 }
 
-/// The operator is informed of a longer wait.
+/// The longest wait without a message to the operator.
 const LONG: SignedDuration = SignedDuration::from_mins(1);
 
 pub(crate) async fn wait(time: SignedDuration, activity: Activity, operator: &dyn Operator) {

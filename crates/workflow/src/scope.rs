@@ -46,7 +46,7 @@ impl Names {
     /// Returns the scope of the names that are found, and an error for each other one.
     ///
     /// # Errors
-    /// The same as of [`Self::scope`], but only if none of the nodes or none of the pools is found.
+    /// The same as for [`Self::scope`], but only if none of the nodes or none of the pools is found.
     pub fn found(&self, snapshot: &Snapshot) -> Result<Found<Scope>, Failure> {
         let Found { found: nodes, mut not_found } =
             found_nodes(snapshot, &self.nodes, self.selector.as_ref())?;

@@ -24,7 +24,7 @@ pub(super) fn time(text: &str) -> Timestamp {
 
 /// A block that node-1 claimed at ten.
 pub(super) fn fresh() -> Block {
-    // Calico requires smaller blocks than pools, but allows any size down to one address.
+    // A block may not be larger than its pool, and has at least one address.
     Block::new(cidr(), Some(BlockOwner::Host("node-1".into())), time("2026-05-01T10:00:00Z")).unwrap()
 }
 
