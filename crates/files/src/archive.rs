@@ -219,8 +219,7 @@ impl Lock {
     }
 }
 
-/// An export that is being added to an archive. It gets its name when it is complete; leftovers of a killed run are
-/// removed.
+/// An export that is being added to an archive. It gets its name when it is complete. Removes leftovers of killed runs.
 #[derive(Debug)]
 pub struct Adding {
     archive: Archive,

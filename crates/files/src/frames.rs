@@ -8,8 +8,7 @@ use zstd::zstd_safe;
 
 /// The first bytes of a head: a skippable frame of 12 bytes.
 pub const MAGIC: [u8; 8] = [0x57, 0x2A, 0x4D, 0x18, 12, 0, 0, 0];
-/// Length of a head. After [`MAGIC`] come the length of the frame, the CRC-32 of its bytes, and that of the head so
-/// far.
+/// Length of a head: [`MAGIC`], the length of the frame, the CRC-32 of its bytes, and that of the head so far.
 pub const HEAD: usize = MAGIC.len() + 12;
 /// Maximum text of one frame, in bytes, unless a single piece is larger.
 pub const MOST_TEXT: usize = 4 << 20;
@@ -18,8 +17,7 @@ const LIMIT: usize = 64 << 20;
 /// The fastest level, which finds repeated text.
 const LEVEL: i32 = 1;
 
-/// For small frames that repeat earlier text: an eighth smaller than with the usual levels, for a few milliseconds
-/// each.
+/// For small frames that repeat earlier text: an eighth smaller than with usual levels, for a few milliseconds each.
 const WITH_WHAT_IS_KNOWN: i32 = 19;
 
 /// Compresses frames.
@@ -85,7 +83,7 @@ impl Head {
         if frame.len() != self.length as usize || crc32fast::hash(frame) != self.sum {
             return Err(damaged());
         }
-        // zstd tells the length of the text, which is in one piece. A length above the limit is not decompressed.
+        // zstd knows the length of the text, which is in one piece. A length above the limit is not decompressed.
         let length = zstd_safe::get_frame_content_size(frame).ok().flatten();
         let length = length.filter(|length| (1..=LIMIT as u64).contains(length)).ok_or_else(damaged)?;
         let text = Decompressor::with_dictionary(known)?

@@ -1,5 +1,5 @@
-//! Reading JSON as Go's decoder does: field names match case-insensitively, the last of several equal
-//! fields wins, `null` leaves a field as it is, unknown fields are allowed (facts 1.3.2).
+//! Reads JSON like Go's decoder: field names match case-insensitively, the last of several equal fields wins,
+//! `null` leaves a field unchanged, unknown fields are allowed (facts 1.3.2).
 
 pub(crate) mod plain;
 
@@ -13,19 +13,19 @@ use serde_json::value::RawValue;
 
 use self::plain::Plain;
 
-/// Takes the fields of one JSON object.
+/// Reads the fields of one JSON object.
 pub(crate) trait Fields<'de> {
-    /// Takes the value of the field `name` from `map`; must consume it exactly once.
+    /// Reads the value of the field `name` from `map`; must consume it exactly once.
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error>;
 
-    /// Takes the value of a field of a whole document from the reader of plain JSON, where it knows a quicker way than
-    /// [`Self::field`]. False, with nothing taken, where it knows none.
+    /// Reads the value of a field with the reader of plain JSON, if there is a faster way than [`Self::field`].
+    /// Otherwise returns false without reading.
     fn plain_field(&mut self, _name: &str, _reader: &mut Plain<'de>) -> plain::Result<bool> {
         Ok(false)
     }
 }
 
-/// Reads one whole JSON document into fields that `fresh` makes.
+/// Reads one whole JSON document into the fields that `fresh` creates.
 pub(crate) fn read_object<'de, F: Fields<'de>>(
     bytes: &'de [u8],
     fresh: impl Fn() -> F,
@@ -39,7 +39,7 @@ pub(crate) fn read_object<'de, F: Fields<'de>>(
 
 fn read_generally<'de, F: Fields<'de>>(bytes: &'de [u8], fresh: impl Fn() -> F) -> serde_json::Result<F> {
     let mut fields = fresh();
-    // Looking at the whole text for UTF-8 once is much quicker than looking at each string in it.
+    // Checking the whole text for UTF-8 once is much faster than checking each string.
     match std::str::from_utf8(bytes) {
         Ok(text) => read_document(serde_json::Deserializer::from_str(text), &mut fields)?,
         Err(_) => read_document(serde_json::Deserializer::from_slice(bytes), &mut fields)?,
@@ -55,7 +55,7 @@ fn read_document<'de, R: serde_json::de::Read<'de>>(
     reader.end()
 }
 
-/// As [`serde_json::from_slice`], but quicker where the text is plain.
+/// Like [`serde_json::from_slice`], but faster if the text is plain.
 pub fn from_slice<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> serde_json::Result<T> {
     match plain::document(bytes, |reader| T::deserialize(reader)) {
         Ok(value) => Ok(value),
@@ -63,7 +63,7 @@ pub fn from_slice<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> serde_json::Res
     }
 }
 
-/// A JSON object or `null`, given field by field to what it wraps. False for `null`.
+/// Reads a JSON object or `null`, field by field. Returns false for `null`.
 pub(crate) struct Object<'f, F>(pub &'f mut F);
 
 impl<'de, F: Fields<'de>> DeserializeSeed<'de> for Object<'_, F> {
@@ -93,13 +93,13 @@ impl<'de, F: Fields<'de>> Visitor<'de> for Object<'_, F> {
     }
 }
 
-/// Takes the items of one JSON array.
+/// Reads the items of one JSON array.
 pub(crate) trait Items<'de> {
-    /// Takes the next item from `seq`; false at the end of it.
+    /// Reads the next item from `seq`; returns false at the end.
     fn item<A: SeqAccess<'de>>(&mut self, seq: &mut A) -> Result<bool, A::Error>;
 }
 
-/// A JSON array or `null`, given item by item to what it wraps. False for `null`.
+/// Reads a JSON array or `null`, item by item. Returns false for `null`.
 pub(crate) struct Array<'f, F>(pub &'f mut F);
 
 impl<'de, F: Items<'de>> DeserializeSeed<'de> for Array<'_, F> {
@@ -127,7 +127,7 @@ impl<'de, F: Items<'de>> Visitor<'de> for Array<'_, F> {
     }
 }
 
-/// A string that borrows from the document where it can.
+/// A string that borrows from the document if possible.
 pub(crate) struct Str<'de>(pub Cow<'de, str>);
 
 impl<'de> serde::Deserialize<'de> for Str<'de> {
@@ -152,7 +152,7 @@ impl<'de> serde::Deserialize<'de> for Str<'de> {
     }
 }
 
-/// Sets `target` to the next value of `map`, or leaves it where the value is `null`.
+/// Sets `target` to the next value of `map`, unless it is `null`.
 pub(crate) fn set<'de, T, A>(target: &mut T, map: &mut A) -> Result<(), A::Error>
 where
     T: serde::Deserialize<'de>,
@@ -164,10 +164,10 @@ where
     Ok(())
 }
 
-/// The fields that a reader does not know, by name, as they were.
+/// The fields that a reader does not know, by name, unchanged.
 pub type Unknown = BTreeMap<String, RawJson>;
 
-/// A value as its text, so that numbers which no double holds stay as they are.
+/// A value as its text, which keeps numbers that do not fit in a double.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RawJson(Box<RawValue>);
@@ -215,7 +215,7 @@ pub(crate) fn keep<'de, A: MapAccess<'de>>(
     Ok(())
 }
 
-/// True if Go's decoder takes `name` for the field `known`. Inlined, since the length of `known` is known then.
+/// True if Go's decoder reads `name` as the field `known`. Inlined, so the length of `known` is constant.
 #[inline(always)]
 pub(crate) fn is(name: &str, known: &str) -> bool {
     name.len() == known.len() && (name == known || name.eq_ignore_ascii_case(known))

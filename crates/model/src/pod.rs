@@ -81,22 +81,22 @@ pub struct PodParts<'a> {
 /// A pod's request to IPAM by its annotations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodRequest {
-    /// The IPv4 and IPv6 pools, by name or CIDR. `None` if the namespace decides; an empty list asks for the pools that select
-    /// node and namespace, whatever the namespace says.
+    /// The IPv4 and IPv6 pools, by name or CIDR. `None` if the namespace decides; an empty list requests the pools that
+    /// select node and namespace, whatever the namespace requests.
     pub pools: [Option<Vec<String>>; 2],
     /// The requested addresses.
     pub addresses: Vec<IpAddr>,
 }
 
-/// A namespace, as far as it decides which pools serve its pods.
+/// The parts of a namespace that decide which pools serve its pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Namespace {
     pub labels: BTreeMap<String, String>,
-    /// The IPv4 and IPv6 pools that its annotations name, by name or CIDR; empty for those that select node and namespace.
+    /// The IPv4 and IPv6 pools in its annotations, by name or CIDR; empty for those that select node and namespace.
     pub pools: [Vec<String>; 2],
 }
 
-/// Reads an annotation that lists names of pools or addresses. An invalid one lists nothing: the plugin reports it.
+/// Reads an annotation with names of pools or addresses. An invalid one has none: the plugin reports it.
 pub fn listed(annotation: Option<&str>) -> Vec<String> {
     annotation.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
 }

@@ -93,8 +93,7 @@ impl EtcdStore {
         Ok(kv.map(|kv| kv.into_key_value().1))
     }
 
-    /// Makes one change if the key still has the revision that was read. It is sent once, and may have been made after
-    /// an error.
+    /// Makes one change if the key still has the revision that was read. Sent once; an error leaves the outcome open.
     pub(super) async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
         let key = swap.record.key();
         let path = key.to_string();

@@ -1,5 +1,4 @@
-//! Ranges of keys for the blocks that share addresses with a CIDR. Keys are sorted as texts, so other keys are in
-//! between.
+//! Ranges of keys for the blocks that share addresses with a CIDR. Keys are sorted as texts, so they include others.
 
 use std::net::Ipv6Addr;
 
@@ -38,8 +37,7 @@ fn beginning(address: &str) -> String {
     address.rsplit_once('.').map_or(address, |(begin, _)| begin).to_owned() + "."
 }
 
-/// Blocks differ only in the last of the eight numbers. In a block that does not start at 0, all have as many hex
-/// digits.
+/// Blocks differ only in the last of eight numbers. In a block that does not start at 0, all have as many digits.
 fn v6(first: Ipv6Addr, last: Ipv6Addr) -> Vec<Span> {
     if first.segments()[7] != 0 {
         return vec![Span { first: format!("{first}-"), last: format!("{last}-") }];
@@ -93,7 +91,7 @@ mod tests {
             let (spans, beyond) = (spans(net), Vec::from_iter(blocks_holding_elsewhere(net)));
             for block in blocks(around).filter(|block| overlap(*block, net)) {
                 let is_found = beyond.contains(&block) || has(&spans, &dashed(block));
-                // Names in Kubernetes have no other separators.
+                // Names in Kubernetes have `-` for all separators.
                 let form = |text: &str| text.replace(['.', ':'], "-");
                 let other: Vec<Span> = spans
                     .iter()

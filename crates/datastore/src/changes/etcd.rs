@@ -37,8 +37,7 @@ pub(crate) async fn require_exact(client: &EtcdClient) -> Result<(), WhyWhole> {
     Err(WhyWhole::CannotWatch(reason))
 }
 
-/// The changes after a position up to `newest`. The last known change must come first again: only the same history has
-/// it.
+/// The changes after a position up to `newest`. The last known change must come again first, as proof of the history.
 pub(crate) async fn since(
     client: &EtcdClient,
     Position { revision: reached, last }: Position,

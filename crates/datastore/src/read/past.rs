@@ -203,9 +203,8 @@ impl Reading<'_> {
         ranges
     }
 
-    /// The endpoints with an address at the oldest or newest revision, whatever the records name. If there are many,
-    /// only those on the nodes and in the namespaces of its records. An endpoint of the time in between is found if a
-    /// record names its pod.
+    /// The endpoints with an address at the oldest or newest revision. If there are many, only those on the nodes and
+    /// in the namespaces of its records. Endpoints in between are found if a record names their pods.
     async fn users(&self, of: &PastOf) -> Result<Vec<Range>> {
         let PastOf::Address(address) = of else { return Ok(Vec::new()) };
         let named = Lookup::Address(*address).named(&self.versions());

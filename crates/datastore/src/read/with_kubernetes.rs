@@ -1,5 +1,4 @@
-//! The Kubernetes of a cluster with etcd as datastore: the pods, services and machines to compare with Calico's
-//! records.
+//! The Kubernetes of a cluster with etcd as datastore: pods, services and machines to compare with Calico's records.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -101,9 +100,8 @@ pub(crate) async fn add_around(
     add_users(client, snapshot, lookup).await
 }
 
-/// Checks that etcd and Kubernetes belong together: Calico nodes refer to Kubernetes nodes by the orchestrator
-/// reference `k8s`. Returns true if most nodes of Kubernetes are younger than Calico's of the same name, as another
-/// cluster's may be.
+/// Checks that etcd and Kubernetes belong together, by the orchestrator reference `k8s` of Calico nodes. True if most
+/// nodes of Kubernetes are younger than Calico's of the same name, as another cluster's may be.
 fn same_cluster(client: &KubeClient, etcd: &Snapshot, kubernetes: &Snapshot) -> Result<bool> {
     let referred = etcd.nodes.iter().map(|node| &node.value);
     let referred: HashMap<&str, Option<Timestamp>> =

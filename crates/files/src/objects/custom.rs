@@ -214,8 +214,7 @@ pub(crate) fn add_kube_controllers(snapshot: &mut Snapshot, json: &[u8], _: Enco
     Ok(())
 }
 
-/// Adds the allocator's configuration: IPAMConfiguration `default` in the native group, IPAMConfig `default` in the
-/// classic.
+/// Adds the allocator's configuration `default`: IPAMConfiguration in the native group, IPAMConfig in the classic one.
 pub(crate) fn add_ipam_config(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Result<()> {
     let (_, name) = identify(json, Encoding::Json);
     if name == DEFAULT {

@@ -84,8 +84,7 @@ pub fn kind_of(key: &[u8]) -> &str {
 /// Changes that became durable together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
-    /// The time at which they were known, by the recorder's clock, in milliseconds. Never before that of the last
-    /// group.
+    /// The time at which they were known, by the recorder's clock, in milliseconds. Not before that of the last group.
     pub time: Timestamp,
     /// The time by which that clock was behind the last group: it was set back.
     pub set_back: SignedDuration,

@@ -233,8 +233,7 @@ pub enum Version<'a> {
     Exported(&'a Reached),
 }
 
-/// Passes on each version of the wanted objects, except changes known already. `None` if another run removed the
-/// export.
+/// Passes on each version of the wanted objects, without known changes. `None` if another run removed the export.
 pub fn each_version(
     export: &Archived,
     known: &mut Known,
@@ -262,8 +261,7 @@ pub fn each_version(
     unless_missing(all())
 }
 
-/// Writes the state of an export and its changes at a time, or at their end, as an export. Returns its number of
-/// entries.
+/// Writes the state of an export and its changes at a time, or at their end, as an export. Returns its entry count.
 pub fn write_state(export: &Archived, until: Option<Timestamp>, path: &Path) -> Result<(Reached, u64)> {
     let failed = |error: io::Error| Error::new(path, error);
     let mut last: BTreeMap<Vec<u8>, Option<i64>> = BTreeMap::new();

@@ -1,8 +1,8 @@
 //! Allocation blocks (facts 1.3 and section 3).
 //!
-//! A [`Block`] is structurally sound by construction: reading one that is not gives a
-//! [`CorruptBlock`] with every problem, and nothing but the block arithmetic in [`BlockUpdate`] changes
-//! its allocations, free list, owner records and sequence numbers.
+//! A [`Block`] is always structurally sound: reading another one gives a [`CorruptBlock`] with every problem, and
+//! only the block arithmetic in [`BlockUpdate`] changes its allocations, free list, owner records and sequence
+//! numbers.
 
 mod cooldown;
 mod read;
@@ -32,7 +32,7 @@ pub const WINDOWS_RESERVED_FIRST: u32 = 3;
 /// Ordinals that Windows nodes reserve at the end of a block.
 pub const WINDOWS_RESERVED_LAST: u32 = 1;
 
-/// The field `affinity` of a block: who owns it.
+/// The owner of a block, from its field `affinity`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BlockOwner {
     /// `host:<node>`.
@@ -63,7 +63,7 @@ impl BlockOwner {
 }
 
 impl Serialize for BlockOwner {
-    /// The text of the field.
+    /// Writes the text of the field.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
@@ -85,18 +85,18 @@ pub struct Block {
     cidr: IpNet,
     owner: Option<BlockOwner>,
     claim_time: Option<String>,
-    /// By ordinal: index into `attributes`, or free.
+    /// By ordinal: index into `attributes`, or none if free.
     allocations: Box<[Option<u32>]>,
-    /// Free ordinals; the head is handed out next.
+    /// Free ordinals; the head is assigned next.
     unallocated: Vec<u32>,
     attributes: AttributeTable,
     sequence: u64,
     /// Per-ordinal sequence numbers, ascending by ordinal.
     sequences: Vec<(u32, u64)>,
     deleted: bool,
-    /// `attributes` is `null`: Calico creates blocks so, and keeps it until the first address is assigned.
+    /// `attributes` is `null`: Calico creates such blocks, and keeps it until the first address is assigned.
     null_attributes: bool,
-    /// `sequenceNumberForAllocation` is `null` or missing, as in blocks from before Calico 3.22.2; Calico keeps it until an
+    /// `sequenceNumberForAllocation` is `null` or missing, as in blocks of Calico before 3.22.2, which is kept until an
     /// address is assigned.
     null_sequences: bool,
     extras: Option<Box<Extras>>,
@@ -104,10 +104,10 @@ pub struct Block {
 
 const STRICT_AFFINITY: &str = "strictAffinity";
 
-/// What few blocks have.
+/// Data that few blocks have.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Extras {
-    /// Entries of `sequenceNumberForAllocation` that name no ordinal of the block.
+    /// Entries of `sequenceNumberForAllocation` for no ordinal of the block.
     stray_sequences: Vec<(String, u64)>,
     /// Fields that this program does not know.
     unknown: Unknown,
@@ -116,7 +116,7 @@ struct Extras {
 /// One allocated ordinal of a block.
 #[derive(Clone, Copy, Debug)]
 pub struct Allocation<'a> {
-    /// Its place in the block.
+    /// The position in the block.
     pub ordinal: u32,
     pub address: IpAddr,
     /// The owner record.
@@ -128,8 +128,8 @@ pub struct Allocation<'a> {
 }
 
 impl Block {
-    /// `strictAffinity` as blocks of Calico 3.13 and older carry it for themselves; `None` if it is absent, or not true
-    /// or false. Later versions know the setting of the cluster only.
+    /// `strictAffinity` in blocks of Calico 3.13 and older; `None` if it is missing, or not true or false. Later
+    /// versions have only the setting of the cluster.
     pub fn own_strict_affinity(&self) -> Option<bool> {
         self.extras.as_ref()?.unknown.get(STRICT_AFFINITY)?.as_bool()
     }
@@ -144,22 +144,22 @@ impl Block {
         self.extras = self.extras.take().filter(|extras| **extras != Extras::default());
     }
 
-    /// The block's CIDR; its own mask counts, not the pool's block size.
+    /// The CIDR, whose own prefix length counts, not the pool's block size.
     pub fn cidr(&self) -> IpNet {
         self.cidr
     }
 
-    /// Who owns the block. Calico 3 does not take `hostAffinity`, the field of its first versions, for an owner.
+    /// The owner. Calico 3 does not read it from `hostAffinity`, the field of its first versions.
     pub fn owner(&self) -> Option<&BlockOwner> {
         self.owner.as_ref()
     }
 
-    /// When the owner claimed the block (Calico 3.32 and later).
+    /// The time at which the owner claimed the block (Calico 3.32 and later).
     pub fn claimed_at(&self) -> Option<Timestamp> {
         self.claim_time.as_deref().and_then(parse_time)
     }
 
-    /// The claim time as it is recorded.
+    /// The claim time as recorded.
     pub fn claim_time(&self) -> Option<&str> {
         self.claim_time.as_deref()
     }
@@ -169,7 +169,7 @@ impl Block {
         self.allocations.len() as u32
     }
 
-    /// The block's sequence number: raised by one with every update.
+    /// The sequence number, which rises by one with every update.
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
@@ -179,15 +179,15 @@ impl Block {
         self.sequences.binary_search_by_key(&ordinal, |(o, _)| *o).map_or(0, |at| self.sequences[at].1)
     }
 
-    /// Gives allocations numbers where the block has none, as those of Calico 2.x: by the handle, something that changes when
-    /// the address is given to another. They are not stored.
+    /// Numbers the allocations of a block without numbers, as in Calico 2.x: by handle, with a value that changes when
+    /// the address is reassigned. The numbers are not stored.
     pub fn number_by_handle(&mut self, number_of: impl Fn(&str) -> Option<u64>) {
         let numbered =
             self.handles().filter_map(|(ordinal, id)| Some((ordinal, number_of(&id.to_string())?)));
         self.sequences = numbered.collect();
     }
 
-    /// Marked deleted: the first of the two steps in which Calico deletes on Kubernetes.
+    /// Marked as deleted: the first of Calico's two steps to delete on Kubernetes.
     pub fn is_deleted(&self) -> bool {
         self.deleted
     }
@@ -203,7 +203,7 @@ impl Block {
         &self.unallocated
     }
 
-    /// The free ordinals from which automatic assignment takes, in its order: those that no reservation keeps from it.
+    /// The free ordinals that are not reserved, in the order of automatic assignment.
     pub fn assignable(&self, reserved: impl Fn(IpAddr) -> bool) -> impl Iterator<Item = u32> {
         let is_open = move |ordinal: &u32| !reserved(cidr::address_at(self.cidr, *ordinal));
         self.unallocated.iter().copied().filter(is_open)
@@ -231,89 +231,88 @@ impl Block {
         self.allocation(cidr::ordinal_of(self.cidr, address)?)
     }
 
-    /// Everything allocated, cooling or reserved, ascending by ordinal.
+    /// All allocated, cooling or reserved ordinals, ascending.
     pub fn allocations(&self) -> impl Iterator<Item = Allocation<'_>> {
         (0..self.size()).filter_map(|ordinal| self.allocation(ordinal))
     }
 
-    /// Ordinals that are recorded under a handle, ascending, with the handle as it is recorded. Quicker
-    /// than [`Self::allocations`], which reads the whole records.
+    /// Ordinals with a handle, ascending, and the handle as recorded. Faster than [`Self::allocations`], which reads
+    /// whole records.
     pub fn handles(&self) -> impl Iterator<Item = (u32, TextRef<'_>)> {
         let allocated =
             (0..).zip(&self.allocations).filter_map(|(ordinal, index)| Some((ordinal, (*index)?)));
         allocated.filter_map(|(ordinal, index)| Some((ordinal, self.attributes.handle(index as usize)?)))
     }
 
-    /// The owner records, each of which at least one ordinal uses.
+    /// The owner records, each in use by at least one ordinal.
     pub fn attributes(&self) -> impl ExactSizeIterator<Item = AttributeRef<'_>> {
         self.attributes.iter()
     }
 
-    /// True if no ordinal is taken but those that Windows reserves. A cooling address counts as
-    /// taken (facts 3.9).
+    /// True if only the ordinals that Windows reserves are in use. A cooling address is in use (facts 3.9).
     pub fn is_empty(&self) -> bool {
         self.attributes.iter().all(|a| a.is_windows_reserved())
     }
 }
 
-/// A block that reads as JSON but whose structure is broken.
+/// A block that can be read as JSON, but whose structure is broken.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CorruptBlock {
-    /// The CIDR that the value states.
+    /// The CIDR in the value.
     pub cidr: IpNet,
-    /// Who owns the block, for evidence.
+    /// The owner, for evidence.
     pub owner: Option<BlockOwner>,
-    /// Marked deleted.
+    /// Marked as deleted.
     pub deleted: bool,
-    /// Everything that is wrong with it.
+    /// All problems.
     pub problems: Vec<BlockProblem>,
-    /// The block without the records that no ordinal refers to, if nothing else is wrong with it.
+    /// The block without the records that no ordinal refers to, if it has no other problem.
     pub usable: Option<Box<Block>>,
-    /// The value as it is stored.
+    /// The stored value.
     pub raw: Box<str>,
 }
 
-/// One way in which a block is broken.
+/// A problem of a corrupt block.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(tag = "problem", rename_all = "kebab-case")]
 pub enum BlockProblem {
-    /// `allocations` has not one entry for each address.
+    /// `allocations` does not have one entry for each address.
     ArrayLength {
         /// Number of addresses of the CIDR, as text: it can exceed 64 bits.
         expected: String,
-        /// Entries that there are.
+        /// Number of entries.
         found: usize,
     },
-    /// An allocation points before or after the owner records.
+    /// The record index of an allocation is out of range.
     AttributeIndex {
         ordinal: u32,
-        /// The index that it holds.
+        /// The invalid index.
         index: i64,
     },
     /// No ordinal uses an owner record.
     UnreferencedAttribute { index: u32 },
     /// An ordinal is in the free list more than once.
     FreeListDuplicate { ordinal: u32 },
-    /// The free list holds a number that is not an ordinal of the block.
+    /// The free list contains a number that is no ordinal of the block.
     FreeListOutOfRange {
-        /// What it holds.
+        /// The invalid number.
         ordinal: i64,
     },
-    /// An ordinal is in the free list and allocated as well.
+    /// An ordinal is both free and allocated.
     FreeListAllocated { ordinal: u32 },
     /// An ordinal is neither allocated nor in the free list.
     FreeListIncomplete { ordinal: u32 },
-    /// An address is said to have been released in the future.
+    /// The release of an address is in the future.
     ReleasedInFuture {
         ordinal: u32,
-        /// The time that is recorded.
+        /// The recorded time.
         released_at: String,
     },
     /// The key and the field `cidr` name different blocks.
     KeyMismatch {
-        /// What the key names.
+        /// The CIDR in the key.
         key: String,
-        /// What the value says.
+        /// The CIDR in the value.
         cidr: String,
     },
 }

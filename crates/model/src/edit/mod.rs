@@ -193,13 +193,13 @@ pub enum Edit {
     /// A change of a handle, by its ID.
     Handle(String, HandleEdit),
     Affinity(Box<AffinityKey>, AffinityEdit),
-    /// Of a pool, by its name.
+    /// A change of a pool, by its name.
     Pool(String, PoolEdit),
-    /// Of the configuration of the allocator.
+    /// A change of the allocator's configuration.
     IpamConfig(ConfigEdit),
 }
 
-/// An allocated address as it was when the plan was made: the guard of its release or rewriting.
+/// An allocated address at the time of the plan: the guard of its release or of a new record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Held {
     pub ordinal: u32,
@@ -210,7 +210,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// The allocation as it is now.
+    /// Records the current allocation.
     pub fn new(allocation: &Allocation<'_>) -> Self {
         let Allocation { ordinal, attribute, sequence, .. } = *allocation;
         Self { ordinal, record: attribute.to_packed(), sequence }

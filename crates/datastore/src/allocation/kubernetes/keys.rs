@@ -62,8 +62,7 @@ pub(super) async fn block_keys(
     }
 }
 
-/// The keys of the blocks that share addresses with a CIDR: larger blocks by their names, others by the names around
-/// it.
+/// The keys of the blocks that share addresses with a CIDR: larger ones by their names, others by nearby names.
 pub(super) async fn overlapping(client: &Arc<KubeClient>, net: IpNet) -> Result<Answer> {
     let Ok(kind) = kinds::find(client.api(), Source::Blocks) else { return Ok(Answer::default()) };
     let larger = blocks_holding_elsewhere(net).map(|larger| {

@@ -81,8 +81,7 @@ impl OneKind {
         Ok(newest.cast_signed())
     }
 
-    /// Requires that the last known change is reported first again: only the same history has it. Reports the changes
-    /// after it.
+    /// Requires that the last known change comes again first, as proof of the history. Reports the changes after it.
     async fn recognize(&mut self, version: i64, known: u32) -> Result<(), Broken> {
         let opened = Watch::open(&self.client, &self.kind, (version - 1).cast_unsigned()).await;
         let mut watch = opened.map_err(|failure| self.failed(failure))?;

@@ -56,7 +56,7 @@ struct Waiting(Arc<Mutex<Option<system::Thread>>>);
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // The thread cannot end while this is locked.
+        // While this is locked, the thread cannot start other work.
         if let Some(thread) = *lock(&self.0) {
             system::kill_children(thread);
         }

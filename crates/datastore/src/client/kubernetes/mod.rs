@@ -169,8 +169,7 @@ impl KubeClient {
         })
     }
 
-    /// Creates a client of anything that answers `client` like an API server, with all of Calico's kinds in the classic
-    /// group.
+    /// Creates a client of any service that answers like an API server with all of Calico's kinds in the classic group.
     pub fn over(client: kube::Client, timeouts: Timeouts) -> Arc<Self> {
         Arc::new(Self {
             client,

@@ -1,6 +1,5 @@
 //! The proxy for an API server, as in client-go: `proxy-url` of the kubeconfig, or the variables of Go's
-//! `http.ProxyFromEnvironment`. kube compares `NO_PROXY` with the proxy, not the server, and rejects values that Go
-//! accepts.
+//! `http.ProxyFromEnvironment`. kube compares `NO_PROXY` with the proxy, and rejects values that Go accepts.
 
 use std::net::IpAddr;
 

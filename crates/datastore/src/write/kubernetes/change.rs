@@ -42,8 +42,7 @@ pub(crate) async fn stored(client: &Arc<KubeClient>, key: &Key) -> Result<Option
     Ok(Some(custom(key, snapshot, &value, body)))
 }
 
-/// A built-in object, which is evidence. A service that requests no load balancer uses no address and counts as
-/// missing.
+/// A built-in object, as evidence. A service that requests no load balancer uses no address and counts as missing.
 fn built_in(snapshot: Snapshot) -> Option<Stored> {
     let nodes = snapshot.nodes.into_iter().map(|o| (o.revision, User::Node(o.value)));
     let pods = snapshot.pods.into_iter().map(|o| (o.revision, User::Pod(o.value)));
@@ -325,8 +324,7 @@ pub(crate) async fn finish_deletion(
     client.delete(path, options.to_string().into_bytes()).await.map(drop)
 }
 
-/// Completes a started deletion of this object: it may be our own attempt, whose answer was lost, and no one else
-/// would.
+/// Completes a started deletion of this object, which may be our own, without an answer: no one else would do it.
 async fn finish_begun(client: &Arc<KubeClient>, path: &str, object: &Value) {
     let Ok(answer) = client.get(path, Accept::Json).await else { return };
     let Ok(now) = answer.json().await else { return };

@@ -1,12 +1,11 @@
-//! Conversion of pools and the allocator's configuration between custom resources and the form of etcd (facts 1.6, 1.7,
+//! Converts pools and the allocator's configuration between custom resources and the form of etcd (facts 1.6, 1.7,
 //! 2.7).
 
 use calipam_model::document::Document;
 use calipam_model::key::Key;
 use serde_json::{Value, json};
 
-/// The parts of a pool's metadata that a repair keeps or needs. The server owns the others, or they change by
-/// themselves.
+/// The parts of a pool's metadata that a repair keeps or needs. Others belong to the server, or change by themselves.
 const METADATA: [&str; 5] = ["name", "labels", "annotations", "finalizers", "deletionTimestamp"];
 
 /// Fields of the configuration with different names in etcd and in `spec`.

@@ -163,8 +163,7 @@ async fn an_etcd_that_was_restored_is_read_whole() {
     position.note(&last);
     assert_ne!(sum(&last), sum(&Change { value: value(OTHER), ..last.clone() }));
 
-    // The backup is older than the known revision; then equal, and newer, with other content; then the same key is
-    // written.
+    // The backup is before the known revision; at it, and after it, with other content; at it, with the same key.
     for (writes, name, what) in
         [(1, "other", "before"), (5, "other", "at"), (9, "other", "after"), (5, "lost", "at, the same key")]
     {

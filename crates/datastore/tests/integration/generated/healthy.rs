@@ -41,7 +41,7 @@ async fn a_cluster_with_calico_ipam_for_services_only_is_healthy() {
     assert_healthy("services only", &Cluster::with_services_only(ClusterSpec::new(3))).await;
 }
 
-/// Only the pod shows that its address bypasses IPAM: with etcd alone it is reported as missing.
+/// Only the pod shows that its address bypasses IPAM. With etcd alone, it is reported as unallocated.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rebuild_does_not_record_addresses_that_bypass_ipam() {
     let mut cluster = Cluster::plain(ClusterSpec::new(4), 2, 2);

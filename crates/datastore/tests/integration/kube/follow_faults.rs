@@ -162,8 +162,7 @@ async fn where_not_all_is_told_nothing_is_taken() {
     }
 }
 
-/// A restored server does not report changes that it lost, and may reach the same version again before the next
-/// request.
+/// A restored server does not report changes that it lost, and may soon reach the same version again.
 #[tokio::test(flavor = "multi_thread")]
 async fn where_a_watch_breaks_off_everything_is_read_whole() {
     let failure = event("ERROR", &json!({"kind": "Status", "code": 500, "message": "no"}));

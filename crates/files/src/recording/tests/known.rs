@@ -87,8 +87,7 @@ fn of_two_recorders_each_change_is_told_once_and_in_its_order() {
         }
     };
     for (one, other) in [
-        // One takes over from the other; one is inside the other; both stop and start again; one has a clock far
-        // behind.
+        // One takes over from the other; one is inside the other; both stop and restart; one has a clock far behind.
         (vec![(first, first + 50)], vec![(first + 20, last + 1)]),
         (vec![(first, last + 1)], vec![(first + 20, first + 50)]),
         (vec![(first, first + 30), (first + 47, last + 1)], vec![(first + 23, first + 57)]),
