@@ -74,7 +74,6 @@ pub struct LauncherPod {
 pub struct Instance {
     pub uid: String,
     pub is_being_deleted: bool,
-    /// The name of its machine.
     pub machine: Option<String>,
 }
 

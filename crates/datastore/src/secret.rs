@@ -11,7 +11,6 @@ const REDACTED: &str = "(not shown)";
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps a text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }

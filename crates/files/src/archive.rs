@@ -180,7 +180,6 @@ fn archived(path: PathBuf) -> Result<Archived> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Added {
     pub export: Archived,
-    /// Number of entries in it.
     pub entries: u64,
     /// The newest older export, if it has a later time: a clock was set back.
     pub later: Option<Timestamp>,

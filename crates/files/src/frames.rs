@@ -50,7 +50,6 @@ impl Packer {
 /// The data in a head about the frame after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Length of the frame.
     pub length: u32,
     sum: u32,
 }

@@ -34,7 +34,6 @@ pub struct Progress {
 /// Receives the progress of a read, from several threads.
 pub type ProgressFn = Arc<dyn Fn(Progress) + Send + Sync>;
 
-/// Ignores progress.
 pub fn quiet() -> ProgressFn {
     Arc::new(|_| {})
 }

@@ -3,7 +3,6 @@
 
 use crate::raw::RawEntry;
 
-/// Appends a varint.
 pub fn put_varint(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);

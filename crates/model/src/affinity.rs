@@ -51,7 +51,6 @@ impl fmt::Display for AffinityType {
 /// The holder of an affinity, and its block.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AffinityKey {
-    /// The kind of holder.
     pub kind: AffinityType,
     /// The node's name, or the name of the virtual owner.
     pub node: String,
@@ -141,7 +140,6 @@ impl fmt::Display for AffinityState {
     }
 }
 
-/// A block affinity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Affinity {
     /// Holder and block.

@@ -26,7 +26,6 @@ impl Document {
         &self.0
     }
 
-    /// `spec` of a resource.
     pub fn spec(&self) -> Option<&Map<String, Value>> {
         self.0.get("spec")?.as_object()
     }
@@ -40,7 +39,6 @@ impl Document {
         self.metadata().is_some_and(|metadata| metadata.contains_key("deletionTimestamp"))
     }
 
-    /// The value of a label.
     pub fn label(&self, name: &str) -> Option<&str> {
         self.metadata()?.get("labels")?.get(name)?.as_str()
     }

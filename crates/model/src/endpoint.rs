@@ -78,7 +78,6 @@ pub struct EndpointTexts<'a> {
 }
 
 impl Endpoint {
-    /// Builds an endpoint from its parts.
     pub fn new(parts: &EndpointParts<'_>, addresses: &[IpAddr]) -> Self {
         let EndpointParts { node, orchestrator, pod, endpoint, .. } = parts;
         let derived = is_endpoint_name(parts.name, [node, orchestrator, pod, endpoint]);
@@ -180,7 +179,6 @@ impl Endpoint {
         self.field(Field::Workload)
     }
 
-    /// The addresses in use.
     #[inline]
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let (one, many) = match &self.addresses {

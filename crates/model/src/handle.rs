@@ -35,7 +35,6 @@ pub fn is_storable_id(id: &str, datastore: DatastoreKind) -> bool {
     }
 }
 
-/// A handle object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Handle {
     id: Text,

@@ -81,12 +81,10 @@ pub enum Call {
     NoCooldown,
     /// Prints a report for programs.
     Check,
-    /// Writes an export.
     Export,
     /// Adds an export to an archive.
     Archive(PathBuf),
     Record(PathBuf),
-    /// Lists the journals.
     Journals,
     Undo(PathBuf),
     /// Shows a migration, by its old pool if that is known.

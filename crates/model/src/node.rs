@@ -18,13 +18,9 @@ use crate::snapshot::FieldDefect;
 pub enum TunnelKind {
     /// IP in IP.
     Ipip,
-    /// VXLAN, IPv4.
     Vxlan,
-    /// VXLAN, IPv6.
     VxlanV6,
-    /// WireGuard, IPv4.
     Wireguard,
-    /// WireGuard, IPv6.
     WireguardV6,
 }
 
@@ -69,7 +65,6 @@ impl TunnelKind {
     }
 }
 
-/// A Calico node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     /// The name in Calico.

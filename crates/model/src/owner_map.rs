@@ -29,7 +29,6 @@ const VMI_NAME: u8 = 7;
 const VMI_UID: u8 = 8;
 const VM_UID: u8 = 9;
 
-/// A key of an owner map.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OwnerKey<'a> {
     pub code: u8,

@@ -10,7 +10,6 @@ use std::thread;
 /// Pieces per thread that wait to be decoded.
 const AHEAD: usize = 2;
 
-/// The number of cores.
 pub fn cores() -> NonZeroUsize {
     thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }

@@ -15,7 +15,6 @@ pub const INSTALLED: &str = "calipam.io/cni-plugin";
 const OF_CALIPAM: i128 = 225_472;
 const MILLISECOND: i128 = 1_000_000;
 
-/// A CNI plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Plugin {

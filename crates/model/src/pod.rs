@@ -84,7 +84,6 @@ pub struct PodRequest {
     /// The IPv4 and IPv6 pools, by name or CIDR. `None` if the namespace decides; an empty list requests the pools that
     /// select node and namespace, whatever the namespace requests.
     pub pools: [Option<Vec<String>>; 2],
-    /// The requested addresses.
     pub addresses: Vec<IpAddr>,
 }
 

@@ -32,7 +32,6 @@ pub struct Successor {
     pub block_size: u8,
 }
 
-/// An IP pool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pool {
     pub name: String,

@@ -45,7 +45,6 @@ impl Metadata {
         annotations.get(name).cloned().or_else(kept)
     }
 
-    /// The creation time.
     pub(crate) fn created(&self) -> Option<Timestamp> {
         self.creation_timestamp.as_deref().and_then(parse_time)
     }
@@ -57,7 +56,6 @@ pub struct Parsed<T> {
     pub value: T,
     /// Invalid fields, which were omitted.
     pub defects: Vec<FieldDefect>,
-    /// The creation time.
     pub created: Option<Timestamp>,
 }
 

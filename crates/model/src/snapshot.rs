@@ -120,12 +120,10 @@ pub enum DefectKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DatastoreKind {
-    /// etcd v3.
     #[default]
     Etcd,
     /// etcd v2, of Calico 2.x.
     EtcdV2,
-    /// The Kubernetes API.
     Kubernetes,
 }
 
@@ -179,17 +177,13 @@ pub struct Snapshot {
     pub records: RecordDetail,
     /// Allocation blocks, corrupt ones included.
     pub blocks: Vec<Versioned<StoredBlock>>,
-    /// Block affinities.
     pub affinities: Vec<Versioned<Affinity>>,
     pub handles: Vec<Versioned<Handle>>,
-    /// IP pools.
     pub pools: Vec<Versioned<Pool>>,
-    /// IP reservations.
     pub reservations: Vec<Versioned<Reservation>>,
     pub nodes: Vec<Versioned<Node>>,
     /// The names of Kubernetes nodes, if Calico's own nodes are in etcd. Empty if they were not read.
     pub kubernetes_nodes: Vec<Versioned<Node>>,
-    /// Workload endpoints.
     pub endpoints: Vec<Versioned<Endpoint>>,
     /// Pods (Kubernetes).
     pub pods: Vec<Versioned<Pod>>,

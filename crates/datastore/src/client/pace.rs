@@ -37,7 +37,6 @@ impl Pace {
         timeout_at(whole.min(now + self.limit), piece).await.map_err(late)
     }
 
-    /// Counts received bytes.
     pub(crate) fn count(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
     }

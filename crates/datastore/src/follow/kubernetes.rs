@@ -56,7 +56,6 @@ impl Clock {
     }
 }
 
-/// The changes.
 pub(super) struct KubeNews {
     changed: BTreeSet<objects::Changed>,
     blocks: i64,

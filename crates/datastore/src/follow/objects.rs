@@ -15,7 +15,6 @@ use calipam_model::snapshot::{Defect, DefectKind, Revision, Snapshot, Source, Ve
 /// The object name that Calico uses for kinds with a single object.
 const DEFAULT: &str = "default";
 
-/// A changed object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Changed {
     pub plural: &'static str,
@@ -141,7 +140,6 @@ fn place_of(changed: &Changed, defects: &[Defect]) -> String {
     in_list(held.last().unwrap_or_else(|| changed.name.clone()), &changed.uid)
 }
 
-/// The path of an object's defect.
 fn path_of_defect(changed: &Changed) -> String {
     path(changed.plural, "", &changed.name)
 }

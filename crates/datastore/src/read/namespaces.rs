@@ -34,7 +34,6 @@ impl Datastore {
     }
 }
 
-/// Lists the namespaces.
 pub(crate) async fn list<T: Take>(client: &Arc<KubeClient>) -> Result<Vec<Listed<T>>> {
     let Ok(kind) = kinds::find(client.api(), Source::Namespaces) else { return Ok(Vec::new()) };
     let reader = Lists { client: Arc::clone(client), counter: Counter::quiet() };

@@ -33,7 +33,6 @@ pub struct Overrides {
     /// The settings file.
     pub config: Option<PathBuf>,
     pub kubeconfig: Option<String>,
-    /// The context in the kubeconfig.
     pub context: Option<String>,
     /// Comma-separated URLs, which imply etcd as the datastore.
     pub etcd_endpoints: Option<String>,
@@ -54,14 +53,11 @@ pub struct Overrides {
 /// kubectl's connection options. They override the kubeconfig and the settings of calicoctl.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KubectlOptions {
-    /// The cluster in the kubeconfig.
     pub cluster: Option<String>,
-    /// The user in the kubeconfig.
     pub user: Option<String>,
     /// URL of the API server.
     pub server: Option<String>,
     pub token: Secret,
-    /// The user to impersonate.
     pub as_user: Option<String>,
     /// The groups to impersonate, with the user.
     pub as_groups: Vec<String>,

@@ -73,7 +73,6 @@ pub struct AskingNamespace {
     pub asks: Vec<Asks>,
 }
 
-/// A disruption budget.
 #[derive(Clone, Debug)]
 pub struct Budget {
     pub namespace: String,

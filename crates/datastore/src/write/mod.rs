@@ -190,7 +190,6 @@ impl Datastore {
 }
 
 impl Writer {
-    /// The operator's consent.
     pub fn consent(&self) -> &Consent {
         &self.consent
     }

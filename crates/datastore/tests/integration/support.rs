@@ -44,7 +44,6 @@ pub(crate) async fn observe(store: &Datastore) -> Result<Snapshot> {
     store.observe(&quiet()).await
 }
 
-/// Ignores progress.
 pub(crate) fn quiet() -> ProgressFn {
     Arc::new(|_| {})
 }

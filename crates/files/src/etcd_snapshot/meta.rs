@@ -12,7 +12,6 @@ const VERSION: u32 = 2;
 pub(crate) const PAGE_HEADER: usize = 16;
 /// Length of the metadata covered by the checksum.
 const CHECKED: usize = 56;
-/// Possible page sizes.
 const PAGE_SIZES: [u32; 5] = [4096, 8192, 16384, 32768, 65536];
 
 /// The start of the data.

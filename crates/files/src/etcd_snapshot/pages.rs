@@ -20,7 +20,6 @@ const READS: u64 = 4;
 /// Maximum size of a page with its overflow pages: etcd limits requests to far less.
 const MAX_PAGE: u64 = 1 << 30;
 
-/// The pages of a file.
 pub(crate) struct Pages {
     file: File,
     page_size: u64,
@@ -147,7 +146,6 @@ fn kind(bytes: &[u8]) -> u64 {
     number(bytes, 8, 2).unwrap_or_default()
 }
 
-/// The number of elements.
 fn elements(bytes: &[u8]) -> usize {
     number(bytes, 10, 2).unwrap_or_default() as usize
 }

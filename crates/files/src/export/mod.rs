@@ -36,7 +36,6 @@ pub const VERSION: u64 = 1;
 pub struct Header {
     /// Always `calipam-export`.
     format: String,
-    /// Version of the format.
     version: u64,
     /// `etcd`, `etcdv2` or `kubernetes`: the datastore that was exported.
     pub datastore: String,

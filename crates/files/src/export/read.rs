@@ -226,7 +226,6 @@ impl Tally {
     }
 }
 
-/// The lines of a file.
 struct Lines {
     input: Box<dyn BufRead>,
     packed: bool,

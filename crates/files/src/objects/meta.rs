@@ -55,7 +55,6 @@ pub(super) struct Parts<'a, S, T> {
 /// Names and values.
 pub type Pairs<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
 
-/// An owner of an object.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OwnerReference<'a> {
@@ -101,7 +100,6 @@ impl<'a> Meta<'a> {
         self.labels.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_ref())
     }
 
-    /// The creation time.
     pub(crate) fn created_at(&self) -> Option<Timestamp> {
         let of_seconds = self.created_seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());
         of_seconds.or_else(|| self.created.as_deref().and_then(parse_time))

@@ -99,7 +99,6 @@ pub struct Group {
 pub struct Header {
     format: String,
     version: u32,
-    /// The GUID of the cluster.
     pub guid: String,
     /// The positions at which changes after the export begin.
     pub positions: Positions,

@@ -70,7 +70,6 @@ pub struct Journal {
     packer: Packer,
     /// The time of the last group, or that of the full state.
     last: Timestamp,
-    /// Length of the file.
     length: u64,
 }
 
@@ -220,7 +219,6 @@ impl Journal {
         Self::create(&adding.finish_last(entries, None)?, self.codec.positions, false)
     }
 
-    /// The GUID of the cluster.
     pub fn guid(&self) -> &str {
         &self.guid
     }

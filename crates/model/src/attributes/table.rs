@@ -21,7 +21,6 @@ impl AttributeTable {
         self.ends.len()
     }
 
-    /// The record with `index`.
     pub(crate) fn get(&self, index: usize) -> Option<AttributeRef<'_>> {
         self.packed(index).map(AttributeRef::read)
     }
@@ -105,7 +104,6 @@ impl AttributeTable {
         *self = kept;
     }
 
-    /// Replaces the record with `index`.
     pub(crate) fn replace(&mut self, index: usize, record: &Attribute) {
         let mut replaced = Self::default();
         for (place, attribute) in self.iter().enumerate() {

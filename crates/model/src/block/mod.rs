@@ -264,7 +264,6 @@ pub struct CorruptBlock {
     pub owner: Option<BlockOwner>,
     /// Marked as deleted.
     pub deleted: bool,
-    /// All problems.
     pub problems: Vec<BlockProblem>,
     /// The block without the records that no ordinal refers to, if it has no other problem.
     pub usable: Option<Box<Block>>,

@@ -49,7 +49,6 @@ impl Kept {
         self.len() >= u32::MAX as usize / 2
     }
 
-    /// Adds a record.
     fn push(&mut self, record: &RawAttribute<'_>) {
         let Some(host) = &self.host else { return record.push_to(&mut self.table) };
         if !record.is_plainly_on(host) {

@@ -82,7 +82,6 @@ pub(super) fn last(
     edits.iter().try_fold(None, |changed, edit| Ok(make(edit)?.or(changed)))
 }
 
-/// Applies edits to an affinity.
 fn affinity(key: &Key, edits: &[&Edit], stored: Option<&Current<'_>>) -> Result<Changed, EditError> {
     last(edits, |edit| {
         let Edit::Affinity(_, edit) = edit else { return Ok(None) };

@@ -40,7 +40,6 @@ pub struct Step {
 /// Edits that are made all or not at all. If a guard of a part fails, the other parts of its step are still made.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// The subject.
     pub unit: Unit,
     /// Ordered for a datastore without transactions: the block before the handle when freeing, affinity and
     /// handle before the block when claiming (facts 3.14).
@@ -76,7 +75,6 @@ impl Step {
         self.parts.first().filter(|part| part.unit == Unit::Block)
     }
 
-    /// The edits of all parts.
     pub fn edits(&self) -> impl Iterator<Item = &Edit> {
         self.parts.iter().flat_map(|part| &part.edits)
     }

@@ -190,7 +190,6 @@ impl<'de> Plain<'de> {
         if self.depth > MAX_DEPTH { Err(Unusual) } else { Ok(()) }
     }
 
-    /// Skips a value.
     fn skip(&mut self) -> Result<()> {
         match self.peek()? {
             b'"' => self.skip_string().map(drop),

@@ -8,14 +8,10 @@ use serde::{Serialize, Serializer};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Source {
-    /// Allocation blocks.
     Blocks,
-    /// Block affinities.
     Affinities,
     Handles,
-    /// IP pools.
     Pools,
-    /// IP reservations.
     Reservations,
     /// Nodes with their tunnel addresses.
     Nodes,

@@ -26,7 +26,6 @@ use crate::write::objects::{finish_deletion, is_marked, version, without_strict}
 /// Maximum attempts to complete the deletion of an object to which others keep writing.
 const DELETIONS: usize = 5;
 
-/// The answer to one query.
 #[derive(Default)]
 pub(super) struct Answer {
     pub entries: Vec<Entry>,

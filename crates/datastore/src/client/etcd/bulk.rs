@@ -63,7 +63,6 @@ impl Reply {
         Some(reply)
     }
 
-    /// The size in bytes.
     pub(crate) fn size(&self) -> usize {
         self.message.len()
     }

@@ -14,7 +14,6 @@ pub(crate) fn connecting(error: &tonic::transport::Error, attempt: Attempt) -> F
     attempt.cause(error).map_or_else(|| unknown(error), Failure::Connection)
 }
 
-/// An error of unknown cause.
 fn unknown(error: &(dyn StdError + 'static)) -> Failure {
     let text = innermost(error);
     // A server that answers with `HTTP/1.1 …` instead of an HTTP/2 frame.

@@ -97,7 +97,6 @@ impl fmt::Debug for Kv {
 #[derive(Debug)]
 pub(crate) struct Answers {
     pub revision: i64,
-    /// The cluster ID of etcd.
     pub cluster_id: u64,
     /// Rises with each election, and starts again if a member is created from a backup.
     pub raft_term: u64,

@@ -17,7 +17,6 @@ const ASK: Duration = Duration::from_millis(20);
 /// Some versions of etcd report too early that everything was sent (issue 15220 of etcd).
 pub(crate) type Due = BTreeMap<Vec<u8>, Option<i64>>;
 
-/// The result of a watch.
 enum Watched {
     Changes(Vec<Change>),
     Compacted,

@@ -39,7 +39,6 @@ impl Answer {
         Self { pace: self.pace.lasting(time), ..self }
     }
 
-    /// The encoding of the body.
     pub(crate) fn encoding(&self) -> Encoding {
         self.encoding
     }

@@ -13,7 +13,6 @@ pub(crate) fn token_from(name: &str) -> String {
     URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": -1, "start": name}).to_string())
 }
 
-/// A page of a list.
 #[derive(Default, Deserialize)]
 pub(crate) struct Page {
     #[serde(default)]

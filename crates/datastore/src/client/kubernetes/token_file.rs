@@ -14,7 +14,6 @@ use crate::error::{Error, Result};
 /// Time until the file is read again.
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// A token and its file.
 #[derive(Clone, Debug)]
 pub(super) struct TokenFile {
     path: PathBuf,

@@ -21,7 +21,6 @@ const SECONDS: u32 = 3;
 /// Maximum bytes of one change.
 const MAX_CHANGE: usize = 64 << 20;
 
-/// A change of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     /// The version of the kind after the change.
@@ -34,7 +33,6 @@ pub(crate) struct Change {
     pub object: Vec<u8>,
 }
 
-/// An event of a watch.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum WatchEvent {
     Change(Change),

@@ -61,7 +61,6 @@ struct Reader<'c> {
     client: &'c EtcdClient,
     snapshot: Snapshot,
     revision: i64,
-    /// The number of endpoints.
     endpoints: i64,
     known: BTreeSet<Vec<u8>>,
 }

@@ -23,11 +23,9 @@ pub enum NameKind {
     Nodes,
     /// IP pools, by name.
     Pools,
-    /// Blocks, by CIDR.
     Blocks,
     /// Allocated addresses; if there are many, their networks, such as `10.244.`.
     Addresses,
-    /// Handles, by ID.
     Handles,
     /// Existing namespaces; in etcd those with endpoints.
     Namespaces,

@@ -54,7 +54,6 @@ pub(super) fn kubeconfig_with_token(
     path
 }
 
-/// A custom resource.
 pub(super) fn resource(flavour: Flavour, kind: &str, name: &str, spec: Value) -> Value {
     json!({"apiVersion": flavour.api_version(), "kind": kind, "metadata": {"name": name}, "spec": spec})
 }

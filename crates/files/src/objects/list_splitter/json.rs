@@ -22,7 +22,6 @@ pub struct JsonList {
     depth: usize,
 }
 
-/// The position of the reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Position {
     /// Outside the array of items.

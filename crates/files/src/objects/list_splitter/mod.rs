@@ -7,7 +7,6 @@ pub mod protobuf;
 use self::json::JsonList;
 use self::protobuf::ProtobufList;
 
-/// The encoding of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// JSON, the only encoding of custom resources.

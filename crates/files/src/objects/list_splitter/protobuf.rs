@@ -19,7 +19,6 @@ pub struct ProtobufList {
     meta: Option<ListMeta>,
 }
 
-/// The position of the reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Position {
     /// Before the magic bytes.

@@ -28,7 +28,6 @@ const FIRST_NODES: i64 = 1_000;
 /// A whole read.
 #[derive(Debug)]
 pub(crate) struct Observed<C> {
-    /// The collector of the entries.
     pub collector: C,
     /// The beginning of the read.
     pub start: Start,
@@ -47,7 +46,6 @@ pub(crate) struct Start {
 }
 
 impl Start {
-    /// The cluster ID of etcd.
     pub(crate) fn cluster_id(&self) -> u64 {
         self.first.cluster_id
     }

@@ -62,7 +62,6 @@ fn block_of(affinity: &[u8]) -> Option<Vec<u8>> {
         .then(|| [BLOCK_PREFIX.as_bytes(), tail].concat())
 }
 
-/// The ranges of all blocks.
 pub(crate) fn blocks(keys: &[Vec<u8>]) -> Vec<Part> {
     split(BLOCK_PREFIX, keys, keys.len(), BLOCKS_PER_RANGE, "blocks")
 }

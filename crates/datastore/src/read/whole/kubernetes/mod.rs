@@ -32,7 +32,6 @@ pub(crate) struct Plan {
     pub coverage: Snapshot,
 }
 
-/// Plans a read.
 pub(crate) async fn plan(client: &Arc<KubeClient>, extent: &Extent) -> Result<Plan> {
     let api = client.api();
     if api.is_empty() {

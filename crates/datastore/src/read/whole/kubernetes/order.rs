@@ -12,7 +12,6 @@ use crate::client::kubernetes::kinds::Kind;
 use crate::error::Result;
 use crate::tasks;
 
-/// Lists kinds.
 #[derive(Clone)]
 pub(crate) struct Lists {
     pub client: Arc<KubeClient>,
