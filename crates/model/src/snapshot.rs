@@ -191,8 +191,8 @@ pub struct Snapshot {
     pub services: Vec<Versioned<Service>>,
     /// KubeVirt machines (Kubernetes).
     pub machines: Vec<Versioned<Machine>>,
-    /// The namespaces, by name. They are read if a pool has a `namespaceSelector` or a pod waits for an address, and the
-    /// account may list them; `None` if not.
+    /// The namespaces, by name. They are read if a pool has a `namespaceSelector` or a pod waits for an address, and
+    /// the account may list them; `None` if not.
     pub namespaces: Option<BTreeMap<String, Namespace>>,
     /// Names of allocator configurations that Calico ignores: only the one called `default` counts.
     pub ignored_configs: Vec<String>,
@@ -258,7 +258,7 @@ impl Snapshot {
         self.cluster.as_ref().map_or("", |cluster| &cluster.guid)
     }
 
-    /// The LoadBalancer services that Calico's controller serves; `None` if its configuration was not read or does not exist.
+    /// The services that Calico's LoadBalancer controller serves; `None` if its configuration is missing or unread.
     pub fn serves_services(&self) -> Option<Result<AssignIps, NotServed>> {
         Some(self.kube_controllers.as_ref()?.serves(self.cluster.as_ref()))
     }
