@@ -29,7 +29,7 @@ pub enum Change {
     Attributes,
     /// Not in use in either state: assigned and released in between, or reserved for Windows.
     Passed,
-    /// The address cooled down, and is free now.
+    /// The address has finished cooling down, and is free now.
     Cooled,
     Claimed,
     /// The block has another owner, or none any more.
@@ -41,7 +41,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// The words for people.
+    /// The description for people.
     pub fn words(self) -> &'static str {
         match self {
             Self::New => "new",
@@ -109,7 +109,7 @@ impl<'s> Held<'s> {
         describe(&Claim::of(&record), &record)
     }
 
-    /// True for an address of an owner; false if it cools down or is reserved for Windows.
+    /// True if the address belongs to an owner; false if it is cooling down or reserved for Windows.
     pub fn is_allocated(self) -> bool {
         !self.record().is_cooling() && !self.record().is_windows_reserved()
     }
@@ -154,7 +154,7 @@ pub(crate) fn of_owner(old: &Block, new: &Block) -> Option<Change> {
     claimed.is_some_and(|(old, new)| old != new).then_some(Change::ClaimedAgain)
 }
 
-/// Counts addresses that were assigned and released between two states of a block, by `counts`.
+/// Counts addresses that were assigned and released between two states of a block, if `counts` accepts their records.
 pub(crate) fn assigned_and_released(
     old: Option<&Block>,
     new: Option<&Block>,
@@ -180,8 +180,8 @@ pub(crate) fn is_same_owner(old: &AttributeRef<'_>, new: &AttributeRef<'_>) -> b
     }
 }
 
-/// False if the address is known to be assigned again: by its sequence number (Calico 3.22.2 and later), or otherwise
-/// by the time of the allocation.
+/// False if the address has certainly been assigned again: its sequence number (Calico 3.22.2 and later) or else its
+/// allocation time differs.
 fn is_same_allocation(old: Held<'_>, new: Held<'_>) -> bool {
     let numbers = (old.block.sequence_of(old.ordinal), new.block.sequence_of(new.ordinal));
     if old.block() == new.block() && numbers.0 != 0 && numbers.1 != 0 {

@@ -7,11 +7,11 @@ use std::str::FromStr;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-/// The exports of a period to keep.
+/// The period of which the last export is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Every {
     All,
-    /// The last one of each hour, in UTC; the same for day, ISO week, month and year.
+    /// In UTC, as are day, ISO week, month and year.
     Hour,
     Day,
     Week,
@@ -30,7 +30,7 @@ struct Rule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keep(Vec<Rule>);
 
-/// The error for a text that has no such rules.
+/// The error for text that is not a list of such rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeepError(String);
 
@@ -82,8 +82,8 @@ fn rule(text: &str) -> Result<Rule, KeepError> {
 }
 
 impl Keep {
-    /// Returns true for each export to remove, for ascending times. The newest is kept, and so are exports in the
-    /// future of `now`, since a clock is wrong and their age is unknown.
+    /// Returns true for each export to remove, for ascending times. The newest is kept, and so are exports later than
+    /// `now`: a clock is wrong, so their age is unknown.
     pub fn superfluous(&self, times: &[Timestamp], now: Timestamp) -> Vec<bool> {
         let mut taken = BTreeSet::new();
         let newest = times.len().saturating_sub(1);

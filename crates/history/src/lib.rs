@@ -1,8 +1,8 @@
 //! The history of Calico's IPAM data. Pure functions: no I/O, no clock.
 //!
-//! [`diff`]: the differences of two snapshots of one cluster. [`timeline`]: states of some objects, as events.
+//! [`diff`]: the differences between two snapshots of one cluster. [`timeline`]: states of some objects, as events.
 //! [`trend`]: assignments and releases while a cluster is followed. [`rates`]: how often pods start and how long they
-//! run. [`past`]: the data for both from a recording. All of them compare states of a block by `differ.rs`.
+//! run. [`past`]: the data for trends and rates from a recording. All of them compare block states with `differ.rs`.
 //!
 //! An object that cannot be decoded or was not read is neither gone nor unchanged: it is listed as not compared.
 

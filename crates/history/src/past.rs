@@ -15,7 +15,7 @@ use crate::differ::assigned_and_released;
 pub enum Follows {
     /// All changes in between are known.
     Changes,
-    /// It is another export: only the differences are known.
+    /// The state is another export: only the differences are known.
     Export,
     /// Nothing is known about the time in between.
     Nothing,
@@ -23,24 +23,24 @@ pub enum Follows {
 
 /// A consumer of past states.
 pub trait Past {
-    /// True if differences of two exports count, although their times, and what was undone in between, are unknown.
+    /// True if differences between two exports count, although their times, and changes undone in between, are unknown.
     const BRIDGES: bool;
 
-    /// True for records that count.
+    /// True if addresses with this record count.
     fn counts(_: &AttributeRef<'_>) -> bool {
         true
     }
 
-    /// Begins a time in which everything is known, with the number of addresses in use.
+    /// Begins a time in which every change is known; `held` addresses are in use at its start.
     fn begin(&mut self, at: Timestamp, held: u64);
 
-    /// Adds a time in which everything is known.
+    /// Adds a time in which every change is known.
     fn pass(&mut self, from: Timestamp, until: Timestamp);
 
     /// Adds addresses of a block that were assigned and released.
     fn change(&mut self, block: IpNet, assigned: u64, released: u64);
 
-    /// Announces that the next changes are the differences of two exports.
+    /// Announces that the next changes are the differences between two exports.
     fn bridge(&mut self) {}
 }
 
@@ -65,7 +65,7 @@ impl<P: Past> PastReader<P> {
         self.next.extend(block(entry).map(|block| (key.to_vec(), block.clone())));
     }
 
-    /// Ends the next state.
+    /// Completes the next state, and compares it with the last one if only their differences are known.
     pub fn begin(&mut self, at: Timestamp, follows: Follows) {
         let next = std::mem::take(&mut self.next);
         match follows {
@@ -102,7 +102,7 @@ impl<P: Past> PastReader<P> {
         self.blocks.extend(now.map(|now| (key.to_vec(), now.clone())));
     }
 
-    /// Extends the known time.
+    /// Extends the time in which every change is known.
     pub fn reach(&mut self, at: Timestamp) {
         if let Some(before) = self.at.filter(|before| *before < at) {
             self.past.pass(before, at);

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::past::Past;
 
-/// Pods that got and released addresses in an observed time.
+/// Pods that got and released addresses during an observed time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
     /// Addresses that pods got and released.
@@ -14,7 +14,7 @@ pub struct Rates {
     pub left: u64,
     /// The observed time.
     pub observed: SignedDuration,
-    /// The sum of the time that pods held addresses, in addresses times seconds.
+    /// The total time for which pods held addresses, in seconds.
     pub held: f64,
     /// Changes between two exports are included, so that the true numbers may be higher.
     pub is_least: bool,

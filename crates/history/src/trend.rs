@@ -10,33 +10,33 @@ use jiff::{SignedDuration, Timestamp};
 use crate::differ::assigned_and_released;
 use crate::past::Past;
 
-/// The length of a sum of changes.
+/// The length of the time that one sum of changes covers.
 const SPAN: SignedDuration = SignedDuration::from_mins(10);
 /// The time for which sums are kept.
 pub const KEPT: SignedDuration = SignedDuration::from_hours(24);
-/// The fewest sums for a forecast.
+/// The minimum number of sums for a forecast.
 const LEAST: usize = 6;
 
-/// The trends of the pools of a cluster that is followed, by the CIDRs of the pools.
+/// The trends of pools while their cluster is followed, by CIDR.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trends(BTreeMap<IpNet, Trend>);
 
 /// The trend of one pool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trend {
-    /// The number of addresses that were assigned and released since the cluster is followed.
+    /// The number of addresses that were assigned and released since calipam began to follow the cluster.
     pub assigned: u64,
     pub released: u64,
     /// The beginning of the current sum.
     begin: Timestamp,
     growing: i64,
-    /// The difference of assigned and released addresses in each span, by its end, the oldest first. Spans that are not
-    /// completely known are left out.
+    /// The number of assigned addresses minus released ones in each span, by its end, oldest first. Incompletely known
+    /// spans are left out.
     sums: VecDeque<(Timestamp, i64)>,
 }
 
-/// The seconds until no address of a pool is free; infinite if it does not shrink. They are between `earliest` and
-/// `latest` in 95 of 100 cases, if spans are independent.
+/// The seconds until a pool has no free address; infinite if usage does not grow. The true number is between `earliest`
+/// and `latest` in 95 of 100 cases, if spans are independent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Forecast {
     pub earliest: f64,

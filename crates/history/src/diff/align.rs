@@ -2,12 +2,12 @@
 
 use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
 
-/// The sources of the users of addresses. A source of one side only would change findings although nothing has happened
-/// between the two.
+/// The sources of pods and other users of addresses. If only one snapshot had such a source, findings would differ
+/// although the cluster has not changed.
 const USERS: [Source; 4] = [Source::Endpoints, Source::Pods, Source::Services, Source::Machines];
 
-/// Removes the users of addresses from either snapshot if they were not read in the other. It must be called before the
-/// two are checked.
+/// Removes a source of address users from one snapshot if it was not read in the other one. This must happen before the
+/// snapshots are checked.
 pub fn align(old: &mut Snapshot, new: &mut Snapshot) {
     for source in USERS {
         match (old.has_read(source), new.has_read(source)) {

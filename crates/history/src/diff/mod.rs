@@ -1,4 +1,4 @@
-//! The differences of two snapshots of one cluster.
+//! The differences between two snapshots of one cluster.
 
 mod addresses;
 mod align;
@@ -28,7 +28,7 @@ use self::uncompared::Hidden;
 pub use self::uncompared::{NotCompared, Side, Uncompared};
 pub use crate::differ::{Change, Held};
 
-/// The differences of two snapshots in a scope.
+/// The differences between two snapshots in a scope.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference<'s> {
@@ -70,12 +70,12 @@ impl Difference<'_> {
     }
 }
 
-/// The differences of two snapshots, without their findings.
+/// The differences between two snapshots, without their findings.
 #[derive(Debug)]
 pub struct Unchecked<'s>(Difference<'s>);
 
 impl<'s> Unchecked<'s> {
-    /// Adds the findings of both checks. The scope must be the one of the comparison.
+    /// Adds the findings of both checks. The scope must be the one that was compared.
     pub fn checked(self, old: Report, new: Report, scope: &Scope) -> Difference<'s> {
         let mut difference = self.0;
         difference.findings = findings::changes(&old, &new, scope);
@@ -85,7 +85,7 @@ impl<'s> Unchecked<'s> {
     }
 }
 
-/// Compares two snapshots of one cluster with the same sources, as from [`align`].
+/// Compares two snapshots of one cluster. They must have the same sources, see [`align`].
 pub fn compare<'s>(before: &'s Snapshot, after: &'s Snapshot, scope: &Scope) -> Unchecked<'s> {
     let both_read = |source: Source| before.has_read(source) && after.has_read(source);
     let hidden = Hidden::new(before, after);

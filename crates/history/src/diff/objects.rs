@@ -1,4 +1,4 @@
-//! Pools, reservations, nodes and configuration. They are few, and compared field by field.
+//! Pools, reservations, nodes and configuration. There are few of these objects, so they are compared field by field.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,7 +40,7 @@ pub struct FieldChange {
 /// The fields of an object by name, without empty ones.
 type Fields = BTreeMap<String, String>;
 
-/// The list of the difference for an object, and its name, source and key.
+/// The index of the list of changes that an object belongs to, and the object's name, source and key.
 type Id = (usize, String, Source, Key);
 
 /// Compares pools, reservations, nodes and configuration. Objects that cannot be decoded on either side are skipped.
@@ -92,7 +92,7 @@ fn listed(snapshot: &Snapshot, scope: &Scope) -> BTreeMap<Id, Fields> {
     if !scope.is_everything() {
         return all;
     }
-    // Cluster information and settings are about the whole cluster.
+    // Cluster information and settings belong to the cluster, not to nodes or pools in a scope.
     let default = || "default".to_owned();
     if let Some(cluster) = &snapshot.cluster {
         let key = Key::ClusterInformation(default());

@@ -99,7 +99,7 @@ impl HandleChange<'_> {
     }
 }
 
-/// Compares handles; in a scope only those of changed addresses.
+/// Compares handles; in a scope, only those of changed addresses.
 pub(crate) fn handles<'s>(
     old: &'s Snapshot,
     new: &'s Snapshot,

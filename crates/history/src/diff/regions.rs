@@ -35,7 +35,7 @@ impl<'s> Region<'s> {
         }
     }
 
-    /// Blocks that cannot be compared, and their sides. A corrupt block counts as unchanged if its value is.
+    /// Blocks that cannot be compared, and the sides that have them; no corrupt blocks with the same value on both.
     pub(super) fn unreadable(&self) -> Vec<(IpNet, [bool; 2])> {
         let mut raws: BTreeMap<IpNet, [Option<Option<&str>>; 2]> = BTreeMap::new();
         for (side, stored) in [&self.old, &self.new].into_iter().enumerate() {

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::FastMap;
 use crate::differ::Change;
 
-/// Numbers of allocated addresses before and after, without those that cool down or are reserved for Windows.
+/// Numbers of allocated addresses before and after, without those that are cooling down or reserved for Windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sum {
@@ -150,7 +150,7 @@ fn changed<N>(sums: FastMap<N, Sum>, text: impl Fn(N) -> String) -> Vec<NamedSum
 pub(crate) struct Pools<'s> {
     /// The pools, the smallest first.
     pools: Vec<(IpNet, &'s str)>,
-    /// The last block, and its pool if one contains the whole block.
+    /// The block of the last lookup, and the pool that contains all of it, if there is one.
     last: Option<(IpNet, Option<&'s str>)>,
 }
 

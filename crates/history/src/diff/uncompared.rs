@@ -96,7 +96,7 @@ impl Hidden {
         self.old.contains(key) || self.new.contains(key)
     }
 
-    /// True if nothing is hidden, which is usual. It avoids building keys.
+    /// True if nothing is hidden, which is usual. Then no keys need to be built.
     pub(super) fn is_empty(&self) -> bool {
         self.old.is_empty() && self.new.is_empty()
     }

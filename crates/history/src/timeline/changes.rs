@@ -41,8 +41,7 @@ impl Raw {
     }
 }
 
-/// Returns all events between two successive states of an object or, without the first one, the initial content of the
-/// second.
+/// Returns all events between two successive states of an object. Without `before`, returns the initial content.
 pub(crate) fn events(key: &Key, before: Option<&State>, after: &State, about: &About) -> Vec<Raw> {
     match (key, before, after) {
         (_, None, State::Absent) => Vec::new(),
@@ -55,7 +54,7 @@ pub(crate) fn events(key: &Key, before: Option<&State>, after: &State, about: &A
     }
 }
 
-/// True if an event is about the subject of a history. `states` are those of its object before and after it.
+/// True if an event is about the subject of a history. `states` are those of the event's object, before and after.
 pub(crate) fn concerns(event: &Event, states: [Option<&State>; 2], about: &About) -> bool {
     let mut blocks = states.into_iter().flatten().filter_map(State::block);
     let mut holders = event.before.iter().chain(&event.after);

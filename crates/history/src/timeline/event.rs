@@ -42,7 +42,7 @@ pub enum What {
 }
 
 impl What {
-    /// The words for people.
+    /// The description for people.
     pub fn words(self) -> &'static str {
         match self {
             Self::Known => "known",
@@ -76,13 +76,13 @@ impl What {
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
     Etcd,
-    /// A journal of calipam; etcd does not have it any more.
+    /// A calipam journal; etcd no longer has the revision.
     Journal,
-    /// A difference of two exports; changes that were undone in between are unknown.
+    /// A difference between two exports; changes that were undone in between are unknown.
     Archive,
 }
 
-/// A run of calipam.
+/// A calipam run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
@@ -128,7 +128,7 @@ impl Holder {
         }
     }
 
-    /// True for an owner; false for an address that cools down or is reserved.
+    /// True for an owner; false if the address is cooling down or reserved.
     pub(crate) fn is_owner(&self) -> bool {
         !matches!(self.kind, "cooling" | "windows-reserved")
     }
@@ -144,7 +144,7 @@ pub struct Event {
     pub time: When,
     pub what: What,
     pub subject: Subject,
-    /// The block of the address, if it is about one.
+    /// The block of the address, if the event is about an address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<IpNet>,
     /// The holder of the address before and after.
@@ -152,10 +152,10 @@ pub struct Event {
     pub before: Option<Holder>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Holder>,
-    /// Further text.
+    /// Details for people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub detail: String,
-    /// The run of calipam that wrote it.
+    /// The calipam run that made the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<Run>,
     pub origin: Origin,

@@ -1,5 +1,5 @@
 //! The exports of an archive as events. An event is between two exports. Changes that were undone in between are
-//! unknown, unless a journal of calipam has them.
+//! unknown, unless a calipam journal has them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -16,12 +16,12 @@ use super::state::{About, State, states};
 use super::when::{RECORDED_TO, Recorded, Uncertainty, When};
 use super::{Written, mark_reused};
 
-/// The sources of records of addresses, and the sources of the pods that use them.
+/// The sources of address records.
 pub const RECORDS: &[Source] = &[Source::Blocks, Source::Affinities, Source::Handles];
+/// The sources of pods and endpoints that use addresses.
 pub const USERS: &[Source] = &[Source::Endpoints, Source::Pods];
 
-/// Reads the exports of an archive in the order of their times: first their records of addresses, then the pods in
-/// these.
+/// Reads the exports of an archive, oldest first: their address records, then the pods that these records name.
 #[derive(Debug)]
 pub struct ExportReader<'a> {
     about: &'a About,
@@ -36,19 +36,19 @@ pub struct ExportReader<'a> {
 /// since they are from clocks of several machines.
 type Place = (Timestamp, i64);
 
-/// A write of a run, from its journal.
+/// A write of a calipam run, from its journal.
 #[derive(Debug)]
 struct Write {
     run: Run,
     started_at: Timestamp,
     /// The events that no export has shown yet.
     events: Vec<Raw>,
-    /// True if the journal has the result.
+    /// True if the journal has the outcome of the write.
     is_certain: bool,
 }
 
 impl<'a> ExportReader<'a> {
-    /// Creates a reader, with the writes of calipam from its journals.
+    /// Creates a reader, with calipam's writes from its journals.
     pub fn new(about: &'a About, written: &[Written]) -> Self {
         let writes = written.iter().filter_map(|write| {
             let (run, is_certain) = (write.run.clone(), write.is_certain);
@@ -63,10 +63,10 @@ impl<'a> ExportReader<'a> {
         Self { about, states: BTreeMap::new(), read: BTreeMap::new(), writes, events: Vec::new() }
     }
 
-    /// Adds objects of some sources of the next export. A source that is missing there is skipped.
+    /// Adds objects of some sources of the next export. Sources that this export lacks are skipped.
     pub fn take(&mut self, snapshot: Snapshot, sources: &[Source]) {
         let place = (snapshot.taken_at, snapshot.revision.parse().unwrap_or_default());
-        // An export may be read partly.
+        // An export may be incomplete.
         let covers = |source: &Source| {
             matches!(snapshot.coverage.get(source), Some(Coverage::Read | Coverage::Partial))
         };
@@ -85,12 +85,12 @@ impl<'a> ExportReader<'a> {
         }
     }
 
-    /// Extends the time of the last states, if every change until then was recorded.
+    /// Notes that the last states were valid until `time`, since every change was recorded.
     pub fn stands_until(&mut self, time: Timestamp) {
         self.read.values_mut().for_each(|read| *read = time);
     }
 
-    /// The events between a state and the next one, or of the first known one.
+    /// The events between a state and the next one. Without `last`, the events of the first known state.
     fn compare(
         &mut self,
         key: &Key,
@@ -127,7 +127,7 @@ impl<'a> ExportReader<'a> {
         timed.collect()
     }
 
-    /// Returns the run that began between two exports and wrote exactly this event, and its time.
+    /// Returns the run that began between two exports and wrote exactly this event, and the start of the run.
     fn write_of(&mut self, event: &Event, [after, before]: [Timestamp; 2]) -> Option<(Run, Timestamp)> {
         let is_between = |at: Timestamp| is_between(at, after, before);
         self.writes.iter_mut().filter(|write| is_between(write.started_at)).find_map(|write| {
@@ -137,7 +137,7 @@ impl<'a> ExportReader<'a> {
         })
     }
 
-    /// Namespaces and names of the pods in records, if the history follows them.
+    /// Namespaces and names of the pods in records, if this is the history of an address or handle.
     pub fn pods(&self) -> BTreeSet<(String, String)> {
         if !matches!(self.about, About::Address(_) | About::Handle(_)) {
             return BTreeSet::new();
@@ -148,7 +148,7 @@ impl<'a> ExportReader<'a> {
         names.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())).collect()
     }
 
-    /// Returns all events. Those of journals only happened between two exports, or before or after all of them.
+    /// Returns all events. Events that only journals have are between two exports, or before or after all of them.
     pub fn finish(self) -> Vec<Event> {
         let Self { mut events, writes, .. } = self;
         let places: BTreeSet<Place> = events.iter().map(|(place, _)| *place).collect();
@@ -168,7 +168,7 @@ impl<'a> ExportReader<'a> {
     }
 }
 
-/// The record of an address in one snapshot, or in the part around the address, without any earlier state.
+/// The record of an address as events, from one snapshot that may have only the objects around the address.
 pub fn recorded_in(snapshot: Snapshot, address: IpAddr) -> Vec<Event> {
     let about = About::Address(address);
     let mut reader = ExportReader::new(&about, &[]);
@@ -187,7 +187,7 @@ fn source_of(key: &Key) -> Option<Source> {
     })
 }
 
-/// The latest possible time of an event. An event of a journal only has no upper bound.
+/// The latest possible time of an event. An event that only a journal has sorts by its earliest time.
 fn latest(time: &When) -> Option<Timestamp> {
     let within = |at: Timestamp| at.min(time.before.unwrap_or(at)).max(time.after.unwrap_or(at));
     time.at.map(within).or(time.before).or(time.after)

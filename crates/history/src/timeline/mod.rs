@@ -1,5 +1,5 @@
-//! The history of an address, handle, block or node: successive states of the objects around it are compared. Revisions
-//! of etcd are in a total order; exports of an archive bound the times of changes.
+//! The history of an address, handle, block or node: successive states of the objects around it are compared. etcd
+//! revisions are totally ordered; exports of an archive bound the times of changes.
 
 mod changes;
 mod event;
@@ -27,18 +27,18 @@ pub use self::revisions::{Kept, Version, timeline};
 pub use self::state::{About, State};
 pub use self::when::{Uncertainty, When};
 
-/// A write of a run of calipam, from its journal.
+/// A write of a calipam run, from its journal.
 #[derive(Clone, Debug)]
 pub struct Written {
     pub run: Run,
     pub path: String,
-    /// The revision of the write; `None` if it deleted the object, or the run was killed before it recorded that.
+    /// The revision of the write; `None` if it deleted the object, or a killed run has not recorded the revision.
     pub revision: Option<i64>,
-    /// The revision that it replaced.
+    /// The revision that the write replaced.
     pub replaced: Option<i64>,
     pub before: Option<Vec<u8>>,
     pub after: Option<Vec<u8>>,
-    /// True if the journal confirms the write, which is missing if a run was killed.
+    /// True if the journal confirms the write. A killed run may not have recorded that.
     pub is_certain: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The revisions of etcd as events.
+//! etcd revisions as events.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ pub struct Kept {
     pub changes: Vec<Version>,
 }
 
-/// Reads the revisions in etcd, and journals, as events in the order of their writes.
+/// Reads etcd revisions and journals as events, in the order of their writes.
 pub fn timeline(kept: &Kept, written: &[Written], about: &About) -> Vec<Event> {
     let end = Anchor { revision: kept.newest.saturating_add(1), time: kept.read_at, is_of_write: true };
     let mut reader = Reader { written, about, states: BTreeMap::new(), events: Vec::new(), known: vec![end] };
@@ -123,13 +123,13 @@ impl Reader<'_> {
     }
 }
 
-/// The events in journals only, of revisions that etcd does not have any more.
+/// The events that only journals have: etcd no longer has their revisions.
 fn forgotten(kept: &Kept, written: &[Written], about: &About) -> Vec<(i64, Raw)> {
     let mut found = Vec::new();
     for write in written.iter().filter(|write| write.is_certain) {
         let is_kept =
             kept.base.iter().any(|base| base.path == write.path && Some(base.revision) == write.replaced);
-        // A deletion has no revision of its own: it is after the replaced version.
+        // A deletion has no revision of its own: it comes after the replaced version.
         let revision = write.revision.or(write.replaced.filter(|_| !is_kept));
         let Some(revision) = revision.filter(|revision| *revision <= kept.oldest) else { continue };
         found.extend(write.events(about).into_iter().map(|mut raw| {

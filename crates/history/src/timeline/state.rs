@@ -77,7 +77,7 @@ impl About {
         }
     }
 
-    /// True for a block with a matching key that is of the node, or has records of the node or handle.
+    /// True for a block with a matching key that belongs to the node, or has records of the node or handle.
     pub(crate) fn has_block(&self, block: &Block) -> bool {
         match self {
             Self::Address(_) | Self::Block(_) => true,

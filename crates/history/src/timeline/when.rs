@@ -46,7 +46,7 @@ pub(crate) enum Recorded {
 }
 
 impl Recorded {
-    /// The same time, of a record that was stored again.
+    /// Converts to the time of a record that was stored again.
     pub(super) fn copied(self) -> Self {
         match self {
             Self::Time(time) => Self::Copied(time),
@@ -67,7 +67,7 @@ pub(crate) struct Anchor {
     pub is_of_write: bool,
 }
 
-/// Reads a time that Calico has written. A time without zone is not taken for UTC.
+/// Reads a time that Calico has written. A time without zone is not assumed to be UTC.
 pub(crate) fn recorded(text: &str) -> Option<Recorded> {
     let time = parse_time(text)?;
     let rest = text.trim().get(19..)?;
