@@ -48,11 +48,11 @@ pub struct Archiving {
     pub exports: usize,
 }
 
-/// Adds an export to the archive in a folder, and removes those that `keep` does not keep. Ages are relative to the
-/// time of its data, from the server if it has one.
+/// Adds an export to the archive in a folder, and removes exports that `keep` does not keep. Ages are relative to the
+/// time of the new export, which comes from the server if it reports one.
 ///
 /// # Errors
-/// If the datastore cannot be read, the folder cannot be written, or it is of another cluster.
+/// If the datastore cannot be read, the folder cannot be written, or the archive is of another cluster.
 pub fn archive<'a>(
     datastore: &'a Datastore,
     folder: &'a Path,
@@ -87,7 +87,7 @@ pub fn archive<'a>(
     })
 }
 
-/// Warns that a new export has no GUID: the next one may be of another cluster.
+/// Warns that a new export has no GUID, so the next one may be of another cluster.
 pub(crate) fn warn_of_unknown(operator: &dyn Operator) {
     operator.warn(
         "the cluster has no GUID: it cannot be checked whether all exports of this archive are from the same cluster"
@@ -106,7 +106,7 @@ pub(crate) fn thin_out(archive: &Archive, keep: &Keep, now: Timestamp) -> Result
     Ok(removed)
 }
 
-/// Reads all exports of an archive one by one, and merges writes of calipam on its cluster, from the journals in a
+/// Reads all exports of an archive one by one, and merges calipam's writes to its cluster, from the journals in a
 /// folder.
 pub fn archive_history(
     folder: &Path,
@@ -155,7 +155,7 @@ pub fn archive_history(
     Ok(History { guid, location, about, reach: Reach::Archive { exports, recorded }, events })
 }
 
-/// The keys of a part that have a version about the subject of a history.
+/// The keys in a part of the archive that have a version about the subject of a history.
 fn concerned(archive: &Archive, part: Part<'_>, about: &About) -> Result<HashSet<Vec<u8>>, Failure> {
     let (mut keys, mut known) = (HashSet::new(), Known::default());
     for export in archive.exports() {
@@ -171,7 +171,7 @@ fn concerned(archive: &Archive, part: Part<'_>, about: &About) -> Result<HashSet
     Ok(keys)
 }
 
-/// Warns of a time without known changes, after the damaged part of a recording.
+/// Warns of the time after the damaged part of a recording, in which changes are unknown.
 fn warn_of_gap(reached: &Reached, operator: &dyn Operator) {
     if let Some(damage) = &reached.damage {
         operator.warn(format!("{damage}: nothing is known between {} and the next export", reached.until));
@@ -190,8 +190,8 @@ pub(crate) fn note_damage(export: &Archived, reached: &Reached, operator: &dyn O
     warn_of_gap(reached, operator);
 }
 
-/// Passes the states of wanted objects on: one for each recorded change, or otherwise for each export. With two
-/// recorders, those of the later one begin where the earlier one ends. Returns the times of the exports, and the times
+/// Passes states of wanted objects to `take`: one for each recorded change, otherwise one for each export. With two
+/// recorders, states of the later one begin where the earlier one ends. Returns the times of the exports, and the times
 /// in which every change is known.
 fn each_state(
     archive: &Archive,
@@ -218,7 +218,7 @@ fn each_state(
     Ok((times, recorded))
 }
 
-/// Passes a part of each export to `take`, in the order of their times.
+/// Passes a part of each export to `take`, oldest first.
 fn each(
     archive: &Archive,
     part: Part<'_>,
@@ -258,7 +258,7 @@ pub struct ArchivedState {
     pub path: PathBuf,
     /// The time of the state.
     pub at: Timestamp,
-    /// The directory of a state that is not an export.
+    /// The temporary directory of a state that is not an export.
     _written: Option<TempDir>,
 }
 
@@ -267,7 +267,7 @@ impl ArchivedState {
         Self { path: export.path.clone(), at: export.taken_at, _written: None }
     }
 
-    /// The state of an export with its changes until a time, or with all of them.
+    /// The state of an export with its changes until a time, or with all changes.
     fn written(
         export: &Archived,
         until: Option<Timestamp>,
@@ -284,12 +284,12 @@ impl ArchivedState {
     }
 }
 
-/// The number of full states before a time that are searched, since there may be other recorders.
+/// The number of exports before a time whose changes are searched, since several recorders may have written them.
 const RECORDERS: usize = 3;
-/// A recorder writes once a minute, even without changes.
+/// A longer time without a write is a gap: a recorder writes once a minute, even without changes.
 const QUIET: SignedDuration = SignedDuration::from_secs(120);
 
-/// The state of an archive at a time: the last export until then, with the changes that were recorded until then.
+/// The state of an archive at a time: the last export until then, with the changes recorded until then.
 ///
 /// # Errors
 /// If there is no earlier export.
@@ -322,8 +322,8 @@ pub fn state_at(folder: &Path, time: Timestamp, operator: &dyn Operator) -> Resu
     Ok(state)
 }
 
-/// The states around a time: the one [of that time](state_at), and the first export after it or, without one, the last
-/// recorded state.
+/// The states around a time: the one [at that time](state_at), and the first export after it. Without a later export,
+/// the last recorded state.
 pub fn states_around(
     folder: &Path,
     time: Timestamp,
@@ -362,7 +362,7 @@ pub(crate) fn open_unless_empty(folder: &Path, operator: &dyn Operator) -> Resul
     Ok(Some(archive))
 }
 
-/// Adds the time of the last use to leaked addresses. Exports without users of addresses are skipped.
+/// Adds the time of the last use to leaked addresses. Exports without sources of address users are skipped.
 pub fn note_last_use(folder: &Path, report: &mut Report, operator: &dyn Operator) -> Result<(), Failure> {
     let archive = open(folder, operator)?;
     let guids = [archive.guid().unwrap_or_default().to_owned(), report.cluster.guid.clone()];
@@ -397,7 +397,7 @@ pub fn note_last_use(folder: &Path, report: &mut Report, operator: &dyn Operator
             finding.note_last_use(LastInUse { at: export.taken_at, by, not_at });
             false
         });
-        // An object that cannot be decoded may be the user.
+        // An object that cannot be decoded may use the address.
         if context.index.broken_workloads.is_empty() {
             not_at = export.taken_at;
         }
@@ -407,7 +407,7 @@ pub fn note_last_use(folder: &Path, report: &mut Report, operator: &dyn Operator
     Ok(())
 }
 
-/// The users of an address: owners, or objects that mention it without proof. A mentioned address is never leaked.
+/// The user of an address: an owner, or an object that mentions it without proof. A mentioned address is never leaked.
 fn user_of(context: &Context<'_>, address: IpAddr) -> Option<String> {
     let owners = context.owners_of(address);
     if !owners.is_empty() {

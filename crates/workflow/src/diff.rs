@@ -25,7 +25,7 @@ use crate::second_read::settle::recheck;
 /// One of two states, and its datastore.
 pub struct Side {
     pub datastore: Datastore,
-    /// The revision of etcd, if it is a past one.
+    /// The etcd revision, if it is a past one.
     pub revision: Option<i64>,
 }
 
@@ -41,7 +41,7 @@ impl Side {
     }
 }
 
-/// Two states of a cluster. Both or neither have the users of addresses.
+/// Two states of a cluster. Either both have a source of address users, or neither has it.
 pub struct Pair {
     pub old: Snapshot,
     pub new: Snapshot,
@@ -62,8 +62,8 @@ pub fn read_pair<'a>(
     })
 }
 
-/// Checks and compares the states that were read from two sides. Findings of one state only that a half-done operation
-/// of Calico could explain are checked again after `pause`, and dropped if their objects have changed.
+/// Checks and compares states that were read from two sides. Findings of only one state that a half-done Calico
+/// operation could explain are checked again after `pause`, and dropped if their objects have changed.
 pub async fn diff<'p>(
     pair: &'p Pair,
     [old, new]: [&Side; 2],
@@ -92,7 +92,7 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// Reads both states; files in parallel, since decoding keeps one core busy and there is no server to spare.
+/// Reads both states. Files are read in parallel: decoding keeps one core busy, and no server needs to be spared.
 async fn read_both(old: &Side, new: &Side, operator: &dyn Operator) -> Result<(Snapshot, Snapshot), Failure> {
     let is_live = |side: &Side| side.datastore.is_live();
     if !is_live(old) && !is_live(new) {
@@ -130,12 +130,12 @@ fn compare_clusters(
     Ok(())
 }
 
-/// Code and subject of each finding.
+/// The code and subject of each finding.
 fn subjects(report: &Report) -> HashSet<(Code, &Subject)> {
     report.findings.iter().map(|finding| finding.key_ref()).collect()
 }
 
-/// Removes findings from the later report that the earlier state would also have by the later clock. An allocation that
+/// Removes findings from the later report that the earlier state would also have at the later time. An allocation that
 /// was too young to be checked becomes a finding as time passes, although nothing else has changed.
 fn forget_aged(before: Context<'_>, of_old: &Report, later: Timestamp, of_new: &mut Report) {
     let known = subjects(of_old);
@@ -150,7 +150,7 @@ fn forget_aged(before: Context<'_>, of_old: &Report, later: Timestamp, of_new: &
     of_new.retain(|finding| is_known(finding) || !aged.contains(&finding.key_ref()));
 }
 
-/// Checks findings a second time that the other side does not have.
+/// Checks a second time the findings that only this side has.
 async fn recheck_side(
     side: &Side,
     snapshot: &Snapshot,
@@ -212,7 +212,7 @@ pub fn scope(pair: &Pair, networks: [Vec<IpNet>; 2], names: &Names) -> Result<Sc
     Ok(scope)
 }
 
-/// The intersection of networks of two kinds; if one kind is empty, the other one.
+/// The intersection of networks of two kinds; if one kind is empty, the networks of the other kind.
 fn in_both(some: Vec<IpNet>, others: Vec<IpNet>) -> Result<Vec<IpNet>, Failure> {
     if some.is_empty() || others.is_empty() {
         return Ok(if some.is_empty() { others } else { some });

@@ -32,22 +32,22 @@ pub enum Shown {
     Labelled,
     /// The message alone.
     Plain,
-    /// It was printed when it happened.
+    /// The error was printed when it happened.
     Already,
 }
 
 /// The exit code of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The request names something that does not exist, or is not carried out.
+    /// The request names something that does not exist, or is refused.
     Refused = 1,
-    /// The arguments or the settings have to be changed.
+    /// The arguments or settings have to be changed.
     Usage = 2,
     /// Something cannot be read or written.
     Failed = 3,
     /// A bug in this program.
     Internal = 4,
-    /// The user has interrupted it. Shells use 128 and the number of the signal.
+    /// The user interrupted the program. Shells use 128 plus the signal number.
     Interrupted = 130,
 }
 
@@ -64,18 +64,18 @@ impl Failure {
         Self::new(Kind::Usage, message)
     }
 
-    /// Converts an I/O error, for `map_err`, with the failed action, such as `read` and a path.
+    /// Converts an I/O error, for `map_err`; `doing` is the failed action, such as `read` and a path.
     pub fn io(doing: impl Into<String>) -> impl Fn(io::Error) -> Self {
         let doing = doing.into();
         move |error| Self::new(Kind::Failed, format!("cannot {doing}: {error}"))
     }
 
-    /// The same, with a path.
+    /// Like [`Self::io`], with a path.
     pub fn io_at(doing: &str, path: &Path) -> impl Fn(io::Error) -> Self {
         Self::io(format!("{doing} {}", path.display()))
     }
 
-    /// The error for a command that needs a live datastore and got a file.
+    /// The error for a command that got a file, but needs a live datastore.
     pub fn not_live(what: &str) -> Self {
         Self::usage(format!("a file is never changed; {what} needs the datastore itself"))
             .hint("connect to the cluster itself")
@@ -106,12 +106,12 @@ impl Failure {
         Self { shown, ..self }
     }
 
-    /// The original error of a library.
+    /// The original library error.
     pub fn cause<E: Error + 'static>(&self) -> Option<&E> {
         self.cause.as_ref()?.downcast_ref()
     }
 
-    /// Wraps the error of a library.
+    /// Wraps a library error.
     pub(crate) fn of(kind: Kind, error: impl Error + Send + Sync + 'static, hint: Option<Hint>) -> Self {
         let message = error.to_string();
         Self { kind, message, hint, shown: Shown::Labelled, cause: Some(Box::new(error)) }

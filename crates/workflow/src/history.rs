@@ -1,4 +1,4 @@
-//! `history`: the history in etcd and in the journals of calipam.
+//! `history`: the history in etcd and in calipam's journals.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -45,7 +45,7 @@ pub enum Reach {
     Archive {
         /// The times of the exports that were read, ascending.
         exports: Vec<Timestamp>,
-        /// The times in which every change was recorded, ascending.
+        /// The periods in which every change was recorded, ascending.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         recorded: Vec<Span>,
     },
@@ -54,14 +54,14 @@ pub enum Reach {
     State { read_at: Timestamp },
 }
 
-/// A time in which every change is known.
+/// A period in which every change is known.
 #[derive(Serialize)]
 pub struct Span {
     pub from: Timestamp,
     pub until: Timestamp,
 }
 
-/// Reads the history of an object from etcd, and merges writes of calipam on this cluster, from the journals in a
+/// Reads the history of an object from etcd, and merges calipam's writes to this cluster, from the journals in a
 /// folder.
 pub fn history<'a>(
     datastore: &'a Datastore,
@@ -108,7 +108,7 @@ pub fn last_events<'a>(
     most: usize,
 ) -> Pending<'a, Vec<Event>> {
     Box::pin(async move {
-        // The state of the address does not depend on its history: if that cannot be read, it is empty.
+        // The state of the address does not depend on its history. An unreadable history is returned as empty.
         let recent = tokio::time::timeout(AT_HAND, datastore.recent(snapshot, address)).await;
         let Ok(Ok(Some(past))) = recent else { return Vec::new() };
         let mut events = timeline(&kept(past), &[], &About::Address(address));
@@ -117,7 +117,7 @@ pub fn last_events<'a>(
     })
 }
 
-/// Completes the prefix of a handle ID, if there is one handle with it.
+/// Completes the prefix of a handle ID, if there is exactly one handle with this prefix.
 async fn whole_id(datastore: &Datastore, about: About) -> Result<About, Failure> {
     let About::Handle(begin) = &about else { return Ok(about) };
     let exact = datastore.lookup(&Lookup::Handle(begin.clone())).await?;
@@ -150,7 +150,7 @@ fn kept(past: Past) -> Kept {
     }
 }
 
-/// The writes of calipam to blocks of a cluster, from its journals, for one kind of datastore or any. Journals that
+/// Calipam's writes to blocks of a cluster, from its journals, for one kind of datastore or any kind. Journals that
 /// cannot be read are skipped with a warning.
 pub(crate) fn written(
     folder: &Path,
@@ -192,7 +192,7 @@ fn of_journal(journal: &Listed, recorded: &Recorded) -> Vec<Written> {
         started_at: recorded.header.started_at.clone(),
         journal: journal.path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
     };
-    // `outcome` is the revision that was written; `None` if it is unknown, since the run was killed.
+    // `outcome` is the revision that was written; `None` if it is unknown because the run was killed.
     let one = |change: &ChangeRecord, outcome: Option<Option<&str>>| Written {
         run: run.clone(),
         path: change.key.clone(),

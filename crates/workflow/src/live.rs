@@ -1,4 +1,4 @@
-//! A cluster that is read once and followed from then on: changes are applied to the snapshot, which is then checked.
+//! A cluster that is read once and then followed: changes are applied to the snapshot, which is then checked.
 //! Everything is read again each hour.
 
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ use crate::read::{Criteria, name_unread, wait, watched};
 /// The time after which everything is read again.
 const WHOLE: Duration = Duration::from_hours(1);
 
-/// The most objects that are read again for findings; for more, asking whether everything was reported is faster.
+/// The most objects that are read again for findings. For more, asking whether everything was reported is faster.
 const MOST_AGAIN: usize = 100;
 
 /// A snapshot that is kept up to date, for many readers.
@@ -34,14 +34,14 @@ pub struct Live {
     snapshot: SharedSnapshot,
     standing: Standing,
     found: Found,
-    /// The last second read did not confirm all findings that were due.
+    /// True if the last second read did not confirm all findings that were due.
     needs_proof: bool,
     criteria: Criteria,
-    /// The time of the last whole read.
+    /// The time of the last complete read.
     read: Instant,
-    /// A virtual machine was added to a cluster that had no resource for them when calipam connected.
+    /// A virtual machine was added to a cluster that had no resource for virtual machines when calipam connected.
     has_new_machines: bool,
-    /// The time of the last whole read for that reason.
+    /// The time of the last complete read because of new virtual machines.
     for_machines: Option<Instant>,
     pub counts: LiveCounts,
     pub trends: Trends,
@@ -61,7 +61,7 @@ pub struct LiveCounts {
     /// The number of keys that have changed.
     pub changes: u64,
     pub checks: u64,
-    /// The number of whole reads.
+    /// The number of complete reads.
     pub reads: u64,
 }
 
@@ -77,8 +77,8 @@ pub enum Step {
 }
 
 impl Live {
-    /// Reads and checks everything. Findings that a half-done operation of Calico could explain have to last for a
-    /// while. Returns a reason if the datastore cannot be followed.
+    /// Reads and checks everything. Findings that a half-done Calico operation could explain have to last for a while.
+    /// Returns a reason if the datastore cannot be followed.
     pub fn begin<'a>(
         datastore: &'a Datastore,
         criteria: &'a Criteria,
@@ -119,7 +119,7 @@ impl Live {
         Arc::clone(&self.snapshot)
     }
 
-    /// True if the next step reads everything: an hour has passed, or a resource was installed. It needs a new
+    /// True if the next step reads everything: an hour has passed, or a resource was installed. The step needs a new
     /// connection, since a connection asks for the resources only once.
     pub fn is_due(&self) -> bool {
         self.read.elapsed() >= WHOLE || self.has_new_machines
@@ -133,7 +133,7 @@ impl Live {
         due.unwrap_or(Duration::MAX)
     }
 
-    /// Waits for a change, until a finding has lasted for long enough, or for `most`. True if something has changed.
+    /// Waits for a change, until a finding has lasted long enough, or for `most`. True if something has changed.
     pub async fn wait(&mut self, datastore: &Datastore, most: Duration) -> Result<bool, Failure> {
         if self.has_new_machines {
             return Ok(true);
@@ -177,8 +177,8 @@ impl Live {
         })
     }
 
-    /// Reads the objects of due findings a second time, and returns them with the time. That is faster than a proof of
-    /// everything if kinds are watched separately. `None` if there are too many, or if it would not be enough.
+    /// Reads the objects of due findings again, and returns them with the time. If kinds are watched separately, that
+    /// is faster than proving that all changes were reported. `None` if there are too many, or it is not enough.
     async fn read_again(&self, datastore: &Datastore) -> Result<Option<(Timestamp, Snapshot)>, Failure> {
         let now = self.followed.now();
         let waiting = self.found.waiting.iter();
@@ -219,7 +219,7 @@ impl Live {
         self.counts.changes += news.len() as u64;
         let Changed { before, now } = news.apply(&mut snapshot, &mut self.followed);
         self.trends.note(&before, &now, &snapshot);
-        // Pods of machines remain after KubeVirt was removed, without a resource for machines.
+        // Pods of virtual machines remain after KubeVirt was removed, without a resource for virtual machines.
         let is_recent = self.for_machines.is_some_and(|at| at.elapsed() < WHOLE);
         let mut pods = now.pods.iter().map(|pod| &pod.value);
         self.has_new_machines |=

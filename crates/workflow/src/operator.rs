@@ -13,7 +13,7 @@ use jiff::SignedDuration;
 use crate::failure::Failure;
 use crate::migrate::Surveyed;
 
-/// The future of a command. It is boxed so that its code is compiled here, and not again in the crate that awaits it.
+/// A command's future. It is boxed so that its code is compiled here, not again in the crate that awaits it.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// Receives events, shows progress and plans, and answers questions.
@@ -55,9 +55,9 @@ pub enum Activity {
     Reading,
     /// Counted in objects.
     Exporting,
-    /// Waiting before suspects are read again; in milliseconds, as are the next two.
+    /// Waiting before suspects are read again; in milliseconds, as for the next two.
     Rechecking,
-    /// Waiting before the whole read is repeated.
+    /// Waiting before everything is read again.
     Confirming,
     /// Waiting before leaked addresses are read a second time.
     WaitingForSecondRead,
@@ -67,7 +67,7 @@ pub enum Activity {
     Evicting,
 }
 
-/// A message to the operator while the work goes on.
+/// A message to the operator while work continues.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A detail for verbose output.
@@ -89,9 +89,9 @@ pub enum Event<'a> {
         activity: Activity,
         time: SignedDuration,
     },
-    /// A killed run has left the datastore locked; the operator is asked whether to restore the lock.
+    /// A killed run left the datastore locked; the operator is asked whether to restore the lock.
     StaleLock(&'a StaleLock),
-    /// The lock stays: the operator's consent in advance was for something else.
+    /// The datastore stays locked: the operator's consent in advance was for something else.
     LockStays,
 }
 

@@ -1,5 +1,5 @@
-//! Checks before a plan is written: its size, permissions, the folder of the journal, locks that killed runs have left,
-//! and whether the operator can agree.
+//! Checks before a plan is written: its size, permissions, the journal folder, locks that killed runs left, and whether
+//! the operator can agree.
 
 use calipam_datastore::write::{Consent, Question};
 use calipam_model::snapshot::Source;
@@ -14,7 +14,7 @@ use crate::run::{Run, Writing};
 
 /// The result of a preflight, for the plan of this run or an expected one.
 pub(crate) struct Passed {
-    /// The lock that a killed run has left is still there.
+    /// The lock that a killed run left is still there.
     pub stays_locked: bool,
     /// The summary of the expected plan, if it was shown.
     pub shown: Option<PlanSummary>,
@@ -37,7 +37,7 @@ impl Run<'_> {
         Ok(Passed { stays_locked, shown: None })
     }
 
-    /// The same without the locks that killed runs have left.
+    /// Checks size, permissions and journal folder, but no locks.
     pub(crate) async fn check(
         &self,
         writing: &Writing,
@@ -53,8 +53,8 @@ impl Run<'_> {
         }
     }
 
-    /// Reports locks that killed runs have left, and restores them if the operator agrees now to exactly that. Returns
-    /// true if one stays.
+    /// Reports locks that killed runs left, and restores each one if the operator agrees to exactly that now. Returns
+    /// true if a lock stays.
     pub(crate) async fn restore_stale_locks(
         &self,
         writing: &Writing,
@@ -77,7 +77,7 @@ impl Run<'_> {
 
             self.operator.tell(Event::StaleLock(&lock));
             let consent = self.ask(self.question_of_lock(cluster)).await?;
-            // Consent in advance was for the command, not for this.
+            // Consent in advance was for the command, not for restoring a lock.
             if consent.was_typed() {
                 stays_locked = self.restore(&lock, consent).await?;
             } else {
@@ -105,7 +105,7 @@ impl Run<'_> {
         Question { cluster: cluster.to_owned(), location, others: 1, ..Question::default() }
     }
 
-    /// Restores the lock; true if it stays.
+    /// Restores the lock; true if the datastore stays locked.
     pub(crate) async fn restore(&self, lock: &StaleLock, consent: Consent) -> Result<bool, Failure> {
         let restored = lock.restore(self.datastore, consent).await?;
         self.operator.tell(if restored {

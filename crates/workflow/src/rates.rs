@@ -20,17 +20,17 @@ use crate::archive::{note_damage, open, open_unless_empty};
 use crate::failure::Failure;
 use crate::operator::{Operator, Pending};
 
-/// The rate at which pods got addresses and how long they kept them, from the exports and changes of an archive.
+/// The rate at which pods got addresses, and how long they kept them, from the exports and changes of an archive.
 ///
 /// # Errors
-/// If the archive has one state only.
+/// If the archive has only one state.
 pub fn rates(folder: &Path, operator: &dyn Operator) -> Result<Rates, Failure> {
     let archive = open(folder, operator)?;
     observed(read(archive.exports(), Rates::default(), operator)?, folder)
 }
 
-/// The same, from the last versions of blocks in etcd. It does not store when it wrote them: a version counts as old as
-/// the newest allocation in it or in an earlier one.
+/// The rate and duration from the last block versions in etcd, which does not store when it wrote them. A version
+/// counts as old as the newest allocation in it or in an earlier one.
 ///
 /// # Errors
 /// If the datastore is not etcd v3, or has no history.

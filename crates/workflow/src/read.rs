@@ -24,7 +24,7 @@ use crate::second_read::settle;
 #[derive(Clone, Debug)]
 pub struct Criteria {
     pub options: Options,
-    /// The time after which suspects are read again; zero for not at all.
+    /// The time after which suspects are read again; zero to read nothing again.
     pub recheck_after: SignedDuration,
 }
 
@@ -44,19 +44,19 @@ impl CheckResult {
 
     /// Tries a plan in memory, and returns it without the steps that fail there.
     pub(crate) fn try_plan(mut self, plan: Plan, criteria: &Criteria) -> Result<Plan, FailedTrial> {
-        // Findings that the recheck dropped are found in the data of the trial, too, and are not new there.
+        // The data of the trial also has the findings that the recheck dropped, so they are not new there.
         self.report.findings.extend(self.dropped);
         try_plan(self.snapshot, self.report, plan, &criteria.options)
     }
 }
 
-/// Seconds for which the cluster lets released addresses cool down; 0 if its datastore does not store the time.
+/// Seconds for which released addresses cool down in this cluster; 0 if its datastore does not store the time.
 pub(crate) async fn cooldown(datastore: &Datastore, snapshot: &Snapshot) -> i64 {
     let configured = snapshot.effective_ipam_config().map_or(0, |config| config.cooldown_seconds.max(0));
     if configured > 0 && datastore.keeps_cooldown().await { configured } else { 0 }
 }
 
-/// Reads and checks. Objects whose findings a half-done operation of Calico could explain are read again, and findings
+/// Reads and checks. Objects whose findings a half-done Calico operation could explain are read again, and findings
 /// whose objects have changed are dropped.
 pub(crate) fn read_and_check<'a>(
     datastore: &'a Datastore,
@@ -94,7 +94,7 @@ pub fn read_sources<'a>(
     })
 }
 
-/// Reads the current state, or the one at a past revision of etcd.
+/// Reads the current state, or the state at a past etcd revision.
 pub(crate) async fn read_at(
     datastore: &Datastore,
     revision: Option<i64>,
@@ -181,8 +181,8 @@ pub fn read_around<'a>(
     })
 }
 
-/// Reads around a handle by its ID or by a prefix that only one ID has. Returns the whole ID, or the text itself if no
-/// ID has this prefix.
+/// Reads around a handle, given its ID or a prefix that only one ID has. Returns the complete ID, or the text itself if
+/// no ID has this prefix.
 pub fn read_around_handle<'a>(
     datastore: &'a Datastore,
     begin: &'a str,

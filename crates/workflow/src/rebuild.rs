@@ -1,4 +1,4 @@
-//! `rebuild`: rebuilds the records of a cluster from what runs in it.
+//! `rebuild`: rebuilds the records of a cluster from the workloads that are running there.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::Write as _;
@@ -27,7 +27,7 @@ use crate::scope::{Names, is_known_block, unknown_block};
 use crate::second_read::{Planned, plan_after_grace, seen_once, warn_of_short_grace};
 use crate::write::Repaired;
 
-/// A request to rebuild; everything, if it names no pools, nodes or blocks.
+/// A request to rebuild; everything if it names no pools, nodes or blocks.
 #[derive(Clone, Debug)]
 pub struct RebuildRequest {
     /// Everything except the scope, which the names give.
@@ -52,7 +52,7 @@ pub fn rebuild<'a>(
             refuse_link(directory)?;
         }
         let mut seen = read_and_check(datastore, criteria, operator).await?;
-        // In an etcd that was restored from a backup, endpoints are as old as blocks: only pods show what runs.
+        // In an etcd that was restored from a backup, endpoints are as old as blocks: only pods show what is running.
         if run.writing().is_some()
             && !request.wanted.endpoints_only
             && rebuild::needs_endpoints_only(&seen.snapshot)
@@ -111,7 +111,7 @@ pub fn rebuild<'a>(
     })
 }
 
-/// The error if only endpoints in etcd show what runs: after a restore they are as old as the blocks.
+/// The error if only etcd endpoints show what is running: after a restore they are as old as the blocks.
 fn pods_not_read() -> Failure {
     let message = "no pods were read, and the endpoints in etcd may be as old as the blocks";
     Failure::refused(message).hint(Hint::new(
@@ -123,7 +123,7 @@ fn pods_not_read() -> Failure {
 /// The subdirectory for the blocks that are written after the wait.
 const SECOND: &str = "second";
 
-/// Returns the plan without the steps that fail in memory. Writes its blocks before and after into the directory.
+/// Returns the plan without the steps that fail in memory. Writes its blocks, before and after, into the directory.
 fn tried(
     request: &RebuildRequest,
     scope: &Request,
@@ -171,8 +171,8 @@ fn refuse_link(directory: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes each block of the plan before and after into a file of its own, and returns the number of files. With
-/// `by_host`, each host gets a file of its new values, too.
+/// Writes each block of the plan, before and after, into its own file, and returns the number of files. With `by_host`,
+/// also writes a file for each host with its new values.
 fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan, by_host: bool) -> Result<usize, Failure> {
     refuse_link(directory)?;
     fs::create_dir_all(directory).map_err(Failure::io_at("create", directory))?;
@@ -197,7 +197,7 @@ fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan, by_host: bool
     Ok(files.len() + hosts.len())
 }
 
-/// Writes a new file. An existing file or link stays unchanged. Readers never see half of the file.
+/// Writes a new file. An existing file or link stays unchanged. Readers never see a half-written file.
 fn write_new(path: &Path, text: &[u8]) -> io::Result<()> {
     let part = path.with_extension("json.part");
     fs::File::create_new(&part)?.write_all(text)?;

@@ -19,15 +19,15 @@ use crate::operator::{Activity, Operator, Pending};
 use crate::read::watched;
 use crate::scope::guid;
 
-/// A journal of this age or size in bytes gets a new full state, which limits the time to read a past state.
+/// A journal of this age, or of this size in bytes, gets a new full state. This limits the time to read a past state.
 const OLD: SignedDuration = SignedDuration::from_hours(24);
 const LONG: u64 = 64 << 20;
 
 /// Records every change of a datastore in a folder until an error. A later call continues. `has_begun` is set once it
-/// is clear that changes can be recorded. Removes full states, with their changes, that `keep` does not keep.
+/// is clear that changes can be recorded. Removes full states and their changes if `keep` does not keep them.
 ///
 /// # Errors
-/// If the datastore cannot be read, or the folder cannot be written, is in use, or is of another cluster.
+/// If the datastore cannot be read, or the folder cannot be written, is in use, or has data of another cluster.
 pub fn record<'a>(
     datastore: &'a Datastore,
     folder: &'a Path,
@@ -87,7 +87,7 @@ impl Recording<'_> {
             ));
         }
         let is_old = now.duration_since(journal.export().taken_at) >= OLD || journal.length() >= LONG;
-        // A large cluster has a large first state of the values that change.
+        // In a large cluster, the first state of the changing values is large.
         tokio::task::block_in_place(|| journal.append(now, reached, changes))?;
         if is_old {
             let adding = self.recorder.begin()?;
@@ -117,8 +117,8 @@ impl Recording<'_> {
         Ok(journal)
     }
 
-    /// Reports the full state that a recording begins with. The reason is that there is none yet or that changes were
-    /// lost; `None` means that the last one is old.
+    /// Reports the full state that a recording begins with. The reason is that there is no full state yet, or that
+    /// changes were lost; `None` means that the last full state is old.
     fn tell_begun(&self, journal: &Journal, why: Option<&WhyWhole>) {
         let gap = why.filter(|why| **why != WhyWhole::New).map(|why| format!("a gap: {why}; "));
         let path = quoted(&journal.export().path);

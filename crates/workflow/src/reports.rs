@@ -23,7 +23,7 @@ pub struct UnusableReport {
     pub objection: ReportError,
 }
 
-/// The error for a file that holds no report.
+/// The error for a file that is not a report.
 pub fn no_report(path: &Path, error: &ReportError) -> Failure {
     Failure::new(Kind::Failed, format!("{}: {error}", path.display()))
         .hint(Hint::new("write one with {} or `calicoctl ipam check --output FILE`", [Call::Check]))

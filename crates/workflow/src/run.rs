@@ -13,7 +13,7 @@ use calipam_repair::journal::{Disk, Journal, default_path};
 use crate::failure::Failure;
 use crate::operator::Operator;
 
-/// The intent to plan only, or to write, and the limit of changes.
+/// The intent to plan only or to write, and the maximum number of changes.
 #[derive(Clone, Debug, Default)]
 pub struct Intent {
     /// `None` to plan only.
@@ -47,13 +47,13 @@ impl Writing {
         }
     }
 
-    /// The folders of the journals of other runs.
+    /// The folders with journals of other runs.
     pub(crate) fn folders(&self) -> Vec<PathBuf> {
         self.journals.iter().cloned().chain(self.journal.as_deref().and_then(folder_of)).collect()
     }
 }
 
-/// The folder of a journal; `.` for `run.journal`.
+/// The folder of a journal; `.` for a file name such as `run.journal`.
 pub(crate) fn folder_of(journal: &Path) -> Option<PathBuf> {
     let folder = journal.parent()?;
     Some(if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_owned() })
@@ -73,8 +73,8 @@ impl<'a> Run<'a> {
         Self { datastore, intent, operator, begun: None }
     }
 
-    /// Creates a run that needs the datastore of a Calico 3 even if it only plans. `what` names the command in errors
-    /// for Calico 2 and for a file: `split a pool`, and `a split`.
+    /// Creates a run that needs a live Calico 3 datastore even if it only plans. `what` names the command in the errors
+    /// for Calico 2 and for a file, such as `split a pool` and `a split`.
     pub(crate) fn on_live(
         datastore: &'a Datastore,
         intent: &'a Intent,
@@ -88,12 +88,12 @@ impl<'a> Run<'a> {
         Ok(Self::new(datastore, intent, operator))
     }
 
-    /// The settings for writing; `None` if nothing is to be written, or can be.
+    /// The settings for writing; `None` if nothing is to be written, or nothing can be.
     pub(crate) fn writing(&self) -> Option<&'a Writing> {
         self.intent.writing.as_ref().filter(|_| self.datastore.is_live())
     }
 
-    /// Refuses to write if the Kubernetes may be of another cluster than the etcd, unless it was named.
+    /// Refuses to write if Kubernetes and etcd may belong to different clusters, unless the operator named the former.
     pub(crate) fn refuse_doubtful(&self, snapshot: &Snapshot) -> Result<(), Failure> {
         match doubt(snapshot) {
             Some(doubt) if self.writing().is_some() && !self.datastore.names_kubernetes() => {
@@ -110,7 +110,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Returns the limit if there are more changes.
+    /// Returns the limit if there are more changes than that.
     pub(crate) fn exceeds(&self, changes: usize) -> Option<usize> {
         self.intent.max_changes.filter(|limit| changes > *limit)
     }

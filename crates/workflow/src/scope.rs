@@ -37,16 +37,16 @@ impl Names {
     /// Returns the scope of the names.
     ///
     /// # Errors
-    /// If one of them is not found, or nodes and pools have nothing in common: such a scope never has findings, and
-    /// would look like a clean cluster.
+    /// If a name is not found, or nodes and pools have nothing in common: such a scope never has findings, and would
+    /// look like a clean cluster.
     pub fn scope(&self, snapshot: &Snapshot) -> Result<Scope, Failure> {
         self.found(snapshot)?.all()
     }
 
-    /// Returns the scope of the names that are found, and an error for each other one.
+    /// Returns the scope of the names that are found, and an error for each name that is not.
     ///
     /// # Errors
-    /// The same as for [`Self::scope`], but only if none of the nodes or none of the pools is found.
+    /// As for [`Self::scope`], but only if none of the nodes or none of the pools is found.
     pub fn found(&self, snapshot: &Snapshot) -> Result<Found<Scope>, Failure> {
         let Found { found: nodes, mut not_found } =
             found_nodes(snapshot, &self.nodes, self.selector.as_ref())?;
@@ -71,7 +71,7 @@ impl<T> Found<T> {
     /// Returns what was found for all names.
     ///
     /// # Errors
-    /// If one of them does not exist.
+    /// If a name does not exist.
     fn all(mut self) -> Result<T, Failure> {
         if self.not_found.is_empty() { Ok(self.found) } else { Err(self.not_found.swap_remove(0)) }
     }
@@ -109,7 +109,7 @@ pub fn guid<'a>(datastore: &'a Datastore) -> Pending<'a, Result<String, Failure>
 /// Accepts a node that exists, or that an affinity, a block, an endpoint or a record still names.
 ///
 /// # Errors
-/// If it is not found: a misspelt name would look like a clean cluster.
+/// If the node is not found: a misspelt name would look like a clean cluster.
 fn known_node(snapshot: &Snapshot, name: &str) -> Result<(), Failure> {
     let owns = |owner: Option<&BlockOwner>| owner.and_then(BlockOwner::host).is_some_and(|host| host == name);
     let is_known = snapshot.nodes.iter().any(|node| node.value.name == name)
@@ -120,7 +120,7 @@ fn known_node(snapshot: &Snapshot, name: &str) -> Result<(), Failure> {
     if is_known { Ok(()) } else { Err(unknown_node(name, &known_nodes(snapshot))) }
 }
 
-/// Returns the known name that was probably meant: the first that contains the text, otherwise the one with the
+/// Returns the known name that was probably meant: the first one that contains the text, otherwise the one with the
 /// smallest edit distance.
 pub fn nearest<'k>(text: &str, known: impl Iterator<Item = &'k str> + Clone) -> Option<&'k str> {
     let part = |name: &&str| text.len() > 3 && name.contains(text);
@@ -130,7 +130,7 @@ pub fn nearest<'k>(text: &str, known: impl Iterator<Item = &'k str> + Clone) -> 
     })
 }
 
-/// Adds a suggestion for an unknown name, the most similar known one, to a hint.
+/// Adds the most similar known name to a hint, as a suggestion for an unknown name.
 fn did_you_mean(name: &str, known: &BTreeSet<String>, hint: impl Into<Hint>) -> Hint {
     let Hint { text, mut calls } = hint.into();
     let Some(near) = nearest(name, known.iter().map(String::as_str)) else { return Hint { text, calls } };
@@ -239,8 +239,8 @@ pub fn nearest_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<S
     near.filter(|near| *near != meant).map(str::to_owned)
 }
 
-/// Returns the nodes with these names or patterns (`*`: any characters, `?`: one), or all nodes if there are none, as
-/// far as the selector matches their labels.
+/// Returns the nodes with these names or patterns (`*`: any characters, `?`: one), or all nodes if there are no names.
+/// A selector keeps only nodes with matching labels.
 pub fn nodes(
     snapshot: &Snapshot,
     names: &[String],
@@ -249,7 +249,7 @@ pub fn nodes(
     found_nodes(snapshot, names, selector)?.all()
 }
 
-/// The same, for the names that are found.
+/// Like [`nodes`], with an error for each name that is not found.
 pub fn found_nodes(
     snapshot: &Snapshot,
     names: &[String],
@@ -341,7 +341,7 @@ pub(crate) fn is_known_block(snapshot: &Snapshot, cidr: IpNet) -> bool {
         || snapshot.defects.iter().any(is_undecodable)
 }
 
-/// Checks that one of the nodes has something in one of the pools, if both are named.
+/// Checks that one of the nodes has something in one of the pools, if both nodes and pools are named.
 fn have_in_common(snapshot: &Snapshot, scope: &Scope) -> Result<(), Failure> {
     let Scope { nodes, networks, .. } = scope;
     if nodes.is_empty() || networks.is_empty() || has_any(snapshot, scope) {
@@ -363,7 +363,7 @@ fn has_any(snapshot: &Snapshot, scope: &Scope) -> bool {
         let keys = snapshot.affinities.iter().map(|affinity| &affinity.value.key);
         keys.into_iter().any(|key| is_named(&key.node) && lies_there(key.cidr))
     };
-    // A block that cannot be decoded may be of any node.
+    // A block that cannot be decoded may belong to any node.
     let by_block = || {
         let there = snapshot.blocks.iter().filter(|block| lies_there(block.value.key));
         there.into_iter().any(|block| {

@@ -1,4 +1,4 @@
-//! `undo`: restores what a run has changed, by its journal.
+//! `undo`: restores what a run changed, using its journal.
 
 use std::path::{Path, PathBuf};
 
@@ -25,13 +25,13 @@ pub struct Undone {
     /// The run that is undone.
     pub header: Header,
     pub plan: UndoPlan,
-    /// The run finished, so its journal is complete.
+    /// True if the run finished, so its journal is complete.
     pub ended: bool,
     /// The limit, if a plan that was only printed restores more objects.
     pub exceeds: Option<usize>,
     /// `None` if nothing was to be written.
     pub run: Option<Executed>,
-    /// The lock that a killed run has left is still there.
+    /// The lock that a killed run left is still there.
     pub stays_locked: bool,
 }
 
@@ -54,7 +54,7 @@ fn sources(plan: &UndoPlan) -> Vec<Source> {
     sources
 }
 
-/// Returns the lock that the run of this journal has left, if it can be restored.
+/// Returns the lock that the run of this journal left, if it can be restored.
 async fn lock_of_run(run: &Run<'_>, journal: &Path, cluster: &str) -> Result<Option<StaleLock>, Failure> {
     let Some(lock) = stale_lock(journal, cluster) else { return Ok(None) };
     let now = lock.recheck(run.datastore).await?;
@@ -114,7 +114,7 @@ async fn check_pools(
     Ok(plan)
 }
 
-/// True if pools of the run may remain as it has written them: those of a split overlap until it is undone.
+/// True if pools may remain as the run wrote them: those of a split overlap until it is undone.
 fn leaves_pools(plan: &UndoPlan, run: Option<&Executed>) -> bool {
     let is_pool = |key: &Key| matches!(key, Key::Pool(_));
     let is_done = run.is_none_or(|run| run.execution.is_complete());
@@ -130,8 +130,8 @@ fn stays_locked(run: &Run<'_>, lock: &StaleLock) -> bool {
     true
 }
 
-/// Plans the inverse of a run, shows it, asks, and restores the earlier objects, and at last the lock that the run has
-/// left. `journals` is the folder of all journals, if the environment names one.
+/// Plans the inverse of a run, shows it, asks, and restores the earlier objects. At last it restores the lock that the
+/// run left. `journals` is the folder of all journals, if the environment names one.
 pub fn undo<'a>(
     datastore: &'a Datastore,
     journal: &'a Path,
@@ -163,7 +163,7 @@ pub fn undo<'a>(
         let changes = plan.steps().iter().map(|step| step.objects.len()).sum();
         let lock = lock_of_run(&run, journal, plan.cluster()).await?;
         let Some(writing) = run.writing().filter(|_| !plan.steps().is_empty()) else {
-            // A run that was killed before its first change has left a lock, too.
+            // A run that was killed before its first change leaves a lock, too.
             let stays_locked = match (lock, run.writing()) {
                 (Some(lock), Some(_)) if leaves_pools(&plan, None) => stays_locked(&run, &lock),
                 (Some(lock), Some(_)) => {
@@ -187,7 +187,7 @@ pub fn undo<'a>(
         let mut locked = false;
         let (cluster, sources) = (plan.cluster(), sources(&plan));
         match &lock {
-            // The datastore has only this lock.
+            // No other lock can be left: a datastore has only one.
             Some(_) => {
                 run.check(&Writing { lock: true, ..writing.clone() }, cluster, &sources, changes).await?
             }
@@ -199,7 +199,7 @@ pub fn undo<'a>(
 
         let agreed = consent.clone();
         let work = async |options| execute(datastore, &plan, consent, &options).await;
-        // The datastore is locked already if the run has left it so.
+        // The datastore is already locked if the run left it locked.
         let writing = Writing { lock: writing.lock && lock.is_none(), ..writing.clone() };
         let executed = run.execute(&writing, cluster, work).await?;
         match lock {

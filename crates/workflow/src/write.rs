@@ -17,14 +17,14 @@ use crate::operator::{Activity, Proposal};
 use crate::preflight::Passed;
 use crate::run::{Run, Writing};
 
-/// The result of a plan.
+/// The result of writing a plan.
 pub struct Repaired {
     pub plan: PlanSummary,
     /// The limit, if a plan that was only printed makes more changes.
     pub exceeds: Option<usize>,
     /// `None` if nothing was to be written.
     pub run: Option<Executed>,
-    /// The lock that a killed run has left is still there.
+    /// The lock that a killed run left is still there.
     pub stays_locked: bool,
 }
 
@@ -59,12 +59,12 @@ pub(crate) fn sources(kind: PlanKind) -> &'static [Source] {
 }
 
 impl Run<'_> {
-    /// Shows a plan, asks, and executes it. Returns only the plan if there is nothing to write to.
+    /// Shows a plan, asks, and executes it. Returns only the plan if there is nothing to write, or no live datastore.
     pub(crate) async fn write(&self, plan: Plan, passed: Option<Passed>) -> Result<Repaired, Failure> {
         self.write_if(plan, passed, async |_: bool| Ok(())).await
     }
 
-    /// Writes the first part of a run. If that succeeded, the run that writes the rest is returned, too.
+    /// Writes the first part of a run. On success, also returns the run that writes the rest.
     pub(crate) async fn write_first(&self, plan: Plan) -> Result<(Repaired, Option<Self>), Failure> {
         let mut repaired = self.write_part(plan, None, async |_: bool| Ok(()), true).await?;
         let begun = repaired.run.as_mut().and_then(|executed| executed.execution.journal.take());
@@ -141,7 +141,7 @@ impl Run<'_> {
         }
     }
 
-    /// Executes writes, with journal, progress and signals.
+    /// Executes writes, with a journal, progress and signal handling.
     pub(crate) async fn execute(
         &self,
         writing: &Writing,
@@ -188,8 +188,8 @@ impl Run<'_> {
 /// True while a run writes.
 static WRITING: AtomicBool = AtomicBool::new(false);
 
-/// True while a run writes. A signal must not end the process then: the run handles it, finishes what it has begun, and
-/// restores the lock.
+/// True while a run writes. A signal must not end the process during that time: the run handles the signal, finishes
+/// the writes that it has begun, and restores the lock.
 pub fn is_writing() -> bool {
     WRITING.load(Ordering::SeqCst)
 }

@@ -1,4 +1,4 @@
-//! Estimates the time of an eviction: a simulation of the cluster, with the time that its pods took to start last.
+//! Estimates how long an eviction takes: simulates the cluster, with the time that its pods last took to start.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -14,12 +14,12 @@ use jiff::SignedDuration;
 
 use super::Eviction;
 
-/// An estimate, without the time for budgets that let no pod go, and for images that a node does not have yet.
+/// An estimate, without the time for disruption budgets that block evictions, and for images that a node lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
     /// Pods that can be evicted.
     pub pods: usize,
-    /// Pods of them that do not move, because their batch or an earlier one finds no free addresses.
+    /// Pods among these that do not move, because their batch or an earlier one finds no free addresses.
     pub not_moved: usize,
     /// Pods that are evicted at the same time.
     pub batch: usize,
@@ -28,13 +28,13 @@ pub struct Estimate {
     pub total: SignedDuration,
 }
 
-/// The maximum in multiples of the median: a pod that took longer was not ready in between, so its time is meaningless.
+/// The maximum in multiples of the median. A pod that took longer was not ready in between, so its time is meaningless.
 const OUTLIER: i32 = 10;
 /// The time that a batch waits for addresses if the eviction sets none; a runtime retries several times within it.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(10);
 
 impl Estimate {
-    /// Estimates an eviction; `None` if no evicted pod shows how long it took to be ready.
+    /// Estimates an eviction; `None` if no evicted pod shows how long it took to become ready.
     ///
     /// # Errors
     /// If the cluster cannot be simulated.

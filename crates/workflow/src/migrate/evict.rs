@@ -1,6 +1,6 @@
 //! Moves pods by evicting them. Kubernetes respects disruption budgets, and controllers create the pods again, with
-//! addresses of the new pool. KubeVirt migrates virtual machines live, if that changes their addresses. An eviction has
-//! no state of its own: a run that ends at any point leaves pods that have moved and pods that have not.
+//! addresses from the new pool. KubeVirt migrates virtual machines live, if that changes their addresses. An eviction
+//! keeps no state: a run that ends at any point leaves pods that have moved and pods that have not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,18 +20,18 @@ use crate::operator::{Activity, Operator};
 /// The settings of an eviction.
 #[derive(Clone, Debug)]
 pub struct Eviction {
-    /// The most pods that are evicted and not yet back at the same time.
+    /// The maximum number of pods that are evicted and not yet back.
     pub batch: usize,
     /// The pause between two batches.
     pub pause: SignedDuration,
-    /// The time to wait for evicted pods to be back, and for budgets to let pods go.
+    /// The time to wait for evicted pods to be back, and for budgets to allow evictions.
     pub patience: SignedDuration,
-    /// Only pods on these nodes; on all if empty.
+    /// Evict only pods on these nodes; on all nodes if empty.
     pub nodes: Vec<String>,
     pub namespace: Option<String>,
 }
 
-/// The reason why no more pods are evicted. Those that were evicted before are back.
+/// The reason why no more pods are evicted. Pods that were evicted before are back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EvictError {
     #[error("pods are evicted through Kubernetes, but no kubeconfig was given")]
@@ -80,17 +80,17 @@ type Owner = (String, Controller);
 /// The result of evicting a batch of pods.
 #[derive(Default)]
 struct Batch {
-    /// The owners of evicted pods, by UID of the pod.
+    /// The owners of evicted pods, by pod UID.
     gone: BTreeMap<String, Owner>,
-    /// Reasons why KubeVirt does not migrate machines, by UID of the pod.
+    /// Reasons why KubeVirt does not migrate virtual machines, by pod UID.
     refused: BTreeMap<String, String>,
     /// At least one pod was evicted.
     has_moved: bool,
 }
 
 impl Eviction {
-    /// Evicts pods of the old pool, batch after batch, until no more can be evicted. Reports their number. `moves`
-    /// tells which pods get another address that way.
+    /// Evicts pods of the old pool, batch after batch, until no more can be evicted. Reports their number. `moves` says
+    /// which pods get another address when they are evicted.
     pub(super) async fn run(
         &self,
         workloads: &Workloads,
@@ -98,7 +98,7 @@ impl Eviction {
         moves: Moves,
         operator: &dyn Operator,
     ) -> Result<(), Failure> {
-        // If namespaces cannot be read, only the annotations of pods are known; the survey reports that.
+        // If namespaces cannot be read, only pod annotations are known; the survey reports that.
         let namespaces = workloads.namespaces().await.unwrap_or_default();
         let (old, ties) = (pool.cidr, Ties::of(pool, &namespaces));
         let meter = operator.start(Activity::Evicting);
@@ -149,7 +149,7 @@ impl Eviction {
         }
     }
 
-    /// Evicts as many pods as may be gone at the same time.
+    /// Evicts as many pods as may be absent at the same time.
     async fn batch(&self, workloads: &Workloads, left: &[&WorkloadPod]) -> Result<Batch, Failure> {
         let mut batch = Batch::default();
         for pod in left {
@@ -234,12 +234,12 @@ impl Eviction {
 /// The kinds of pods that get another address by an eviction or a live migration.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moves {
-    /// Virtual machines, too. Since Calico 3.32 they keep their addresses.
+    /// True if virtual machines move, too. Since Calico 3.32 they keep their addresses.
     pub machines: bool,
 }
 
 impl Moves {
-    /// True for a pod of the old pool that a controller creates again, which is not so for jobs and static pods.
+    /// True for a pod of the old pool that a controller creates again, unlike static pods and pods of jobs.
     pub(super) fn can_move(self, pod: &WorkloadPod, old: IpNet) -> bool {
         let comes_back = pod.controller.as_ref().is_some_and(|controller| match controller.kind.as_str() {
             "Node" | "Job" => false,

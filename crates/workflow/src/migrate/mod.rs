@@ -1,4 +1,4 @@
-//! `migrate`: replaces a pool by another one, with one phase per run.
+//! `migrate`: replaces a pool with another one, with one phase per run.
 
 mod estimate;
 mod evict;
@@ -77,7 +77,7 @@ pub fn migrate<'a>(
         {
             evict(&run, &surveyed, eviction).await?;
             (seen, surveyed, _) = survey_all(datastore, request, operator).await?;
-            // The next phase is another run: it was not shown.
+            // The next phase needs another run: its plan was not shown.
             let plan = Plan::nothing(PlanKind::Migrate, &seen.snapshot);
             return Ok(Migrated { surveyed, repaired: run.write(plan, None).await? });
         }
@@ -136,11 +136,11 @@ fn pools_or_skipped(
     }
 }
 
-/// More than a CNI plugin takes to assign an address: Calico's plugin gives up after 90 seconds.
+/// Longer than a CNI plugin takes to assign an address: Calico's plugin gives up after 90 seconds.
 const ADD: SignedDuration = SignedDuration::from_mins(2);
 
-/// Waits for the grace period before the pool is deleted: a plugin that read it while it was enabled may claim a block
-/// there a moment later. `None` if nothing is written.
+/// Waits for the grace period before the pool is deleted: a plugin that read the pool while it was enabled may claim a
+/// block there a moment later. `None` if nothing is written.
 async fn wait_for_grace(
     run: &Run<'_>,
     request: &MigrateRequest,
@@ -178,7 +178,7 @@ async fn look_again(run: &Run<'_>, request: &MigrateRequest, before: &Survey) ->
     Ok(())
 }
 
-/// Reads and surveys the migration. Returns the pools as they are stored, too.
+/// Reads and surveys the migration. Also returns the pools as they are stored.
 async fn survey(
     datastore: &Datastore,
     request: &MigrateRequest,
@@ -195,7 +195,7 @@ async fn survey(
         let stored = datastore.stored(&[Key::Pool(name.to_owned())]).await?.pop().flatten();
         match stored.and_then(|stored| stored.object) {
             Some(Object::Pool(pool)) => Ok(pool),
-            // It was deleted since it was listed.
+            // The pool was deleted after it was listed.
             _ => Err(unknown(name)),
         }
     };
@@ -216,7 +216,7 @@ async fn survey(
     Ok((seen, survey, stored))
 }
 
-/// The same, with data of Kubernetes about the users that move.
+/// Surveys the migration, and adds Kubernetes data about the users that move.
 async fn survey_all(
     datastore: &Datastore,
     request: &MigrateRequest,

@@ -24,11 +24,11 @@ pub struct Group {
     /// The name of the controller, or of the pod.
     pub name: String,
     pub pods: usize,
-    /// The disruption budgets for these pods, and how many pods each allows to evict now.
+    /// The disruption budgets for these pods, and how many evictions each budget allows now.
     pub budgets: BTreeMap<String, i64>,
 }
 
-/// An annotation that asks for the old pool, or an address of it.
+/// An annotation that asks for the old pool, or for one of its addresses.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Pin {
     /// `Namespace web`, `Deployment web/api` or `Pod web/one`.
@@ -37,21 +37,21 @@ pub struct Pin {
     pub value: String,
 }
 
-/// Data of Kubernetes about the users that move.
+/// Kubernetes data about the users that move.
 #[derive(Clone, Debug, Default)]
 pub struct Moving {
     pub workloads: Vec<Group>,
     pub pins: Vec<Pin>,
     /// An estimate of the eviction; `None` if no pod shows how long it took to start.
     pub estimate: Option<Estimate>,
-    /// A live migration gives a virtual machine another address. Since Calico 3.32 it keeps its own.
+    /// A live migration gives a virtual machine another address. Since Calico 3.32 the machine keeps its address.
     pub live_migration_moves: bool,
-    /// Errors of what could not be read.
+    /// Errors for data that could not be read.
     pub unread: Vec<String>,
 }
 
 impl Moving {
-    /// Reads as much as it can.
+    /// Reads as much data as it can.
     pub(super) async fn read(
         workloads: &Workloads,
         snapshot: &Snapshot,
@@ -136,7 +136,7 @@ fn pins<'a>(subject: String, asks: &'a [Asks], old: &'a Pool) -> impl Iterator<I
     })
 }
 
-/// True for an annotation that asks for the pool, by name or CIDR, or for an address of it.
+/// True for an annotation that asks for the pool, by name or CIDR, or for one of its addresses.
 fn asks_for(asks: &Asks, old: &Pool) -> bool {
     let is_old = |text: &String| {
         let is_network = text.parse::<IpNet>().is_ok_and(|cidr| cidr.trunc() == old.cidr);

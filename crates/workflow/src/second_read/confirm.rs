@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::operator::{Activity, Operator, Pending};
 use crate::read::{CheckResult, Criteria, read_and_check, wait};
 
-/// Reads and checks or, with `confirm`, does so twice with this pause, and keeps findings of both checks only.
+/// Reads and checks. With `confirm`, checks again after this pause, and keeps only findings of both checks.
 pub fn check_and_confirm<'a>(
     datastore: &'a Datastore,
     criteria: &'a Criteria,
@@ -22,7 +22,7 @@ pub fn check_and_confirm<'a>(
             return Ok(first);
         }
 
-        // Otherwise both snapshots would be in memory at once.
+        // Without this, both snapshots would be in memory at once.
         let CheckResult { report: found, snapshot, .. } = first;
         drop(snapshot);
         wait(pause, Activity::Confirming, operator).await;

@@ -13,7 +13,7 @@ use crate::read::{CheckResult, Criteria, cooldown, read_and_check, wait};
 use crate::run::Run;
 use crate::write::sources;
 
-/// A plan, the data for it, and its preflight if that was done already.
+/// A plan, the data for it, and its preflight if that has already been done.
 pub(crate) struct Planned {
     pub seen: CheckResult,
     pub plan: Plan,
@@ -55,7 +55,7 @@ pub(crate) async fn plan_after_grace(
     };
 
     let expected = seen.try_plan(expected, criteria)?;
-    // The steps come from the read after the wait.
+    // The steps are planned from the read after the wait.
     let (expected, _) = expected.divide();
     run.operator.show(Proposal::Plan(&expected))?;
     let (kind, guid, changes) = (expected.kind, &expected.cluster.guid, expected.changes.len());
@@ -77,10 +77,10 @@ pub(crate) fn seen_once(plan: &Plan) -> usize {
     plan.skipped.iter().filter(|skipped| skipped.reason == SkipReason::SeenOnce).count()
 }
 
-/// The longest time of an operation of a CNI plugin, from the first object that it writes to the last.
+/// The longest time that a CNI plugin's operation takes, from its first write to its last.
 const CNI_OPERATION: SignedDuration = SignedDuration::from_secs(10);
 
-/// Warns of a grace period that is so short that an address looks unused while a pod is getting it.
+/// Warns of a grace period so short that an address may look unused while a pod is getting it.
 pub(crate) fn warn_of_short_grace(snapshot: &Snapshot, criteria: &Criteria, operator: &dyn Operator) {
     let grace = calipam_check::grace(snapshot, &criteria.options);
     if grace < CNI_OPERATION {

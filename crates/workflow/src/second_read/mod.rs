@@ -1,5 +1,5 @@
-//! Second reads: `--settle` for findings that a half-done operation of Calico could explain, `--confirm` for all, and
-//! `--grace` before an address is released.
+//! Second reads: `--settle` for findings that a half-done Calico operation could explain, `--confirm` for all findings,
+//! and `--grace` before an address is released.
 
 mod confirm;
 mod grace;

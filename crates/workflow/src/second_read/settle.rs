@@ -1,4 +1,4 @@
-//! `--settle`: objects of findings that a half-done operation of Calico could explain are read again after a pause, and
+//! `--settle`: objects of findings that a half-done Calico operation could explain are read again after a pause, and
 //! findings whose objects have changed are dropped.
 
 use calipam_check::{Finding, Recheck, Report, check};
@@ -24,8 +24,8 @@ pub(crate) async fn check_twice(
     Ok(CheckResult { snapshot, report, dropped })
 }
 
-/// Reads the objects of findings again after `pause`, and drops and returns the findings whose objects have changed. A
-/// file is not read again; with a pause of zero nothing is.
+/// Reads the objects of findings again after `pause`, and drops and returns the findings whose objects have changed.
+/// Reads nothing again from a file, or if the pause is zero.
 pub(crate) async fn recheck(
     datastore: &Datastore,
     snapshot: &Snapshot,
