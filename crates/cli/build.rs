@@ -12,7 +12,7 @@ fn main() {
     println!("cargo:rustc-env=CALIPAM_COMMIT={}", commit.trim());
 }
 
-/// Returns the commit that is checked out. Each commit adds a line to the log, and cargo then runs this again.
+/// Returns the checked-out commit. Each commit adds a line to git's log, which makes cargo run this script again.
 fn of_git() -> Option<String> {
     let git = |arguments: &[&str]| {
         let output =

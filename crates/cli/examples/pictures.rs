@@ -1,4 +1,4 @@
-//! Makes the pictures of the README from the page of a cluster like that of the examples, with both families:
+//! Makes the README's pictures from the page of a cluster like the one in the examples, with both families:
 //! `cargo run -p calipam --example pictures -- ROOT PROGRAM`, or `cargo xtask generate`.
 //!
 //! Other versions of a browser draw letters differently. A checksum of the page is stored with the pictures, so that
@@ -17,9 +17,9 @@ const FOLDER: &str = "docs/images";
 const SUM: &str = "page.sha256";
 const PICTURES: [&str; 2] = ["page.png", "map.png"];
 
-/// Cells of the map between the first block and the one with most findings, 10.244.10.0/26.
+/// Cells of the map between the first block and the one with the most findings, 10.244.10.0/26.
 const CELLS: usize = 36;
-/// A leaked address of that block.
+/// The ordinal of a leaked address in 10.244.10.0/26.
 const ADDRESS: usize = 6;
 
 fn main() -> ExitCode {
@@ -41,7 +41,7 @@ fn make(root: &Path, calipam: &Path) -> Result<(), Box<dyn Error>> {
     let work = tempfile::tempdir()?;
     let (file, calipam) = (work.path().join("page.html"), calipam.canonicalize()?);
     let option = format!("html={}", file.display());
-    // The page shows this name.
+    // The page shows this file name.
     fs::write(work.path().join("cluster.jsonl"), Cluster::damaged(ClusterSpec::new(2026)).export())?;
     let arguments = ["check", "--quiet", "--fail-on", "never", "-d", "cluster.jsonl", "--output-file"];
     let check = Command::new(calipam).args(arguments).arg(option).current_dir(work.path()).output()?;

@@ -26,7 +26,7 @@ const AT_ONCE: Duration = Duration::from_millis(20);
 /// The wait for a credential plugin after which a message names the plugin.
 const NAMED_AFTER: Duration = Duration::from_secs(30);
 
-/// Runs a future that uses a datastore. Ctrl-c or SIGTERM drops it, which removes files that are not complete.
+/// Runs a future that uses a datastore. Ctrl-c or SIGTERM drops the future, which removes incomplete files.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     run(Box::pin(work))
 }
@@ -37,7 +37,7 @@ fn run<T>(work: Pin<Box<dyn Future<Output = Result<T, Failure>> + '_>>) -> Resul
     runtime.block_on(async {
         tokio::select! {
             result = work => match result {
-                // Ctrl-c on a terminal also ends a credential plugin, and its failure may be seen first.
+                // Ctrl-c on a terminal also ends a credential plugin, whose failure can be seen first.
                 Err(_) if tokio::time::timeout(AT_ONCE, interrupted()).await.is_ok() => {
                     Err(exit::interrupted())
                 }
@@ -48,7 +48,7 @@ fn run<T>(work: Pin<Box<dyn Future<Output = Result<T, Failure>> + '_>>) -> Resul
     })
 }
 
-/// True after a signal: reads of the clusters of a fleet end, and no further ones start. Printing goes on.
+/// True after a signal: reads of a fleet's clusters end, and no further reads start. Printing continues.
 static INTERRUPT: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(false));
 
 /// Waits for the signal.

@@ -27,14 +27,14 @@ const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 pub(crate) const HINT: Style = AnsiColor::Green.on_default();
 const NOTE: Style = Style::new().bold();
 
-/// The minimum width for which tables are adjusted.
+/// The minimum width to which tables are fitted.
 const NARROWEST: u16 = 40;
 
 /// True after output on stdout.
 static PRINTED: AtomicBool = AtomicBool::new(false);
 
 /// Prints a failure as a document if the call asked for one and none was printed: stdout always has exactly one. Reads
-/// the command line word by word, since it may be wrong.
+/// the command line word by word, since it can be invalid.
 pub(crate) fn print_failure(failure: &Failure, exit_code: u8, arguments: impl Iterator<Item = OsString>) {
     let Some(format) = Format::in_words(arguments).filter(|format| format.is_document()) else { return };
     if PRINTED.load(Ordering::SeqCst) {
@@ -42,7 +42,7 @@ pub(crate) fn print_failure(failure: &Failure, exit_code: u8, arguments: impl It
     }
     let document =
         FailureDocument { exit_code, message: failure.message.clone(), hint: hints::of_failure(failure) };
-    // stderr has the failure, too. If stdout is closed, there is nothing left to try.
+    // The failure is on stderr, too. If stdout is closed, there is nothing left to try.
     let _ = document::write(&document, format, Page::default(), &mut io::stdout().lock());
 }
 
@@ -51,17 +51,17 @@ pub(crate) fn print_failure(failure: &Failure, exit_code: u8, arguments: impl It
 pub(crate) struct Console {
     /// The format of data.
     pub format: Format,
-    /// No progress and no hints.
+    /// True with `--quiet`: no progress, hints or notes.
     pub quiet: bool,
-    /// The number of `-v`.
+    /// The number of `-v` options.
     pub verbose: u8,
-    /// Progress on stderr.
+    /// True if progress is shown on stderr.
     pub progress: bool,
     /// The layout of tables on stdout.
     pub page: Page,
     /// With `--watch`, the last printed document.
     pub watch: Option<Arc<Watch>>,
-    /// The cluster of a fleet, if this is its output.
+    /// The cluster of a fleet whose output this is, if any.
     pub fleet: Option<OfFleet>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Console {
 pub(crate) struct OfFleet {
     pub name: Arc<str>,
     pub lines: MultiProgress,
-    /// The document of the cluster, to be printed with those of the others.
+    /// The cluster's document, to be printed with those of the other clusters.
     pub printed: Arc<Mutex<Option<Printed>>>,
 }
 
@@ -107,7 +107,7 @@ impl Console {
         !self.quiet || !self.format.is_for_people() || self.watch.is_some()
     }
 
-    /// Leaks data: the process ends soon, and to free a million objects would take longer. With `--watch`, drops it.
+    /// Leaks data: the process ends soon, and freeing a million objects would take longer. `--watch` drops the data.
     pub(crate) fn done_with<T>(&self, data: T) {
         match &self.watch {
             Some(_) => drop(data),
@@ -115,7 +115,7 @@ impl Console {
         }
     }
 
-    /// Prints a document on stdout, in the requested format; keeps that of a cluster of a fleet.
+    /// Prints a document on stdout, in the requested format; for a cluster of a fleet, keeps it for later.
     pub(crate) fn print(&self, document: &impl Document) -> Result<(), Failure> {
         if let Some(of) = &self.fleet {
             let printed =
@@ -172,7 +172,7 @@ impl Console {
         let line =
             || writeln!(anstream::stderr().lock(), "{style}{label}:{style:#} {cluster}{}", escape(text));
         let _ = match &self.fleet {
-            // Messages are above the lines of progress.
+            // Messages go above the progress lines.
             Some(of) => of.lines.suspend(line),
             None => line(),
         };
@@ -204,7 +204,7 @@ impl Console {
         self.labelled("warning", WARNING, text);
     }
 
-    /// Prints a detail of the work, with `-v`.
+    /// Prints a detail, only with `-v`.
     pub(crate) fn verbose(&self, text: &str) {
         if self.verbose > 0 {
             self.say(text);
@@ -219,7 +219,7 @@ impl Console {
             Shown::Already => return,
         }
         if let Some(hint) = hints::of_failure(failure) {
-            // A hint can have lines to copy, such as rules of a role, but no texts of the datastore.
+            // A hint can have lines to copy, such as the rules of a role, but no text from the datastore.
             let mut lines = hint.lines();
             self.labelled("hint", HINT, lines.next().unwrap_or_default());
             lines.for_each(|line| self.say(line));

@@ -1,5 +1,5 @@
-//! The output formats of `-o`. `render/document.rs` writes a document in each of them, and `render/report` in those
-//! that only the report of a check has.
+//! The output formats of `-o`. `render/document.rs` writes a document in each of them; `render/report` has the formats
+//! that only a check report has.
 
 use std::ffi::OsString;
 
@@ -48,7 +48,7 @@ impl Format {
 
     /// Refuses a format that is not in `formats`, the formats of `what`.
     pub(crate) fn is_one_of(self, formats: &[Self], what: &str) -> Result<(), Failure> {
-        // A command without documents ignores the option, which an alias may add to every command.
+        // A command without documents ignores the option, since an alias can add it to every command.
         if formats.is_empty() || formats.contains(&self) {
             return Ok(());
         }
@@ -63,7 +63,7 @@ impl Format {
         matches!(self, Self::Yaml | Self::Json)
     }
 
-    /// Finds the format in a command line that may be wrong elsewhere.
+    /// Finds the format in a command line that can be invalid otherwise.
     pub(crate) fn in_words(words: impl Iterator<Item = OsString>) -> Option<Self> {
         let mut words = words.map(|word| word.to_string_lossy().into_owned()).take_while(|word| word != "--");
         let mut found = None;

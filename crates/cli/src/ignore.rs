@@ -52,8 +52,8 @@ impl Ignored {
         Ok(Self { file, entries })
     }
 
-    /// Removes accepted findings from a report, and returns notes about entries without a finding. Call it before other
-    /// filters: the findings that they remove exist, too.
+    /// Removes accepted findings from a report, and returns notes about entries without a finding. Call this before
+    /// other filters: an entry for a finding that they remove is not stale.
     pub(crate) fn apply(&self, report: &mut Report) -> Vec<String> {
         let today = day(report.cluster.taken_at);
         let mut matches = vec![false; self.entries.len()];
@@ -62,7 +62,7 @@ impl Ignored {
         self.said(&matches, today, of_fleets)
     }
 
-    /// Removes accepted findings from the reports of a fleet. An entry that matches in one of them has no note.
+    /// Removes accepted findings from a fleet's reports. An entry that matches in any report gets no note.
     pub(crate) fn apply_to_fleet(&self, clusters: &mut [Cluster]) -> Vec<String> {
         let mut matches = vec![false; self.entries.len()];
         for cluster in &mut *clusters {
@@ -188,7 +188,7 @@ fn parse_line(line: &str, number: usize) -> Result<Option<Entry>, String> {
     Ok(Some(Entry { code, subject, cluster, until, line: number }))
 }
 
-/// Splits a text behind the JSON string at its beginning.
+/// Splits a text after the JSON string at its beginning.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut strings = serde_json::Deserializer::from_str(text).into_iter::<String>();
     let first = strings.next()?.ok()?;

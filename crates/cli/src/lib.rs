@@ -61,7 +61,7 @@ pub fn command() -> clap::Command {
     args::tidy(args::command())
 }
 
-/// Returns the scripts that register completion: path below a folder of such scripts, and content.
+/// Returns the scripts that register completion: path below the folder of completion scripts, and content.
 pub fn completion_scripts() -> impl Iterator<Item = (String, Vec<u8>)> {
     let names = applet::Applet::ALL
         .into_iter()
@@ -97,7 +97,7 @@ fn run() -> Result<Outcome, Failure> {
     result
 }
 
-/// Returns the command without `ipam` before it.
+/// Returns the command's name, without `ipam` before it.
 fn command_name(matches: &clap::ArgMatches) -> String {
     match matches.subcommand() {
         Some(("ipam", below)) => command_name(below),

@@ -1,6 +1,6 @@
 //! The program. Its code is in the library, which tests and the generator of man pages use, too.
 
-/// Replaces the allocator of musl, which has one lock for all threads.
+/// Replaces musl's allocator, which has one lock for all threads.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

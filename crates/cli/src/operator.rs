@@ -20,11 +20,11 @@ pub(crate) struct Person<'a> {
     console: &'a Console,
     /// `--yes`.
     agrees: bool,
-    /// A script calls calicoctl: it reads stdout, and messages go to stderr.
+    /// True if a script calls calicoctl: the script reads stdout, and messages go to stderr.
     is_script: bool,
     /// The complete plan for the next question, if only a part was shown.
     whole: RefCell<Option<String>>,
-    /// The next question is about a stale lock, not about the plan.
+    /// True if the next question is about a stale lock, not about the plan.
     is_about_lock: Cell<bool>,
 }
 
@@ -35,7 +35,7 @@ impl<'a> Person<'a> {
         Self { console, agrees, is_script: false, whole, is_about_lock }
     }
 
-    /// Creates a script that agrees by calling calicoctl, and is never asked.
+    /// Creates a script, which agrees by calling calicoctl and is never asked.
     pub(crate) fn script(console: &'a Console) -> Self {
         let agrees = true;
         Self { is_script: true, ..Self::new(console, agrees) }
@@ -53,9 +53,9 @@ impl<'a> Person<'a> {
             || self.console.say(&format!("{}: {time:#}, until {}", progress::words(activity).1, end(time)));
         match activity {
             Activity::WaitingForSecondRead if self.console.quiet => tell(),
-            // `SecondRead` has announced it.
+            // `SecondRead` has announced this wait.
             Activity::WaitingForSecondRead => {}
-            // `serve` waits again and again.
+            // `serve` waits repeatedly.
             _ => TOLD.call_once(tell),
         }
     }
@@ -73,7 +73,7 @@ impl Operator for Person<'_> {
             Event::SecondRead { addresses, after, kind } => {
                 console.info(&second_read(addresses, after));
                 let release = match kind {
-                    // calicoctl has no option for it.
+                    // calicoctl has no option to avoid the wait.
                     _ if self.is_script => return,
                     PlanKind::Release => hints::again(&["--from-report", "report.json"], &[]),
                     PlanKind::Rebuild => hints::command_with(
@@ -121,7 +121,7 @@ impl Operator for Person<'_> {
     /// Prints YAML and JSON only at the end. Before a question, a table goes to stderr instead.
     fn show(&self, proposal: Proposal<'_>) -> Result<(), Failure> {
         if self.is_script {
-            // stdout has only the lines of calicoctl.
+            // stdout has only calicoctl's lines.
             if let Proposal::Plan(plan) = proposal {
                 plan.warnings.iter().for_each(|warning| self.console.warn(&hints::text(warning)));
             }

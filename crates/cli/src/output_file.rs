@@ -60,7 +60,7 @@ fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) ->
         return write(&mut out).and_then(|()| out.flush());
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // The textfile collector of Prometheus reads `*.prom`: an incomplete file must not have that ending.
+    // The Prometheus textfile collector reads `*.prom`: an incomplete file must not have that ending.
     let file = Builder::new().prefix(".calipam-").suffix(".tmp").tempfile_in(folder)?;
     let mut out = BufWriter::with_capacity(1 << 16, file);
     write(&mut out)?;
@@ -73,7 +73,7 @@ fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) ->
     Ok(())
 }
 
-/// Lets every user read a report, since the collector of Prometheus runs as another user.
+/// Lets every user read a report, since the Prometheus collector runs as another user.
 #[cfg(unix)]
 fn let_others_read(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;

@@ -33,7 +33,7 @@ pub(crate) fn preview(proposal: Proposal<'_>, asked: bool, console: &Console) ->
 pub(crate) fn whole(proposal: Proposal<'_>, console: &Console) -> io::Result<Option<String>> {
     match proposal {
         Proposal::Plan(plan) => whole_document(&PlanDocument { plan, run: None }, plan::fits(plan), console),
-        // The plan follows it.
+        // A migration's plan is a separate proposal.
         Proposal::Migration(_) => Ok(None),
         Proposal::Undo(header, plan) => {
             whole_document(&UndoDocument { header, plan, run: None }, undo::fits(plan), console)

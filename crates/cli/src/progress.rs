@@ -49,7 +49,7 @@ struct Bar {
 }
 
 impl Bar {
-    /// Sets the message if its number has changed. To format one for every object would take longer than to read it.
+    /// Sets the message if `number` has changed. Formatting one for every object would take longer than reading them.
     fn message(&self, number: u64, text: impl FnOnce() -> String) {
         if self.shown.swap(number, Ordering::Relaxed) != number {
             self.bar.set_message(text());

@@ -22,7 +22,7 @@ pub(crate) struct Watch(Mutex<Printed>);
 
 #[derive(Debug, Default)]
 struct Printed {
-    /// The document without the fields that differ in every read.
+    /// The document without the fields that differ with every read.
     content: Option<Value>,
     /// The revision that was read last.
     revision: Option<i64>,

@@ -18,7 +18,7 @@ pub(crate) fn files() -> io::Result<BTreeMap<String, Vec<u8>>> {
     Ok(files)
 }
 
-/// True for the scripts of `calipam` and `kubectl-ipam`. Only packages have those of all names.
+/// True for the scripts of `calipam` and `kubectl-ipam`. The scripts for the other names are only in packages.
 fn is_committed(script: &str) -> bool {
     ["calipam.", "kubectl-ipam.", "kubectl_complete-ipam"].iter().any(|begin| script.starts_with(begin))
 }

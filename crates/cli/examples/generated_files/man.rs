@@ -5,10 +5,10 @@ use std::io;
 use clap::builder::Resettable;
 use clap::{Arg, ArgAction, Command};
 
-/// The source that the pages name.
+/// The program and version that the pages name as their source.
 const SOURCE: &str = concat!("calipam ", env!("CARGO_PKG_VERSION"));
 
-/// The variables of every command that reads data.
+/// The environment variables for commands that read data.
 const ENVIRONMENT: [(&str, &str); 7] = [
     (
         "DATASTORE_TYPE",
@@ -34,7 +34,7 @@ const FILES: [(&str, &str); 3] = [
     ("~/.local/state/calipam/*.journal", "Journals of runs that wrote something, for calipam undo."),
 ];
 
-/// The exit codes of commands whose help has none.
+/// The exit codes for commands whose help lists none.
 const EXIT_STATUS: &str =
     "0 done; 1 something was refused or does not exist; 2 usage; 3 datastore or file; 4 internal.";
 
@@ -177,12 +177,12 @@ fn as_typed(arg: &Arg) -> String {
     }
 }
 
-/// The parts of the text after the options of a help.
+/// The parts of the text after the options in a help.
 #[derive(Default)]
 struct Help {
     examples: Vec<String>,
     exit_status: Option<String>,
-    /// Paragraphs.
+    /// The other paragraphs, as lines.
     notes: Vec<Vec<String>>,
 }
 
@@ -239,7 +239,7 @@ fn escape(line: &str) -> String {
     if escaped.starts_with('.') { format!("\\&{escaped}") } else { escaped }
 }
 
-/// Escapes other characters than ASCII for groff.
+/// Escapes non-ASCII characters for groff.
 fn ascii(text: &str) -> String {
     let each = |c: char| if c.is_ascii() { c.to_string() } else { format!("\\[u{:04X}]", c as u32) };
     text.chars().map(each).collect()

@@ -116,7 +116,7 @@ impl FailOn {
     }
 }
 
-/// A parser for names of rules. Completion suggests all names; an error only a similar one.
+/// Parses rule names. Completion suggests all names, an error only a similar one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CodeParser;
 

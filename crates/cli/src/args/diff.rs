@@ -94,7 +94,7 @@ pub(super) fn time_with_zone(text: &str) -> Result<Timestamp, String> {
 pub(crate) struct StateName {
     /// The value for `--datastore`.
     pub datastore: String,
-    /// A past revision of etcd.
+    /// A past etcd revision.
     pub revision: Option<i64>,
 }
 

@@ -86,7 +86,7 @@ pub(crate) enum When {
 }
 
 impl When {
-    /// Finds the value on an unparsed command line, since errors of the parser have colours, too.
+    /// Finds the value on an unparsed command line, since parser errors have colours, too.
     pub(crate) fn of_command_line(arguments: &[OsString]) -> Self {
         let mut when = Self::default();
         let mut words = arguments.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--");
@@ -100,7 +100,7 @@ impl When {
         when
     }
 
-    /// Applies it to all output, including clap's.
+    /// Applies this choice to all output, including clap's.
     pub(crate) fn apply(self) {
         match self {
             Self::Auto => ColorChoice::Auto,
@@ -112,7 +112,7 @@ impl When {
 }
 
 impl Global {
-    /// True if the contexts may be several.
+    /// True if the options name several contexts or use wildcards.
     pub(crate) fn names_several(&self) -> bool {
         self.contexts.len() > 1 || self.contexts.iter().any(|name| name.contains(['*', '?']))
     }

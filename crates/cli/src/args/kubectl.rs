@@ -102,7 +102,7 @@ fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
     Ok(Secret::new(text))
 }
 
-/// Reads a timeout like kubectl: a plain number has seconds, and 0 means no limit.
+/// Reads a timeout as kubectl does: a plain number means seconds, and 0 means no limit.
 fn request_timeout(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().map(Duration::from_secs).ok();
     let time = seconds.or_else(|| Duration::try_from(duration::parse(text).ok()?).ok());

@@ -12,7 +12,7 @@ use crate::hints;
 
 const GLOBAL: &str = "Global options";
 
-/// Options without a meaning for commands that read no data.
+/// Options that mean nothing to commands that read no data.
 const READING: [&str; 8] = [
     "config",
     "datastore",
@@ -27,7 +27,7 @@ const READING: [&str; 8] = [
 /// Commands that read no data.
 const READ_NOTHING: [&str; 2] = ["completion", "install-links"];
 
-/// Sorts global options behind those of each command, and hides unused ones. This builds `command`.
+/// Sorts global options after each command's own, and hides unused ones. This builds `command`.
 pub(crate) fn tidy(mut command: Command) -> Command {
     command.build();
     below(&mut command, &KubectlArgs::ids())
@@ -71,7 +71,7 @@ fn own_options_first(command: Command, kubectl: &[String]) -> Command {
     })
 }
 
-/// A parser that accepts every format, since `-o` may come before the command, and shows those of one command.
+/// Accepts every format, since `-o` can come before the command, but shows only the formats of one command.
 #[derive(Clone, Copy, Debug)]
 struct FormatParser(&'static [Format]);
 
@@ -103,8 +103,8 @@ pub(crate) fn asks_for_help(arguments: &[OsString]) -> bool {
     words.any(|word| word == "--help" || word == "help")
 }
 
-/// Gives every command a `--help` in the layout of `-h`, with examples and notes; clap's layout has three lines for
-/// each option. Only the help of the program shows kubectl's options.
+/// Gives every command a `--help` in the layout of `-h`, with examples and notes; clap's layout uses three lines for
+/// each option. Only the program's own help shows kubectl's options.
 pub(crate) fn with_help(command: Command) -> Command {
     let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
     let is_program = !names.is_empty();
@@ -145,7 +145,7 @@ pub(crate) fn name_commands(definition: &Command, mut error: clap::Error) -> cla
     }
     error.remove(ContextKind::SuggestedArg);
     error.remove(ContextKind::SuggestedSubcommand);
-    // This usage is of the option with a similar name.
+    // The usage is for the option with a similar name.
     error.remove(ContextKind::Usage);
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     error

@@ -1,8 +1,8 @@
-//! Label selectors of nodes.
+//! Node label selectors.
 
 use calipam_model::selector::Selector;
 
-/// Parses a selector like Calico.
+/// Parses a selector as Calico does.
 pub(crate) fn selector(text: &str) -> Result<Selector, String> {
     Selector::parse(text).map_err(|reason| {
         format!(

@@ -91,7 +91,7 @@ pub(crate) struct ShowArgs {
     pub printing: PrintingArgs,
 }
 
-/// Reads the length of a prefix.
+/// Reads a prefix length, with or without a slash.
 fn prefix(text: &str) -> Result<u8, String> {
     let length = text.strip_prefix('/').unwrap_or(text).parse().ok();
     length
@@ -99,7 +99,7 @@ fn prefix(text: &str) -> Result<u8, String> {
         .ok_or_else(|| "expected a length such as `/16`".to_owned())
 }
 
-/// Reads namespace and name.
+/// Reads `NAMESPACE/NAME`.
 pub(super) fn pod(text: &str) -> Result<PodName, String> {
     match text.split_once('/') {
         Some((namespace, name)) if !(namespace.is_empty() || name.is_empty() || name.contains('/')) => {

@@ -166,7 +166,7 @@ impl SimulateArgs {
         Ok(())
     }
 
-    /// True if the call asks for latency by the number of nodes.
+    /// True if the call asks for latency by number of nodes.
     fn answers_by_size(&self) -> bool {
         self.fail_node.is_none() && !self.advise && self.clashes.is_empty() && self.sizes().is_empty()
     }
@@ -188,7 +188,7 @@ impl SimulateArgs {
         named.collect()
     }
 
-    /// Returns the block sizes to compare; none for only that of the scenario.
+    /// Returns the block sizes to compare; empty if only the scenario's own is simulated.
     pub(crate) fn sizes(&self) -> Vec<u8> {
         match &self.block_size {
             Some(Sizes(sizes)) if sizes.len() > 1 => sizes.clone(),

@@ -33,7 +33,7 @@ pub(crate) struct WritingArgs {
 }
 
 impl WritingArgs {
-    /// Returns the intent of a call of calicoctl, which agrees by itself.
+    /// Returns the intent of a calicoctl call, which needs no confirmation.
     pub(crate) fn agreed(command: &str) -> Intent {
         let args = Self { yes: true, max_changes: None, lock: false, journal: None };
         args.intent(Some(command.to_owned()))

@@ -183,7 +183,7 @@ pub(super) struct ConfigureArgs {
 }
 
 impl Calicoctl {
-    /// The options that say where the data is.
+    /// Returns the options for the connection and the log.
     pub(super) fn global(&self) -> Global {
         let kubeconfig = match &self.command {
             Command::Ipam(Ipam { command: IpamCommand::Check(check) }) => check.kubeconfig.clone(),

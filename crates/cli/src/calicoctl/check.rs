@@ -19,10 +19,10 @@ use crate::render::report::write_calicoctl;
 use crate::render::text::{count, escape};
 use crate::{connect, hints, output_file};
 
-/// The number of listed nodes.
+/// The maximum number of listed nodes.
 const TOP: usize = 20;
 
-/// The rules that calicoctl has, too. It does not count missing handles as problems.
+/// The rules that calicoctl also checks. It does not count missing handles as problems.
 const LOOKED_FOR: [Code; 7] = [
     Code::LeakedAddress,
     Code::InUseOutsidePools,
@@ -96,7 +96,7 @@ impl Lines<'_> {
         out
     }
 
-    /// The findings of a code.
+    /// Returns the subjects of the findings with this code.
     fn of(&self, code: Code) -> impl Iterator<Item = &Subject> {
         self.report.findings.iter().filter(move |found| found.code == code).map(|found| &found.subject)
     }
@@ -206,7 +206,7 @@ impl Lines<'_> {
         outside + unallocated
     }
 
-    /// Adds a line for each owner of the addresses with a finding of this code.
+    /// Adds a line for each owner of an address that has a finding with this code.
     fn in_use(&self, code: Code, says: &str, out: &mut String) {
         let view = self.view;
         for subject in self.of(code) {

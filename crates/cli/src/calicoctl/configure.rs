@@ -36,7 +36,7 @@ pub(super) fn run(args: &ConfigureArgs, global: &Global, console: &Console) -> R
     print(&text, console)
 }
 
-/// Returns the settings of the call. As in calicoctl, empty values do not count.
+/// Returns the settings of the call. As in calicoctl, empty values are ignored.
 fn settings(args: &ConfigureArgs) -> Result<Vec<IpamSetting>, Failure> {
     let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let mut settings = Vec::new();

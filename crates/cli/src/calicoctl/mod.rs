@@ -27,7 +27,7 @@ use crate::console::Console;
 use crate::exit::{self, Failure, Outcome};
 use crate::hints;
 
-/// Runs a command of calicoctl. Returns exit code 0 or 1; the real calicoctl ends with its own.
+/// Runs a calicoctl command. Returns exit code 0 or 1; the real calicoctl exits with its own.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> u8 {
     let parsed = command().try_get_matches_from(arguments).and_then(|m| Calicoctl::from_arg_matches(&m));
     let call = match parsed {
@@ -73,7 +73,7 @@ fn carry_out(command: &Command, global: &Global, console: &Console) -> Result<()
     }
 }
 
-/// Creates a failure in the words of calicoctl, which prints errors without a label.
+/// Creates a failure in calicoctl's words, which are printed without a label.
 fn said(message: impl Into<String>) -> Failure {
     Failure::refused(message).shown(Shown::Plain)
 }

@@ -12,11 +12,11 @@ use crate::render::text::{escape, quoted};
 
 /// The variable with the path of the real calicoctl.
 const VARIABLE: &str = "CALIPAM_CALICOCTL";
-/// The variable with the programs that were run already, in the form of PATH. A wrapper or copy of calipam calls
-/// calipam again, and is then skipped, so that the search ends.
+/// The variable that lists the programs already run, separated as in PATH. A wrapper or copy of calipam calls calipam
+/// again; the second call skips the listed programs, so that the search ends.
 const TRIED: &str = "CALIPAM_CALICOCTL_TRIED";
 
-/// Replaces this process by the real calicoctl, with the same arguments. Returns only after a failure, whose message
+/// Replaces this process with the real calicoctl and the same arguments. Returns only after a failure, whose message
 /// names `command`.
 pub(super) fn run(command: &str) -> Result<(), Failure> {
     let mut tried: Vec<PathBuf> =
@@ -34,13 +34,13 @@ pub(super) fn run(command: &str) -> Result<(), Failure> {
     Err(failed(&take_over(Command::new(&program).args(env::args_os().skip(1)).env(TRIED, tried))))
 }
 
-/// Replaces this process by a command. Returns only after a failure.
+/// Replaces this process with a command. Returns only after a failure.
 #[cfg(unix)]
 fn take_over(command: &mut Command) -> io::Error {
     std::os::unix::process::CommandExt::exec(command)
 }
 
-/// Runs a command and ends with its exit code. Returns only if it does not start.
+/// Runs a command and exits with its exit code. Returns only if the command does not start.
 #[cfg(not(unix))]
 fn take_over(command: &mut Command) -> io::Error {
     match command.status() {
@@ -92,7 +92,7 @@ fn can_be_run(program: &Path) -> bool {
     program.is_file()
 }
 
-/// True if a path leads to the file of this program.
+/// True if a path leads to this program's file.
 fn is_this(program: &Path) -> bool {
     #[cfg(unix)]
     let file = |path: &Path| {

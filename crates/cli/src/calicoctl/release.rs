@@ -91,7 +91,7 @@ fn from_reports(args: &ReleaseArgs, global: &Global, console: &Console) -> Resul
     print("You may now unlock the data store.\n", console)
 }
 
-/// Formats an objection in the words of calicoctl.
+/// Formats an objection in calicoctl's words.
 fn refused(report: &str, objection: &ReportError) -> Failure {
     said(match objection {
         ReportError::OtherCluster { .. } => format!(

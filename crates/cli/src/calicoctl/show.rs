@@ -55,7 +55,7 @@ fn sources(args: &ShowArgs) -> &'static [Source] {
     }
 }
 
-/// Reads an address. Like calicoctl, prints on stdout that it is invalid.
+/// Reads an address. Like calicoctl, reports an invalid one on stdout.
 pub(super) fn parse_address(text: &str, console: &Console) -> Result<IpAddr, Failure> {
     if let Ok(address) = address(text) {
         return Ok(address);
@@ -69,7 +69,7 @@ fn sound_blocks(snapshot: &Snapshot) -> impl Iterator<Item = &Block> {
     snapshot.blocks.iter().filter_map(|block| block.value.content.sound()).filter(|block| !block.is_deleted())
 }
 
-/// True if the cooldown of an address is known to be over: the allocator and calicoctl then treat it as free.
+/// True if an address is known to have cooled down: the allocator and calicoctl treat such an address as free.
 fn has_cooled_down(snapshot: &Snapshot, attribute: &AttributeRef<'_>) -> bool {
     let config = snapshot.effective_ipam_config().filter(|_| snapshot.has_read(Source::IpamConfig));
     let cooldown = config.map(|config| SignedDuration::from_secs(config.cooldown_seconds));
@@ -99,7 +99,7 @@ fn one(snapshot: &Snapshot, address: IpAddr) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// Formats attributes in the order of their names; `None` if there are none.
+/// Formats attributes, sorted by name; `None` if there are none.
 fn owner_attributes(title: &str, owner: &OwnerMap<'_>) -> Option<String> {
     let mut pairs: Vec<(String, String)> =
         owner.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
@@ -108,7 +108,7 @@ fn owner_attributes(title: &str, owner: &OwnerMap<'_>) -> Option<String> {
     (!pairs.is_empty()).then(|| format!("{title}:\n{}", lines.collect::<String>()))
 }
 
-/// Formats pools and, on request, their blocks; blocks without a pool are last.
+/// Formats pools and, on request, their blocks; blocks without a pool come last.
 fn utilisation(snapshot: &Snapshot, with_blocks: bool) -> String {
     let context = Context::new(snapshot, &Options::default());
     let occupancy = Occupancy::new(&context);
@@ -186,7 +186,7 @@ fn borrowed(snapshot: &Snapshot) -> String {
     text
 }
 
-/// Returns kind and name of the holder of an address.
+/// Returns the kind and name of an address's holder.
 fn holder(attribute: &AttributeRef<'_>) -> (String, String) {
     let text = |name: &str| attribute.get(name).map(|text| text.to_string());
     let within = |name: String| format!("{}/{name}", text("namespace").unwrap_or_default());
@@ -199,8 +199,7 @@ fn holder(attribute: &AttributeRef<'_>) -> (String, String) {
     }
 }
 
-/// Formats the settings under their names in Go. For KubeVirt, calicoctl prints a memory address; this prints the
-/// setting.
+/// Formats the settings under their Go names. For KubeVirt, calicoctl prints a memory address; this prints the setting.
 fn configuration(snapshot: &Snapshot) -> Result<String, Failure> {
     let config = snapshot.effective_ipam_config();
     let config = config.ok_or_else(|| said("error: the configuration that is stored cannot be decoded"))?;

@@ -47,7 +47,7 @@ pub(super) fn run(args: &SplitArgs, global: &Global, console: &Console) -> Resul
         }
     };
 
-    // The planner refuses invalid numbers in the words of calicoctl.
+    // The planner refuses invalid numbers in calicoctl's words.
     let parts = u32::try_from(parts).unwrap_or(0);
     let request = SplitRequest {
         pool,

@@ -7,7 +7,7 @@ pub(super) enum Side {
     Right,
 }
 
-/// Draws a table in a box. Titles are on the left; cells follow their column.
+/// Draws a table in a box. Titles are left-aligned, and cells are aligned by column.
 pub(super) fn draw(columns: &[(&str, Side)], rows: &[Vec<String>]) -> String {
     let width = |(index, (title, _)): (usize, &(&str, Side))| {
         let cells = rows.iter().filter_map(|row| row.get(index)).map(|cell| cell.chars().count());
@@ -45,7 +45,7 @@ pub(super) fn five_digits(number: u128) -> String {
     format!("{digits}e+{exponent:0>2}")
 }
 
-/// Formats `<n> (<p>%)` with whole percents. Like Go, rounds half to even.
+/// Formats `<n> (<p>%)` with an integer percentage. Like Go, rounds half to even.
 pub(super) fn share(number: u128, of: u128) -> String {
     let percent = 100.0 * number as f64 / of as f64;
     format!("{} ({:.0}%)", five_digits(number), percent.round_ties_even())

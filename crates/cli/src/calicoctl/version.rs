@@ -8,7 +8,7 @@ use crate::console::Console;
 use crate::exit::Failure;
 use crate::render::text::escape;
 
-/// The version of calicoctl with the same commands.
+/// The calicoctl version that has the same commands.
 const STANDS_FOR: &str = "v3.33.0";
 
 pub(super) fn run(global: &Global, console: &Console) -> Result<(), Failure> {

@@ -42,7 +42,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
         match findings(args, global, console) {
             Ok(found) => found,
             Err(failure) => {
-                // The second failure is printed first: the operator needs the reason for the first one.
+                // Printed first, so that the failed check, which matters more, comes last.
                 if let Err(second) = write_failure_metrics(begin.elapsed(), failure.kind as u8, args, console)
                 {
                     console.failure(&second);
@@ -83,7 +83,7 @@ struct Findings {
     is_whole: bool,
 }
 
-/// Reads and checks, and keeps the requested part. The comparison and calicoctl's view are of the complete report.
+/// Checks a cluster, and keeps the requested findings. The comparison and calicoctl's view use the complete report.
 fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Findings, Failure> {
     let checker = Checker::new(&args.options)?;
     let earlier =
@@ -120,7 +120,7 @@ impl<'a> Checker<'a> {
         Ok(Self { options, ignored })
     }
 
-    /// Reads and checks.
+    /// Reads and checks the cluster.
     pub(super) async fn check(&self, global: &Global, console: &Console) -> Result<CheckResult, Failure> {
         let datastore = connect::open(global, console).await?;
         self.check_datastore(&datastore, console).await
@@ -170,7 +170,7 @@ pub(crate) fn earlier<T>(
     report.map_err(|reason| no_report(path, &reason.into()))
 }
 
-/// Returns the changes since a report, which must be of the same cluster.
+/// Returns the changes since an earlier report, which must be from the same cluster.
 fn since(earlier: EarlierReport, checked: &CheckResult, path: Option<&Path>) -> Result<Changes, Failure> {
     let guid = &checked.report.cluster.guid;
     if earlier.guid != *guid {
@@ -268,7 +268,7 @@ fn hints(report: &Report, filter: &Filter, console: &Console) {
     }
 }
 
-/// Returns the hint that explains the first pod or node without an address.
+/// Returns a hint to run `explain` for the first pod or node without an address.
 fn explain_refusal(report: &Report) -> Option<String> {
     let of = |code| report.findings.iter().find(move |finding: &&Finding| finding.code == code);
     if let Some(Finding { subject: Subject::Endpoint(pod), .. }) = of(Code::PodWithoutAddress) {
@@ -283,8 +283,8 @@ fn explain_refusal(report: &Report) -> Option<String> {
 /// The maximum number of blocks in a hint.
 const BLOCKS: usize = 6;
 
-/// Returns the remedies of the findings within the filter, each once, the most severe first. For several blocks, it is
-/// a rebuild of all. One command releases several nodes. Of several addresses, only the first has a remedy.
+/// Returns the remedies for the findings within the filter, the most severe first, and one of each kind: one rebuild
+/// covers several blocks, and one release several nodes. Other kinds keep only the first remedy.
 fn remedies(report: &Report, filter: &Filter) -> Vec<Remedy> {
     // A rebuild cannot be limited to a node or namespace, so it names the blocks of the findings.
     let by_block = !filter.scope.nodes.is_empty() || filter.scope.namespace.is_some();

@@ -20,7 +20,7 @@ pub(super) fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
         return fleet::diff::run(args, &fleet, console);
     }
-    // Keeps the temporary files of the archive until the end.
+    // Keeps the archive's temporary files until the end.
     let archived = match (&args.archive, args.at) {
         (Some(folder), Some(at)) => Some(states_around(folder, at, &Person::watching(console))?),
         _ => None,
@@ -31,7 +31,7 @@ pub(super) fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result
         let old = open(&old, global, console).await?;
         let new = open(&new, global, console).await?;
         let person = Person::watching(console);
-        // Leaks the states: the process ends soon, and to free two million objects would take longer.
+        // Leaks the states: the process ends soon, and freeing two million objects would take longer.
         let pair: &Pair = Box::leak(Box::new(read_pair(&old, &new, args.force, &person).await?));
         let scope = scope(pair, args.networks(), &args.names())?;
         let found = diff(pair, [&old, &new], &scope, args.recheck.settle, &person).await?;
@@ -94,7 +94,7 @@ fn hint(found: &Difference<'_>, old: &Side, new: &Side, console: &Console) {
     if console.format == Format::Table && !found.same {
         console.hint(&format!("{} lists every change", hints::again(&["-o", "wide"], &["output"])));
     }
-    // Addresses that the same owner has got again are not at risk.
+    // Addresses that were reassigned to the same owner are not at risk.
     let changes = found.addresses.iter().map(|address| address.change);
     let at_risk = changes.filter(|change| matches!(change, Change::Assigned | Change::Moved)).count();
     let is_backup = !old.datastore.is_live() && new.revision.is_none() && new.datastore.is_live();

@@ -15,7 +15,7 @@ use crate::operator::Person;
 use crate::render::text::count;
 use crate::{connect, hints};
 
-/// The endings of compressions that are not supported.
+/// File name endings of unsupported compressions.
 const OTHER_COMPRESSIONS: [&str; 14] =
     ["gz", "tgz", "bz2", "tbz", "xz", "txz", "lzma", "lz", "lz4", "zip", "7z", "br", "Z", "zstd"];
 
@@ -26,7 +26,7 @@ pub(super) fn run(args: &ExportArgs, global: &Global, console: &Console) -> Resu
     if let Some(folder) = &args.archive {
         return to_archive(folder, args.keep.as_ref(), global, console);
     }
-    // clap ensures that one of the two is named.
+    // clap ensures that a file or an archive is named.
     let file = args.file.as_deref().unwrap_or(Path::new("-"));
     if file == Path::new("-") {
         return to_stdout(global, console);

@@ -13,7 +13,7 @@ use crate::render::page::Text;
 use crate::render::table::{left, right};
 use crate::render::text::{quoted, thousands};
 
-/// The number of characters of a GUID that tables show.
+/// The number of GUID characters that tables show.
 const GUID_SHOWN: usize = 8;
 
 /// Prints the journals, newest first.
@@ -23,7 +23,7 @@ pub(super) fn run_list(folder: &Path, console: &Console) -> Result<Outcome, Fail
     Ok(Outcome::Clean)
 }
 
-/// Returns the newest run that `undo --last` can undo, of the cluster with `guid` if there is one.
+/// Returns the journal of the newest run that `undo --last` can undo; with `guid`, only of that cluster.
 pub(super) fn last(folder: &Path, guid: Option<&str>, console: &Console) -> Result<PathBuf, Failure> {
     name_unreadable(folder, console)?;
     let mut journals = read(folder)?.into_iter().filter(Listed::can_be_last);
@@ -35,7 +35,7 @@ pub(super) fn last(folder: &Path, guid: Option<&str>, console: &Console) -> Resu
     })
 }
 
-/// Warns of files in the folder that are not readable journals: a run may have written them.
+/// Warns of files in the folder that are not readable journals: a run could have written them.
 fn name_unreadable(folder: &Path, console: &Console) -> Result<(), Failure> {
     for path in unreadable(folder)? {
         console.warn(&format!("{} is not a readable journal: skipped", quoted(&path)));

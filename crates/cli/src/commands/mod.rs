@@ -38,7 +38,7 @@ use crate::exit::{Failure, Outcome};
 use crate::format::Format;
 use crate::watch;
 
-/// Runs the command of a command line, whose name is `name`.
+/// Runs the command of a command line; `name` is the name of that command.
 pub(crate) fn run(cli: Cli, name: &str, applet: Applet, console: &Console) -> Result<Outcome, Failure> {
     let Cli { global, command } = cli;
     start_log(global.verbose);
@@ -93,7 +93,7 @@ fn printing(
                 .hint("select and sort the output of `-o json` with jq: docs/recipes.md"));
         }
         console.page.rows_only = args.no_headers;
-        // Leaks once in a process.
+        // Leaks only once per process.
         console.page.sort_by = args.sort_by.clone().map(|column| &*column.leak());
     }
     match args.watch {
@@ -108,7 +108,7 @@ fn printing(
     }
 }
 
-/// Starts the log on stderr: of requests with `-vv`, and also of libraries, down to frames of TLS, with `-vvv`.
+/// Starts the log on stderr: requests with `-vv`; with `-vvv`, libraries as well, down to TLS frames.
 fn start_log(verbose: u8) {
     let ours = |metadata: &Metadata<'_>| {
         metadata.target().starts_with("calipam") || *metadata.level() <= Level::WARN
@@ -131,7 +131,7 @@ fn said(level: &dyn Display, target: &str, text: &dyn Display) {
     let _ = writeln!(io::stderr(), "{level:>5} {target}: {text}");
 }
 
-/// The log of libraries without tracing, such as that for TLS.
+/// The log of libraries that do not use tracing, such as the TLS library.
 struct Libraries;
 
 impl log::Log for Libraries {

@@ -18,10 +18,10 @@ use crate::operator::Person;
 /// The pause before recording starts again after a failure.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// Records until a signal ends it.
+/// Records until a signal arrives.
 ///
 /// # Errors
-/// If it cannot start.
+/// If recording cannot start.
 pub(super) fn run(args: &RecordArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let runtime = Builder::new_multi_thread().enable_all().build().map_err(Failure::io("start threads"))?;
     runtime.block_on(async {
@@ -58,7 +58,7 @@ pub(super) fn start(
     thread::Builder::new().name("recorder".into()).spawn(record).map(drop).map_err(failed)
 }
 
-/// Records, and starts again after a failure, which is printed. Returns a failure before anything was recorded.
+/// Records; prints a failure, and starts again. Returns a failure that occurs before anything was recorded.
 async fn record_again(folder: &Path, keep: Option<&Keep>, global: &Global, console: &Console) -> Failure {
     let has_begun = Cell::new(false);
     loop {

@@ -95,7 +95,7 @@ fn targets(args: &ReleaseArgs) -> Result<Request, Failure> {
     Ok(request)
 }
 
-/// Reads handles from stdin, one per line, without empty lines and comments after `#`.
+/// Reads handles from stdin, one per line. Skips empty lines and comments after `#`.
 fn handles_of_stdin() -> Result<Vec<String>, Failure> {
     let read = Failure::io("read handles from stdin");
     let mut handles = Vec::new();

@@ -35,7 +35,7 @@ pub(super) fn run(
     })
 }
 
-/// Creates the failure of a write to a file, with a hint to plan on it.
+/// Creates the failure of a write to a file, with a hint to plan on that file.
 pub(super) fn not_live(what: &str) -> Failure {
     Failure::not_live(what).hint(Hint::new("plan on it with {}", [Call::DryRun]))
 }
@@ -67,7 +67,7 @@ pub(super) fn ended(
     outcome(repaired.run, is_partial, console)
 }
 
-/// Prints the document of a plan; `is_all` if nothing was written, so that its warnings were not shown yet.
+/// Prints a plan's document. `is_all`: nothing was written, so the plan's warnings were not shown yet.
 pub(super) fn print(
     plan: &PlanSummary,
     is_all: bool,

@@ -98,8 +98,8 @@ fn print(view: &impl View, snapshot: &Snapshot, console: &Console) -> Result<(),
     console.print(&Shown::new(view, snapshot))
 }
 
-/// Reads the keys around an address or handle, the sources of a view, or everything. Replaces the prefix of a handle by
-/// its ID in the subject.
+/// Reads the keys around an address or handle, the sources of a view, or everything. In the subject, replaces a handle
+/// prefix with the complete ID.
 async fn read(
     datastore: &Datastore,
     args: &ShowArgs,
@@ -221,12 +221,12 @@ fn addresses(
     Ok(Outcome::Clean)
 }
 
-/// Returns the hint about reading pods.
+/// Returns the hint that pods were not read and need a kubeconfig.
 pub(super) fn read_pods() -> String {
     format!("pods were not read: {}", name_kubeconfig())
 }
 
-/// Returns a hint with a pod of a similar name.
+/// Returns a hint that suggests a pod with a similar name.
 pub(super) fn near_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<String> {
     nearest_pod(snapshot, namespace, name).map(|near| format!("did you mean `{}`?", escape(&near)))
 }
@@ -236,7 +236,7 @@ fn name_kubeconfig() -> String {
     format!("name the kubeconfig of the cluster, {}", hints::connected(&["--kubeconfig", "FILE"], &[]))
 }
 
-/// Compares pods and records, as before and after manual repairs; exit code 1 if they differ.
+/// Compares pods and records, such as before and after manual repairs; exit code 1 if they differ.
 fn compare(scope: &Scope, snapshot: &Snapshot, console: &Console) -> Result<Outcome, Failure> {
     let Some(comparison) = views::compare(snapshot).map(|comparison| comparison.within(scope)) else {
         return Err(

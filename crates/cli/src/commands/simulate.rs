@@ -15,7 +15,7 @@ use crate::render::simulate::Answers;
 use crate::render::text::count;
 use crate::{connect, hints};
 
-/// The default numbers of runs: for each block size of the advice, and for each cause of clashes.
+/// The default numbers of runs, for each block size with `--advise` and for each cause with `--clashes`.
 const ADVISE_RUNS: u64 = 5;
 const CLASH_RUNS: u64 = 20;
 
@@ -28,7 +28,7 @@ pub(super) fn run(args: &SimulateArgs, global: &Global, console: &Console) -> Re
     Ok(Outcome::Clean)
 }
 
-/// Adds the arrival rate and lifetime of an archive or etcd, unless the options have them.
+/// Adds the arrival rate and lifetime from an archive or etcd, unless options set them.
 fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result<SimulateArgs, Failure> {
     let mut args = args.clone();
     let Some(folder) = &args.rates_from else { return Ok(args) };
@@ -92,7 +92,7 @@ fn scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Result<S
     Ok(scenario)
 }
 
-/// True if the command line names a cluster. The cluster of settings files is not used.
+/// True if the command line names a cluster. A cluster that only settings files name is not used.
 fn names_cluster(global: &Global) -> bool {
     global.datastore.is_some() || global.etcd_endpoints.is_some() || global.config.is_some()
 }

@@ -83,9 +83,9 @@ async fn undo(
     repair::outcome(undone.run, is_partial, console)
 }
 
-/// Without connection options, connects an undo to the datastore of its journal; to Kubernetes by a context with that
-/// server. User and certificates come from the settings, and the endpoints, too, if they include that of the journal.
-/// The cluster is compared in any case.
+/// Without connection options, connects an undo to the datastore in its journal; to Kubernetes, through a context with
+/// the journal's API server. User and certificates come from the settings, and so do the endpoints, if they include the
+/// journal's. The clusters are compared in any case.
 fn at_journal(global: &Global, header: &Header, console: &Console) -> Global {
     if hints::names_connection() {
         return global.clone();
@@ -116,7 +116,7 @@ fn at_journal(global: &Global, header: &Header, console: &Console) -> Global {
     there
 }
 
-/// Returns the kubeconfig context with the API server of the journal, if the current context has another one.
+/// Returns the kubeconfig context with the journal's API server, if the current context has another server.
 fn context_at(global: &Global, header: &Header) -> Option<String> {
     if header.datastore != "kubernetes" {
         return None;

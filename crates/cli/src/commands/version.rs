@@ -25,7 +25,7 @@ struct Version {
     cluster: Option<Cluster>,
 }
 
-/// The formats of data that the program reads.
+/// The data formats that the program reads.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Reads {
@@ -47,7 +47,7 @@ struct Cluster {
     is_known: bool,
 }
 
-/// Prints the version and, on request, that of the cluster.
+/// Prints the program's version and, on request, the cluster's.
 ///
 /// # Errors
 /// If the cluster cannot be read.

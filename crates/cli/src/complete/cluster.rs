@@ -1,4 +1,4 @@
-//! Names in the cluster of a command line.
+//! Names from the cluster of a command line.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -39,8 +39,8 @@ impl Cluster {
         Self { connection: connection(applet, request), deadline: Instant::now() + PATIENCE }
     }
 
-    /// Returns the names that begin with `typed`; none after an error or a timeout. A waiting thread ends with the
-    /// process.
+    /// Returns the names that begin with `typed`; none after an error or a timeout. A thread that is still reading ends
+    /// with the process.
     pub(super) fn names(&self, wanted: Wanted, typed: &str) -> Vec<String> {
         let Some(global) = self.connection.clone() else { return Vec::new() };
         let (typed, (sender, receiver)) = (typed.to_owned(), mpsc::channel());

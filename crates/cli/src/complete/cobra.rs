@@ -1,5 +1,5 @@
-//! Completion for kubectl by the protocol of Cobra: each line has a suggestion, a tab and its meaning; the last one has
-//! a directive.
+//! Completion for kubectl in Cobra's protocol: each line has a suggestion, a tab and a description; the last line has a
+//! directive.
 
 use std::io::{self, Write};
 
@@ -60,7 +60,7 @@ pub(super) fn print(mut command: Command, request: &Request) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Splits `--name=value` behind the `=`; any other word has an empty first part.
+/// Splits `--name=value` after the `=`; any other word has an empty first part.
 fn split_option(word: &str) -> (&str, &str) {
     match word.split_once('=') {
         Some((name, value)) if name.starts_with("--") => (&word[..=name.len()], value),

@@ -1,9 +1,9 @@
-//! A line of bash. bash passes words that are also split at `=` and `:`, with their quotes. So the script passes the
-//! line, which is split here, and suggestions leave out the part of the word that bash does not replace.
+//! A bash command line. bash also splits words at `=` and `:`, and passes them with their quotes. So the script passes
+//! the line, which is split here, and suggestions leave out the part of the word that bash does not replace.
 
 use std::ffi::OsString;
 
-/// Characters with a meaning in bash.
+/// Characters that are special in bash.
 const SPECIAL: &str = " \t\"'\\$&;|<>()*?[]{}#!`";
 
 /// A line up to the cursor.
@@ -11,7 +11,7 @@ const SPECIAL: &str = " \t\"'\\$&;|<>()*?[]{}#!`";
 pub(super) struct Line {
     /// The words without quotes. The last one is at the cursor, and can be empty.
     pub words: Vec<String>,
-    /// The end of the last word, as typed, which bash replaces by a suggestion.
+    /// The end of the last word, as typed, which bash replaces with a suggestion.
     replaced: String,
     /// The last word, as typed.
     typed: String,

@@ -87,8 +87,8 @@ fn answer_kubectl(applet: Applet, words: &[OsString]) -> ExitCode {
     }
 }
 
-/// Keeps other output and questions off the terminal, also those of credential plugins. A new session keeps plugins
-/// from opening the terminal by name.
+/// Keeps other output and questions off the terminal, including those of credential plugins. A new session keeps
+/// plugins from opening the terminal by name.
 #[cfg(unix)]
 fn be_silent() {
     let _ = rustix::process::setsid();

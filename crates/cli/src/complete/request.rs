@@ -13,12 +13,12 @@ pub(super) struct Request {
     pub words: Vec<OsString>,
     /// The position of the word to complete.
     pub index: usize,
-    /// The words are as typed: `~` and variables are not expanded.
+    /// True if the words are as typed: `~` and variables are not expanded.
     pub typed: bool,
 }
 
 impl Request {
-    /// Reads the request of a shell from the words after `--` and the variables of its script.
+    /// Reads a shell's request from the words after `--` and the variables of its script.
     pub(super) fn of_shell(shell: &str, words: &[OsString]) -> Self {
         if shell == "bash" {
             return Self::of_line(&line::asked(words));
@@ -32,13 +32,13 @@ impl Request {
         Self { words, index, typed: true }
     }
 
-    /// Reads the request of bash: the line up to the cursor.
+    /// Reads bash's request: the line up to the cursor.
     pub(super) fn of_line(line: &Line) -> Self {
         let words: Vec<OsString> = line.words.iter().map(OsString::from).collect();
         Self { index: words.len().saturating_sub(1), words, typed: true }
     }
 
-    /// Reads the request of kubectl: the expanded words behind the plugin. The last one is to complete.
+    /// Reads kubectl's request: the expanded words after the plugin. The last word is the one to complete.
     pub(super) fn of_words(words: &[OsString]) -> Self {
         let mut all = vec![OsString::from("kubectl")];
         all.extend_from_slice(words);

@@ -45,7 +45,7 @@ complete -o nosort -o bashdefault -F _complete_NAME BIN 2>/dev/null ||
     complete -o bashdefault -F _complete_NAME BIN
 "#;
 
-/// The script reads clap_complete's format: a value with escaped colons, a colon, and the meaning.
+/// The script reads clap_complete's format: a value with escaped colons, a colon, and a description.
 const ZSH_SCRIPT: &str = r#"#compdef BIN
 # Completion of BIN in zsh; `BIN completion zsh` prints it.
 _complete_NAME() {
@@ -71,7 +71,7 @@ fn fill(script: &str, variable: &str, name: &str, bin: &str, completer: &str) ->
     script.replace("COMPLETER", &crate::render::text::shell_word(completer)).replace("VARIABLE", variable)
 }
 
-/// A shell with its own script here.
+/// A shell whose script is in this file.
 struct Scripted {
     name: &'static str,
     script: &'static str,

@@ -54,7 +54,7 @@ impl Values {
     }
 }
 
-/// Suggests kinds of datastores, and files.
+/// Suggests datastore kinds and files.
 fn datastores(typed: &OsStr) -> Vec<CompletionCandidate> {
     let kinds = [
         ("etcd", "etcd v3, the datastore of its own"),

@@ -11,7 +11,7 @@ use super::values::Values;
 use crate::applet::Applet;
 use crate::args;
 
-/// Returns the definition under a name of the program, for one request.
+/// Returns the definition under one of the program's names, for one request.
 pub(super) fn of(applet: Applet, request: &Request, values: &Values) -> Command {
     let definition = args::tidy(applet.command());
     let view = View { said: request.before(), options_last: request.current().is_empty(), values };
@@ -21,7 +21,7 @@ pub(super) fn of(applet: Applet, request: &Request, values: &Values) -> Command 
 struct View<'a> {
     /// The words before the cursor. Hidden commands and options among them are kept.
     said: &'a [OsString],
-    /// Options are suggested only if there is nothing else: clap_complete then shows hidden arguments.
+    /// True if options are hidden: clap_complete suggests hidden arguments only if there is nothing else.
     options_last: bool,
     values: &'a Values,
 }

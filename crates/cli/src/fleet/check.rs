@@ -1,4 +1,4 @@
-//! `check` of many clusters: checks each alone, drops its data, and finally finds problems between clusters.
+//! `check` of many clusters: checks each separately, drops its data, and then looks for problems between clusters.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ use crate::render::text::count;
 
 type IsGiven = fn(&CheckArgs) -> bool;
 
-/// Options that are about one cluster.
+/// Options that only make sense for one cluster.
 const OF_ONE: [(&str, IsGiven); 7] = [
     ("--node", |args| !args.options.nodes.is_empty()),
     ("--selector", |args| args.options.selector.is_some()),
@@ -29,11 +29,11 @@ const OF_ONE: [(&str, IsGiven); 7] = [
     ("--watch", |args| args.printing.watch.is_some()),
 ];
 
-/// Checks the clusters, and prints one report of all.
+/// Checks the clusters, and prints one report on all of them.
 ///
 /// # Errors
-/// If the options are about one cluster, or one of their files cannot be read or written. A cluster that cannot be
-/// read is a finding.
+/// If an option only makes sense for one cluster, or its file cannot be read or written. A cluster that cannot be read
+/// is a finding.
 pub(crate) fn run(
     args: &CheckArgs,
     fleet: &Fleet,

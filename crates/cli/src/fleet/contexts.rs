@@ -1,4 +1,4 @@
-//! The contexts of a kubeconfig as a fleet.
+//! Kubeconfig contexts as a fleet.
 
 use calipam_datastore::KubeconfigNames;
 use calipam_datastore::settings::{KubernetesSettings, LocalFiles, Overrides};

@@ -21,7 +21,7 @@ use crate::{connect, hints};
 
 type IsGiven = fn(&DiffArgs) -> bool;
 
-/// Options that are about one cluster.
+/// Options that only make sense for one cluster.
 const OF_ONE: [(&str, IsGiven); 6] = [
     ("--ip", |args| !args.addresses.is_empty()),
     ("--block", |args| !args.blocks.is_empty()),
@@ -34,15 +34,15 @@ const OF_ONE: [(&str, IsGiven); 6] = [
 /// The source of the earlier states.
 enum Old<'a> {
     Fleet(Earlier),
-    /// An archive of each cluster, read at a time.
+    /// The folder with an archive of each cluster, and the time at which to read the archives.
     Archives(&'a Path, Timestamp),
 }
 
 /// Compares each cluster with its earlier state, and prints the differences; exit code 1 if there are any.
 ///
 /// # Errors
-/// If the options are about one cluster, or the earlier states cannot be found. Clusters that cannot be read are
-/// reported and skipped.
+/// If an option only makes sense for one cluster, or the earlier states cannot be found. Clusters that cannot be read
+/// are reported and skipped.
 pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
     let of_one = OF_ONE.iter().find(|(_, is_given)| is_given(args));
     refuse(
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<O
         };
     let compared: Vec<Result<_, Failure>> =
         each(&fleet.clusters, &args.fleet, console, |cluster, console| {
-            // Keeps the temporary file of the archive until it is read.
+            // Keeps the archive's temporary file until it is read.
             let mut archived = None;
             let earlier = match &old {
                 Old::Fleet(earlier) => match earlier.of(cluster) {

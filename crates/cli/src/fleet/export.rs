@@ -1,4 +1,4 @@
-//! `export` of many clusters: a file of each, in a folder for `check --fleet`, or an archive of each.
+//! `export` of many clusters: one file for each, in a folder for `check --fleet`, or one archive for each.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &ExportArgs, fleet: &Fleet, console: &Console) -> Result
     Ok(if number == written.len() { Outcome::Clean } else { Outcome::PartlyRead })
 }
 
-/// Creates the folders. Refuses two clusters with one file, and to overwrite files without `--overwrite`.
+/// Creates the folders. Refuses two clusters with the same file, and existing files without `--overwrite`.
 fn prepare(paths: &[PathBuf], args: &ExportArgs) -> Result<(), Failure> {
     let mut sorted: Vec<&PathBuf> = paths.iter().collect();
     sorted.sort();

@@ -123,7 +123,7 @@ impl Entry {
             Endpoints::List(list) => list.join(","),
         });
         let kubernetes = self.config.is_none() && etcd_endpoints.is_none();
-        // A context without a kubeconfig is in that of the user.
+        // A context without a kubeconfig is in the user's kubeconfig.
         let of_user = || {
             let environment = connect::environment();
             environment.get("KUBECONFIG").filter(|_| context.is_some()).cloned()

@@ -35,7 +35,7 @@ fn make_unique(name: &mut String, taken: &mut HashSet<String>) {
     }
 }
 
-/// Creates a cluster. The name begins with the group, since two groups may have clusters of one name.
+/// Creates a cluster. The name begins with the group, since two groups can have clusters with the same name.
 fn named(file: PathBuf, group: Option<&str>, base: &Overrides) -> Named {
     let name = name_of(&file);
     let name = group.map_or_else(|| name.clone(), |group| format!("{group}/{name}"));
@@ -44,7 +44,7 @@ fn named(file: PathBuf, group: Option<&str>, base: &Overrides) -> Named {
     Named { name, group, labels, services, source: Source::of_file(file, base) }
 }
 
-/// Returns the file of a cluster in a folder of a fleet, or without an ending its archive. Groups have subfolders.
+/// Returns a cluster's file in a fleet's folder; without an ending, its archive. Groups have subfolders.
 pub(super) fn place(folder: &Path, cluster: &Named, ending: &str) -> PathBuf {
     let Named { name, group, .. } = cluster;
     let own = group.as_deref().and_then(|group| name.strip_prefix(&format!("{group}/"))).unwrap_or(name);
@@ -57,12 +57,12 @@ pub(super) fn place(folder: &Path, cluster: &Named, ending: &str) -> PathBuf {
     folder.join(plain(own) + ending)
 }
 
-/// True for a file that is still being written: hidden, as by rsync, or with the ending `.tmp` or `.part`.
+/// True for a file that is still being written: hidden, as with rsync, or with the ending `.tmp` or `.part`.
 fn is_unfinished(name: &str) -> bool {
     name.starts_with('.') || [".tmp", ".part"].iter().any(|end| name.ends_with(end))
 }
 
-/// Lists a folder without unfinished files, in the order of names.
+/// Lists a folder without unfinished files, sorted by name.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let list = || -> io::Result<Vec<PathBuf>> {
         let paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;

@@ -1,4 +1,4 @@
-//! `history` of many clusters: the owners of an address in each of them.
+//! `history` of many clusters: the owners of an address in each cluster.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Resul
     })
 }
 
-/// Returns the history in a live cluster; the reason if it cannot be read.
+/// Returns the history in a live cluster, or the reason why the cluster cannot be read.
 fn of_cluster(
     cluster: &Named,
     address: IpAddr,
@@ -68,7 +68,7 @@ fn of_cluster(
     read(cluster, &args.fleet, console, async |datastore| of_datastore(datastore, address, console).await)
 }
 
-/// Returns the history from the revisions of an etcd, or the current records of other datastores.
+/// Returns the history from etcd's revisions, or the current records of another datastore.
 async fn of_datastore(datastore: &Datastore, address: IpAddr, console: &Console) -> Result<History, Failure> {
     let person = Person::watching(console);
     let journals = journals_folder();

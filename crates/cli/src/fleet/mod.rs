@@ -59,7 +59,7 @@ impl Fleet {
         if fleet.clusters.is_empty() {
             return Err(Failure::usage(format!("{} names no cluster", path.display())));
         }
-        // Names of clusters are in lines for --ignore, in metrics and in links.
+        // Cluster names appear in --ignore lines, metrics and links.
         let is_odd = |cluster: &&Named| cluster.name.chars().any(|c| c.is_whitespace() || c.is_control());
         if let Some(odd) = fleet.clusters.iter().find(is_odd) {
             return Err(Failure::usage(format!(
@@ -79,7 +79,7 @@ impl Fleet {
         }
     }
 
-    /// Reads the clusters at an earlier time from a file or folder like that of `--fleet`.
+    /// Reads the clusters at an earlier time, from a file or folder like the one for `--fleet`.
     pub(crate) fn earlier(path: &Path) -> Result<Earlier, Failure> {
         let fleet = Self::read(path, &unattended())?;
         let at = |cluster: Named| (place(&cluster), cluster);
@@ -87,7 +87,7 @@ impl Fleet {
     }
 }
 
-/// The clusters of a fleet at an earlier time, by the path that an export of each has.
+/// The clusters of a fleet at an earlier time, by the path that their export has in a folder.
 pub(crate) struct Earlier(BTreeMap<PathBuf, Named>);
 
 impl Earlier {
@@ -108,7 +108,7 @@ fn place(cluster: &Named) -> PathBuf {
     folder::place(Path::new(""), cluster, "")
 }
 
-/// Refuses an option that is about one cluster.
+/// Refuses an option that only makes sense for one cluster.
 fn refuse(option: Option<&'static str>, hint: &'static str) -> Result<(), Failure> {
     match option {
         None => Ok(()),
@@ -123,7 +123,7 @@ fn unattended() -> Overrides {
     Overrides { unattended: true, ..Overrides::default() }
 }
 
-/// Returns the settings of the call for every cluster, whose credential plugins cannot ask questions.
+/// Returns the call's settings that apply to every cluster; credential plugins cannot ask questions.
 fn base(global: &Global) -> Overrides {
     Overrides { unattended: true, context: None, ..global.overrides() }
 }

@@ -38,7 +38,7 @@ struct OfCluster {
 #[derive(Default)]
 struct Pools {
     number: usize,
-    /// The addresses of enabled IPv4 pools: in use, and in total.
+    /// The numbers of addresses in enabled IPv4 pools: in use, and in total.
     v4: [u128; 2],
     /// The ranges in use.
     taken: Vec<IpNet>,
@@ -47,7 +47,7 @@ struct Pools {
 /// Prints the document of each cluster. Clusters without any of the named objects are left out.
 ///
 /// # Errors
-/// If the options are about one cluster, or no cluster has the named objects.
+/// If an option only makes sense for one cluster, or no cluster has the named objects.
 pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
     let of_one = [("--watch", args.printing.watch.is_some()), ("--archive", args.archive.is_some())];
     let of_one = of_one.iter().find(|(_, is_given)| *is_given);
@@ -109,7 +109,7 @@ fn lists_pools(args: &ShowArgs) -> bool {
     args.subject() == Subject::Pools
 }
 
-/// Runs `show` on a cluster; returns the reason if it cannot be read.
+/// Runs `show` on a cluster, or returns the reason why the cluster cannot be read.
 fn of_cluster(
     cluster: &Named,
     args: &ShowArgs,
@@ -132,7 +132,7 @@ fn of_cluster(
     })
 }
 
-/// Returns the errors about names that no cluster has; without any document, all names.
+/// Returns the errors about names that no cluster has; about all names if no cluster has a document.
 fn missing(mut clusters: Vec<(bool, Vec<Failure>)>) -> Vec<Failure> {
     // Clusters with a document have an error for each missing name.
     clusters.sort_by_key(|(is_shown, _)| !is_shown);

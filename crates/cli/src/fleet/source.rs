@@ -26,7 +26,7 @@ pub(crate) struct Named {
 pub(crate) enum Source {
     /// The settings of the call, with another context.
     Context(Box<Overrides>),
-    /// The settings of an entry of a file alone, since all others could be for another cluster.
+    /// Only the settings of an entry in a file, since any others could be for another cluster.
     Entry(Box<Overrides>),
 }
 
@@ -60,7 +60,7 @@ impl Source {
     }
 }
 
-/// Formats a path so that it cannot be the name of a kind of datastore.
+/// Formats a path so that it cannot be taken for a datastore kind.
 fn named_file(path: &Path) -> String {
     let text = path.to_string_lossy();
     if text.contains(['/', '.']) { text.into_owned() } else { format!("./{text}") }

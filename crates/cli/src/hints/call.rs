@@ -19,20 +19,20 @@ pub(super) struct Call {
 /// An option or argument that was typed.
 #[derive(Debug)]
 struct Given {
-    /// The ID of the definition: the name of the field.
+    /// The option's ID in the definition: the name of its field.
     id: String,
     is_connection: bool,
     words: Vec<String>,
 }
 
 impl Call {
-    /// Collects the options that `matches` found by `definition`.
+    /// Collects the options in `matches`, in the order of `definition`.
     pub(super) fn new(definition: &Command, matches: &ArgMatches) -> Self {
         let (mut definition, mut matches, mut command) = (definition, matches, Vec::new());
         while let Some((name, below)) = matches.subcommand()
             && let Some(found) = definition.find_subcommand(name)
         {
-            // `calipam ipam check` is `calipam check`, and the name `kubectl calico ipam` has it already.
+            // `calipam ipam check` is `calipam check`, and the name `kubectl calico ipam` already has the `ipam`.
             if name != "ipam" {
                 command.push(name.to_owned());
             }

@@ -16,12 +16,12 @@ pub(crate) fn remember_name(applet: Applet) {
     let _ = NAME.set(applet.command_prefix());
 }
 
-/// Makes hints repeat the connection options of the call, and some the complete call.
+/// Makes hints repeat the connection options of the call, and some hints the complete call.
 pub(crate) fn remember_call(definition: &clap::Command, matches: &clap::ArgMatches) {
     let _ = CALL.set(Call::new(definition, matches));
 }
 
-/// Makes hints repeat the connection of a call of another program.
+/// Makes hints repeat the connection of a calicoctl call.
 pub(crate) fn remember_connection(global: &Global) {
     let _ = CALL.set(Call::of_connection(global));
 }
@@ -37,7 +37,7 @@ pub(crate) fn command(words: &[&str]) -> String {
     line(words.iter().copied().chain(data))
 }
 
-/// Like [`command`], with the options of this call whose IDs are in `kept`, which narrow it like this call.
+/// Like [`command`], with the options of this call whose IDs are in `kept`, such as those that select nodes.
 pub(crate) fn command_with(words: &[&str], kept: &[&str]) -> String {
     let options = CALL.get().map(|call| [call.options(kept), call.same_data()].concat());
     line(words.iter().copied().chain(options.unwrap_or_default()))
@@ -55,7 +55,7 @@ pub(crate) fn again(more: &[&str], without: &[&str]) -> String {
 }
 
 /// Formats this call with other connection options: `more` replaces the options that it or `without` names.
-/// After a call of another program, it is the command line of a check.
+/// After a calicoctl call, formats the command line of a check.
 pub(crate) fn connected(more: &[&str], without: &[&str]) -> String {
     let Some(call) = CALL.get() else { return line(["check"].iter().chain(more).copied()) };
     let ids: Vec<String> =
@@ -75,7 +75,7 @@ pub(crate) fn dry_run() -> String {
     again(dry_run, &["apply", "action", "yes", "dry_run", "max_changes"])
 }
 
-/// Formats this call with another journal; `None` for a call of another program, which has no such option.
+/// Formats this call with another journal; `None` for a calicoctl call, which has no such option.
 pub(crate) fn with_journal() -> Option<String> {
     let is_ours = CALL.get().is_none_or(Call::is_known);
     is_ours.then(|| again(&["--journal", "FILE"], &["journal"]))

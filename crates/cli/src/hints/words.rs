@@ -1,4 +1,4 @@
-//! The texts of hints in the errors and notes of libraries.
+//! The texts of hints in errors and notes from libraries.
 
 use calipam_model::hint::{Call, Hint};
 use calipam_workflow::Failure;

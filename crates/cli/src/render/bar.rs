@@ -9,7 +9,7 @@ const WIDTH: u128 = 10;
 /// Eighths of a character, from one to seven.
 const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
-/// A bar for a part of a whole. It is visible for any part but zero, and full only for the whole.
+/// Draws a bar for `part` of `whole`. Any part but zero is visible, and only the total fills the bar.
 pub(super) fn bar(part: Count, whole: Count, page: Page) -> String {
     if whole.0 == 0 {
         return "-".to_owned();

@@ -1,4 +1,4 @@
-//! The decisions of the allocator in words: subject, result, and the keys that decided.
+//! The allocator's decisions in words: subject, result, and the keys that decided.
 
 use calipam_assign::{Event, NotReclaimed, OwnBlock, Passed};
 use calipam_check::Subject;
@@ -20,7 +20,7 @@ pub(super) struct Decision {
     pub subject: Subject,
     /// The result, in one line.
     pub detail: String,
-    /// The keys that decided, in the form of etcd.
+    /// The keys that decided, in etcd's form.
     #[serde(serialize_with = "texts")]
     pub keys: Vec<Key>,
 }
@@ -37,13 +37,13 @@ pub(super) enum DecisionStep {
     Request,
     /// The selection of pools for the request.
     Pool,
-    /// Free addresses in the blocks of the node.
+    /// Free addresses in the node's own blocks.
     OwnBlock,
-    /// The limit of blocks of the node.
+    /// The node's block limit.
     Limit,
     /// The search for another block.
     Claim,
-    /// Addresses in the blocks of other nodes.
+    /// Addresses in other nodes' blocks.
     Borrow,
     Assign,
 }

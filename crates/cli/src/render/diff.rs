@@ -15,7 +15,7 @@ use super::page::Text;
 use super::table::{Grid, Kind, example, left, number_of_kind, right};
 use super::text::{count, thousands};
 
-/// The most nodes in a short table.
+/// The maximum number of nodes in a short table.
 const NODES_SHOWN: usize = 20;
 
 /// The cluster and the time of one of two states.
@@ -36,7 +36,7 @@ impl State {
     }
 }
 
-/// The differences of two states.
+/// The differences between two states.
 pub(crate) struct DifferenceDocument<'a> {
     /// The earlier state and the later one.
     pub states: [State; 2],
@@ -77,7 +77,7 @@ impl Document for DifferenceDocument<'_> {
     }
 }
 
-/// The number of differences; `same` is false if something was not compared.
+/// Formats the number of differences; `same` is false if something was not compared.
 pub(super) fn said(number: usize, same: bool) -> String {
     match number {
         0 if same => "No difference".to_owned(),
@@ -165,7 +165,7 @@ pub(super) fn rows<'a>(difference: &'a Difference<'a>) -> impl Iterator<Item = R
 }
 
 impl Row<'_> {
-    /// The position of its kind in a table, and the word for it.
+    /// Returns the position of the difference's kind in a table, and the word for that kind.
     fn kind(self) -> (u8, &'static str) {
         match self {
             Self::Address(_) => (0, "address"),
@@ -200,7 +200,7 @@ impl Row<'_> {
         }
     }
 
-    /// The state before, and the state after.
+    /// Returns the object's old and new state.
     fn states(self) -> [String; 2] {
         match self {
             Self::Address(change) => [change.before, change.after].map(holder),

@@ -23,8 +23,8 @@ pub(crate) trait Document {
     /// The content for programs.
     fn schema(&self) -> impl Serialize;
 
-    /// Writes a format that is not in [`Format::COMMON`]. Commands without it ([`Format::of_command`]) refuse it before
-    /// they read anything.
+    /// Writes a format that is not in [`Format::COMMON`]. Commands without that format ([`Format::of_command`]) refuse
+    /// it before they read anything.
     fn report(&self, format: Format, _: &mut dyn Write) -> io::Result<()> {
         Err(unsupported(self.kind(), format))
     }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::document::Document;
 use super::page::Text;
 
-/// The error of a command, for programs; the same is on stderr for people.
+/// The error of a command, for programs; for people, it is also on stderr.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FailureDocument {

@@ -97,7 +97,7 @@ impl<'a> ChangesOf<'a> {
 /// A finding with its cluster, if there are several, and with its change since the earlier report.
 #[derive(Clone, Copy)]
 pub(super) struct Found<'a> {
-    /// The position of the cluster.
+    /// The position of the cluster in the report.
     pub place: usize,
     /// The name of the cluster; empty if there is only one.
     pub cluster: &'a str,

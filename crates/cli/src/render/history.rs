@@ -49,7 +49,7 @@ fn of_exports(exports: &[Timestamp]) -> String {
     line
 }
 
-/// The times in which every change is known, and the gaps.
+/// The periods in which every change is known, and the gaps.
 fn of_recording(recorded: &[Span]) -> String {
     let (Some(first), Some(last)) = (recorded.first(), recorded.last()) else { return String::new() };
     let mut line = format!("every change was recorded from {} to {}", short(&first.from), short(&last.until));
@@ -121,7 +121,7 @@ fn short(time: &Timestamp) -> String {
 fn time(when: &When) -> String {
     let known = match (&when.at, &when.after, &when.before) {
         (Some(at), ..) => short(at),
-        // Both are in the second that is printed.
+        // Both times are within the printed second.
         (None, Some(after), Some(before)) if short(after) == short(before) => short(after),
         (None, Some(after), Some(before)) => format!("between {} and {}", short(after), short(before)),
         (None, Some(after), None) => format!("after {}", short(after)),

@@ -1,4 +1,4 @@
-//! JSON and YAML without characters that a terminal may interpret: they are written as escapes, which readers decode.
+//! JSON and YAML without characters that a terminal could interpret: readers decode the escapes written instead.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -13,12 +13,12 @@ pub(in crate::render) struct Lines<'w> {
 }
 
 impl<'w> Lines<'w> {
-    /// A writer of JSON, in which only strings have such characters.
+    /// Creates a writer for JSON, in which only strings have unsafe characters.
     pub(in crate::render) fn json(out: &'w mut dyn Write) -> Self {
         Self { out, line: Vec::new(), escape: escaped }
     }
 
-    /// A writer of YAML whose texts are each on one line, plain or in double quotes.
+    /// Creates a writer for YAML whose texts are each on one line, plain or in double quotes.
     pub(in crate::render) fn yaml(out: &'w mut dyn Write) -> Self {
         Self { out, line: Vec::new(), escape: yaml_line }
     }
@@ -56,7 +56,7 @@ impl Write for Lines<'_> {
     }
 }
 
-/// Escapes for a string of JSON or one of YAML in double quotes. No unsafe character is above U+FFFF.
+/// Escapes text for a JSON string or a double-quoted YAML string. No unsafe character is above U+FFFF.
 fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len() + 8);
     for c in text.chars() {
@@ -70,7 +70,7 @@ fn escaped(text: &str) -> String {
     shown
 }
 
-/// Escapes a line of YAML: dashes, and then a key with a colon, a value, or both. Only double quotes allow escapes.
+/// Escapes a YAML line: dashes, followed by a key with a colon, a value, or both. Only double quotes allow escapes.
 fn yaml_line(line: &str) -> String {
     let start = line.len() - line.trim_start_matches([' ', '-']).len();
     let (mut shown, mut rest) = (line[..start].to_owned(), line[start..].trim_end_matches('\n'));
@@ -118,7 +118,7 @@ mod tests {
     use super::super::yaml;
     use super::*;
 
-    /// C1, DEL, characters that change the direction of writing, and characters without width.
+    /// C1, DEL, characters that change the writing direction, and zero-width characters.
     const UNSAFE: &str = "\u{9b}2J\u{7f}\u{202e}\u{2066}\u{200b}\u{ad}";
 
     fn assert_safe(text: &str) {

@@ -31,7 +31,7 @@ impl Page {
     }
 }
 
-/// A text for a page. Text of the datastore is escaped here, before it can reach a terminal.
+/// A text for a page. Text from the datastore is escaped here, before it can reach a terminal.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Text {
     pub page: Page,

@@ -58,14 +58,14 @@ pub(crate) struct ShownExecution {
     already_done: usize,
     /// Steps without any write, because something had changed.
     aborted: usize,
-    /// Addresses that are unchanged for that reason, including those of steps that were written without them.
+    /// Addresses that stay because something had changed, including those left out of written steps.
     kept_addresses: usize,
     not_started: usize,
-    /// Steps that were written partly.
+    /// Partly written steps.
     partly: usize,
     conflicts: Vec<ShownConflict>,
     interrupted: bool,
-    /// The released addresses that cool down.
+    /// The released addresses that are cooling down.
     #[serde(skip_serializing_if = "Option::is_none")]
     cooling: Option<Cooling>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -120,7 +120,7 @@ impl ShownExecution {
         }
     }
 
-    /// `Done: 4 of 5 steps; 1 step aborted (conflict)`, and a line about addresses that cool down.
+    /// `Done: 4 of 5 steps; 1 step aborted (conflict)`, and a line about addresses that are cooling down.
     pub(crate) fn summary(&self) -> String {
         let done = self.written + self.already_done;
         let mut line = format!("Done: {} of {}", thousands(done), count(self.steps, "step", "steps"));
@@ -200,7 +200,7 @@ impl Document for PlanDocument<'_> {
 }
 
 impl<'a> PlanDocument<'a> {
-    /// Writes the plan without the line of the cluster.
+    /// Writes the plan without the line about the cluster.
     pub(super) fn body(&self, text: &mut Text) {
         text.section(changes(self.plan, text.page.wide));
         text.section(skipped(self.plan, text.page.wide));

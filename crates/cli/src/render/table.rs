@@ -107,7 +107,7 @@ const MARKS: [(char, Style); 4] = [
 ];
 const END_MARK: char = '\u{202c}';
 
-/// The most rows that are shown one by one; more are summarized by kind.
+/// The maximum number of rows that are shown one by one; more are summarized by kind.
 pub(crate) const FEW: usize = 25;
 
 impl Grid {

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 pub(crate) use calipam_model::words::{count, is_unsafe, quoted, shell_word, thousands};
 
-/// Escapes a text of the datastore for terminals: control characters, including line breaks and escape sequences, and
-/// characters that change the direction of writing.
+/// Escapes a text from the datastore for terminals: control characters, including line breaks and escape sequences, and
+/// characters that change the writing direction.
 pub(crate) fn escape(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_unsafe) {
         return Cow::Borrowed(text);
@@ -17,7 +17,7 @@ pub(crate) fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Joins words to a phrase: `a`, `a and b`, `a, b and c`.
+/// Joins words into a phrase: `a`, `a and b`, `a, b and c`.
 pub(crate) fn join(words: &[&str]) -> String {
     match words.split_last() {
         None => String::new(),

@@ -23,7 +23,7 @@ struct Shown {
     location: String,
     restored: Vec<Restored>,
     skipped: Vec<NotRestored>,
-    /// Objects that are as they were before the run.
+    /// The number of objects that are already as they were before the run.
     already: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     execution: Option<ShownExecution>,

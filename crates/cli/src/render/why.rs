@@ -1,4 +1,4 @@
-//! The output of `explain --pod` and `explain --node`: the answer, the next steps, and the decisions of the allocator.
+//! The output of `explain --pod` and `explain --node`: the answer, the next steps, and the allocator's decisions.
 
 use std::net::IpAddr;
 

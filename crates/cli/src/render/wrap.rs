@@ -13,7 +13,7 @@ pub(crate) const TOGETHER: char = '\u{a0}';
 pub(super) const LONGEST: usize = 300;
 /// Enough hexadecimal digits of a handle ID to tell it from others.
 const DIGITS_SHOWN: usize = 8;
-/// The number of hexadecimal digits in a row that make a hash.
+/// The number of consecutive hexadecimal digits that make a hash.
 const HASH: usize = 32;
 /// The longest number that is written in full if there is little room: up to 10^12.
 const LONGEST_NUMBER: usize = 17;

@@ -74,7 +74,7 @@ fn what_is_quoted_already_stays() {
     assert!(written.contains("\"first\\n2026-05-01\\n\\n- x: 2026-05-01\\nlast\"\n"), "{written}");
 }
 
-/// Texts for the rules of YAML, one per line.
+/// Texts for YAML's rules, one per line.
 const TEXTS: &str = r##"
 a
 a b
@@ -243,7 +243,7 @@ fn what_is_no_text_is_read_back() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Generates texts from characters with a meaning in YAML and others.
+    /// Generates texts from characters that are special in YAML, and others.
     #[test]
     fn any_text_is_read_back(one in "[-+.:#?!&*|>'\"%@`{}\\[\\], 0-3xobeinfNaä\n\r\t]{0,9}") {
         let value = places(&one);

@@ -138,7 +138,7 @@ enum Done {
     Foreign,
 }
 
-/// Creates a missing link or file; with `force` also replaces others.
+/// Creates a missing link or file; with `force`, also replaces an existing one.
 fn install(
     path: &Path,
     found: Found,
@@ -174,7 +174,7 @@ fn failure(what: &str, path: &Path, error: io::Error) -> Failure {
     Failure::io(format!("{what} {}", path.display()))(error)
 }
 
-/// Returns the path of the program without links.
+/// Returns the path of the program with all links resolved.
 fn program() -> Result<PathBuf, Failure> {
     let program = std::env::current_exe().and_then(fs::canonicalize);
     program.map_err(Failure::io("find this program"))

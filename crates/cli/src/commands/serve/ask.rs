@@ -23,7 +23,7 @@ pub(super) enum Question {
     Pod(PodName),
     Node(String),
     Handle(String),
-    /// Text from the form, which stands for one of the others.
+    /// Text from the form: an address, a pod, a node or a handle.
     Any(String),
 }
 

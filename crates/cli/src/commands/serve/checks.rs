@@ -1,4 +1,4 @@
-//! The checks of `serve`, one after the other. A datastore is read once and then followed; if that is not possible,
+//! The checks of `serve`, one after the other. A datastore is read once and then followed; if it cannot be followed,
 //! each check reads everything.
 
 use std::path::Path;
@@ -21,9 +21,9 @@ use crate::exit::Failure;
 use crate::operator::Person;
 use crate::watch::{self, TOGETHER};
 
-/// The rest after a check, in durations of the check: constant changes then use less than a tenth of the time.
+/// The rest after a check, as a multiple of its duration: even constant changes use less than a tenth of the time.
 const REST: u32 = 10;
-/// The rest while following, in processor times of the check: checks then use less than a quarter of a core.
+/// The rest while following, as a multiple of the check's processor time: checks use less than a quarter of a core.
 const REST_FOLLOWED: u32 = 4;
 /// The shortest time between two checks while following, so that many changes are checked together.
 const EVERY: Duration = Duration::from_secs(1);
@@ -47,7 +47,7 @@ pub(super) struct Checks<'a> {
     datastore: Option<Datastore>,
     /// The last read revision; files and old datastores have none.
     revision: Option<i64>,
-    /// True if the last check read everything, which is rare: no rest follows it.
+    /// True if the last check read everything, which is rare while following: no rest is needed.
     is_rare: bool,
     /// The processor time of this process at the start of the last check.
     processor_time: Option<Duration>,
@@ -145,7 +145,7 @@ impl<'a> Checks<'a> {
         let pools: Vec<IpNet> = snapshot.pools.iter().map(|pool| pool.value.cidr).collect();
         let (folder, now, console) = (folder.to_owned(), snapshot.taken_at, self.console.clone());
         let read = move || match trends(&folder, pools.into_iter(), now, &Person::watching(&console)) {
-            // `None` without a recording, which begins now.
+            // `None` if nothing was recorded before this run.
             Ok(past) => past,
             Err(error) => {
                 console.warn(&format!("the forecast goes on without what was recorded: {error}"));

@@ -23,7 +23,7 @@ const MOST: usize = 500;
 /// The maximum number of events in a round.
 const TOGETHER: usize = 10;
 
-/// The sender of events, with the findings that have one.
+/// The sender of events, with the findings for which it has sent one.
 pub(super) struct FindingEvents {
     events: Events,
     told: BTreeSet<FindingKey>,
@@ -65,7 +65,7 @@ impl FindingEvents {
     async fn tell(&mut self, good: &Good) -> Result<bool, calipam_datastore::Error> {
         let there: BTreeSet<(Code, &Subject)> =
             good.report.findings.iter().map(|finding| finding.key_ref()).collect();
-        // A finding that returns is new.
+        // A finding that comes back counts as new.
         self.told.retain(|(code, subject)| there.contains(&(*code, subject)));
         let (events, has_more) = self.new_ones(good);
         for (key, event) in events {

@@ -1,5 +1,5 @@
-//! The names of the server, as a protection against DNS rebinding. A foreign page can point its own name to this
-//! machine, and the browser then lets it read answers. So requests by unknown names are refused; addresses are safe.
+//! The server's names, as a protection against DNS rebinding. A foreign page can point its own name to this machine,
+//! and then the browser lets the page read answers. So requests under unknown names are refused; addresses are safe.
 
 use std::net::IpAddr;
 

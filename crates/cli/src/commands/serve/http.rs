@@ -65,7 +65,7 @@ pub(super) struct Shown {
 /// An answer: a text, or a stream of events.
 type Answer = Response<BoxBody<Bytes, Infallible>>;
 
-/// Serves until `stop` ends, and returns its result.
+/// Serves until `stop` ends, and returns the result of `stop`.
 pub(super) async fn serve(listener: TcpListener, shown: Shown, stop: impl Future<Output = bool>) -> bool {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let probes = Arc::new(Semaphore::new(PROBES));
@@ -146,7 +146,7 @@ async fn connection(
     tokio::select! {
         _ = connection.as_mut() => return,
         () = sleep(lifetime) => return,
-        // The server ends.
+        // The server is stopping.
         _ = ending.changed() => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;

@@ -1,4 +1,4 @@
-//! The results of checks that are served.
+//! The check results that are served.
 
 use std::io;
 use std::sync::{Arc, OnceLock, PoisonError, RwLockReadGuard};
@@ -23,7 +23,7 @@ pub(super) struct Served {
     /// The metrics of the last check; `None` before the end of the first one.
     run: Option<RunMetrics>,
     pub good: Option<Arc<Good>>,
-    /// The version of the page: the time of the read, and `failed` after a failed check. The script compares it.
+    /// The version of the page: the time of the read, and `failed` after a failed check. The page's script compares it.
     pub version: String,
     /// The message and time of the last check, if it failed.
     failure: Option<(String, Timestamp)>,
@@ -54,7 +54,7 @@ pub(super) enum Text {
     Json,
     /// The page, with a notice if a later check has failed.
     Page,
-    /// The metrics of the last check, and all those of the last successful one.
+    /// The run metrics of the last check, and the report metrics of the last successful one.
     Metrics,
 }
 
@@ -80,7 +80,7 @@ impl Good {
         self.snapshot.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a text, which is formatted now if it is not there yet.
+    /// Returns a text, which is formatted at the first call.
     fn text(&self, text: Text) -> io::Result<&Bytes> {
         let place = match text {
             Text::Json => &self.json,

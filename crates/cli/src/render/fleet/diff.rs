@@ -1,4 +1,4 @@
-//! The differences between clusters of a fleet and an earlier state of each.
+//! The differences between the clusters of a fleet and their earlier states.
 
 use std::collections::BTreeMap;
 
@@ -18,14 +18,14 @@ use crate::render::text::{count, thousands};
 #[derive(Default)]
 pub(crate) struct FleetDiff {
     pub clusters: Vec<DiffOfCluster>,
-    /// The errors of clusters of which one state could not be read.
+    /// The errors of clusters with a state that could not be read.
     pub unreadable: BTreeMap<String, String>,
     /// Clusters with only an earlier state, or only a later one.
     pub only_old: Vec<String>,
     pub only_new: Vec<String>,
 }
 
-/// The output for a cluster in one format, which is kept when its states are dropped.
+/// The output for a cluster in one format, which is kept after the cluster's states are dropped.
 pub(crate) struct DiffOfCluster {
     cluster: String,
     group: Option<String>,
@@ -98,7 +98,7 @@ impl FleetDiff {
         is_whole && self.clusters.iter().all(|of| of.same)
     }
 
-    /// Addresses of each changed cluster, or of all. Most of a thousand clusters have not changed.
+    /// The numbers of addresses by cluster. A short table omits unchanged clusters, since these are most of a fleet.
     fn sums(&self, wide: bool) -> Grid {
         let sum = |title, number: fn(&Sum) -> usize| {
             right(title, move |of: &DiffOfCluster| thousands(number(&of.total)))

@@ -37,7 +37,7 @@ impl HistoryOfCluster {
     }
 }
 
-/// The times that the history of a cluster covers.
+/// A cluster, and the times that its history covers.
 #[derive(Serialize)]
 struct OneCluster<'a> {
     name: &'a str,
@@ -89,7 +89,7 @@ impl Document for FleetHistory {
         let wide = text.page.wide;
         let list = |of: &HistoryOfCluster| Grid::new(wide, &of.found.events, event_columns(wide));
         text.section(Grid::of_clusters(self.clusters.iter().map(|of| (of.cluster.as_str(), list(of)))));
-        // Absence means little in a cluster with a short history; for a thousand clusters the list would be too long.
+        // A wide table lists clusters without events, too: a short history can be the reason that they have none.
         let shown = self.clusters.iter().filter(|of| wide || !of.found.events.is_empty());
         text.lines(shown.map(|of| format!("{}: {}", of.cluster, reach(&of.found.reach))));
         if self.known_in() == 0 {

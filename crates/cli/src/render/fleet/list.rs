@@ -1,4 +1,4 @@
-//! The output of `show` for several clusters, and ranges that no cluster of them uses.
+//! The output of `show` for several clusters, and ranges that none of them uses.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

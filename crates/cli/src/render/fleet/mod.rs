@@ -1,4 +1,4 @@
-//! The report of a check of many clusters, in every format of the report of one.
+//! The report on many clusters, in every format that the report on one cluster has.
 
 mod diff;
 mod history;
@@ -41,7 +41,7 @@ pub(crate) struct FleetReport {
     pub taken_at: Timestamp,
     /// The clusters, those with the worst findings first.
     pub clusters: Vec<Cluster>,
-    /// The changes in each of them, if there is an earlier report to compare with.
+    /// The changes in each cluster, if there is an earlier report to compare with.
     pub changes: Option<Vec<Changes>>,
     pub notes: Vec<String>,
     pub took: Duration,

@@ -1,5 +1,5 @@
-//! The report of a fleet as one page: clusters, findings, and a map of the ranges of all. Like the page of one cluster
-//! it loads nothing, and is limited in size.
+//! A fleet's report as one page: clusters, findings, and a map of all ranges. Like the page of one cluster, it loads
+//! nothing and is limited in size.
 
 mod ranges;
 

@@ -1,4 +1,4 @@
-//! The report of a fleet for programs.
+//! A fleet's report for programs.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ struct OneCluster<'a> {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     labels: &'a BTreeMap<String, String>,
     read: bool,
-    /// The age of its data in seconds.
+    /// The age of the cluster's data in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     age: Option<i64>,
     #[serde(flatten)]

@@ -1,4 +1,4 @@
-//! The report of a fleet for people.
+//! A fleet's report for people.
 
 use std::collections::BTreeMap;
 

@@ -22,7 +22,7 @@ use super::text::{count, shell_word, thousands};
 /// The state of a migration.
 pub(crate) struct SurveyDocument<'a>(pub &'a Surveyed);
 
-/// The same, with the plan of the next phase or, if it was executed, the result.
+/// The state of a migration, with the plan of the next phase or, if it was executed, the result.
 pub(crate) struct MigrationDocument<'a> {
     pub surveyed: &'a Surveyed,
     pub plan: &'a PlanSummary,
@@ -166,7 +166,7 @@ fn differences(differences: &[Difference]) -> Grid {
     Grid::new(false, differences, columns)
 }
 
-/// A row for each node, those without room first.
+/// A row for each node; nodes without room come first.
 fn capacity(capacity: &[NodeCapacity], wide: bool) -> Grid {
     let mut nodes: Vec<NodeCapacity> = capacity.to_vec();
     nodes.sort_by_key(|node| node.found >= node.needed);
@@ -250,7 +250,7 @@ fn without_command(group: &Group) -> &'static str {
     }
 }
 
-/// The users of addresses, or their number on each node, for output without Kubernetes.
+/// The users of addresses or, in a short table of many, their number by node and kind.
 fn users(users: &[User], wide: bool) -> Grid {
     let columns = vec![
         left("ADDRESS", |user: &User| user.address),

@@ -44,7 +44,7 @@ impl<'a> From<Detour<'a>> for ShownDetour<'a> {
 struct ShownGroup<'a> {
     #[serde(flatten)]
     group: &'a Group,
-    /// The command that moves it.
+    /// The command that moves the group's pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     command: Option<String>,
 }

@@ -12,10 +12,10 @@ use maud::{Markup, html};
 use crate::render::check::unread;
 use crate::render::text::{count, escape};
 
-/// The most lines of a failure, since readers show all of its text; the total is in front.
+/// The maximum number of lines in a failure, since readers show all of its text; the total is in front.
 const SHOWN: usize = 1000;
 
-/// Writes a suite of the codes for each cluster.
+/// Writes a suite for each cluster, with a test case for each code.
 pub(in crate::render) fn write<'a>(
     clusters: impl Iterator<Item = (&'a str, &'a Report, Option<&'a Changes>)>,
     codes: impl Iterator<Item = Code> + Clone,
@@ -78,7 +78,7 @@ fn one(suite: &Suite<'_>, time: &str) -> Markup {
     }
 }
 
-/// True if the findings fail a test. Information does not; in a comparison only news does.
+/// True if any finding fails the test: in a comparison only new or worse findings do, and informational ones never do.
 fn fails(findings: &[&Finding], changes: Option<&Changes>) -> bool {
     let counts = |finding: &Finding| changes.is_none_or(|changes| changes.of(finding).is_news());
     findings.iter().any(|finding| finding.severity < Severity::Info && counts(finding))

@@ -1,4 +1,4 @@
-//! Metrics in the text format of Prometheus. `docs/reports.md` lists them, with the equivalents of kube-controllers.
+//! Metrics in the Prometheus text format. `docs/reports.md` lists them, with the equivalents from kube-controllers.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -30,7 +30,7 @@ pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()
     metrics.write(out)
 }
 
-/// Writes the same without the metrics of the run, and with the trends of pools if the cluster is followed.
+/// Like `write`, without the metrics of the run, and with the trends of pools if the cluster is followed.
 pub(crate) fn write_report(
     checked: &Checked<'_>,
     trends: Option<&Trends>,
@@ -75,7 +75,7 @@ pub(in crate::render) fn write_fleet(report: &FleetReport, out: &mut dyn Write) 
 /// The result of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunMetrics {
-    /// The cluster could be read and checked.
+    /// True if the cluster could be read and checked.
     pub up: bool,
     pub took: Duration,
     pub exit_code: u8,
@@ -331,7 +331,7 @@ fn escape(value: &str) -> String {
     crate::render::text::escape(value).replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// Converts to a double, as all metrics are: large IPv6 pools are rounded.
+/// Converts to a double, like all metric values: large IPv6 pools are rounded.
 fn number(count: Count) -> f64 {
     count.0 as f64
 }

@@ -204,12 +204,12 @@ fn words_of_owner(owner: &OwnerEvidence) -> String {
 /// The width of the longest name and two spaces.
 const NAMES: usize = 11;
 
-/// Adds a line with a name and a value. IDs of handles are not shortened, so that they can be copied.
+/// Adds a line with a name and a value. Handle IDs are not shortened, so that they can be copied.
 fn add(text: &mut Text, name: &str, value: impl Display) {
     text.hanging(NAMES, format!("{name:NAMES$}{value}"));
 }
 
-/// Adds the sources that were read partly, before everything that depends on them.
+/// Adds the partly read sources, before everything that depends on them.
 fn add_partly_read(text: &mut Text, sources: &[Source]) {
     if !sources.is_empty() {
         let sources: Vec<String> = sources.iter().map(ToString::to_string).collect();

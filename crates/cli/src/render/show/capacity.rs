@@ -19,7 +19,7 @@ enum PoolRow<'a> {
 }
 
 impl<'a> PoolRow<'a> {
-    /// A cell that only pools have.
+    /// Formats a cell that only pools have; a dash for blocks outside all pools.
     fn pool<T: ToString>(self, cell: impl Fn(&'a PoolView) -> T) -> String {
         match self {
             Self::Pool(pool) => cell(pool).to_string(),
@@ -27,7 +27,7 @@ impl<'a> PoolRow<'a> {
         }
     }
 
-    /// The taken and the usable addresses.
+    /// The numbers of taken and usable addresses.
     fn taken(self) -> [Count; 2] {
         match self {
             Self::Pool(pool) => [pool.usable_taken, pool.usable],
@@ -37,7 +37,7 @@ impl<'a> PoolRow<'a> {
         }
     }
 
-    /// The addresses in total, in use, cooling down and free.
+    /// The numbers of addresses in total, in use, cooling down and free.
     fn addresses(self) -> [Count; 4] {
         match self {
             Self::Pool(pool) => [pool.total, pool.in_use, pool.cooling, pool.free],
@@ -171,7 +171,7 @@ pub(crate) fn use_of_pools(list: &PoolList, page: Page) -> Grid {
     Grid::new(page.wide, list.pools.iter().map(PoolRow::Pool), columns)
 }
 
-/// Whole percents, rounded down, so that 100 means all.
+/// Formats a percentage, rounded down to an integer, so that 100 means all.
 pub(crate) fn percent(part: Count, whole: Count) -> String {
     whole_percent(part.0, whole.0).map_or_else(|| "-".to_owned(), |percent| percent.to_string())
 }

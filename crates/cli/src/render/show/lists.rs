@@ -82,7 +82,7 @@ fn claimable(headroom: Option<u32>, limit: Option<u32>) -> String {
     }
 }
 
-/// `16 of 20 ipv4`: all pools of a family have one limit.
+/// `16 of 20 ipv4`: all pools of a family have the same limit.
 fn headroom_by_family(node: &NodeView) -> String {
     let mut families: BTreeMap<&str, (Option<u32>, Option<u32>)> = BTreeMap::new();
     for held in &node.pools {

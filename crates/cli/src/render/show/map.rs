@@ -15,7 +15,7 @@ use crate::render::text::{count, join, thousands};
 const USUAL: u32 = 64;
 /// The fewest cells in a line, even on a narrow terminal.
 const FEWEST: u32 = 16;
-/// The most cells with findings that are listed below a map.
+/// The maximum number of cells with findings that are listed below a map.
 const NAMED: usize = 10;
 
 impl View for MapList {
@@ -66,7 +66,7 @@ fn title(map: &PoolMap) -> String {
     )
 }
 
-/// The cells with findings, the worst first, so that nothing is shown by colour only.
+/// The cells with findings, the worst first, so that nothing is shown by colour alone.
 fn findings(map: &PoolMap, most: usize) -> Vec<String> {
     let mut marked: Vec<(Severity, &MapCell)> =
         map.cells.iter().filter_map(|cell| Some((cell.worst?, cell))).collect();
@@ -157,7 +157,7 @@ impl Glyph {
     }
 }
 
-/// A map on a page: `columns` cells in a row, after the address of the first one.
+/// A map on a page: each row has the address of its first cell, and `columns` cells.
 struct Drawing<'a> {
     map: &'a PoolMap,
     cells: HashMap<u32, &'a MapCell>,
@@ -197,7 +197,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// Draws two rows of cells in a line: the upper ones are the foreground of an upper half block.
+    /// Draws two rows of cells on one line: the upper cells are the foreground of an upper half block.
     fn half_blocks(&self, text: &mut Text) {
         for row in (0..self.rows()).step_by(2) {
             let pairs: Vec<(Option<Glyph>, Option<Glyph>)> = (0..self.columns)

@@ -1,4 +1,4 @@
-//! Recommended block size, pool and block limit of a cluster.
+//! Recommended block size, pool and block limit for a cluster.
 
 use calipam_simulate::answer::{Advice, Candidate, Drawback};
 

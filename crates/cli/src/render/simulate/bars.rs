@@ -60,7 +60,7 @@ pub(super) fn curve(values: &[u64], most: u64, room: usize) -> String {
     (0..room).map(|place| height(column(place))).collect()
 }
 
-/// The columns for a curve.
+/// The number of columns for a curve.
 pub(super) fn room(page: Page) -> usize {
     page.width.map_or(WIDE, |width| usize::from(width).saturating_sub(30)).clamp(16, 80)
 }

@@ -1,4 +1,4 @@
-//! Causes for two pods with one address.
+//! Causes of two pods having the same address.
 
 use calipam_simulate::answer::{Cause, CauseRow, Clashes, Sighting};
 

@@ -14,7 +14,7 @@ use crate::render::text::thousands;
 use crate::render::yaml;
 
 const STYLE: &str = include_str!("page.css");
-/// A policy without scripts, since names of the cluster are on the page.
+/// A policy without scripts, since names from the cluster are on the page.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 pub(super) fn write(answers: &Answers, out: &mut dyn Write) -> io::Result<()> {
@@ -70,7 +70,7 @@ fn table<T: AsRef<str>>(heads: &[T], rows: impl Iterator<Item = Vec<String>>) ->
     }
 }
 
-/// The table of a list, with the titles of terminals.
+/// The table of a list, with titles in lower case after the first letter.
 fn grid(list: &Grid) -> Markup {
     let titles = list.titles().map(|title| title[..1].to_owned() + &title[1..].to_lowercase());
     table(&titles.collect::<Vec<_>>(), list.rows())

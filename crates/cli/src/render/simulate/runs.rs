@@ -15,7 +15,7 @@ pub(super) fn scale(scale: &Scale, text: &mut Text) {
     bars::times("99 % of all ADDs within, by nodes", rows, text);
 }
 
-/// A run and, with several runs, the lowest and the highest value of each number, after the names of these ends.
+/// A row for a run and, after several runs, rows for the lowest and the highest value of each number, with their names.
 fn with_range(run: &Run) -> impl Iterator<Item = (&'static str, &Run)> {
     let ends = run.range.iter().flat_map(|range| [(LOWEST, &range.lowest), (HIGHEST, &range.highest)]);
     [("", run)].into_iter().chain(ends)

@@ -1,4 +1,4 @@
-//! Charts as SVG: bars and lines with axes, in colours of the page.
+//! Charts as SVG: bars and lines with axes, in the page's colours.
 
 use maud::{Markup, html};
 

@@ -1,4 +1,4 @@
-//! The ranges of a fleet: a strip for each part of the address space in which a group has pools.
+//! A fleet's ranges: a strip for each part of the address space in which a group has pools.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use super::super::FleetReport;
 use crate::render::show::percent;
 use crate::render::text::escape;
 
-/// The prefix length of a strip: 10.0.0.0/8, or fd00::/32.
+/// Prefix lengths of strips, such as 10.0.0.0/8 and fd00::/32.
 const STRIP_V4: u8 = 8;
 const STRIP_V6: u8 = 32;
-/// The most lines of a strip; pools that overlap are in lines below each other.
+/// The maximum number of lines in a strip; overlapping pools are on separate lines.
 const LINES: usize = 8;
 
 type Pools<'a> = Vec<(&'a PoolView, &'a Cluster)>;
@@ -43,7 +43,7 @@ pub(super) fn section(report: &FleetReport) -> Markup {
 }
 
 fn strip(whole: IpNet, pools: &mut Pools<'_>) -> Markup {
-    // Many clusters have the same disabled pools for the ranges of the others.
+    // Many clusters have the same disabled pools, for the ranges of other clusters.
     pools.sort_by_key(|(pool, cluster)| (pool.cidr, !pool.enabled, &cluster.name));
     pools.dedup_by(|(later, _), (first, _)| later.cidr == first.cidr && !later.enabled);
 

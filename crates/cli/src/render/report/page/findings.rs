@@ -14,9 +14,9 @@ use crate::render::report::changes;
 use crate::render::text::{escape, thousands};
 use crate::render::yaml;
 
-/// The most findings in the table. If there are more, each code gets a share.
+/// The maximum number of findings in the table. If there are more, each code gets a share.
 const ROWS: usize = 6_000;
-/// The most findings with evidence.
+/// The maximum number of findings with evidence.
 const DETAILED: usize = 1_000;
 
 /// The findings of a page by code: their number, and how many of them the page omits.
@@ -104,7 +104,7 @@ pub(super) fn meanings(report: &Report) -> Markup {
     }
 }
 
-/// Divides `places` among codes: small ones are shown completely, large ones share the rest.
+/// Divides `places` among codes: those with few findings are shown completely, the others share the rest.
 fn share(numbers: impl Iterator<Item = usize> + Clone, places: usize) -> Vec<usize> {
     let sum_up_to = |limit: usize| numbers.clone().map(|number| number.min(limit)).sum::<usize>();
     let (mut low, mut high) = (0, places);
@@ -155,7 +155,7 @@ fn left_out(numbers: &Numbers) -> Markup {
 }
 
 /// A row without any repetition, since there are thousands: the script takes severity, code and subject from the cells.
-/// Most subjects are addresses; only other ones have their kind.
+/// Most subjects are addresses; only other subjects name their kind.
 fn row(of: Found<'_>, detailed: bool) -> Markup {
     let finding = of.finding;
     let subject = &finding.subject;
@@ -183,7 +183,7 @@ pub(in crate::render) fn says(of: Found<'_>, detailed: bool) -> Markup {
 
 fn details(finding: &Finding) -> Markup {
     let mut evidence = Vec::new();
-    // Neither serializing evidence nor writing to memory fails: it is the output of `-o yaml`.
+    // Neither serializing evidence, as `-o yaml` does, nor writing to memory can fail.
     let _ = yaml::write(&finding.evidence, &mut evidence);
     let evidence = String::from_utf8_lossy(&evidence);
     let evidence: Vec<_> = evidence.lines().map(escape).collect();
@@ -205,7 +205,7 @@ pub(in crate::render) fn meaning(code: Code) -> Markup {
     }
 }
 
-/// Converts our documentation to HTML. Links to other files do not work in a single page: only their text is kept.
+/// Converts our documentation to HTML. Links to other files do not work in a single page, so only their text is kept.
 fn markdown(text: &str) -> Markup {
     let parser = Parser::new_ext(text, Options::ENABLE_TABLES);
     let events = parser.filter(|event| {

@@ -21,13 +21,13 @@ use crate::render::text::{escape, thousands};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = concat!(include_str!("common.js"), include_str!("page.js"));
-/// The additional script of a page of `serve`.
+/// The additional script of a `serve` page.
 const LIVE_SCRIPT: &str = include_str!("live.js");
 
 /// Limits that keep the page of a million allocations below five megabytes.
 const LIMITS: MapLimits = MapLimits { cells: 1 << 14, blocks: 20_000, owners: 20_000 };
 
-/// The source of a page.
+/// The place that a page is read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::render) enum Place {
     /// A file.
@@ -40,7 +40,7 @@ pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()
     page(checked, Place::File, out)
 }
 
-/// Writes a page of `serve`: it has a form for questions, and is replaced by a later one automatically.
+/// Writes a `serve` page: it has a form for questions, and is replaced with a later page automatically.
 pub(crate) fn write_live(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
     page(checked, Place::Server, out)
 }
@@ -100,13 +100,13 @@ pub(in crate::render) fn head(title: &str, policy: &str, style: &str) -> Markup 
     }
 }
 
-/// Removes the end tags of cells and rows, which HTML does not require: they are a fifth of a long table. Texts of the
-/// cluster contain none, since their `<` is escaped.
+/// Removes the end tags of cells and rows, which HTML does not require: they are a fifth of a long table. Texts from
+/// the cluster contain none, since their `<` is escaped.
 pub(in crate::render) fn compact(table: Markup) -> Markup {
     PreEscaped(table.into_string().replace("</td>", "").replace("</tr>", ""))
 }
 
-/// The class of names that are too long for a column; others are never broken. An IPv6 CIDR is the longest that fits.
+/// The class for names too long for a column; other names are never broken. An IPv6 CIDR is the longest that fits.
 pub(in crate::render) fn long(name: &str) -> Option<&'static str> {
     (name.chars().count() > 43).then_some("long")
 }
@@ -119,8 +119,8 @@ pub(crate) fn with_notice(page: &[u8], text: &str) -> Vec<u8> {
     [&page[..place], notice.as_bytes(), &page[place..]].concat()
 }
 
-/// The content security policy: the page runs only its own scripts and loads only from its server. A name in the
-/// cluster can do no harm even if it were not escaped.
+/// The content security policy: the page runs only its own scripts and loads only from its server. Even an unescaped
+/// name from the cluster could do no harm.
 pub(in crate::render) fn policy(place: Place, script: &str) -> String {
     let [script, live] =
         [script, LIVE_SCRIPT].map(|script| format!("'sha256-{}'", STANDARD.encode(sha256(script))));
