@@ -18,7 +18,7 @@ use crate::write::{Connection, ETCD_LIMITS};
 /// since the outcome of an abandoned one is unknown.
 const SILENCE: Duration = Duration::from_secs(4);
 
-/// Maximum keys of a span. There are a thousand only if most of them are not wanted.
+/// Maximum keys in a span. A span reaches this only if most of its keys are not wanted.
 const MOST_IN_SPAN: i64 = 1_000;
 
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl EtcdStore {
         Ok(found)
     }
 
-    /// Reads the keys of all blocks and selects the wanted ones, if the usual ranges have too many others.
+    /// Reads the keys of all blocks and selects the wanted ones, if the usual ranges contain too many others.
     async fn filtered(&self, query: &Query) -> Result<Vec<Entry>, StoreError> {
         let all = self.get(&[Range::prefix(&query.path()).keys_only()]).await?;
         Ok(all.iter().filter_map(|answer| decode(query, answer)).flatten().collect())
@@ -140,7 +140,7 @@ impl EtcdStore {
     }
 }
 
-/// The keys of a query, possibly with others.
+/// Key ranges that cover a query. They may also contain keys that the query does not ask for.
 fn ranges(query: &Query) -> Vec<Range> {
     let path = query.path();
     let range = match query {
@@ -164,8 +164,8 @@ fn ranges(query: &Query) -> Vec<Range> {
     vec![range]
 }
 
-/// The records of an answer; `None` if it was cut off. Like Calico's lists, omits keys in a form that no object
-/// has.
+/// The records in an answer; `None` if it was cut off. Omits keys that are not in the form of an object's key, as
+/// Calico's lists do.
 fn decode(query: &Query, answer: &GetResponse) -> Option<Vec<Entry>> {
     let records = entries(answer).filter_map(|entry| {
         let key = Key::parse(std::str::from_utf8(entry.key).ok()?).ok()??;

@@ -46,12 +46,12 @@ enum Backend {
 /// The pauses before a read is retried after a temporary failure. They are short, because a runtime waits.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
 
-/// The purpose of an allocator.
+/// The action that is not supported on Calico 2.x data, for errors.
 const ASSIGN: &str = "assign or release single addresses";
 
 impl AllocatorStore {
-    /// Connects with few requests: to the first endpoint of etcd that accepts a connection, or to the API server, whose
-    /// API group is found out from its answers. `selecting` is the method to find affinities on Kubernetes.
+    /// Connects with few requests: to the first etcd endpoint that accepts a connection, or to the API server, whose
+    /// API group is detected from its answers. `selecting` is the way to find affinities on Kubernetes.
     pub fn connect<'a>(
         settings: &'a Settings,
         selecting: Selecting,
@@ -107,7 +107,7 @@ impl AllocatorStore {
     }
 
     /// True if the addresses of virtual machines outlive their pods, according to the resource IPAMConfiguration, which
-    /// on etcd is not the allocator's configuration. True as well if there is none.
+    /// on etcd is not the allocator's configuration. Also true if there is no such resource.
     pub fn keeps_machine_addresses<'a>(&'a self) -> Pending<'a, Result<bool, StoreError>> {
         Box::pin(async move {
             match &self.backend {
@@ -128,7 +128,7 @@ impl AllocatorStore {
         })
     }
 
-    /// Adds the labels by which Calico 3.31 and later finds affinities to those of a node (facts 2.5). Does nothing on
+    /// Adds to a node's affinities the labels by which Calico 3.31 and later finds them (facts 2.5). Does nothing on
     /// etcd. Returns the number of affinities without labels.
     pub fn label_affinities<'a>(&'a self, node: &'a str) -> Pending<'a, Result<usize, StoreError>> {
         Box::pin(async move {
@@ -141,7 +141,7 @@ impl AllocatorStore {
 }
 
 impl Datastore {
-    /// This datastore for an allocator with the operator's consent. Affinities are listed without a selector.
+    /// Opens this datastore for an allocator, with the operator's consent. Affinities are listed without a selector.
     pub fn allocator(&self, consent: Consent) -> Result<AllocatorStore> {
         self.require_calico_3(ASSIGN)?;
         let backend = match self {

@@ -1,14 +1,14 @@
-//! Ranges of keys for the blocks that share addresses with a CIDR. Keys are sorted as texts, so they include others.
+//! Key ranges of the blocks that share addresses with a CIDR. Keys sort as text, so a range may contain other blocks.
 
 use std::net::Ipv6Addr;
 
 use calipam_model::IpNet;
 
-/// The prefix length of an IPv4 address that the keys of all spans share: three of four numbers.
+/// Bits of an IPv4 address that all keys in a span share: three of its four numbers.
 const SHARED_V4: u8 = 24;
 
-/// Keys from one text on, up to the last that starts with another. The texts are addresses or prefixes of them, with a
-/// `-` before the prefix length.
+/// Keys from `first` on, up to the last one that starts with `last`. Both are addresses, or the beginnings of
+/// addresses, with a `-` before the prefix length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub first: String,
@@ -21,7 +21,7 @@ impl Span {
     }
 }
 
-/// Spans with the keys of all blocks that start in `net`, a CIDR of the size of a block.
+/// Spans with the keys of all blocks that start in `net`, a CIDR of block size.
 pub(super) fn spans(net: IpNet) -> Vec<Span> {
     match net {
         IpNet::V4(net) => {

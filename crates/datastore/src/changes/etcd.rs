@@ -1,4 +1,4 @@
-//! The changes of an etcd, revision by revision.
+//! Changes in etcd, revision by revision.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use super::{Broken, QUIET, Reported, TOGETHER, WhyWhole};
 use crate::client::etcd::{Answers, Due, EtcdClient, PROBE, Range};
 use crate::error::{Error, Failure, Result};
 
-/// The only kind of etcd.
+/// The name of all changes in etcd, which unlike Kubernetes has a single position for all kinds.
 const KIND: &str = "etcd";
 
-/// The range with the data of a check, and little else.
+/// The key range of a check's data, with few other keys.
 pub(crate) fn range() -> Range {
     Range::span(IPAM_PREFIX, ENDPOINT_PREFIX)
 }
 
-/// Rejects versions of etcd that may report too early that everything was sent (issue 15220 of etcd).
+/// Rejects etcd versions that may report too early that everything was sent (etcd issue 15220).
 pub(crate) async fn require_exact(client: &EtcdClient) -> Result<(), WhyWhole> {
     let version = client.version().await.map_err(|error| WhyWhole::CannotWatch(error.to_string()))?;
     let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or_default());
@@ -37,7 +37,7 @@ pub(crate) async fn require_exact(client: &EtcdClient) -> Result<(), WhyWhole> {
     Err(WhyWhole::CannotWatch(reason))
 }
 
-/// The changes after a position up to `newest`. The last known change must come again first, as proof of the history.
+/// The changes after a position up to `newest`. etcd must first repeat the last known change, as proof of its history.
 pub(crate) async fn since(
     client: &EtcdClient,
     Position { revision: reached, last }: Position,

@@ -20,13 +20,13 @@ use crate::store::{Datastore, Pending};
 
 /// Changes within this time after a change are reported together with it.
 const TOGETHER: Duration = Duration::from_secs(1);
-/// The time without changes after which that is reported.
+/// Time without changes after which their absence is reported.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// Changes reported since the last time.
+/// Changes since the last report.
 #[derive(Debug, Default)]
 pub struct Reported {
-    /// The versions up to which kinds had no other changes.
+    /// By kind, the version up to which all changes are known.
     pub reached: BTreeMap<String, i64>,
     pub changes: Vec<Change>,
 }
@@ -66,7 +66,7 @@ impl Changes {
 }
 
 impl Datastore {
-    /// Follows all changes after these positions. For etcd with Kubernetes, only those of etcd.
+    /// Follows all changes after these positions. For etcd with Kubernetes, only etcd's changes.
     pub fn changes_after(&self, from: Positions) -> Pending<'_, Result<Changes>> {
         Box::pin(async move {
             Ok(Changes(match self {
@@ -80,8 +80,8 @@ impl Datastore {
         })
     }
 
-    /// Waits until an object of Calico is written after the revision of a snapshot: on etcd any that it reads there, on
-    /// the Kubernetes datastore a block. Waits forever if there are only other changes.
+    /// Waits until a Calico object is written after a snapshot's revision: on etcd any object that a check reads there,
+    /// on the Kubernetes datastore a block. Waits forever if there are only other changes.
     pub fn next_change<'a>(&'a self, after: i64) -> Pending<'a, Result<()>> {
         Box::pin(async move {
             match self {

@@ -9,7 +9,7 @@ pub enum WhyWhole {
     New,
     /// The server no longer keeps the changes since then.
     Compacted,
-    /// The server does not have the last known change: it was restored from a backup, or is another one.
+    /// The server does not have the last known change: it was restored from a backup, or is another server.
     AnotherHistory(String),
     /// The server broke off its report, and may have been replaced by one with another history.
     Interrupted,

@@ -1,4 +1,4 @@
-//! Time limits of an HTTP response, however often a piece of it arrives.
+//! Time limits for an HTTP response, even if pieces of it keep arriving.
 
 use std::future::Future;
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl Pace {
         Self { whole: self.whole + time, ..self }
     }
 
-    /// Waits for the next piece. The time of the whole starts with the first one.
+    /// Waits for the next piece. The time limit for the whole response starts with the first piece.
     pub(crate) async fn wait<T>(&mut self, piece: impl Future<Output = T>) -> Result<T, Cause> {
         let now = Instant::now();
         let whole = *self.begun.get_or_insert(now) + self.whole + Duration::from_secs(self.bytes / SLOWEST);

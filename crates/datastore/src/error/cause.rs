@@ -11,7 +11,7 @@ use rustls::{AlertDescription, CertificateError};
 pub enum Cause {
     #[error("connection refused")]
     Refused,
-    /// No complete answer within so many seconds.
+    /// No complete answer within this many seconds.
     #[error("no answer within {0} s")]
     TimedOut(u64),
     #[error("not reachable: {0}")]
@@ -46,9 +46,9 @@ pub enum Cause {
 /// The settings of a connection that are needed to name the cause of its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempt {
-    /// Seconds that an answer was waited for.
+    /// Time limit for an answer, in seconds.
     pub timeout: u64,
-    /// Seconds that a connection was waited for.
+    /// Time limit for a connection, in seconds.
     pub connect: u64,
     pub has_certificate: bool,
 }

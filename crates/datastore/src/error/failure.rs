@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::Cause;
 
-/// The kind of server of a request.
+/// The kind of server that a request goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Server {
     Etcd,
@@ -63,7 +63,7 @@ pub enum Failure {
     },
     #[error("the server failed ({code}): {message}")]
     Server {
-        /// The HTTP status, from 500.
+        /// The HTTP status, 500 or higher.
         code: u16,
         message: String,
     },

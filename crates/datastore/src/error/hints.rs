@@ -6,7 +6,7 @@ use calipam_model::hint::{Call, Hint};
 use super::{Cause, Error, Failure, Permission, Rule, Server, SettingsError};
 
 impl Error {
-    /// A hint to the next action, if there is one.
+    /// A hint about the next action, if there is one.
     pub fn hint(&self) -> Option<Hint> {
         Some(match self {
             Self::Settings(error) => error.hint(),
@@ -95,7 +95,7 @@ fn weight(failure: &Failure) -> u8 {
     }
 }
 
-/// The ClusterRole rules that grant the permissions, as YAML, with a line for each API group and verbs.
+/// The ClusterRole rules that grant the permissions, as YAML, with a line for each rule.
 fn rules(permissions: &[Permission]) -> String {
     let line = |Rule { group, resources, verbs }: &Rule<'_>| {
         format!("- {{apiGroups: [{group:?}], resources: {resources:?}, verbs: [{}]}}", verbs.join(", "))
@@ -103,7 +103,7 @@ fn rules(permissions: &[Permission]) -> String {
     Permission::rules(permissions).iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Suggests a snapshot of an etcd that cannot be read.
+/// Suggests reading a snapshot of an etcd that cannot be read itself.
 fn read_snapshot(before: &str) -> Hint {
     Hint::new(
         format!("{before}read a snapshot of one member: `etcdctl snapshot save FILE`, then {{}}"),

@@ -29,7 +29,7 @@ pub enum Error {
     /// The kubeconfig, or a setting that replaces it, is invalid.
     #[error("cannot use {what}: {reason}")]
     Kubeconfig {
-        /// The setting: a kubeconfig, a certificate.
+        /// The invalid setting, such as a kubeconfig or a certificate.
         what: String,
         reason: String,
     },
@@ -69,10 +69,10 @@ pub enum Error {
     /// The datastore is a file.
     #[error("{location}: a file is only read, never changed")]
     NotWritable { location: String },
-    /// The action is not possible or not supported for data of Calico 2.x.
+    /// The action is not possible or not supported for Calico 2.x data.
     #[error("{location}: the data of Calico 2.x (etcd v2) is read and repaired, but not used to {what}")]
     NotForCalico2 { location: String, what: &'static str },
-    /// The revision of etcd was compacted at every attempt to read it.
+    /// etcd compacted the revision at every attempt to read it.
     #[error("{endpoint}: compacted the revision that was being read {attempts} times in a row")]
     Compacted { endpoint: String, attempts: u32 },
     /// A requested past revision is no longer kept.
@@ -89,7 +89,7 @@ pub enum Error {
     /// Past revisions exist only in etcd.
     #[error("{location}: cannot be read at a past revision: it is not an etcd")]
     NoRevisions { location: String },
-    /// etcd, or a snapshot of it, has no key of Calico.
+    /// etcd, or a snapshot of it, has no Calico keys.
     #[error("{location}: holds no Calico data: there is no key under /calico/")]
     NoCalico { location: String },
     /// Calico's custom resources are not installed.
@@ -110,7 +110,7 @@ pub enum Error {
         endpoint: String,
         /// Number of nodes in the Kubernetes cluster.
         nodes: usize,
-        /// Number of those to which a Calico node refers.
+        /// Number of these nodes to which a Calico node refers.
         known: usize,
     },
     #[error(transparent)]
@@ -160,7 +160,7 @@ impl Permission {
 }
 
 impl Error {
-    /// True if the user must change the call or the settings: exit code 2. All others are exit code 3, even an
+    /// True if the user must change the call or the settings: exit code 2. All other errors have exit code 3, even an
     /// unreadable settings file.
     pub fn is_usage(&self) -> bool {
         match self {
@@ -209,7 +209,7 @@ impl Error {
     }
 }
 
-/// The oldest revision, at the end of a line.
+/// The oldest kept revision, for the end of an error.
 struct OldestKept<'a>(&'a Option<i64>);
 
 impl fmt::Display for OldestKept<'_> {
@@ -218,7 +218,7 @@ impl fmt::Display for OldestKept<'_> {
     }
 }
 
-/// The endpoints that were tried, in one line.
+/// The endpoints that were tried, in one line of an error.
 struct Tries<'a>(&'a [Tried]);
 
 impl fmt::Display for Tries<'_> {
@@ -231,7 +231,7 @@ impl fmt::Display for Tries<'_> {
     }
 }
 
-/// A user of Kubernetes.
+/// A Kubernetes user in an error, with its name if that is known.
 struct User<'a>(Option<&'a str>);
 
 impl fmt::Display for User<'_> {

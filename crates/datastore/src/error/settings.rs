@@ -66,7 +66,7 @@ pub enum SettingsError {
     /// A certificate or key is not PEM text.
     #[error("the {what} is not usable: {reason}")]
     BadPem { what: &'static str, reason: &'static str },
-    /// A context is set without a kubeconfig, of which it would be a part.
+    /// A context is set without the kubeconfig that would define it.
     #[error("the context {0:?} is named, but no kubeconfig")]
     ContextAlone(String),
     /// There is no kind of datastore or file with that name.

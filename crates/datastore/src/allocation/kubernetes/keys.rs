@@ -1,4 +1,4 @@
-//! Finds blocks by the names of their objects, without reading their content.
+//! Finds blocks by their object names, without reading their content.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::error::{Failure, Result};
 use crate::read::again::kubernetes::locate;
 use crate::tasks;
 
-/// Names on the first page and on the second: a span has few of them in nearly every cluster.
+/// Maximum names on the first and the second page. In nearly every cluster, a span has only a few names.
 const PAGES: [usize; 2] = [8, 500];
 /// Maximum number of parallel requests.
 const IN_FLIGHT: usize = 16;
@@ -36,10 +36,10 @@ pub(super) async fn block_key(client: &Arc<KubeClient>, cidr: IpNet) -> Result<A
     }
 }
 
-/// The form of a list: the query, and the format of the answer.
+/// The form of a list request: its query string, and the format of the answer.
 type Form = (&'static str, Accept);
 pub(super) const WITH_REVISIONS: Form = ("", Accept::Names);
-/// A tenth of the bytes of [`WITH_REVISIONS`].
+/// Names without revisions, in a tenth of the bytes of [`WITH_REVISIONS`].
 pub(super) const NAMES: Form = ("?includeObject=None", Accept::Table);
 
 /// The keys of all wanted blocks.

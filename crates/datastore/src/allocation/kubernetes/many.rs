@@ -22,14 +22,14 @@ use crate::tasks;
 
 /// Fewer blocks than this are read one by one.
 const MANY: usize = 64;
-/// Maximum blocks of a page: full ones of Calico's usual size take two megabytes.
+/// Maximum blocks on a page: full blocks of Calico's usual size take two megabytes.
 const PAGE: usize = 128;
 /// Maximum number of parallel pages.
 const PAGES: usize = 2;
 /// Maximum number of parallel reads of single blocks.
 const IN_FLIGHT: usize = 32;
 
-/// The blocks of the queries; `None` if they are few, or there are other queries.
+/// The blocks that the queries ask for; `None` if these are few, or if there are other queries.
 pub(super) fn asked_for(queries: &[Query]) -> Option<Vec<IpNet>> {
     let block = |query: &Query| match query {
         Query::Get(Key::Block(cidr)) => Some(*cidr),
@@ -51,7 +51,7 @@ pub(super) async fn blocks(client: &Arc<KubeClient>, cidrs: Vec<IpNet>) -> Resul
     Ok(cidrs.iter().map(|cidr| found.remove(cidr).unwrap_or_default()).collect())
 }
 
-/// Blocks in the order of their names.
+/// Reads blocks in the order of their names.
 struct Part<'c> {
     client: &'c Arc<KubeClient>,
     found: Vec<(IpNet, Answer)>,
@@ -63,7 +63,7 @@ impl Part<'_> {
         while !wanted.is_empty() {
             let Some(page) = self.page(&kind, wanted).await? else { break };
             wanted = &wanted[page.covered..];
-            // Too many unwanted blocks may be among them.
+            // If most blocks on this page are not wanted, reading blocks one by one is cheaper.
             let is_worth_it = page.items > 0 && page.blocks.len() * 2 >= page.items;
             for (cidr, answer) in page.blocks {
                 let answer = match answer {
@@ -124,7 +124,7 @@ struct OfList {
 struct Page {
     /// Existing blocks; `None` for a block that must be read on its own.
     blocks: Vec<(IpNet, Option<Answer>)>,
-    /// The number of wanted blocks, from the first on, whose existence the page decides.
+    /// Number of wanted blocks, from the first on, that this page shows to exist or not to exist.
     covered: usize,
     /// The number of blocks on the page.
     items: usize,

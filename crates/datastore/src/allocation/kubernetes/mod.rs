@@ -21,12 +21,12 @@ use crate::error::{Cause, Error, Failure};
 use crate::read::again::kubernetes::locate;
 use crate::write::objects::{self, is_version, version};
 
-/// The method to find the affinities of a node.
+/// The way to find a node's affinities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Selecting {
     /// By their labels, like Calico 3.31 and later: affinities without labels are not found.
     ByLabels,
-    /// By listing all affinities of the cluster.
+    /// By listing all affinities in the cluster.
     All,
 }
 
@@ -91,8 +91,8 @@ impl KubeStore {
         }
     }
 
-    /// Finds out from the first answers if the assumed API group exists. If they have no object of it, asks the server.
-    /// Returns true for the other group.
+    /// Finds out from the first answers if the assumed API group exists. If they contain no object of that group, asks
+    /// the server. Returns true if the cluster has the other group.
     async fn is_other_group(&self, answers: &[Answer]) -> Result<bool, StoreError> {
         if answers.iter().any(|answer| answer.shows_group) {
             self.state().group = Known::Yes;
@@ -140,7 +140,7 @@ impl KubeStore {
         }
     }
 
-    /// The object at a revision: as it was read, or from a new read.
+    /// The object at a revision: from the last read or write, or from a new read.
     async fn object(
         &self,
         client: &Arc<KubeClient>,
@@ -170,7 +170,7 @@ impl KubeStore {
                 Swap { record: entry.record.clone(), read: Some(entry.revision.clone()), deletes: false };
             match self.swap(&swap).await {
                 Ok(_) => labelled += 1,
-                // Others have labelled, changed or deleted it: what they write has labels.
+                // Another client has labelled, changed or deleted the affinity; whatever it writes has labels.
                 Err(error) if error.is_lost_race() => {}
                 Err(error) => return Err(error),
             }
@@ -179,7 +179,7 @@ impl KubeStore {
     }
 }
 
-/// Maximum objects of one read that are kept in order to replace them; others are read again.
+/// Maximum objects of one read that are kept so that they can be replaced; any others are read again.
 const MOST_OBJECTS: usize = 16;
 
 /// Affinities are written with labels, since this kind of allocator finds them by labels.

@@ -1,4 +1,4 @@
-//! Reads of an allocator on Kubernetes.
+//! An allocator's reads on Kubernetes.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ const DELETIONS: usize = 5;
 #[derive(Default)]
 pub(super) struct Answer {
     pub entries: Vec<Entry>,
-    /// The object itself, in order to replace it later.
+    /// The object itself, kept so that it can be replaced later.
     pub object: Option<(Key, Value)>,
     /// The answer proves that the API group exists.
     pub shows_group: bool,
@@ -119,7 +119,7 @@ async fn node(client: &KubeClient, key: &Key, kind: &Kind, path: &str) -> Result
     Ok(Answer { entries: entries(snapshot, |found| found == key), ..Answer::default() })
 }
 
-/// The record of one object of Calico, identified by its value, not its name.
+/// The record in one Calico object, identified by its value, not its name.
 pub(super) fn object_entries(key: &Key, mut snapshot: Snapshot, revision: &Revision) -> Vec<Entry> {
     if let (Key::IpamConfig, Some(config)) = (key, snapshot.ipam_config.take()) {
         return vec![Entry { record: Record::Config(config), revision: revision.clone() }];
@@ -137,7 +137,7 @@ pub(super) fn object_entries(key: &Key, mut snapshot: Snapshot, revision: &Revis
     found
 }
 
-/// All objects of a kind that `is_wanted`.
+/// Lists a kind, and returns the records whose keys `is_wanted` accepts.
 async fn listed(
     client: &Arc<KubeClient>,
     source: Source,
@@ -153,7 +153,7 @@ async fn listed(
     }
 }
 
-/// The affinities of a holder by their labels, in one request.
+/// Finds a holder's affinities by their labels, in one request.
 async fn selected(
     client: &Arc<KubeClient>,
     kind: &AffinityType,
@@ -173,7 +173,7 @@ async fn selected(
     }
 }
 
-/// The labels of a holder's affinities in a family, as a selector.
+/// A label selector for a holder's affinities in one family.
 fn selector(kind: &AffinityType, holder: &str, family: Family) -> String {
     let any_block = match family {
         Family::V4 => calipam_model::IpNet::V4(Default::default()),
@@ -183,7 +183,7 @@ fn selector(kind: &AffinityType, holder: &str, family: Family) -> String {
     key.labels().map(|(name, value)| format!("{name}={value}")).join(",")
 }
 
-/// The objects of a short list.
+/// Reads a short list in one request, without pages.
 async fn items(client: &Arc<KubeClient>, kind: &Kind, path: &str) -> Result<Snapshot> {
     #[derive(Deserialize)]
     struct List<'a> {
@@ -208,14 +208,14 @@ pub(super) fn missing(error: Error) -> Result<Answer> {
     }
 }
 
-/// The affinities of a node in both families, with and without labels.
+/// A node's affinities in both families, with and without labels.
 pub(super) async fn affinities_of(client: &Arc<KubeClient>, node: &str) -> Result<Vec<Entry>> {
     let is_of =
         |key: &Key| matches!(key, Key::Affinity(key) if key.kind == AffinityType::Host && key.node == node);
     Ok(listed(client, Source::Affinities, is_of).await?.entries)
 }
 
-/// The wanted records of a snapshot. Affinities that are marked as deleted are omitted.
+/// The wanted records in a snapshot. Affinities that are marked as deleted are omitted.
 fn entries(snapshot: Snapshot, is_wanted: impl Fn(&Key) -> bool) -> Vec<Entry> {
     let defects = snapshot.defects.into_iter().filter_map(|defect| {
         let (Some(key), DefectKind::Value(reason)) = (defect.key, defect.kind) else { return None };

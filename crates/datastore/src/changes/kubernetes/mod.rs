@@ -68,7 +68,7 @@ pub(crate) fn recorded(known: &KnownKind, change: &watch::Change) -> Change {
     Change { key, revision: change.version.cast_signed(), value }
 }
 
-/// The start of the changes after some lists, by the plurals of their kinds and the versions of the lists.
+/// The positions at which changes after some lists start: the version of each list, by the plural of its kind.
 pub(crate) fn positions<'k>(lists: impl Iterator<Item = (&'k Kind, &'k str)>) -> Positions {
     let known = lists.filter_map(|(kind, version)| {
         let revision = watch::number(version).ok()?.cast_signed();

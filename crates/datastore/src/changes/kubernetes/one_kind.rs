@@ -1,4 +1,4 @@
-//! All changes of one kind, from one watch after the other.
+//! All changes of one kind, from one watch after another.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ impl OneKind {
         let mut one = Self { client, kind, sender, asked, seconds, known };
         async move {
             let broken = match from {
-                // It was installed since, so nothing is known of it.
+                // The kind was installed later, so none of its objects are known.
                 None => Broken::Lost(WhyWhole::New),
                 Some(_) => one.run(last).await.err().unwrap_or_else(is_gone),
             };
@@ -81,7 +81,7 @@ impl OneKind {
         Ok(newest.cast_signed())
     }
 
-    /// Requires that the last known change comes again first, as proof of the history. Reports the changes after it.
+    /// Requires that the watch first repeats the last known change, as proof of the history. Reports later changes.
     async fn recognize(&mut self, version: i64, known: u32) -> Result<(), Broken> {
         let opened = Watch::open(&self.client, &self.kind, (version - 1).cast_unsigned()).await;
         let mut watch = opened.map_err(|failure| self.failed(failure))?;
@@ -103,8 +103,8 @@ impl OneKind {
         }
     }
 
-    /// Reports the changes of one watch, until its server ends it. If it ends otherwise, or sooner, the server may have
-    /// restarted with an earlier state, and does not report the changes that are missing from that state.
+    /// Reports the changes of one watch, until its server ends it. If it ends in another way, or sooner, the server may
+    /// have restarted with an earlier state, and does not report the changes that are missing from that state.
     async fn watch(&mut self, begin: Instant) -> Result<(), Broken> {
         let opened =
             Watch::open_for(&self.client, &self.kind, self.known.cast_unsigned(), self.seconds).await;

@@ -14,7 +14,7 @@ use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::Kind;
 use crate::client::kubernetes::watch::Change;
 
-/// Maximum changes that wait to be received. The server waits if it has more.
+/// Maximum changes waiting to be received. With more, the server waits.
 const MOST: usize = 10_000;
 /// Seconds until watches end. They differ, so that one of them breaks off if a server is stopped.
 const SECONDS: [u32; 4] = [15, 16, 17, 18];
@@ -22,7 +22,7 @@ const SECONDS: [u32; 4] = [15, 16, 17, 18];
 /// A report of a watch.
 pub(crate) enum Message {
     Change(&'static KnownKind, Change),
-    /// There are no other changes up to this version.
+    /// All changes of the kind up to this version were reported.
     Reached(&'static str, i64),
     /// Everything up to the request with this number was reported.
     Current(&'static str, u64),

@@ -1,4 +1,4 @@
-//! Classifies errors of etcd.
+//! Classifies etcd errors.
 
 use std::error::Error as StdError;
 
@@ -6,7 +6,7 @@ use tonic::{Code, Status};
 
 use crate::error::{Attempt, Cause, Failure, innermost};
 
-/// The message of etcd for a revision that it has not reached.
+/// etcd's message for a revision that it has not reached.
 pub(crate) const FUTURE: &str = "future revision";
 
 /// The reason that there is no connection.

@@ -1,4 +1,4 @@
-//! Connects to one of several endpoints, and again after a connection broke.
+//! Connects to one of several endpoints, and reconnects after a connection breaks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ const STAGGER: Duration = Duration::from_millis(300);
 
 impl EtcdClient {
     /// Connects to the first endpoint that answers. They are tried in order, the next one as soon as one has failed or
-    /// not answered for 0.3 s.
+    /// has not answered for 0.3 s.
     pub fn connect<'a>(settings: &'a EtcdSettings) -> Pending<'a, Result<Self>> {
         let probe = true;
         Self::connect_first(settings, probe)
@@ -100,8 +100,7 @@ impl EtcdClient {
         })
     }
 
-    /// Creates a client of anything that answers through `carrier` like etcd. `timeouts` limit the wait for
-    /// answers.
+    /// Creates a client for anything that answers through `carrier` like etcd. `timeouts` limit the wait for answers.
     pub async fn over(carrier: Carrier, timeouts: Timeouts) -> Result<Self> {
         let settings =
             EtcdSettings { endpoints: Vec::new(), user: None, tls: TlsSettings::default(), timeouts };
@@ -109,8 +108,7 @@ impl EtcdClient {
         on.map_err(|failure| Error::Connect(vec![Tried { endpoint: String::new(), failure }]))
     }
 
-    /// Opens a new connection to an endpoint that answers now, after this one broke. The count of requests
-    /// continues.
+    /// Opens a new connection to an endpoint that answers, after this one has broken. The request count continues.
     pub(crate) async fn again(&self) -> Result<Arc<Self>> {
         let mut client = match self.settings.endpoints.as_slice() {
             [] => Self::over(self.carrier.clone(), self.settings.timeouts).await?,

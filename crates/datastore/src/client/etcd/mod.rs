@@ -63,8 +63,8 @@ pub struct NotCarried(#[source] pub BoxError);
 /// A connection that sends the user's token with each request.
 type Line = InterceptedService<Carrier, Token>;
 
-/// The token of the user, if there is one. etcd-client does not reveal its own token, but the ranges of a whole
-/// read, which bypass it, need one, too.
+/// The user's token, if there is one. etcd-client does not reveal its own token, but the ranges of a whole read, which
+/// bypass etcd-client, need one, too.
 #[derive(Clone, Debug, Default)]
 struct Token(Arc<RwLock<Option<AsciiMetadataValue>>>);
 
@@ -83,7 +83,7 @@ impl Interceptor for Token {
     }
 }
 
-/// The client of etcd-client for keys and transactions.
+/// etcd-client's client for keys and transactions.
 #[derive(Clone)]
 struct Kv(KvClient);
 
@@ -185,8 +185,8 @@ impl EtcdClient {
         }
     }
 
-    /// Sends a transaction once. After an error it may have taken place, since the connection can break later.
-    /// `what` names it in errors.
+    /// Sends a transaction once. After an error it may have taken place, since the connection may break after etcd has
+    /// committed it. `what` names it in errors.
     pub(crate) async fn write(&self, transaction: Txn, what: &str) -> Result<TxnResponse> {
         tracing::debug!("{}: write {what}", redact_url(&self.endpoint));
         self.transact(transaction).await.map_err(|failure| self.write_error(what, failure))
@@ -195,7 +195,7 @@ impl EtcdClient {
     /// Like [`Self::write`], but returns only the failure.
     pub(crate) fn transact<'a>(&'a self, transaction: Txn) -> Pending<'a, Result<TxnResponse, Failure>> {
         Box::pin(async move {
-            // It contains whole blocks, and is copied only if it may have to be sent again with a new token.
+            // A transaction contains whole blocks, and is copied only if it may have to be sent again with a new token.
             if self.settings.user.is_none() {
                 let mut kv = self.kv.0.clone();
                 return self.call_once(kv.txn(transaction)).await;
@@ -230,7 +230,7 @@ impl EtcdClient {
     async fn authenticate(&self) -> Result<(), Failure> {
         let Some((user, password)) = &self.settings.user else { return Ok(()) };
         self.requests.fetch_add(1, Ordering::Relaxed);
-        // Without a token, which would be the expired one.
+        // Sent without a token: the known one has expired.
         let line = InterceptedService::new(self.carrier.clone(), Token::default());
         let answer = async {
             let mut client = client_of(line).await?.auth_client();

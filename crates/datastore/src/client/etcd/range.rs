@@ -57,7 +57,7 @@ impl Range {
         self
     }
 
-    /// The transaction operation that reads it.
+    /// The transaction operation that reads this range.
     pub(crate) fn operation(&self) -> TxnOp {
         let mut options = GetOptions::new().with_limit(self.limit).with_revision(self.revision);
         if !self.end.is_empty() {

@@ -1,4 +1,4 @@
-//! The changes of some keys between two revisions.
+//! The changes to some keys between two revisions.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use tonic::service::interceptor::InterceptedService;
 use super::{EtcdClient, Line, PROBE, Range, client_of};
 use crate::error::{Cause, Error, Failure, Result};
 
-/// Interval between requests for the server's progress. It reaches a past revision within a tenth of a second.
+/// Interval between requests for the watch's progress. A watch reaches a past revision within a tenth of a second.
 const ASK: Duration = Duration::from_millis(20);
 
 /// The changes that a watch must see before its end: by key, the revision of its last change, or `None` for a deletion.
-/// Some versions of etcd report too early that everything was sent (issue 15220 of etcd).
+/// Some etcd versions report too early that everything was sent (etcd issue 15220).
 pub(crate) type Due = BTreeMap<Vec<u8>, Option<i64>>;
 
 enum Watched {

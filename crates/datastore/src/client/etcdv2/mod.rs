@@ -160,8 +160,8 @@ impl EtcdV2Client {
         Err(Error::Connect(failed))
     }
 
-    /// Asks again if the server closes a connection before the request was sent: the reason, such as a missing client
-    /// certificate, is lost then.
+    /// Asks again if the server closes a connection before the request was sent, because that hides the reason, such as
+    /// a missing client certificate.
     async fn probe_member(&self) -> Result<Found, Failure> {
         for _ in 0..2 {
             match self.read_once(PROBE, Depth::Own, self.settings.timeouts.connect).await {
@@ -330,7 +330,7 @@ fn url(path: &str) -> String {
     format!("/v2/keys{}", utf8_percent_encode(path, PATH))
 }
 
-/// `None` if it is not JSON of this API.
+/// Decodes a reply; `None` if it is not JSON in the form of this API.
 fn reply(body: &Bytes) -> Option<Reply> {
     serde_json::from_slice(body).ok()
 }

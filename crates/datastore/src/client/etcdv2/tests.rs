@@ -1,4 +1,4 @@
-//! Answers without end.
+//! Endless answers.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -34,7 +34,7 @@ impl Answer {
         Self { body, encoding: encoding(headers), date: date(headers), pace: Pace::new(timeout), attempt }
     }
 
-    /// Makes it the response of a watch, which the server ends after `time`.
+    /// Marks it as the response to a watch, which the server ends after `time`.
     pub(super) fn lasting(self, time: Duration) -> Self {
         Self { pace: self.pace.lasting(time), ..self }
     }

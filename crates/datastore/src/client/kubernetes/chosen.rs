@@ -13,7 +13,7 @@ use super::proxy;
 use crate::error::Error;
 use crate::settings::KubernetesSettings;
 
-/// The configuration of the context in the settings, or of the current one. `name` is the name of the kubeconfig.
+/// The configuration for the settings' context, or for the current context. `name` is the name of the kubeconfig.
 pub(super) fn configuration(
     kubeconfig: Kubeconfig,
     settings: &KubernetesSettings,
@@ -61,7 +61,7 @@ pub(super) fn configuration(
     Ok(config)
 }
 
-/// The certificate authorities of the server, from the kubeconfig.
+/// The server's certificate authorities, from the kubeconfig.
 fn authority(cluster: &Cluster, name: &str) -> Result<Option<Vec<Vec<u8>>>, Error> {
     if let Some(data) = cluster.certificate_authority_data.as_ref().filter(|data| !data.is_empty()) {
         let what = format!("the CA certificate in {name}");

@@ -91,7 +91,7 @@ pub struct KubeconfigNames {
 }
 
 impl KubeconfigNames {
-    /// The names in the kubeconfig of the settings; none if there is no kubeconfig.
+    /// The names in the settings' kubeconfig; none if there is no kubeconfig.
     pub fn read(settings: &KubernetesSettings) -> Result<Self, Error> {
         let Some((kubeconfig, _)) = kubeconfig(settings)? else { return Ok(Self::default()) };
         Ok(Self {
@@ -121,7 +121,7 @@ pub fn context_of_server(settings: &KubernetesSettings, server: &str) -> Result<
     Ok(there.next().filter(|_| !is_there).cloned())
 }
 
-/// A server without user and password, for people.
+/// A server without user and password, for output.
 pub(super) fn location(url: &Uri) -> String {
     redact_url(&url.to_string()).trim_end_matches('/').to_owned()
 }
@@ -140,7 +140,7 @@ async fn base(settings: &KubernetesSettings) -> Result<Config, Error> {
     Config::incluster_env().map_err(|error| Error::NoCluster(innermost(&error)))
 }
 
-/// Merges several kubeconfigs: the first one with a value wins. Files of a list may be missing.
+/// Merges several kubeconfigs: the first one with a value wins. Files in a list may be missing.
 fn merged(paths: &[PathBuf], name: &str) -> Result<Kubeconfig, Error> {
     let mut merged: Option<Kubeconfig> = None;
     for path in paths.iter().filter(|path| paths.len() == 1 || path.exists()) {
@@ -209,13 +209,13 @@ pub(super) fn read(path: &Path, what: &str) -> Result<Vec<u8>, Error> {
     })
 }
 
-/// The certificates of a PEM file.
+/// The certificates in a PEM file.
 pub(super) fn certificates(path: &Path) -> Result<Vec<Vec<u8>>, Error> {
     let what = "the CA certificate";
     certificates_of(&read(path, what)?, &format!("{what} {}", path.display()))
 }
 
-/// The certificates of PEM.
+/// The certificates in a PEM text.
 pub(super) fn certificates_of(pem: &[u8], what: &str) -> Result<Vec<Vec<u8>>, Error> {
     use rustls::pki_types::CertificateDer;
     use rustls::pki_types::pem::PemObject;
@@ -251,8 +251,8 @@ pub(super) fn bad(what: &str, error: &KubeconfigError) -> Error {
     Error::Kubeconfig { what: what.into(), reason }
 }
 
-/// The reason that a configuration gives no client. A failure of a credential plugin or identity provider is not the
-/// fault of the configuration.
+/// The error for a configuration from which no client can be created. A failure of a credential plugin or identity
+/// provider is not the configuration's fault.
 pub(crate) fn unusable(server: &str, error: &kube::Error) -> Error {
     let (what, reason) = match error {
         kube::Error::Auth(

@@ -57,7 +57,7 @@ impl Api {
         Self { flavour: Flavour::configured(configured), assumed: true, ..Self::default() }
     }
 
-    /// True if nothing of Calico is installed.
+    /// True if no Calico kinds are installed.
     pub(crate) fn is_empty(&self) -> bool {
         self.calico.is_empty() && !self.assumed
     }
@@ -72,7 +72,7 @@ impl Api {
         format!("/apis/{}/{}/{plural}", self.flavour.group(), self.flavour.version())
     }
 
-    /// The path of all objects of a kind of KubeVirt, if it is installed.
+    /// The path of all objects of a KubeVirt kind, if it is installed.
     pub(crate) fn kubevirt_path(&self, plural: &str) -> Option<String> {
         let (version, plurals) = self.kubevirt.as_ref()?;
         plurals.contains(plural).then(|| format!("/apis/{KUBEVIRT_GROUP}/{version}/{plural}"))

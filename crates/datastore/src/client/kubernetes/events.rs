@@ -1,4 +1,4 @@
-//! Events of Kubernetes (`events.k8s.io/v1`) about nodes and pods.
+//! Kubernetes events (`events.k8s.io/v1`) about nodes and pods.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::kinds::segment;
 use crate::error::{Failure, Result};
 use crate::settings::KubernetesSettings;
 
-/// The controller that reports them.
+/// The controller that events name as their reporter.
 const CONTROLLER: &str = "calipam.io/serve";
 /// Maximum characters of a note, and of a name.
 const MAX_NOTE: usize = 1_000;
@@ -39,11 +39,11 @@ pub struct Event {
     /// The kind in one word, such as `LeakedAddress`.
     pub reason: String,
     pub note: String,
-    /// Distinguishes it from other events about the same object.
+    /// Distinguishes this event from others about the same object.
     pub identity: String,
 }
 
-/// The destination of events.
+/// Reports events to an API server.
 pub struct Events {
     settings: KubernetesSettings,
     /// The name of this process.
@@ -57,7 +57,7 @@ impl Events {
         Self { settings, instance, client: None }
     }
 
-    /// Reports an event, unless the server still has it, usually for an hour, from any process.
+    /// Reports an event, unless the server already has it, from any process. Servers usually keep events for an hour.
     ///
     /// # Errors
     /// If the server cannot be reached, or rejects the event.
@@ -82,9 +82,9 @@ fn is_answer(failure: &Failure) -> bool {
 }
 
 impl Event {
-    /// The path to create it at, and its JSON.
+    /// The path at which to create the event, and its JSON.
     fn object(&self, instance: &str) -> (String, String) {
-        // Events about objects without a namespace belong to this one.
+        // Events about objects without a namespace belong to the namespace `default`.
         let (namespace, name, object) = match &self.regarding {
             Regarding::Node(name) => ("default", name, json!({"kind": "Node", "name": name, "uid": name})),
             Regarding::Pod { namespace, name, uid } => (

@@ -8,7 +8,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use super::discovery::Api;
 use crate::error::Permission;
 
-/// The characters without a special meaning in URLs.
+/// Characters that are not special in URLs.
 pub(crate) const UNRESERVED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
@@ -37,7 +37,7 @@ pub(crate) struct Kind {
 pub(crate) type Resolved = Result<Kind, (Source, WhySkipped)>;
 
 impl Kind {
-    /// The path of one object; `namespace` is empty for kinds without.
+    /// The path of one object; `namespace` is empty for kinds without namespaces.
     pub(crate) fn object_path(&self, namespace: &str, name: &str) -> String {
         let (parent, plural) = self.path.rsplit_once('/').unwrap_or(("", self.known.plural));
         let name = segment(name);

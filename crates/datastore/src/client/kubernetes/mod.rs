@@ -51,7 +51,7 @@ use crate::store::Pending;
 pub struct KubeClient {
     client: kube::Client,
     server: String,
-    /// The proxy before the server, without user and password.
+    /// The proxy in front of the server, without user and password.
     proxy: Option<String>,
     timeout: Duration,
     connect_timeout: Duration,
@@ -169,7 +169,7 @@ impl KubeClient {
         })
     }
 
-    /// Creates a client of any service that answers like an API server with all of Calico's kinds in the classic group.
+    /// Creates a client for any service that answers like an API server with all Calico kinds in the classic group.
     pub fn over(client: kube::Client, timeouts: Timeouts) -> Arc<Self> {
         Arc::new(Self {
             client,
@@ -227,7 +227,7 @@ impl KubeClient {
         }
     }
 
-    /// Replaces the object at a path by JSON.
+    /// Replaces the object at a path with JSON.
     pub(crate) async fn put(&self, path: &str, json: Vec<u8>) -> Result<Answer, Failure> {
         self.send_json(Request::put(path), "application/json", json).await
     }
@@ -337,7 +337,7 @@ impl KubeClient {
         request_error(&self.way_to_server(&failure), what, failure)
     }
 
-    /// The server; if it did not answer, with the proxy that may be the cause.
+    /// The server for errors; if it did not answer, with the proxy that may be the cause.
     fn way_to_server(&self, failure: &Failure) -> String {
         match (&self.proxy, failure) {
             (Some(proxy), Failure::Connection(_)) => format!("{} through the proxy {proxy}", self.server),

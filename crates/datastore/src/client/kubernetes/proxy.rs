@@ -8,7 +8,7 @@ use http::Uri;
 
 use crate::error::Error;
 
-/// The proxy for a server from the environment.
+/// The proxy that the environment sets for a server.
 ///
 /// # Errors
 /// If the proxy applies and its variable is invalid.
@@ -32,7 +32,7 @@ pub(super) fn of_environment(
     parse(name, &variable(name).unwrap_or_default()).map(Some)
 }
 
-/// Reads the URL of a proxy; the default scheme is HTTP. `name` is the place of the text in errors.
+/// Reads a proxy's URL; the default scheme is HTTP. `name` is the source of the text, for errors.
 pub(super) fn parse(name: &str, text: &str) -> Result<Uri, Error> {
     // The value may contain a password.
     let wrong = |reason: &str| Error::Kubeconfig { what: name.to_owned(), reason: reason.to_owned() };

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::KubeClient;
 
-/// The path in an IPAMBlock to the mark of a cooling address. `""` is any item of a list.
+/// The path in an IPAMBlock to the mark of a cooling address. `""` stands for any item in a list.
 const RELEASED_AT: [&str; 4] = ["spec", "attributes", "", "releasedAt"];
 
 /// True if blocks keep the time at which an address was released. False also if that cannot be found out: writing

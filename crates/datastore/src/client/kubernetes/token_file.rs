@@ -41,7 +41,7 @@ impl TokenFile {
         }
     }
 
-    /// The header of a request. If the file cannot be read any more, the last token counts: some programs remove the
+    /// The header for a request. If the file can no longer be read, the last token is used: some programs remove the
     /// file after reading it.
     pub(super) fn header(&self) -> HeaderValue {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,8 +1,8 @@
 //! Sends all requests of a short-lived process on one connection.
 //!
 //! kube's own client speaks HTTP/1: each parallel request opens a connection, whose TLS handshake costs both sides
-//! about as much as the rest of an ADD. Here they share one HTTP/2 connection. kube's client is better for a process
-//! that lists whole clusters, since its lists arrive over several connections.
+//! about as much as the rest of an ADD. Here, all requests share one HTTP/2 connection. kube's client is better for a
+//! process that lists whole clusters, since its lists arrive over several connections.
 
 use std::future::Future;
 use std::io;

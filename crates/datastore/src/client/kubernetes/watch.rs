@@ -1,4 +1,4 @@
-//! The changes of a kind's objects since some version.
+//! The changes to a kind's objects since some version.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use super::kinds::{self, Kind};
 use super::{Answer, KubeClient};
 use crate::error::Failure;
 
-/// Seconds until the API server ends a watch. It sends a bookmark two seconds before the end, so here soon; a watch of
-/// two seconds would get none.
+/// Seconds until the API server ends a watch. The server sends a bookmark two seconds before the end, so here after one
+/// second; a watch of two seconds would get none.
 const SECONDS: u32 = 3;
 /// Maximum bytes of one change.
 const MAX_CHANGE: usize = 64 << 20;
@@ -51,7 +51,7 @@ pub(crate) async fn newest(client: &KubeClient, kind: &Kind) -> Result<u64, Fail
     number(&list.finish().map_err(|error| Failure::Incomplete(error.to_string()))?.resource_version)
 }
 
-/// Reads a version, a number that rises (documented since Kubernetes 1.35, but always so with data in etcd).
+/// Reads a version as a rising number (documented since Kubernetes 1.35, but always true with data in etcd).
 pub(crate) fn number(version: &str) -> Result<u64, Failure> {
     let is_number = !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit());
     let number = version.parse().ok().filter(|_| is_number);
@@ -61,7 +61,7 @@ pub(crate) fn number(version: &str) -> Result<u64, Failure> {
 /// A watch of all objects of a kind.
 pub(crate) struct Watch {
     answer: Answer,
-    /// The received bytes, and how many of them were read.
+    /// The received bytes, and how many of them have been read.
     text: Vec<u8>,
     taken: usize,
 }
