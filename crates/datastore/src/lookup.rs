@@ -1,5 +1,5 @@
-//! Queries of the CNI plugin to Kubernetes: the labels of a namespace, the machine of a pod, and data for the migration
-//! from host-local. Each is one request, without discovery.
+//! The CNI plugin's queries to Kubernetes: a namespace's labels, a pod's machine, and data for the migration from
+//! host-local. Each is one request, without discovery.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ use crate::settings::KubernetesSettings;
 const KUBEVIRT_VERSION: &str = "v1";
 /// The label of a pod to which a machine is being migrated.
 const MIGRATION: &str = "kubevirt.io/migrationJobUID";
-/// The annotation in which Calico keeps the IPIP tunnel address of a node.
+/// The annotation in which Calico keeps a node's IPIP tunnel address.
 const TUNNEL: &str = "projectcalico.org/IPv4IPIPTunnelAddr";
 /// A connection to an API server for single queries.
 #[derive(Clone, Debug)]
@@ -59,13 +59,13 @@ struct Object {
     metadata: Metadata,
 }
 
-/// The pod of a virtual machine's instance.
+/// The pod of an instance of a virtual machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LauncherPod {
     pub instance_name: String,
     /// The UID that the pod names.
     pub instance_uid: String,
-    /// The migration to this pod.
+    /// The UID of the live migration to this pod, if there is one.
     pub migration: Option<String>,
 }
 
@@ -83,7 +83,7 @@ pub struct VirtualMachine {
     pub is_being_deleted: bool,
 }
 
-/// The data of a node for the migration from host-local.
+/// A node's data for the migration from host-local.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeAddresses {
     pub pod_cidr: String,
@@ -187,8 +187,8 @@ impl Lookup {
         }))
     }
 
-    /// Writes the IPIP tunnel address to a node that has not changed since it was read. Calico may patch the status
-    /// alone, and the annotation with it. Returns false if the node has changed.
+    /// Writes the IPIP tunnel address to a node that has not changed since it was read. Patches the status, annotations
+    /// included: Calico may patch nothing else in a node. Returns false if the node has changed.
     pub async fn set_tunnel_address(
         &self,
         name: &str,

@@ -34,12 +34,12 @@ pub enum Datastore {
     EtcdV2(Arc<EtcdV2Client>, Option<Arc<KubeClient>>),
     /// The API server of a Kubernetes cluster.
     Kubernetes(Arc<KubeClient>),
-    /// An export, an etcd snapshot, or objects of Kubernetes.
+    /// An export, an etcd snapshot, or Kubernetes objects.
     File(DataFile),
 }
 
 impl Datastore {
-    /// False if there is a Kubernetes beside etcd of which only the kubeconfig was named, not the cluster.
+    /// False if there is a Kubernetes beside etcd, and only its kubeconfig was named, not the cluster.
     pub fn names_kubernetes(&self) -> bool {
         self.beside().is_none_or(|kubernetes| kubernetes.names_cluster())
     }
@@ -115,7 +115,7 @@ impl Datastore {
         }
     }
 
-    /// Returns an error for the data of Calico 2.x, for which `what` is not supported.
+    /// Returns an error for Calico 2.x data, for which `what` is not supported.
     pub fn require_calico_3(&self, what: &'static str) -> Result<()> {
         match self {
             Self::EtcdV2(client, _) => Err(Error::NotForCalico2 { location: client.endpoint(), what }),
@@ -133,7 +133,7 @@ impl Datastore {
         to_etcd + self.kubernetes().map_or(0, |client| client.request_count())
     }
 
-    /// True if it can change, so that a second read may differ.
+    /// True if the data can change, so that a second read may differ.
     pub fn is_live(&self) -> bool {
         !matches!(self, Self::File(_))
     }
@@ -146,7 +146,7 @@ impl Datastore {
         }
     }
 
-    /// True if a released address may cool down: the datastore keeps the time of its release. On Kubernetes the
+    /// True if a released address can cool down: the datastore keeps the time of its release. On Kubernetes the
     /// installed schema of blocks must have the field, otherwise it would be dropped and leave an anonymous allocation
     /// that never ends (facts 2.10); false if the schema cannot be read. False also for files, which are never written.
     pub fn keeps_cooldown<'a>(&'a self) -> Pending<'a, bool> {
@@ -196,7 +196,7 @@ impl Datastore {
         })
     }
 
-    /// Reads everything at a past revision of etcd. The clock is the newest time in the data, like in a file without a
+    /// Reads everything at a past revision of etcd. The clock is the newest time in the data, as in a file without a
     /// time of its own, because etcd does not record the times of its revisions. Kubernetes is left out, since it has
     /// no past states.
     ///

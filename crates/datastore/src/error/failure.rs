@@ -30,7 +30,7 @@ pub enum Failure {
     /// Kubernetes: status 401.
     #[error("the server does not accept the credentials (401)")]
     Unauthorized,
-    /// The user lacks permission. Kubernetes gives details; the text of etcd is empty.
+    /// The user lacks permission. Kubernetes gives details; etcd's text is empty.
     #[error("permission denied{}", AfterColon(.0))]
     PermissionDenied(String),
     /// The etcd cluster has no leader, or too few members are alive.
@@ -78,7 +78,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// True if another attempt, perhaps at another endpoint of etcd, may succeed.
+    /// True if another attempt, perhaps at another etcd endpoint, may succeed.
     pub(crate) fn is_transient(&self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! Converts the data of Calico 2.x to entries in the form of Calico 3 (facts 6).
+//! Converts Calico 2.x data to entries in the form of Calico 3 (facts 6).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,10 +50,10 @@ pub(crate) fn convert(leaves: &[Leaf]) -> Vec<RawKv> {
     found.into_iter().map(entry).collect()
 }
 
-/// Decodes a value of Calico 2.x.
+/// Decodes a Calico 2.x value.
 ///
 /// # Errors
-/// A text that is no valid JSON either: the stored one, or the error.
+/// A text that is not valid JSON, for an undecodable entry: the stored text, or `{` and the error.
 fn decode<T: DeserializeOwned>(value: &str) -> Result<T, String> {
     let json: Value = serde_json::from_str(value).map_err(|_| value.to_owned())?;
     if !json.is_object() {
@@ -83,7 +83,7 @@ impl<'l> Host<'l> {
         }
     }
 
-    /// The node of the host. Its version is that of the tunnel address, which alone matters to a repair.
+    /// The host as a node entry. Its version is the tunnel address's: nothing else in it matters to a repair.
     fn entry(&self, name: &str) -> (String, i64) {
         let references = match self.references.map(serde_json::from_str::<Value>) {
             Some(Ok(references @ Value::Array(_))) => references,
@@ -107,7 +107,7 @@ struct RawPool {
     cidr: Option<String>,
     ipip_mode: Option<String>,
     masquerade: Option<bool>,
-    /// False if the allocator must not use the pool, which is also the default.
+    /// False or unset if the allocator must not use the pool.
     ipam: Option<bool>,
     disabled: Option<bool>,
 }
@@ -155,7 +155,7 @@ fn endpoint(workload: &Workload, value: &str) -> String {
     converted.unwrap_or_else(|text| text)
 }
 
-/// The data of the whole cluster.
+/// The data of a cluster.
 #[derive(Default)]
 struct Cluster {
     spec: serde_json::Map<String, Value>,
@@ -174,7 +174,7 @@ impl Cluster {
         };
         let is_ready = key == READY;
         let value = if is_ready { Value::Bool(value.trim() == "true") } else { value.trim().into() };
-        // The version is that of the flag, the only one that is ever written.
+        // The version is the flag's: no other part of this object is ever written.
         if is_ready || !self.known.contains("datastoreReady") {
             self.index = index;
         }

@@ -1,6 +1,6 @@
-//! The data of Calico 2.x on etcd v2 (facts 6): the paths of its objects, and their conversion.
+//! Calico 2.x data on etcd v2 (facts 6): the paths of its objects, and their conversion.
 //!
-//! Data is converted to entries of etcd v3, like in Calico's own upgrade to 3.0, so one decoder serves both. Keys
+//! Data is converted to etcd v3 entries, as in Calico's own upgrade to 3.0, so one decoder serves both. Keys
 //! below `/calico/ipam/v2` are the same in both.
 
 mod convert;
@@ -10,7 +10,7 @@ pub(crate) use self::convert::convert;
 pub(crate) use self::path::{CONFIG, POOLS, READY, host_paths, path, pod_path, sources};
 use crate::client::etcdv2::Node;
 
-/// The parts of the tree in a whole read.
+/// The parts of the tree that a whole read needs.
 pub(crate) const PARTS: [&str; 5] = [path::IPAM, path::HOSTS, POOLS, CONFIG, READY];
 
 /// A key of the tree.

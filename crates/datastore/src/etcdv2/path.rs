@@ -37,7 +37,7 @@ pub(crate) fn path(key: &Key) -> Option<String> {
     }
 }
 
-/// The paths below which all data of an object is.
+/// The paths below which all data of an object is stored.
 pub(crate) fn sources(key: &Key) -> Vec<String> {
     match key {
         Key::Node(name) => vec![format!("{HOSTS}/{}", escape(name))],
@@ -119,7 +119,7 @@ fn endpoint_path(namespace: &str, name: &str) -> Option<String> {
     Some(format!("{HOSTS}/{node}/workload/{orchestrator}/{workload}/endpoint/{endpoint}"))
 }
 
-/// Escapes a name for a path like Calico 2.x.
+/// Escapes a name for a path, as Calico 2.x does.
 fn escape(name: &str) -> String {
     name.replace('%', "%25").replace('/', "%2F")
 }

@@ -39,7 +39,7 @@ impl Take for Exported {
     }
 }
 
-/// Exports all data of a check. Returns the number of entries, and the position at which later changes begin.
+/// Exports all data that a check needs. Returns the number of entries, and the position at which later changes begin.
 pub(crate) async fn export(
     client: &Arc<KubeClient>,
     path: &Path,

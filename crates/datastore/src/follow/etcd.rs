@@ -1,5 +1,5 @@
-//! An etcd that is read once and then followed: it must report its last known write again, and all changes after it. If
-//! it reports another write, its data was restored from a backup, or it is another etcd.
+//! An etcd that is read once and then followed: it must report its last known write again, and all later changes. If it
+//! reports another write, its data was restored from a backup, or it is another etcd.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,13 +24,13 @@ use crate::secret::redact_url;
 
 /// Time for etcd to report changes, after which everything is read instead.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Time without changes after which etcd is checked to be still the same.
+/// Time without changes after which a request shows if this is still the same etcd.
 const QUIET: Duration = Duration::from_secs(5);
 
 /// The point up to which an etcd was followed.
 #[derive(Clone, Debug)]
 pub(super) struct EtcdFollowed {
-    /// The cluster ID of etcd, and the GUID from Calico.
+    /// etcd's cluster ID, and the GUID from Calico.
     identity: (u64, String),
     raft_term: u64,
     position: Position,
@@ -55,7 +55,7 @@ impl EtcdFollowed {
     }
 }
 
-/// Changes after that point.
+/// Changes after the point up to which etcd was followed.
 pub(super) struct EtcdNews {
     /// Ascending.
     keys: Vec<Vec<u8>>,
@@ -116,14 +116,14 @@ pub(super) async fn start(
         position: Position { revision: start.revision, ..last },
     };
     describe(&mut snapshot, start.endpoint, start.revision, start.taken_at);
-    // The last write may be a deletion, which no list shows.
+    // The last write may be a deletion, which is in no list.
     if let Ok(news) = news(client, &followed).await? {
         news.apply(&mut snapshot, &mut followed);
     }
     Ok((snapshot, followed))
 }
 
-/// Waits for a change or another history of etcd. A watch does not show other writes that led to the known revision.
+/// Waits for a change or another etcd history. A watch does not show other writes that led to the known revision.
 ///
 /// # Errors
 /// If etcd cannot be reached.

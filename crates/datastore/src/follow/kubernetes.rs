@@ -1,5 +1,5 @@
-//! Kinds of Kubernetes that are listed once and then followed: each is watched from the version of its list on, and the
-//! changes of all are collected on request.
+//! Kubernetes kinds that are listed once and then followed: each is watched from the version of its list on, and the
+//! changes of all kinds are collected on request.
 //!
 //! The watches are independent: a change of one kind may be known before an earlier one of another. The state of all
 //! kinds at one time is known only after [`KubeFollowed::prove`].
@@ -81,8 +81,8 @@ impl KubeNews {
 }
 
 impl KubeFollowed {
-    /// Starts after lists of these kinds, which were read from `begin` on, at the time `at` of the server's clock.
-    /// Sorts the snapshot in the order that is kept.
+    /// Starts after lists of these kinds. They were read from `begin` on, at the time `at` of the server's clock. Sorts
+    /// the snapshot in the order that is kept.
     pub(super) fn begin(
         client: &Arc<KubeClient>,
         kinds: Vec<Kind>,
@@ -119,7 +119,7 @@ impl KubeFollowed {
         }
     }
 
-    /// Waits until all changes up to now, at the time `now`, are known.
+    /// Waits until all changes up to now, which is the time `now`, are known.
     ///
     /// # Errors
     /// If the server does not confirm that in time.

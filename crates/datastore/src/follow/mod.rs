@@ -34,7 +34,7 @@ pub struct Followed {
     kubernetes: Option<KubeFollowed>,
 }
 
-/// The changes after that point.
+/// Changes after the point up to which a datastore was followed.
 pub struct News {
     etcd: Option<EtcdNews>,
     kubernetes: Option<KubeNews>,
@@ -66,12 +66,12 @@ impl Followed {
         of_etcd.or(self.kubernetes.as_ref().map(KubeFollowed::revision)).unwrap_or_default()
     }
 
-    /// True if changes of some kinds may be known before earlier ones of others.
+    /// True if changes of some kinds may be known before earlier changes of other kinds.
     pub fn is_apart(&self) -> bool {
         self.kubernetes.is_some()
     }
 
-    /// The time by the clock of the snapshot.
+    /// The current time, by the clock of the snapshot.
     pub fn now(&self) -> Timestamp {
         match (&self.etcd, &self.kubernetes) {
             (None, Some(kubernetes)) => kubernetes.now(),
@@ -106,7 +106,7 @@ impl News {
             add(news.apply(snapshot, followed));
             snapshot.revision = followed.revision().to_string();
         }
-        // It determines time and revision, if there is one.
+        // etcd determines time and revision, if there is an etcd.
         if let (Some(news), Some(followed)) = (self.etcd, &mut followed.etcd) {
             add(news.apply(snapshot, followed));
         }
@@ -150,7 +150,7 @@ impl Datastore {
     }
 
     /// Returns the changes since the last call, or the reason that everything must be read again: the server no longer
-    /// has some of them, or is another one.
+    /// has some of them, or is another server.
     ///
     /// # Errors
     /// If the server cannot be reached.
@@ -199,7 +199,7 @@ impl Datastore {
         })
     }
 
-    /// Ensures that the next [`Self::news`] has all changes up to now. For etcd it always has.
+    /// Ensures that the next [`Self::news`] has all changes up to now, as it always does on etcd.
     ///
     /// # Errors
     /// If the server does not confirm that.

@@ -1,7 +1,7 @@
-//! Updates a snapshot after objects of Kubernetes changed.
+//! Updates a snapshot after Kubernetes objects have changed.
 //!
-//! Lists are ordered by the names that objects have according to their content, then by UID. An object with another
-//! name is known by its defect.
+//! Lists are ordered by the names that objects have according to their content, then by UID. If an object has another
+//! name, its defect shows that.
 
 use std::collections::{BTreeSet, HashSet};
 use std::mem::take;
@@ -99,7 +99,7 @@ fn uid<T>(object: &Versioned<T>) -> &str {
     }
 }
 
-/// The path by which an object is sorted in its list. No name has the character in between.
+/// The path by which an object is sorted in its list. No name contains the separator.
 fn path_of<T>(object: &Versioned<T>, name: impl Fn(&T) -> String) -> String {
     in_list(name(&object.value), uid(object))
 }

@@ -25,7 +25,7 @@ impl Datastore {
                 listed.into_iter().for_each(|listed| snapshot.absorb(listed.taken));
                 snapshot.mark_read([Source::Namespaces]);
             }
-            // It helps with a waiting pod, and is no gap unless a pool selects namespaces.
+            // Namespaces help to explain a waiting pod; missing ones are a gap only if a pool selects namespaces.
             Err(error) if selects => {
                 skip(snapshot, Source::Namespaces, WhySkipped::Other(error.to_string()));
             }

@@ -22,7 +22,7 @@ use crate::store::{Datastore, Pending};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PastOf {
     Address(IpAddr),
-    /// A handle, by its whole ID.
+    /// A handle, by its full ID.
     Handle(String),
     Block(IpNet),
     Node(String),
@@ -43,16 +43,16 @@ pub struct Past {
     pub guid: String,
     /// The oldest readable revision; for all blocks the first one that was read.
     pub oldest: i64,
-    /// The last revision of the changes.
+    /// The last revision for which changes were read.
     pub newest: i64,
     pub read_at: Timestamp,
     /// The values at the oldest revision.
     pub base: Vec<RawKv>,
-    /// The changes after it, ascending by revision.
+    /// The changes after the oldest revision, ascending by revision.
     pub changes: Vec<Change>,
 }
 
-/// Maximum attempts to read if etcd compacts meanwhile.
+/// Maximum attempts to read if etcd is compacted meanwhile.
 const ATTEMPTS: u32 = 4;
 
 impl Datastore {
@@ -81,8 +81,8 @@ impl Datastore {
 const RECENT: usize = 16;
 
 impl Datastore {
-    /// Reads the last versions of the blocks around an address in a snapshot, one by one, which is faster than a watch
-    /// of the past and reads only these keys in etcd. `None` if the datastore keeps no history.
+    /// Reads the last versions of the blocks around an address in a snapshot, one by one. This is faster than a watch
+    /// of past revisions, and reads only these keys in etcd. `None` if the datastore keeps no history.
     pub fn recent<'a>(
         &'a self,
         snapshot: &'a Snapshot,
@@ -182,7 +182,7 @@ async fn past(client: &EtcdClient, of: &PastOf) -> Result<Past> {
     Ok(past)
 }
 
-/// A read of the past in progress.
+/// An ongoing read of past revisions.
 struct Reading<'c> {
     client: &'c EtcdClient,
     past: Past,
@@ -248,7 +248,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Adds the changes between the two.
+    /// Adds the changes between the oldest and the newest revision.
     async fn watch(&mut self, ranges: &[Range], due: &Due) -> Result<()> {
         if self.past.newest > self.past.oldest {
             let span = (self.past.oldest + 1, self.past.newest);
@@ -299,7 +299,7 @@ impl PastOf {
                 found
             }
             Self::Block(_) => affinities(&reading.versions()),
-            // The objects that they name are not needed, and would be many.
+            // The objects that blocks name are not needed, and there would be many.
             Self::Blocks => Vec::new(),
             Self::Node(_) => {
                 let (all, mut cidrs) = (reading.versions(), BTreeMap::<IpNet, Key>::new());

@@ -101,7 +101,7 @@ pub(crate) async fn add_around(
 }
 
 /// Checks that etcd and Kubernetes belong together, by the orchestrator reference `k8s` of Calico nodes. True if most
-/// nodes of Kubernetes are younger than Calico's of the same name, as another cluster's may be.
+/// Kubernetes nodes are younger than the Calico nodes of the same name, so the cluster may be another one.
 fn same_cluster(client: &KubeClient, etcd: &Snapshot, kubernetes: &Snapshot) -> Result<bool> {
     let referred = etcd.nodes.iter().map(|node| &node.value);
     let referred: HashMap<&str, Option<Timestamp>> =

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::fields::FIELDS;
 use super::*;
 
-/// Texts with a meaning in URLs, YAML, PEM or headers.
+/// Texts that are special in URLs, YAML, PEM or headers.
 const PIECES: [&str; 32] = [
     "http://",
     "https://",
@@ -50,7 +50,7 @@ pub(crate) fn text() -> impl Strategy<Value = String> {
     vec(piece, 0..8).prop_map(|pieces| pieces.concat())
 }
 
-/// The only file, at any path.
+/// Has the same file at every path.
 struct OneFile(Vec<u8>);
 
 impl Files for OneFile {

@@ -32,8 +32,8 @@ const fn typed(name: &'static str, variable: &'static str, kind: Kind) -> Field 
     Field { name, variable: Some(variable), kind }
 }
 
-/// Token of the API server. Because of a mistake in Calico's source, the environment has this name for it, and only
-/// with the prefix.
+/// The environment variable with the API server's token, so named by a mistake in Calico's source. It works only with
+/// the prefix.
 const API_TOKEN_VARIABLE: &str = "K8SAPITOKEN";
 
 pub(super) const FIELDS: [Field; 25] = [

@@ -110,7 +110,7 @@ pub enum Target {
     Kubernetes,
     /// A file: an export or an etcd snapshot.
     File(PathBuf),
-    /// The same from standard input.
+    /// An export or an etcd snapshot from standard input.
     StandardInput,
 }
 
@@ -130,7 +130,7 @@ pub struct EtcdSettings {
 pub struct Timeouts {
     /// Limit to connect to each endpoint.
     pub connect: Duration,
-    /// Limit for an answer, and on Kubernetes for each further piece of it.
+    /// Limit for an answer; on Kubernetes, for its headers and then for each chunk of its body.
     pub request: Duration,
 }
 
@@ -210,7 +210,7 @@ impl KubernetesSettings {
         url || !self.kubeconfig.is_empty() || !self.kubeconfig_inline.is_empty()
     }
 
-    /// True if the cluster is named by context or URL: the current context of a kubeconfig may be any.
+    /// True if the cluster is named by context or URL: the current context of a kubeconfig may be any cluster's.
     pub fn names_cluster(&self) -> bool {
         let named = [&self.context, &self.api_endpoint].into_iter().any(|name| !name.is_empty());
         named || self.kubectl.server.is_some() || self.kubectl.cluster.is_some()
@@ -251,7 +251,7 @@ impl Settings {
 }
 
 impl Settings {
-    /// Finds the data by the environment alone, without a settings file, for the CNI plugin.
+    /// Finds the data from the environment alone, without a settings file, for the CNI plugin.
     pub fn from_environment(
         environment: &BTreeMap<String, String>,
         files: &impl Files,
@@ -309,7 +309,7 @@ fn server(values: &Values, overrides: &Overrides, files: &impl Files) -> Result<
     let kind = match (overrides.datastore.as_deref(), &overrides.etcd_endpoints, values.text("datastoreType"))
     {
         (Some(kind), ..) => kind,
-        // Endpoints of the command line imply etcd; the settings may name its version.
+        // Endpoints on the command line imply etcd; the settings may name its version.
         (None, Some(_), kind) => kind.filter(|kind| *kind == "etcdv2").unwrap_or("etcd"),
         (None, None, Some(kind @ ("etcdv3" | "etcdv2" | "kubernetes"))) => kind,
         (None, None, Some(other)) => return Err(SettingsError::UnknownDatastore(other.to_owned())),
@@ -327,8 +327,8 @@ fn etcd(values: &Values, overrides: &Overrides, files: &impl Files) -> Result<Et
     let tls = tls(values, overrides, files)?;
     let srv = values.text("etcdDiscoverySrv").filter(|_| overrides.etcd_endpoints.is_none());
     let list = overrides.etcd_endpoints.as_deref().or(values.text("etcdEndpoints")).unwrap_or_default();
-    // Calico's client always has a TLS configuration, which etcd's client uses for endpoints without a scheme. Those of
-    // the command line are read like in etcdctl.
+    // Calico's client always has a TLS configuration, which etcd's client uses for endpoints without a scheme.
+    // Endpoints on the command line are read as in etcdctl.
     let usual = if overrides.etcd_endpoints.is_some() && !tls.is_set() { "http" } else { "https" };
     let endpoints = list
         .split(',')

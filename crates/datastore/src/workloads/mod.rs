@@ -1,5 +1,5 @@
-//! Queries and requests of a migration to Kubernetes: controllers that replace pods, disruption budgets, and
-//! annotations that tie pods to a pool; evictions of pods, and live migrations of virtual machines.
+//! A migration's queries and requests to Kubernetes: controllers that replace pods, disruption budgets, and annotations
+//! that tie pods to a pool; evictions of pods, and live migrations of virtual machines.
 
 mod objects;
 
@@ -18,7 +18,7 @@ use crate::client::kubernetes::kinds::segment;
 use crate::error::{Failure, Result};
 use crate::store::Datastore;
 
-/// Objects of one page of a list.
+/// Objects on one page of a list.
 const PAGE: usize = 500;
 const MIGRATIONS: &str = "virtualmachineinstancemigrations";
 /// The annotations of Calico's CNI plugin with which pods and namespaces request pools, and pods request addresses.
@@ -29,7 +29,7 @@ const ASKING: [&str; 4] = [
     "cni.projectcalico.org/ipAddrsNoIpam",
 ];
 
-/// The controller that replaces a pod after it has gone.
+/// The controller that replaces a pod once it is gone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Controller {
     /// `Deployment`, `StatefulSet` and so on; `Node` for static pods.
@@ -53,7 +53,7 @@ pub struct WorkloadPod {
     pub addresses: Vec<IpAddr>,
     /// The condition `Ready` is true, and the pod was not deleted.
     pub ready: bool,
-    /// Time from its creation until it last became ready.
+    /// Time from the pod's creation until it last became ready.
     pub ready_after: Option<SignedDuration>,
     pub finished: bool,
     pub host_network: bool,
@@ -83,7 +83,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// True if it covers the pod. A budget without a selector covers none.
+    /// True if the budget covers the pod. A budget without a selector covers none.
     pub fn covers(&self, pod: &WorkloadPod) -> bool {
         self.namespace == pod.namespace
             && self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
@@ -94,7 +94,7 @@ impl Budget {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Evicted {
     Yes,
-    /// The pod is gone, or was replaced by another one of its name.
+    /// The pod is gone, or another pod has its name now.
     Gone,
     /// A disruption budget does not allow it now (429).
     NotNow,

@@ -1,4 +1,4 @@
-//! Objects of Kubernetes, with the fields that a migration needs.
+//! Kubernetes objects, with the fields that a migration needs.
 
 use std::collections::BTreeMap;
 
@@ -107,7 +107,7 @@ pub(super) struct BudgetStatus {
     pub(super) disruptions_allowed: i64,
 }
 
-/// A label selector of Kubernetes. An empty one matches everything.
+/// A Kubernetes label selector. An empty one matches everything.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct LabelSelector {
@@ -179,8 +179,8 @@ pub(super) fn asks(annotations: &BTreeMap<String, String>) -> Vec<Asks> {
     ASKING.into_iter().filter_map(asked).collect()
 }
 
-/// The controller of a pod, or the Deployment if that controls its ReplicaSet: the name of the ReplicaSet is then that
-/// of the Deployment with the hash in the labels.
+/// A pod's controller, or the Deployment if one controls its ReplicaSet. The ReplicaSet's name is then the Deployment's
+/// name with the hash in the pod's labels.
 fn controller(metadata: &Metadata) -> Option<Controller> {
     // A static pod. Old versions of Kubernetes set no owner.
     if metadata.annotations.contains_key("kubernetes.io/config.mirror") {

@@ -1,4 +1,4 @@
-//! Datastores that are read and written object by object, with new attempts after a connection broke.
+//! Datastores that are read and written object by object, with new attempts after a connection breaks.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -50,7 +50,7 @@ impl Backend {
         Ok(Self { store, beside })
     }
 
-    /// Reads objects. Retries temporary failures after a pause, at any endpoint of etcd.
+    /// Reads objects. Retries temporary failures after a pause, at any etcd endpoint.
     pub(super) async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
         if keys.is_empty() {
             return Ok(Vec::new());
@@ -127,7 +127,7 @@ impl Store {
         }
     }
 
-    /// Connects to any endpoint of etcd that answers, after `broken` failed. If none does, the next request fails.
+    /// Connects to any etcd endpoint that answers, after `broken` has failed. If none does, the next request fails.
     async fn replace(&self, broken: Option<Arc<EtcdClient>>) {
         if let (Self::Etcd(connection, _), Some(broken)) = (self, broken) {
             connection.replace(&broken).await.ok();

@@ -1,5 +1,5 @@
-//! Writes to etcd v2: one key at a time, if it is as it was read (facts 6.5). Evidence is read again just
-//! before.
+//! Writes to etcd v2: one key at a time, if it has not changed since it was read (facts 6.5). Evidence is read again
+//! just before.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -114,7 +114,7 @@ async fn stored(client: &EtcdV2Client, key: &Key) -> Result<Option<Stored>> {
     Ok(entry.map(|entry| Stored::new(key, Revision::Etcd(entry.mod_revision), entry.value.into())))
 }
 
-/// Converts the values of a batch to the form of Calico 2.x.
+/// Converts the values of a batch to Calico 2.x's form.
 pub(crate) fn converted(batch: Batch) -> Batch {
     let change = |change: Change| {
         let value = change.value.as_ref().and_then(|value| calico2::value(&change.key, value));

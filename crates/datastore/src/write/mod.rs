@@ -39,12 +39,12 @@ pub struct Change {
 }
 
 impl Change {
-    /// Creates a missing object from its value in the form of etcd.
+    /// Creates a missing object from its value in etcd's form.
     pub fn create(key: Key, value: impl Into<Bytes>) -> Self {
         Self { key, expect: Precondition::Absent, value: Some(value.into()), whole: None }
     }
 
-    /// Replaces one version of an object by a value in the form of etcd.
+    /// Replaces one version of an object with a value in etcd's form.
     pub fn update(key: Key, version: Revision, value: impl Into<Bytes>) -> Self {
         Self { key, expect: Precondition::At(version), value: Some(value.into()), whole: None }
     }

@@ -11,18 +11,18 @@ use calipam_model::writable::Object;
 pub struct Stored {
     /// The version that was read.
     pub revision: Revision,
-    /// The value: in etcd as stored, on Kubernetes the JSON of `spec` in the form of etcd.
+    /// The value: in etcd as stored, on Kubernetes the JSON of `spec` in etcd's form.
     pub raw: Bytes,
     /// The whole object from Kubernetes, whose other fields are kept when it is replaced.
     pub whole: Option<Bytes>,
     /// `None` if it cannot be decoded, and for kinds that a repair does not edit.
     pub object: Option<Object>,
-    /// The addresses that it uses, if it is an object of Kubernetes that a repair only reads.
+    /// The addresses that it uses, if it is a Kubernetes object that a repair only reads.
     pub user: Option<User>,
 }
 
 impl Stored {
-    /// Creates it from the value under `key` in etcd.
+    /// Creates the state from the value under `key` in etcd.
     pub(crate) fn new(key: &Key, revision: Revision, raw: Bytes) -> Self {
         let object = Object::parse(key, &raw).ok().flatten();
         Self { revision, raw, whole: None, object, user: None }
@@ -37,7 +37,7 @@ impl Stored {
         }
     }
 
-    /// Marked as deleted: the first of the two steps to delete on Kubernetes.
+    /// True if it is marked as deleted: the first of the two steps to delete on Kubernetes.
     pub fn is_deleted(&self) -> bool {
         self.object.as_ref().is_some_and(Object::is_deleted)
     }

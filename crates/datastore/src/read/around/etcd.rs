@@ -13,12 +13,12 @@ use crate::client::etcd::{EtcdClient, Range};
 use crate::error::Result;
 use crate::secret::redact_url;
 
-/// Maximum operations of one transaction; the default limit of etcd is 128.
+/// Maximum operations of one transaction; etcd's default limit is 128.
 pub(crate) const MAX_OPERATIONS: usize = 100;
 /// Maximum endpoints of one pod, one for each of its interfaces.
 const MAX_INTERFACES: i64 = 100;
 
-/// Maximum endpoints to read as a whole in order to find other users of an address, which keys do not show.
+/// Maximum endpoints to read in full, to find other users of an address, since endpoint keys contain no address.
 const FEW_ENDPOINTS: i64 = 1000;
 
 /// Reads data around an address or a handle, all at one revision, with all pools and configuration.

@@ -57,7 +57,7 @@ async fn lookup_once(client: &Arc<EtcdV2Client>, lookup: &Lookup) -> Result<Opti
     Ok(Some(snapshot))
 }
 
-/// The paths of objects in etcd. Below a host, only the tunnel address is read: it may have hundreds of
+/// The paths of objects in etcd. Below a host, only the tunnel address is read, since a host may have hundreds of
 /// endpoints.
 fn places(keys: &[Key]) -> impl Iterator<Item = (String, Depth)> {
     keys.iter().filter(|key| !is_in_kubernetes(key)).flat_map(|key| match key {

@@ -43,7 +43,7 @@ pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<
     add_users(client, &mut snapshot, lookup).await?;
     known.extend(snapshot.pods.iter().map(|pod| pod.value.key()));
     let mut named = lookup.named(&snapshot).keys;
-    // Object names have no carriage return: Calico stores the handle up to it, which is among the keys, too.
+    // Object names have no carriage return: Calico cuts off the handle there, and the cut ID is among the keys, too.
     let has_name = |key: &Key| !matches!(key, Key::Handle(id) if id.contains('\r'));
     named.retain(|key| has_name(key) && !known.contains(key));
     fetch(client, &mut snapshot, named.into_iter()).await?;
@@ -55,8 +55,8 @@ pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<
     Ok(snapshot)
 }
 
-/// Adds the pods that may use an address, whatever its record names: those with it as first address, by the index of
-/// the API server, and those on the nodes of its blocks if it may be their second one or only in an annotation.
+/// Adds the pods that may use an address, whatever its record names: from the API server's index, those with it as
+/// first address; from the nodes of its blocks, those with it as second address or only in an annotation.
 pub(crate) async fn add_users(
     client: &Arc<KubeClient>,
     snapshot: &mut Snapshot,

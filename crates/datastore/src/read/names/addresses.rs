@@ -15,7 +15,7 @@ use crate::error::Result;
 /// Maximum blocks to read for their addresses.
 const FEW_BLOCKS: usize = 16;
 
-/// The blocks of a live cluster.
+/// A live cluster's blocks.
 pub(super) trait Blocks {
     /// CIDRs of a family's blocks whose text begins with `begin`; only some if there are many.
     async fn some(&self, begin: &str, family: Family) -> Result<BTreeSet<String>>;
@@ -48,7 +48,7 @@ pub(super) async fn names(blocks: &impl Blocks, begin: &str) -> Result<BTreeSet<
     Ok(networks)
 }
 
-/// The allocated addresses that begin with one text, in blocks whose text begins with another, or that start before it
+/// The allocated addresses that begin with `begin`, in blocks whose text begins with `network`, or that start before it
 /// and can contain such an address. For many IPv6 blocks, their first addresses.
 async fn in_blocks(
     blocks: &impl Blocks,
@@ -84,7 +84,7 @@ fn address_of(block: &str) -> Option<String> {
     block.split_once('/').map(|(address, _)| address.to_owned())
 }
 
-/// The allocated addresses of a snapshot.
+/// The allocated addresses in a snapshot.
 pub(super) fn allocated(snapshot: &Snapshot) -> BTreeSet<String> {
     let blocks = snapshot.blocks.iter().filter_map(|block| block.value.content.sound());
     blocks.flat_map(|block| block.allocations()).map(|allocation| allocation.address.to_string()).collect()

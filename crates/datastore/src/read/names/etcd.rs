@@ -48,7 +48,7 @@ pub(super) async fn names(client: &Arc<EtcdClient>, kind: NameKind, begin: &str)
 const FEW_BLOCKS: usize = 500;
 /// Number of blocks in the sample of a larger cluster.
 const SAMPLE: usize = 8;
-/// Number of matching handles in the sample that means too many in the cluster.
+/// Number of matching handles in the sample that means that the cluster has too many.
 const MANY: usize = 16;
 
 /// Handles. etcd counts every key of a range, even if only the first hundred are requested: half a second for a

@@ -47,7 +47,7 @@ pub(super) async fn names(client: &Arc<KubeClient>, kind: NameKind, begin: &str)
     }
 }
 
-/// Nodes of Kubernetes, and nodes with affinities.
+/// Kubernetes nodes, and nodes with affinities.
 async fn nodes(client: &Arc<KubeClient>, begin: &str) -> Result<BTreeSet<String>> {
     let mut nodes = BTreeSet::new();
     if let Some(there) = Objects::of(client, Source::Nodes) {
@@ -67,7 +67,7 @@ fn holder(name: &str) -> Option<String> {
     places.next().map(|place| name[..place].to_owned())
 }
 
-/// The form of an address or CIDR in the name of a block.
+/// The form of an address or CIDR in a block's name.
 fn dashed(text: &str) -> String {
     text.replace(['.', ':', '/'], "-")
 }
@@ -90,7 +90,7 @@ impl<'c> Objects<'c> {
         Some(Self { client, path: kind.path.clone(), what: kind.known.plural })
     }
 
-    /// The IDs of handles, whose names are in lower case.
+    /// The IDs of handles, read from the objects, whose names are in lower case.
     async fn ids(&self, names: BTreeSet<String>) -> Result<BTreeSet<String>> {
         let keys: BTreeSet<Key> = names.into_iter().map(Key::Handle).collect();
         let snapshot = reread(self.client, &keys).await?;

@@ -14,7 +14,7 @@ use calipam_model::snapshot::Snapshot;
 use crate::error::Result;
 use crate::store::{Datastore, Pending};
 
-/// Maximum names of one answer; a few more may keep it from looking complete.
+/// Maximum names in an answer; a few more may be added so that it does not look complete.
 pub(crate) const MOST: usize = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

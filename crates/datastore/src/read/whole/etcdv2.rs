@@ -1,4 +1,4 @@
-//! Reads the whole datastore of Calico 2.x.
+//! Reads a whole Calico 2.x datastore.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::etcdv2::{PARTS, convert, flatten, path};
 
 /// Maximum attempts to read the parts before the tree is read in one piece.
 const ATTEMPTS: usize = 3;
-/// The root of all data of Calico.
+/// The root of all Calico data.
 const ROOT: &str = "/calico";
 
 /// Sources of Calico 3 on etcd that Calico 2.x does not have.
@@ -35,7 +35,7 @@ pub(crate) struct Tree {
 /// again, and finally the whole tree in one answer, with data that is not needed.
 ///
 /// # Errors
-/// If etcd cannot be read, or has no data of Calico.
+/// If etcd cannot be read, or has no Calico data.
 pub(crate) async fn read(client: &Arc<EtcdV2Client>) -> Result<Tree> {
     for _ in 0..ATTEMPTS {
         let [a, b, c, d, e] = PARTS;
@@ -127,7 +127,7 @@ pub(crate) fn handle_indices(entries: &[RawKv]) -> HashMap<&str, u64> {
 }
 
 /// Numbers the allocations of a block by their handles. Calico 2.x has no sequence numbers, and all pods of one name
-/// have the same handle, but it is written whenever one of them gets or loses an address.
+/// have the same handle, but Calico writes the handle whenever one of them gets or loses an address.
 pub(crate) fn number(block: &mut BlockContent, number_of: impl Fn(&str) -> Option<u64>) {
     if let BlockContent::Sound(block) = block {
         block.number_by_handle(number_of);

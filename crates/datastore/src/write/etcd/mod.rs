@@ -14,7 +14,7 @@ use super::{Batch, BatchError, Limits, Precondition, Swap};
 use crate::client::etcd::{EtcdClient, Range};
 use crate::error::{Error, Failure, Result};
 
-/// The default limits of etcd: `--max-txn-ops` 128, which applies to comparisons and changes separately, and
+/// etcd's default limits: `--max-txn-ops` 128, which applies to comparisons and changes separately, and
 /// `--max-request-bytes` 1.5 MiB, minus some bytes for the envelope.
 pub(crate) const LIMITS: Limits =
     Limits { changes: 128, conditions: 128, bytes: 1_500_000, affinity_first: false };
@@ -69,7 +69,7 @@ struct Parts {
     operations: Vec<TxnOp>,
     /// Bytes of keys and values, roughly as etcd counts them.
     bytes: usize,
-    /// The compared keys, with true for those that are changed.
+    /// The compared keys, each with true if it is also changed.
     keys: HashMap<String, bool>,
 }
 

@@ -28,8 +28,8 @@ const WRITES: usize = 16;
 pub(in crate::write) struct SharedTransactions {
     reads: Queue<Read>,
     writes: Queue<Write>,
-    /// Sends each write alone: there is evidence elsewhere that was read just before, or a combined request has failed.
-    /// The server's limits may be lower than the defaults.
+    /// Sends each write alone, because evidence elsewhere was read just before, or a combined request has failed: the
+    /// server's limits may be lower than the defaults.
     alone: AtomicBool,
 }
 

@@ -56,7 +56,7 @@ fn built_in(snapshot: Snapshot) -> Option<Stored> {
     Some(Stored { revision, raw: Bytes::new(), whole: None, object: None, user })
 }
 
-/// A custom resource. Its raw value is in the form of etcd, for comparison with what is written.
+/// A custom resource. Its raw value is in etcd's form, for comparison with what is written.
 fn custom(key: &Key, snapshot: Snapshot, value: &Value, body: Bytes) -> Stored {
     // The value of an object, not its name, identifies its handle or affinity.
     let object = match key {
@@ -207,7 +207,7 @@ pub(crate) async fn expected(
     of_version(object, expected).ok_or_else(|| Failure::Conflict("it has another version".into()))
 }
 
-/// The object that was read, if it is the expected version.
+/// The object that was read; `None` if it is not the expected version.
 fn of_version(mut object: Value, expected: &Revision) -> Option<Value> {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("managedFields");
@@ -295,7 +295,7 @@ async fn delete(
             Err(failure) => return Err(failure),
         }
 
-        // Others have written to it, or reused its name, which also ends it.
+        // Another client has written to the object, or reused its name, which also ends the deletion.
         let now = match client.get(path, Accept::Json).await {
             Ok(answer) => answer.json().await?,
             Err(Failure::NotFound) => return Ok(()),
@@ -324,7 +324,7 @@ pub(crate) async fn finish_deletion(
     client.delete(path, options.to_string().into_bytes()).await.map(drop)
 }
 
-/// Completes a started deletion of this object, which may be our own, without an answer: no one else would do it.
+/// Completes the deletion of this object if it was started, perhaps by this client without an answer.
 async fn finish_begun(client: &Arc<KubeClient>, path: &str, object: &Value) {
     let Ok(answer) = client.get(path, Accept::Json).await else { return };
     let Ok(now) = answer.json().await else { return };
@@ -338,7 +338,7 @@ pub(crate) fn is_marked(spec: &Value) -> bool {
     spec["deleted"] == true || spec["deleted"] == "true"
 }
 
-/// Frees all addresses of a block whose deletion starts. A block that cannot be read stays unchanged.
+/// Frees all addresses in a block whose deletion is starting. A block that cannot be read stays unchanged.
 fn empty(block: &mut Value) {
     let (Some(allocations), Some(free)) = (block["allocations"].as_array(), block["unallocated"].as_array())
     else {

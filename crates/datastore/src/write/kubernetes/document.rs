@@ -1,4 +1,4 @@
-//! Converts pools and the allocator's configuration between custom resources and the form of etcd (facts 1.6, 1.7,
+//! Converts pools and the allocator's configuration between custom resources and etcd's form (facts 1.6, 1.7,
 //! 2.7).
 
 use calipam_model::document::Document;
@@ -28,7 +28,7 @@ pub(crate) fn pool(object: &Value) -> Document {
     )
 }
 
-/// The configuration in the form of etcd, without fields that are false or zero.
+/// The configuration in etcd's form, without fields that are false or zero.
 pub(crate) fn ipam_config(object: &Value) -> Document {
     let mut fields = object["spec"].as_object().cloned().unwrap_or_default();
     for (in_etcd, in_spec) in RENAMED {

@@ -1,4 +1,4 @@
-//! Conversion of the form of etcd to `spec` of custom resources (facts 2.4 to 2.6). The reader converts them back.
+//! Conversion of etcd's form to `spec` of custom resources (facts 2.4 to 2.6). The reader converts them back.
 
 use calipam_model::affinity::AffinityKey;
 use calipam_model::key::Key;
@@ -12,7 +12,7 @@ pub(crate) fn flag(value: bool, as_text: bool) -> Value {
     if as_text { value.to_string().into() } else { value.into() }
 }
 
-/// The `spec` of the object of `key` for a value in the form of etcd. `classic` stands for the group
+/// The `spec` of the object with `key`, for a value in etcd's form. `classic` stands for the group
 /// `crd.projectcalico.org`. `None` if there is no such form.
 pub(crate) fn spec(key: &Key, value: &[u8], classic: bool) -> Option<Value> {
     let mut value: Value = serde_json::from_slice(value).ok()?;
@@ -23,7 +23,7 @@ pub(crate) fn spec(key: &Key, value: &[u8], classic: bool) -> Option<Value> {
         }
         Key::Affinity(key) => affinity(value.as_object_mut()?, key, classic),
         Key::IpamConfig => config(value.as_object_mut()?),
-        // Other resources have the same form everywhere.
+        // Other resources are the same in etcd and Kubernetes.
         _ => return value.get("spec").cloned(),
     }
     Some(value)
@@ -42,12 +42,12 @@ fn block(fields: &mut Map<String, Value>) {
             fields.insert(name.to_owned(), empty);
         }
     }
-    // The schema requires it, and it is false except in blocks of Calico 3.13 and older (facts 2.4).
+    // The schema requires the field, and it is false except in blocks of Calico 3.13 and older (facts 2.4).
     fields.entry("strictAffinity").or_insert(Value::Bool(false));
 }
 
 /// The allocator's configuration: in etcd, two of its fields have other names and are omitted if they are false; the
-/// schema of Kubernetes requires both (facts 2.7).
+/// Kubernetes schema requires both (facts 2.7).
 fn config(fields: &mut Map<String, Value>) {
     for (etcd, kubernetes) in
         [("strict_affinity", "strictAffinity"), ("auto_allocate_blocks", "autoAllocateBlocks")]

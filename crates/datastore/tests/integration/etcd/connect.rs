@@ -10,7 +10,7 @@ use calipam_testkit::servers::{Etcd, EtcdOptions, EtcdTls, EtcdVersion};
 use super::support::{entries, seed, settings};
 use crate::support::quiet;
 
-/// The failure of using the endpoints.
+/// Connects to the endpoints, which fails, and returns the failure.
 async fn failure(endpoints: &str, environment: &[(&str, &str)]) -> Failure {
     let result = match Datastore::open(&settings(endpoints, environment)).await {
         Ok(store) => store.observe(&quiet()).await.map(drop),
@@ -104,7 +104,7 @@ async fn a_server_of_http_1_is_no_etcd() {
             let answered = stream
                 .read(&mut asked)
                 .and_then(|_| stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"));
-            // Closing the connection first would become the error.
+            // If the connection closed first, that would become the error.
             answered.and_then(|()| stream.read_to_end(&mut rest)).ok();
         }
     });

@@ -46,7 +46,7 @@ async fn three_ways_to_the_same_data() {
         let read = backup.observe(&quiet()).await.unwrap();
         assert_eq!(read.revision, live.revision);
         assert_same(read, &live);
-        // Converts a snapshot of etcd to an export.
+        // Converts an etcd snapshot to an export.
         backup.export(&path("from-backup"), &quiet()).await.unwrap();
         let read = open_file(&path("from-backup")).await.unwrap().observe(&quiet()).await.unwrap();
         assert_eq!(read.handles.len(), live.handles.len());

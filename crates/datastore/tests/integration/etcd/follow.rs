@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use super::support::{assert_same, entries, open, seed};
 use crate::support::quiet;
 
-/// Time for which others write meanwhile; longer if there were few reads by then.
+/// Time in which other clients keep writing; longer if there were few reads by then.
 const WORK: Duration = Duration::from_secs(5);
 const LIMIT: Duration = Duration::from_secs(90);
 

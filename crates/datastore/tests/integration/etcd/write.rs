@@ -62,7 +62,7 @@ async fn a_batch_takes_place_as_a_whole() {
     assert_eq!(after[0].as_ref().map(|s| &s.revision), revisions[0].as_ref());
     assert_eq!(after[0].as_ref().unwrap().raw, Object::from(block).encode());
     assert!(after[1].is_none() && after[2].is_some());
-    // The same batch again finds other states than it expects.
+    // The batch, sent a second time, finds other states than it expects.
     assert_eq!(writer.commit(&batch).await.unwrap(), Swap::Conflict);
     let later = plain_read(&mut client).await;
     let changed = |a: &[calipam_files::raw::RawKv], b: &[calipam_files::raw::RawKv]| {

@@ -14,7 +14,7 @@ use super::findings::{complaints, distinct_lines, findings, in_etcd, in_list, un
 use super::views::views_agree;
 use crate::support::{observe, open_kubernetes};
 
-/// Objects get their creation time from the server: services are then younger than the grace period.
+/// Objects get their creation time from the server, so services are younger than the grace period.
 const TOO_YOUNG: &str = "service-without-address ";
 
 fn server(flavour: Flavour) -> Lease {

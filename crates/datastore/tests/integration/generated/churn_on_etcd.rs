@@ -37,7 +37,7 @@ fn cluster() -> Cluster {
     cluster
 }
 
-/// The content of etcd at one revision, read in one request of a plain client.
+/// The content of etcd at one revision, read in one request by a plain client.
 async fn exact(etcd: &Etcd, revision: i64, like: &Snapshot) -> Snapshot {
     let mut client = etcd.client().await.unwrap();
     let options = GetOptions::new().with_prefix().with_revision(revision);

@@ -62,7 +62,7 @@ const DIFFERENCES: &[(Side, &str, &str, &str)] = &[
     (Side::Kubernetes, "leaked-address", "vm-gone", "without a kubeconfig machines are not read"),
 ];
 
-/// Objects of Kubernetes without a form in etcd.
+/// Kubernetes objects without a form in etcd.
 const UNDECODABLE: [(&str, &str); 2] = [
     (
         "metadata.name",

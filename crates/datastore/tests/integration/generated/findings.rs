@@ -17,8 +17,8 @@ use crate::support::{observe, open_file};
 
 pub(super) const FLAVOURS: [Flavour; 2] = [Flavour::Classic, Flavour::Native];
 
-/// A cluster with a fault. Faults that concern the whole of it, or services and machines, get a cluster with all
-/// features; a few pods are enough for the others.
+/// A cluster with a fault. Faults that concern all of it, or services and machines, get a cluster with all features; a
+/// few pods are enough for the others.
 pub(super) fn broken(fault: Fault, count: usize) -> Cluster {
     let looks_around = fault.stands_alone() || fault == Fault::StrictAffinity;
     let whole = looks_around || Fault::KUBERNETES_ONLY.contains(&fault);
@@ -56,7 +56,7 @@ pub(super) fn findings(snapshot: &Snapshot) -> Vec<Finding> {
     checked(snapshot).findings
 }
 
-/// The findings in the form of etcd.
+/// The findings in etcd's form.
 pub(super) fn in_etcd(cluster: &Cluster) -> Vec<Finding> {
     findings(&cluster.snapshot())
 }

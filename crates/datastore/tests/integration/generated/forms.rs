@@ -14,7 +14,7 @@ pub(super) type FormRead = (&'static str, Snapshot, GroundTruth);
 pub(super) async fn etcd_with_kubernetes(cluster: &Cluster) -> (Snapshot, GroundTruth) {
     let beside = cluster.beside_etcd();
     let mut list = beside.list();
-    // Files without objects of Calico are rejected.
+    // Files without Calico objects are rejected.
     let pool = json!({"apiVersion": Flavour::Classic.api_version(), "kind": "IPPool", "metadata": {"name": "any"},
         "spec": {"cidr": "10.0.0.0/16"}});
     list["items"].as_array_mut().unwrap().push(pool);

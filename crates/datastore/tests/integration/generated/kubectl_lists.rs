@@ -90,7 +90,7 @@ fn what_cannot_be_said_in_kubernetes_is_left_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_rule_that_kubernetes_decides_has_a_fault() {
-    // Rules that compare endpoints with pods, rules about keys of etcd, and rules whose faults stand alone.
+    // Rules that compare endpoints with pods, rules about etcd keys, and rules whose faults exclude all others.
     let elsewhere = [
         "endpoint-without-pod",
         "pod-without-endpoint",

@@ -20,7 +20,7 @@ pub(super) fn ok(body: &str) -> Reply {
     Reply::Whole(200, body.to_owned())
 }
 
-/// A healthy cluster with two kinds of Calico.
+/// A healthy cluster with two Calico kinds.
 pub(super) fn healthy(path: &str) -> Reply {
     match path.split('?').next().unwrap_or_default() {
         "/apis" => ok(r#"{"groups":[{"name":"crd.projectcalico.org","preferredVersion":{"version":"v1"}}]}"#),

@@ -16,10 +16,10 @@ use super::faults::ok;
 use super::support::settings_for_url;
 use crate::support::quiet;
 
-/// The next reports of the server about pods.
+/// The server's next reports about pods.
 struct Says {
     newest: &'static str,
-    /// The output of short watches, one after the other; the last one repeats.
+    /// The output of short watches, one after another; the last one repeats.
     watches: Vec<Reply>,
     /// The output of long watches.
     long: Reply,
@@ -122,7 +122,7 @@ async fn changes_are_taken_when_all_were_told() {
         ("7", vec![told(&[])], 0, "a b"),
         ("9", vec![told(&[bookmark("9")])], 0, "a b"),
         ("9", vec![told(&changed)], 2, "a aa"),
-        // A bookmark of an earlier version: the next watch continues from there.
+        // A bookmark with an earlier version: the next watch continues from there.
         ("10", early, 0, "a b"),
     ] {
         let mut following = Following::begin(newest, watches).await;

@@ -192,7 +192,7 @@ async fn what_a_server_left_when_it_ended_a_connection_is_sent_again() {
 
 #[tokio::test]
 async fn a_write_is_sent_again_with_its_body() {
-    // It reads the object first.
+    // The API server reads the object first.
     let server = Server::start("h2", |number| number == 1);
     assert!(server.lookup().await.set_datastore_ready(true).await.unwrap());
     let written: Value = serde_json::from_slice(&server.seen.bodies.lock().unwrap()).unwrap();

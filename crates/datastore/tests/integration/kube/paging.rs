@@ -74,7 +74,7 @@ async fn every_object_of_long_lists_comes_once() {
     let names: BTreeSet<String> = snapshot.pods.iter().map(|p| p.value.name().to_string()).collect();
     assert_eq!(names.len(), MANY + 1);
 
-    // So many suspects are listed instead of read one by one.
+    // This many suspects are listed instead of read one by one.
     let keys: BTreeSet<Key> = (0..2_000).map(|i| Key::Handle(format!("net.{i}"))).collect();
     let again = store.reread(&keys).await.unwrap().unwrap();
     let found: BTreeSet<Key> = again.handles.iter().map(|h| Key::Handle(h.value.id().to_string())).collect();

@@ -65,7 +65,7 @@ impl Start {
 /// connection breaks.
 ///
 /// # Errors
-/// If etcd cannot be read, or has no data of Calico.
+/// If etcd cannot be read, or has no Calico data.
 pub(crate) async fn observe<C: Collector>(
     client: &Arc<EtcdClient>,
     at: Option<i64>,
@@ -178,13 +178,13 @@ fn affinities() -> Vec<u8> {
 }
 
 /// The ranges of small kinds, and of those that name the rest. Together with the three large ranges they cover
-/// everything below the IPAM prefix, since unknown keys are findings. The newest revision is 0.
+/// everything below the IPAM prefix, since unknown keys are findings. Revision 0 is the newest one.
 fn first_ranges(revision: i64, extent: &Extent) -> Vec<Range> {
     let after = |prefix: &str| prefix_end(prefix.as_bytes());
     let resource = |plural: &str| format!("{RESOURCE_PREFIX}{plural}/");
     let small = [Source::IpamConfiguration, Source::Pools, Source::Reservations];
     let ranges = [
-        // No known key is here.
+        // No known key is in this range.
         (*extent == Extent::Whole, Range::between(IPAM_PREFIX, BLOCK_PREFIX), FIRST_LIMIT),
         (extent.has(Source::IpamConfig), Range::between(after(BLOCK_PREFIX), HANDLE_PREFIX), FIRST_LIMIT),
         // Affinities name the blocks.
@@ -207,7 +207,7 @@ fn first_ranges(revision: i64, extent: &Extent) -> Vec<Range> {
         (extent.has(Source::Nodes), Range::prefix(&resource("nodes")), FIRST_NODES),
     ];
     let wanted = ranges.into_iter().filter(|(is_wanted, ..)| *is_wanted);
-    // Not answered by a member alone: the one that is asked may not have this revision yet.
+    // Not serializable: the member that is asked may not have this revision yet.
     wanted.map(|(_, range, limit)| Range { revision, ..range.with_limit(limit) }).collect()
 }
 
@@ -246,7 +246,7 @@ async fn sample(client: &EtcdClient, revision: i64, blocks: &[Vec<u8>]) -> Resul
     Ok(sample)
 }
 
-/// Rejects an etcd without any key of Calico, which is probably the wrong one.
+/// Rejects an etcd without any Calico key, which is probably not the right etcd.
 async fn require_calico(client: &EtcdClient, revision: i64) -> Result<()> {
     let range = Range::prefix("/calico/").at(revision).with_limit(1).keys_only();
     match client.get(&[range], "/calico/").await?.entries().count() {

@@ -34,7 +34,7 @@ pub(crate) trait Collector: Send + 'static {
     fn commit(&mut self, chunk: Self::Chunk) -> Result<()>;
 }
 
-/// A read in progress: a queue of parts, and the collector that receives them in order.
+/// An ongoing read: a queue of parts, and the collector that receives them in order.
 pub(crate) struct Pull<C: Collector> {
     client: Arc<EtcdClient>,
     revision: i64,
@@ -207,7 +207,7 @@ impl<C: Collector> Pull<C> {
         Ok(C::Chunk::default())
     }
 
-    /// Passes on a whole part, and those that waited for it.
+    /// Passes on a complete part, and the finished parts that waited for it.
     fn commit(&self, index: usize, chunk: C::Chunk) -> Result<()> {
         let mut state = self.lock();
         state.finished.insert(index, chunk);

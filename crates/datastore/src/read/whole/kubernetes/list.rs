@@ -17,7 +17,7 @@ use crate::client::kubernetes::{Answer, KubeClient};
 use crate::error::{Cause, Failure, Result};
 use crate::read::whole::Reduced;
 
-/// Items of one page. Pages of 500, which are common, take eight times as long for custom resources.
+/// Items on one page. Pages of 500, which are common, take eight times as long for custom resources.
 const PAGE: u64 = 5_000;
 
 /// Maximum attempts at a list if its revision is compacted between two pages.
@@ -45,7 +45,7 @@ impl Take for Reduced {
 pub(crate) struct Listed<T> {
     /// The receiver of the objects.
     pub taken: T,
-    /// The revision of all of them.
+    /// The revision of the list.
     pub resource_version: String,
     /// The server's time at the start of the list.
     pub date: Option<Timestamp>,
@@ -73,7 +73,7 @@ impl Counter {
         Self::new(&quiet())
     }
 
-    /// Creates a counter for a read after so many other objects.
+    /// Creates a counter for a read that comes after `before` other objects.
     pub(crate) fn after(before: u64, progress: &ProgressFn) -> Arc<Self> {
         Arc::new(Self {
             read: AtomicU64::new(before),
@@ -131,7 +131,7 @@ pub(crate) async fn list_from<T: Take>(
         let mut run = Run { client, kind, counter, limit, listed, expected: false, begun: &mut begun };
         match run.pages().await {
             Ok(()) => return Ok(run.listed),
-            // A server, or a proxy before it, may not have enough time for a long list.
+            // A server, or a proxy in front of it, may not have enough time for a long list.
             Err(
                 Failure::Connection(Cause::Broken(_))
                 | Failure::Incomplete(_)
@@ -159,7 +159,7 @@ struct Run<'r, T> {
     client: &'r Arc<KubeClient>,
     kind: &'r Kind,
     counter: &'r Arc<Counter>,
-    /// Items of one page; 0 for a list in one piece.
+    /// Items on one page; 0 for a list in one piece.
     limit: u64,
     listed: Listed<T>,
     expected: bool,

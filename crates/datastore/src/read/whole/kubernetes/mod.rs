@@ -24,7 +24,7 @@ pub(crate) fn no_kubevirt() -> WhySkipped {
 
 /// The plan of a whole read.
 pub(crate) struct Plan {
-    /// Records of addresses, and configuration.
+    /// Address records and configuration.
     pub first: Vec<Kind>,
     /// Users of addresses, read after the records, so that an address assigned in between does not look like a leak.
     pub second: Vec<Kind>,
@@ -50,7 +50,7 @@ pub(crate) async fn plan(client: &Arc<KubeClient>, extent: &Extent) -> Result<Pl
     let kinds = plan.first.iter().chain(&plan.second);
     match extent {
         Extent::Whole => require(client, kinds).await?,
-        // Its objects are not read again, and a later whole read must check further permissions.
+        // Objects in a partial read are not read again. A later whole read must check further permissions.
         Extent::Sources(_) => {
             permission::require(client, kinds.map(|kind| kind.permission("list")).collect()).await?;
         }

@@ -19,7 +19,7 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// Reads all objects of a kind at one revision; signals `begun` once that is fixed.
+    /// Reads all objects of a kind at one revision; signals `begun` once the revision is fixed.
     async fn read<T: Take>(&self, kind: &Kind, begun: Option<Begun>) -> Result<Listed<T>> {
         list_from(&self.client, kind, &self.counter, begun).await
     }
@@ -35,8 +35,8 @@ pub(crate) async fn lists<T: Take>(reader: &Lists, kinds: Vec<Kind>) -> Result<V
 }
 
 /// Reads two groups of kinds, of which the second must be newer than the first. A server prepares a list, at one
-/// revision for all pages, before it sends the first byte. The second lists are therefore requested once all of the
-/// first have begun to arrive, not when they have ended: the server writes both in parallel.
+/// revision for all pages, before it sends the first byte. The second lists are therefore requested once all first
+/// lists have begun to arrive, not when they have ended: the server writes both in parallel.
 ///
 /// Nothing waits for handles. In a large cluster, the server takes as long to prepare their list as to write that of
 /// the pods. No finding compares them with users of addresses, and they may be older or newer than blocks.
