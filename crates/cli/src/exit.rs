@@ -71,7 +71,7 @@ const REPORT_IT: &str = "this is a bug in calipam; please report it with the com
 /// The message of the first panic.
 static PANIC: OnceLock<String> = OnceLock::new();
 
-/// True after a panic in any thread: the exit code is that of an internal error.
+/// True after a panic in any thread: the exit code then means an internal error.
 static PANICKED: AtomicBool = AtomicBool::new(false);
 
 /// Makes panics print an error with a hint.

@@ -15,7 +15,7 @@ use crate::console::Console;
 use crate::render::text::{count, quoted};
 use crate::{hints, preview, progress};
 
-/// The person at the terminal, who may have agreed in advance.
+/// The person at the terminal. With `--yes`, the person has agreed in advance.
 pub(crate) struct Person<'a> {
     console: &'a Console,
     /// `--yes`.

@@ -89,7 +89,7 @@ pub(crate) fn repeat(
     Ok(outcome)
 }
 
-/// Waits for a change after a revision, or for a time if there is none or the datastore cannot be reached.
+/// Waits for a change after a revision; without one, or if the datastore cannot be reached, for `every`.
 pub(crate) async fn wait(every: Duration, after: Option<i64>, global: &Global, console: &Console) {
     let begin = Instant::now();
     let change = async {

@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Span, SpanRelativeTo};
 /// Reads `30s`, `15m`, `1h30m`, `90d`, `1w`, `500ms`, or `0`. A day has 24 hours.
 ///
 /// # Errors
-/// If the text is something else, or negative.
+/// If the text has another form, or the duration is negative.
 pub(super) fn parse(text: &str) -> Result<SignedDuration, String> {
     let expected = || "expected a duration such as `30s`, `15m`, `1h30m`, `2d` or `0`".to_owned();
     if text.trim() == "0" {

@@ -1,4 +1,4 @@
-//! The ends of help texts: examples and exit codes.
+//! The last parts of help texts: examples and exit codes.
 
 /// After `calipam -h`.
 pub(super) const TOP_SHORT: &str = "\

@@ -1,4 +1,4 @@
-//! Values of the options of `simulate`.
+//! Option values for `simulate`.
 
 use std::str::FromStr;
 

@@ -71,7 +71,7 @@ fn say_what_differs(snapshot: &Snapshot, report: &Report, console: &Console) {
     }
 }
 
-/// The lines on stdout.
+/// Builds the lines for stdout.
 struct Lines<'a> {
     view: &'a CalicoctlView,
     report: &'a Report,

@@ -27,7 +27,7 @@ pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Res
     one(parse_address(text, console)?, args.force, global, console)
 }
 
-/// Releases targets; `what` is for the journal.
+/// Releases targets; `what` is the option that the journal names.
 fn carry_out(
     targets: Request,
     reports: Vec<PathBuf>,

@@ -141,7 +141,7 @@ fn utilisation(snapshot: &Snapshot, with_blocks: bool) -> String {
     draw(&columns, &rows)
 }
 
-/// Formats a row. The addresses of corrupt blocks count as in use.
+/// Formats a row. Addresses in corrupt blocks count as in use.
 fn row(kind: &str, cidr: IpNet, tally: &Tally) -> Vec<String> {
     let in_use = tally.in_use + tally.cooling + tally.windows_reserved + tally.unknown;
     vec![

@@ -47,7 +47,7 @@ pub(super) fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result
     Ok(outcome)
 }
 
-/// Returns the two named states, or those around a time in an archive.
+/// Returns the two named states, or the archived states before and after a time.
 fn states(
     args: &DiffArgs,
     archived: Option<&(ArchivedState, Option<ArchivedState>)>,

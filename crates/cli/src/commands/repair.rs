@@ -40,7 +40,7 @@ pub(super) fn not_live(what: &str) -> Failure {
     Failure::not_live(what).hint(Hint::new("plan on it with {}", [Call::DryRun]))
 }
 
-/// Prints the result of a release or rebuild. `dry_run`: the call asked for the plan alone.
+/// Prints the result of a release or rebuild. `dry_run`: the call asked only for the plan.
 fn finish(repaired: Repaired, dry_run: bool, is_live: bool, console: &Console) -> Result<Outcome, Failure> {
     let Repaired { plan, run, .. } = &repaired;
     let nothing = plan.changes.is_empty() && plan.skipped.is_empty();
@@ -105,7 +105,7 @@ pub(crate) fn warn_of_limit(limit: usize, console: &Console) {
     console.warn(&format!("the plan makes more changes than --max-changes {limit}: it would be refused"));
 }
 
-/// Prints the conflicts and errors of a run, and returns its outcome. `is_partial`: the plan skipped something.
+/// Prints a run's conflicts and errors, and returns its outcome. `is_partial`: the plan skipped something.
 pub(crate) fn outcome(
     run: Option<Executed>,
     is_partial: bool,

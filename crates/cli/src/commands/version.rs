@@ -33,7 +33,7 @@ struct Reads {
     files: [&'static str; 3],
     export_version: u64,
     journal_version: u32,
-    /// The newest version of Calico whose data is known.
+    /// The newest Calico version whose data is known.
     calico_version: String,
 }
 

@@ -20,7 +20,7 @@ const KEEP_ORDER: u8 = 32;
 /// Without a suggestion, the shell suggests files.
 const FILES: u8 = 0;
 
-/// Prints the suggestions for a line of kubectl.
+/// Prints the suggestions for a kubectl line.
 pub(super) fn print(mut command: Command, request: &Request) -> io::Result<()> {
     command.build();
     let folder = std::env::current_dir().ok();
@@ -36,7 +36,7 @@ pub(super) fn print(mut command: Command, request: &Request) -> io::Result<()> {
         _ => {
             for candidate in found.unwrap_or_default() {
                 let value = candidate.get_value().to_string_lossy();
-                // kubectl's scripts add the option again: they expect the value alone.
+                // kubectl's scripts add the option again: they expect only the value.
                 let value = value.strip_prefix(option).unwrap_or(&value);
                 if value.contains(['\n', '\t']) || !value.starts_with(begun) {
                     continue;

@@ -11,7 +11,7 @@ use crate::args::journals_folder;
 /// The maximum number of suggested journals.
 const MOST: usize = 50;
 
-/// Suggests the journals in the user's folder, newest first, with their date and cluster; then files.
+/// Suggests the journals in the user's folder, newest first, with their date and cluster, and after them files.
 pub(super) fn complete(typed: &OsStr) -> Vec<CompletionCandidate> {
     let mut found = journals_folder().map(|folder| known(&folder, typed)).unwrap_or_default();
     // Files are suggested only once a word is begun.

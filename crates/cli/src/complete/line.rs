@@ -19,7 +19,7 @@ pub(super) struct Line {
     quote: Option<char>,
 }
 
-/// Reads the two arguments of the script: the line up to the cursor, and the part that bash replaces.
+/// Reads the script's two arguments: the line up to the cursor, and the part that bash replaces.
 pub(super) fn asked(arguments: &[OsString]) -> Line {
     let text = |place: usize| arguments.get(place).and_then(|text| text.to_str()).unwrap_or_default();
     Line { replaced: text(1).to_owned(), ..split(text(0)) }

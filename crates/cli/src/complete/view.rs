@@ -61,7 +61,7 @@ impl View<'_> {
         arg.get_long().iter().any(long)
     }
 
-    /// Copies the parts of an argument that completion uses, without references to arguments that may be hidden.
+    /// Copies the parts of an argument that completion uses, without references to arguments that can be hidden.
     fn arg(&self, definition: &Arg, command: &str) -> Arg {
         let said = |alias: &str| self.is_said(&format!("--{alias}"));
         let visible = definition.get_visible_aliases().unwrap_or_default();

@@ -118,7 +118,7 @@ pub(super) fn summary(number: usize, by_severity: &BTreeMap<Severity, usize>) ->
     }
 }
 
-/// The sources that were not read although they may have objects, with reasons.
+/// The sources that were not read although they could have objects, with reasons.
 pub(crate) fn unread(coverage: &BTreeMap<Source, Coverage>, datastore: DatastoreKind) -> Option<String> {
     let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (source, coverage) in coverage {

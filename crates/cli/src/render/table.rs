@@ -95,7 +95,7 @@ struct Cells {
 
 /// Spaces between columns.
 const GAP: usize = 2;
-/// The width from which words in the last column of a short table may be cut.
+/// The width from which words in the last column of a short table can be cut.
 const NARROWEST: usize = 24;
 const HEADER: Style = Style::new().bold();
 /// Marks around a styled word while comfy-table measures it: they have no width, and [`escape`] removes all others.
@@ -298,7 +298,7 @@ impl Grid {
         widths.or_else(|| self.fitted(room, self.columns.len()))
     }
 
-    /// Returns the widths on a page if each word fits. Words in the last `cut` columns may be cut.
+    /// Returns the column widths on a page if each word fits. Words in the last `cut` columns can be cut.
     fn fitted(&self, page: usize, cut: usize) -> Option<Vec<usize>> {
         let mut least = self.widths(longest_word);
         for (width, column) in least.iter_mut().zip(&self.columns).rev().take(cut) {
@@ -392,7 +392,7 @@ fn styled(line: &str, page: Page) -> String {
     line.replace(END_MARK, &format!("{HEADER:#}"))
 }
 
-/// The width of a line of columns.
+/// The total width of columns, with the gaps between them.
 fn total(widths: &[usize]) -> usize {
     widths.iter().map(|width| width + GAP).sum::<usize>().saturating_sub(GAP)
 }

@@ -9,9 +9,9 @@ use super::page::Page;
 
 /// Joins words that belong on one line, such as those of a command.
 pub(crate) const TOGETHER: char = '\u{a0}';
-/// The longest text of a cell in characters; YAML and JSON have all of it.
+/// The longest text of a cell in characters; YAML and JSON have the complete text.
 pub(super) const LONGEST: usize = 300;
-/// Enough hexadecimal digits of a handle ID to tell it from others.
+/// The number of hexadecimal digits that distinguish a handle ID from others.
 const DIGITS_SHOWN: usize = 8;
 /// The number of consecutive hexadecimal digits that make a hash.
 const HASH: usize = 32;

@@ -32,7 +32,7 @@ fn what_yaml_11_would_take_for_something_else_is_quoted() {
         "on",
         "off",
         "y",
-        // A float in YAML 1.1 may have several points.
+        // A float in YAML 1.1 can have several points.
         "10.244.1.7",
     ];
     for other in others {

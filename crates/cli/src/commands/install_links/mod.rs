@@ -91,7 +91,7 @@ fn files(share: &Path, has_shell: impl Fn(&str) -> bool) -> Vec<(PathBuf, Vec<u8
     scripts.chain(pages).collect()
 }
 
-/// True if the shell is in PATH.
+/// True if the shell's program is in PATH.
 fn is_there(shell: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(shell).is_file())
@@ -134,11 +134,11 @@ fn found(path: &Path, is_ours: impl FnOnce() -> io::Result<bool>) -> io::Result<
 enum Done {
     Created,
     There,
-    /// Another program or file has the name, and is kept.
+    /// Another program or file has the name, and stays.
     Foreign,
 }
 
-/// Creates a missing link or file; with `force`, also replaces an existing one.
+/// Creates a missing link or file; with `force`, also replaces a foreign one.
 fn install(
     path: &Path,
     found: Found,

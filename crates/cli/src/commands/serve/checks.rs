@@ -177,7 +177,7 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// Rests after a check that lasted `took`, then waits for a change, or until the interval has passed.
+    /// Rests after a check that lasted `took`, and waits for a change or the end of the interval.
     pub(super) async fn rest(&mut self, took: Duration, interval: Duration) {
         let least = self
             .live

@@ -107,7 +107,7 @@ pub(super) async fn serve(listener: TcpListener, shown: Shown, stop: impl Future
     stopped
 }
 
-/// The paths that a connection may request.
+/// The paths that a connection is allowed to request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answers {
     All,
@@ -244,7 +244,7 @@ async fn answer_path(path: &str, served: &Arc<Served>, current: Duration, asking
 const NOT_YET: &str = "# HELP calipam_up 1 if the last check could read the cluster and check it, otherwise 0.\n\
                        # TYPE calipam_up gauge\ncalipam_up 0\n";
 
-/// Answers with a text of the last successful check and its age.
+/// Answers with a text of the last successful check, and the check's age.
 async fn report(served: &Arc<Served>, kind: &'static str, text: Text, asking: &Semaphore) -> Answer {
     let Some(good) = &served.good else {
         return with(not_ready(served), RETRY_AFTER, "10");

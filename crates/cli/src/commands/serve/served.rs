@@ -141,7 +141,7 @@ impl Served {
         self.failure.as_ref().filter(|_| self.good.is_none()).map(|(message, _)| message.as_str())
     }
 
-    /// Returns a text, which may take a while; `None` before the first result.
+    /// Returns a text, which can take a while; `None` before the first result.
     pub(super) fn text(&self, text: Text) -> io::Result<Option<Bytes>> {
         let of_good = self.good.as_ref().map(|good| good.text(text)).transpose()?;
         match (text, &self.run, of_good) {

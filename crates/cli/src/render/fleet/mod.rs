@@ -120,7 +120,7 @@ impl FleetReport {
         counts
     }
 
-    /// The age of the data of a cluster; `None` if there is none.
+    /// The age of a cluster's data; `None` if there is no data.
     fn age(&self, cluster: &Cluster) -> Option<SignedDuration> {
         let taken_at = cluster.report.cluster.taken_at;
         cluster.is_read.then(|| self.taken_at.duration_since(taken_at).max(SignedDuration::ZERO))

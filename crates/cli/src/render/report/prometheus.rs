@@ -120,7 +120,7 @@ impl Metrics<'_> {
         self.put(name, labels, value);
     }
 
-    /// Declares a metric, which may have no value.
+    /// Declares a metric, which can be without values.
     fn declare(&mut self, name: &'static str, kind: &'static str, help: &'static str) {
         self.all.entry(name).or_insert_with(|| (help, kind, BTreeMap::new()));
     }

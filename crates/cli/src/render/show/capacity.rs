@@ -11,7 +11,7 @@ use crate::render::page::{Page, Text};
 use crate::render::table::{Column, Grid, left, right};
 use crate::render::text::thousands;
 
-/// A row of the list of pools: a pool, or the blocks outside all pools.
+/// A row in the list of pools: a pool, or the blocks outside all pools.
 #[derive(Clone, Copy)]
 enum PoolRow<'a> {
     Pool(&'a PoolView),

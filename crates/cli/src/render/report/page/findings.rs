@@ -91,7 +91,7 @@ fn absent(title: &str, findings: &[EarlierFinding]) -> Markup {
     }
 }
 
-/// Explanations of the codes of the findings.
+/// Explanations of the findings' codes.
 pub(super) fn meanings(report: &Report) -> Markup {
     let codes: BTreeSet<Code> = report.findings.iter().map(|finding| finding.code).collect();
     html! {
