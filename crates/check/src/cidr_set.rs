@@ -1,4 +1,4 @@
-//! Sets of addresses made of CIDRs, and overlaps of many CIDRs.
+//! Address sets made of CIDRs, and overlaps of many CIDRs.
 
 use std::net::IpAddr;
 

@@ -9,21 +9,21 @@ use calipam_model::text::TextRef;
 /// The shortest run of hexadecimal digits that counts as a container ID.
 const MIN_CONTAINER_ID: usize = 12;
 
-/// The text after the network in the handle of a machine.
+/// The text after the network in a machine's handle.
 const MACHINE: &str = ".vmi.";
-/// The first character of the hash of a machine's name that would be too long for a handle.
+/// The first character of the hash that replaces a machine's name if it is too long for a handle.
 const HASH: char = '_';
 
 /// The owner that a record claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claim<'s> {
-    /// No owner: the address cools down after its release.
+    /// No owner: the address is cooling down after its release.
     Cooling,
     /// Windows, which never assigns the ordinal.
     WindowsReserved,
     /// Nobody: the record has no handle and no attributes.
     Anonymous,
-    /// A tunnel of a node.
+    /// A node's tunnel.
     Tunnel { kind: TunnelKind, node: String },
     /// A LoadBalancer service.
     Service,
@@ -35,10 +35,10 @@ pub enum Claim<'s> {
     Container(String),
     /// A pod, by the handle `<namespace>.<pod>` of Calico 2.x, without attributes.
     LegacyPod { namespace: String, pod: String },
-    /// Bare CNI or another program: the attributes name neither pod nor tunnel, service or machine. The handle may end
+    /// Bare CNI or another program: the attributes do not name a pod, tunnel, service or machine. The handle can end
     /// with a container ID of any form.
     Foreign { handle: String },
-    /// A handle of no known form, and nothing else.
+    /// Only a handle, in no known form.
     Unknown,
 }
 
@@ -98,8 +98,8 @@ impl<'s> Claim<'s> {
         if let Some((kind, node)) = TunnelKind::ALL.into_iter().find_map(tunnel) {
             return Self::Tunnel { kind, node: node.to_owned() };
         }
-        // Names of networks hold any text: `lb-net.<container>` is a container's, and in `prod.net.vmi.<machine>`
-        // the network holds a dot. The hash in a service's handle holds none.
+        // Network names can be any text: `lb-net.<container>` belongs to a container, and in `prod.net.vmi.<machine>`
+        // the network name has a dot. The hash in a service's handle has no dot.
         if handle.starts_with("lb-") && !handle.contains('.') {
             return Self::Service;
         }
@@ -127,8 +127,8 @@ impl<'s> Claim<'s> {
         }
     }
 
-    /// Returns true if only a source that was not read could show the owner: services and machines, which etcd does not
-    /// hold.
+    /// Returns true if only a source that was not read could show the owner. Services and machines are not stored in
+    /// etcd.
     pub fn needs_unread_source(&self, snapshot: &Snapshot) -> bool {
         match self {
             Self::Service => !snapshot.has_read(Source::Services),
@@ -145,7 +145,7 @@ pub fn describe(claim: &Claim<'_>, attribute: &AttributeRef<'_>) -> (&'static st
     match claim {
         Claim::Machine => {
             let name = format!("{}/{}", text("namespace"), text("vmi-name"));
-            // The name of a machine that is only the other owner is not here.
+            // A machine that is only the alternate owner is not named here.
             ("virtual machine", if name == "/" { handle() } else { name })
         }
         Claim::Pod { namespace, pod, .. } => ("pod", format!("{namespace}/{pod}")),
@@ -156,13 +156,13 @@ pub fn describe(claim: &Claim<'_>, attribute: &AttributeRef<'_>) -> (&'static st
     }
 }
 
-/// Returns true for text with the form of a container ID.
+/// Returns true for text that looks like a container ID.
 fn is_container_id(text: &str) -> bool {
     text.len() >= MIN_CONTAINER_ID && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
-/// Returns the possible container IDs at the end of a handle `<network>.<container ID>`. Either part may hold dots.
-/// Without a network the whole handle is one.
+/// Returns the possible container IDs at the end of a handle `<network>.<container ID>`. Either part can contain
+/// dots. A handle without a network is itself a container ID.
 pub fn tails(handle: &str) -> impl Iterator<Item = &str> {
     let after_dots = handle.match_indices('.').map(|(dot, _)| &handle[dot + 1..]);
     after_dots.chain([handle]).filter(|tail| !tail.is_empty())
@@ -181,12 +181,12 @@ pub fn names_service(record: &AttributeRef<'_>, service: &Service) -> bool {
     }
 }
 
-/// Returns the namespaces and names of virtual machines that a record may mean. There are several if the name of the
-/// network holds `.vmi.`, too, and none if the handle holds a hash or the attributes name none.
+/// Returns the namespaces and names of virtual machines that a record could mean. There are several if the network
+/// name contains `.vmi.`, too, and none if the handle has a hash or the attributes name none.
 pub fn machines_of(record: &AttributeRef<'_>) -> Vec<(String, String)> {
     let owner = record.owner();
     if let Some(machine) = owner.get("vmi-name") {
-        // Like Calico's collector: no machine is looked for without its name or namespace.
+        // Like Calico's collector, never look for a machine without its name and namespace.
         let namespace = owner.get("namespace").unwrap_or(TextRef::EMPTY);
         let is_named = !namespace.is_empty() && !machine.is_empty();
         return is_named.then(|| (namespace.to_string(), machine.to_string())).into_iter().collect();
@@ -196,19 +196,19 @@ pub fn machines_of(record: &AttributeRef<'_>) -> Vec<(String, String)> {
     names.map(|(namespace, machine)| (namespace.to_owned(), machine.to_owned())).collect()
 }
 
-/// The beginning of the names of pods that run machines.
+/// The prefix of the names of pods that run virtual machines.
 const LAUNCHER: &str = "virt-launcher-";
-/// The number of characters that Kubernetes keeps of a name, and of random ones that it appends.
+/// The number of characters of a name that Kubernetes keeps, and the number of random ones that it appends.
 const GENERATED: (usize, usize) = (58, 5);
 
-/// Returns true for the name of a pod that runs a machine.
+/// Returns true for the name of a pod that runs a virtual machine.
 pub(crate) fn is_launcher(pod: TextRef<'_>) -> bool {
     pod.starts_with(LAUNCHER)
 }
 
-/// Returns true if the pod has a name that KubeVirt gives to pods of the machine: `virt-launcher-`, its name up to a
-/// dot, and random characters. Machines that differ only after a dot, or after 43 characters, have pods of the same
-/// form.
+/// Returns true if KubeVirt could have named a pod of the machine like this: `virt-launcher-`, the machine's name up
+/// to a dot, and random characters. If machine names differ only after a dot, or after 43 characters, their pods look
+/// alike.
 pub(crate) fn may_be_launcher_of(pod: &str, machine: &str) -> bool {
     let mut start = format!("{LAUNCHER}{}-", machine.split('.').next().unwrap_or_default());
     let (kept, random) = GENERATED;
@@ -217,12 +217,12 @@ pub(crate) fn may_be_launcher_of(pod: &str, machine: &str) -> bool {
     pod.strip_prefix(&start).is_some_and(is_random)
 }
 
-/// Returns the texts that may follow the network in the handle of a machine.
+/// Returns the texts that could follow the network in a machine's handle.
 fn after_networks(handle: &str) -> impl Iterator<Item = &str> {
     handle.match_indices(MACHINE).map(|(place, _)| &handle[place + MACHINE.len()..])
 }
 
-/// Returns true if `<namespace>.<machine>` or a hash of that follows the network. A container ID there belongs to a
+/// Returns true if `<namespace>.<machine>` or its hash follows the network. A container ID in that place belongs to a
 /// container on a network whose name ends with `.vmi`.
 fn is_of_machine(handle: &str) -> bool {
     after_networks(handle).any(|name| name.contains('.') || name.starts_with(HASH))

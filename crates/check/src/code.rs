@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use calipam_model::snapshot::Source;
 
-/// The severity of a finding. The order is from bad to harmless.
+/// The severity of a finding, ordered from bad to harmless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -35,7 +35,7 @@ impl fmt::Display for Severity {
     }
 }
 
-/// The error for a text that is not the code of a rule.
+/// The error for a text that is not a rule's code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown rule {0:?}")]
 pub struct UnknownCode(pub String);
@@ -58,7 +58,7 @@ macro_rules! codes {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// The usual severity. The evidence of a finding may give it another one.
+            /// The usual severity. A finding's evidence can give it another one.
             pub fn severity(self) -> Severity {
                 match self { $(Self::$variant => Severity::$severity,)* }
             }
@@ -135,7 +135,7 @@ codes! {
 }
 
 impl Code {
-    /// The codes that a check of one cluster can find. Those of a fleet follow them in [`Self::ALL`].
+    /// The codes that a check of one cluster can find. In [`Self::ALL`], the fleet codes come after them.
     pub fn of_one_cluster() -> impl Iterator<Item = Self> + Clone {
         Self::ALL.iter().copied().filter(|code| !code.is_of_fleet())
     }
@@ -163,7 +163,7 @@ impl Code {
         }
     }
 
-    /// True if pods, endpoints, services or virtual machines decide. A report without one of them may lack findings.
+    /// True if pods, endpoints, services or virtual machines matter to the rule: if they are not read, it finds less.
     pub fn looks_at_users(self) -> bool {
         matches!(
             self,

@@ -10,14 +10,14 @@ use jiff::{SignedDuration, Timestamp};
 use crate::finding::OwnerEvidence;
 use crate::index::Index;
 
-/// The grace period of clusters that configure none: younger allocations are not checked.
+/// The grace period for clusters that configure none: younger allocations are not checked.
 pub const DEFAULT_GRACE: SignedDuration = SignedDuration::from_mins(15);
-/// A pool counts as nearly full above this share of its usable addresses, in percent.
+/// A pool is nearly full if more than this share of its usable addresses is in use, in percent.
 pub const DEFAULT_POOL_THRESHOLD: f64 = 90.0;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Allocations younger than this are not checked. `None` stands for the cluster's `leakGracePeriod`, or else
+    /// Allocations younger than this are not checked. `None` means the cluster's `leakGracePeriod`, or else
     /// [`DEFAULT_GRACE`]. Zero checks everything.
     pub grace: Option<SignedDuration>,
     /// See [`DEFAULT_POOL_THRESHOLD`].
@@ -50,7 +50,7 @@ impl<'s> Context<'s> {
         Self::with(Index::new(snapshot, snapshot.taken_at), options)
     }
 
-    /// Makes the context of a cluster whose nodes use Calico IPAM, whether the snapshot shows it or not.
+    /// Makes the context for a cluster whose nodes use Calico IPAM, even if the snapshot does not show it.
     pub(crate) fn of_nodes(snapshot: &'s Snapshot, options: &Options) -> Self {
         Self::with(Index::with_services_only(snapshot, snapshot.taken_at, false), options)
     }
@@ -79,12 +79,12 @@ impl<'s> Context<'s> {
 
     pub(crate) fn is_young_at(&self, now: Timestamp, record: &AttributeRef<'_>) -> bool {
         let age = record.allocated_at().map(|allocated| now.duration_since(allocated));
-        // A time in the future, by a wrong clock, would keep the allocation young until then.
+        // A time far in the future, from a wrong clock, would keep the allocation young until then.
         age.is_some_and(|age| age < self.grace && age >= -CLOCK_SKEW)
     }
 }
 
-/// Returns the grace period of a cluster: that of the options, or else its own, or else [`DEFAULT_GRACE`].
+/// Returns a cluster's grace period: the one in the options, or else its own, or else [`DEFAULT_GRACE`].
 pub fn grace(snapshot: &Snapshot, options: &Options) -> SignedDuration {
     let configured = snapshot.kube_controllers.as_ref().and_then(|c| c.leak_grace_period);
     options.grace.or(configured.filter(|grace| grace.is_positive())).unwrap_or(DEFAULT_GRACE)

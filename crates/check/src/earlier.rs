@@ -1,4 +1,4 @@
-//! Reports of earlier checks for programs, and changes since then.
+//! Reports of earlier checks, read from JSON or YAML, and the changes since such a report.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{BufReader, Read, Seek};
@@ -36,7 +36,7 @@ pub enum NoReport {
     Undecodable(String),
 }
 
-/// Reads a file of JSON or YAML. JSON is decoded as a stream, without the whole text in memory.
+/// Reads a JSON or YAML file. JSON is decoded as a stream, so its text is never all in memory.
 pub fn read_document<T: DeserializeOwned>(mut file: impl Read + Seek) -> Result<T, NoReport> {
     serde_json::from_reader(BufReader::new(&mut file)).or_else(|json| {
         let yaml = file.rewind().ok().and_then(|()| serde_yaml::from_reader(file).ok());
@@ -44,7 +44,7 @@ pub fn read_document<T: DeserializeOwned>(mut file: impl Read + Seek) -> Result<
     })
 }
 
-/// A report of `calipam check -o json` or `-o yaml`, of this version or another one.
+/// A report from `calipam check -o json` or `-o yaml`, of this version or another one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EarlierReport {
     /// The GUID of the cluster; empty if it was unknown.
@@ -55,14 +55,14 @@ pub struct EarlierReport {
     pub findings: Vec<EarlierFinding>,
 }
 
-/// A finding of an earlier report. This version may not have its code.
+/// A finding in an earlier report. Its code may be unknown to this version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EarlierFinding {
-    /// The cluster in a fleet.
+    /// The name of the cluster in a fleet.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cluster: String,
     pub code: String,
-    /// `None` if this version does not have it.
+    /// `None` if this version does not know the severity.
     #[serde(default, deserialize_with = "known")]
     pub severity: Option<Severity>,
     pub subject: EarlierSubject,
@@ -84,7 +84,7 @@ fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Severity>,
     Ok(Severity::ALL.into_iter().find(|known| known.to_string() == text))
 }
 
-/// The data of a cluster in a report.
+/// A cluster's data in a report.
 #[derive(Deserialize)]
 pub(crate) struct OfCluster {
     /// The name in a fleet.
@@ -107,14 +107,14 @@ pub(crate) struct Findings {
     pub findings: Vec<EarlierFinding>,
 }
 
-/// The version of the schema of YAML and JSON, described in `docs/output.md`. No other one is written or read.
+/// The schema version of JSON and YAML output, described in `docs/output.md`. No other one is written or read.
 pub const API_VERSION: &str = "calipam/v1";
 
 impl EarlierReport {
     /// Reads a report.
     ///
     /// # Errors
-    /// If it is not one, or a finding has no code or no subject: without that finding, it would be reported as new.
+    /// If it is not a report, or a finding has no code or no subject: if skipped, it would be reported as new.
     pub fn decode(report: &Value) -> Result<Self, NoReport> {
         if report.get("clusterGUID").is_some() {
             return Err(NoReport::WithoutFindings);
@@ -126,14 +126,14 @@ impl EarlierReport {
     /// Reads a report without its findings.
     ///
     /// # Errors
-    /// If it is not one.
+    /// If it is not a report.
     pub fn without_findings(report: &Value) -> Result<Self, NoReport> {
         decode(report, "CheckReport", NoReport::OtherDocument).map(Self::of_cluster)
     }
 
     pub(crate) fn of_cluster(of: OfCluster) -> Self {
         let OfCluster { cluster: WrittenIdentity { guid, taken_at }, coverage, .. } = of;
-        // Sources of other versions are left out.
+        // Sources that only other versions know are left out.
         let source = |name: String| serde_json::from_value(Value::from(name)).ok();
         let is_read = |(_, read): &(String, Value)| *read == Coverage::Read.to_string();
         let sources = |coverage: BTreeMap<String, Value>| {
@@ -143,7 +143,7 @@ impl EarlierReport {
     }
 }
 
-/// Decodes a part of a document of this kind and this version.
+/// Decodes a part of a document, which must be of this kind and of [`API_VERSION`].
 pub(crate) fn decode<T: DeserializeOwned>(
     document: &Value,
     kind: &str,
@@ -158,8 +158,8 @@ pub(crate) fn decode<T: DeserializeOwned>(
     T::deserialize(document).map_err(|error| NoReport::Undecodable(error.to_string()))
 }
 
-/// The change of a finding since an earlier report. Code and subject identify a finding; owner, count and message may
-/// change.
+/// The change in a finding since an earlier report. Code and subject identify a finding; owner, count and message can
+/// differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Change {
@@ -195,20 +195,20 @@ pub struct Changes {
     /// The time of the earlier report.
     pub since: Timestamp,
     before: HashMap<Identity, Option<Severity>>,
-    /// Findings of the earlier report that this one does not have, although it checked them.
+    /// Findings in the earlier report that this one does not have, although their rules ran.
     pub gone: Vec<EarlierFinding>,
-    /// Findings of the earlier report that this one cannot check: a source was not read this time, the objects changed
+    /// Findings in the earlier report that this one could not check: a source was not read this time, objects changed
     /// during the check, or this version does not have the rule.
     pub not_checked: Vec<EarlierFinding>,
-    /// Sources that were read for the earlier report and not for this one.
+    /// Sources that were read for the earlier report, but not for this one.
     pub not_read_now: Vec<Source>,
-    /// Sources that were read for this report and not for the earlier one: new findings may be older.
+    /// Sources that were read for this report, but not for the earlier one: findings that look new may be old.
     pub not_read_then: Vec<Source>,
 }
 
 impl Changes {
     /// Compares an earlier report with `report`, which must not be filtered yet: findings that a filter hides are not
-    /// gone. `dropped` are findings whose objects had changed in the second read.
+    /// gone. `dropped` are the findings whose objects had changed by the second read.
     pub fn since(earlier: EarlierReport, report: &Report, dropped: &[Finding]) -> Self {
         let has_read = |source: &Source| report.coverage.get(source) == Some(&Coverage::Read);
         let then = earlier.read.unwrap_or_else(|| report.coverage.keys().copied().filter(has_read).collect());
@@ -227,7 +227,7 @@ impl Changes {
         Self { since: earlier.taken_at, before, gone, not_checked, not_read_now, not_read_then }
     }
 
-    /// Returns the change of a finding of the report.
+    /// Returns the change in a finding of the report.
     pub fn of(&self, finding: &Finding) -> Change {
         match self.before.get(&identity(finding)) {
             None => Change::New,
@@ -236,7 +236,7 @@ impl Changes {
         }
     }
 
-    /// The number of findings of the report by change.
+    /// The number of findings in the report, by change.
     pub fn counts(&self, report: &Report) -> BTreeMap<Change, usize> {
         let mut counts =
             BTreeMap::from([Change::New, Change::Worse, Change::Stays].map(|change| (change, 0)));
@@ -246,14 +246,14 @@ impl Changes {
         counts
     }
 
-    /// The worst severity of the changes that an alert reports.
+    /// The worst severity among the changes that an alert reports.
     pub fn worst_news(&self, report: &Report) -> Option<Severity> {
         let news = report.findings.iter().filter(|finding| self.of(finding).is_news());
         news.map(|finding| finding.severity).min()
     }
 
-    /// Removes rules that a filter excludes. An earlier finding has no nodes, so that the other conditions of a filter
-    /// are applied only to the report.
+    /// Removes findings whose rules a filter excludes. Earlier findings have no nodes, so the filter's other conditions
+    /// apply only to the report.
     pub fn narrow(&mut self, filter: &Filter) {
         let wanted = |finding: &EarlierFinding| {
             let code = finding.code.parse::<Code>();
@@ -284,8 +284,8 @@ fn sorted(sources: impl Iterator<Item = Source>) -> Vec<Source> {
     sources
 }
 
-/// True if a rule would find its earlier findings again although these sources are no longer read. Calico's own data is
-/// always read for blocks, affinities, handles and pools; only users of addresses can be missing.
+/// True if a rule can find its earlier findings again without the sources in `not_read`. Blocks, affinities, handles
+/// and pools are always read; only sources of address users can be missing.
 fn is_checked(code: Code, not_read: &[Source]) -> bool {
     let only_users = not_read.iter().all(|source| {
         matches!(source, Source::Endpoints | Source::Pods | Source::Services | Source::Machines)

@@ -7,7 +7,7 @@ use super::*;
 use crate::finding::{Evidence, HandleEvidence};
 use crate::{Options, check};
 
-/// A report of findings about handles.
+/// A report with findings about handles.
 fn report(findings: &[(Code, &str)]) -> Report {
     let mut report = check(&crate::test_cluster::Cluster::new().0, &Options::default());
     report.findings = findings

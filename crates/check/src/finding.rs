@@ -32,7 +32,7 @@ pub enum Subject {
     Handle(String),
     /// An affinity: `node/CIDR`.
     Affinity {
-        /// The holder.
+        /// The node that holds the affinity.
         node: String,
         cidr: IpNet,
     },
@@ -45,12 +45,12 @@ pub enum Subject {
     Configuration(String),
     /// An object that cannot be decoded, by its key.
     Object(String),
-    /// A cluster of a fleet, by its name there.
+    /// A cluster in a fleet, by its name there.
     Cluster(String),
 }
 
 impl Subject {
-    /// The word for the kind of subject.
+    /// The kind of subject, in one word.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Address(_) => "address",
@@ -108,19 +108,19 @@ impl Serialize for Subject {
     }
 }
 
-/// One finding. Its repair is [`remedy`](Self::remedy), which the program puts into words.
+/// One finding. [`remedy`](Self::remedy) returns its repair, which the program puts into words.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     pub code: Code,
     pub severity: Severity,
     pub subject: Subject,
-    /// The message from the rule, without the address at its start if the finding is about one.
+    /// The rule's message, without the address at its start if the finding is about an address.
     pub says: Box<str>,
     pub evidence: Evidence,
-    /// The nodes of the finding, ascending, for `--node`.
+    /// The nodes that the finding concerns, ascending, for `--node`.
     pub nodes: Vec<String>,
-    /// The objects that must be unchanged in the second read: a half-done operation of Calico may be about to change
-    /// them. Empty if no such operation explains the finding, so that it counts at once.
+    /// The objects that must be unchanged in the second read: a half-done Calico operation could be about to change
+    /// them. Empty if no such operation can explain the finding, so that it counts at once.
     pub depends_on: Vec<Key>,
 }
 
@@ -136,7 +136,7 @@ impl Finding {
         (self.code, &self.subject)
     }
 
-    /// Creates a finding with its usual severity, without nodes and objects for a second read.
+    /// Creates a finding with its usual severity, without nodes and without objects for a second read.
     pub fn new(code: Code, subject: Subject, says: impl Into<Box<str>>, evidence: Evidence) -> Self {
         Self {
             code,
@@ -149,7 +149,7 @@ impl Finding {
         }
     }
 
-    /// True if an owner is in the namespace: a user of the address, an owner in a record, or the subject.
+    /// True if the address's user, a recorded owner or the subject is in the namespace.
     pub fn concerns_namespace(&self, namespace: &str) -> bool {
         let within = |name: &str| name.split_once('/').is_some_and(|(first, _)| first == namespace);
         let owned = |owner: &OwnerEvidence| {
@@ -178,7 +178,7 @@ impl Finding {
         self.to_string()
     }
 
-    /// The message, without the address at its start if the finding is about one.
+    /// The message, without the address at its start if the finding is about an address.
     pub fn says(&self) -> String {
         if let Evidence::Address(evidence) = &self.evidence
             && let Some(last) = &evidence.last_in_use
@@ -188,12 +188,12 @@ impl Finding {
         self.says.to_string()
     }
 
-    /// Sets the nodes of the finding.
+    /// Sets the nodes that the finding concerns.
     pub fn on_nodes<T: Into<String>>(mut self, nodes: impl IntoIterator<Item = T>) -> Self {
         self.nodes.extend(nodes.into_iter().map(Into::into));
         self.nodes.sort();
         self.nodes.dedup();
-        // A cluster may have a hundred thousand findings.
+        // A cluster can have a hundred thousand findings.
         self.nodes.shrink_to_fit();
         self
     }
@@ -205,7 +205,7 @@ impl Finding {
         self
     }
 
-    /// Sets a severity that is not the usual one.
+    /// Sets a severity other than the usual one.
     pub fn with_severity(mut self, severity: Severity) -> Self {
         self.severity = severity;
         self

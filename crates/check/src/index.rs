@@ -37,17 +37,17 @@ use crate::{FastMap, FastSet};
 /// The user of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Owner {
-    /// The endpoint with this position in the snapshot.
+    /// The endpoint at this position in the snapshot.
     Endpoint(u32),
-    /// The pod with this position in the snapshot.
+    /// The pod at this position in the snapshot.
     Pod(u32),
-    /// The node with this position in the snapshot, by one of its tunnel fields.
+    /// The node at this position in the snapshot, by one of its tunnel fields.
     Tunnel(u32, TunnelKind),
-    /// The LoadBalancer service with this position in the snapshot.
+    /// The LoadBalancer service at this position in the snapshot.
     Service(u32),
 }
 
-/// The description of an endpoint or a pod. Absent texts are empty.
+/// The description of an endpoint or a pod. Missing texts are empty.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload<'s> {
     pub namespace: TextRef<'s>,
@@ -55,22 +55,22 @@ pub struct Workload<'s> {
     pub node: TextRef<'s>,
     /// The ID of the pod's sandbox.
     pub container_id: TextRef<'s>,
-    /// The workload of orchestrators other than Kubernetes.
+    /// The workload name, for orchestrators other than Kubernetes.
     pub workload: TextRef<'s>,
-    /// The virtual machine of the pod by its owner reference, empty for other pods. `None` if that was not read.
+    /// The virtual machine in the pod's owner reference; empty for other pods. `None` if the pod was not read.
     pub machine: Option<TextRef<'s>>,
 }
 
-/// The identity of an owner. An endpoint and its pod are one, and so are all tunnels of a node.
+/// The identity of an owner. An endpoint and its pod have the same one, and so do all tunnels of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Identity<'s> {
     /// A pod, by namespace and name.
     Pod(TextRef<'s>, TextRef<'s>),
-    /// The endpoint, by its position, of an orchestrator other than Kubernetes.
+    /// An endpoint of an orchestrator other than Kubernetes, by position.
     Endpoint(u32),
-    /// A node, by its position.
+    /// A node, by position.
     Node(u32),
-    /// A service, by its position.
+    /// A service, by position.
     Service(u32),
 }
 
@@ -81,15 +81,15 @@ pub struct Use {
     pub owner: Owner,
 }
 
-/// An endpoint or pod that cannot be decoded as a whole. It protects the owners that its key names.
+/// An endpoint or pod that cannot be fully decoded. It protects the owners that its key names.
 #[derive(Debug)]
 pub struct BrokenWorkload<'s> {
     pub namespace: &'s str,
-    /// The parts of an endpoint's name, if it has them; of a pod, its name as the workload.
+    /// The parts of an endpoint's name, if it can be split; for a pod, its name as the workload.
     pub name: Option<EndpointName>,
 }
 
-/// The namespace and name of a pod, packed.
+/// A pod's namespace and name, packed.
 type PodName<'s> = (&'s [u8], &'s [u8]);
 
 /// Lookups over a snapshot.
@@ -100,22 +100,22 @@ pub struct Index<'s> {
     pub blocks: Vec<IndexedBlock<'s>>,
     /// Every use of an address by a live owner, ascending by address.
     pub uses: Vec<Use>,
-    /// Addresses that something names without owning them for certain, ascending: endpoints without a pod, pods by weak
-    /// evidence, services. Such an address is never leaked.
+    /// Addresses named by endpoints without a pod, pods by weak evidence, or services, ascending. Their owners are
+    /// uncertain, but such an address is never leaked.
     mentioned: Vec<IpAddr>,
     pods: FastMap<PodName<'s>, u32>,
     /// Positions of nodes whose own address is in a pool.
     nodes_in_pools: FastMap<IpAddr, u32>,
-    /// CIDRs of blocks that are corrupt or cannot be decoded. Affinities and handles that name them are not checked.
+    /// CIDRs of blocks that are corrupt or cannot be decoded. Affinities and handles that name these are not checked.
     unchecked: Vec<IpNet>,
-    /// CIDRs of those among them whose addresses are unknown.
+    /// CIDRs among `unchecked` whose addresses are unknown.
     unknown: Vec<IpNet>,
     nodes: FastMap<&'s str, u32>,
-    /// Calico's names of nodes, by those of Kubernetes.
+    /// Calico node names, by Kubernetes node name.
     calico_nodes: FastMap<&'s str, &'s str>,
-    /// Calico's names of nodes that are gone from Kubernetes.
+    /// Calico names of nodes that are gone from Kubernetes.
     left_nodes: FastSet<&'s str>,
-    /// Names of nodes of Kubernetes, if it was read beside etcd.
+    /// Kubernetes node names, if Kubernetes was read in addition to etcd.
     kubernetes_nodes: FastSet<&'s str>,
     broken_nodes: HashSet<&'s str>,
     nodes_of_workloads: FastSet<&'s [u8]>,
@@ -123,16 +123,16 @@ pub struct Index<'s> {
     pub broken_workloads: Vec<BrokenWorkload<'s>>,
     /// Evidence about owners with many addresses.
     pub(crate) large_owners: HashMap<Owner, Arc<OwnerEvidence>>,
-    /// True if a pool cannot be decoded, so that no address is known to be outside all pools.
+    /// True if a pool cannot be decoded, so any address could be in it.
     pub pools_incomplete: bool,
     /// True if Calico IPAM serves only LoadBalancer services.
     pub(crate) services_only: bool,
-    /// The number of pods with addresses of host-local, if that serves all pods and Calico IPAM none; otherwise 0.
+    /// The number of pods with addresses from host-local, if it serves all pods and Calico IPAM none; otherwise 0.
     pub(crate) host_local_pods: usize,
 }
 
 impl<'s> Index<'s> {
-    /// Builds the lookups. A release after `now` makes a block corrupt.
+    /// Builds the lookups. A block with a release time after `now` is corrupt.
     pub fn new(snapshot: &'s Snapshot, now: Timestamp) -> Self {
         Self::with_services_only(snapshot, now, usage::is_for_services_only(snapshot))
     }
@@ -180,7 +180,7 @@ impl<'s> Index<'s> {
         let nodes_in_pools = nodes_in_pools(snapshot, &left_nodes);
         let host_local_pods = host_local::pods(snapshot, &blocks);
         let modes = [services_only, host_local_pods > 0];
-        // With a million endpoints, both take their time.
+        // With a million endpoints, both take long.
         let ((uses, mentioned), nodes_of_workloads) = std::thread::scope(|scope| {
             let nodes = scope.spawn(|| usage::nodes_of_workloads(snapshot));
             let usage = usage::of(snapshot, &blocks, &pods, &nodes_in_pools, &left_nodes, modes);
@@ -221,7 +221,7 @@ impl<'s> Index<'s> {
         self.nodes.get(name).map(|position| &self.snapshot.nodes[*position as usize])
     }
 
-    /// Returns Calico's name of a node of Kubernetes. On etcd the two may differ.
+    /// Returns Calico's name of a Kubernetes node. On etcd, the two names can differ.
     pub fn calico_node(&self, name: TextRef<'_>) -> String {
         let name = name.to_string();
         if self.node_exists(&name) {
@@ -230,14 +230,14 @@ impl<'s> Index<'s> {
         self.calico_nodes.get(name.as_str()).map_or(name, |calico| (*calico).to_owned())
     }
 
-    /// Returns true if the node exists, even if its object cannot be decoded. If Kubernetes was read beside etcd, its
-    /// nodes count, as for Calico's collector: Calico may still have an object of a gone node.
+    /// Returns true if the node exists, even if its object cannot be decoded. If Kubernetes was read as well as etcd,
+    /// its nodes count, as in Calico's collector: Calico can still have an object for a node that is gone.
     pub fn node_exists(&self, name: &str) -> bool {
         let has_object = self.nodes.contains_key(name) || self.broken_nodes.contains(name);
         has_object && !self.left_nodes.contains(name) || self.lacks_object(name)
     }
 
-    /// Returns true for a node of Kubernetes without an object in Calico.
+    /// Returns true for a Kubernetes node without a Calico object.
     pub fn lacks_object(&self, name: &str) -> bool {
         let has_object = self.nodes.contains_key(name) || self.broken_nodes.contains(name);
         !has_object && self.kubernetes_nodes.contains(name) && !self.calico_nodes.contains_key(name)
@@ -248,7 +248,7 @@ impl<'s> Index<'s> {
         self.broken_nodes.contains(name)
     }
 
-    /// Returns true if an endpoint or unfinished pod names the node, which may be alive even if its object is gone.
+    /// Returns true if an endpoint or unfinished pod names the node. It could be alive even if its object is gone.
     pub fn workloads_name_node(&self, name: &str) -> bool {
         let by_key = |e: &BrokenWorkload<'_>| e.name.as_ref().is_some_and(|parts| parts.node == name);
         self.nodes_of_workloads.contains(Text::new(name).as_ref().packed())
@@ -265,7 +265,7 @@ impl<'s> Index<'s> {
         self.unknown.iter().any(|block| cidr::overlap(*block, cidr))
     }
 
-    /// Returns the block with exactly this CIDR as its key.
+    /// Returns the block whose key is exactly this CIDR.
     pub fn block(&self, key: IpNet) -> Option<&IndexedBlock<'s>> {
         let position = self.blocks.binary_search_by_key(&key, |b| b.key).ok()?;
         self.blocks.get(position)
@@ -275,12 +275,12 @@ impl<'s> Index<'s> {
         blocks::blocks_around(&self.blocks, address)
     }
 
-    /// Returns the pools that contain the whole of `cidr`, including disabled ones.
+    /// Returns the pools that contain all of `cidr`, including disabled ones.
     pub fn pools_around(&self, cidr: IpNet) -> impl Iterator<Item = &'s Pool> + '_ {
         self.snapshot.pools.iter().map(|p| &p.value).filter(move |p| p.cidr.contains(&cidr))
     }
 
-    /// Returns the pool from which an address is assigned: the first by name of enabled ones that overlap.
+    /// Returns the pool from which an address is assigned. If enabled pools overlap, the first name wins.
     pub fn enabled_pool_around(&self, address: IpAddr) -> Option<&'s Pool> {
         self.pools_around(address.into()).filter(|pool| pool.is_enabled()).min_by_key(|pool| &pool.name)
     }
@@ -302,12 +302,12 @@ impl<'s> Index<'s> {
         }
     }
 
-    /// Returns true if something names the address without owning it for certain.
+    /// Returns true if something names the address, but does not certainly own it.
     pub fn is_mentioned(&self, address: IpAddr) -> bool {
         self.mentioned.binary_search(&address).is_ok()
     }
 
-    /// Returns the addresses of `cidr` that something names without owning them for certain, ascending.
+    /// Returns the addresses in `cidr` that something names, but does not certainly own, ascending.
     pub fn mentioned_in(&self, cidr: IpNet) -> &[IpAddr] {
         let from = self.mentioned.partition_point(|address| *address < cidr.network());
         let len = self.mentioned[from..].partition_point(|address| *address <= cidr.broadcast());
@@ -371,7 +371,7 @@ impl<'s> Index<'s> {
         &self.snapshot.endpoints[position as usize].value
     }
 
-    /// Returns the node with this own address, if that is in a pool.
+    /// Returns the node whose own address this is, if the address is in a pool.
     pub(crate) fn node_of_own_address(&self, address: IpAddr) -> Option<&'s Node> {
         let position = *self.nodes_in_pools.get(&address)?;
         Some(&self.snapshot.nodes[position as usize].value)
@@ -384,7 +384,7 @@ impl<'s> Index<'s> {
         &self.uses[from..from + len]
     }
 
-    /// Returns true if an endpoint or pod uses any address.
+    /// Returns true if the endpoint or pod uses any address.
     pub fn is_user(&self, owner: Owner) -> bool {
         let uses = |address| self.uses_of(address).iter().any(|used| used.owner == owner);
         match owner {

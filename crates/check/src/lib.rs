@@ -1,7 +1,7 @@
 //! The rules of calipam, which make a [`Report`] from a [`Snapshot`], and the views that `show` prints. Nothing here
 //! does I/O, and the only clock is the snapshot's.
 //!
-//! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
+//! "Facts" in this crate's comments means the project's `docs/calico-ipam.md`.
 
 mod cidr_set;
 pub mod claim;
@@ -50,14 +50,14 @@ pub use self::scope::Scope;
 pub use self::standing::Standing;
 pub use self::suspects::{Recheck, drop_changed, revisions, suspects};
 
-/// A map for a million short keys. Its hash is the same in every run. Keys that are made to collide would only cost
+/// A map for a million short keys. Its hash is the same in every run. Keys that collide on purpose would only cost
 /// time.
 pub(crate) type FastMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;
 /// A set for a million short keys.
 pub(crate) type FastSet<K> = std::collections::HashSet<K, foldhash::fast::FixedState>;
 
 impl Context<'_> {
-    /// Checks by all rules.
+    /// Checks the snapshot by all rules.
     pub fn check(&self) -> Report {
         let findings = if uses_ipam(self.snapshot) || !self.snapshot.defects.is_empty() {
             rules::run(self)
@@ -75,8 +75,8 @@ impl Context<'_> {
         found.into_iter().flat_map(|finding| finding.nodes).collect()
     }
 
-    /// Returns the findings that appear merely because time passes, such as those about allocations that are too young
-    /// now. Findings of codes that are not in `codes` may be left out.
+    /// Returns the findings that appear merely because time passes, such as those about allocations that are still too
+    /// young. Findings whose codes are not in `codes` can be missing.
     pub fn aged(self, later: Timestamp, codes: &HashSet<Code>) -> HashSet<(Code, Subject)> {
         if !uses_ipam(self.snapshot) && self.snapshot.defects.is_empty() {
             return HashSet::new();
@@ -85,13 +85,13 @@ impl Context<'_> {
     }
 }
 
-/// Returns true if rules that do not run now will run after the first block of a node: nothing of IPAM is stored, or it
+/// Returns true if some rules will run only after a node gets its first block: no IPAM data is stored, or Calico IPAM
 /// serves LoadBalancer services only.
 pub fn awaits_first_block(snapshot: &Snapshot) -> bool {
     !uses_ipam(snapshot) || index::is_for_services_only(snapshot)
 }
 
-/// Checks a snapshot as if a node had its first block.
+/// Checks a snapshot as if a node already had its first block.
 pub fn check_by_all_rules(snapshot: &Snapshot, options: &Options) -> Report {
     report_of_use(snapshot, false, rules::run(&Context::of_nodes(snapshot, options)))
 }
@@ -113,7 +113,7 @@ fn report_of_use(snapshot: &Snapshot, services_only: bool, findings: Vec<Finding
     Report::new(snapshot, notes.into_iter().flatten().chain(ignored).collect(), findings)
 }
 
-/// Returns a note that Calico ignores a configuration of the allocator.
+/// Returns a note that Calico ignores an allocator configuration.
 pub fn says_ignored(name: &str) -> String {
     format!(
         "Calico ignores the IPAM configuration {}: only the one called default counts",
@@ -125,7 +125,7 @@ const UNUSED: &str = "There is no block, handle or affinity: this cluster does n
 const SERVES_SERVICES: &str =
     "No node has a block, handle or affinity: Calico IPAM serves LoadBalancer services only";
 
-/// Returns a note that Calico IPAM does not assign the addresses of pods; `None` if it does, or that is not known.
+/// Returns a note that Calico IPAM does not assign pod addresses; `None` if it does, or that is not known.
 pub fn note_of_other_ipam(snapshot: &Snapshot) -> Option<&'static str> {
     let is_ipam = |key: &Option<Key>| matches!(key, None | Some(Key::Block(_) | Key::Affinity(_)));
     let read = |source| snapshot.has_read(source);
@@ -145,13 +145,13 @@ pub fn note_of_other_ipam(snapshot: &Snapshot) -> Option<&'static str> {
     })
 }
 
-/// Returns true if something of IPAM is stored.
+/// Returns true if any IPAM data is stored.
 fn uses_ipam(snapshot: &Snapshot) -> bool {
     !snapshot.blocks.is_empty() || !snapshot.handles.is_empty() || !snapshot.affinities.is_empty()
 }
 
-/// Returns true if an address that was assigned after blocks and before pods were listed could cause one of the
-/// findings.
+/// Returns true if one of the findings could be due to an address that was assigned after blocks were listed, but
+/// before pods were.
 fn rests_on_order(snapshot: &Snapshot, findings: &[Finding]) -> bool {
     let codes = [Code::UnallocatedInUse, Code::OwnerMismatch, Code::DuplicateAddress];
     snapshot.blocks_before_pods && findings.iter().any(|finding| codes.contains(&finding.code))

@@ -1,4 +1,4 @@
-//! The names of owners and texts of the datastore in messages.
+//! Owner names and datastore texts in messages.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use crate::claim::Claim;
 use crate::finding::{OwnerEvidence, OwnerKind};
 use crate::index::Mention;
 
-/// The longest text of the datastore in a message, in characters; the evidence has all of it.
+/// The most characters of a datastore text in a message; the evidence has the full text.
 const LONGEST: usize = 100;
-/// The most names in a message; the evidence lists all.
+/// The most names in a message; the evidence lists them all.
 const NAMED: usize = 3;
 
-/// Shortens a text of the datastore to one line for a message.
+/// Shortens a datastore text to one line for a message.
 pub(crate) fn short(text: &str) -> String {
     let mut shown = String::with_capacity(text.len().min(LONGEST));
     for (position, c) in text.chars().enumerate() {
@@ -30,7 +30,7 @@ pub(crate) fn short(text: &str) -> String {
     shown
 }
 
-/// Joins names to a phrase: `a, b and c`, or `a, b, c and 4 more`.
+/// Joins names into a phrase: `a, b and c`, or `a, b, c and 4 more`.
 pub(crate) fn list(names: impl IntoIterator<Item = impl ToString>) -> String {
     let mut names = names.into_iter();
     let mut shown: Vec<String> = names.by_ref().take(NAMED).map(|n| short(&n.to_string())).collect();
@@ -51,7 +51,7 @@ pub(crate) fn addresses(count: impl std::fmt::Display) -> String {
     if count == "1" { "1 address".to_owned() } else { format!("{count} addresses") }
 }
 
-/// The name of an owner in messages: `default/web-0 (node-1)` or `a tunnel of node-1`.
+/// An owner's name in messages: `default/web-0 (node-1)` or `a tunnel of node-1`.
 fn name_of_owner(owner: &OwnerEvidence) -> String {
     let on_node =
         |name: &str| if owner.node.is_empty() { name.to_owned() } else { format!("{name} ({})", owner.node) };
@@ -64,7 +64,7 @@ fn name_of_owner(owner: &OwnerEvidence) -> String {
     }
 }
 
-/// The names of owners in messages: `default/web-0 (node-1) and a tunnel of node-2`.
+/// Owner names in messages: `default/web-0 (node-1) and a tunnel of node-2`.
 pub fn names_of_owners(owners: &[Arc<OwnerEvidence>]) -> String {
     let mut names: Vec<String> = owners.iter().map(|owner| name_of_owner(owner)).collect();
     names.dedup();
@@ -75,7 +75,7 @@ pub fn names_of_owners(owners: &[Arc<OwnerEvidence>]) -> String {
     }
 }
 
-/// The name in messages of an object that names an address: `pod default/web-0 on node-1 (status.podIPs)`.
+/// Objects that name an address, for messages: `pod default/web-0 on node-1 (status.podIPs)`.
 pub fn names_of_mentions(mentions: &[Mention]) -> String {
     match mentions {
         // An object that cannot be decoded, or a node by its own address.
@@ -84,7 +84,7 @@ pub fn names_of_mentions(mentions: &[Mention]) -> String {
     }
 }
 
-/// The name in messages of the owner that a record claims.
+/// The name of a record's claimed owner, as messages show it.
 pub(crate) fn name_of_claim(attribute: &AttributeRef<'_>) -> String {
     let handle = || attribute.clean_handle().map(|h| h.to_string()).unwrap_or_default();
     match Claim::of(attribute) {

@@ -1,5 +1,4 @@
-//! The families of addresses that new pods ask for. No datastore has the CNI plugin's setting, but running pods show
-//! it.
+//! The address families that new pods ask for. No datastore has the CNI plugin's setting, but running pods show it.
 
 use std::cell::OnceCell;
 
@@ -11,20 +10,20 @@ use calipam_model::snapshot::Snapshot;
 use crate::Context;
 use crate::index::Owner;
 
-/// The need of new pods for an address of a family.
+/// Whether new pods need an address of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// Pods have addresses of the family in pools.
     OfPods,
-    /// No pod has any address: a new one may ask for one of the family.
+    /// No pod has any address, so a new one could ask for an address of the family.
     Unknown,
     /// Pods have addresses only of the other family.
     NotOfPods,
-    /// Pods have addresses of the family that are not Calico's.
+    /// Pods have addresses of the family, but not from Calico.
     Elsewhere,
 }
 
-/// The needs of a cluster, computed lazily.
+/// A cluster's needs, computed lazily.
 pub(crate) struct Needs<'c, 's> {
     context: &'c Context<'s>,
     found: [OnceCell<Need>; 2],

@@ -1,5 +1,5 @@
-//! The state of the owner that a record names. Rules, `show`, releases and rebuilds all decide by this module: none of
-//! them calls an owner gone that another keeps.
+//! The state of the owner that a record names. Rules, `show`, releases and rebuilds all use this module, so they never
+//! disagree on whether an owner is gone.
 
 mod identity;
 mod undecodable;
@@ -23,37 +23,37 @@ use crate::record::{Record, is_on_machine, names_owner, names_workload};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordedOwner {
     UsesAddress,
-    /// It exists and keeps the address without using it now: a pod that has no address yet, or names only one of the
-    /// families that its handle holds, a virtual machine that is stopped, a service whose ingress does not name the
+    /// The owner exists and keeps the address, but is not using it: a pod that has no address yet, or names only one of
+    /// the families in its handle; a virtual machine that is stopped; or a service whose ingress does not name the
     /// address.
     Idle,
-    /// It exists and no longer owns the address: it moved, has another address, or finished.
+    /// The owner exists, but no longer owns the address: it moved, has another address, or finished.
     Elsewhere(Vec<LeakReason>),
-    /// It does not exist.
+    /// The owner does not exist.
     Gone(Vec<LeakReason>),
-    /// The record names no owner, or only a container ID, which may belong to an endpoint that cannot be decoded.
+    /// The record names no owner, or only a container ID, which could belong to an endpoint that cannot be decoded.
     Unnamed,
-    /// The address has no owner: it cools down after its release, or Windows reserves it.
+    /// The address has no owner: it is cooling down after its release, or Windows reserves it.
     Unowned,
-    /// It may exist.
+    /// The owner might exist.
     Unknown(UnknownReason),
 }
 
-/// The reason why an owner is not known.
+/// The reason why an owner's state is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownReason {
-    /// Objects that could show it were not read, or only in part.
+    /// Objects that could show the owner were not read, or only in part.
     NotRead,
-    /// An object that may be the owner cannot be decoded.
+    /// An object that could be the owner cannot be decoded.
     Undecodable,
     /// The node's object is missing, but Kubernetes has the node, or endpoints or pods still name it. Calico's
-    /// collector keeps its tunnel addresses, too.
+    /// collector keeps such a node's tunnel addresses, too.
     NodeInUse,
-    /// The record belongs to a machine without a name, or with a hash of it.
+    /// The record belongs to a virtual machine, but does not name it or has only a hash of its name.
     NoName,
 }
 
-/// Sources that could show an owner and were not read.
+/// Sources that could show an owner, but were not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unread {
     Services,
@@ -62,7 +62,7 @@ pub enum Unread {
     Users,
 }
 
-/// Returns sources that could show the owner of a record and were not read in full.
+/// Returns sources that could show a record's owner, but were not read in full.
 pub fn unread(snapshot: &Snapshot, claim: &Claim<'_>) -> Option<Unread> {
     let read = |source| snapshot.has_read(source);
     match claim {
@@ -74,7 +74,7 @@ pub fn unread(snapshot: &Snapshot, claim: &Claim<'_>) -> Option<Unread> {
 }
 
 impl RecordedOwner {
-    /// Returns the reasons why an unused address is leaked; `None` if its owner may come back to it.
+    /// Returns the reasons why an unused address is leaked; `None` if its owner could use it again.
     pub fn leak_reasons(self) -> Option<Vec<LeakReason>> {
         match self {
             Self::Elsewhere(reasons) | Self::Gone(reasons) => Some(reasons),
@@ -85,7 +85,7 @@ impl RecordedOwner {
 }
 
 impl Context<'_> {
-    /// Returns the states of the recorded owners of allocations, given by block and ordinal.
+    /// Returns the states of the recorded owners of allocations, which are given by block and ordinal.
     pub fn recorded_owners(&self, allocations: &[(IpNet, u32)]) -> Vec<RecordedOwner> {
         let record = |(cidr, ordinal): &(IpNet, u32)| {
             let block = self.index.block(*cidr)?;
@@ -106,8 +106,7 @@ impl Context<'_> {
     }
 }
 
-/// The owners that a set of records names. Endpoints and pods are looked up for all records in one pass over the
-/// snapshot.
+/// The owners that a set of records names. One pass over the snapshot looks up endpoints and pods for all records.
 pub struct Owners<'c, 's> {
     context: &'c Context<'s>,
     /// Endpoints and pods by [`identity`].
@@ -115,7 +114,7 @@ pub struct Owners<'c, 's> {
 }
 
 impl<'c, 's> Owners<'c, 's> {
-    /// Looks up the workloads of `claims`. Other claims find none afterwards.
+    /// Looks up the workloads of `claims`. Later lookups with other claims find nothing.
     pub fn new<'l>(context: &'c Context<'s>, claims: impl IntoIterator<Item = &'l Claim<'l>>) -> Self {
         let identities = claims.into_iter().flat_map(claimed_identities);
         let mut owners =
@@ -140,7 +139,7 @@ impl<'c, 's> Owners<'c, 's> {
         }
     }
 
-    /// Returns the endpoints and pods with the name or container of a claim, on any node and with any address.
+    /// Returns the endpoints and pods with a claim's name or container, on any node and with any address.
     pub fn workloads(&self, claim: &Claim<'_>) -> Vec<Owner> {
         let identities = claimed_identities(claim);
         let found = identities.iter().filter_map(|identity| self.workloads.get(identity));
@@ -150,20 +149,20 @@ impl<'c, 's> Owners<'c, 's> {
         owners
     }
 
-    /// Returns an endpoint or pod of a claim that uses any address.
+    /// Returns one of a claim's endpoints or pods that uses any address.
     pub fn user(&self, claim: &Claim<'_>) -> Option<Owner> {
         let index = &self.context.index;
         self.workloads(claim).into_iter().find(|owner| index.is_user(*owner))
     }
 
-    /// Returns the state of the owner of a record.
+    /// Returns the state of a record's owner.
     pub(crate) fn of_record(&self, record: &Record<'_, '_>, claim: &Claim<'_>) -> RecordedOwner {
         let index = &self.context.index;
         let attribute = &record.allocation.attribute;
         let uses = index.uses_of(record.allocation.address);
 
-        // By `names_owner` a record of an unread source may belong to any user, but only a pod of the machine is surely
-        // its owner.
+        // For `names_owner`, a record that names something unread could belong to any user, but only a pod of the
+        // machine is certainly its owner.
         let is_user = |owner| match unread(self.context.snapshot, claim) {
             Some(Unread::Services | Unread::Machines) => {
                 index.workload(owner).is_some_and(|workload| is_on_machine(attribute, &workload))
@@ -177,7 +176,7 @@ impl<'c, 's> Owners<'c, 's> {
         self.of_unused(record, claim)
     }
 
-    /// Returns the state of an owner that is known not to use the address of the record.
+    /// Returns the state of an owner that is known not to use the record's address.
     pub(crate) fn of_unused(&self, record: &Record<'_, '_>, claim: &Claim<'_>) -> RecordedOwner {
         let snapshot = self.context.snapshot;
         let attribute = &record.allocation.attribute;
@@ -185,7 +184,7 @@ impl<'c, 's> Owners<'c, 's> {
             Claim::Cooling | Claim::WindowsReserved => RecordedOwner::Unowned,
             claim if claim.needs_unread_source(snapshot) => RecordedOwner::Unknown(UnknownReason::NotRead),
             Claim::Tunnel { kind, node } => self.tunnel(record, *kind, node),
-            // A container that has no address yet may be about to get this one.
+            // A container that has no address yet could be about to get this one.
             Claim::Foreign { .. } if self.waits(claim) => RecordedOwner::Idle,
             Claim::Anonymous | Claim::Unknown | Claim::Foreign { .. } => {
                 let host = record.block.owner.and_then(BlockOwner::host);
@@ -212,7 +211,7 @@ impl<'c, 's> Owners<'c, 's> {
         }
     }
 
-    /// Returns true if an endpoint or pod of the claim has no address.
+    /// Returns true if one of the claim's endpoints or pods has no address.
     fn waits(&self, claim: &Claim<'_>) -> bool {
         self.workloads(claim).into_iter().any(|owner| reason_not_to_use(&self.context.index, owner).is_none())
     }
@@ -234,7 +233,7 @@ impl<'c, 's> Owners<'c, 's> {
     }
 
     /// Returns true if the record's handle also holds an address that the pod names. All addresses of a sandbox have
-    /// one handle, and Calico's collector takes all of them or none. `None` if the block of such an address was not
+    /// the same handle, and Calico's collector releases all of them or none. `None` if such an address's block was not
     /// read.
     fn shares_handle(&self, record: &Record<'_, '_>, owner: Owner) -> Option<bool> {
         let (index, Owner::Pod(position)) = (&self.context.index, owner) else { return Some(false) };
@@ -253,8 +252,8 @@ impl<'c, 's> Owners<'c, 's> {
         self.context.snapshot.has_read(Source::Blocks).then_some(false)
     }
 
-    /// Returns the state of a pod or container, by the endpoints and pods of its name. If pods were read, they decide:
-    /// an endpoint without a pod protects only the addresses that it names.
+    /// Returns the state of a pod or container, based on endpoints and pods with its name. If pods were read, they
+    /// decide: an endpoint without a pod protects only the addresses that it names.
     fn workload(&self, record: &Record<'_, '_>, claim: &Claim<'_>) -> RecordedOwner {
         let (snapshot, index) = (self.context.snapshot, &self.context.index);
         if index.broken_workloads.iter().any(|broken| protects(broken, record, claim)) {
@@ -302,7 +301,7 @@ impl<'c, 's> Owners<'c, 's> {
             return RecordedOwner::Elsewhere(reasons);
         }
         if reasons.is_empty() && matches!(claim, Claim::Container(_)) {
-            // A container ID names neither pod nor node: any undecodable endpoint or pod may have it.
+            // A container ID names neither pod nor node: any undecodable endpoint or pod could have it.
             if index.broken_workloads.iter().any(may_be_any_container) {
                 return RecordedOwner::Unnamed;
             }
@@ -314,8 +313,8 @@ impl<'c, 's> Owners<'c, 's> {
     }
 }
 
-/// Returns true for a pod that names addresses only of the other family than the recorded one. Statuses without IPv6
-/// are a separate fault, also with other plugins than Calico's.
+/// Returns true for a pod that names no address of the recorded family. Statuses without IPv6 are a separate fault,
+/// which other plugins can have, too.
 fn names_other_family(index: &Index<'_>, owner: Owner, record: &Record<'_, '_>) -> bool {
     let Owner::Pod(position) = owner else { return false };
     let is_v4 = record.allocation.address.is_ipv4();
@@ -323,7 +322,7 @@ fn names_other_family(index: &Index<'_>, owner: Owner, record: &Record<'_, '_>) 
     !pod.host_network && pod.mentioned().all(|address| address.is_ipv4() != is_v4)
 }
 
-/// Returns whether a node exists; `None` if it was not looked for.
+/// Returns true if a node exists; `None` if it was not looked for.
 pub(crate) fn node_exists(context: &Context<'_>, record: &Record<'_, '_>, node: &str) -> Option<bool> {
     if context.index.node_exists(node) {
         return Some(true);
@@ -339,8 +338,8 @@ pub(crate) fn node_exists(context: &Context<'_>, record: &Record<'_, '_>, node: 
     }
 }
 
-/// Returns true if the pod or container of a claim would have been read if it existed. A narrow read takes the objects
-/// whose keys follow from the record: keys of endpoints start with the node, those of pods with the namespace.
+/// Returns true if a claim's pod or container would have been read if it existed. A narrow read takes the objects
+/// whose keys follow from the record: endpoint keys start with the node, pod keys with the namespace.
 fn is_covered(snapshot: &Snapshot, claim: &Claim<'_>) -> bool {
     let coverage = |source| snapshot.coverage.get(&source);
     let partial = |source| coverage(source) == Some(&Coverage::Partial);
@@ -350,8 +349,8 @@ fn is_covered(snapshot: &Snapshot, claim: &Claim<'_>) -> bool {
         || partial(Source::Pods) && claim.pod().is_some()
 }
 
-/// Returns the reason why an endpoint or pod of the recorded name will not use the address; `None` if it has no address
-/// yet, and may be about to get this one.
+/// Returns the reason why an endpoint or pod with the recorded name will not use the address; `None` if it has no
+/// address yet, and could be about to get this one.
 fn reason_not_to_use(index: &Index<'_>, owner: Owner) -> Option<LeakReason> {
     let has_address = match owner {
         Owner::Pod(position) => {

@@ -1,20 +1,20 @@
-//! Work in parallel on all cores.
+//! Parallel work on all cores.
 
 use std::ops::Range;
 
 use calipam_model::parallel::{cores, map};
 
-/// The smallest number of objects that is worth a thread.
+/// The smallest number of objects that justifies a thread.
 const LEAST: usize = 1 << 14;
-/// The smallest number of blocks or shards, which hold many objects.
+/// The smallest number of blocks or shards that justifies a thread. Each holds many objects.
 const LEAST_FEW: usize = 16;
 
-/// Does work for the numbers below `length`, in as many parts as there are cores. Returns the results in order.
+/// Does work for the numbers below `length`, split into as many parts as there are cores. Returns the results in order.
 pub(crate) fn in_parts<T: Send>(length: usize, work: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
     in_parts_of(LEAST, length, work)
 }
 
-/// Does work for few things that hold many objects each.
+/// Does work for a few things that hold many objects each.
 pub(crate) fn in_parts_of_few<T: Send>(length: usize, work: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
     in_parts_of(LEAST_FEW, length, work)
 }

@@ -1,4 +1,4 @@
-//! Addresses of the nodes and services of a cluster, which no pool may give to pods.
+//! Addresses of a cluster's nodes and services, which no pool may give to pods.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use calipam_model::snapshot::Snapshot;
 use crate::cidr_set::CidrSet;
 use crate::finding::Place;
 
-/// Addresses of the nodes and services of a cluster, without those that IP reservations keep back.
+/// Addresses of a cluster's nodes and services, without those that IP reservations exclude.
 #[derive(Debug)]
 pub struct Places {
     /// Ascending.
@@ -18,7 +18,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// Gathers the addresses in `region`.
+    /// Gathers the addresses within `region`.
     pub fn of(snapshot: &Snapshot, region: impl IntoIterator<Item = IpNet>) -> Self {
         let region = CidrSet::new(region);
         let reserved = snapshot.reservations.iter().flat_map(|found| found.value.cidrs.iter().copied());
@@ -42,7 +42,7 @@ impl Places {
     }
 }
 
-/// Returns the part of `places`, which are ascending, in a range.
+/// Returns the part of `places` within a CIDR. `places` are ascending.
 pub(crate) fn within(places: &[Place], cidr: IpNet) -> &[Place] {
     let from = places.partition_point(|place| place.address < cidr.network());
     let len = places[from..].partition_point(|place| place.address <= cidr.broadcast());
@@ -59,7 +59,7 @@ mod tests {
     use crate::test_cluster::Cluster;
     use crate::{Code, Options, check};
 
-    /// node-1 with an address of each family, and a service that is no load balancer.
+    /// node-1 with an address of each family, and a service that is not a load balancer.
     fn cluster() -> Cluster {
         let mut cluster = Cluster::new();
         cluster.0.pools.clear();

@@ -1,4 +1,4 @@
-//! Records of blocks about addresses, and the owners that they name.
+//! Address records in blocks, and the owners that they name.
 
 use calipam_model::attributes::{AttributeRef, OwnerMap};
 use calipam_model::block::Allocation;
@@ -8,7 +8,7 @@ use crate::claim::{Claim, is_launcher, machines_of, may_be_launcher_of, names_se
 use crate::finding::RecordEvidence;
 use crate::index::{Index, IndexedBlock, Owner, Workload};
 
-/// The record of one block about an address.
+/// One block's record of an address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<'c, 's> {
     pub block: &'c IndexedBlock<'s>,
@@ -27,7 +27,7 @@ impl Record<'_, '_> {
     }
 }
 
-/// The way in which a record names an owner.
+/// The way a record names an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Naming {
     /// Nothing in the record contradicts the owner.
@@ -41,9 +41,9 @@ pub fn names_owner(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>) -
     naming(record, owner, index).is_some()
 }
 
-/// Returns how the record names this owner of the address. An anonymous record, or one with only a handle of unknown
-/// form, names any owner. A record of something that was not read does not contradict any owner, except that a record
-/// of a virtual machine contradicts pods of others.
+/// Returns the way the record names this owner of the address. A record without an owner, or with only a handle of
+/// unknown form, names any owner. A record that names something unread contradicts no owner, with one exception: a
+/// virtual machine's record contradicts pods of other machines.
 pub(crate) fn naming(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>) -> Option<Naming> {
     let claim = Claim::of(record);
     if claim.needs_unread_source(index.snapshot) {
@@ -61,7 +61,7 @@ pub(crate) fn naming(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>)
         (Claim::Service | Claim::Tunnel { .. }, _) | (_, Owner::Tunnel(..) | Owner::Service(_)) => false,
         (claim, owner) => {
             let workload = index.workload(owner)?;
-            // Early versions of Calico wrote no container ID to pods.
+            // Early Calico versions wrote no container ID to pods.
             let is_whole = matches!(claim, Claim::Container(_)) && workload.container_id.is_empty()
                 || names_workload(claim, &workload, index)
                 || is_on_machine(record, &workload);
@@ -87,7 +87,7 @@ pub fn names_workload(claim: &Claim<'_>, workload: &Workload<'_>, index: &Index<
         Claim::LegacyPod { namespace, pod } => {
             let by_pod = workload.namespace == *namespace.as_str() && workload.pod == *pod.as_str();
             let handle = format!("{namespace}.{pod}");
-            // Bare CNI: the network, and a container ID of any form.
+            // Bare CNI: a network, and a container ID of any form.
             by_pod
                 || workload.workload == *handle.as_str()
                 || tails(&handle).any(|tail| workload.container_id == *tail)
@@ -96,8 +96,8 @@ pub fn names_workload(claim: &Claim<'_>, workload: &Workload<'_>, index: &Index<
     }
 }
 
-/// True if the workload is a pod of the virtual machine in the record: in its attributes, in those of the other side of
-/// a live migration, or in its owner.
+/// True if the workload is a pod of the recorded virtual machine: the record's attributes, its alternate attributes
+/// from a live migration, or the pod's owner say so.
 pub fn is_on_machine(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool {
     if Claim::of(record) != Claim::Machine {
         return false;
@@ -110,7 +110,7 @@ pub fn is_on_machine(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool
     }
     let machines = machines_of(record);
     if machines.is_empty() {
-        // The hash in a handle may be that of any machine.
+        // The hash in a handle could belong to any machine.
         return workload.machine.map_or_else(|| is_launcher(workload.pod), |machine| !machine.is_empty());
     }
     let is_of = |name: &str| match workload.machine {
@@ -129,7 +129,7 @@ fn is_same_container(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool
     !workload.container_id.is_empty() && is_pod() && record.clean_handle().is_some_and(in_handle)
 }
 
-/// True if two names are of one node: they are equal, or one is the Kubernetes name of the other.
+/// True if two names belong to the same node: they are equal, or one is the Kubernetes name of the other.
 pub fn is_same_node(a: TextRef<'_>, b: TextRef<'_>, index: &Index<'_>) -> bool {
     let kubernetes =
         |name: TextRef<'_>| index.node(&name.to_string()).and_then(|n| n.kubernetes_name.as_deref());

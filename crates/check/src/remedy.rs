@@ -10,12 +10,12 @@ use crate::code::Code;
 use crate::finding::{Evidence, Finding, OwnerEvidence, OwnerKind, Subject};
 
 /// An operation that repairs a finding, or whose plan says what a person has to decide first. Findings about pools,
-/// configuration and services have none.
+/// configuration and services have no remedy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Remedy {
     /// Release every leaked address whose record names its owner.
     ReleaseLeaked,
-    /// Release everything of gone nodes. A finding names one.
+    /// Release everything that belongs to gone nodes. A finding names one of them.
     ReleaseNodes(BTreeSet<String>),
     /// Delete every handle that no allocation refers to.
     ReleaseOrphanHandles,
@@ -27,7 +27,7 @@ pub enum Remedy {
     },
     /// Restart calico-node on a node to take another tunnel address.
     RestartCalicoNode(String),
-    /// Rebuild these blocks, their handles and their affinities; without any, everything.
+    /// Rebuild these blocks, their handles and their affinities; if empty, rebuild everything.
     Rebuild(BTreeSet<IpNet>),
 }
 
@@ -54,7 +54,7 @@ impl Finding {
         }
     }
 
-    /// Returns the restart of an owner without a record, if another owner has one.
+    /// Returns the restart of the owner without a record, if another owner has one.
     fn restart(&self) -> Option<Remedy> {
         let Evidence::Address(evidence) = &self.evidence else { return None };
         let is_recorded = |owner: &OwnerEvidence| {
@@ -75,7 +75,7 @@ impl Finding {
         }
     }
 
-    /// Returns the rebuild of its blocks; of everything if there is none yet.
+    /// Returns the rebuild of the finding's blocks; if there is none yet, of everything.
     fn rebuild(&self) -> Remedy {
         let blocks: BTreeSet<IpNet> = match (&self.subject, &self.evidence) {
             (Subject::Block(cidr) | Subject::Affinity { cidr, .. }, _) => {

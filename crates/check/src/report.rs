@@ -10,18 +10,18 @@ use crate::code::{Code, Severity};
 use crate::finding::Finding;
 use crate::scope::Scope;
 
-/// The cluster that was read, with place and time.
+/// The identity of the cluster that was read, with location and time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterIdentity {
     /// The cluster's GUID; empty if cluster information is missing.
     pub guid: String,
     pub datastore: DatastoreKind,
-    /// Endpoints or file, without secrets.
+    /// The endpoints or the file, without secrets.
     pub location: String,
-    /// The revision of the read.
+    /// The revision at which the cluster was read.
     pub revision: String,
-    /// The newest Calico version that wrote to it.
+    /// The newest Calico version that wrote to the cluster.
     pub calico_version: String,
     pub taken_at: Timestamp,
 }
@@ -46,9 +46,9 @@ impl ClusterIdentity {
 pub struct Counts {
     /// Allocation blocks.
     pub blocks: usize,
-    /// Addresses that blocks record for an owner, including reserved ones.
+    /// Addresses that blocks record for an owner, even if IP reservations cover them.
     pub allocations: usize,
-    /// Addresses that cool down.
+    /// Addresses that are cooling down.
     pub cooling: usize,
     /// Block affinities.
     pub affinities: usize,
@@ -67,14 +67,14 @@ pub struct Counts {
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     pub cluster: ClusterIdentity,
-    /// True if objects of findings that a half-done operation of Calico could explain were read again and had not
-    /// changed.
+    /// True if findings that a half-done Calico operation could explain were confirmed: their objects were read again
+    /// and had not changed.
     pub rechecked: bool,
     pub coverage: BTreeMap<Source, Coverage>,
-    /// Notes about the whole report.
+    /// Notes about the report in general.
     pub notes: Vec<String>,
     pub counts: Counts,
-    /// The findings, ordered by severity, code and subject. The program writes them with their remedies.
+    /// The findings, ordered by severity, code and subject. The program adds their remedies when it writes them.
     #[serde(skip)]
     pub findings: Vec<Finding>,
 }
@@ -95,14 +95,14 @@ impl Filter {
         self.admits_rule(finding.code) && self.scope.has(finding)
     }
 
-    /// Returns true if findings of the code may be wanted.
+    /// Returns true unless the filter excludes every finding with the code.
     pub fn admits_rule(&self, code: Code) -> bool {
         (self.rules.is_empty() || self.rules.contains(&code)) && !self.skip.contains(&code)
     }
 }
 
 impl Report {
-    /// Makes the report of a snapshot, with the findings in order.
+    /// Makes the report on a snapshot, and sorts the findings.
     pub(crate) fn new(snapshot: &Snapshot, notes: Vec<String>, findings: Vec<Finding>) -> Self {
         let (allocations, cooling) = snapshot.allocation_counts();
         let mut report = Self {
@@ -128,7 +128,7 @@ impl Report {
         report
     }
 
-    /// Makes the report of a cluster that could not be read.
+    /// Makes the report on a cluster that could not be read.
     pub(crate) fn unread(cluster: ClusterIdentity, why: Finding) -> Self {
         let (rechecked, coverage, notes, counts) = Default::default();
         let mut report = Self { cluster, rechecked, coverage, notes, counts, findings: Vec::new() };
@@ -136,7 +136,7 @@ impl Report {
         report
     }
 
-    /// Adds findings, in order.
+    /// Adds findings and restores the order.
     pub(crate) fn add(&mut self, findings: Vec<Finding>) {
         self.findings.extend(findings);
         self.findings.sort_by(|a, b| (a.severity, a.code, &a.subject).cmp(&(b.severity, b.code, &b.subject)));
@@ -154,7 +154,7 @@ impl Report {
         self.count();
     }
 
-    /// Keeps the findings that the report of an earlier read has, too, with the same evidence.
+    /// Keeps only the findings that `earlier` also has, with the same evidence.
     pub fn confirm(&mut self, earlier: &Self) {
         let seen: std::collections::HashMap<_, _> =
             earlier.findings.iter().map(|f| (f.key_ref(), f)).collect();

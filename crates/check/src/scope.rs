@@ -1,4 +1,4 @@
-//! The part of a cluster that a call names.
+//! The part of a cluster that a caller selects.
 
 use std::collections::BTreeSet;
 
@@ -8,13 +8,13 @@ use calipam_model::{IpNet, cidr};
 use crate::finding::Finding;
 use crate::{Evidence, Subject};
 
-/// Nodes, networks and a namespace. An empty kind selects everything, and each kind narrows the others.
+/// Nodes, networks and a namespace. An empty field selects everything, and each field narrows the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
     pub nodes: BTreeSet<String>,
     /// Pools, blocks and addresses, as CIDRs.
     pub networks: Vec<IpNet>,
-    /// The namespace of recorded owners.
+    /// The recorded owner's namespace.
     pub namespace: Option<String>,
 }
 
@@ -35,7 +35,7 @@ impl Scope {
         self.nodes.is_empty() || self.nodes.contains(name)
     }
 
-    /// Returns true for a network that overlaps one of these.
+    /// Returns true for a network that overlaps one of the networks, or if there are none.
     pub fn has_network(&self, network: IpNet) -> bool {
         self.networks.is_empty() || self.networks.iter().any(|own| cidr::overlap(*own, network))
     }

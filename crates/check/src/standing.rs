@@ -1,5 +1,5 @@
-//! Findings that a half-done operation of Calico could explain, or changes that are not known yet. They count only
-//! after some time.
+//! Findings that a half-done Calico operation could explain, or changes that are not known yet. They count only after
+//! some time.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::finding::{Evidence, Finding, FindingKey};
 use crate::report::Report;
 
-/// The ages of findings that depend on several objects, which Calico changes one after the other.
+/// The ages of findings that depend on several objects. Calico changes such objects one after the other.
 #[derive(Debug)]
 pub struct Standing {
     settle: SignedDuration,
@@ -19,35 +19,35 @@ pub struct Standing {
 #[derive(Debug)]
 struct Seen {
     since: Timestamp,
-    /// The evidence; `None` once the finding is old enough. From then on it counts as long as it is found, even if its
+    /// The evidence; `None` once the finding is old enough. Such a finding counts as long as it is found, even if its
     /// evidence changes.
     evidence: Option<Evidence>,
-    /// The last time at which its objects were read again and were the same.
+    /// The last time at which the finding's objects were read again and had not changed.
     read_again: Option<Timestamp>,
 }
 
 impl Standing {
-    /// `settle` is the time for which a finding has to stay unchanged.
+    /// `settle` is the time that a finding has to stay unchanged before it counts.
     pub fn new(settle: SignedDuration) -> Self {
         Self { settle, is_apart: false, seen: HashMap::new() }
     }
 
-    /// With `is_apart`, all findings have to stay unchanged: changes of some objects may arrive before earlier ones of
-    /// others.
+    /// With `is_apart`, all findings have to stay unchanged: changes to some objects can arrive before earlier changes
+    /// to other objects.
     #[must_use]
     pub fn apart(self, is_apart: bool) -> Self {
         Self { is_apart, ..self }
     }
 
-    /// Removes and returns findings that are not old enough from the next report of the cluster. `now` is its time, and
-    /// all changes up to `known` are known.
+    /// Removes findings that are not old enough from the cluster's next report, and returns them. `now` is the report's
+    /// time, and all changes up to `known` are known.
     pub fn hold_back(&mut self, report: &mut Report, now: Timestamp, known: Timestamp) -> Vec<Finding> {
         if !self.settle.is_positive() {
             return Vec::new();
         }
         let mut before = std::mem::take(&mut self.seen);
         let held_back = report.take_unless(|finding| {
-            // A finding about one object stays the same, whatever its numbers are.
+            // A finding about one object is the same finding, even if its numbers change.
             let is_of_one = finding.depends_on.is_empty();
             if is_of_one && !self.is_apart {
                 return true;
@@ -77,14 +77,14 @@ impl Standing {
             .is_some_and(|seen| seen.evidence.is_some() && now.duration_since(seen.since) >= self.settle)
     }
 
-    /// Notes that the objects of a finding are the same at this time.
+    /// Notes that a finding's objects had not changed at this time.
     pub fn confirm(&mut self, finding: &FindingKey, at: Timestamp) {
         if let Some(seen) = self.seen.get_mut(finding) {
             seen.read_again = Some(at);
         }
     }
 
-    /// Returns the time at which the first of the findings that were held back is old enough.
+    /// Returns the earliest time at which a finding that was held back is old enough.
     pub fn next(&self) -> Option<Timestamp> {
         let waiting = self.seen.values().filter(|seen| seen.evidence.is_some());
         waiting.filter_map(|seen| seen.since.checked_add(self.settle).ok()).min()

@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 
 use crate::{Options, Standing, check};
 
-/// A cluster, with and without the handle of a pod.
+/// A cluster, and its snapshot without a pod's handle.
 fn without_a_handle() -> (Cluster, Snapshot) {
     let mut cluster = Cluster::plain(ClusterSpec::new(5), 3, 4);
     let handle = cluster.add_pod_on(0).handle;
@@ -29,7 +29,7 @@ fn a_finding_that_depends_on_objects_counts_once_it_has_stood() {
     };
     assert_eq!(found_at(0, &snapshot), (0, 1, Some(5)));
     assert_eq!(found_at(4, &snapshot), (0, 1, Some(5)));
-    // A finding that was gone in between begins again.
+    // A finding that was gone in between starts again.
     assert_eq!(found_at(5, &cluster.snapshot()), (0, 0, None));
     assert_eq!(found_at(6, &snapshot), (0, 1, Some(11)));
     assert_eq!(found_at(11, &snapshot), (1, 0, None));
@@ -54,7 +54,7 @@ fn a_clock_that_jumps_neither_keeps_a_finding_back_nor_hurries_it() {
     assert_eq!(stands_at(-7_200), (1, None), "what stands goes on standing");
 }
 
-/// The data of some objects may be older than that of others.
+/// Some objects' data can be older than that of others.
 #[test]
 fn where_objects_come_apart_any_finding_has_to_stand_until_all_is_known() {
     let cluster = Cluster::all_faults(ClusterSpec::new(5), 1).snapshot();

@@ -1,6 +1,6 @@
-//! The second read. Objects of findings that a half-done operation of Calico could explain (facts 3.14) are read again
-//! some seconds later, and findings whose objects have changed are dropped. `workflow/src/second_read/settle.rs` waits
-//! and reads.
+//! The second read. If a half-done Calico operation could explain a finding (facts 3.14), its objects are read again
+//! some seconds later. If they have changed, the finding is dropped. `workflow/src/second_read/settle.rs` waits and
+//! reads.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -21,11 +21,11 @@ pub fn suspects(report: &Report) -> BTreeSet<Key> {
     report.findings.iter().flat_map(|f| f.depends_on.iter().cloned()).collect()
 }
 
-/// Repeated reads of a report's objects, until no finding depends on one that has just changed.
+/// Repeated reads of a report's objects, until no finding depends on an object that has just changed.
 ///
-/// The second read is the last one, unless the block of a handle was written meanwhile. An address that was assigned
-/// after the first read of the block, and is being released at the second, leaves the block as it was while its handle
-/// still exists. By a third read that release has ended.
+/// The second read is the last one, unless a handle's block was written in between. If an address was assigned after
+/// the block's first read and is being released at the second, the block is as before, but the handle still exists. By
+/// the third read, that release has ended.
 pub struct Recheck<'s> {
     before: Cow<'s, Snapshot>,
     reads: usize,
@@ -46,7 +46,7 @@ impl<'s> Recheck<'s> {
         (!self.is_settled && !keys.is_empty()).then_some(keys)
     }
 
-    /// Drops and returns the findings whose objects have changed in `later`, which holds the [`keys`](Self::keys).
+    /// Drops and returns the findings whose objects have changed in `later`, which has the [`keys`](Self::keys).
     pub fn take(&mut self, report: &mut Report, later: Snapshot) -> Vec<Finding> {
         let dropped = drop_changed(report, &self.before, &later);
         self.reads += 1;
@@ -55,7 +55,7 @@ impl<'s> Recheck<'s> {
         dropped
     }
 
-    /// Returns true if a finding about a handle depends on a block that was written since the read before.
+    /// Returns true if a finding about a handle depends on a block that was written since the previous read.
     fn rests_on_written_block(&self, report: &Report, later: &Snapshot) -> bool {
         let about_handles = report.findings.iter().filter(|f| matches!(f.subject, Subject::Handle(_)));
         let wanted: BTreeSet<Key> = about_handles.flat_map(|f| f.depends_on.iter().cloned()).collect();
@@ -66,7 +66,7 @@ impl<'s> Recheck<'s> {
     }
 }
 
-/// Drops and returns the findings whose objects have changed in `later`, which holds the keys of [`suspects`] as they
+/// Drops and returns the findings whose objects have changed in `later`, which has the keys from [`suspects`] as they
 /// were some seconds after `first`.
 pub fn drop_changed(report: &mut Report, first: &Snapshot, later: &Snapshot) -> Vec<Finding> {
     let wanted = suspects(report);
@@ -74,7 +74,7 @@ pub fn drop_changed(report: &mut Report, first: &Snapshot, later: &Snapshot) -> 
     let after = Objects::new(later, &wanted);
     report.rechecked = true;
 
-    // Compared once for each object, not for each finding: all addresses of a pod may be findings.
+    // Compared once per object, not per finding: there can be a finding for every address of a pod.
     let changed: HashSet<&Key> = wanted.iter().filter(|key| has_changed(key, &before, &after)).collect();
     let stands = |finding: &Finding, key: &Key| match key {
         Key::Block(_) => is_recorded_alike(finding, key, &before, &after),
@@ -83,14 +83,14 @@ pub fn drop_changed(report: &mut Report, first: &Snapshot, later: &Snapshot) -> 
     report.take_unless(|finding| finding.depends_on.iter().all(|key| stands(finding, key)))
 }
 
-/// Some objects of a snapshot by key.
+/// Some of a snapshot's objects, by key.
 struct Objects<'s> {
     blocks: HashMap<Key, &'s Versioned<StoredBlock>>,
     users: HashMap<Key, User<'s>>,
     others: HashMap<Key, &'s Revision>,
 }
 
-/// A user of addresses. Only the parts about addresses count: a heartbeat is not a change.
+/// A user of addresses. Only its parts about addresses are compared: a heartbeat is not a change.
 #[derive(PartialEq)]
 enum User<'s> {
     Node(&'s Node),
@@ -213,7 +213,7 @@ mod tests {
         cluster
     }
 
-    /// The leaks of `first` that are left after `later` was read.
+    /// The leaks in `first` that are left after `later` was read.
     fn standing(first: &Cluster, later: &Cluster) -> Vec<String> {
         let mut report = check(&first.0, &Options::default());
         drop_changed(&mut report, &first.0, &later.0);
@@ -222,8 +222,8 @@ mod tests {
         leaks.map(|f| f.subject.to_string()).collect()
     }
 
-    /// A pod that came after the blocks were read and is being deleted at the second read: its handle is there both times, and
-    /// its block records nothing of it.
+    /// A pod that is created after the blocks are read and is being deleted at the second read. Its handle exists both
+    /// times, and its block records nothing for it.
     #[test]
     fn a_handle_is_read_again_while_its_block_is_written() {
         let at = |revision: i64| {

@@ -1,4 +1,4 @@
-//! The language of this crate's tests: clusters of a few hand-written entries.
+//! The language of this crate's tests: clusters made of a few hand-written entries.
 
 use calipam_model::key::{ENDPOINT_PREFIX, Key, RESOURCE_PREFIX};
 use calipam_model::names::endpoint_name;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{Options, check};
 
-/// A snapshot with one pool, one node and what a test adds.
+/// A snapshot with one pool, one node and the objects that a test adds.
 pub(crate) struct Cluster(pub Snapshot);
 
 impl Cluster {
@@ -36,7 +36,7 @@ impl Cluster {
         self.put(&format!("{RESOURCE_PREFIX}{name}"), json!({"spec": spec}))
     }
 
-    /// A /30 of node-1 (or another owner): one record for each ordinal, or null.
+    /// Adds a /30 that `owner` owns, with a record or null for each ordinal.
     pub(crate) fn block(&mut self, cidr: &str, owner: Option<&str>, records: [Value; 4]) -> &mut Self {
         let mut attributes = Vec::new();
         let allocations: Vec<Value> = (records.into_iter())
@@ -69,12 +69,12 @@ impl Cluster {
     }
 }
 
-/// The record of an IPIP tunnel.
+/// An IPIP tunnel's record.
 pub(crate) fn tunnel(node: &str) -> Value {
     json!({"handle_id": format!("ipip-tunnel-addr-{node}"), "secondary": {"node": node, "type": "ipipTunnelAddress"}})
 }
 
-/// The record of a pod, older than the grace period.
+/// A pod's record, older than the grace period.
 pub(crate) fn pod(node: &str, name: &str) -> Value {
     json!({"handle_id": format!("k8s-pod-network.{name}"), "secondary": {"namespace": "default", "node": node, "pod": name, "timestamp": "2026-05-01 10:00:00 +0000 UTC"}})
 }

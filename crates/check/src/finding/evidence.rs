@@ -1,4 +1,4 @@
-//! Evidence of findings. All of it is typed; the text of reports is made when it is written.
+//! Evidence of findings. All of it is typed; it becomes text only when a report is written.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,7 +31,7 @@ pub enum LeakReason {
     PodMoved,
     /// The recorded pod has other addresses.
     PodHasOtherAddress,
-    /// The recorded node has another tunnel address of this kind, or none.
+    /// The recorded node has a different tunnel address of this kind, or none.
     TunnelMoved,
     /// The recorded pod has finished.
     PodFinished,
@@ -49,12 +49,12 @@ impl fmt::Display for LeakReason {
     }
 }
 
-/// True if leaked records do not name an owner. Such an address is released only if an operator names it.
+/// True if the leaked address's records do not name an owner. It is released only if an operator names it.
 pub fn is_unnamed(reasons: &[LeakReason]) -> bool {
     reasons == [LeakReason::UnknownOwner]
 }
 
-/// The evidence of a finding. Each variant is for the codes of one family.
+/// The evidence of a finding. Each variant belongs to one family of codes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Evidence {
@@ -74,13 +74,13 @@ pub enum Evidence {
     NoAddress(Box<NoAddressEvidence>),
     /// About an endpoint, pod or service.
     Endpoint(Box<OwnerEvidence>),
-    /// About configuration: for each setting, the values by the place where they were found.
+    /// About configuration: for each setting, its values by the place where they were found.
     Configuration(BTreeMap<String, BTreeMap<String, String>>),
     /// About pods whose addresses another IPAM assigned.
     OtherIpam(OtherIpamEvidence),
     /// About an object that cannot be decoded.
     Undecodable(Box<UndecodableEvidence>),
-    /// About objects of other clusters of a fleet.
+    /// About objects in other clusters of a fleet.
     Elsewhere(Box<ElsewhereEvidence>),
     /// About a cluster that cannot be read.
     Unreadable(Box<UnreadableEvidence>),
@@ -99,18 +99,18 @@ fn joined<S: Serializer>(texts: &[String], serializer: S) -> Result<S::Ok, S::Er
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AddressEvidence {
-    /// The reasons why it counts as leaked.
+    /// The reasons why the address counts as leaked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<LeakReason>,
-    /// The name of its pool.
+    /// The name of the pool that contains the address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// The users of the address. Findings about the addresses of one owner share it.
+    /// The users of the address. Findings about several addresses of one owner share its evidence.
     #[serde(serialize_with = "shared")]
     pub owners: Vec<Arc<OwnerEvidence>>,
-    /// The records of blocks about it.
+    /// What blocks record about the address.
     pub records: Vec<RecordEvidence>,
-    /// The last use of a leaked address, if an archive has it.
+    /// The last use of a leaked address, if an archive shows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_in_use: Option<Box<LastInUse>>,
 }
@@ -123,7 +123,7 @@ pub struct LastInUse {
     pub at: Timestamp,
     /// The user at that time.
     pub by: String,
-    /// The time of the next export that shows users, or of the check: the address was not in use any more.
+    /// The time of the next export that shows users, or of the check. The address was no longer in use by then.
     pub not_at: Timestamp,
 }
 
@@ -133,19 +133,19 @@ impl AddressEvidence {
         is_unnamed(&self.reasons)
     }
 
-    /// The nodes of its users, its records and its blocks.
+    /// The nodes of users, records and blocks.
     pub(crate) fn nodes(&self) -> Vec<String> {
         let owners = self.owners.iter().map(|o| o.node.clone());
         let blocks = self.records.iter().filter_map(|r| r.block_owner.as_ref()?.host()).map(str::to_owned);
         owners.chain(self.recorded_nodes()).chain(blocks).filter(|n| !n.is_empty()).collect()
     }
 
-    /// The names of its users in messages.
+    /// The names of the users, as messages show them.
     pub(crate) fn users(&self) -> String {
         names_of_owners(&self.owners)
     }
 
-    /// The records that hold the address, without those that cool down.
+    /// The records that hold the address, without those that are cooling down.
     pub(crate) fn holding(&self) -> impl Iterator<Item = &RecordEvidence> {
         self.records.iter().filter(|record| !record.record.as_ref().is_cooling())
     }
@@ -156,7 +156,7 @@ impl AddressEvidence {
     }
 }
 
-/// The record of a block about an address.
+/// A block's record of an address.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordEvidence {
     pub block: IpNet,
@@ -170,7 +170,7 @@ pub struct RecordEvidence {
 }
 
 impl RecordEvidence {
-    /// The name in messages of the owner that it claims.
+    /// The name of the claimed owner, as messages show it.
     pub(crate) fn holder(&self) -> String {
         name_of_claim(&self.record.as_ref())
     }
@@ -191,7 +191,7 @@ impl Serialize for RecordEvidence {
             /// Attributes of the other side of a live migration.
             #[serde(skip_serializing_if = "BTreeMap::is_empty")]
             alternate_attributes: BTreeMap<String, String>,
-            /// The start of the cooldown: the text in the block, which may not be a time.
+            /// The start of the cooldown, as text from the block: it is not always a valid time.
             #[serde(skip_serializing_if = "Option::is_none")]
             released_at: Option<String>,
             #[serde(serialize_with = "text")]
@@ -223,10 +223,10 @@ pub struct BlockEvidence {
     /// Problems in the block.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<BlockProblem>,
-    /// Blocks and affinities that conflict with it.
+    /// Blocks and affinities that conflict with the block.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<Conflicting>,
-    /// Pools that contain it.
+    /// Pools that contain the block.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<PoolBlockSize>,
 }
@@ -235,7 +235,7 @@ pub struct BlockEvidence {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Conflicting {
-    /// A block that overlaps it.
+    /// A block that overlaps the other one.
     Block(IpNet),
     Affinity(#[serde(serialize_with = "text")] AffinityKey),
 }
@@ -286,7 +286,7 @@ pub struct HandleEvidence {
     /// The revision of the object; `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// The numbers of addresses in handle and block, by block.
+    /// For each block, the numbers of addresses in handle and block.
     pub blocks: Vec<HandleBlockEvidence>,
     /// The addresses that are recorded under the handle.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -296,14 +296,14 @@ pub struct HandleEvidence {
     pub recorded_as: Vec<String>,
 }
 
-/// The numbers of addresses in a handle and in a block.
+/// The numbers of addresses that a handle and one of its blocks have under its ID.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HandleBlockEvidence {
     pub block: IpNet,
-    /// Addresses of the block that the handle counts. Bugs in Calico may make it negative.
+    /// The number that the handle has for the block. Bugs in Calico can make it negative.
     pub in_handle: i64,
-    /// Addresses that the block records under the handle.
+    /// The number of addresses that the block records under the handle.
     pub in_block: i64,
 }
 
@@ -311,9 +311,9 @@ pub struct HandleBlockEvidence {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OtherIpamEvidence {
-    /// Pods with such addresses.
+    /// The number of pods with such addresses.
     pub pods: usize,
-    /// Addresses that blocks of Calico record for pods.
+    /// The number of addresses that Calico blocks record for pods.
     pub left_over: usize,
 }
 

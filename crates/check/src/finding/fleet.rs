@@ -8,20 +8,20 @@ use serde::Serialize;
 use super::owner::is_zero;
 use crate::names::list;
 
-/// Evidence about objects of other clusters of a fleet.
+/// Evidence about objects in other clusters of a fleet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ElsewhereEvidence {
-    /// The name of the pool, or the user of the address, in the cluster of the finding.
+    /// The name of the pool, or the user of the address, in the finding's cluster.
     pub here: String,
-    /// The first objects of other clusters.
+    /// The first few objects of other clusters.
     pub others: Vec<Elsewhere>,
-    /// The number of further ones.
+    /// The number of objects beyond [`Self::others`].
     #[serde(skip_serializing_if = "is_zero")]
     pub further: usize,
 }
 
 impl ElsewhereEvidence {
-    /// Joins the others to a phrase.
+    /// Joins the other objects into a phrase.
     pub(crate) fn list(&self, name: impl Fn(&Elsewhere) -> String) -> String {
         let mut names: Vec<String> = self.others.iter().map(name).collect();
         // The list names only the first few; the rest is counted.
@@ -37,16 +37,16 @@ pub struct Elsewhere {
     /// The name of the cluster in the fleet.
     pub cluster: String,
     pub kind: ElsewhereKind,
-    /// The pool, node or service, or the user of the address.
+    /// The name of the pool, node or service, or the user of the address.
     pub name: String,
-    /// Its CIDR or address.
+    /// The object's CIDR or address.
     pub cidr: IpNet,
-    /// The numbers of addresses in use in the range that two pools share.
+    /// For two pools: the numbers of addresses in use in the range that they share.
     #[serde(flatten)]
     pub in_use: Option<SharedUse>,
 }
 
-/// The numbers of addresses of a range that are in use in two clusters.
+/// The numbers of addresses of a shared range that each of two clusters uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SharedUse {
@@ -64,11 +64,11 @@ pub enum ElsewhereKind {
     Node,
     Tunnel,
     Service,
-    /// A range of services.
+    /// A service range.
     Services,
     /// A user of an address.
     User,
-    /// The owner in a record of a leaked address.
+    /// The recorded owner of a leaked address.
     Leaked,
 }
 

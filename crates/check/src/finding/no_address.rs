@@ -3,28 +3,28 @@
 use calipam_assign::{Family, PoolPassedOver, Refused};
 use serde::Serialize;
 
-/// Evidence about nodes whose next pod gets no address, or about a pod that waits for one.
+/// Evidence about nodes whose next pod gets no address, or about a pod that is waiting for one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NoAddressEvidence {
     /// The reasons, by family.
     pub refusals: Vec<RefusalEvidence>,
-    /// The node of a pod.
+    /// The waiting pod's node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// The nodes, if the finding is about several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
-    /// The number of pods that wait on a node.
+    /// The number of pods that are waiting on a node.
     #[serde(skip_serializing_if = "is_zero")]
     pub waiting_pods: usize,
-    /// The first of them, as `namespace/name`.
+    /// The first waiting pods, as `namespace/name`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<String>,
 }
 
 impl NoAddressEvidence {
-    /// Joins the refusals to a sentence that begins with "no".
+    /// Joins the refusals into a sentence that begins with "no".
     pub(crate) fn says(&self, and_no: &str) -> String {
         let of = |refusal: &RefusalEvidence| format!("{} address: {}", refusal.of_family(), refusal.why);
         self.refusals.iter().map(of).collect::<Vec<_>>().join(and_no)
@@ -44,7 +44,7 @@ pub struct RefusalEvidence {
     pub reason: &'static str,
     /// The reason in words.
     pub why: String,
-    /// The message of Calico.
+    /// Calico's own message.
     pub calico: String,
     /// The pools that do not serve the request.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -24,7 +24,7 @@ pub(crate) fn one_shared<S: Serializer>(
     owner.serialize(serializer)
 }
 
-/// The kind of a user of an address, in the order of their names.
+/// The kind of an address's user. The order is alphabetical.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OwnerKind {
@@ -46,7 +46,7 @@ impl fmt::Display for OwnerKind {
 pub enum OwnerField {
     /// An address of an endpoint, pod or service.
     Address(IpAddr),
-    /// The field of the node with the address of this tunnel.
+    /// The node's field with the address of this tunnel.
     Tunnel(TunnelKind),
 }
 
@@ -77,9 +77,9 @@ pub enum PodState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoAddress {
-    /// No enabled pool is for LoadBalancers.
+    /// No enabled pool serves LoadBalancers.
     NoPool,
-    /// All pools for LoadBalancers are Manual, and the service names none.
+    /// All pools for LoadBalancers are in Manual mode, and the service names none.
     PoolsManual,
     #[serde(untagged)]
     NotServed(NotServed),
@@ -102,9 +102,9 @@ impl fmt::Display for NoAddress {
 #[serde(rename_all = "camelCase")]
 pub struct OwnerEvidence {
     pub kind: OwnerKind,
-    /// The name as `namespace/name`, or the node of a tunnel.
+    /// `namespace/name`, or the node of a tunnel.
     pub name: String,
-    /// The node; empty for a service.
+    /// The owner's node; empty for a service.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub node: String,
     /// The pod as `namespace/pod`.
@@ -122,17 +122,17 @@ pub struct OwnerEvidence {
     /// The reason why a service has no address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<NoAddress>,
-    /// The addresses, or the field that names the address. A finding about one address lists the first
-    /// [`LISTED_FIELDS`] of them.
+    /// The owner's addresses, or the field that names its address. A finding about one address lists only the first
+    /// [`LISTED_FIELDS`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<OwnerField>,
-    /// The number of further addresses.
+    /// The number of addresses that are not listed.
     #[serde(rename = "furtherFields", skip_serializing_if = "is_zero")]
     pub further_fields: usize,
 }
 
-/// The most addresses of an owner in a finding about one of them. Each address of a pod may be a finding: if each
-/// listed all of them, one pod whose annotation names thousands would fill the memory.
+/// The most addresses of an owner that a finding about one of them lists. There can be a finding for each address of a
+/// pod: if each one listed them all, a single pod whose annotation names thousands would fill the memory.
 pub(crate) const LISTED_FIELDS: usize = 16;
 
 pub(super) fn is_zero(number: &usize) -> bool {
@@ -156,7 +156,7 @@ impl OwnerEvidence {
         }
     }
 
-    /// Sets the `count` addresses of the owner, and lists `most` of them.
+    /// Sets the owner's `count` addresses, of which up to `most` are listed.
     pub(crate) fn naming(self, addresses: impl Iterator<Item = IpAddr>, count: usize, most: usize) -> Self {
         let fields: Vec<OwnerField> = addresses.take(most).map(OwnerField::Address).collect();
         Self { further_fields: count.saturating_sub(fields.len()), fields, ..self }
@@ -171,7 +171,7 @@ impl OwnerEvidence {
         }
     }
 
-    /// The addresses of the owner. Empty for a tunnel, which names a field.
+    /// The owner's addresses. Empty for a tunnel, which names a field.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.fields.iter().filter_map(|field| match field {
             OwnerField::Address(address) => Some(*address),

@@ -1,4 +1,4 @@
-//! Evidence about pools, and about the blocks of nodes in them.
+//! Evidence about pools, and about node blocks in pools.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -14,21 +14,21 @@ use super::evidence::text;
 #[serde(rename_all = "camelCase")]
 pub struct PoolEvidence {
     pub name: String,
-    /// Pools that overlap it.
+    /// Pools that overlap this pool.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<PoolName>,
-    /// Addresses that are allocated, cooling or reserved for Windows.
+    /// The number of addresses that are allocated, cooling down or reserved for Windows.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
     pub in_use: Option<u128>,
-    /// Addresses among these that cool down.
+    /// The number of these that are cooling down.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
     pub cooling: Option<u128>,
-    /// The size without IP reservations.
+    /// The pool's size without IP reservations.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
     pub usable: Option<u128>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invalid_selector: Option<InvalidSelector>,
-    /// Addresses of nodes or services of the cluster that it covers.
+    /// Addresses of the cluster's own nodes or services that the pool covers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub covers: Vec<Place>,
 }
@@ -37,7 +37,7 @@ pub struct PoolEvidence {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Place {
     pub address: IpAddr,
-    /// The node, or `namespace/service`.
+    /// The node's name, or `namespace/service`.
     pub name: String,
 }
 
@@ -77,19 +77,19 @@ impl Serialize for PoolName {
     }
 }
 
-/// Evidence about the blocks of a node, by pool.
+/// Evidence about a node's blocks, by pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct NodeEvidence {
     pub pools: Vec<NodePoolEvidence>,
 }
 
-/// The blocks of a node in a pool.
+/// A node's blocks in a pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePoolEvidence {
     /// The pool's name.
     pub pool: String,
-    /// Blocks of the node in the pool.
+    /// The number of the node's blocks in the pool.
     pub blocks: u32,
     /// The block limit, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]

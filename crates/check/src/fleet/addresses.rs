@@ -10,7 +10,7 @@ use crate::finding::{Elsewhere, ElsewhereEvidence, ElsewhereKind, Evidence, Find
 use crate::names::short;
 use crate::report::Report;
 
-/// An address in use, with the position of its cluster in the group and its user.
+/// An address in use, the position of its cluster in the group, and its user.
 type InUse<'c> = (IpAddr, usize, &'c str);
 
 pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
@@ -24,7 +24,7 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
 
     let mut blocks = blocks.as_slice();
     while let Some((first, _)) = blocks.first() {
-        // Blocks that overlap the first one are in it, and follow it directly.
+        // Blocks that overlap the first one are inside it, and come right after it.
         let len = blocks.partition_point(|(block, _)| first.cidr.contains(&block.cidr));
         let (run, rest) = blocks.split_at(len);
         if run.iter().any(|(_, cluster)| *cluster != run[0].1) {
@@ -34,7 +34,7 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
     }
 }
 
-/// The addresses that a cluster records although nothing uses them.
+/// The addresses that a cluster records although nothing there uses them.
 fn leaked(report: &Report) -> HashSet<IpAddr> {
     let leaked = report.findings.iter().filter(|finding| finding.code == Code::LeakedAddress);
     leaked.flat_map(Finding::addresses).collect()
@@ -71,8 +71,8 @@ fn compare(
     }
 }
 
-/// Makes the finding of one of the clusters that use an address. It names the first user of each. `uses` are in the
-/// order of the clusters.
+/// Makes the finding for one of the clusters that use an address. It names the first user in each cluster. `uses` are
+/// ordered by cluster.
 fn finding(
     group: &[&Cluster],
     uses: &[InUse<'_>],

@@ -1,4 +1,4 @@
-//! Reports of earlier checks of a fleet, and the changes in each cluster since then.
+//! Earlier reports on a fleet, and the changes in each cluster since such a report.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -11,11 +11,11 @@ use crate::code::Code;
 use crate::earlier::{self, Changes, EarlierFinding, EarlierReport, Findings, NoReport, OfCluster};
 use crate::finding::Finding;
 
-/// A report of `calipam check -o json` for several clusters.
+/// A report from `calipam check -o json` on several clusters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EarlierFleet {
     pub taken_at: Timestamp,
-    /// The reports, by name of the cluster.
+    /// The reports, by cluster name.
     pub clusters: BTreeMap<String, EarlierReport>,
 }
 
@@ -30,7 +30,7 @@ impl EarlierFleet {
     /// Reads a report.
     ///
     /// # Errors
-    /// If it is not a report of a fleet, or one of its findings has no code, no subject or no cluster.
+    /// If it is not a report on a fleet, or one of its findings has no code, no subject or no cluster.
     pub fn decode(report: &Value) -> Result<Self, NoReport> {
         let Written { taken_at, clusters } = earlier::decode(report, "FleetReport", NoReport::NotOfFleet)?;
         let Findings { findings } = earlier::decode(report, "FleetReport", NoReport::NotOfFleet)?;
@@ -46,8 +46,8 @@ impl EarlierFleet {
         Ok(Self { taken_at, clusters })
     }
 
-    /// Returns the changes in a cluster with the same GUID. `dropped` are findings whose objects had changed in the
-    /// second read. If not `all_read`, clusters are missing, so that findings between clusters may not have been found.
+    /// Returns the changes in a cluster with the same GUID. `dropped` are the findings whose objects had changed by the
+    /// second read. Unless `all_read`, some clusters are missing, and findings between clusters may be missing, too.
     pub fn changes(&mut self, cluster: &Cluster, dropped: &[Finding], all_read: bool) -> Changes {
         let guid = &cluster.report.cluster.guid;
         let known = self.clusters.remove(&cluster.name);

@@ -1,5 +1,5 @@
-//! Findings between clusters that route to each other. No pairs of clusters are compared: ranges are swept in their
-//! order, and addresses are compared only where ranges of several clusters overlap.
+//! Findings between clusters that route to each other. Clusters are not compared in pairs: one sweep visits all ranges
+//! in order, and addresses are compared only where ranges of several clusters overlap.
 
 mod addresses;
 mod earlier;
@@ -29,27 +29,27 @@ use crate::report::{ClusterIdentity, Report};
 use crate::views::{self, PoolList};
 use crate::{Context, Options};
 
-/// The number of others that a finding between clusters lists. A thousand clusters may have one pool, so the rest is
-/// counted.
+/// The number of other clusters' objects that a finding lists. A thousand clusters can have the same pool, so the rest
+/// are only counted.
 const LISTED: usize = 16;
 
-/// A cluster of a fleet, with the data that is kept after its check.
+/// A cluster in a fleet, with the data that is kept after its check.
 #[derive(Clone, Debug)]
 pub struct Cluster {
-    /// Its name in the fleet.
+    /// The cluster's name in the fleet.
     pub name: String,
-    /// The group. Clusters of one group route to each other; one without a group routes to no other.
+    /// The cluster's group. Clusters in one group route to each other; a cluster without a group routes to no other.
     pub group: Option<String>,
     pub labels: BTreeMap<String, String>,
-    /// The ranges of its services in the fleet file. Calico's data does not have them.
+    /// The cluster's service ranges, from the fleet file. Calico's data does not have them.
     pub services: Vec<IpNet>,
-    /// Its own report, to which [`compare`] adds findings between clusters.
+    /// The cluster's own report, to which [`compare`] adds findings between clusters.
     pub report: Report,
     pub pools: PoolList,
     pub ranges: Ranges,
     /// False for a cluster that cannot be read.
     pub is_read: bool,
-    /// False for a file, which may be a copy, or have any content.
+    /// False for a file, which can be a copy or have any content.
     pub is_live: bool,
 }
 
@@ -65,7 +65,7 @@ impl Cluster {
         Self { name, group, labels, services, report, pools, ranges, is_read: true, is_live: true }
     }
 
-    /// Makes a cluster that cannot be read, with that finding.
+    /// Makes a cluster that cannot be read. Its only finding says so.
     pub fn unreadable(name: &str, location: String, reason: String) -> Self {
         let identity = ClusterIdentity { location, ..ClusterIdentity::default() };
         let says = format!("cannot be read: {}", short(&reason));
@@ -76,8 +76,8 @@ impl Cluster {
     }
 }
 
-/// Keeps one cluster of each GUID: rather a live one than a file, and then the newest that is not in the future.
-/// Another live one is left out, with a note. Another file becomes unreadable, since its GUID proves nothing.
+/// Keeps one cluster for each GUID: a live one rather than a file, and otherwise the newest that is not in the
+/// future. Other live ones are left out, with a note. Other files become unreadable, since their GUID proves nothing.
 pub fn leave_out_doubles(clusters: &mut Vec<Cluster>, now: Timestamp) -> Vec<String> {
     let rank = |cluster: &Cluster| {
         let taken_at = cluster.report.cluster.taken_at;
@@ -114,7 +114,7 @@ pub fn leave_out_doubles(clusters: &mut Vec<Cluster>, now: Timestamp) -> Vec<Str
     said
 }
 
-/// Compares the clusters of each group, and adds each finding to the reports of all clusters that it concerns.
+/// Compares the clusters within each group, and adds each finding to the reports of all clusters that it concerns.
 pub fn compare(clusters: &mut [Cluster]) {
     let mut groups: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (position, cluster) in clusters.iter().enumerate().filter(|(_, cluster)| cluster.is_read) {

@@ -1,4 +1,4 @@
-//! Pools of one cluster that overlap pools, nodes, services or tunnels of another.
+//! Pools of one cluster that overlap another cluster's pools, nodes, services or tunnels.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -37,9 +37,9 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
     check_places(group, &own, found);
 }
 
-/// Returns true for a disabled pool whose cluster uses only those of its addresses that are in enabled pools. It stands
-/// for a pool of another cluster: Calico does not translate addresses of packets between pools, so pods of the clusters
-/// reach each other by their own addresses.
+/// Returns true for a disabled pool if every address that its cluster uses there is also in an enabled pool. Such a
+/// pool announces another cluster's pool: Calico does not translate addresses of packets between pools, so the two
+/// clusters' pods reach each other by their own addresses.
 fn holds_nothing(pool: &PoolView, enabled: &CidrSet, member: &Cluster) -> bool {
     let used = &member.ranges.used;
     let of_enabled: u64 = enabled.within(pool.cidr).map(|part| used.count_within(part)).sum();
@@ -54,7 +54,7 @@ fn check_overlaps(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(us
         }
         let others = overlapping.listed.iter().map(|other| {
             let there = &own[*other];
-            // CIDRs that overlap are nested, so the smaller one is shared.
+            // Overlapping CIDRs are nested, so the smaller one is the shared range.
             let shared = of.pool.cidr.max(there.pool.cidr);
             let in_use = |cluster: usize| group[cluster].ranges.used.count_within(shared);
             let in_use = SharedUse { here: in_use(of.cluster), there: in_use(there.cluster) };
@@ -68,7 +68,7 @@ fn check_overlaps(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(us
     }
 }
 
-/// Finds disabled pools that cover only a part of another cluster's pool. The addresses of the rest are translated.
+/// Finds disabled pools that cover only a part of another cluster's pool. Addresses in the rest are translated.
 fn check_announced(
     group: &[&Cluster],
     announced: &[OfCluster<'_>],
@@ -81,7 +81,7 @@ fn check_announced(
     let position = |cidr: IpNet| enabled.partition_point(|of| of.pool.cidr < cidr);
 
     for of in announced {
-        // Smaller pools are covered as a whole: only larger ones can be covered in part.
+        // Smaller pools are covered completely: only larger ones can be covered in part.
         let larger = std::iter::successors(of.pool.cidr.supernet(), IpNet::supernet);
         let around = larger.flat_map(|cidr| {
             let from = position(cidr);
@@ -104,7 +104,7 @@ fn check_announced(
     }
 }
 
-/// A place of a cluster outside of its pools: the address of a node, tunnel or service, or a range of services.
+/// A cluster's place outside of its pools: the address of a node, tunnel or service, or a service range.
 struct Place<'c> {
     cidr: IpNet,
     cluster: usize,
@@ -112,8 +112,8 @@ struct Place<'c> {
     name: &'c str,
 }
 
-/// Finds nodes, tunnels and services of other clusters in a pool, and ranges of services that overlap it. Addresses in
-/// pools of their own cluster are left out: then the pools overlap.
+/// Finds other clusters' nodes, tunnels and services in a pool, and service ranges that overlap it. Addresses in their
+/// own cluster's pools are left out: in that case the pools overlap.
 fn check_places(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(usize, Finding)>) {
     let mut places: Vec<Place<'_>> = Vec::new();
     let pools = by_cluster(own);
@@ -144,7 +144,7 @@ fn check_places(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(usiz
             from..from + places[from..].partition_point(|place| place.cidr == cidr)
         });
         let mut overlapping: Vec<Range<usize>> = larger.collect();
-        // Places in the pool come after it.
+        // Places in the pool are sorted after its CIDR.
         let from = places.partition_point(|place| place.cidr < pool);
         overlapping.push(from..from + places[from..].partition_point(|place| pool.contains(&place.cidr)));
 
@@ -172,7 +172,7 @@ fn check_places(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(usiz
     }
 }
 
-/// Returns the addresses in the pools of each cluster. `pools` are in the order of the clusters.
+/// Returns the addresses in each cluster's pools. `pools` are ordered by cluster.
 fn by_cluster(pools: &[OfCluster<'_>]) -> HashMap<usize, CidrSet> {
     let of_each = pools.chunk_by(|a, b| a.cluster == b.cluster);
     of_each.map(|pools| (pools[0].cluster, CidrSet::new(pools.iter().map(|of| of.pool.cidr)))).collect()
@@ -188,7 +188,7 @@ fn elsewhere(group: &[&Cluster], of: &OfCluster<'_>) -> Elsewhere {
     }
 }
 
-/// Creates a finding; `says` makes the part of its message after the pool.
+/// Creates a finding; `says` returns the part of its message after the pool.
 fn finding(
     code: Code,
     pool: &PoolView,
@@ -216,7 +216,7 @@ fn place(other: &Elsewhere) -> String {
     format!("{} of {name} in {}", other.cidr.addr(), other.cluster)
 }
 
-/// The numbers of addresses in use, here and there, of the range shared with the first.
+/// A clause with the numbers of addresses that both clusters use in the range shared with the first of `others`.
 fn in_use(others: &[Elsewhere]) -> String {
     let Some(shared) = others.first().and_then(|other| other.in_use) else { return String::new() };
     let first = if others.len() > 1 { " with the first" } else { "" };

@@ -1,4 +1,4 @@
-//! The addresses of a cluster that are compared with other clusters, besides its pools.
+//! A cluster's addresses outside of its pools that are compared with other clusters.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use super::used::Used;
 use crate::finding::ElsewhereKind;
 use crate::{Context, Options};
 
-/// The addresses of nodes, tunnels, services and pods of a cluster.
+/// A cluster's addresses: nodes, tunnels, services and pods.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ranges {
     /// `None` if the configuration cannot be decoded or was not read.
@@ -26,7 +26,7 @@ pub struct Ranges {
 pub struct Point {
     pub address: IpAddr,
     pub kind: ElsewhereKind,
-    /// The node or service.
+    /// The name of the node or service.
     pub name: String,
 }
 

@@ -1,6 +1,6 @@
-//! Settings that should be the same in clusters that route to each other. Routers that accept only prefixes of one
-//! length drop the routes of other blocks, and of single addresses, which a cluster without strict affinity announces
-//! for borrowed ones.
+//! Settings that should be the same in clusters that route to each other. Routers that accept only one prefix length
+//! drop the routes of other block sizes. They also drop routes of single addresses, which a cluster without strict
+//! affinity announces for borrowed addresses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ const SETTINGS: [Setting; 3] = [
     ("blockSize of IPv6", |cluster| block_sizes(cluster, false)),
 ];
 
-/// Places of values in the evidence: the cluster of the finding, and its group.
+/// Places of values in the evidence: the finding's cluster, and its group.
 const HERE: &str = "here";
 const GROUP: &str = "group";
 
@@ -35,7 +35,7 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
         let said = said.join(", ");
         for (position, value) in values.iter().enumerate() {
             let Some(value) = value else { continue };
-            // A value of most clusters is right. Without a majority, all values are reported.
+            // The value that most clusters have is right. Without a majority, all values are reported.
             if numbers[value.as_str()] * 2 > known {
                 continue;
             }
@@ -54,7 +54,7 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
     }));
 }
 
-/// Returns the block sizes of its pools for nodes, as `/26, /28`; `None` if it has no such pool.
+/// Returns the block sizes of the cluster's pools for nodes, such as `/26, /28`; `None` if there is no such pool.
 fn block_sizes(cluster: &Cluster, v4: bool) -> Option<String> {
     let pools = cluster.pools.pools.iter().filter(|pool| pool.enabled && cidr::is_v4(pool.cidr) == v4);
     let sizes: BTreeSet<u8> =

@@ -1,15 +1,15 @@
-//! Finds overlaps of CIDRs of several clusters in one walk.
+//! Finds overlapping CIDRs of several clusters in one walk.
 
 use std::collections::HashMap;
 
 use calipam_model::IpNet;
 
-/// The CIDRs of other clusters that overlap one.
+/// Other clusters' CIDRs that overlap one CIDR.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Others {
-    /// The positions of the first of them.
+    /// The positions of the first few.
     pub listed: Vec<usize>,
-    /// Their number.
+    /// The number of all of them.
     pub number: usize,
 }
 
@@ -20,15 +20,15 @@ impl Others {
     }
 }
 
-/// Returns for each CIDR with its cluster the CIDRs of other clusters that overlap it, of which `most` are listed.
-/// Takes as long as sorting: many overlaps are counted without visiting each.
+/// Takes CIDRs with their clusters. Returns for each the overlapping CIDRs of other clusters, up to `most` of them
+/// listed. It takes as long as sorting: many overlaps are counted without visiting each one.
 pub(super) fn overlaps(ranges: &[(IpNet, usize)], most: usize) -> Vec<Others> {
     let mut sorted: Vec<usize> = (0..ranges.len()).collect();
     sorted.sort_by_key(|position| ranges[*position].0);
     let places = ByCluster::new(sorted.iter().map(|position| ranges[*position].1));
 
     let mut others = vec![Others::default(); ranges.len()];
-    // CIDRs nest or are disjoint: the stack holds those around the current one, by their places.
+    // CIDRs nest or are disjoint: the stack holds the places of those around the current one.
     let mut around: Vec<usize> = Vec::new();
     let mut around_of: HashMap<usize, usize> = HashMap::new();
     for place in 0..=sorted.len() {
@@ -57,7 +57,7 @@ pub(super) fn overlaps(ranges: &[(IpNet, usize)], most: usize) -> Vec<Others> {
     others
 }
 
-/// Places in an order, by their cluster.
+/// The places of each cluster's CIDRs in the sorted order.
 pub(super) struct ByCluster(HashMap<usize, Vec<usize>>);
 
 impl ByCluster {
@@ -69,7 +69,7 @@ impl ByCluster {
         Self(places)
     }
 
-    /// Counts the places of the cluster within `range`.
+    /// Counts the cluster's places within `range`.
     pub(super) fn count(&self, cluster: usize, range: std::ops::Range<usize>) -> usize {
         let Some(places) = self.0.get(&cluster) else { return 0 };
         places.partition_point(|place| *place < range.end)

@@ -18,7 +18,7 @@ impl Dice {
     }
 }
 
-/// Makes ranges of few addresses, so that CIDRs are often equal, nested, or in one cluster.
+/// Makes ranges from few addresses, so that CIDRs are often equal, nested, or in one cluster.
 fn random_ranges(dice: &mut Dice) -> Vec<(IpNet, usize)> {
     let number = dice.below(24);
     (0..number)
@@ -60,7 +60,7 @@ fn the_sweep_finds_what_comparing_all_pairs_finds() {
     }
 }
 
-/// A cluster of the group. A block records its first addresses for pods, and some of them have endpoints.
+/// A cluster in the group. A block records its first addresses for `pods`; those in `live` have endpoints.
 fn member(name: &str, pods: &[&str], live: &[(&str, &str)]) -> Cluster {
     let mut cluster = test_cluster::Cluster::new();
     let mut records = [Value::Null, Value::Null, Value::Null, Value::Null];

@@ -1,5 +1,5 @@
-//! The addresses that a cluster uses, with their users. They are packed, since those of a whole fleet are in memory at
-//! once.
+//! The addresses that a cluster uses, with their users. They are packed, since the addresses of an entire fleet are in
+//! memory at once.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use crate::names::{name_of_claim, names_of_owners, short};
 pub struct Used {
     /// Ascending by CIDR, and no CIDR twice.
     blocks: Vec<UsedBlock>,
-    /// The number of addresses before each block, and of all.
+    /// For each block, the number of addresses before it; at the end, the number of all addresses.
     before: Vec<u64>,
 }
 
@@ -24,7 +24,7 @@ pub struct UsedBlock {
     pub cidr: IpNet,
     /// The ordinals of the addresses, ascending.
     pub ordinals: Box<[u32]>,
-    /// The user of each, in the same order, one a line.
+    /// The user of each address, in the same order, one per line.
     users: Box<str>,
 }
 
@@ -62,7 +62,7 @@ impl Used {
         Self { blocks, before }
     }
 
-    /// Gathers the addresses that blocks record for an owner, and those that a live owner uses without a record.
+    /// Gathers the addresses that blocks record for an owner, and those that an owner uses without a record.
     pub(super) fn of(context: &Context<'_>) -> Self {
         let index = &context.index;
         let mut blocks = Vec::new();
@@ -90,14 +90,14 @@ impl Used {
         &self.blocks
     }
 
-    /// Counts the addresses of `region` in use.
+    /// Counts the addresses in use within `region`.
     pub fn count_within(&self, region: IpNet) -> u64 {
         let from = self.blocks.partition_point(|block| block.cidr < region);
         let len = self.blocks[from..].partition_point(|block| region.contains(&block.cidr));
         let inside = self.before.get(from + len).zip(self.before.get(from));
         let inside = inside.map_or(0, |(end, begin)| end - begin);
 
-        // Blocks nest or are disjoint: a larger one counts only if it is around the region.
+        // Blocks nest or are disjoint: a larger one matters only if it is around the region.
         let outer = std::iter::successors(region.supernet(), IpNet::supernet);
         let around = outer.filter_map(|cidr| {
             let position = self.blocks.binary_search_by_key(&cidr, |block| block.cidr).ok()?;

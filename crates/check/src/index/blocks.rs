@@ -1,4 +1,4 @@
-//! The stored blocks: sound ones, readable ones, and their addresses that have cooled down.
+//! The stored blocks: which are sound or readable, and which addresses in them have cooled down.
 
 use std::net::IpAddr;
 
@@ -16,24 +16,24 @@ pub struct IndexedBlock<'s> {
     /// The block, if it is sound.
     pub sound: Option<&'s Block>,
     /// The block, if its addresses can be read. It is sound, or its only defects are records without an ordinal, which
-    /// are left out. Nothing but the key is known of any other corrupt block.
+    /// are left out. For any other corrupt block, only the key is known.
     pub usable: Option<&'s Block>,
     /// The sound block without the addresses that have cooled down, if it has any.
     cooled: Option<Box<Block>>,
     /// The defects; empty for a sound block.
     pub problems: Vec<BlockProblem>,
-    /// The revision of its object.
+    /// The revision of the stored object.
     pub revision: &'s Revision,
 }
 
 impl IndexedBlock<'_> {
-    /// Returns a sound block as an allocator reads it: addresses that have cooled down are free.
+    /// Returns a sound block as an allocator sees it: addresses that have cooled down are free.
     pub(crate) fn current(&self) -> Option<&Block> {
         self.cooled.as_deref().or(self.sound)
     }
 }
 
-/// Returns the stored blocks, ascending by CIDR. A release after `now` makes a block corrupt.
+/// Returns the stored blocks, ascending by CIDR. A block with a release time after `now` is corrupt.
 pub(super) fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBlock<'_>> {
     let future = now.saturating_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
     let config = snapshot.effective_ipam_config().filter(|_| snapshot.has_read(Source::IpamConfig));

@@ -1,4 +1,4 @@
-//! Pods that have addresses of the plugin host-local instead of Calico IPAM.
+//! Pods with addresses from the host-local plugin instead of Calico IPAM.
 
 use std::net::IpAddr;
 
@@ -13,14 +13,14 @@ use super::blocks::{blocks_around, index_blocks};
 use crate::FastMap;
 use crate::claim::Claim;
 
-/// Returns true if host-local serves all pods, and Calico IPAM none.
+/// Returns true if host-local serves all pods and Calico IPAM none.
 pub(crate) fn is_host_local(snapshot: &Snapshot) -> bool {
     snapshot.has_read(Source::Pods) && pods(snapshot, &index_blocks(snapshot, snapshot.taken_at)) > 0
 }
 
-/// Returns the number of pods that Calico networks if host-local assigned the addresses of all of them, otherwise 0.
-/// Each address is in the range of its node, at least one has no record, and no record says that Calico assigned it.
-/// Records of pods in blocks are leftovers then, or were made in advance by `upgrade-ipam`.
+/// Returns the number of pods that Calico networks if host-local assigned all their addresses, otherwise 0. In that
+/// case each address is in its node's range, at least one has no record, and no record says that Calico assigned it.
+/// Any records of pods are leftovers, or `upgrade-ipam` has made them in advance.
 pub(super) fn pods(snapshot: &Snapshot, blocks: &[IndexedBlock<'_>]) -> usize {
     let needed = [Source::Pods, Source::Nodes, Source::Pools, Source::Blocks];
     let is_pool = |defect: &Defect| matches!(defect.key, Some(Key::Pool(_)));
@@ -57,13 +57,13 @@ pub(super) fn pods(snapshot: &Snapshot, blocks: &[IndexedBlock<'_>]) -> usize {
     if is_shown { pods } else { 0 }
 }
 
-/// Returns true if the range covers the pool of the address, so that being in the range proves nothing.
+/// Returns true if the range covers the address's pool, so that being in the range proves nothing.
 fn covers_pool(snapshot: &Snapshot, range: IpNet, address: IpAddr) -> bool {
     let mut pools = snapshot.pools.iter().map(|pool| pool.value.cidr);
     pools.any(|pool| pool.contains(&address) && range.contains(&pool))
 }
 
-/// Returns true for a record that Calico's CNI plugin wrote for the pod. `upgrade-ipam` writes no time (facts 4.1).
+/// Returns true if Calico's CNI plugin wrote the record for the pod. `upgrade-ipam` writes no time (facts 4.1).
 fn is_assigned_to(record: &AttributeRef<'_>, of: &Pod) -> bool {
     let Claim::Pod { namespace, pod, .. } = Claim::of(record) else { return false };
     record.allocated_at().is_some() && namespace == of.namespace() && pod == of.name()

@@ -1,4 +1,4 @@
-//! Objects that name an address without owning it for certain.
+//! Objects that name an address, but do not certainly own it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use serde::Serialize;
 use super::{Index, Owner};
 use crate::finding::{OwnerEvidence, OwnerKind, one_shared};
 
-/// Something that names an address without owning it for certain.
+/// Something that names an address, but does not certainly own it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Mention {
     #[serde(flatten, serialize_with = "one_shared")]
     pub owner: Arc<OwnerEvidence>,
-    /// The field that names it.
+    /// The field that names the address.
     pub by: &'static str,
 }
 
-/// The fields of a pod that name addresses, the strongest evidence first.
+/// The pod fields that name addresses, strongest evidence first.
 const FIELDS_OF_PODS: [(u8, &str); 5] = [
     (evidence::NO_IPAM, "annotation cni.projectcalico.org/ipAddrsNoIpam"),
     (evidence::CNI, "annotation cni.projectcalico.org/podIPs"),
@@ -28,7 +28,7 @@ const FIELDS_OF_PODS: [(u8, &str); 5] = [
 ];
 
 impl Index<'_> {
-    /// Returns the objects that name the address and do not use it, by name. Searches the whole snapshot.
+    /// Returns the objects that name the address but do not use it, by name. Searches the entire snapshot.
     pub fn mentions(&self, address: IpAddr) -> Vec<Mention> {
         if !self.is_mentioned(address) {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! Differences between the nodes of Calico and of Kubernetes.
+//! Differences between Calico's nodes and those of Kubernetes.
 
 use std::net::IpAddr;
 
@@ -7,17 +7,17 @@ use calipam_model::snapshot::Snapshot;
 
 use crate::{FastMap, FastSet};
 
-/// Returns Calico's names of nodes that are gone from Kubernetes. Nodes that refer to none of Kubernetes belong to
+/// Returns the Calico names of nodes that are gone from Kubernetes. Nodes that refer to no Kubernetes node belong to
 /// another orchestrator.
 pub(super) fn left_nodes<'s>(snapshot: &'s Snapshot, kubernetes: &FastSet<&str>) -> FastSet<&'s str> {
-    // Without a single node, the nodes were not read.
+    // If there is no node at all, nodes were not read.
     let nodes = snapshot.nodes.iter().map(|node| &node.value).filter(|_| !kubernetes.is_empty());
     let is_left =
         |node: &&Node| node.kubernetes_name.as_deref().is_some_and(|name| !kubernetes.contains(name));
     nodes.filter(is_left).map(|node| node.name.as_str()).collect()
 }
 
-/// Returns the addresses of nodes that are in pools, where pods could get them, too.
+/// Returns the node addresses that are in pools, where pods could get the same address.
 pub(super) fn nodes_in_pools(snapshot: &Snapshot, left: &FastSet<&str>) -> FastMap<IpAddr, u32> {
     let addresses = (0..)
         .zip(&snapshot.nodes)

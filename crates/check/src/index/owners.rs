@@ -1,4 +1,4 @@
-//! Evidence about the users of addresses.
+//! Evidence about address users.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,8 +9,8 @@ use calipam_model::text::TextRef;
 use super::{Index, Owner, Use};
 use crate::finding::{LISTED_FIELDS, OwnerEvidence, OwnerField, OwnerKind};
 
-/// The number of characters of a container ID that a finding shows. A real one has 64, but the annotation of a pod may
-/// have any text.
+/// The most characters of a container ID that a finding shows. A real ID has 64, but a pod's annotation can have any
+/// text.
 const LONGEST_ID: usize = 256;
 
 impl Index<'_> {
@@ -45,7 +45,7 @@ impl Index<'_> {
         self.describe(Owner::Pod(position), usize::MAX)
     }
 
-    /// Describes owners that have more addresses than are listed, once for all findings.
+    /// Describes owners with more addresses than a finding lists, once for all findings.
     pub(super) fn large_owners(&self) -> HashMap<Owner, Arc<OwnerEvidence>> {
         let snapshot = self.snapshot;
         let is_large = |count: usize| count > LISTED_FIELDS;

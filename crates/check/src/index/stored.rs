@@ -1,4 +1,4 @@
-//! The stored blocks, whether they can be checked or not.
+//! The stored blocks, including those that cannot be checked.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ pub(crate) struct Stored<'c, 's> {
 }
 
 impl<'s> Index<'s> {
-    /// Returns all stored blocks, ascending by CIDR, no CIDR twice.
+    /// Returns all stored blocks, ascending by CIDR, without duplicates.
     pub(crate) fn stored(&self) -> Vec<Stored<'_, 's>> {
         let read = self.blocks.iter().map(|block| Stored { key: block.key, block: Some(block) });
         let broken = self.snapshot.defects.iter().filter_map(Defect::hidden_block);
@@ -29,7 +29,7 @@ impl<'s> Index<'s> {
     }
 
     /// Returns the CIDRs of blocks that are corrupt or cannot be decoded. Their content is not checked, nor are
-    /// affinities and handles that name them.
+    /// affinities and handles that name these blocks.
     pub(crate) fn unchecked(&self) -> HashSet<IpNet> {
         self.unchecked.iter().copied().collect()
     }

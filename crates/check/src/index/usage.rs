@@ -1,4 +1,4 @@
-//! The users of addresses, by all evidence that was read.
+//! The users of addresses, according to all evidence that was read.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -28,7 +28,7 @@ pub(super) fn of(
     left_nodes: &FastSet<&str>,
     [services_only, host_local]: [bool; 2],
 ) -> (Vec<Use>, Vec<IpAddr>) {
-    // With a million endpoints this takes its time, most of all the sorting.
+    // With a million endpoints this takes long, most of all the sorting.
     let parts = in_parts(snapshot.endpoints.len(), |range| {
         let mut part = Usage::default();
         part.uses.reserve(range.len());
@@ -49,7 +49,7 @@ pub(super) fn of(
     }
     let nodes = (0..).zip(&snapshot.nodes);
     for (position, node) in nodes.filter(|(_, node)| !left_nodes.contains(node.value.name.as_str())) {
-        // With `usePodCIDR` tunnels have addresses of the node's range, too.
+        // With `usePodCIDR`, tunnel addresses are from the node's range, too.
         let is_of_range = |address| node.value.pod_cidrs.iter().any(|range| range.contains(address));
         for (kind, address) in &node.value.tunnels {
             if host_local && is_of_range(address) {
@@ -60,12 +60,12 @@ pub(super) fn of(
         }
     }
     if services_only {
-        // Addresses that another IPAM gave to pods and tunnels may be in pools of Calico.
+        // Addresses that another IPAM gave to pods and tunnels can be in Calico's pools.
         usage.mentioned.extend(usage.uses.drain(..).map(|used| used.address));
     }
     usage.services(snapshot, blocks);
     usage.mentioned.extend(nodes_in_pools.keys());
-    // Unlike an unstable one, this sort makes use of sorted parts.
+    // Unlike an unstable sort, this one benefits from parts that are already sorted.
     usage.uses.sort();
     usage.mentioned.sort_unstable();
     usage.mentioned.dedup();
@@ -73,7 +73,7 @@ pub(super) fn of(
 }
 
 /// Returns true if Calico IPAM serves only LoadBalancer services: no node has, or had, a block. Pods and tunnels get
-/// their addresses from another IPAM, such as host-local, even if Calico's CNI plugin networks them.
+/// their addresses from another IPAM, such as host-local, even if Calico's CNI plugin is in use.
 pub(crate) fn is_for_services_only(snapshot: &Snapshot) -> bool {
     let sources = [Source::Blocks, Source::Affinities, Source::Handles];
     let is_ipam =
@@ -91,8 +91,8 @@ pub(crate) fn is_for_services_only(snapshot: &Snapshot) -> bool {
         && snapshot.handles.iter().all(|handle| is_service(handle.value.id().cut_at_carriage_return()))
 }
 
-/// Returns the nodes, packed, that endpoints and unfinished pods name. These are stored node by node, so most name the
-/// same node as the one before.
+/// Returns the packed names of nodes that endpoints and unfinished pods name. Endpoints are stored node by node, so
+/// most name the same node as the one before.
 pub(super) fn nodes_of_workloads(snapshot: &Snapshot) -> FastSet<&[u8]> {
     let endpoints = snapshot.endpoints.iter().map(|e| e.value.node().packed());
     let unfinished = snapshot.pods.iter().filter(|p| !p.value.finished);
@@ -116,9 +116,9 @@ struct Usage {
 }
 
 impl Usage {
-    /// Adds the uses of endpoints. An endpoint is live unless pods were read and its pod is gone or finished; one of
-    /// another orchestrator always is. Addresses that bypass IPAM count only as named. So do those of OpenStack:
-    /// Neutron assigns, shares and moves them.
+    /// Adds the uses by endpoints. An endpoint is live unless pods were read and its pod is gone or finished; another
+    /// orchestrator's endpoint is always live. Addresses that bypass IPAM count only as named, and so do OpenStack
+    /// addresses: Neutron assigns, shares and moves them.
     fn endpoints(&mut self, snapshot: &Snapshot, range: Range<usize>, pods: &FastMap<PodName<'_>, u32>) {
         let pods_read = snapshot.has_read(Source::Pods);
         for (position, endpoint) in (range.start as u32..).zip(&snapshot.endpoints[range]) {
@@ -143,12 +143,12 @@ impl Usage {
         }
     }
 
-    /// Adds the uses of pods. A pod owns the addresses in its annotation. By its status alone it owns an address only
-    /// if Calico networks it: on Kubernetes the CNI plugin has then left an annotation.
+    /// Adds the uses by pods. A pod owns the addresses in its annotation. An address that only its status names belongs
+    /// to it only if Calico networks the pod: in that case the CNI plugin has left an annotation on Kubernetes.
     ///
-    /// On etcd it leaves none, and the status may be older than the sandbox. An endpoint alone says then what the pod
-    /// uses. Without an endpoint, a pod that is terminating or not ready has no sandbox with a network, so its address
-    /// may be another's; and a node that Calico does not know has another plugin.
+    /// On etcd the plugin leaves none, and the status can be older than the sandbox, so the pod's endpoint decides.
+    /// Without an endpoint, a pod that is terminating or not ready has no sandbox with a network, and its address could
+    /// belong to another pod. A node that Calico does not know has another plugin.
     fn pods(&mut self, snapshot: &Snapshot) {
         if snapshot.pods.is_empty() {
             return;
@@ -178,7 +178,7 @@ impl Usage {
         }
     }
 
-    /// Adds the uses of services. A service that Calico serves owns the ingress addresses that are in a pool for
+    /// Adds the uses by services. A service that Calico serves owns the ingress addresses that are in a pool for
     /// LoadBalancers, or that a block records for it. All others are merely named.
     fn services(&mut self, snapshot: &Snapshot, blocks: &[IndexedBlock<'_>]) {
         let assign = snapshot.serves_services().and_then(Result::ok).unwrap_or_default();

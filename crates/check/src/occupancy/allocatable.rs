@@ -1,5 +1,5 @@
-//! The addresses of a pool that nodes can still get, and the limits: those of their own blocks, and those that
-//! [`beyond_own_blocks`] gives them.
+//! The addresses that nodes can still get from a pool, and the reasons why they cannot get more. They get free
+//! addresses in their own blocks, and those from [`beyond_own_blocks`].
 
 use std::collections::HashSet;
 use std::fmt;
@@ -17,16 +17,16 @@ use calipam_model::{IpNet, cidr};
 use super::Occupancy;
 use crate::cidr_set::CidrSet;
 
-/// A reason why free addresses of a pool cannot be allocated.
+/// A reason why a pool's free addresses cannot be allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Limit {
     /// The pool is disabled.
     Disabled,
     /// The pool is being deleted.
     Deleting,
-    /// Calico has marked the pool as not allocatable, because it overlaps another one for example.
+    /// Calico has marked the pool as not allocatable, for example because it overlaps another one.
     NotAllocatable,
-    /// The pool has no use that calipam knows.
+    /// The pool has no allowed use that calipam knows.
     NoUse,
     /// The node selector of this or another pool does not parse: Calico refuses every request.
     BrokenSelector,
@@ -36,15 +36,15 @@ pub enum Limit {
     Manual,
     /// The pool is smaller than one of its blocks.
     SmallerThanBlock,
-    /// Nodes may not claim blocks.
+    /// Nodes are not allowed to claim blocks.
     AutoAllocationOff,
-    /// The block limit keeps its nodes from using the whole pool.
+    /// The block limit keeps the pool's nodes from using all of it.
     BlockLimit,
-    /// Strict affinity forbids borrowing from blocks of others.
+    /// Strict affinity forbids borrowing from other owners' blocks.
     StrictAffinity,
-    /// Free addresses are in blocks of others of another size, where Calico does not look.
+    /// Free addresses are in other owners' blocks of a different size, where Calico does not look.
     BlockSize,
-    /// An object that decides it was not read or cannot be decoded.
+    /// A necessary object was not read or cannot be decoded.
     NotKnown,
 }
 
@@ -71,12 +71,12 @@ impl fmt::Display for Limit {
 /// The addresses that can still be allocated from a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allocatable {
-    /// The number of addresses that the nodes together can get from the pool, if they ask for no other pool's: pools
-    /// share the block limit, so their numbers do not add up. `None` if it is not known.
+    /// The number of addresses that all nodes together can get from the pool if they use no other pool. Pools share the
+    /// block limit, so their numbers do not add up. `None` if the number is not known.
     pub addresses: Option<u128>,
-    /// The number for requests that name the pool, if it serves no others.
+    /// The number of addresses for requests that name the pool, if it serves no other requests.
     pub by_name: Option<u128>,
-    /// The reasons why that is less than all free addresses.
+    /// The reasons why not all free addresses can be allocated.
     pub limits: Vec<Limit>,
 }
 
@@ -93,14 +93,14 @@ impl Allocatable {
 /// The free addresses and blocks of a pool.
 #[derive(Default)]
 pub(crate) struct PoolCapacity {
-    /// Free addresses in blocks of nodes that may use the pool.
+    /// Free addresses in blocks whose owners use the pool.
     own: u128,
-    /// Free addresses in blocks of others, which Calico borrows.
+    /// Free addresses in other owners' blocks, which Calico borrows.
     pub foreign: u128,
-    /// Free addresses in blocks of others of another size, which it does not borrow.
+    /// Free addresses in other owners' blocks of a different size, which Calico does not borrow.
     other_size: u128,
-    /// Free addresses of each empty block of others, descending. Nodes may take over such a block (Calico 3.32 and
-    /// later).
+    /// The number of free addresses in each empty block of another owner, descending. Nodes can take over such blocks
+    /// (Calico 3.32 and later).
     pub empty: Vec<u128>,
     /// The number of blocks that could be created.
     pub new_blocks: u128,
@@ -114,7 +114,7 @@ impl PoolCapacity {
 }
 
 impl Occupancy<'_, '_> {
-    /// Returns the addresses that can still be allocated from a pool. Without an outlook they are not known.
+    /// Returns the addresses that can still be allocated from a pool. Without an outlook, they are not known.
     pub(crate) fn allocatable(&self, outlook: Option<&Outlook<'_>>, pool: &Pool) -> Allocatable {
         let Some((outlook, config)) = outlook.zip(self.context.snapshot.effective_ipam_config()) else {
             return Allocatable::unknown(Limit::NotKnown);
@@ -160,7 +160,7 @@ impl Occupancy<'_, '_> {
         }
     }
 
-    /// Returns the free addresses and blocks of a pool for the owners of blocks for which `is_own` is true.
+    /// Returns the free addresses and blocks of a pool, for a client that owns the blocks whose owner `is_own` accepts.
     pub(crate) fn stock(&self, pool: &Pool, is_own: impl Fn(&BlockOwner) -> bool) -> PoolCapacity {
         let reclaims = reclaims_empty_blocks(self.context.snapshot);
         let mut stock = PoolCapacity::default();
@@ -190,7 +190,7 @@ impl Occupancy<'_, '_> {
         stock
     }
 
-    /// Returns the number of blocks that fit into the pool, apart from those that are reserved as a whole.
+    /// Returns the number of blocks that fit into the pool, without those that are entirely reserved.
     fn room_for_blocks(&self, pool: &Pool) -> u128 {
         let count = |cidr: IpNet| match pool.block_size.checked_sub(cidr.prefix_len()) {
             Some(bits) => 1u128.checked_shl(bits.into()).unwrap_or(u128::MAX),
@@ -208,7 +208,7 @@ impl Occupancy<'_, '_> {
         block.assignable(|address| self.reserved.contains(address)).count() as u128
     }
 
-    /// Counts the addresses of a pool that are neither in a block nor in a reservation, where blocks can be created.
+    /// Counts the addresses of a pool that are neither in a block nor reserved, where blocks can be created.
     fn unclaimed(&self, pool: &Pool) -> u128 {
         if pool.is_smaller_than_block() {
             return 0;

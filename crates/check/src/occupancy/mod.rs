@@ -16,25 +16,25 @@ use crate::Context;
 use crate::cidr_set::CidrSet;
 use crate::index::Stored;
 
-/// Counts of the addresses of a pool or block. The parts up to `free` do not overlap: `total` is their sum (but for
-/// `::/0`, whose size is one more than fits).
+/// Address counts of a pool or block. The parts up to `free` do not overlap: `total` is their sum (except for `::/0`,
+/// whose size is one more than fits).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// All addresses.
     pub total: u128,
     /// Allocated to an owner, even if a reservation covers the address.
     pub in_use: u128,
-    /// Released, and not assigned again for a while (Calico 3.33 and later).
+    /// Released, but not free yet (Calico 3.33 and later).
     pub cooling: u128,
     /// Ordinals that Windows nodes reserve in their blocks.
     pub windows_reserved: u128,
-    /// Reserved by IP reservations, and not taken.
+    /// Covered by IP reservations, and not taken.
     pub reserved: u128,
-    /// In a block that is corrupt or cannot be decoded: they may be taken.
+    /// In a block that is corrupt or cannot be decoded: they could be taken.
     pub unknown: u128,
-    /// All others.
+    /// All other addresses.
     pub free: u128,
-    /// All addresses but those of IP reservations, taken or not.
+    /// All addresses except those in IP reservations, taken or not.
     pub usable: u128,
     /// Usable addresses that are in use, cooling, or reserved by Windows.
     pub usable_taken: u128,
@@ -46,13 +46,13 @@ impl Tally {
         (self.usable > 0).then(|| self.usable_taken as f64 * 100.0 / self.usable as f64)
     }
 
-    /// Returns the share in whole percent, rounded down.
+    /// Returns the share of usable addresses that is taken, in percent, rounded down.
     pub fn whole_percent(&self) -> Option<u8> {
         whole_percent(self.usable_taken, self.usable)
     }
 }
 
-/// Returns a share in whole percent, rounded down, so that 100 means all; `None` if the whole is 0.
+/// Returns a share in percent, rounded down, so that 100 means all; `None` if `whole` is 0.
 pub fn whole_percent(part: u128, whole: u128) -> Option<u8> {
     if whole == 0 {
         return None;
@@ -70,23 +70,23 @@ enum AddressUse {
     Cooling,
 }
 
-/// The detail of sums.
+/// The level of detail in sums.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Detail {
     #[default]
     ByKind,
-    /// All taken addresses count as in use. This is quicker: most blocks are summed without their records.
+    /// All taken addresses count as in use. This is quicker: most blocks are summed without reading their records.
     Total,
 }
 
-/// Sums over the blocks of a snapshot.
+/// Sums over a snapshot's blocks.
 pub struct Occupancy<'c, 's> {
     context: &'c Context<'s>,
     /// All stored blocks, ascending by CIDR.
     pub(crate) stored: Vec<Stored<'c, 's>>,
-    /// Addresses of IP reservations.
+    /// Addresses in IP reservations.
     reserved: CidrSet,
-    /// Addresses of blocks that are corrupt or cannot be decoded.
+    /// Addresses in blocks that are corrupt or cannot be decoded.
     unknown: CidrSet,
 }
 
@@ -103,7 +103,7 @@ impl<'c, 's> Occupancy<'c, 's> {
         self.context.snapshot.taken_at
     }
 
-    /// Counts the addresses of a pool or of any other CIDR. An address in several overlapping blocks counts once.
+    /// Counts the addresses in a pool or any other CIDR. An address in several overlapping blocks counts once.
     pub fn tally(&self, region: IpNet) -> Tally {
         self.sum(region, Detail::ByKind)
     }
@@ -121,7 +121,7 @@ impl<'c, 's> Occupancy<'c, 's> {
         let mut sum = Sum::new(detail);
         let mut blocks = blocks.as_slice();
         while let Some(first) = blocks.first() {
-            // Blocks are sorted: those that overlap the first one follow it directly.
+            // Blocks are sorted: those that overlap the first one come right after it.
             let len = blocks.iter().take_while(|b| first.key.contains(&b.key)).count();
             let (run, rest) = blocks.split_at(len);
             self.add_run(&mut sum, run, region);
@@ -134,7 +134,7 @@ impl<'c, 's> Occupancy<'c, 's> {
         sum.tally(region, self.unknown.size_within(region), known, self.reserved.size_within(region))
     }
 
-    /// Returns the blocks that are in the pool as a whole.
+    /// Returns the blocks that lie entirely in the pool.
     pub(crate) fn inside(&self, pool: IpNet) -> &[Stored<'c, 's>] {
         let from = self.stored.partition_point(|s| s.key < pool);
         let len = self.stored[from..].partition_point(|s| pool.contains(&s.key));
@@ -150,7 +150,7 @@ impl<'c, 's> Occupancy<'c, 's> {
         found
     }
 
-    /// Counts the addresses of one block, as if nothing overlapped it.
+    /// Counts the addresses in one block, as if nothing overlapped it.
     pub(crate) fn block(&self, stored: &Stored<'_, '_>) -> Tally {
         if stored.block.is_none_or(|b| b.sound.is_none()) {
             let size = cidr::size(stored.key);
@@ -167,14 +167,14 @@ impl<'c, 's> Occupancy<'c, 's> {
         self.inside(pool).len()
     }
 
-    /// Returns the blocks that no pool contains, ascending, with the counts of their addresses.
+    /// Returns the blocks that no pool contains, ascending, with their address counts.
     pub fn blocks_outside_pools(&self) -> impl Iterator<Item = (IpNet, Tally)> + '_ {
         let is_outside = |s: &&Stored<'_, '_>| self.context.index.pools_around(s.key).next().is_none();
         let outside = self.stored.iter().filter(is_outside);
         outside.map(|stored| (stored.key, self.block(stored)))
     }
 
-    /// Adds the addresses of a region in a run of overlapping blocks.
+    /// Adds a region's addresses in a run of overlapping blocks.
     fn add_run(&self, sum: &mut Sum, run: &[&Stored<'_, '_>], region: IpNet) {
         let sound = run.iter().filter_map(|s| s.block?.current());
         if let [only] = run
@@ -220,11 +220,11 @@ struct Sum {
     in_use: u128,
     cooling: u128,
     windows_reserved: u128,
-    /// The number of these in reservations.
+    /// The number of taken addresses in reservations.
     reserved: u128,
-    /// The number of these that are in corrupt or undecodable blocks, too.
+    /// The number of taken addresses that are also in corrupt or undecodable blocks.
     of_unknown: u128,
-    /// The number of these that are in reservations, and in no such block.
+    /// The number of taken addresses that are in reservations, but not in such blocks.
     of_reserved: u128,
 }
 
@@ -253,8 +253,8 @@ impl Sum {
         }
     }
 
-    /// `unknown`, `known_reserved` (outside of unknown blocks) and `reserved` are numbers of addresses, including taken
-    /// ones.
+    /// Sums up a region. `unknown`, `known_reserved` (outside of unknown blocks) and `reserved` count addresses, taken
+    /// ones included.
     fn tally(self, region: IpNet, unknown: u128, known_reserved: u128, reserved: u128) -> Tally {
         let total = cidr::size(region);
         let taken = self.in_use + self.cooling + self.windows_reserved;

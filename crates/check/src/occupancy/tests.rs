@@ -41,7 +41,7 @@ fn config(cluster: &mut Cluster, value: Value) {
     cluster.put("/calico/ipam/v2/config", value);
 }
 
-/// The parts of the first pool: in use, cooling, Windows, reserved, unknown, free.
+/// The first pool's parts: in use, cooling, Windows, reserved, unknown, free.
 fn parts(cluster: &Cluster) -> [u128; 6] {
     let context = Context::new(&cluster.0, &Options::default());
     let tally = Occupancy::new(&context).tally(cluster.0.pools[0].value.cidr);
@@ -51,13 +51,13 @@ fn parts(cluster: &Cluster) -> [u128; 6] {
     parts
 }
 
-/// The allocatable addresses of the first pool, and the limits.
+/// The allocatable addresses in the first pool, and the limits.
 fn allocatable(cluster: &Cluster) -> (Option<u128>, Vec<Limit>) {
     let found = of_first_pool(cluster);
     (found.addresses, found.limits)
 }
 
-/// The addresses for requests that name the first pool, if others get nothing.
+/// The number of addresses for requests that name the first pool, if other requests get nothing.
 fn by_name(cluster: &Cluster) -> Option<u128> {
     of_first_pool(cluster).by_name
 }
@@ -199,10 +199,10 @@ fn the_block_limit_keeps_space_unclaimed() {
         (Some(5), vec![Limit::BlockLimit]),
         "one block more, and the last free one"
     );
-    // An affinity without block counts for the limit, and its block is still to come.
+    // An affinity without a block counts toward the limit, and its block is still to come.
     affinity(&mut cluster, "node-1", "10.244.1.4-30");
     assert_eq!(allocatable(&cluster), (Some(5), vec![Limit::BlockLimit]));
-    // A block in another pool of the same request counts, too; one that selects no node does not.
+    // A block counts, too, if its pool serves the same requests, but not if the pool selects no node.
     cluster.resource(
         "ippools/else",
         json!({"cidr": "10.245.0.0/16", "blockSize": 30, "nodeSelector": "!all()"}),

@@ -1,4 +1,4 @@
-//! Identities under which pods and containers are found, and those that a record claims.
+//! Byte strings under which pods and containers are looked up, and those that a record claims.
 
 use calipam_model::endpoint::EndpointTexts;
 use calipam_model::pod::Pod;
@@ -6,7 +6,7 @@ use calipam_model::text::{Text, TextRef};
 
 use crate::claim::{Claim, tails};
 
-/// The namespace of containers, which have none.
+/// The namespace in a container's identity: containers have none.
 const NO_NAMESPACE: TextRef<'static> = TextRef::EMPTY;
 
 /// Writes the bytes that identify a pod or a container into `key`.
@@ -24,7 +24,7 @@ pub(super) fn each_identity(key: &mut Vec<u8>, workload: &EndpointTexts<'_>, mut
     identity(key, NO_NAMESPACE, workload.container_id);
     visit(key);
 
-    // Other orchestrators name their handles after the workload.
+    // Other orchestrators name handles after the workload.
     if !workload.workload.is_empty()
         && let Some((namespace, name)) = workload.workload.to_string().split_once('.')
     {
@@ -33,7 +33,7 @@ pub(super) fn each_identity(key: &mut Vec<u8>, workload: &EndpointTexts<'_>, mut
     }
 }
 
-/// Returns the texts that a pod has in common with its endpoint.
+/// Returns a pod's texts in the form of its endpoint's.
 pub(super) fn texts_of_pod(pod: &Pod) -> EndpointTexts<'_> {
     EndpointTexts {
         namespace: pod.namespace(),
@@ -44,7 +44,7 @@ pub(super) fn texts_of_pod(pod: &Pod) -> EndpointTexts<'_> {
     }
 }
 
-/// Returns the identities under which the workload of a claim may be found.
+/// Returns the identities under which a claim's workload could be found.
 pub(super) fn claimed_identities(claim: &Claim<'_>) -> Vec<Vec<u8>> {
     let bytes = |namespace: TextRef<'_>, name: TextRef<'_>| {
         let mut key = Vec::new();
@@ -55,7 +55,7 @@ pub(super) fn claimed_identities(claim: &Claim<'_>) -> Vec<Vec<u8>> {
     match claim {
         Claim::Pod { namespace, pod, .. } => vec![bytes(*namespace, *pod)],
         Claim::Container(id) => vec![container(id)],
-        // The handle may also be one of bare CNI: a network, and a container ID that is not hexadecimal.
+        // The handle could also be from bare CNI: a network, and a container ID that is not hexadecimal.
         Claim::LegacyPod { namespace, pod } => {
             let handle = format!("{namespace}.{pod}");
             let of_pod = bytes(Text::new(namespace).as_ref(), Text::new(pod).as_ref());

@@ -1,4 +1,4 @@
-//! Undecodable objects that may be the owner of an address.
+//! Undecodable objects that could own an address.
 
 use calipam_model::block::BlockOwner;
 use calipam_model::key::Key;
@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::index::BrokenWorkload;
 use crate::record::Record;
 
-/// Returns true if the tunnel address of a node cannot be decoded.
+/// Returns true if a node's tunnel address cannot be decoded.
 pub(super) fn has_broken_tunnel(context: &Context<'_>, node: &str, kind: TunnelKind) -> bool {
     context.snapshot.defects.iter().any(|defect| match (&defect.key, &defect.kind) {
         (Some(Key::Node(name)), DefectKind::Fields(fields)) => {
@@ -21,7 +21,7 @@ pub(super) fn has_broken_tunnel(context: &Context<'_>, node: &str, kind: TunnelK
 }
 
 /// Returns true if the key of an undecodable endpoint or pod names the recorded owner. Such a key usually lacks the
-/// container, so it protects all container IDs in the blocks of its node.
+/// container ID, so it protects all container IDs in its node's blocks.
 pub(super) fn protects(broken: &BrokenWorkload<'_>, record: &Record<'_, '_>, claim: &Claim<'_>) -> bool {
     let Some(key) = &broken.name else {
         return claim.pod().is_some_and(|(namespace, _)| namespace == broken.namespace);
@@ -42,7 +42,7 @@ pub(super) fn protects(broken: &BrokenWorkload<'_>, record: &Record<'_, '_>, cla
     }
 }
 
-/// Returns true if an undecodable endpoint or pod may have any container ID: only keys of `cni` name it (facts 1.10).
+/// Returns true if an undecodable endpoint or pod could have any container ID: only `cni` keys name it (facts 1.10).
 pub(super) fn may_be_any_container(broken: &BrokenWorkload<'_>) -> bool {
     broken.name.as_ref().is_none_or(|key| key.orchestrator != "cni")
 }

@@ -1,4 +1,4 @@
-//! Findings about addresses, on clusters of a few hand-written entries.
+//! Findings about addresses, on clusters made of a few hand-written entries.
 
 use calipam_model::key::{ENDPOINT_PREFIX, RESOURCE_PREFIX};
 use calipam_model::names::endpoint_name;
@@ -195,8 +195,8 @@ fn what_does_not_decode_protects_what_it_names() {
     assert_eq!(cluster.verdict(), [""; 0]);
 }
 
-/// An undecodable endpoint protects the owners that its key names: its container, or the containers in blocks of its
-/// node. In other blocks a container stays unknown, so neither rules nor views nor rebuilds call it gone.
+/// An undecodable endpoint protects the owners that its key names: its container, or the containers in its node's
+/// blocks. In other blocks a container stays unknown, so neither rules nor views nor rebuilds call it gone.
 #[test]
 fn a_container_is_not_gone_while_an_endpoint_cannot_be_decoded() {
     let container = "a".repeat(64);
@@ -235,7 +235,7 @@ fn a_container_is_not_gone_while_an_endpoint_cannot_be_decoded() {
     );
 }
 
-/// Orchestrators other than Kubernetes name their handles after the workload of the endpoint.
+/// Orchestrators other than Kubernetes name handles after the endpoint's workload.
 #[test]
 fn a_workload_of_another_orchestrator_is_the_owner_that_its_handle_names() {
     let mut cluster = healthy();
@@ -286,7 +286,7 @@ fn records_that_no_ordinal_refers_to_hide_no_address() {
     assert_eq!(view.blocks[0].recorded_owner.as_deref(), Some("default/gone"));
     assert_eq!(view.blocks[0].problems.len(), 2);
 
-    // Any other defect hides them.
+    // Any other defect hides the block's addresses.
     let mut later = healthy();
     later.endpoint("node-1", "unrecorded", &["10.244.1.6/32"]);
     block["unallocated"] = json!([0, 2]);

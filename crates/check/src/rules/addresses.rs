@@ -1,4 +1,4 @@
-//! The walk over all addresses that are recorded or in use, with the rules that check each.
+//! The walk over all addresses that are recorded or in use, and the rules that check each one.
 
 use std::net::IpAddr;
 
@@ -10,14 +10,14 @@ use crate::finding::{AddressEvidence, Finding};
 use crate::index::{Index, IndexedBlock, Use};
 use crate::record::Record;
 
-/// An address that is recorded, in use or both, and not hidden by a corrupt block.
+/// An address that is recorded or in use, and not hidden by a corrupt block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address<'a, 'c, 's> {
     pub address: IpAddr,
-    /// Its records in sound blocks; several where blocks overlap.
+    /// The address's records in sound blocks; several where blocks overlap.
     pub records: &'a [Record<'c, 's>],
     pub uses: &'a [Use],
-    /// The sound blocks around it, and those that overlap them.
+    /// The sound blocks around the address, and those that overlap these blocks.
     pub blocks: &'c [IndexedBlock<'s>],
 }
 
@@ -50,7 +50,7 @@ fn walk<'c, 's>(index: &'c Index<'s>, mut visit: impl FnMut(Address<'_, 'c, 's>)
     let mut uses = index.uses.as_slice();
     let mut rest = index.blocks.as_slice();
     while let Some((first, _)) = rest.split_first() {
-        // Blocks are sorted: those that overlap the first one follow it directly.
+        // Blocks are sorted: those that overlap the first one come right after it.
         let len = rest.iter().take_while(|b| first.key.contains(&b.key)).count();
         let (run, after) = rest.split_at(len);
         rest = after;
@@ -76,7 +76,7 @@ fn walk<'c, 's>(index: &'c Index<'s>, mut visit: impl FnMut(Address<'_, 'c, 's>)
     visit_gap(index, uses, &mut visit);
 }
 
-/// Visits addresses in use outside of blocks.
+/// Visits addresses that are in use outside of blocks.
 fn visit_gap<'c, 's>(index: &'c Index<'s>, uses: &[Use], visit: &mut impl FnMut(Address<'_, 'c, 's>)) {
     merge(&[], uses, |address, records, uses| {
         if !index.is_unknown(IpNet::from(address)) {
@@ -104,7 +104,7 @@ fn merge<'c, 's>(
 }
 
 impl<'a, 'c, 's> Address<'a, 'c, 's> {
-    /// Returns the records that hold the address, without those that cool down.
+    /// Returns the records that hold the address, without those that are cooling down.
     pub(crate) fn holding(&self) -> impl Iterator<Item = &'a Record<'c, 's>> + Clone + use<'a, 'c, 's> {
         self.records.iter().filter(|r| !r.allocation.attribute.is_cooling())
     }

@@ -1,4 +1,4 @@
-//! Affinities that disagree with their block, with each other or with the nodes.
+//! Affinities that disagree with their block, with each other or with nodes.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -14,7 +14,7 @@ use crate::code::Code;
 use crate::finding::{AffinityEvidence, BlockEvidence, Conflicting, Evidence, Finding, Subject};
 use crate::names::{list, short};
 
-/// Checks every affinity but those of blocks that are corrupt or cannot be decoded.
+/// Checks every affinity except those for blocks that are corrupt or cannot be decoded.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let unchecked = context.index.unchecked();
     let stored = context.snapshot.affinities.iter();
@@ -24,7 +24,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let mut seen = HashSet::new();
     for same_block in affinities.chunk_by(|a, b| a.value.key.cidr == b.value.key.cidr) {
         check_conflict(context, same_block, out);
-        // A holder may have several kinds of affinity for one block, which share one finding.
+        // A holder can have several kinds of affinity for one block; they share one finding.
         seen.clear();
         for affinity in same_block {
             let mut found = Vec::new();
@@ -80,7 +80,7 @@ fn finding(context: &Context<'_>, affinity: &Versioned<Affinity>, code: Code, sa
         .on_nodes((key.kind != AffinityType::Virtual).then_some(&key.node))
 }
 
-/// A finding; `says` is what the sentence says of the affinity.
+/// A finding; `says` is its sentence without the affinity, which comes first.
 pub(super) fn about_affinity(
     context: &Context<'_>,
     affinity: &Versioned<Affinity>,
@@ -104,8 +104,8 @@ fn affinity_evidence(context: &Context<'_>, affinity: &Versioned<Affinity>) -> A
     }
 }
 
-/// Checks whether several nodes hold an affinity for one block. A pending one of a node that did not get the block does
-/// not count: it announces no route, and Calico deletes it when the node meets it.
+/// Checks whether several nodes hold an affinity for one block. A pending affinity of a node that did not get the block
+/// does not count: it announces no route, and Calico deletes it when the node comes across it.
 fn check_conflict(context: &Context<'_>, same_block: &[&Versioned<Affinity>], out: &mut Vec<Finding>) {
     if same_block.len() < 2 {
         return;

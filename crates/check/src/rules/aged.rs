@@ -1,7 +1,7 @@
 //! Findings that appear when the same snapshot is checked at a later time.
 //!
 //! Only a few things depend on time: the ages of allocations, of waiting and finished pods and of services without an
-//! address, and releases in the future. So little is checked again, and usually nothing.
+//! address, and release times in the future. Therefore little is checked again, and usually nothing.
 
 use std::collections::HashSet;
 
@@ -25,7 +25,7 @@ pub(crate) fn findings(
     let earlier = std::mem::replace(&mut context.now, later);
     let has = |findings: Vec<Finding>| findings.into_iter().map(|finding| (finding.code, finding.subject));
     if has_future_releases(&context) {
-        // All rules check the content of a block that was corrupt.
+        // A corrupt block can become sound, and any rule can have a finding about it.
         context.index = Index::new(context.snapshot, later);
         return has(run(&context)).collect();
     }
@@ -57,7 +57,7 @@ fn has_finished_pods(snapshot: &Snapshot) -> bool {
     snapshot.pods.iter().any(|pod| pod.value.finished)
 }
 
-/// Checks the addresses with an allocation that is no longer young.
+/// Checks the addresses with an allocation that is young at `earlier`, but no longer now.
 fn check_addresses(context: &Context<'_>, earlier: Timestamp, out: &mut Vec<Finding>) {
     let has_aged =
         |record: &AttributeRef<'_>| context.is_young_at(earlier, record) && !context.is_young(record);

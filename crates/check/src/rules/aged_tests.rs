@@ -13,7 +13,7 @@ use super::kubernetes_tests::running;
 use crate::test_cluster::{Cluster, pod};
 use crate::{Code, Context, Finding, Options, Subject, check};
 
-/// Checks the whole snapshot a day later, and compares the new findings with the aged ones. Returns their codes.
+/// Checks the entire snapshot a day later, and compares the new findings with the aged ones. Returns their codes.
 pub(super) fn assert_aged(snapshot: &Snapshot, name: &str) -> HashSet<Code> {
     let options = Options::default();
     let own: HashSet<(Code, Subject)> = subjects(snapshot, &options);
@@ -41,7 +41,7 @@ fn subjects(snapshot: &Snapshot, options: &Options) -> HashSet<(Code, Subject)> 
     check(snapshot, options).findings.into_iter().map(|finding| (finding.code, finding.subject)).collect()
 }
 
-/// The record of a pod, one minute old.
+/// A pod's record, one minute old.
 fn young(name: &str) -> Value {
     let mut record = pod("node-1", name);
     record["secondary"]["timestamp"] = "2026-05-01 11:59:00 +0000 UTC".into();
@@ -65,7 +65,7 @@ fn each_kind_of_finding_that_time_alone_makes() {
     mismatch.endpoint("node-1", "other", &["10.244.1.0/32"]);
     assert_eq!(assert_aged(&mismatch.0, "mismatch"), HashSet::from([Code::OwnerMismatch]));
 
-    // Released by a clock that is ahead: the whole block is checked once that time has come.
+    // Released by a clock that is ahead: the entire block is checked once that time has come.
     let mut future =
         with([json!({"releasedAt": "2026-05-01T18:00:00Z"}), pod("node-1", "old"), none(), none()]);
     future.endpoint("node-1", "web-0", &["10.244.1.2/32"]);

@@ -1,4 +1,4 @@
-//! Nodes with more blocks than they may claim.
+//! Nodes with more blocks than the block limit.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use crate::finding::{Evidence, Finding, NodeEvidence, NodePoolEvidence, Subject}
 use crate::names::short;
 use crate::{Context, FastMap};
 
-/// Compares the blocks of every node with the block limit, pool by pool.
+/// Compares every node's blocks with the block limit, pool by pool.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
     let Some(limit) = snapshot.effective_ipam_config().and_then(|_| snapshot.block_limit()) else { return };
     if ![Source::Nodes, Source::IpamConfig].into_iter().all(|source| snapshot.has_read(source)) {
         return;
     }
-    // Pools with a selector that does not parse say nothing about nodes.
+    // If a pool's selector does not parse, its nodes are not known.
     let pools = context.snapshot.pools.iter().map(|p| &p.value);
     let mut pools: Vec<&Pool> = pools.filter(|p| NodeSelector::of(p).is_ok()).collect();
     pools.sort_by_key(|pool| &pool.name);

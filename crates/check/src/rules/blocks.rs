@@ -34,7 +34,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-/// A finding; `says` is what the sentence says of the block.
+/// A finding; `says` is its sentence without the block, which comes first.
 fn finding(
     code: Code,
     block: &Stored<'_, '_>,
@@ -146,7 +146,7 @@ fn check_owner(
     }
 }
 
-/// The clause about a node that is gone, and may have left its object in Calico.
+/// The clause about a node that is gone, but can still have an object in Calico.
 pub(super) fn is_missing(context: &Context<'_>, node: &str) -> &'static str {
     match context.index.node(node) {
         Some(_) => "does not exist in Kubernetes",

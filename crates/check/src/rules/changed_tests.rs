@@ -1,5 +1,5 @@
-//! Clusters that are followed: after any change, a check of the changed snapshot equals one of a snapshot that is read
-//! as a whole.
+//! Clusters that are followed: after any change, a check of the changed snapshot equals a check of a snapshot that is
+//! read from scratch.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +65,7 @@ fn whole(stored: &Stored, mut snapshot: Snapshot) -> Snapshot {
     snapshot
 }
 
-/// A few of the differences between two states.
+/// Writes for a few of the differences between two states.
 fn some_changes(dice: &mut Dice, stored: &Stored, other: &Stored, most: usize) -> Writes {
     let keys: Vec<&Vec<u8>> = stored.keys().chain(other.keys()).collect();
     let mut changes = Writes::new();
@@ -76,7 +76,7 @@ fn some_changes(dice: &mut Dice, stored: &Stored, other: &Stored, most: usize) -
     changes
 }
 
-/// Exchanges the values of two objects of a kind, as far as they fit the keys.
+/// Swaps the values of two objects of one kind, as far as they fit the keys.
 fn swapped(dice: &mut Dice, stored: &Stored) -> Writes {
     let prefix: &[u8] =
         [&b"/calico/ipam/v2/handle/"[..], b"/calico/resources/v3/projectcalico.org/workloadendpoints/"]
@@ -103,7 +103,7 @@ fn after_any_change_of_an_odd_cluster_it_is_what_a_full_check_finds() {
         for step in 0..60 {
             let other = odd(dice);
             let changes = some_changes(dice, &world.stored, &other, 3);
-            // The clock may also be set back.
+            // The clock can also be set back.
             world.wait([0, 1, 30, 300, 900, -400][dice.below(6)]);
             codes.extend(world.change(changes, &format!("seed {seed}, step {step}")));
         }

@@ -11,7 +11,7 @@ use crate::code::Code;
 use crate::finding::{Evidence, Finding, Subject};
 use crate::names::list;
 
-/// Setting → where it was found → value.
+/// Setting → place where it was found → value.
 type Settings = BTreeMap<String, BTreeMap<String, String>>;
 
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
@@ -44,7 +44,7 @@ fn check_auto_allocation(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-/// Compares the object that the allocator reads with the resource that users see. On Kubernetes both are one.
+/// Compares the object that the allocator reads with the resource that users see. On Kubernetes they are the same.
 fn check_mismatch(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
     let (Some(used), Some(shown)) = (snapshot.ipam_config, snapshot.ipam_configuration) else { return };

@@ -1,4 +1,4 @@
-//! Faults of data in custom resources of Kubernetes.
+//! Faults in Kubernetes custom resources.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::code::{Code, Severity};
 use crate::finding::{BlockEvidence, Evidence, Finding, HandleEvidence, Subject};
 use crate::names::{list, short};
 
-/// Checks deletions that stopped half-way, labels, and names that Kubernetes cannot tell apart.
+/// Checks deletions that stopped half-way, labels, and IDs that Kubernetes cannot tell apart.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     half_deleted(context, out);
     if context.snapshot.datastore == DatastoreKind::Kubernetes {
@@ -47,8 +47,8 @@ fn half_deleted(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-/// Checks the labels by which Calico 3.31 and later finds the affinities of a node (facts 2.5). Its calico-node adds
-/// them at its first start after the upgrade.
+/// Checks the labels by which Calico 3.31 and later finds a node's affinities (facts 2.5). calico-node adds them at its
+/// first start after the upgrade.
 fn affinity_labels(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
     let mut live: Vec<&Versioned<Affinity>> =
@@ -58,7 +58,7 @@ fn affinity_labels(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
     live.sort_by_key(|a| holder(a));
     for of_holder in live.chunk_by(|a, b| holder(a) == holder(b)) {
-        // Without any label, the holder has not been upgraded yet.
+        // If there is no label at all, the holder has not been upgraded yet.
         let severity =
             if of_holder.iter().copied().any(is_labelled) { Severity::Warning } else { Severity::Info };
         for affinity in of_holder {
@@ -108,7 +108,7 @@ fn wrong_labels(
     Some(finding.on_nodes([key.node.clone()]).depending_on([Key::Affinity(key.clone())]))
 }
 
-/// Reports IDs that differ only in case. They share one object, whose name is the lower-cased ID (facts 2.3).
+/// Reports IDs that differ only in case. They share one object, whose name is the lowercase ID (facts 2.3).
 fn case_collisions(context: &Context<'_>, out: &mut Vec<Finding>) {
     let ids = || {
         let blocks = context.index.blocks.iter().filter_map(|block| block.sound);
@@ -116,7 +116,7 @@ fn case_collisions(context: &Context<'_>, out: &mut Vec<Finding>) {
         let stored = context.snapshot.handles.iter().filter(|h| !h.value.is_deleted());
         recorded.chain(stored.map(|h| h.value.id()))
     };
-    // At least one of two such IDs has a capital letter. Few IDs have any.
+    // At least one of two such IDs has a capital letter, and few IDs have any.
     let mut forms: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for id in ids().filter(|id| id.has_capital()) {
         let id = id.to_string();

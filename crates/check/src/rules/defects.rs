@@ -12,7 +12,7 @@ use crate::code::Code;
 use crate::finding::{Evidence, Finding, Subject, UndecodableEvidence};
 use crate::names::short;
 
-/// Reports every key or value that cannot be decoded, each key once.
+/// Reports all keys and values that cannot be decoded, each key once.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let mut by_path: BTreeMap<&str, Vec<&Defect>> = BTreeMap::new();
     for defect in &context.snapshot.defects {

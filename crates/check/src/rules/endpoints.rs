@@ -13,8 +13,8 @@ use crate::finding::{Evidence, Finding, OwnerEvidence, OwnerKind, Subject};
 use crate::names::short;
 use crate::{Context, FastSet};
 
-/// Checks the nodes of live endpoints and of unfinished pods: of all pods on Kubernetes, which has no endpoints, and of
-/// those without an address if the nodes of Kubernetes were read beside etcd.
+/// Checks the nodes of live endpoints and of unfinished pods. The Kubernetes datastore has no endpoints, so there all
+/// pods are checked; if Kubernetes nodes were read in addition to etcd, only pods without an address are.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
     if !snapshot.has_read(Source::Nodes) {
@@ -22,7 +22,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
     let mut nodes = Nodes::new(context);
     for (position, endpoint) in (0..).zip(&snapshot.endpoints) {
-        // OpenStack has compute nodes of its own.
+        // OpenStack has its own compute nodes.
         if nodes.lacks(endpoint.value.node())
             && !endpoint.value.is_of_openstack()
             && is_live(context, &endpoint.value)
@@ -40,14 +40,14 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
         let is_wanted = !on_etcd || pod.mentioned().next().is_none();
         if !pod.finished && !pod.host_network && is_wanted && nodes.lacks(pod.node()) {
             let (namespace, name) = (pod.namespace().to_string(), pod.name().to_string());
-            // Pods and nodes are listed at different moments.
+            // Pods and nodes are listed at different times.
             let dependencies = [Key::Pod { namespace, name }, Key::Node(pod.node().to_string())];
             out.push(finding(context.index.describe_pod(position)).depending_on(dependencies));
         }
     }
 }
 
-/// Reports nodes of Kubernetes without an object in Calico that own blocks or affinities.
+/// Reports Kubernetes nodes that own blocks or affinities, but have no Calico object.
 fn check_objects(context: &Context<'_>, out: &mut Vec<Finding>) {
     let index = &context.index;
     let owners = index.blocks.iter().filter_map(|block| block.owner?.host());
@@ -85,11 +85,11 @@ fn finding(owner: OwnerEvidence) -> Finding {
         .on_nodes([node])
 }
 
-/// A lookup of missing nodes.
+/// Looks up whether nodes are missing.
 struct Nodes<'c, 's> {
     context: &'c Context<'s>,
     kubernetes: FastSet<&'s str>,
-    /// The last answer: endpoints are stored node by node.
+    /// The last node and its answer: endpoints are stored node by node.
     last: Option<(TextRef<'s>, bool)>,
 }
 
@@ -100,7 +100,7 @@ impl<'c, 's> Nodes<'c, 's> {
         Self { context, kubernetes, last: None }
     }
 
-    /// Returns true if no node has that name in Calico or in Kubernetes.
+    /// Returns true if no node in Calico or Kubernetes has that name.
     fn lacks(&mut self, node: TextRef<'s>) -> bool {
         if let Some((last, missing)) = self.last
             && last == node

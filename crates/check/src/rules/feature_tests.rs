@@ -1,4 +1,4 @@
-//! States of features of Calico that few clusters use, on clusters of a few hand-written entries.
+//! States of Calico features that few clusters use, on clusters made of a few hand-written entries.
 
 use calipam_model::config::{AssignIps, KubeControllersConfiguration};
 use calipam_model::service::Service;
@@ -11,7 +11,7 @@ use crate::{Code, Options, Severity, check};
 
 const FREE: [Value; 4] = [Value::Null, Value::Null, Value::Null, Value::Null];
 
-/// Severity, code and subject of the findings with one code.
+/// Severity, code and subject of the findings with a code.
 fn severities(cluster: &Cluster, code: Code) -> Vec<String> {
     let found = findings(cluster).into_iter().filter(|f| f.code == code);
     found.map(|f| format!("{} {}", f.severity, f.subject)).collect()

@@ -1,4 +1,4 @@
-//! What comes with a finding next to its verdict: which filter admits it, how findings are counted, what repairs it.
+//! Properties of findings other than the verdict: filters that admit them, counts, and remedies.
 
 use std::collections::BTreeSet;
 
@@ -124,7 +124,7 @@ fn what_a_handle_counts_is_compared_with_what_the_same_blocks_record() {
     handle(&mut twice, "k8s-pod-network.web-0", json!({"10.244.1.0/30": 2}));
     assert_eq!(verdict(&twice), ["handle-count k8s-pod-network.web-0"]);
 
-    // What another block is said to hold: one that comes before, or after it.
+    // A claim in another block instead of the handle's own is found, whether that block comes before or after.
     for (name, own, other) in [("web-0", 1, 2), ("web-1", 2, 1)] {
         let of_handle = |block: u8| {
             let mut cluster = without(name);
@@ -240,7 +240,7 @@ fn a_record_of_calico_2_names_a_pod_and_one_of_a_machine_its_name_or_handle() {
     assert_eq!(described(&[]), machine("k8s-pod-network.vmi.prod.vm"));
 }
 
-/// Its endpoint is there and cannot be decoded.
+/// The pod's endpoint exists, but cannot be decoded.
 #[test]
 fn an_endpoint_that_cannot_be_decoded_protects_the_pod_of_calico_2_that_it_names() {
     let judged = |name: &str| {

@@ -1,4 +1,4 @@
-//! Addresses in use that are not allocated, or have several owners or records.
+//! Addresses that are in use but not allocated, or have several owners or records.
 
 use calipam_model::attributes::AttributeRef;
 use calipam_model::cidr::block_around;
@@ -26,8 +26,8 @@ pub(crate) fn finding(
         .depending_on(dependencies(context, address))
 }
 
-/// Returns the objects that an allocation or a release between two lists would change: the block and the users. The
-/// lists of Kubernetes are of several moments. etcd alone is read at one revision, at which no operation of Calico
+/// Returns the objects that an allocation or a release between two lists would change: the block and the users.
+/// Kubernetes lists are from several points in time. etcd alone is read at one revision, where no Calico operation
 /// leaves an address in use unrecorded.
 fn dependencies(context: &Context<'_>, address: &Address<'_, '_, '_>) -> Vec<Key> {
     let snapshot = context.snapshot;
@@ -36,7 +36,7 @@ fn dependencies(context: &Context<'_>, address: &Address<'_, '_, '_>) -> Vec<Key
     }
     let mut keys: Vec<Key> = address.containing_blocks().map(|block| Key::Block(block.key)).collect();
     if keys.is_empty() {
-        // The block may have been claimed after blocks were listed.
+        // The block could have been claimed after blocks were listed.
         let pools = context.index.pools_around(address.address.into());
         keys.extend(pools.filter_map(|pool| block_around(address.address, pool.block_size)).map(Key::Block));
     }
@@ -86,7 +86,7 @@ pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
             out.push(finding(context, Code::InUseOutsidePools, address, says));
         }
     } else if in_pool && address.holding().next().is_none() && is_known(context, Source::Blocks) {
-        // Without a block there is no detail, and with a record the address cools down.
+        // Without a block there is no detail, and with a record the address is cooling down.
         let free_in = address.containing_blocks().next().filter(|_| address.records.is_empty());
         out.push(finding(context, Code::UnallocatedInUse, address, |evidence| {
             let place = match (free_in, evidence.records.first()) {
@@ -110,23 +110,23 @@ pub(crate) fn check_records(context: &Context<'_>, address: &Address<'_, '_, '_>
     }));
 }
 
-/// Returns true if the users are not all one owner.
+/// Returns true unless all users are the same owner.
 fn has_several_owners(index: &Index<'_>, address: &Address<'_, '_, '_>) -> bool {
     let Some((first, others)) = address.uses.split_first() else { return false };
     let is_first = |other: &Use| {
         index.identity(first.owner) == index.identity(other.owner)
             || share_machine(index, address, [*first, *other])
     };
-    // A tunnel may have the address of its node.
+    // A tunnel can have its node's address.
     let is_of_node = |used: &Use| {
         !matches!(used.owner, Owner::Tunnel(..)) && index.node_of_own_address(address.address).is_some()
     };
     !others.iter().all(is_first) || address.uses.iter().any(is_of_node)
 }
 
-/// Returns true if both are pods of one virtual machine. Source and target of a live migration share the address that
-/// is recorded for the machine (facts 2.14), even if pods were not read. An address that is recorded for a container
-/// belongs only to that.
+/// Returns true if both users are pods of the same virtual machine. Source and target of a live migration share the
+/// address that is recorded for the machine (facts 2.14), even if pods were not read. An address that is recorded for a
+/// container belongs only to that container.
 fn share_machine(index: &Index<'_>, address: &Address<'_, '_, '_>, uses: [Use; 2]) -> bool {
     let [Some(one), Some(other)] = uses.map(|used| index.workload(used.owner)) else { return false };
     let are_of_one = match (one.machine, other.machine) {
@@ -140,7 +140,7 @@ fn share_machine(index: &Index<'_>, address: &Address<'_, '_, '_>, uses: [Use; 2
         |record: AttributeRef<'_>| is_on_machine(&record, &one) && is_on_machine(&record, &other);
     match records.peek() {
         Some(_) => are_of_one && records.any(is_recorded_for_both),
-        // The record was lost, perhaps during a migration.
+        // The record is lost, perhaps during a migration.
         None => one.machine.is_some_and(|machine| !machine.is_empty()) && are_of_one,
     }
 }

@@ -12,7 +12,7 @@ use crate::{Code, Options, check, views};
 
 pub(super) const NOTHING: [&str; 0] = [];
 
-/// A healthy cluster in etcd: node-1 with a tunnel and the pod web-0, and a block for a test to fill.
+/// A healthy cluster in etcd: node-1 with a tunnel and the pod web-0, and a block that the test fills.
 pub(super) fn etcd(records: [Value; 4]) -> Cluster {
     let mut cluster = Cluster::new();
     let own = [tunnel("node-1"), pod("node-1", "web-0"), Value::Null, Value::Null];
@@ -26,7 +26,7 @@ pub(super) fn one(record: Value) -> [Value; 4] {
     [record, Value::Null, Value::Null, Value::Null]
 }
 
-/// The same cluster with pods read: web-0 runs.
+/// The same cluster with pods read: web-0 is running.
 pub(super) fn etcd_with_pods(records: [Value; 4], pods: &[PodParts<'_>]) -> Cluster {
     let mut cluster = etcd(records);
     cluster.0.mark_read([Source::Pods, Source::Services, Source::Machines]);
@@ -45,15 +45,15 @@ pub(super) fn kubernetes(records: [Value; 4], pods: &[PodParts<'_>]) -> Cluster 
     cluster
 }
 
-/// Severity, code and subject of all findings but those about blocks and handles: the clusters here have no affinities
-/// and handles.
+/// Severity, code and subject of all findings about addresses and endpoints: the clusters here have no affinities and
+/// handles.
 pub(super) fn verdict(cluster: &Cluster) -> Vec<String> {
     let report = check(&cluster.0, &Options::default());
     let wanted = report.findings.iter().filter(|f| ["address", "endpoint"].contains(&f.subject.kind()));
     wanted.map(|f| format!("{} {} {}", f.severity, f.code, f.subject)).collect()
 }
 
-/// An endpoint of another orchestrator.
+/// Adds an endpoint of another orchestrator.
 fn foreign_endpoint(
     cluster: &mut Cluster,
     orchestrator: &str,
@@ -126,7 +126,7 @@ fn a_record_of_another_client_names_its_own_container_only() {
     }
     let owned = json!({"owner": "team-a"});
     assert_eq!(used_by("default.web-9", &owned, "web_2"), ["error owner-mismatch 10.244.1.4"]);
-    // A handle of unknown form alone names no owner.
+    // A handle of unknown form, without attributes, names no owner.
     assert_eq!(used_by("reserved-1", &json!({}), "web_2"), NOTHING);
 
     let mut tunnel = etcd(one(json!({"handle_id": "nomad.web_1", "secondary": attributes})));
@@ -139,7 +139,7 @@ fn a_record_of_another_client_names_its_own_container_only() {
 fn bare_cni_with_containers_and_networks_of_any_name() {
     let attributes = json!({"node": "node-1", "timestamp": "2026-05-01 10:00:00 +0000 UTC"});
     let of = |handle: &str| json!({"handle_id": handle, "secondary": attributes});
-    // Before Calico 3.6 there were no attributes.
+    // Before Calico 3.6, there were no attributes.
     let old = json!({"handle_id": "net.d.web_init-7"});
     let records =
         [of("net.web_init-5"), of("lb-net.web_init-6"), old, json!({"handle_id": "lb-net.web_init-8"})];
@@ -150,7 +150,7 @@ fn bare_cni_with_containers_and_networks_of_any_name() {
         foreign_endpoint(&mut cluster, "cni", "node-1", &format!("web_init-{container}"), &[address]);
     }
     assert_eq!(verdict(&cluster), NOTHING);
-    // A container that has no address yet may be about to get the recorded one.
+    // A container that has no address yet could be about to get the recorded one.
     let mut waiting = etcd(one(json!({"handle_id": "net.web_init-7"})));
     foreign_endpoint(&mut waiting, "cni", "node-1", "web_init-7", &[]);
     assert_eq!(verdict(&waiting), NOTHING);
@@ -263,7 +263,7 @@ fn addresses_of_other_plugins_in_a_pool_are_reported_with_their_pods() {
     assert!(story(&multus, "10.244.9.9").ends_with("(annotation k8s.v1.cni.cncf.io/network-status)"));
 }
 
-/// Calico's CNI plugin with host-local IPAM, and addresses of services from Calico's.
+/// Calico's CNI plugin with host-local IPAM, and service addresses from Calico IPAM.
 #[test]
 fn where_calico_ipam_serves_services_only_pods_and_tunnels_are_not_its_business() {
     let mut cluster = Cluster::new();
@@ -286,7 +286,7 @@ fn where_calico_ipam_serves_services_only_pods_and_tunnels_are_not_its_business(
     let notes = check(&cluster.0, &Options::default()).notes;
     assert!(notes[0].contains("LoadBalancer services only"), "{notes:?}");
 
-    // One handle of a pod shows that the blocks of nodes are lost.
+    // A single pod handle shows that node blocks have been lost.
     cluster.put("/calico/ipam/v2/handle/k8s-pod-network.0123456789abcdef", json!({"block": {}}));
     assert_eq!(
         verdict(&cluster),

@@ -16,7 +16,7 @@ pub(super) fn versioned<T>(value: T) -> Versioned<T> {
     Versioned { value, revision: Revision::Kubernetes(Box::new(version)) }
 }
 
-/// A running pod of node-1 in the namespace default; the test changes what it is about.
+/// A running pod on node-1 in the namespace default. Tests change the fields that they are about.
 pub(super) fn running<'a>(name: &'a str, address: &'a str) -> PodParts<'a> {
     let status_ips = if address.is_empty() { Vec::new() } else { vec![address] };
     PodParts {
@@ -31,7 +31,7 @@ pub(super) fn running<'a>(name: &'a str, address: &'a str) -> PodParts<'a> {
     }
 }
 
-/// A Kubernetes datastore whose block 10.244.1.0/30 holds the record at its first ordinal.
+/// A Kubernetes datastore whose block 10.244.1.0/30 has the record at its first ordinal.
 pub(super) fn kubernetes(record: Value) -> Cluster {
     let mut cluster = Cluster::new();
     cluster.0.datastore = DatastoreKind::Kubernetes;
@@ -48,8 +48,8 @@ pub(super) fn with_pods(mut cluster: Cluster, pods: &[PodParts<'_>]) -> Cluster 
     cluster
 }
 
-/// `code subject [reasons]` of every finding but those about affinities and handles, of which the clusters here have
-/// none.
+/// `code subject [reasons]` of every finding, except those about blocks, affinities and handles: the clusters here have
+/// no affinities and handles.
 pub(super) fn verdict(cluster: &Cluster) -> Vec<String> {
     let report = check(&cluster.0, &Options::default());
     let wanted =
@@ -115,7 +115,7 @@ fn every_state_of_a_pod() {
     }
 }
 
-/// A pod of two families whose status, and annotation if it has one, names one of them.
+/// A dual-stack pod whose status, and annotation if it has one, names only one family.
 #[test]
 fn what_the_handle_of_a_pod_holds_of_the_other_family_is_not_leaked() {
     let v6 = |handle: &str| {
@@ -185,7 +185,7 @@ fn all_pods_of_a_machine_are_one_owner() {
     assert_eq!(verdict(&cluster), ["duplicate-address 10.244.1.0"]);
 }
 
-/// etcd and Kubernetes both read.
+/// A cluster for which both etcd and Kubernetes were read.
 fn both(pods: &[PodParts<'_>]) -> Cluster {
     let mut cluster = kubernetes(pod("node-1", "web"));
     cluster.0.datastore = DatastoreKind::Etcd;
@@ -292,7 +292,7 @@ fn kubernetes_and_calico_compared_by_node() {
     assert_eq!(crate::views::compare(&cluster.0), None);
 }
 
-/// The findings about addresses and nodes of `first` that are left after `later` was read.
+/// The findings about addresses and nodes in `first` that are left after `later` was read.
 fn standing(first: &Cluster, later: &Cluster) -> Vec<String> {
     let mut report = check(&first.0, &Options::default());
     report.findings.retain(|finding| ["address", "endpoint"].contains(&finding.subject.kind()));
@@ -302,7 +302,7 @@ fn standing(first: &Cluster, later: &Cluster) -> Vec<String> {
     report.findings.iter().map(|f| format!("{} {}", f.code, f.subject)).collect()
 }
 
-/// The cluster at a later time: all objects have been written since.
+/// The cluster at a later time: all objects have been written since then.
 fn written_again(mut cluster: Cluster) -> Cluster {
     let version = || {
         Revision::Kubernetes(Box::new(ObjectVersion {
@@ -323,7 +323,7 @@ fn lists_of_different_moments_accuse_nobody() {
         with_pods(kubernetes(record), &[running("web", "10.244.1.0"), running("new", address)])
     };
     let finding = |code: &str, address: &str| vec![format!("{code} {address}")];
-    // A pod got its address after the blocks had been listed.
+    // A pod got its address after blocks had been listed.
     let first = started(web(), "10.244.1.1");
     let mut later = started(web(), "10.244.1.1");
     assert_eq!(
@@ -341,7 +341,7 @@ fn lists_of_different_moments_accuse_nobody() {
     let mut later = written_again(started(web(), "10.244.1.1"));
     later.0.pods.pop();
     assert_eq!(standing(&first, &later), [""; 0], "the pod is gone");
-    // Its block was claimed after that.
+    // The pod's block was claimed after blocks had been listed.
     let first = started(web(), "10.244.1.9");
     assert_eq!(standing(&first, &first), finding("unallocated-in-use", "10.244.1.9"));
     let mut later = started(web(), "10.244.1.9");
@@ -365,7 +365,7 @@ fn lists_of_different_moments_accuse_nobody() {
     let done = PodParts { phase: "Succeeded", ..running("new", "10.244.1.0") };
     let later = with_pods(kubernetes(web()), &[running("web", "10.244.1.0"), done]);
     assert_eq!(standing(&first, &later), [""; 0], "it has finished");
-    // Its node joined after nodes had been listed.
+    // The pod's node joined after nodes had been listed.
     let elsewhere = || PodParts { node: "node-9", ..running("web", "") };
     let first = with_pods(kubernetes(Value::Null), &[elsewhere()]);
     assert_eq!(standing(&first, &first), finding("endpoint-of-missing-node", "default/web"));
@@ -384,7 +384,7 @@ fn pods_are_listed_after_endpoints() {
     let mut later = both(&[web(), running("new", "")]);
     later.endpoint("node-1", "new", &["10.244.1.1/32"]);
     assert_eq!(standing(&first, &later), [""; 0], "its endpoint came meanwhile");
-    // CNI DEL has removed the endpoint, and the address has another owner already.
+    // CNI DEL has removed the endpoint, and the address already has another owner.
     let terminating = PodParts { deleting: true, ..running("old", "10.244.1.0") };
     assert_eq!(verdict(&both(&[web(), terminating])), [""; 0]);
     assert_eq!(verdict(&both(&[web(), running("old", "10.244.1.0")])).len(), 2, "one that runs is accused");

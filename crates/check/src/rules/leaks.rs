@@ -1,5 +1,5 @@
-//! Allocated addresses that nothing uses, if they are old enough and everything was read that could use them. [`owner`]
-//! tells whether the recorded owner is gone, elsewhere or finished.
+//! Allocated addresses that nothing uses, if they are old enough and everything that could use them was read.
+//! [`owner`] determines whether the recorded owner is gone, elsewhere or finished.
 
 use calipam_model::attributes::AttributeRef;
 use calipam_model::key::Key;
@@ -16,8 +16,8 @@ use crate::names::name_of_claim;
 use crate::owner::{self, Owners, RecordedOwner};
 use crate::record::Record;
 
-/// Returns true if an unused allocation may be leaked: it is old enough, and everything was read that could show its
-/// owner.
+/// Returns true if an unused allocation could be leaked: it is old enough, and everything that could show its owner was
+/// read.
 pub(crate) fn is_candidate(context: &Context<'_>, record: &Record<'_, '_>) -> bool {
     let attribute = &record.allocation.attribute;
     !context.is_young(attribute)
@@ -45,7 +45,7 @@ pub(crate) fn check(context: &Context<'_>, unused: &[Record<'_, '_>], out: &mut 
     }
 }
 
-/// Adds a finding. If overlapping blocks record the address, one finding has all records, which follow each other.
+/// Adds a finding. If overlapping blocks record the address, their findings come one after another and are merged.
 fn push(out: &mut Vec<Finding>, finding: Finding) {
     let same = |last: &&mut Finding| last.code == finding.code && last.subject == finding.subject;
     let Some(last) = out.last_mut().filter(same) else {
@@ -68,7 +68,7 @@ fn push(out: &mut Vec<Finding>, finding: Finding) {
     last.depends_on.extend(finding.depends_on);
 }
 
-/// Returns true if the status of the recorded service names no address yet: this may be its only one.
+/// Returns true if the recorded service's status names no address yet: this one could be its only one.
 fn awaits_status(context: &Context<'_>, record: &Record<'_, '_>) -> bool {
     let snapshot = context.snapshot;
     let assign = snapshot.serves_services().and_then(Result::ok);
@@ -127,7 +127,7 @@ fn leak(
     finding.with_severity(severity).on_nodes(nodes).depending_on(dependencies(context, record, claim))
 }
 
-/// The clause that says why nothing uses a recorded address.
+/// The clause with the reason why nothing uses a recorded address.
 fn why(reason: Option<LeakReason>, record: &AttributeRef<'_>) -> String {
     let node = record.get("node").map(|node| node.to_string());
     match (reason, node) {
@@ -149,7 +149,7 @@ fn why(reason: Option<LeakReason>, record: &AttributeRef<'_>) -> String {
     }
 }
 
-/// Returns the objects that a normal deletion or creation would change: the block, and the owner that the record names.
+/// Returns the objects that a normal deletion or creation would change: the block, and the recorded owner.
 fn dependencies(context: &Context<'_>, record: &Record<'_, '_>, claim: &Claim<'_>) -> Vec<Key> {
     let mut keys = vec![Key::Block(record.block.key)];
     if context.snapshot.has_read(Source::Pods)

@@ -1,4 +1,4 @@
-//! Users and recorded owners of addresses of virtual machines.
+//! Users and recorded owners of virtual machine addresses.
 
 use calipam_model::pod::PodParts;
 use calipam_model::service::Machine;
@@ -109,7 +109,7 @@ fn an_instance_without_its_name_is_not_judged() {
     assert_eq!(verdict_of(&record), NOTHING);
 }
 
-/// Two machines whose names begin alike.
+/// Two machines whose names have the same beginning.
 #[test]
 fn pods_of_machines_whose_names_begin_alike() {
     let mut record = pod("node-1", "virt-launcher-db-abcde");

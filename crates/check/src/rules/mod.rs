@@ -1,4 +1,4 @@
-//! The rules, one file per family. Each checks the whole snapshot and adds its findings.
+//! The rules, one file per family. Each checks the entire snapshot and adds its findings.
 
 #[cfg(test)]
 mod address_tests;
@@ -57,7 +57,7 @@ use crate::Context;
 use crate::finding::Finding;
 use crate::occupancy::Occupancy;
 
-/// Runs all rules. The walk over addresses takes as long as the others together, so both run at the same time.
+/// Runs all rules. The walk over addresses takes as long as all other rules together, so both run at the same time.
 pub(crate) fn run(context: &Context<'_>) -> Vec<Finding> {
     std::thread::scope(|scope| {
         let walk = scope.spawn(|| {
@@ -71,7 +71,7 @@ pub(crate) fn run(context: &Context<'_>) -> Vec<Finding> {
     })
 }
 
-/// Runs the rules that need no block.
+/// Runs the rules that make sense before the first block.
 pub(crate) fn run_unused(context: &Context<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     pools::check_settings(context, &mut findings);
@@ -79,7 +79,7 @@ pub(crate) fn run_unused(context: &Context<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Runs all rules but those about addresses.
+/// Runs all rules except those about addresses.
 fn run_others(context: &Context<'_>) -> Vec<Finding> {
     let occupancy = Occupancy::new(context);
     let mut findings = Vec::new();

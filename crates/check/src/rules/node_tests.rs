@@ -1,4 +1,4 @@
-//! The recorded nodes of addresses, and missing nodes.
+//! Recorded nodes of addresses, and missing nodes.
 
 use calipam_model::node::Node;
 use calipam_model::pod::PodParts;
@@ -10,13 +10,13 @@ use super::kubernetes_tests::{running, versioned};
 use crate::test_cluster::{Cluster, pod, tunnel};
 use crate::{Options, check, views};
 
-/// The record of the pod web, in the sandbox of [`running`], on a node.
+/// The record of the pod web on a node, with the sandbox from [`running`].
 fn web_on(node: &str) -> Value {
     json!({"handle_id": "k8s-pod-network.sandbox", "secondary": {"namespace": "default", "node": node, "pod": "web",
         "timestamp": "2026-05-01 11:59:00 +0000 UTC"}})
 }
 
-/// etcd with pods, and Kubernetes with nodes of these names.
+/// Adds Kubernetes nodes with these names.
 fn with_kubernetes_nodes(mut cluster: Cluster, names: &[&str]) -> Cluster {
     let node = |name: &&str| Node { name: (*name).to_owned(), ..Node::default() };
     cluster.0.kubernetes_nodes = names.iter().map(node).map(versioned).collect();
@@ -24,7 +24,7 @@ fn with_kubernetes_nodes(mut cluster: Cluster, names: &[&str]) -> Cluster {
     cluster
 }
 
-/// `code subject: message` of every finding about nodes, pods and leaked addresses, whatever the block.
+/// `code subject: message` of every finding about nodes, pods and leaked addresses, in any block.
 fn of_nodes(cluster: &Cluster) -> Vec<String> {
     let report = check(&cluster.0, &Options::default());
     let wanted = ["missing-node", "node-object-missing", "leaked-address", "unallocated", "mismatch"];

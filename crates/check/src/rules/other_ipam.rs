@@ -6,7 +6,7 @@ use crate::code::{Code, Severity};
 use crate::finding::{Evidence, Finding, OtherIpamEvidence, Subject};
 use crate::names::addresses;
 
-/// Checks whether host-local assigns the addresses of pods. Addresses that Calico IPAM holds for pods are useless then.
+/// Checks whether host-local assigns pod addresses. If it does, addresses that Calico IPAM holds for pods are useless.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let pods = context.index.host_local_pods;
     if pods == 0 {

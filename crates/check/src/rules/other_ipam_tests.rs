@@ -1,4 +1,4 @@
-//! Clusters whose pods have addresses of host-local.
+//! Clusters whose pods have addresses from host-local.
 
 use calipam_model::snapshot::{DatastoreKind, Source};
 use serde_json::{Value, json};
@@ -7,14 +7,14 @@ use super::kubernetes_tests::{kubernetes, running, verdict, with_pods};
 use crate::test_cluster::{Cluster, pod};
 use crate::{Options, check, note_of_other_ipam};
 
-/// The record of a pod by `upgrade-ipam`, without a time.
+/// A pod's record from `upgrade-ipam`, without a time.
 fn upgraded(name: &str) -> Value {
     let mut record = pod("node-1", name);
     record["secondary"].as_object_mut().unwrap().remove("timestamp");
     record
 }
 
-/// Pods of node-1, the first with this record; the node has this range, and Calico networks the pods.
+/// Pods on node-1 that Calico networks. The first one has this record, and the node has this range.
 fn cluster(record: Value, range: &str, pods: &[(&str, &str)]) -> Cluster {
     let pods: Vec<_> = pods.iter().map(|(name, address)| running(name, address)).collect();
     let mut cluster = with_pods(kubernetes(record), &pods);
@@ -33,7 +33,7 @@ fn addresses_of_host_local_are_one_finding() {
     let message = "2 pods have addresses of host-local, not of Calico IPAM: left over in blocks are records of 1 address for pods";
     assert_eq!((found.severity.to_string(), found.message()), ("warning".into(), message.into()));
 
-    // The record of a gone pod does not matter to the pod that has its address.
+    // A gone pod's record does not matter to the pod that now has its address.
     let taken = cluster(upgraded("gone"), "10.244.1.0/24", &PODS);
     assert_eq!(verdict(&taken), ["pods-without-calico-ipam default"]);
     let clean = cluster(Value::Null, "10.244.1.0/24", &PODS);

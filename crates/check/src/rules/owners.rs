@@ -1,4 +1,4 @@
-//! Addresses in use by another than the one recorded, and addresses on the wrong node.
+//! Addresses used by an owner other than the one recorded, and addresses on the wrong node.
 
 use calipam_model::block::BlockOwner;
 
@@ -12,7 +12,7 @@ use crate::index::{Owner, Use};
 use crate::names::short;
 use crate::record::{Naming, Record, is_same_node, naming};
 
-/// Checks whether an address in use is recorded for one of its users. One record that does is enough.
+/// Checks whether an address in use is recorded for one of its users. One such record is enough.
 pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
     if address.holding().next().is_none() {
         return;
@@ -40,15 +40,15 @@ pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
 fn other_owner(evidence: &AddressEvidence) -> String {
     let record = evidence.holding().next();
     let whose = record.map(RecordEvidence::holder).unwrap_or_default();
-    // One of the same name is distinguished by the node.
+    // If user and recorded owner have the same name, the node distinguishes them.
     let node = record.and_then(|record| record.record.as_ref().get("node"));
     let is_namesake = evidence.owners.iter().any(|owner| owner.pod == whose);
     let node = node.filter(|_| is_namesake).map(|node| format!(" on {node}")).unwrap_or_default();
     format!("used by {}, but recorded for {whose}{node}", evidence.users())
 }
 
-/// Reports the record of a pod that names another node than the pod runs on. If it knows the recorded node, Calico's
-/// collector compares the two and takes the address for leaked.
+/// Reports a pod's record with a different node than the one the pod is running on. If Calico's collector knows the
+/// recorded node, it compares the two nodes and considers the address leaked.
 pub(super) fn wrong_node(
     context: &Context<'_>,
     address: &Address<'_, '_, '_>,
@@ -76,7 +76,7 @@ pub(super) fn wrong_node(
     Some(finding.on_nodes([node]))
 }
 
-/// Returns true for the VXLAN address of a Windows node: an ordinal of its own block that Windows reserves.
+/// Returns true for a Windows node's VXLAN address: an ordinal in its own block that Windows reserves.
 fn is_windows_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, record: &Record<'_, '_>) -> bool {
     let host = record.block.owner.and_then(BlockOwner::host);
     let is_hosts = |used: &Use| {
@@ -86,7 +86,7 @@ fn is_windows_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, recor
     record.allocation.attribute.is_windows_reserved() && address.uses.iter().any(is_hosts)
 }
 
-/// Checks whether an address must not be in a block of another node.
+/// Checks whether an address is in another node's block, although it must not be.
 pub(crate) fn check_borrowing(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
     check_tunnel(context, address, out);
     if !context.strict_affinity {
@@ -98,7 +98,7 @@ pub(crate) fn check_borrowing(context: &Context<'_>, address: &Address<'_, '_, '
         else {
             continue;
         };
-        // A live migration leaves the address of a machine in the block of the node on which it was.
+        // A live migration leaves a machine's address in the block of its earlier node.
         if *host != node && Claim::of(&record.allocation.attribute) != Claim::Machine {
             let says = format!(
                 "allocated on {} from {}, a block of {}",
@@ -128,7 +128,7 @@ fn check_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut 
     }
 }
 
-/// Returns the node of the owner, as recorded or else of the user.
+/// Returns the recorded node, or else the user's node.
 fn node_of(context: &Context<'_>, address: &Address<'_, '_, '_>, record: &Record<'_, '_>) -> Option<String> {
     if let Some(node) = record.allocation.attribute.get("node") {
         return Some(node.to_string());

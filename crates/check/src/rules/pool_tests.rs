@@ -1,4 +1,4 @@
-//! Findings about pools and their use by nodes, on clusters of a few hand-written entries.
+//! Findings about pools and their use by nodes, on clusters made of a few hand-written entries.
 
 use calipam_assign::{Allocator, AutoAssign, SnapshotStore, without_waiting};
 use calipam_model::key::RESOURCE_PREFIX;
@@ -11,8 +11,8 @@ use super::structure_tests::{affinity, evidence, findings, handle, only, pod, ve
 use crate::test_cluster::Cluster;
 use crate::{Code, Options, Severity, check};
 
-/// A cluster with one pool of four blocks of four addresses, which has these blocks, given by owner and number of taken
-/// addresses. The nodes are node-1 and node-2.
+/// A cluster with node-1, node-2 and a pool with room for four blocks of four addresses. `blocks` have an owner and a
+/// number of taken addresses.
 fn small(config: Value, blocks: &[(&str, usize)]) -> Cluster {
     let mut cluster = whole();
     cluster.0.pools.clear();
@@ -48,7 +48,7 @@ fn open() -> Value {
     json!({"auto_allocate_blocks": true})
 }
 
-/// Nodes without addresses, with the reasons.
+/// Nodes without addresses, with reasons.
 fn stranded(cluster: &Cluster) -> Vec<(String, String)> {
     let found = findings(cluster).into_iter().filter(|f| f.code == Code::NodeWithoutAddresses);
     let reason = |value: &Value| value["refusals"][0]["reason"].as_str().unwrap().to_owned();
@@ -176,7 +176,7 @@ fn the_block_limit_strands_even_where_borrowing_is_allowed() {
     let limited = json!({"auto_allocate_blocks": true, "maxBlocksPerHost": 1});
     let found = stranded(&small(limited.clone(), &[("node-1", 4), ("node-2", 1)]));
     assert_eq!(found, of(&[("node-1", "block-limit")]));
-    // A stale affinity does not count, one without a block gets one.
+    // A stale affinity does not count, and an affinity without a block gets one.
     let mut cluster = small(limited, &[("node-2", 4), ("node-2", 4)]);
     affinity(&mut cluster, "host/node-1", "10.244.1.0-30", json!({}));
     assert_eq!(stranded(&cluster).iter().map(|(node, _)| node.as_str()).collect::<Vec<_>>(), ["node-2"]);
@@ -208,7 +208,7 @@ fn pools_that_do_not_serve() {
         spec.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         cluster.resource("ippools/tiny", spec);
         assert_eq!(stranded(&cluster), of(&expected), "{change}");
-        // Intended or not, a pod waits.
+        // Intended or not, a pod is waiting.
         waiting(&mut cluster, "stuck", PodParts { node: "node-1", ..PodParts::default() });
         let is_judged =
             cluster.0.pools[0].value.allows(PoolUse::Workload) && !change.to_string().contains("==\"");
@@ -308,7 +308,7 @@ fn nearly_full_pools() {
         percent(&cluster, 87.0).as_deref(),
         Some("tiny (10.244.1.0/28) is 87 % full: 14 of 16 in use")
     );
-    // One reserved address is in use, one is free: neither counts.
+    // One reserved address is in use, the other is free: neither counts.
     let mut reserved = Cluster(cluster.0.clone());
     reserved
         .resource("ipreservations/r", json!({"reservedCIDRs": ["10.244.1.0", "10.244.1.15", "fd00::/8"]}));
@@ -398,7 +398,7 @@ fn the_block_limit() {
     assert_eq!(verdict(&unreadable), ["undecodable-object /calico/ipam/v2/config"]);
 }
 
-/// The result of one more request of a node for an address, by the allocator itself on the snapshot.
+/// True if the real allocator gives the node one more address, based on the snapshot.
 fn is_served(cluster: &Cluster, node: &str) -> bool {
     let store = SnapshotStore::new(&cluster.0);
     let request = AutoAssign {

@@ -1,4 +1,4 @@
-//! Pools that overlap each other, nodes or services, have a selector that does not parse, or are nearly full.
+//! Pools that overlap each other, nodes or services, have an invalid selector, or are nearly full.
 
 use calipam_model::IpNet;
 use calipam_model::pool::{Pool, PoolUse};
@@ -31,12 +31,12 @@ fn sorted<'s>(context: &Context<'s>) -> Vec<&'s Pool> {
     pools
 }
 
-/// Groups pools by CIDR, which is the subject of a finding.
+/// Groups pools by CIDR: the CIDR is the subject of a finding.
 fn same<'a, 's>(sorted: &'a [&'s Pool]) -> impl Iterator<Item = &'a [&'s Pool]> {
     sorted.chunk_by(|a, b| a.cidr == b.cidr)
 }
 
-/// A finding; `says` is what the sentence says of the pool.
+/// A finding; `says` is its sentence without the pool, which comes first.
 fn finding(code: Code, pool: &Pool, says: &str, fill: impl FnOnce(&mut PoolEvidence)) -> Finding {
     let mut evidence = PoolEvidence { name: pool.name.clone(), ..PoolEvidence::default() };
     fill(&mut evidence);
@@ -44,7 +44,7 @@ fn finding(code: Code, pool: &Pool, says: &str, fill: impl FnOnce(&mut PoolEvide
     Finding::new(code, Subject::Pool(pool.cidr), says, Evidence::Pool(Box::new(evidence)))
 }
 
-/// Checks faults that count before the first block: a request may be refused, or a block may also be in another pool.
+/// Checks faults that count before the first block: a request could be refused, or a block could be in two pools.
 pub(super) fn check_settings(context: &Context<'_>, out: &mut Vec<Finding>) {
     check_overlaps(context, out);
     let pools = sorted(context);
@@ -61,8 +61,8 @@ pub(super) fn check_settings(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-/// Reports enabled pools that cover nodes or services of the cluster. A pool for services alone may cover nodes: a
-/// service may have the address of a node.
+/// Reports enabled pools that cover the cluster's nodes or services. A pool only for services may cover nodes: a
+/// service may have a node's address.
 fn check_places(context: &Context<'_>, pools: &[&Pool], out: &mut Vec<Finding>) {
     let enabled = || same(pools).filter_map(|same| same.iter().find(|pool| pool.is_enabled()));
     let places = Places::of(context.snapshot, enabled().map(|pool| pool.cidr));
@@ -79,7 +79,7 @@ fn check_places(context: &Context<'_>, pools: &[&Pool], out: &mut Vec<Finding>) 
     }
 }
 
-/// Returns a selector that makes Calico refuse requests without a named pool. It evaluates the selectors of all
+/// Returns a selector that makes Calico refuse requests without a named pool. Calico evaluates the selectors of all
 /// automatic pools, whatever their use.
 fn invalid_selector(pool: &Pool) -> Option<InvalidSelector> {
     if !pool.is_enabled() || !pool.automatic {
@@ -93,8 +93,8 @@ fn invalid_selector(pool: &Pool) -> Option<InvalidSelector> {
     })
 }
 
-/// Reports overlapping pools. In native v3 mode disabled ones may overlap: Calico's pool controller makes sure that
-/// only one is used.
+/// Reports overlapping pools. In native v3 mode, disabled pools may overlap: Calico's pool controller makes sure that
+/// only one of them is used.
 fn check_overlaps(context: &Context<'_>, out: &mut Vec<Finding>) {
     let is_native = context.snapshot.is_native;
     let mut pools = sorted(context);

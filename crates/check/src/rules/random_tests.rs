@@ -1,4 +1,4 @@
-//! Properties of findings about any cluster, however broken.
+//! Properties of findings about any cluster, no matter how broken.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -42,7 +42,7 @@ const IDS: [&str; 9] = [
     "x\r",
 ];
 
-/// A value, sometimes replaced by one that makes no sense.
+/// The value, or sometimes one that makes no sense.
 fn perhaps_broken(dice: &mut Dice, value: Value) -> Value {
     match dice.below(12) {
         0 => json!([]),
@@ -122,7 +122,7 @@ pub(super) fn entries(dice: &mut Dice) -> Entries {
         for kind in ["host", "virtual", "@"] {
             for node in NODES.into_iter().filter(|_| dice.one_in(3)).collect::<Vec<_>>() {
                 let state = dice.pick(&["confirmed", "", "pending", "pendingDeletion", "what\n"]);
-                // On Kubernetes, where objects are marked, the type is not part of the name.
+                // On Kubernetes, which marks objects as deleted, the type is not part of the name.
                 let value = json!({"state": state, "deleted": kind == "host" && dice.one_in(9)});
                 let path = format!("/calico/ipam/v2/{kind}/{node}/{family}/block/{dashed}");
                 put(&mut entries, &path, &perhaps_broken(dice, value));

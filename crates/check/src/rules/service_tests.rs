@@ -1,4 +1,4 @@
-//! Services of type LoadBalancer and their records.
+//! LoadBalancer services and their records.
 
 use calipam_model::config::{AssignIps, KubeControllersConfiguration};
 use calipam_model::service::Service;

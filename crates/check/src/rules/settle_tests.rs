@@ -1,5 +1,5 @@
-//! Calico's operations change one key after the other (facts 3.14). No finding about the state between two writes is
-//! left once the next write is seen.
+//! Calico's operations change one key after another (facts 3.14). No finding about a state between two writes is left
+//! once the next write is seen.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ const BLOCK: &str = "/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-30";
 const AFFINITY: &str = "/calico/ipam/v2/host/node-1/ipv4/block/10.244.1.0-30";
 const HANDLE: &str = "/calico/ipam/v2/handle/k8s-pod-network.web-0";
 
-/// A datastore with a revision for every write.
+/// A datastore in which every write has a revision.
 #[derive(Clone, Default)]
 struct Store {
     entries: BTreeMap<String, (Value, i64)>,
@@ -54,7 +54,7 @@ impl Store {
     }
 }
 
-/// The block with this owner and this many addresses of the pod.
+/// The block with this owner, in which the pod has `taken` addresses.
 fn block(owner: Value, taken: usize, sequence: u64) -> Value {
     let allocations: Vec<Value> = (0..4).map(|i| if i < taken { json!(0) } else { Value::Null }).collect();
     let record = json!({"handle_id": "k8s-pod-network.web-0", "secondary": {"namespace": "default",
@@ -64,7 +64,7 @@ fn block(owner: Value, taken: usize, sequence: u64) -> Value {
         "unallocated": (taken..4).collect::<Vec<_>>(), "sequenceNumber": sequence})
 }
 
-/// A pod comes and goes, and so does the block under it. Null deletes the key.
+/// Writes as a pod comes and goes, and its block, too. Null deletes the key.
 fn life() -> Vec<(String, Value)> {
     let endpoint = format!("{ENDPOINT_PREFIX}default/node--1-k8s-web--0-eth0");
     let pod = json!({"spec": {"node": "node-1", "orchestrator": "k8s", "pod": "web-0", "endpoint": "eth0",
@@ -76,7 +76,7 @@ fn life() -> Vec<(String, Value)> {
         (AFFINITY, json!({"state": "pending"})),
         (BLOCK, block(own(), 0, 1)),
         (AFFINITY, json!({"state": "confirmed"})),
-        // Allocate; a second address is taken and given back.
+        // Allocate; a second address is taken and released again.
         (HANDLE, handle(1)),
         (BLOCK, block(own(), 1, 2)),
         (&endpoint, pod),
@@ -84,7 +84,7 @@ fn life() -> Vec<(String, Value)> {
         (BLOCK, block(own(), 2, 3)),
         (BLOCK, block(own(), 1, 4)),
         (HANDLE, handle(1)),
-        // Give up the block while it holds an address, and take it back.
+        // Release the block while it holds an address, and take it back.
         (AFFINITY, json!({"state": "pendingDeletion"})),
         (BLOCK, block(Value::Null, 1, 5)),
         (AFFINITY, Value::Null),
@@ -95,7 +95,7 @@ fn life() -> Vec<(String, Value)> {
         (&endpoint, Value::Null),
         (BLOCK, block(own(), 0, 7)),
         (HANDLE, Value::Null),
-        // Give up the empty block.
+        // Release the empty block.
         (AFFINITY, json!({"state": "pendingDeletion"})),
         (BLOCK, Value::Null),
         (AFFINITY, Value::Null),
@@ -129,7 +129,7 @@ fn findings_about_unchanged_objects_stay() {
     store.put(AFFINITY, json!({"state": "pending"}));
     store.put(HANDLE, json!({"block": {"10.244.1.0/30": 1}}));
     let first = store.snapshot();
-    // Something else changes meanwhile.
+    // An unrelated object changes in the meantime.
     store.put(&format!("{RESOURCE_PREFIX}nodes/node-2"), json!({}));
     let mut report = check(&first, &Options::default());
     drop_changed(&mut report, &first, &store.snapshot());

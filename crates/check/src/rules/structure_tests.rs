@@ -1,5 +1,5 @@
-//! Blocks, affinities, configuration and undecodable objects checked on clusters of a few hand-written
-//! entries; and the whole cluster that other tests start from.
+//! Blocks, affinities, configuration and undecodable objects, on clusters made of a few hand-written entries. Also the
+//! complete cluster that other tests start from.
 
 use calipam_model::affinity::AffinityKey;
 use calipam_model::key::{ENDPOINT_PREFIX, Key, RESOURCE_PREFIX};
@@ -27,7 +27,7 @@ pub(super) fn whole() -> Cluster {
     cluster
 }
 
-/// The record of a pod on node-1.
+/// The record for a pod on node-1.
 pub(super) fn pod(name: &str) -> Value {
     test_cluster::pod("node-1", name)
 }
@@ -97,7 +97,7 @@ fn owners_of_every_form() {
     let value = json!({"cidr": "10.244.1.12/30", "hostAffinity": "node-1", "allocations": FREE, "unallocated": [0, 1, 2, 3]});
     cluster.put(&format!("{BLOCK}10.244.1.12-30"), value);
     let unexpected = "unexpected-block-owner 10.244.1.8/30";
-    // The owner field of Calico's first versions: Calico 3 does not know it.
+    // The owner field from Calico's first versions, which Calico 3 does not know.
     let ownerless = "empty-unowned-block 10.244.1.12/30";
     assert_eq!(verdict(&cluster), [unexpected, ownerless, "block-without-affinity 10.244.1.4/30"]);
     affinity(&mut cluster, "virtual/load-balancer", "10.244.1.4-30", json!({}));
@@ -149,7 +149,7 @@ fn blocks_marked_deleted_are_absent() {
 #[test]
 fn a_broken_block_is_judged_by_its_key_alone() {
     let mut cluster = whole();
-    // Corrupt, of another size, owned by a node that does not exist; and one that cannot be decoded.
+    // One block is corrupt, has another size, and belongs to a missing node. Two others cannot be decoded.
     let short = json!({"cidr": "10.244.1.4/31", "affinity": "host:node-9", "allocations": [null]});
     cluster.put(&format!("{BLOCK}10.244.1.4-31"), short);
     cluster.put(&format!("{BLOCK}10.244.1.4-30"), json!("nonsense"));

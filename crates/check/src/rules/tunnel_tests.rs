@@ -1,4 +1,4 @@
-//! Nodes without the address of a tunnel that others have.
+//! Nodes that lack a tunnel address that other nodes have.
 
 use calipam_model::snapshot::DatastoreKind;
 use serde_json::{Value, json};

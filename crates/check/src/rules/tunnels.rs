@@ -1,4 +1,4 @@
-//! Nodes without the address of a tunnel that others have.
+//! Nodes that lack a tunnel address that other nodes have.
 
 use std::collections::HashSet;
 
@@ -14,8 +14,8 @@ use crate::code::Code;
 use crate::finding::{Evidence, Finding, OwnerEvidence, OwnerField, OwnerKind, Subject};
 use crate::names::{list, short};
 
-/// Checks the nodes that have a block of the tunnel's family. If pods have addresses of another IPAM, tunnels may have
-/// them, too, without a field of the node.
+/// Checks the nodes that have a block of the tunnel's family. If pods have addresses from another IPAM, tunnels can
+/// have them, too, without a field in the node.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let (snapshot, index) = (context.snapshot, &context.index);
     let is_read = [Source::Nodes, Source::Pools, Source::Blocks].into_iter().all(|s| snapshot.has_read(s));
@@ -59,8 +59,8 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-/// Returns true if the pool makes the node need an address of the tunnel. WireGuard does not depend on pools: it
-/// encrypts on all nodes with a key.
+/// Returns true if the node needs a tunnel address because of the pool. WireGuard does not depend on pools: it encrypts
+/// on all nodes with a key.
 fn encapsulates(pool: &Pool, kind: TunnelKind, node: &Node) -> bool {
     match kind {
         TunnelKind::Ipip => pool.ipip,
@@ -77,7 +77,7 @@ fn finding(node: &Node, fields: Vec<OwnerField>) -> Finding {
     let evidence =
         OwnerEvidence { node: name.clone(), fields, ..OwnerEvidence::new(OwnerKind::Node, name.clone()) };
     let (subject, evidence) = (Subject::Node(name.clone()), Evidence::Endpoint(Box::new(evidence)));
-    // The address is assigned before the node has it.
+    // The address is assigned before the node names it.
     Finding::new(Code::TunnelAddressMissing, subject, says, evidence)
         .on_nodes([name.clone()])
         .depending_on([Key::Node(name)])

@@ -1,5 +1,5 @@
-//! Addresses of pools that pods have without Calico IPAM: those of another CNI plugin, and those that bypass it. No
-//! block records them, so Calico may assign them to other pods.
+//! Addresses in pools that pods have without Calico IPAM: those from another CNI plugin, and those that bypass IPAM. No
+//! block records them, so Calico could assign them to other pods.
 
 use std::net::IpAddr;
 
@@ -15,12 +15,12 @@ use crate::finding::Finding;
 use crate::index::{IndexedBlock, Owner, Use};
 use crate::{Context, FastSet};
 
-/// Checks the addresses of pods that Calico does not know to be in use.
+/// Checks pod addresses that Calico does not know to be in use.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
     let are_read =
         [Source::Pods, Source::Pools, Source::Blocks].into_iter().all(|source| snapshot.has_read(source));
-    // Older clusters have no reservations.
+    // Clusters with an older Calico have no reservations.
     let reservations = snapshot.coverage.get(&Source::Reservations);
     let are_known =
         matches!(reservations, Some(Coverage::Read | Coverage::Skipped(WhySkipped::NotInstalled(_))));
@@ -33,7 +33,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let nodes: FastSet<&[u8]> = nodes.iter().map(|name| name.as_ref().packed()).collect();
     for (position, pod) in (0..).zip(&snapshot.pods) {
         let pod = &pod.value;
-        // Without a sandbox with a network, the address may be that of an earlier sandbox.
+        // Without a sandbox with a network, the address could be from an earlier sandbox.
         if pod.finished || pod.deleting || pod.host_network || !pod.running || !pod.ready {
             continue;
         }

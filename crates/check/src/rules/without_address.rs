@@ -1,4 +1,4 @@
-//! Nodes whose next pod gets no address, and pods that wait for one.
+//! Nodes whose next pod gets no address, and pods that are waiting for one.
 
 mod pods;
 
@@ -21,12 +21,12 @@ use crate::finding::{Evidence, Finding, NoAddressEvidence, RefusalEvidence, Subj
 use crate::names::short;
 use crate::needs::{Need, Needs, pools_of};
 
-/// The largest number of nodes without an address for one reason that have a finding each. More of them share one.
+/// If more nodes than this get no address for the same reason, they share one finding.
 const MOST_SINGLE: usize = 3;
-/// The largest number of waiting pods that are named.
+/// The most waiting pods that a finding names.
 const MOST_NAMED: usize = 20;
 
-/// Checks every node that runs pods, and every pod that waits.
+/// Checks every node that runs pods, and every waiting pod.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     if context.index.services_only || context.index.host_local_pods > 0 {
         return;
@@ -61,7 +61,7 @@ struct Judge<'c, 's> {
 }
 
 impl<'s> Judge<'_, 's> {
-    /// Returns the nodes that get no address, and for each family true if some node with pods gets one.
+    /// Returns the nodes that get no address, and for each family true if any node with pods gets one.
     fn nodes(&self) -> (Vec<NodeRefusal<'s>>, [bool; 2]) {
         let families: Vec<Family> =
             Family::BOTH.into_iter().filter(|family| self.needs.matters(*family)).collect();
@@ -100,18 +100,18 @@ impl<'s> Judge<'_, 's> {
         pod.request.is_none() && namespace.is_none_or(|of| of.pools.iter().all(Vec::is_empty))
     }
 
-    /// Returns the severity, or `None` if the state may be intended. `fails` is true if the node lacks a family that
+    /// Returns the severity, or `None` if the state could be intended. `fails` is true if the node lacks a family that
     /// pods ask for.
     fn severity(&self, node: &Node, family: Family, refused: &Refused, fails: bool) -> Option<Severity> {
         let waits = self.pods.waiting_on(node).any(|pod| self.asks_for_any(pod));
         let may_be_intended = match refused.reason {
-            // A node without a block of the family may be intended to have none.
+            // Perhaps a node without a block of the family is not supposed to have one.
             Reason::NoAutoAllocation => !self.outlook.holds_some(node, family),
             Reason::NoneSelectsNode
             | Reason::NoneAutomatic
             | Reason::NoneSelectsNamespace
             | Reason::NoneForWorkloads => self.are_named(family),
-            // Pods of Windows may have another IPAM.
+            // Windows pods can have another IPAM.
             Reason::WindowsNeedsStrictAffinity => true,
             _ => false,
         };
@@ -148,7 +148,7 @@ impl<'s> Judge<'_, 's> {
         out.extend(single.into_iter().map(|(node, of)| self.finding(Subject::Node(node.to_owned()), &of)));
     }
 
-    /// Makes the finding about one node, or about all of one reason.
+    /// Makes the finding about one node, or about all nodes with the same reason.
     fn finding(&self, subject: Subject, of: &[NodeRefusal<'_>]) -> Finding {
         let is_group = matches!(subject, Subject::Cluster(_));
         let severity = of.iter().map(|refusal| refusal.severity).min().unwrap_or(Severity::Error);
@@ -213,7 +213,7 @@ impl<'s> Judge<'_, 's> {
         }
     }
 
-    /// Returns the refusal of a pod for a family; `None` if it gets an address, or that is not known.
+    /// Returns the reason why a pod gets no address of a family; `None` if it gets one, or that is not known.
     fn refusal_of(&self, pod: &Pod, node: &Node, family: Family) -> Option<Arc<Refused>> {
         match answer_for_pod(&self.outlook, pod, &node.name, family) {
             PodAnswer::AsAny => {
@@ -224,8 +224,8 @@ impl<'s> Judge<'_, 's> {
         }
     }
 
-    /// Returns true if pods ask for pools of the family by name: an annotation does, or a pool that is used only by
-    /// name has blocks.
+    /// Returns true if pods ask for pools of the family by name: an annotation names a pool, or a pool that is used
+    /// only by name has blocks.
     fn are_named(&self, family: Family) -> bool {
         *self.by_name[family as usize].get_or_init(|| {
             let snapshot = self.context.snapshot;
@@ -254,19 +254,19 @@ impl<'s> Judge<'_, 's> {
     }
 }
 
-/// The answer of IPAM to a pod.
+/// IPAM's answer to a pod.
 pub(crate) enum PodAnswer {
-    /// It asks for nothing in particular.
+    /// The pod asks for nothing in particular.
     AsAny,
-    /// The answer about the pools or the address in its request.
+    /// The answer about the pools or the address in the pod's request.
     Asked(Box<Answer>),
-    /// It names addresses, and none of this family.
+    /// The pod names addresses, but none of this family.
     NotAsked,
-    /// It names a pool that does not exist.
+    /// The pod names a pool that does not exist.
     UnknownPool(String),
 }
 
-/// Answers a pod for a family by its annotations, and those of its namespace.
+/// Answers a pod's request for a family, based on its annotations and those of its namespace.
 pub(crate) fn answer_for_pod(outlook: &Outlook<'_>, pod: &Pod, node: &str, family: Family) -> PodAnswer {
     let addresses = pod.request.as_ref().map_or(&[][..], |request| &request.addresses);
     if let Some(address) = addresses.iter().find(|address| Family::of_address(**address) == family) {

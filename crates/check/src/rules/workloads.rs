@@ -1,5 +1,5 @@
-//! Endpoints against pods, which are two sources only if etcd and Kubernetes were both read. The addresses of a pod by
-//! status and by annotation are compared on Kubernetes alone, too.
+//! Compares endpoints with pods. They are separate sources only if both etcd and Kubernetes were read. A pod's status
+//! and annotation are compared even if only Kubernetes was read.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -18,12 +18,12 @@ use crate::index::Owner;
 use crate::names::{list, short};
 use crate::record::{Naming, Record, is_same_node, naming};
 
-/// The orchestrator of the endpoints of pods.
+/// The orchestrator in the endpoints of pods.
 const KUBERNETES: &str = "k8s";
-/// The interface of a pod in the name of its endpoint.
+/// The interface in the name of a pod's endpoint.
 const INTERFACE: &str = "eth0";
 
-/// Compares the pods of Kubernetes with the endpoints of Calico.
+/// Compares Kubernetes pods with Calico endpoints.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
     if !snapshot.has_read(Source::Pods) {
@@ -52,7 +52,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
             continue;
         }
         let own = endpoints.get(&position).map_or(&[][..], Vec::as_slice);
-        // CNI DEL removes the endpoint of a terminating pod before the pod's object goes.
+        // CNI DEL removes a terminating pod's endpoint before the pod's object is deleted.
         if both && pod.running && !pod.deleting && own.is_empty() && !is_endpoint_broken(context, pod) {
             out.extend(pod_without_endpoint(context, position));
         }
@@ -66,7 +66,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-/// A finding; `says` is what follows the name in the sentence.
+/// A finding; `says` is its sentence without the name, which comes first.
 fn finding(code: Code, owner: OwnerEvidence, key: Key, says: &str) -> Finding {
     let node = owner.node.clone();
     let subject = Subject::Endpoint(owner.name.clone());
@@ -80,8 +80,8 @@ fn key_of_endpoint(context: &Context<'_>, position: u32) -> Key {
     Key::Endpoint { namespace: endpoint.namespace().to_string(), name: endpoint.name() }
 }
 
-/// Returns true for a pod whose endpoint the CNI plugin should have removed by now. A pod without the time of its end
-/// finished long ago.
+/// Returns true for a finished pod whose endpoint the CNI plugin should have removed by now. A pod without a finish
+/// time finished long ago.
 fn has_long_finished(context: &Context<'_>, pod: &Pod) -> bool {
     pod.finished && pod.finished_at.is_none_or(|at| context.now.duration_since(at) > context.grace)
 }
@@ -99,10 +99,10 @@ fn endpoint_without_pod(context: &Context<'_>, position: u32, state: PodState) -
         .depending_on([Key::Pod { namespace, name }])
 }
 
-/// Reports a pod without an endpoint, unless Calico does not know its node: another plugin networks it then.
+/// Reports a pod without an endpoint, unless Calico does not know its node, where another plugin networks it.
 fn pod_without_endpoint(context: &Context<'_>, position: u32) -> Option<Finding> {
     let pod = &context.snapshot.pods[position as usize].value;
-    // Pods are listed after endpoints: a new pod may have got its endpoint in between.
+    // Pods are listed after endpoints: a new pod could have got its endpoint in between.
     let endpoints = endpoint_keys(context, pod);
     if endpoints.is_empty() && context.snapshot.has_read(Source::Nodes) {
         return None;
@@ -112,7 +112,7 @@ fn pod_without_endpoint(context: &Context<'_>, position: u32) -> Option<Finding>
     Some(finding(Code::PodWithoutEndpoint, owner, pod.key(), &says).depending_on(endpoints))
 }
 
-/// Returns the possible keys of the pod's endpoint. The node of Calico may have another name than that of Kubernetes.
+/// Returns the possible keys of the pod's endpoint. The node can have different names in Calico and Kubernetes.
 fn endpoint_keys(context: &Context<'_>, pod: &Pod) -> Vec<Key> {
     let (namespace, name, kubernetes) = (pod.namespace().to_string(), pod.name().to_string(), pod.node());
     let nodes = context.snapshot.nodes.iter().map(|node| &node.value);
@@ -126,7 +126,7 @@ fn endpoint_keys(context: &Context<'_>, pod: &Pod) -> Vec<Key> {
     same.map(|node| key(&node.name)).collect()
 }
 
-/// Returns true if an undecodable endpoint may be the pod's.
+/// Returns true if an undecodable endpoint could belong to the pod.
 fn is_endpoint_broken(context: &Context<'_>, pod: &Pod) -> bool {
     context.index.broken_workloads.iter().any(|broken| {
         pod.namespace() == *broken.namespace
@@ -149,7 +149,7 @@ fn node_mismatch(context: &Context<'_>, position: u32, pod: &Pod) -> Option<Find
     Some(found.on_nodes([node]).depending_on([pod.key()]))
 }
 
-/// Reports the addresses of a pod that are recorded on its endpoint's node instead of its own.
+/// Reports a pod's addresses that are recorded on its endpoint's node instead of its own.
 fn recorded_beside_pod(context: &Context<'_>, position: u32, pod: &Pod) -> Vec<Finding> {
     let (index, owner) = (&context.index, Owner::Endpoint(position));
     let is_holding = |record: &Record<'_, '_>| !record.allocation.attribute.is_cooling();
@@ -169,16 +169,16 @@ fn recorded_beside_pod(context: &Context<'_>, position: u32, pod: &Pod) -> Vec<F
     index.endpoint(position).addresses().filter(has).filter_map(finding).collect()
 }
 
-/// Reports a pod whose status, annotation and endpoint name different addresses. A family that one of them lacks is not
-/// compared: statuses without IPv6 are a separate fault. The status holds one address a family, which only has to be
-/// among the others.
+/// Reports a pod whose status, annotation and endpoint name different addresses. A family that one of them lacks is
+/// not compared: statuses without IPv6 are a separate fault. The status has one address per family, which only has to
+/// be among the others.
 fn disagreement(context: &Context<'_>, position: u32, endpoints: &[u32]) -> Option<Finding> {
     let pod = &context.snapshot.pods[position as usize].value;
     let status: Vec<IpAddr> = pod.named_by(evidence::STATUS).collect();
     let annotation: Vec<IpAddr> = pod.named_by(evidence::CNI).collect();
     let endpoint: Vec<IpAddr> =
         endpoints.iter().flat_map(|e| context.index.endpoint(*e).addresses()).collect();
-    // With Multus the status names only the address of the default network, which may be another plugin's.
+    // With Multus, the status names only the default network's address, which can be from another plugin.
     let secondary: HashSet<IpAddr> = pod.named_by(evidence::SECONDARY).collect();
     let of_default = |addresses: &[IpAddr]| -> Vec<IpAddr> {
         addresses.iter().copied().filter(|address| !secondary.contains(address)).collect()
@@ -200,12 +200,12 @@ fn disagreement(context: &Context<'_>, position: u32, endpoints: &[u32]) -> Opti
     Some(finding(Code::PodAddressDisagreement, owner, pod.key(), &says).depending_on(keys))
 }
 
-/// The number of addresses up to which a list is searched faster than a set.
+/// Up to this many addresses, searching a list is faster than a set.
 const FEW: usize = 16;
 
 /// Returns true if every address of `some` is among `all`. A family that `all` lacks is not compared.
 fn is_among(some: &[IpAddr], all: &[IpAddr]) -> bool {
-    // An annotation may name tens of thousands of addresses.
+    // An annotation can name tens of thousands of addresses.
     let many: Option<HashSet<&IpAddr>> = (all.len() > FEW).then(|| all.iter().collect());
     let contains = |address| many.as_ref().map_or_else(|| all.contains(address), |all| all.contains(address));
     let [v4, v6] = [true, false].map(|v4| all.iter().any(|address| address.is_ipv4() == v4));

@@ -22,28 +22,28 @@ use crate::owner::{self, Owners, RecordedOwner};
 use crate::record::Record;
 use crate::{Context, Options};
 
-/// An address. The program writes the findings, with the words of remedies.
+/// An address. The program writes the findings, with their remedies in words.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AddressView {
     pub address: IpAddr,
     pub state: AddressState,
-    /// Pools that contain it, including disabled ones; empty if it is in none.
+    /// Pools that contain the address, including disabled ones; empty if it is in none.
     pub pools: Vec<PoolOfAddress>,
-    /// True if an IP reservation keeps it from automatic assignment.
+    /// True if an IP reservation excludes the address from automatic assignment.
     pub reserved: bool,
-    /// Blocks that contain it, including corrupt ones; several where blocks overlap.
+    /// Blocks that contain the address, including corrupt ones; several if blocks overlap.
     pub blocks: Vec<BlockOfAddress>,
-    /// Its known users. If `partly_read` names sources, others may use it, too.
+    /// The address's known users. If `partly_read` names sources, there can be others.
     #[serde(serialize_with = "shared")]
     pub owners: Vec<Arc<OwnerEvidence>>,
-    /// Objects that name it without owning it for certain.
+    /// Objects that name the address, but do not certainly own it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub named_by: Vec<Mention>,
-    /// Its findings, as far as the objects that were read allow them.
+    /// The address's findings, as far as the objects that were read show them.
     #[serde(skip)]
     pub findings: Vec<Finding>,
-    /// Sources of which only objects around it were read. Findings that need a whole source are missing.
+    /// Sources from which only objects around the address were read. Findings that need all of a source are missing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub partly_read: Vec<Source>,
 }
@@ -54,15 +54,15 @@ pub struct AddressView {
 pub enum AddressState {
     /// A block records an owner.
     Allocated,
-    /// It was released and is not free yet.
+    /// The address was released, but is not free yet.
     Cooling,
-    /// A Windows node reserves it.
+    /// A Windows node reserves the address.
     WindowsReserved,
-    /// A block has it as free.
+    /// A block contains the address as free.
     Free,
-    /// No block contains it.
+    /// No block contains the address.
     NoBlock,
-    /// Its block is corrupt or cannot be decoded.
+    /// The address's block is corrupt or cannot be decoded.
     Unknown,
 }
 
@@ -71,7 +71,7 @@ pub enum AddressState {
 #[serde(rename_all = "kebab-case")]
 pub enum OwnerStatus {
     UsesIt,
-    /// It exists, but does not name the address.
+    /// The owner exists, but does not name the address.
     NamesOthers,
     Gone,
     /// The record names no owner, or objects that could show it were not read or cannot be decoded.
@@ -97,7 +97,7 @@ impl From<RecordedOwner> for OwnerStatus {
 pub struct PoolOfAddress {
     pub name: String,
     pub cidr: IpNet,
-    /// True if Calico allocates from it.
+    /// True if Calico allocates from the pool.
     pub enabled: bool,
 }
 
@@ -109,10 +109,10 @@ pub struct BlockOfAddress {
     pub owner: Option<BlockOwner>,
     /// The position of the address in the block.
     pub ordinal: u32,
-    /// Its defects.
+    /// The block's defects.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
-    /// Its record of the address.
+    /// The block's record of the address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub record: Option<RecordEvidence>,
     /// The owner in the record, in words.
@@ -132,11 +132,11 @@ pub struct BlockOfAddress {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HandleOfAddress {
-    /// Its ID, cut at a carriage return.
+    /// The handle ID, cut at a carriage return.
     pub id: String,
     /// True if there is a handle object, even one that cannot be decoded.
     pub exists: bool,
-    /// The number of addresses that it claims to hold in the block.
+    /// The number of addresses that the handle claims in the block.
     pub count: i64,
 }
 
@@ -166,7 +166,7 @@ pub fn address(snapshot: &Snapshot, address: IpAddr) -> AddressView {
     }
 }
 
-/// Returns the state of an address. A record that holds it counts before one that cools down.
+/// Returns the state of an address. A record that holds it takes precedence over one that is cooling down.
 fn state<'c, 's: 'c>(
     blocks: impl Iterator<Item = &'c IndexedBlock<'s>> + Clone,
     undecodable: bool,
@@ -230,14 +230,14 @@ fn handle_of(context: &Context<'_>, id: String, block: IpNet) -> HandleOfAddress
 fn findings(context: &Context<'_>, address: IpAddr) -> Vec<Finding> {
     let report = context.check();
     let unsure = !context.snapshot.has_read(Source::Endpoints) && has_unfound_owner(context, address);
-    // A block may have a wrong key, which only a read of all blocks shows.
+    // A block can have a wrong key, which only a read of all blocks shows.
     let is_recorded = |code: Code| {
         code != Code::UnallocatedInUse
             || context.snapshot.has_read(Source::Blocks)
             || context.index.blocks.iter().any(|block| block.key.contains(&address))
     };
     let about = |f: &Finding| match &f.subject {
-        // The recorded owner may use the address, too, without being found by a narrow read.
+        // The recorded owner might use the address, too, without being found by a narrow read.
         Subject::Address(subject) => {
             *subject == address && is_recorded(f.code) && !(unsure && f.code == Code::OwnerMismatch)
         }
@@ -257,7 +257,7 @@ fn records<'c, 's>(context: &'c Context<'s>, address: IpAddr) -> impl Iterator<I
     around.filter_map(move |block| Some(Record { block, allocation: block.usable?.allocation_of(address)? }))
 }
 
-/// Returns true if a record names its owner by something else than the key of an endpoint.
+/// Returns true if a record names its owner by anything other than an endpoint key.
 fn has_unfound_owner(context: &Context<'_>, address: IpAddr) -> bool {
     records(context, address).any(|record| {
         let claim = Claim::of(&record.allocation.attribute);
@@ -271,8 +271,8 @@ fn has_unfound_owner(context: &Context<'_>, address: IpAddr) -> bool {
     })
 }
 
-/// Returns true if an undecodable object belongs to an address: its block or affinity, or the handle, node or pod in
-/// its record.
+/// Returns true if an undecodable object belongs to an address: as its block or affinity, or as the handle, node or
+/// pod in its record.
 fn is_around(context: &Context<'_>, path: &str, address: IpAddr) -> bool {
     let defect = context.snapshot.defects.iter().find(|d| d.path == path);
     let is_node = |name: &str| {

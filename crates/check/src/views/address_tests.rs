@@ -1,4 +1,4 @@
-//! Views of addresses when only the keys around them were read, and beside undecodable objects.
+//! Views of addresses when only the keys around them were read, or when some objects cannot be decoded.
 
 use calipam_model::key::Key;
 use calipam_model::snapshot::{ALLOCATION_SOURCES, Coverage, Defect, DefectKind, Source};
@@ -68,7 +68,7 @@ fn what_a_narrow_read_cannot_find_is_not_gone() {
 
 #[test]
 fn a_mismatch_takes_an_owner_that_can_be_found() {
-    // The tunnel of node-1 has 10.244.1.0, which is recorded for another.
+    // The tunnel of node-1 uses 10.244.1.0, which is recorded for a pod.
     let mut cluster = narrow([pod("node-1", "a"), NONE, NONE, NONE]);
     assert_eq!(codes(&story(&cluster, "10.244.1.0")), ["owner-mismatch"]);
     let container = json!({"handle_id": format!("k8s-pod-network.{}", "0".repeat(64))});

@@ -1,4 +1,4 @@
-//! Addresses by their holders: nodes, pools or pods.
+//! Addresses and their holders, selected by node, pool or pod.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -34,13 +34,13 @@ pub struct HeldAddress {
     /// `namespace/name`, the kind of tunnel, or the handle.
     pub allocated_to: String,
     pub handle: Option<String>,
-    /// `None` if it is in no block.
+    /// `None` if the address is in no block.
     pub block: Option<IpNet>,
     pub pool: Option<String>,
 }
 
 /// Returns the allocated addresses in a scope; if pods are named, those that are allocated to or used by one of them.
-/// Nothing holds addresses that cool down or are reserved.
+/// Addresses that are cooling down or reserved have no holder and are left out.
 pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> AddressList {
     let context = Context::new(snapshot, &Options::default());
     let mut used = used_by(snapshot, pods);
@@ -94,7 +94,7 @@ pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> Addres
     list
 }
 
-/// Returns the addresses that pods use, or name, by their endpoints and by Kubernetes.
+/// Returns the addresses that pods use, or name, according to endpoints and Kubernetes.
 fn used_by(snapshot: &Snapshot, pods: &[PodName]) -> BTreeSet<IpAddr> {
     let is_named = |namespace: String, name: String| pods.contains(&(namespace, name));
     let mut used = BTreeSet::new();

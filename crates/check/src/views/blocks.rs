@@ -21,30 +21,30 @@ pub struct BlockList {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockView {
-    /// The CIDR of its key.
+    /// The CIDR in the block's key.
     pub cidr: IpNet,
-    /// The pool that contains it; `None` if none does.
+    /// The pool that contains the block; `None` if none does.
     pub pool: Option<String>,
     pub owner: Option<BlockOwner>,
-    /// The time of the claim (Calico 3.32 and later).
+    /// The time when the block was claimed (Calico 3.32 and later).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claimed_at: Option<String>,
-    /// All its addresses.
+    /// All addresses of the block.
     pub total: Count,
     /// Allocated to an owner.
     pub in_use: u32,
-    /// Allocated to another node than the owner.
+    /// Allocated to a node other than the owner.
     pub borrowed: u32,
     /// Released, but not free yet.
     pub cooling: u32,
     pub windows_reserved: u32,
-    /// Free, but left out by IP reservations.
+    /// Free, but excluded by IP reservations.
     pub reserved: u32,
     pub free: u32,
-    /// The sequence number; `None`, written as an empty text, if the block is corrupt.
+    /// The sequence number; `None` if the block is corrupt, which is written as an empty text.
     #[serde(serialize_with = "digits_or_nothing")]
     pub sequence_number: Option<u64>,
-    /// The defects. Only CIDR, pool and owner are known of such a block, and not even the owner if it cannot be
+    /// The block's defects. If there are any, only CIDR, pool and owner are known; the owner only if the block can be
     /// decoded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,

@@ -1,4 +1,4 @@
-//! Addresses that are held on another node than the one that owns their block.
+//! Addresses held by a node other than the one that owns their block.
 
 use std::net::IpAddr;
 
@@ -15,8 +15,8 @@ use crate::{Context, Options, Scope};
 pub struct BorrowedList {
     /// The addresses, ascending.
     pub addresses: Vec<BorrowedAddress>,
-    /// The number of allocations without a node, which may be borrowed (before Calico 3.6). Addresses of services
-    /// belong to no node and do not count.
+    /// The number of allocations without a node, which could be borrowed (before Calico 3.6). Service addresses belong
+    /// to no node and do not count.
     pub unknown: usize,
 }
 
@@ -24,7 +24,7 @@ pub struct BorrowedList {
 #[serde(rename_all = "camelCase")]
 pub struct BorrowedAddress {
     pub address: IpAddr,
-    /// The node that holds it.
+    /// The node that holds the address.
     pub node: String,
     pub block: IpNet,
     /// The owner of the block; `None` if it has none.
@@ -36,7 +36,7 @@ pub struct BorrowedAddress {
     pub allocated_to: String,
 }
 
-/// Returns borrowed addresses by the node that holds or lends them. A block without owner lends to everybody.
+/// Returns borrowed addresses by the node that holds or lends them. A block without an owner lends to everybody.
 pub fn borrowed(snapshot: &Snapshot, scope: &Scope) -> BorrowedList {
     let context = Context::new(snapshot, &Options::default());
     let mut list = BorrowedList { addresses: Vec::new(), unknown: 0 };

@@ -1,4 +1,4 @@
-//! The counts and lists of `calicoctl ipam check`, by the findings of calipam.
+//! The counts and lists of `calicoctl ipam check`, based on calipam's findings.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
@@ -13,18 +13,18 @@ use serde::{Serialize, Serializer};
 use crate::index::Owner;
 use crate::{Code, Context, Options, Report, Subject};
 
-/// The counts and lists of calicoctl.
+/// calicoctl's counts and lists.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CalicoctlView {
     /// Blocks that can be decoded, ascending.
     pub blocks: Vec<CalicoctlBlock>,
     /// CIDRs of pools that are not disabled.
     pub pools: Vec<IpNet>,
-    /// Addresses of tunnels, of all five kinds; calicoctl knows three.
+    /// Tunnel addresses, of all five kinds; calicoctl knows only three.
     pub tunnels: Vec<AddressOwner>,
-    /// The number of services that get addresses from Calico; `None` if it serves none, or services were not read.
+    /// The number of services that get addresses from Calico; `None` if Calico serves none, or services were not read.
     pub services: Option<usize>,
-    /// Addresses of such services.
+    /// Addresses of services that get them from Calico.
     pub service_addresses: Vec<AddressOwner>,
     pub workloads: Vec<AddressOwner>,
     /// The number of addresses in use.
@@ -43,7 +43,7 @@ pub struct CalicoctlBlock {
     pub allocations: Vec<CalicoctlAllocation>,
 }
 
-/// An allocated address, as the report file of calicoctl has it (facts 5.2).
+/// An allocated address, as in calicoctl's report file (facts 5.2).
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CalicoctlAllocation {
@@ -64,9 +64,9 @@ pub struct CalicoctlAllocation {
     /// The attribute `timestamp`, verbatim.
     #[serde(rename = "creationTimestamp", skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<String>,
-    /// True unless calipam finds it leaked: young addresses, and those of unknown owners, count as in use.
+    /// True unless calipam finds the address leaked: young addresses, and those with unknown owners, count as in use.
     pub in_use: bool,
-    /// True if its node does not own the block.
+    /// True if the address's node does not own the block.
     #[serde(skip_serializing_if = "is_false")]
     pub borrowed: bool,
     #[serde(rename = "coolingDown", skip_serializing_if = "is_false")]
@@ -91,11 +91,11 @@ fn null_if_empty<S: Serializer>(list: &[String], serializer: S) -> Result<S::Ok,
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressOwner {
     pub address: IpAddr,
-    /// Its name in calicoctl: `Node(<name>)`, `Workload(<namespace>/<endpoint>)`, or a service.
+    /// The user's name in calicoctl: `Node(<name>)`, `Workload(<namespace>/<endpoint>)`, or a service.
     pub owner: String,
 }
 
-/// A handle that nothing refers to, with the field names of calicoctl's report file.
+/// A handle that nothing refers to, with the field names from calicoctl's report file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeakedHandle {
     #[serde(rename = "ID")]
@@ -107,7 +107,7 @@ pub struct LeakedHandle {
     pub revision: String,
 }
 
-/// Returns the counts and lists of calicoctl for a snapshot, by the findings of `report`, which must not be filtered.
+/// Returns calicoctl's counts and lists for a snapshot, based on the findings in `report`, which must not be filtered.
 pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
     let context = Context::new(snapshot, &Options::default());
     let leaked: HashSet<IpAddr> = subjects(report, Code::LeakedAddress)
@@ -132,7 +132,7 @@ pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
         let mut all: Vec<AddressOwner> = uses
             .map(|used| AddressOwner { address: used.address, owner: name_of(&context, used.owner) })
             .collect();
-        // A pod and its endpoint are one.
+        // A pod and its endpoint count as one.
         all.dedup();
         all
     };
@@ -176,7 +176,7 @@ pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
     view
 }
 
-/// Returns the subjects of the findings of a code.
+/// Returns the subjects of the findings with a code.
 fn subjects(report: &Report, code: Code) -> impl Iterator<Item = &Subject> {
     report.findings.iter().filter(move |finding| finding.code == code).map(|finding| &finding.subject)
 }
@@ -218,7 +218,7 @@ fn allocation(
     }
 }
 
-/// Returns calicoctl's name of an owner.
+/// Returns calicoctl's name for an owner.
 fn name_of(context: &Context<'_>, owner: Owner) -> String {
     let snapshot = context.snapshot;
     match owner {
@@ -252,8 +252,8 @@ fn attributes(attribute: &AttributeRef<'_>) -> String {
     }
 }
 
-/// Returns the UID as calicoctl shows it. In the classic group the bits of each byte are reversed, but for the two
-/// bytes of version and variant (facts 2.8).
+/// Returns the UID as calicoctl shows it. In the classic API group, the bits of each byte are reversed, except in the
+/// two bytes with version and variant (facts 2.8).
 fn shown_uid(revision: &Revision, is_native: bool) -> Option<String> {
     let Revision::Kubernetes(version) = revision else { return None };
     if is_native {

@@ -1,5 +1,4 @@
-//! The pods of Kubernetes against the records of Calico, node by node, as people compare them by hand before and after
-//! a repair.
+//! Compares Kubernetes pods with Calico's records, node by node, as people do by hand before and after a repair.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -21,14 +20,14 @@ pub struct Comparison {
     pub with_endpoints: bool,
 }
 
-/// The addresses of pods on one node, without tunnels, services and addresses that cool down.
+/// The addresses of pods on one node, without tunnels, services and addresses that are cooling down.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeComparison {
     pub node: String,
     /// The number of unfinished pods with addresses of their own.
     pub pods: usize,
-    /// The number of addresses of these pods, by Kubernetes.
+    /// The number of addresses of these pods, according to Kubernetes.
     pub in_kubernetes: usize,
     /// The number of addresses of the node's endpoints.
     pub in_endpoints: usize,
@@ -52,7 +51,7 @@ pub struct NodeComparison {
     pub endpoint_only: BTreeSet<IpAddr>,
 }
 
-/// The recorded owner of an address that is not a pod.
+/// The recorded owner of an address, other than a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RecordedFor {
@@ -66,7 +65,7 @@ pub enum RecordedFor {
 }
 
 impl RecordedFor {
-    /// Returns `None` for pods, and if nothing holds the address.
+    /// Returns the recorded owner; `None` for pods, and if nothing holds the address.
     fn of(claim: &Claim<'_>) -> Option<Self> {
         match claim {
             Claim::Anonymous => Some(Self::NoOwner),
@@ -108,7 +107,7 @@ pub fn compare(snapshot: &Snapshot) -> Option<Comparison> {
     Some(Comparison { nodes, with_endpoints: sources.with_endpoints })
 }
 
-/// The addresses of unfinished pods of Calico.
+/// The addresses of unfinished pods that have them from Calico.
 #[derive(Default)]
 struct InKubernetes {
     /// Pods with addresses of their own, by node.
@@ -118,7 +117,7 @@ struct InKubernetes {
 }
 
 fn in_kubernetes(context: &Context<'_>) -> InKubernetes {
-    // Pods of another plugin do not count: on Kubernetes they have no annotation, and no block records their addresses.
+    // Another plugin's pods do not count: on Kubernetes they have no annotation, and no block records their addresses.
     let is_recorded = |address: IpAddr| {
         let around = context.index.blocks.iter().filter(|block| block.key.contains(&address));
         around.filter_map(|block| block.usable).any(|block| block.allocation_of(address).is_some())
@@ -193,7 +192,7 @@ struct Sources {
     running: ByNode,
     endpoints: ByNode,
     recorded: ByNode,
-    /// Addresses that are recorded on any node. A virtual machine that migrates is recorded on one and runs on two.
+    /// Addresses that are recorded on any node. A migrating virtual machine is recorded on one node, but runs on two.
     all_recorded: BTreeSet<IpAddr>,
     /// Addresses that are recorded for virtual machines.
     machines: BTreeSet<IpAddr>,

@@ -1,4 +1,4 @@
-//! The configuration of the allocator, with the origin of each setting.
+//! The allocator configuration, with the origin of each setting.
 
 use calipam_model::config::IpamConfig;
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
@@ -9,7 +9,7 @@ use crate::DEFAULT_GRACE;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigurationView {
-    /// The settings of the allocator, and others that affect addresses.
+    /// The allocator settings, and others that affect addresses.
     pub settings: Vec<Setting>,
     /// Configurations that Calico ignores: only the one called `default` counts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -19,13 +19,13 @@ pub struct ConfigurationView {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Setting {
-    /// Its name in the API.
+    /// The setting's name in the API.
     pub name: &'static str,
-    /// The value that counts.
+    /// The effective value.
     pub value: String,
-    /// The object that has it, or a default.
+    /// The object that the value is from, or a default.
     pub origin: String,
-    /// The other value of the resource IPAMConfiguration, which can differ in etcd.
+    /// The value in the IPAMConfiguration resource if it differs, as it can in etcd.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
 }

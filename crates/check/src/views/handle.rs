@@ -1,4 +1,4 @@
-//! One handle, with the records of blocks under it.
+//! One handle, and what blocks record under it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use super::partly_read;
 use crate::finding::{Finding, Subject};
 use crate::{Context, Options, check};
 
-/// A handle. The program writes the findings, with the words of remedies.
+/// A handle. The program writes the findings, with their remedies in words.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HandleView {
@@ -24,12 +24,12 @@ pub struct HandleView {
     /// The object's revision; `None` if there is none, or it cannot be decoded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// The claims of the handle and the records of the blocks, by block.
+    /// The handle's claims and the block's records, by block.
     pub blocks: Vec<HandleBlock>,
-    /// Its findings, as far as the objects that were read allow them.
+    /// The handle's findings, as far as the objects that were read show them.
     #[serde(skip)]
     pub findings: Vec<Finding>,
-    /// Sources of which only objects that the handle names were read. Other blocks may record addresses under it, too.
+    /// Sources from which only objects that the handle names were read. Other blocks could have records under it, too.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub partly_read: Vec<Source>,
 }
@@ -39,15 +39,15 @@ pub struct HandleView {
 #[serde(rename_all = "camelCase")]
 pub struct HandleBlock {
     pub block: IpNet,
-    /// True if there is such a block. A corrupt one does not count, since its records are unknown.
+    /// True if the block exists. A corrupt block does not count, since its records are unknown.
     pub exists: bool,
-    /// The number of addresses that the handle claims to hold there.
+    /// The number of addresses that the handle claims in the block.
     pub in_handle: i64,
     /// Addresses that the block records under the handle.
     pub addresses: Vec<IpAddr>,
 }
 
-/// Describes the handle with an ID; `None` if there is no object and no record under it.
+/// Describes the handle with an ID; `None` if there is no object and no record under that ID.
 pub fn handle(snapshot: &Snapshot, id: &str) -> Option<HandleView> {
     let context = Context::new(snapshot, &Options::default());
     let wanted = Text::new(id);
@@ -88,7 +88,7 @@ pub fn handle(snapshot: &Snapshot, id: &str) -> Option<HandleView> {
     })
 }
 
-/// Returns the IDs of objects and records, as far as they were read, that begin with a text.
+/// Returns the IDs that begin with a text, from the handles and records that were read.
 pub fn handle_ids(snapshot: &Snapshot, begin: &str) -> BTreeSet<String> {
     let begin = clean_id(begin);
     let mut ids: BTreeSet<String> = BTreeSet::new();

@@ -17,14 +17,14 @@ use crate::names::name_of_claim;
 use crate::occupancy::Occupancy;
 use crate::{Context, Options, Report};
 
-/// Limits of a map. A list that is too long is left out as a whole, so that nothing looks empty that is not.
+/// Limits of a map. A list that is too long is left out entirely, so that nothing looks emptier than it is.
 #[derive(Clone, Copy, Debug)]
 pub struct MapLimits {
-    /// The largest number of cells of a pool; a power of two.
+    /// The most cells of a pool; a power of two.
     pub cells: u32,
-    /// The largest number of blocks that are listed, with the states of their addresses.
+    /// The most blocks to list, with the states of their addresses.
     pub blocks: usize,
-    /// The largest number of allocations that are listed with their owners.
+    /// The most allocations to list with their owners.
     pub owners: usize,
 }
 
@@ -39,7 +39,7 @@ pub struct PoolMap {
     pub size: u32,
     /// The cells with blocks or findings, ascending.
     pub cells: Vec<MapCell>,
-    /// The blocks, ascending; `None` if they are too many.
+    /// The blocks, ascending; `None` if there are too many.
     #[serde(skip)]
     pub blocks: Option<Vec<MappedBlock>>,
 }
@@ -48,7 +48,7 @@ pub struct PoolMap {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MapCell {
-    /// Its place in the pool, from 0.
+    /// The cell's place in the pool, from 0.
     pub index: u32,
     pub blocks: u32,
     pub total: Count,
@@ -63,11 +63,11 @@ pub struct MapCell {
     pub worst: Option<Severity>,
 }
 
-/// A block of a map.
+/// A block in a map.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MappedBlock {
     pub cidr: IpNet,
-    /// Its cells in the map.
+    /// The block's cells in the map.
     pub cells: Range<u32>,
     pub owner: Option<BlockOwner>,
     /// The states by ordinal; empty if the block is corrupt or cannot be decoded.

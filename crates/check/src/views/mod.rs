@@ -43,12 +43,12 @@ pub(crate) use self::pools::pools_in;
 pub use self::pools::{OutsidePools, PoolList, PoolView, pools};
 pub use self::why::{Explanation, FamilyAnswer, PodStanding, explain_node, explain_pod};
 
-/// A number of addresses. IPv6 pools hold more than 64 bits can count. In JSON and YAML it is a number up to 2^53,
-/// which every reader keeps exactly, and a text of decimal digits above.
+/// A number of addresses. IPv6 pools have more than 64 bits can count. In JSON and YAML, values up to 2^53, which every
+/// reader keeps exactly, are numbers; larger ones are texts of decimal digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Count(pub u128);
 
-/// The largest number that readers of JSON keep exactly.
+/// The largest number that all JSON readers keep exactly.
 const EXACT: u128 = 1 << 53;
 
 impl fmt::Display for Count {
@@ -72,8 +72,8 @@ impl From<u32> for Count {
     }
 }
 
-/// Returns the sources of users and records of which only some objects were read. A view has no findings that need all
-/// of them.
+/// Returns the sources of users and records from which only some objects were read. Findings that need all objects are
+/// missing in a view.
 fn partly_read(snapshot: &Snapshot) -> Vec<Source> {
     let sources = [Source::Blocks, Source::Nodes, Source::Endpoints, Source::Pods, Source::Services];
     let is_partial = |source: &Source| snapshot.coverage.get(source) == Some(&Coverage::Partial);

@@ -1,4 +1,4 @@
-//! Nodes, with their addresses and the blocks that they may still claim.
+//! Nodes, with their addresses and the blocks that they can still claim.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -27,35 +27,35 @@ pub struct NodeList {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeView {
-    /// Its name in Calico.
+    /// The node's name in Calico.
     pub node: String,
-    /// True if there is such a node.
+    /// True if the node exists.
     pub exists: bool,
     pub plugin: NodePlugin,
     pub tunnels: Vec<TunnelView>,
-    /// Its blocks by pool and family, with those that it may still claim. Pools that serve it automatically are listed
-    /// even without a block.
+    /// The node's blocks by pool and family, with the number that it can still claim. Pools that serve it automatically
+    /// are listed even without a block.
     pub pools: Vec<NodePool>,
     pub blocks: u32,
-    /// The number of addresses that it holds in any block.
+    /// The number of addresses that the node holds in any block.
     pub addresses: u32,
-    /// The number of these in blocks of others, as in the list of borrowed addresses.
+    /// The number of addresses that it holds in others' blocks, as in the list of borrowed addresses.
     pub borrowed: u32,
-    /// The number of addresses in its blocks that other nodes hold.
+    /// The number of addresses in the node's blocks that other nodes hold.
     pub borrowed_by_others: u32,
-    /// The number of free addresses in its blocks.
+    /// The number of free addresses in the node's blocks.
     pub free: u32,
-    /// The families of its blocks, and those that pools offer it.
+    /// The families of the node's blocks, and those that pools offer it.
     pub families: Vec<NodeFamily>,
 }
 
-/// The CNI plugin of a node.
+/// A node's CNI plugin.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePlugin {
-    /// The plugin in the note of an installer at the node.
+    /// The plugin according to an installer's note at the node.
     pub installed: Option<String>,
-    /// The plugin that assigned the newest of its addresses; `None` if it has none with a time.
+    /// The plugin that assigned the node's newest address; `None` if no address has a time.
     pub assigned_by: Option<Plugin>,
     /// The time of that assignment.
     pub assigned_at: Option<Timestamp>,
@@ -69,17 +69,17 @@ impl NodePlugin {
     }
 }
 
-/// The free addresses of a node in one family, and its outlook.
+/// A node's free addresses in one family, and its outlook.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeFamily {
     /// `ipv4` or `ipv6`.
     pub family: &'static str,
-    /// The number of free addresses in its blocks.
+    /// The number of free addresses in the node's blocks.
     pub free: u32,
-    /// True if its next pod gets no address; `None` if that is not known.
+    /// True if the node's next pod gets no address; `None` if that is not known.
     pub without_address: Option<bool>,
-    /// The reason why it gets none.
+    /// The reason why the next pod gets none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -88,12 +88,12 @@ pub struct NodeFamily {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TunnelView {
-    /// The kind in records of allocations.
+    /// The kind, as in allocation records.
     pub kind: &'static str,
     pub address: IpAddr,
 }
 
-/// The blocks of a node in one pool.
+/// A node's blocks in one pool.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePool {
@@ -102,13 +102,13 @@ pub struct NodePool {
     /// `ipv4` or `ipv6`.
     pub family: &'static str,
     pub blocks: u32,
-    /// The largest number of blocks that it may hold; `None` if there is no limit, as in Calico before 3.19. The limit
-    /// holds for one family in all pools together that one request may use: blocks of one pool take from the headroom
-    /// of another.
+    /// The most blocks that the node may hold; `None` if there is no limit, as in Calico before 3.19. The limit applies
+    /// to one family in all pools together that one request can use: blocks in one pool reduce the headroom in
+    /// another.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// The number of blocks that it may still claim from this pool; `None` if it is not known. 0 if the pool is not
-    /// enabled or does not select the node, if automatic allocation of blocks is off, or if there is no such node.
+    /// The number of blocks that the node may still claim from this pool; `None` if it is not known. 0 if the pool is
+    /// disabled or does not select the node, if automatic allocation of blocks is off, or if the node does not exist.
     pub headroom: Option<u32>,
 }
 
@@ -168,7 +168,7 @@ impl NodeView {
     }
 }
 
-/// Adds to every node whether it gets one more address. A node that does not exist asks for none.
+/// Sets for every node whether it gets one more address. A node that does not exist asks for none.
 fn add_outlook(context: &Context<'_>, outlook: Option<&Outlook<'_>>, nodes: &mut BTreeMap<String, NodeView>) {
     let missing = nodes.values_mut().filter(|view| !view.exists);
     missing.flat_map(|view| &mut view.families).for_each(|of_node| of_node.without_address = Some(false));
@@ -220,7 +220,7 @@ fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
                     borrower.borrowed += u32::from(!matches!(block.owner, Some(BlockOwner::Virtual(_))));
                     own.borrowed_by_others += 1;
                 }
-                // Old records name no node: the owner of the block counts.
+                // Old records name no node: the block's owner counts.
                 Some(_) | None => {
                     own.addresses += 1;
                     Plugin::of(record).into_iter().for_each(|made| own.plugin.note(made));
@@ -239,7 +239,7 @@ fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
     }
 }
 
-/// Adds the numbers of blocks that nodes may claim from each pool, as far as there are some.
+/// Adds the number of blocks that each node may claim from each pool, if there are any.
 fn add_headroom(context: &Context<'_>, outlook: &Outlook<'_>, rows: &mut Rows) {
     let config = context.snapshot.effective_ipam_config().unwrap_or_default();
     if !config.auto_allocate_blocks {

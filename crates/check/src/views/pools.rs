@@ -23,7 +23,7 @@ pub struct PoolList {
     pub outside: Option<OutsidePools>,
 }
 
-/// A pool. `total` = `in_use` + `cooling` + `windows_reserved` + `reserved` + `unknown` + `free`: an address counts
+/// A pool. `total` = `in_use` + `cooling` + `windows_reserved` + `reserved` + `unknown` + `free`: each address counts
 /// once, even if blocks overlap or a reservation covers an allocated address.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -32,25 +32,25 @@ pub struct PoolView {
     pub cidr: IpNet,
     /// The prefix length of new blocks.
     pub block_size: u8,
-    /// True if Calico allocates from it.
+    /// True if Calico allocates from the pool.
     pub enabled: bool,
-    /// True if it serves requests that do not name it.
+    /// True if the pool serves requests that do not name it.
     pub automatic: bool,
     pub allowed_uses: Vec<&'static str>,
     pub node_selector: String,
     pub blocks: usize,
-    /// All its addresses.
+    /// All addresses of the pool.
     pub total: Count,
     /// Allocated to an owner.
     pub in_use: Count,
     /// Released, but not free yet.
     pub cooling: Count,
-    /// The times at which the first of these, and all of them, are free.
+    /// The times at which the first cooling address, and the last one, become free.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cooled: Option<[Timestamp; 2]>,
     /// Reserved by Windows nodes.
     pub windows_reserved: Count,
-    /// Reserved by IP reservations, and not taken.
+    /// Covered by IP reservations, and not taken.
     pub reserved: Count,
     /// In blocks that are corrupt or cannot be decoded.
     pub unknown: Count,
@@ -63,10 +63,10 @@ pub struct PoolView {
     pub usable: Count,
     #[serde(skip)]
     pub usable_taken: Count,
-    /// Free addresses that the nodes together can get now, if they ask for no other pool's: pools share the block
-    /// limit, so their numbers do not add up. `None` if it is not known; `limited_by` has the reason.
+    /// Free addresses that all nodes together can get now if they use no other pool. Pools share the block limit, so
+    /// their numbers do not add up. `None` if the number is not known; `limited_by` has the reason.
     pub allocatable: Option<Count>,
-    /// Free addresses for requests that name the pool, if it serves no others.
+    /// Free addresses for requests that name the pool, if it serves no other requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_name: Option<Count>,
     /// The reasons why not all free addresses are allocatable.
@@ -78,13 +78,13 @@ pub struct PoolView {
 #[serde(rename_all = "camelCase")]
 pub struct OutsidePools {
     pub blocks: usize,
-    /// All their addresses.
+    /// All addresses of these blocks.
     pub total: Count,
     /// Allocated to an owner.
     pub in_use: Count,
     /// Released, but not free yet.
     pub cooling: Count,
-    /// Free, but out of reach: Calico assigns from pools only.
+    /// Free, but out of reach: Calico assigns only from pools.
     pub free: Count,
 }
 
@@ -92,7 +92,7 @@ pub fn pools(snapshot: &Snapshot) -> PoolList {
     pools_in(&Context::new(snapshot, &Options::default()))
 }
 
-/// Lists the pools of an existing context.
+/// Lists the pools in an existing context.
 pub(crate) fn pools_in(context: &Context<'_>) -> PoolList {
     let occupancy = Occupancy::new(context);
     let outlook = Outlook::new(context.snapshot);
@@ -139,7 +139,7 @@ fn view(
     }
 }
 
-/// Returns the times at which the first cooling address of a pool, and all of them, are free.
+/// Returns the times at which the first cooling address of a pool, and the last one, become free.
 fn cooled(occupancy: &Occupancy<'_, '_>, pool: &Pool, config: &IpamConfig) -> Option<[Timestamp; 2]> {
     let blocks = occupancy.inside(pool.cidr).iter().filter_map(|stored| stored.block?.current());
     let cooling = Cooling::of(blocks, occupancy.now(), config.cooldown())?;
@@ -154,7 +154,7 @@ fn name_of_use(used: PoolUse) -> &'static str {
     }
 }
 
-/// Sums the blocks that no pool contains as a whole, including those that are corrupt or cannot be decoded.
+/// Sums up the blocks that no pool fully contains, including those that are corrupt or cannot be decoded.
 fn outside(occupancy: &Occupancy<'_, '_>) -> Option<OutsidePools> {
     let mut sum = OutsidePools::default();
     for (_, tally) in occupancy.blocks_outside_pools() {

@@ -1,4 +1,4 @@
-//! The sources of views that do not need the whole cluster. They need the records of blocks that
+//! The sources that views need if they do not need the entire cluster. From blocks, they need the records that
 //! `RecordDetail::Borrowers` keeps.
 
 use calipam_model::snapshot::Source;
@@ -13,7 +13,7 @@ pub const POOLS: [Source; 7] = [
     Source::ClusterInformation,
 ];
 
-/// The pools, and everything that lies somewhere.
+/// The pools, and everything with an address.
 pub const PLACES: [Source; 8] = [
     Source::Blocks,
     Source::Affinities,
@@ -25,11 +25,11 @@ pub const PLACES: [Source; 8] = [
     Source::Services,
 ];
 
-/// The configuration has the cooldown of addresses.
+/// The configuration is needed for the cooldown of addresses.
 pub const BLOCKS: [Source; 5] =
     [Source::Blocks, Source::Pools, Source::Reservations, Source::IpamConfig, Source::ClusterInformation];
 
-/// A node without addresses shows only by the pools.
+/// Only the pools show that a node gets no addresses.
 pub const NODES: [Source; 7] = POOLS;
 
 pub const BORROWED: [Source; 3] = [Source::Blocks, Source::Pools, Source::ClusterInformation];

@@ -20,7 +20,7 @@ fn small() -> Cluster {
     cluster
 }
 
-/// The same cluster with all sources for allocation read, and the affinity of the block.
+/// The same cluster with all sources for allocation read, and the block's affinity.
 fn judged() -> Cluster {
     let mut cluster = small();
     cluster.0.mark_read([Source::Affinities, Source::Reservations, Source::IpamConfig]);
@@ -159,7 +159,7 @@ fn which_plugin_a_node_uses_shows_in_its_newest_address_and_in_what_is_noted() {
     let mut records = nothing();
     records[0] = at("node-1", calipam);
     assert_eq!(plugins(records.clone()), [(noted.clone(), Some(Plugin::Calipam))]);
-    // An address of another node in its block does not count.
+    // Another node's address in its block does not count.
     records[1] = at("node-9", calico);
     let expected = [(noted.clone(), Some(Plugin::Calipam)), (None, Some(Plugin::Calico))];
     assert_eq!(plugins(records.clone()), expected);
@@ -167,7 +167,7 @@ fn which_plugin_a_node_uses_shows_in_its_newest_address_and_in_what_is_noted() {
     assert_eq!(plugins(records)[0], (noted, Some(Plugin::Calico)));
 }
 
-/// A node of two families, with room in only one of them.
+/// A dual-stack node with room in only one family.
 #[test]
 fn a_node_without_addresses_is_shown_by_family() {
     let families = |cluster: &Cluster| {
@@ -234,7 +234,7 @@ fn a_handle_and_what_is_recorded_under_it() {
     let ids = |begin: &str| handle_ids(&cluster.0, begin).into_iter().collect::<Vec<_>>();
     assert_eq!((ids("k8s-pod"), ids("lb-")), (vec!["k8s-pod-network.a".to_owned()], Vec::new()));
 
-    // Without an object only the records of blocks show the node.
+    // Without a handle object, only block records show the node.
     let unknown = handle(&small().0, "k8s-pod-network.a").unwrap();
     assert_eq!((unknown.exists, unknown.blocks[0].addresses.len()), (false, 1));
 }

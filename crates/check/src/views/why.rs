@@ -1,4 +1,4 @@
-//! Explains why a pod, or the next pod of a node, gets an address or none.
+//! Explains why a pod, or a node's next pod, gets an address or none.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use crate::needs::Needs;
 use crate::rules::without_address::{PodAnswer, answer_for_pod, name_of_pod};
 use crate::{Context, Options};
 
-/// The answer to a pod, or to the next pod of a node.
+/// The answer to a pod, or to a node's next pod.
 #[derive(Clone, Debug)]
 pub struct Explanation {
     /// `namespace/name`; `None` for the next pod.
@@ -24,25 +24,25 @@ pub struct Explanation {
     pub families: Vec<FamilyAnswer>,
 }
 
-/// The state of a pod's request.
+/// The state of a pod's request for addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodStanding {
-    /// It asks IPAM for addresses.
+    /// The pod asks IPAM for addresses.
     Asks,
-    /// It has these.
+    /// The pod has these addresses.
     Has(Vec<IpAddr>),
     NotBound,
     HostNetwork,
     Finished,
     /// An annotation names addresses without IPAM.
     BypassesIpam,
-    /// Calico does not know its node.
+    /// Calico does not know the pod's node.
     NoNode,
-    /// It names a pool that does not exist.
+    /// The pod names a pool that does not exist.
     UnknownPool(String),
     /// An object that the allocator needs was not read, or cannot be decoded.
     NotKnown,
-    /// Pools serve only some namespaces, and the labels of its own were not read.
+    /// Pools serve only some namespaces, and the labels of the pod's namespace were not read.
     NamespacesNotRead,
 }
 
@@ -53,9 +53,9 @@ pub struct FamilyAnswer {
     /// True if the cluster's pods have addresses of the family, or no pod has any address.
     pub is_needed: bool,
     pub answer: Answer,
-    /// The holder of the address that was asked for.
+    /// The holder of the requested address.
     pub holder: Option<String>,
-    /// The selector of the namespaces that the pool of the address serves, if it does not serve all.
+    /// The namespace selector of the address's pool, if the pool does not serve all namespaces.
     pub namespaces: Option<String>,
 }
 
@@ -74,13 +74,13 @@ impl FamilyAnswer {
 }
 
 impl Explanation {
-    /// Returns the refusal of IPAM that keeps the pod from starting, if there is one.
+    /// Returns IPAM's refusal that keeps the pod from starting, if there is one.
     pub fn refusal(&self) -> Option<&Refused> {
         let (needed, others): (Vec<_>, Vec<_>) = self.families.iter().partition(|family| family.is_needed);
         needed.into_iter().chain(others).find_map(FamilyAnswer::refused)
     }
 
-    /// Returns true if IPAM keeps the pod, or the next one of the node, from its address.
+    /// Returns true if IPAM refuses an address to the pod, or to the node's next pod.
     pub fn is_refused(&self) -> bool {
         let needed = self.families.iter().filter(|family| family.is_needed);
         needed.into_iter().any(|family| family.refused().is_some())
@@ -155,7 +155,7 @@ impl Explanation {
     }
 }
 
-/// Explains the next pod of a node; `None` if there is no such node.
+/// Explains a node's next pod; `None` if there is no such node.
 pub fn explain_node(snapshot: &Snapshot, name: &str) -> Option<Explanation> {
     let context = Context::new(snapshot, &Options::default());
     let node = node_of(&context, name)?;
@@ -238,7 +238,7 @@ fn explain(context: &Context<'_>, pod: Option<&Pod>, on: &str, node: Option<&Nod
     explained
 }
 
-/// Returns the holder of an address: the owner in its record, or else a user.
+/// Returns an address's holder: the owner in its record, or else a user.
 fn holder_of(snapshot: &Snapshot, address: IpAddr) -> Option<String> {
     let view = super::address(snapshot, address);
     let recorded = view.blocks.into_iter().find_map(|block| block.recorded_owner);

@@ -7,7 +7,7 @@ use calipam_check::views::PoolView;
 use calipam_check::{Code, Options, check};
 use calipam_testkit::cluster::{Fleet, FleetFault};
 
-/// The clusters of a generated fleet, checked, in one group.
+/// The clusters in a generated fleet, checked, in one group.
 fn checked(fleet: &Fleet) -> Vec<Cluster> {
     let cluster = |(name, cluster): &(String, calipam_testkit::cluster::Cluster)| {
         let snapshot = cluster.snapshot();
@@ -17,7 +17,7 @@ fn checked(fleet: &Fleet) -> Vec<Cluster> {
     fleet.clusters.iter().map(cluster).collect()
 }
 
-/// Cluster, code and subject of the findings between them.
+/// Cluster, code and subject of the findings between clusters.
 fn found(clusters: &[Cluster]) -> BTreeSet<[String; 3]> {
     let of_cluster = |cluster: &Cluster| -> Vec<[String; 3]> {
         let between = cluster.report.findings.iter().filter(|finding| finding.code.is_of_fleet());
@@ -80,7 +80,7 @@ fn every_code_of_a_fleet_has_a_fault_in_the_generator() {
         .flat_map(|fault| after(&[*fault]).0.expected)
         .map(|[_, code, _]| code)
         .collect();
-    // No data of a cluster can show that it cannot be read.
+    // No cluster data can show that the cluster cannot be read.
     let expected = Code::ALL.iter().filter(|code| code.is_of_fleet() && **code != Code::ClusterUnreadable);
     assert_eq!(all, expected.map(|code| code.name().to_owned()).collect());
 }

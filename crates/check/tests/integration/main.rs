@@ -1,4 +1,4 @@
-//! The rules on generated clusters: a healthy one has no finding, and a fault has exactly its own.
+//! The rules on generated clusters: a healthy one has no finding, and a fault causes exactly its own.
 
 mod each_fault;
 mod expected;

@@ -1,5 +1,5 @@
-//! A pod, or an endpoint, that names thousands of addresses: everyone who may create a pod can write such an
-//! annotation. The time and output of a check grow with their number, not with its square.
+//! A pod, or an endpoint, that names thousands of addresses: anyone who may create a pod can write such an annotation.
+//! The time and output of a check grow with the number of addresses, not with its square.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use calipam_model::snapshot::{Revision, Snapshot, Source, Versioned};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use serde_json::{Value, json};
 
-/// The number of an owner's addresses that a finding about one of them lists.
+/// The most addresses of an owner that a finding about one of them lists.
 const LISTED: usize = 16;
 
 fn at(position: usize) -> String {
     format!("10.244.{}.{}", 64 + position / 256, position % 256)
 }
 
-/// A cluster with an endpoint that names `count` addresses without a record, and with as many records for its pod that
-/// the endpoint does not name.
+/// A cluster with an endpoint that names `count` addresses without a record. As many other addresses are recorded for
+/// its pod.
 fn endpoint_with(count: usize) -> Cluster {
     let mut cluster = Cluster::plain(ClusterSpec::new(5), 2, 2);
     let addresses: Vec<String> = (0..count).map(|position| at(position) + "/32").collect();
@@ -60,7 +60,7 @@ fn twice_the_addresses_make_a_report_of_twice_the_size() {
         let found = of_addresses(&whole, code);
         assert_eq!(found.len(), 1024, "{code}");
 
-        // One owner, described once, with few of its addresses.
+        // One owner, described once, with a few of its addresses.
         let owner = &found[0].owners[0];
         assert!(found.iter().all(|evidence| Arc::ptr_eq(&evidence.owners[0], owner)), "{code}");
         assert_eq!((owner.fields.len(), owner.further_fields), (LISTED, 1024 - LISTED));
@@ -85,7 +85,7 @@ fn an_owner_with_few_addresses_is_shown_with_all_of_them() {
     assert_eq!(owner.get("furtherFields"), None);
 }
 
-/// The same cluster with the annotation of a pod.
+/// The same cluster with a pod's annotation.
 fn pod_with(count: usize) -> Snapshot {
     let mut snapshot = Cluster::plain(ClusterSpec::new(5), 2, 2).snapshot();
     let addresses: Vec<String> = (0..count).map(at).collect();

@@ -17,7 +17,7 @@ fn all_faults_together_give_exactly_the_ground_truth() {
 
 #[test]
 fn all_faults_several_times_over() {
-    // More than three nodes without an address for one reason would share a finding.
+    // More than three nodes that get no address for the same reason would share a finding.
     assert_truth("all faults, 3 each", &Cluster::all_faults(ClusterSpec::new(11).wide(), 3));
 }
 
@@ -29,7 +29,7 @@ fn any_two_faults_do_not_hide_each_other() {
         if fault.stands_alone() || other.stands_alone() {
             continue;
         }
-        // Faults that look at the whole cluster come last.
+        // Faults that look at the entire cluster come last.
         let (first, second) = if *fault < other { (*fault, other) } else { (other, *fault) };
         let mut cluster = Cluster::plain(ClusterSpec::new(position as u64), 2, 2);
         cluster.inject(first, 1);

@@ -1,5 +1,5 @@
-//! Groups handles with the allocations that name them. A large cluster has a million of either: both are sorted by a
-//! hash of the ID and merged, on all cores, and groups that agree are skipped.
+//! Groups handles with the allocations that name them. A large cluster has a million of each: both are sorted by a
+//! hash of the ID and merged, on all cores, and groups in which handle and records agree are skipped.
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{BuildHasher, Hasher};
@@ -22,14 +22,14 @@ use crate::{Context, FastMap};
 
 pub(crate) type StoredHandle = Versioned<Handle>;
 
-/// The handles and allocations under one ID. IDs are compared as Calico does, up to the first carriage return.
+/// The handles and allocations under one ID. As in Calico, IDs are compared up to the first carriage return.
 #[derive(Debug)]
 pub(crate) struct Group<'c, 's> {
     /// The ID, cut at the carriage return.
     pub id: TextRef<'s>,
-    /// The handle with exactly this ID.
+    /// The handle whose ID is exactly this one.
     pub object: Option<&'s StoredHandle>,
-    /// Handles whose ID goes on after a carriage return.
+    /// Handles whose ID continues after a carriage return.
     pub strays: Vec<&'s StoredHandle>,
     /// Allocations under this ID.
     pub records: Vec<Record<'c, 's>>,
@@ -40,7 +40,7 @@ impl<'s> Group<'_, 's> {
         self.object.into_iter().chain(self.strays.iter().copied())
     }
 
-    /// Returns the forms other than the clean ID in which it is recorded or stored.
+    /// Returns the forms in which the ID is recorded or stored, other than the clean ID.
     pub(crate) fn recorded_as(&self) -> Vec<String> {
         let stored = self.strays.iter().map(|object| object.value.id());
         let recorded = self.records.iter().filter_map(|r| r.allocation.attribute.handle());
@@ -50,16 +50,16 @@ impl<'s> Group<'_, 's> {
     }
 }
 
-/// The mark of a reference that goes on after a carriage return.
+/// Marks a reference whose ID continues after a carriage return.
 const DIRTY: u32 = 1 << 31;
-/// The absence of a block.
+/// Stands for no block.
 const NO_BLOCK: u32 = u32::MAX;
 
 /// An allocation that names a handle.
 #[derive(Clone, Copy)]
 struct Reference {
     hash: u64,
-    /// The position of the block, with [`DIRTY`].
+    /// The block's position, possibly marked with [`DIRTY`].
     block: u32,
     ordinal: u32,
 }
@@ -69,13 +69,13 @@ struct Reference {
 struct Object {
     hash: u64,
     position: u32,
-    /// The positions of the blocks in each of which it claims one address: one block, or one IPv4 and one IPv6 block.
-    /// [`NO_BLOCK`] twice if it claims anything else.
+    /// The positions of the blocks in each of which the handle claims one address: one block, or one IPv4 and one
+    /// IPv6 block. [`NO_BLOCK`] twice if it claims anything else.
     blocks: [u32; 2],
 }
 
-/// Returns all IDs under which something is stored or recorded, but for typical ones that are in order: a handle that
-/// claims one address of one block, or one of each family, and blocks that record just that.
+/// Returns all IDs under which something is stored or recorded, except for typical ones that are in order: a handle
+/// that claims one address in one block, or one of each family, and blocks that record exactly that.
 pub(crate) fn groups<'c, 's>(context: &'c Context<'s>) -> Vec<Group<'c, 's>> {
     let (objects, references) = (objects(context), references(context));
     let groups = in_parts_of_few(SHARDS, |shards| {
@@ -88,7 +88,7 @@ pub(crate) fn groups<'c, 's>(context: &'c Context<'s>) -> Vec<Group<'c, 's>> {
     groups.into_iter().flatten().collect()
 }
 
-/// The number of parts by hash. A part of a million things fits into the cache of a core while it is sorted.
+/// The number of parts by hash. Even with a million things, one part fits into a core's cache while it is sorted.
 const SHARDS: usize = 64;
 
 /// Things by the first bits of their hashes.
@@ -123,7 +123,7 @@ impl<T: Hashed> Shards<T> {
     }
 }
 
-/// Joins a shard of all parts, sorted by hash.
+/// Joins the same shard of all parts, sorted by hash.
 fn sorted<T: Hashed>(parts: &[Shards<T>], shard: usize) -> Vec<T> {
     let mut all: Vec<T> = Vec::with_capacity(parts.iter().map(|part| part.0[shard].len()).sum());
     parts.iter().for_each(|part| all.extend_from_slice(&part.0[shard]));
@@ -152,8 +152,8 @@ fn merge<'c, 's>(
     }
 }
 
-/// Returns true for a typical handle that agrees with the records. Equal hashes of 64 bits count as equal IDs: a
-/// collision could only hide an orphan handle while another one, with the same hash and blocks, is missing.
+/// Returns true for a typical handle that agrees with the records. Equal 64-bit hashes count as equal IDs: a collision
+/// could only hide an orphan handle while another one, with the same hash and blocks, is missing.
 fn is_in_order(objects: &[Object], references: &[Reference]) -> bool {
     let [Object { blocks, .. }] = objects else { return false };
     match references {
@@ -195,13 +195,13 @@ fn objects(context: &Context<'_>) -> Vec<Shards<Object>> {
     })
 }
 
-/// Encodes an IPv4 block as a number, for a quick lookup. Nearly all handles hold addresses of such a block.
+/// Encodes an IPv4 block as a number, for quick lookups. Nearly all handles hold addresses in an IPv4 block.
 fn number_of(block: IpNet) -> Option<u64> {
     let IpNet::V4(block) = block else { return None };
     Some(u64::from(block.addr().to_bits()) << 8 | u64::from(block.prefix_len()))
 }
 
-/// Returns the blocks of a handle that claims just one address in one block, or one of each family.
+/// Returns the blocks of a handle that claims only one address in one block, or one of each family.
 fn typical_blocks(handle: &Handle, place: impl Fn(IpNet) -> Option<u32>) -> Option<[u32; 2]> {
     let mut blocks = handle.blocks();
     let (first, one) = blocks.next()?;
@@ -214,7 +214,7 @@ fn typical_blocks(handle: &Handle, place: impl Fn(IpNet) -> Option<u32>) -> Opti
     (one == 1 && blocks.next().is_none()).then_some([first, second])
 }
 
-/// Returns the allocations of sound blocks that name a handle. Addresses that Windows reserves have none (facts 3.1).
+/// Returns the allocations in sound blocks that name a handle. Addresses that Windows reserves have none (facts 3.1).
 fn references(context: &Context<'_>) -> Vec<Shards<Reference>> {
     let of_blocks = |range: Range<usize>| {
         let blocks = &context.index.blocks[range.clone()];
@@ -322,7 +322,7 @@ fn clean(id: TextRef<'_>) -> Box<[u8]> {
     id.cut_at_carriage_return().packed().into()
 }
 
-/// Reads the handles from the JSON of a corrupt block. Like Calico's decoder it ignores the case of field names.
+/// Reads the handles from a corrupt block's JSON. Like Calico's decoder, it ignores the case of field names.
 fn named_in(raw: &str, named: &mut HashSet<Box<[u8]>>) {
     let Ok(block) = serde_json::from_str::<Value>(raw) else { return };
     let attributes = fields(&block, "attributes").filter_map(Value::as_array).flatten();

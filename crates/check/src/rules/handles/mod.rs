@@ -1,4 +1,4 @@
-//! Handles and the records of blocks under them (facts 3.8, 3.13, 3.15).
+//! Handles, and what blocks record under them (facts 3.8, 3.13, 3.15).
 
 mod groups;
 #[cfg(test)]
@@ -34,16 +34,16 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     groups(context).iter().for_each(|group| checker.check(group, out));
 }
 
-/// The checks of handles, with the data that decides whether one can be checked.
+/// Checks handles, with the data that decides whether a handle can be checked.
 struct Checker<'c, 's> {
     context: &'c Context<'s>,
     blocks_read: bool,
     handles_read: bool,
-    /// CIDRs of blocks with unknown content.
+    /// CIDRs of blocks whose content is unknown.
     unchecked_blocks: HashSet<IpNet>,
-    /// IDs, packed, in such blocks.
+    /// Packed handle IDs in these blocks.
     unchecked_handles: HashSet<Box<[u8]>>,
-    /// IDs, packed, of handles that exist and cannot be decoded.
+    /// Packed IDs of handles that exist but cannot be decoded.
     undecodable: HashSet<Box<[u8]>>,
 }
 
@@ -54,14 +54,14 @@ impl<'s> Checker<'_, 's> {
         }
         self.check_carriage_return(group, out);
         self.check_sharing(group, out);
-        // A handle with a carriage return in its ID counts if there is no other one.
+        // A handle with a carriage return in its ID counts only if there is no other handle.
         let stray = group.strays.first().copied().filter(|_| !group.records.is_empty());
         match group.object.or(stray) {
             Some(_) if !self.blocks_read => {}
             Some(object) if group.records.is_empty() => out.push(self.orphan(group, object)),
             Some(object) => self.check_counts(group, object, out),
             None if self.undecodable.contains(group.id.packed()) => {}
-            // There are only IDs with a carriage return, and no records under the clean ID.
+            // Only handles with a carriage return in their ID exist, and there are no records.
             None if group.records.is_empty() && self.blocks_read => {
                 out.extend(group.strays.iter().map(|stray| self.orphan(group, stray)));
             }
@@ -136,7 +136,7 @@ impl<'s> Checker<'_, 's> {
         out.push(finding.on_nodes(self.nodes(group)).depending_on(self.dependencies(group)));
     }
 
-    /// Reports IDs with a carriage return, in a record or in the key of a handle.
+    /// Reports IDs with a carriage return, in a record or in a handle's key.
     fn check_carriage_return(&self, group: &Group<'_, '_>, out: &mut Vec<Finding>) {
         let records: Vec<Record<'_, '_>> = group.records.iter().filter(|r| is_dirty(r)).copied().collect();
         if records.is_empty() && group.strays.is_empty() {
@@ -155,8 +155,7 @@ impl<'s> Checker<'_, 's> {
         out.push(finding.on_nodes(self.nodes(group)));
     }
 
-    /// Reports handles `<namespace>.<pod>` of Calico 2.x that a pod shares with an earlier pod of the same name (facts
-    /// 4.2).
+    /// Reports Calico 2.x handles `<namespace>.<pod>` that a pod shares with an earlier pod of that name (facts 4.2).
     fn check_sharing(&self, group: &Group<'_, '_>, out: &mut Vec<Finding>) {
         if group.records.len() < 2 {
             return;
@@ -196,7 +195,7 @@ impl<'s> Checker<'_, 's> {
         ids.into_iter().map(Key::Handle).chain(blocks.into_iter().map(Key::Block)).collect()
     }
 
-    /// Returns the nodes of the records, and the owners of the blocks.
+    /// Returns the nodes in the records, and the nodes that own the blocks.
     fn nodes(&self, group: &Group<'_, '_>) -> BTreeSet<String> {
         let recorded = group.records.iter().filter_map(|r| r.allocation.attribute.get("node"));
         let named = group.objects().flat_map(|object| object.value.blocks());
@@ -211,7 +210,7 @@ fn handle_finding(code: Code, id: String, says: String, evidence: HandleEvidence
     Finding::new(code, Subject::Handle(id), says, Evidence::Handle(Box::new(evidence)))
 }
 
-/// Returns true if the handle is recorded with a carriage return.
+/// Returns true if the record has the handle with a carriage return.
 fn is_dirty(record: &Record<'_, '_>) -> bool {
     record.allocation.attribute.handle().is_some_and(TextRef::has_carriage_return)
 }
@@ -225,11 +224,11 @@ fn held(records: &[Record<'_, '_>]) -> Vec<IpAddr> {
 #[derive(Clone, Copy, PartialEq)]
 enum Which {
     All,
-    /// Blocks for which handle and block have different numbers.
+    /// Blocks for which handle and records have different numbers.
     Wrong,
 }
 
-/// Returns the numbers of addresses that the handle claims and that are recorded, block by block.
+/// Returns, block by block, how many addresses the handle claims and how many are recorded.
 fn differences(
     object: Option<&StoredHandle>,
     records: &[Record<'_, '_>],

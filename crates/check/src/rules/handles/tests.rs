@@ -1,4 +1,4 @@
-//! Findings about handles, on clusters of a few hand-written entries.
+//! Findings about handles, on clusters made of a few hand-written entries.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::rules::structure_tests::{affinity, evidence, findings, handle, only, 
 use crate::test_cluster::Cluster;
 use crate::{Code, Severity};
 
-/// A second block of node-1 with these records, and endpoints for its pods.
+/// A cluster with a second block of node-1, which has these records.
 fn with(records: [Value; 4]) -> Cluster {
     let mut cluster = whole();
     affinity(&mut cluster, "host/node-1", "10.244.1.4-30", json!({"state": "confirmed"}));
@@ -88,7 +88,7 @@ fn carriage_returns() {
     // A handle under the long ID is not an orphan if one under the clean ID exists.
     handle(&mut cluster, "k8s-pod-network.a\r\neth0", json!({"10.244.1.4/30": 1}));
     assert_eq!(verdict(&cluster), ["handle-carriage-return k8s-pod-network.a"]);
-    // Without another one, it is the handle of the allocation.
+    // Without another handle, it belongs to the allocation.
     cluster.0.handles.retain(|h| h.value.id() != *"k8s-pod-network.a");
     assert_eq!(verdict(&cluster), ["handle-carriage-return k8s-pod-network.a"]);
     cluster.0.handles.pop();

@@ -1,4 +1,4 @@
-//! Nodes with pods, and the pods that wait for an address.
+//! Nodes with pods, and pods that are waiting for an address.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,12 +9,12 @@ use jiff::SignedDuration;
 
 use crate::Context;
 
-/// The age after which a pod without an address counts as waiting.
+/// The age from which a pod without an address counts as waiting.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(1);
 
-/// Nodes by their packed names.
+/// Nodes with pods, by packed name.
 pub(super) struct PodsOfNodes<'s> {
-    /// Nodes with pods that have, or wait for, an address of their own.
+    /// Nodes with pods that have, or are waiting for, an address of their own.
     with_pods: HashSet<&'s [u8]>,
     waiting: HashMap<&'s [u8], Vec<&'s Pod>>,
 }
@@ -42,7 +42,7 @@ impl<'s> PodsOfNodes<'s> {
     }
 }
 
-/// Returns the names of a node in Calico and in Kubernetes, either of which pods may have.
+/// Returns a node's names in Calico and in Kubernetes: pods can have either one.
 fn names(node: &Node) -> impl Iterator<Item = Text> {
     let names = std::iter::once(node.name.as_str()).chain(node.kubernetes_name.as_deref());
     names.map(Text::new).collect::<Vec<_>>().into_iter()
