@@ -20,7 +20,7 @@ use crate::exit::{self, Failure, Kind};
 /// The time that a run gets to end by itself after a signal.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// The longest time between ctrl-c in this process and in one that it has started.
+/// The longest time between the arrival of ctrl-c in this process and in a process that it started.
 const AT_ONCE: Duration = Duration::from_millis(20);
 
 /// The wait for a credential plugin after which a message names the plugin.

@@ -149,7 +149,7 @@ impl Console {
         let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
         let result = write(&mut out).and_then(|()| out.flush());
         if result.is_err() {
-            // Dropping the buffer would write it again.
+            // Dropping the writer would write its buffer again.
             drop(out.into_parts());
         }
         result.or_else(|error| match error.kind() {

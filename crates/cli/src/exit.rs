@@ -54,7 +54,7 @@ pub(crate) fn command_line(error: &clap::Error) -> Result<Outcome, Failure> {
     }
 }
 
-/// Splits clap's text about a wrong command line into message and hint; the usage follows them.
+/// Splits clap's text about a wrong command line into message and hint, without the usage after them.
 fn what_clap_says(text: &str) -> (String, Option<String>) {
     let text = text.split("\n\nUsage:").next().unwrap_or_default();
     let text = text.split("\n\nFor more information").next().unwrap_or_default();

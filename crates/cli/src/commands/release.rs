@@ -30,7 +30,7 @@ pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Res
         intent: args.writing.intent((!args.dry_run).then(|| format!("release{}", flags(args)))),
         lock: args.writing.lock,
     };
-    // Without --yes, a call on a file is a dry run; with --yes, it expects a write.
+    // Without --yes, a call on a file is a dry run; with --yes, the user expects a write.
     let on_file = (args.writing.yes && !args.dry_run).then(|| repair::not_live("release --yes"));
     repair::run(&args.writing, !args.dry_run, on_file, (global, console), async |datastore, person| {
         calipam_workflow::release(datastore, &request, person).await

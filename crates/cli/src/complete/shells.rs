@@ -1,8 +1,8 @@
 //! The shells and their completion scripts.
 //!
-//! fish, elvish and PowerShell use the scripts of clap_complete. bash needs another one because it splits words at `=`
-//! and `:`, such as `--rule=l` and URLs. zsh needs another one because its words have quotes, and because a script that
-//! zsh loads by itself must answer its first call, too.
+//! fish, elvish and PowerShell use clap_complete's scripts. bash needs its own script because it splits words such as
+//! `--rule=l` and URLs at `=` and `:`. zsh needs its own script because its words have quotes, and because a script
+//! that zsh loads by itself must answer its first call, too.
 
 use std::ffi::OsString;
 use std::io::{self, Write};

@@ -16,7 +16,7 @@ pub(crate) struct Named {
     pub name: String,
     pub group: Option<String>,
     pub labels: BTreeMap<String, String>,
-    /// The ranges of its services, from the file. No datastore has them.
+    /// The ranges of the cluster's services, from the file. No datastore has them.
     pub services: Vec<IpNet>,
     pub source: Source,
 }

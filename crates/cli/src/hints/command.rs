@@ -54,7 +54,7 @@ pub(crate) fn again(more: &[&str], without: &[&str]) -> String {
     line(call.words(without).into_iter().chain(more.iter().copied()).chain(call.connection()))
 }
 
-/// Formats this call with other connection options: `more` replaces the options that it or `without` names.
+/// Formats this call with other connection options: `more` replaces options of the same name and those in `without`.
 /// After a calicoctl call, formats the command line of a check.
 pub(crate) fn connected(more: &[&str], without: &[&str]) -> String {
     let Some(call) = CALL.get() else { return line(["check"].iter().chain(more).copied()) };

@@ -6,7 +6,7 @@ use calipam_plan::{Skipped, SuggestedAction};
 use super::Reader;
 use super::remedy::{PART, line};
 
-/// Formats the reason that an object is skipped, and the command that changes it.
+/// Formats the reason why an object is skipped, and the suggested command.
 pub(crate) fn skipped(skipped: &Skipped, reader: Reader) -> String {
     let action = match &skipped.suggested_action {
         None => return skipped.detail.clone(),

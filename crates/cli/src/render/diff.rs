@@ -18,7 +18,7 @@ use super::text::{count, thousands};
 /// The maximum number of nodes in a short table.
 const NODES_SHOWN: usize = 20;
 
-/// The cluster and the time of one of two states.
+/// One of two compared states: its cluster and its time.
 pub(crate) struct State {
     pub(super) cluster: ClusterIdentity,
     knows_its_time: bool,

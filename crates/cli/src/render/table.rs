@@ -149,7 +149,7 @@ impl Grid {
         Self::new(wide, kinds.into_values(), of_kinds)
     }
 
-    /// Appends the rows of another list. A column that only one of the lists has is empty in the other.
+    /// Appends the rows of another list. A column that only one list has is empty in the rows of the other list.
     pub(crate) fn extend(&mut self, more: Self) {
         let before = self.rows;
         self.rows += more.rows;
@@ -198,7 +198,7 @@ impl Grid {
     /// IDs, too, and hides columns. If that is not enough, the terminal has to break lines.
     ///
     /// # Errors
-    /// If it does not have the column to sort by.
+    /// If the list does not have the column to sort by.
     pub(crate) fn draw(mut self, page: Page) -> Result<String, String> {
         self.columns.retain(|column| !column.if_any || column.has_any());
         if let Some(wanted) = page.sort_by {

@@ -126,7 +126,7 @@ impl Served {
         Self { run: Some(run), version, good: Some(Arc::new(good)), ..Self::default() }
     }
 
-    /// Creates the state after a failed check: the last good report, and a notice that it is old.
+    /// Creates the state after a failed check: the last good report, and a notice that this report is old.
     pub(super) fn failed(&self, failure: &Failure, took: Duration) -> Self {
         let live = self.good.as_ref().and_then(|good| good.counts);
         let run = RunMetrics { up: false, took, exit_code: failure.kind as u8, live };
