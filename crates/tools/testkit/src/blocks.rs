@@ -62,7 +62,7 @@ pub fn put_blocks(etcd: &Etcd, blocks: &[TakenBlock]) -> Result<(), ServerError>
     })
 }
 
-/// Writes blocks as objects of Kubernetes.
+/// Writes blocks as Kubernetes objects.
 pub fn put_block_objects(
     server: &KubeApiserver,
     flavour: Flavour,

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use crate::servers::http::request;
 use crate::servers::{Etcd, EtcdOptions, EtcdVersion, ServerError};
 
-/// Addresses of a block.
+/// Addresses in a block.
 const SIZE: u32 = 64;
-/// Attempts of a compare-and-swap.
+/// Attempts at a compare-and-swap.
 const ATTEMPTS: usize = 100;
 
 /// An etcd with the v2 API.
@@ -94,7 +94,7 @@ impl Client2 {
         self.ask("DELETE", key, "", None).map(drop)
     }
 
-    /// Deletes a host with everything below it, as `calicoctl delete node` did then.
+    /// Deletes a host with everything below it, as Calico 2.x's `calicoctl delete node` did.
     pub fn remove_host(&self, host: &str) -> io::Result<()> {
         self.ask("DELETE", &format!("/calico/v1/host/{host}"), "recursive=true", None).map(drop)
     }
@@ -161,7 +161,7 @@ impl Client2 {
         Err(io::Error::other(format!("{host} has no free address")))
     }
 
-    /// Writes a workload endpoint of Kubernetes.
+    /// Writes a Kubernetes workload endpoint.
     pub fn set_endpoint(&self, host: &str, workload: &str, addresses: &[&str]) -> io::Result<()> {
         let nets = |v6: bool| -> Vec<String> {
             let family = addresses.iter().filter(|address| address.contains(':') == v6);
@@ -180,7 +180,7 @@ impl Client2 {
         self.release(workload)
     }
 
-    /// Frees all addresses of a handle, also those of a newer pod with the same name, as a late deletion does.
+    /// Frees all addresses of a handle, including those of a newer pod with the same name, as a late deletion does.
     pub fn release(&self, handle: &str) -> io::Result<()> {
         let Some((value, _)) = self.get(&handle_key(handle))? else { return Ok(()) };
         let value: Value = serde_json::from_str(&value).map_err(io::Error::other)?;
@@ -288,7 +288,7 @@ pub fn handle_key(handle: &str) -> String {
     format!("/calico/ipam/v2/handle/{handle}")
 }
 
-/// The key of the endpoint of a pod.
+/// The key of a pod's endpoint.
 pub fn endpoint_key(host: &str, workload: &str) -> String {
     format!("/calico/v1/host/{host}/workload/k8s/{workload}/endpoint/eth0")
 }

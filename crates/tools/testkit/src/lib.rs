@@ -1,4 +1,4 @@
-//! Test tools of calipam. No published crate depends on them.
+//! calipam's test tools. No published crate depends on them.
 
 pub mod allocator;
 pub mod blocks;

@@ -9,14 +9,14 @@ use std::thread;
 /// Forwards connections to a server unread, and counts connections and bytes.
 #[derive(Debug)]
 pub struct Relay {
-    /// The port that it listens on, on 127.0.0.1.
+    /// The port on 127.0.0.1 at which the relay listens.
     pub port: u16,
     connections: Arc<AtomicUsize>,
     bytes: Arc<AtomicUsize>,
 }
 
 impl Relay {
-    /// Starts a relay to a port of this machine. Its threads end with the process.
+    /// Starts a relay to a port on this machine. Its threads end with the process.
     ///
     /// # Panics
     /// If no port is free.
@@ -55,7 +55,7 @@ fn forward(mut from: TcpStream, mut to: TcpStream, count: &AtomicUsize) {
     while let Ok(read) = from.read(&mut buffer)
         && read > 0
     {
-        // Counted before it is sent on: a client with its answer finds it counted.
+        // Bytes are counted before they are sent on, so that a client that has its answer finds them counted.
         count.fetch_add(read, Ordering::SeqCst);
         if to.write_all(&buffer[..read]).is_err() {
             break;

@@ -1,4 +1,4 @@
-//! The operations that the workers of a churn are doing, for tests that read meanwhile.
+//! The operations that a churn's workers are running, for tests that read meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use super::churn::lock;
 
-/// Pause between two looks whether an operation has ended.
+/// Pause between two checks if an operation has ended.
 const POLL: Duration = Duration::from_millis(20);
 
-/// The operations that are under way. Clones share one churn.
+/// The operations in progress. Clones share one churn.
 #[derive(Clone, Debug, Default)]
 pub struct Activity {
     /// The start of each worker's operation, by the worker's number.
@@ -20,7 +20,7 @@ pub struct Activity {
     done: Arc<AtomicU64>,
 }
 
-/// One operation; it ends when this is dropped, also when it failed.
+/// One operation; it ends when this is dropped, even if it failed.
 pub(super) struct Operation<'a> {
     activity: &'a Activity,
     worker: usize,

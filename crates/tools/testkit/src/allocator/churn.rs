@@ -17,16 +17,16 @@ use crate::cluster::{Cluster, ClusterSpec};
 pub struct Churn {
     /// Workers at a time, each with a thread of its own; they share the nodes of the cluster.
     pub workers: usize,
-    /// Operations of each worker; fewer where the churn is [stopped](Activity::stop).
+    /// Operations of each worker; fewer if the churn is [stopped](Activity::stop).
     pub operations: usize,
-    /// The workers go on until this holds of their common log. The operations are random, so a test states here what it
-    /// relies on.
+    /// The workers continue until this is true for their shared log. The operations are random, so a test states here
+    /// what it relies on.
     pub enough: fn(&ChurnLog) -> bool,
-    /// No operation begins later than this, even if less than enough has been done.
+    /// No operation begins later than this, even if the workers have not done enough.
     pub limit: Duration,
     /// Longest pause after a write.
     pub pause: Duration,
-    /// Leaks per thousand pods that end: such a pod disappears and its addresses are not released.
+    /// Leaks per thousand pods that end: a pod disappears, and its addresses are not released.
     pub leaks: u64,
     /// The age, in seconds, that a pod claims for its addresses when it gets them. An age above the grace period of a
     /// check means that nothing protects half-done operations.
@@ -35,7 +35,7 @@ pub struct Churn {
     pub pods: usize,
     /// The seed of all choices and of the pods' names. Two churns on one cluster need different seeds; there are 40.
     pub seed: u64,
-    /// The operations under way. A clone shows them to a reader and can stop the workers before the limit.
+    /// The operations in progress. A reader that has a clone can see them, and stop the workers before the limit.
     pub activity: Activity,
 }
 
@@ -77,7 +77,7 @@ pub struct ChurnLog {
     pub released: u64,
     /// Writes of blocks, affinities and handles that took effect.
     pub writes: u64,
-    /// Writes of those that lost to another worker's.
+    /// Writes of blocks, affinities and handles that failed because another worker wrote first.
     pub conflicts: u64,
     /// Duration of the longest operation.
     pub longest: Duration,

@@ -51,7 +51,7 @@ impl KubeObjects {
         };
         let Parts { name, labels, spec } = made.expect("the schema takes what the allocator writes");
 
-        // Calico keeps its own metadata in an annotation, which is empty except for what the affinity has.
+        // Calico keeps its own metadata in an annotation, which is empty except in affinities.
         let mut metadata = json!({"name": name, "annotations": {"projectcalico.org/metadata": "{}"}});
         if let Some(labels) = labels {
             metadata["labels"] = labels;
@@ -98,7 +98,7 @@ impl KubeObjects {
         let Some(marked) = self.put(place, &object)? else { return Ok(false) };
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions",
             "preconditions": {"uid": parts(&marked).1}});
-        // Another client that met the mark may have finished the deletion.
+        // Another client that found the mark may have completed the deletion.
         self.ask("DELETE", &self.path(place), &options, &[200, 404, 409])?;
         Ok(true)
     }
@@ -152,7 +152,7 @@ fn parts(version: &Version) -> (&str, &str) {
 }
 
 impl Datastore for KubeObjects {
-    /// An object that is marked deleted is deleted for good, and there is none.
+    /// If the object is marked as deleted, completes the deletion, and finds no object.
     fn get(&mut self, place: Place<'_>) -> Result<Option<Read>> {
         let response = self.ask("GET", &self.path(place), &Value::Null, &[200, 404])?;
         if response.status == 404 {
@@ -191,7 +191,7 @@ impl Datastore for KubeObjects {
         if response.status == 404 {
             return Ok(false);
         }
-        // The mark is written to the object as read at the version; any other version is refused.
+        // The mark is written to the object at the version that was read; any other version is refused.
         let mut object = parse(&response.body);
         object["metadata"]["resourceVersion"] = parts(version).0.into();
         if let Some(metadata) = object["metadata"].as_object_mut() {

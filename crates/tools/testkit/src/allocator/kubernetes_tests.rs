@@ -86,7 +86,7 @@ fn objects_change_by_compare_and_swap(store: &mut KubeObjects) {
     }
 }
 
-/// A reader finishes the deletion of an object that was marked and left.
+/// A reader completes the deletion of an object that was only marked.
 fn marked_objects_are_deleted(server: &KubeApiserver, flavour: Flavour, store: &mut KubeObjects) {
     let net = "10.244.2.0/26".parse().unwrap();
     let mark = if flavour == Flavour::Classic { "true".into() } else { Value::Bool(true) };

@@ -27,19 +27,19 @@ pub struct Tenant {
     pub block: IpNet,
 }
 
-/// A state that must never occur, whatever programs work beside the allocator.
+/// A state that must never occur, whatever other programs are running.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
-    /// An address was given to a pod while another live one has it.
+    /// An address was given to a pod while another live pod has it.
     GivenTwice {
-        /// The pod that has it.
+        /// The pod that has the address.
         first: Tenant,
-        /// The pod that was given it as well.
+        /// The pod that was also given the address.
         second: Tenant,
     },
-    /// The block does not record the address of a live pod under the pod's handle any more.
+    /// The block no longer records the address of a live pod under the pod's handle.
     Freed(Tenant),
-    /// The handle of a live pod does not count the block of its address any more, so CNI DEL would not free it.
+    /// The handle of a live pod no longer counts the block of its address, so CNI DEL would not free the address.
     Uncounted(Tenant),
 }
 
@@ -61,8 +61,8 @@ impl fmt::Display for Violation {
 
 /// The pods that an allocator started, their addresses, and every violation that was seen.
 ///
-/// It follows the allocator's own results: an address counts as given when the compare-and-swap of its block succeeded.
-/// A pod gains or loses an address in no other way.
+/// It follows the allocator's own results: an address counts as given once the compare-and-swap of its block has
+/// succeeded. Pods gain or lose addresses in no other way.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Ledger {
     live: BTreeMap<String, Tenant>,
@@ -98,7 +98,7 @@ impl Ledger {
         &self.violations
     }
 
-    /// Reads the address and the handle of every live pod and returns all violations, earlier ones first. Call it when
+    /// Reads the address and the handle of every live pod and returns all violations, earlier ones first. Call it once
     /// allocators and repairs have ended. Works inside and outside of async runtimes.
     pub fn verify(&self, target: Target<'_>) -> Result<Vec<Violation>> {
         let verified = thread::scope(|scope| {
@@ -128,7 +128,7 @@ impl Ledger {
         self.live.insert(tenant.handle.clone(), tenant);
     }
 
-    /// Notes that a pod is about to end: from now on its address may be freed.
+    /// Notes that a pod is about to end: from now on others may free its address.
     pub(super) fn end(&mut self, handle: &str) {
         let Some(tenant) = self.live.remove(handle) else { return };
         if self.owners.get(&tenant.address).is_some_and(|owner| owner == handle) {
@@ -161,7 +161,7 @@ impl Ledger {
     }
 }
 
-/// Checks the address of a pod that stays live meanwhile.
+/// Checks the address of a pod that stays alive meanwhile.
 pub(super) fn inspect(store: &mut Store, tenant: &Tenant) -> Result<Vec<Violation>> {
     let mut found = Vec::new();
     let block = look::block(store, tenant.block)?;

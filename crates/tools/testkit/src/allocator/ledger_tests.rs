@@ -1,4 +1,4 @@
-//! Violations brought about by hand must be reported, on both datastores.
+//! Violations caused by hand must be reported, on both datastores.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn break_two(target: Target<'_>, ledger: &Ledger) -> [Tenant; 2] {
 }
 
 /// Runs a churn and finds nothing, then finds exactly what was broken by hand. Every address that was freed by hand is
-/// given to the next pod sooner or later.
+/// sooner or later given to another pod.
 fn violations_are_found(target: Target<'_>, nodes: &[String]) {
     let log = churn().run_on(target, &spec(), nodes).unwrap();
     assert!(is_enough(&log), "{log:?}");
@@ -101,7 +101,7 @@ fn an_address_that_is_given_twice_is_a_violation() {
     let twice = Violation::GivenTwice { first: c.clone(), second: a.clone() };
     assert_eq!(ledger.violations(), std::slice::from_ref(&twice));
     assert_eq!(twice.to_string(), "10.0.0.1 was given to default/a, but default/c has it");
-    // The second owner goes. The first one still has the address, so no other pod may get it.
+    // The second owner ends. The first one still has the address, so no other pod may get it.
     ledger.end(&a.handle);
     ledger.give(b.clone());
     assert_eq!(ledger.violations().len(), 2, "{:?}", ledger.violations());

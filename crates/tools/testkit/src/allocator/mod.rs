@@ -1,6 +1,6 @@
-//! Nodes at work. calipam's allocator (`crates/assign`), which recorded runs of real Calico verify, assigns and
-//! releases addresses, and claims and releases blocks. Each write is a compare-and-swap. Several workers run at the
-//! same time and pause between writes, while tests read the datastore or repair it.
+//! Working nodes. calipam's allocator (`crates/assign`), which is verified against recorded runs of real Calico,
+//! assigns and releases addresses, and claims and releases blocks. Each write is a compare-and-swap. Several workers
+//! run at the same time and pause between writes, while tests read the datastore or repair it.
 //!
 //! | Operation | Order of the writes |
 //! |---|---|
@@ -15,8 +15,7 @@
 //! calipam's clients. A test that stops a churn in the middle finds the half-done states of a real crash.
 //!
 //! To test repairs at the same time, run a [`Churn`] that leaks some addresses in a thread of its own. Its [`Ledger`]
-//! holds the addresses that each live pod was given; [`Ledger::verify`] then finds those that were freed or given
-//! twice.
+//! has the addresses that each live pod was given; [`Ledger::verify`] then finds those that were freed or given twice.
 
 mod activity;
 mod churn;

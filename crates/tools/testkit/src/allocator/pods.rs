@@ -75,14 +75,14 @@ impl Pods {
         self.patch(&path_of(holder), &json!({"metadata": {"annotations": blank}}))
     }
 
-    /// Reports that the pod runs at an address, as the kubelet does.
+    /// Reports that the pod is running at an address, as the kubelet does.
     pub(super) fn set_address(&mut self, holder: &Holder, address: IpAddr) -> Result<()> {
         let address = address.to_string();
         let status = json!({"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]});
         self.patch(&format!("{}/status", path_of(holder)), &json!({"status": status}))
     }
 
-    /// Does to a pod what happens before its sandbox is removed.
+    /// Makes the changes to a pod before the removal of its sandbox.
     pub(super) fn begin_end(&mut self, holder: &Holder, ending: Ending) -> Result<()> {
         let path = path_of(holder);
         match ending {
@@ -94,7 +94,7 @@ impl Pods {
         }
     }
 
-    /// Does to a pod what happens after its sandbox is removed. A finished pod keeps its address in its status.
+    /// Makes the changes to a pod after the removal of its sandbox. A finished pod keeps its address in its status.
     pub(super) fn end(&mut self, holder: &Holder, ending: Ending) -> Result<()> {
         let path = path_of(holder);
         match ending {

@@ -23,7 +23,7 @@ pub enum Target<'a> {
     Etcd(&'a str),
     /// An API server with Calico's kinds of one API group.
     Kubernetes(&'a KubeApiserver, Flavour),
-    /// Such an etcd, and the API server with the pods of its cluster.
+    /// An etcd without authentication, and the API server with the pods of its cluster.
     EtcdAndKubernetes(&'a str, &'a KubeApiserver),
 }
 
@@ -73,7 +73,7 @@ pub(super) enum Version {
     Kubernetes(String, String),
 }
 
-/// A value in the form of etcd, and its version.
+/// A value in etcd's form, and its version.
 pub(super) type Read = (Vec<u8>, Version);
 
 /// The way in which a pod ends.
@@ -83,7 +83,7 @@ pub(super) enum Ending {
     Deleted,
     /// Its containers have ended; its object stays for a while.
     Finished,
-    /// Its node runs short of a resource.
+    /// Its node is short of a resource.
     Evicted,
     /// Only its sandbox ends: the pod gets another one, with another handle.
     Restarted,
@@ -91,8 +91,8 @@ pub(super) enum Ending {
     Lost,
 }
 
-/// A datastore as one worker sees it. All values have the form of etcd. Lost connections and refusals are errors; a
-/// write that comes too late returns `None` or false.
+/// A datastore as one worker sees it. All values are in etcd's form. Lost connections and refusals are errors; a write
+/// that comes too late returns `None` or false.
 pub(super) trait Datastore: Send {
     fn get(&mut self, place: Place<'_>) -> Result<Option<Read>>;
     /// Stores a value if there is none.
@@ -121,7 +121,7 @@ pub(super) struct Store {
     rng: Rng,
     /// Longest pause after a write.
     pause: Duration,
-    /// Writes that lost to another worker's.
+    /// Writes that failed because another worker wrote first.
     pub conflicts: u64,
     /// Writes that took effect.
     pub writes: u64,
@@ -136,7 +136,7 @@ impl Store {
         self.datastore.get(place)
     }
 
-    /// Stores a value; `None` if there is one already.
+    /// Stores a value; `None` if another one is already stored.
     pub(super) fn create(&mut self, place: Place<'_>, value: Vec<u8>) -> Result<Option<Version>> {
         let version = self.datastore.create(place, value)?;
         self.written(version.is_some());

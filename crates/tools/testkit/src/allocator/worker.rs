@@ -28,7 +28,7 @@ const PODS_OF_SEED: u64 = 100_000;
 const SEEDS: u64 = 40;
 /// Spare blocks among which workers claim.
 const SPARE_BLOCKS: u64 = 200;
-/// Maximum number of blocks of a node: Calico's default.
+/// Maximum number of blocks on a node: Calico's default.
 const BLOCKS_PER_NODE: usize = 20;
 /// Attempts of a borrower before it takes an address of its own node.
 const ATTEMPTS: usize = 5;
@@ -71,7 +71,7 @@ pub(super) struct Worker<'w> {
     number: usize,
     node: &'w Node,
     next_pod: u64,
-    /// Pods that it started and has not stopped.
+    /// Pods that this worker has started and not stopped.
     pods: Vec<Holder>,
 }
 
@@ -83,7 +83,7 @@ impl<'w> Worker<'w> {
         Self { allocator, rng, churn, shared, number, node, next_pod, pods: Vec::new() }
     }
 
-    /// Works until it has done its part and all workers have done enough, or until `end`.
+    /// Works until this worker has done its part and all workers have done enough, or until `end`.
     pub(super) fn run(mut self, end: Instant) -> Result<()> {
         let churn = self.churn;
         for operation in 0.. {
@@ -173,7 +173,7 @@ impl<'w> Worker<'w> {
         Ok(net.map(|net| (net.addr(), net.trunc())))
     }
 
-    /// Takes an address of a block of another node.
+    /// Takes an address from a block of another node.
     fn borrow(&mut self, holder: &Holder) -> Result<Option<(IpAddr, IpNet)>> {
         let mut others = self.affinities(None)?;
         others.retain(|(node, _)| *node != self.node.name);
@@ -190,7 +190,7 @@ impl<'w> Worker<'w> {
             };
             match finish(self.allocator.assign_ip(&request)) {
                 Ok(()) => return Ok(Some((address, net))),
-                // Another pod was faster, or the pool was disabled.
+                // Another pod got the address first, or the pool was disabled.
                 Err(Error::AlreadyAssigned(_) | Error::AddressOutsidePools(_)) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -273,7 +273,7 @@ impl<'w> Worker<'w> {
         {
             let _plugin = lock(&self.node.plugin);
             match finish(self.allocator.release_by_handle(&handle)) {
-                // A repair has freed it: no pod uses it.
+                // A repair has freed the address: no pod uses it.
                 Ok(()) | Err(Error::NoHandle(_)) => {}
                 Err(error) => return Err(error.into()),
             }

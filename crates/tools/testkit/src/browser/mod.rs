@@ -41,7 +41,7 @@ const ARGUMENTS: [&str; 16] = [
 /// Run by sh: the protocol uses descriptors 3 and 4, and only 0 to 2 can be passed on without unsafe code.
 const HAND_OVER: &str = r#"exec "$0" "$@" 3<&0 4>&1 </dev/null >/dev/null"#;
 
-/// Time that it has to end; then it is killed.
+/// Time that the browser has to end; then it is killed.
 const END: Duration = Duration::from_secs(5);
 
 /// A running browser with a profile of its own. Dropping it ends it.
@@ -83,13 +83,13 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Asked first, so that its processes end in order and write no more into the folder that is removed.
+        // A request ends its processes in order, so that they stop writing to the folder that is removed.
         self.pipe.send("Browser.close", &json!({}), None).ok();
         let start = Instant::now();
         while matches!(self.child.try_wait(), Ok(None)) && start.elapsed() < END {
             std::thread::sleep(Duration::from_millis(10));
         }
-        // Both fail only if it has ended.
+        // Both fail only if the browser has ended.
         self.child.kill().ok();
         self.child.wait().ok();
     }

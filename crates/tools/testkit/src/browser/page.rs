@@ -63,7 +63,7 @@ impl<'b> Page<'b> {
         self.call("Emulation.setEmulatedMedia", &json!({"media": medium, "features": [feature]})).map(drop)
     }
 
-    /// Evaluates an expression of JavaScript, as JSON.
+    /// Evaluates a JavaScript expression, as JSON.
     pub fn evaluate(&mut self, expression: &str) -> Result<Value, ServerError> {
         let parameters = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         let mut answer = self.call("Runtime.evaluate", &parameters)?;

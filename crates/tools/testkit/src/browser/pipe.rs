@@ -1,4 +1,4 @@
-//! The protocol: messages of JSON in both directions, each ended by a zero byte.
+//! The protocol: JSON messages in both directions, each ended by a zero byte.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::servers::ServerError;
 
-/// Time limit for an answer; on a busy machine a start alone takes many seconds.
+/// Time limit for an answer; on a busy machine, a start takes many seconds.
 const ANSWER: Duration = Duration::from_secs(180);
 
 pub(super) struct Pipe {

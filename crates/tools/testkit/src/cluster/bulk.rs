@@ -24,8 +24,8 @@ impl Cluster {
 }
 
 impl SizedCluster {
-    /// A healthy cluster of about `allocations` allocations. Each node has one block of 64 with 61 taken; each
-    /// allocation has a handle and each pod an endpoint.
+    /// A healthy cluster with about `allocations` allocations. Each node has one block of 64 addresses, 61 of them
+    /// taken; each allocation has a handle and each pod an endpoint.
     pub fn new(spec: ClusterSpec, allocations: u64) -> Self {
         Self::around(Cluster::with_configuration(spec.wide().v4_only()), allocations)
     }

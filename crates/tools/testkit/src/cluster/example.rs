@@ -1,4 +1,4 @@
-//! The cluster of the documentation: `docs/examples/cluster.jsonl`.
+//! The documentation's cluster: `docs/examples/cluster.jsonl`.
 
 use super::{Cluster, ClusterSpec, Fault};
 
@@ -30,7 +30,7 @@ impl Cluster {
         Self::damaged(ClusterSpec::new(2026).v4_only())
     }
 
-    /// The faults of the example in a cluster of another kind, such as one of both families.
+    /// The faults of the example in another kind of cluster, such as one with both families.
     pub fn damaged(spec: ClusterSpec) -> Self {
         let mut cluster = Self::plain(spec, 4, 5);
         cluster.add_extras();

@@ -13,11 +13,11 @@ use super::{Cluster, ClusterSpec};
 pub enum FleetFault {
     /// The second cluster has a pool inside one of the first.
     OverlappingPools,
-    /// The same, and a block there from which pods of both have addresses.
+    /// The second cluster has a pool inside one of the first, and a block there from which pods of both have addresses.
     SharedAddresses,
     /// A pool of the second cluster covers the nodes of all.
     PoolOverNodes,
-    /// The first cluster has a disabled pool for only one half of the second one's.
+    /// The first cluster has a disabled pool for only one half of the second one's pool.
     HalfDisabledPool,
     /// Only the first cluster has strict affinity.
     StrictAffinity,
@@ -27,7 +27,7 @@ pub enum FleetFault {
 #[derive(Clone, Debug)]
 pub struct Fleet {
     pub clusters: Vec<(String, Cluster)>,
-    /// The findings between them: cluster, code and subject.
+    /// The findings between the clusters: cluster, code and subject.
     pub expected: BTreeSet<[String; 3]>,
 }
 
@@ -42,7 +42,7 @@ impl FleetFault {
 }
 
 impl Fleet {
-    /// Healthy clusters. Each has pools of its own, and disabled ones for the IPv4 pools of all others.
+    /// Healthy clusters. Each has pools of its own, and disabled pools for the IPv4 pools of all others.
     pub fn healthy(number: u8) -> Self {
         let specs: Vec<ClusterSpec> =
             (1..=number).map(|place| ClusterSpec::new(place.into()).in_place(place)).collect();
@@ -112,7 +112,7 @@ impl Fleet {
         self.clusters[1].1.put_pool("overlapping", Pool::new(block, 26));
         self.expect(0, "overlapping-cluster-pools", first.pool_v4());
         self.expect(1, "overlapping-cluster-pools", block);
-        // The disabled pool for the first cluster's exists already.
+        // The disabled pool for the first cluster's pool already exists.
         block
     }
 

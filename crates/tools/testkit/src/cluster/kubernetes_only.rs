@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use super::output::pod_of;
 use super::{Cluster, Pod};
 
-/// The objects of a Kubernetes cluster beside Calico's data.
+/// The objects of a Kubernetes cluster other than Calico's data.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KubernetesOnly {
     /// Services and machines, by `<plural>/<namespace>/<name>`.
     objects: BTreeMap<String, Value>,
-    /// JSON merge patches for objects that are made from keys of etcd.
+    /// JSON merge patches for objects that are made from etcd keys.
     patches: BTreeMap<String, Value>,
     /// Keys without an object.
     absent: BTreeSet<String>,
@@ -23,12 +23,12 @@ pub(super) struct KubernetesOnly {
 }
 
 impl KubernetesOnly {
-    /// Plural and object of all that are not made from a key of etcd.
+    /// Plural and object of all objects that are not made from an etcd key.
     pub(super) fn objects(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.objects.iter().map(|(path, object)| (path.split('/').next().unwrap_or_default(), object))
     }
 
-    /// True if Kubernetes has no object for a key.
+    /// True if Kubernetes has no object for an etcd key.
     pub(super) fn lacks(&self, key: &[u8]) -> bool {
         std::str::from_utf8(key).is_ok_and(|key| self.absent.contains(key))
     }
@@ -38,7 +38,7 @@ impl KubernetesOnly {
         self.not_beside_etcd.contains(path)
     }
 
-    /// Applies the patch of a key to its object, if there is one.
+    /// Applies the patch for a key to its object, if there is one.
     pub(super) fn patch(&self, key: &str, object: &mut Value) {
         if let Some(patch) = self.patches.get(key) {
             merge(object, patch);
@@ -46,7 +46,7 @@ impl KubernetesOnly {
     }
 }
 
-/// Applies a merge patch of RFC 7386: `null` removes a field.
+/// Applies a merge patch as in RFC 7386: `null` removes a field.
 fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(fields) = patch else {
         target.clone_from(patch);

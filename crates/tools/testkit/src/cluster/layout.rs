@@ -1,4 +1,4 @@
-//! The addresses and names of a generated cluster. All of them follow from a seed and a number.
+//! The addresses and names in a generated cluster. All of them follow from a seed and a number.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -13,14 +13,14 @@ use super::wire::Metadata;
 pub struct ClusterSpec {
     /// Equal seeds make equal clusters.
     pub seed: u64,
-    /// The time of the cluster. For a check by the clock of the machine, use the present time.
+    /// The time of the cluster. For a check by the machine's clock, use the present time.
     pub now: Timestamp,
     /// Nodes and pods have IPv6 addresses as well.
     pub dual_stack: bool,
     /// Allows tens of thousands of nodes instead of 199.
     pub wide: bool,
     pub cooldown_seconds: u32,
-    /// The number of its pools among other clusters: number 7 has 10.7.0.0/16 and fd00:10:7::/64.
+    /// The number of the cluster's pools, to tell clusters apart: number 7 has 10.7.0.0/16 and fd00:10:7::/64.
     pub place: u8,
 }
 
@@ -92,20 +92,20 @@ impl ClusterSpec {
         Ipv6Net::new_assert(network.into(), 122).into()
     }
 
-    /// A block of the pool that is no node's.
+    /// A block in the pool that belongs to no node.
     pub fn spare_block_v4(&self, number: u32) -> IpNet {
         let room = if self.wide { 2700 * 4 } else { 56 * 4 };
         assert!(number < room, "the pool has no more spare blocks; ask for a wide cluster");
         self.block_v4(self.max_nodes() + 1, number)
     }
 
-    /// A CIDR for an extra pool: /24s of 172.16.0.0/12.
+    /// A CIDR for an extra pool: /24s in 172.16.0.0/12.
     pub fn extra_pool(&self, number: u32) -> IpNet {
         assert!(number < 4096, "there is no more room for extra pools");
         Ipv4Net::new_assert((u32::from(Ipv4Addr::new(172, 16, 0, 0)) + number * 256).into(), 24).into()
     }
 
-    /// The time so many seconds ago, in Calico's form: whole seconds.
+    /// The time this many seconds ago, in Calico's form: whole seconds.
     pub fn seconds_ago(&self, seconds: i64) -> String {
         whole_seconds(self.now.checked_sub(SignedDuration::from_secs(seconds)).expect("a time in this era"))
     }
@@ -149,7 +149,7 @@ pub struct PodName {
     pub app: &'static str,
 }
 
-/// Namespace, application, and whether its pods keep their names.
+/// Namespace, application, and true if its pods keep their names.
 const APPS: [(&str, &str, bool); 10] = [
     ("default", "web", false),
     ("shop", "cart", false),

@@ -1,7 +1,7 @@
-//! A generator of clusters: the data that Calico stores in etcd, with a known number of each fault and the findings to
-//! expect. The same specification gives the same bytes on every machine.
+//! A generator of clusters: the data that Calico stores in etcd, with a known number of each fault and the expected
+//! findings. The same specification gives the same bytes on every machine.
 //!
-//! It writes JSON after the fact sheet, with its own structs and its own arithmetic of blocks, so that tests do not
+//! It writes JSON according to the fact sheet, with its own structs and its own block arithmetic, so that tests do not
 //! compare calipam with itself.
 
 mod build;
@@ -57,7 +57,7 @@ impl Object {
     }
 }
 
-/// A pod of the cluster: its endpoint, its handle and its addresses.
+/// A pod in the cluster: its endpoint, its handle and its addresses.
 #[derive(Clone, Debug)]
 pub struct Pod {
     pub name: PodName,
@@ -99,18 +99,18 @@ pub struct NodeInfo {
 pub struct Cluster {
     spec: ClusterSpec,
     entries: BTreeMap<Vec<u8>, Object>,
-    /// The findings by [`Form`], in its order; subjects are written as in etcd.
+    /// The findings by [`Form`], in the order of the forms; subjects are written as in etcd.
     truths: [GroundTruth; Form::ALL.len()],
     kubernetes_only: KubernetesOnly,
     settings: IpamSettings,
-    /// The settings of the resource IPAMConfiguration.
+    /// The settings in the resource IPAMConfiguration.
     shown: IpamSettings,
     nodes: Vec<NodeInfo>,
     /// See [`Self::young`].
     young: Vec<IpAddr>,
     /// The node for the next pod of a fault, and its number of pods.
     host: Option<(usize, usize)>,
-    /// Spare blocks assigned since that node was taken; most of them belong to it.
+    /// Spare blocks assigned since the node in `host` was taken; most of them belong to it.
     host_blocks: usize,
     next_node: u32,
     next_pod: u64,
@@ -124,7 +124,7 @@ impl Cluster {
         &self.spec
     }
 
-    /// All findings that a check of etcd alone must have. [`KubeCluster::truth`] has those of the other forms.
+    /// All findings that a check of etcd alone must have. [`KubeCluster::truth`] has those for the other forms.
     pub fn truth(&self) -> &GroundTruth {
         self.truth_of(Form::Etcd)
     }
@@ -133,7 +133,7 @@ impl Cluster {
         &self.truths[form as usize]
     }
 
-    /// Addresses of pods without an endpoint yet: leaks for a check with a grace period of 0, and for no other.
+    /// Addresses of pods that have no endpoint yet: leaks for a check with a grace period of 0, and for no other.
     pub fn young(&self) -> &[IpAddr] {
         &self.young
     }
@@ -173,7 +173,7 @@ impl Cluster {
         self.entries.remove(key.as_bytes()).unwrap_or_else(|| panic!("there is no {key}"))
     }
 
-    /// Removes all keys of a prefix.
+    /// Removes all keys below a prefix.
     pub fn remove_prefix(&mut self, prefix: &str) {
         self.entries.retain(|key, _| !key.starts_with(prefix.as_bytes()));
     }
@@ -235,7 +235,7 @@ impl Cluster {
         self.block_mut(block).record_mut(address)
     }
 
-    /// Changes the count of a handle; the object exists from its first to its last address.
+    /// Changes the count of a handle. The object exists while the handle has addresses.
     pub fn count(&mut self, id: &str, block: IpNet, by: i64) {
         let key = key::handle(id).into_bytes();
         let object = self.entries.entry(key.clone()).or_insert_with(|| Object::Handle(Handle::default()));

@@ -50,7 +50,7 @@ impl Rng {
         text
     }
 
-    /// A random UUID, as `metadata.uid` holds it.
+    /// A random UUID in the form of `metadata.uid`.
     pub fn uuid(&mut self) -> String {
         let hex = self.hex(32);
         format!("{}-{}-4{}-8{}-{}", &hex[..8], &hex[8..12], &hex[13..16], &hex[17..20], &hex[20..])

@@ -42,11 +42,11 @@ impl Form {
     }
 }
 
-/// A finding to expect.
+/// An expected finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Expected {
     pub code: String,
-    /// Its subject in canonical form.
+    /// Its subject, in canonical form.
     pub subject: String,
     /// Its severity, if unusual for the code.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,7 +56,7 @@ pub struct Expected {
     pub details: Vec<String>,
 }
 
-/// A finding of a check, as texts. The ground truth uses none of the product's types.
+/// A finding from a check, as texts. The ground truth uses none of the product's types.
 #[derive(Clone, Debug)]
 pub struct Found {
     code: String,
@@ -71,7 +71,7 @@ pub struct Found {
 /// Severity and details.
 type Rest = (Option<&'static str>, Vec<&'static str>);
 
-/// The exact set of findings to expect of a cluster.
+/// The exact set of findings that a cluster must give.
 #[derive(Clone, Debug, Default)]
 pub struct GroundTruth {
     findings: BTreeMap<(&'static str, String), Rest>,
@@ -168,7 +168,7 @@ impl GroundTruth {
     }
 
     /// Compares the findings of a check with the expected ones. Returns a line for each that is missing or unexpected,
-    /// or has another severity or lacks a detail.
+    /// has another severity, or lacks a detail.
     pub fn complaints(&self, found: &[Found]) -> Vec<String> {
         let by_line: BTreeMap<String, &Found> = found.iter().map(|found| (found.line(), found)).collect();
         let expected: BTreeMap<String, Expected> = self
@@ -188,7 +188,7 @@ impl GroundTruth {
         complaints
     }
 
-    /// The findings as a JSON array, one a line.
+    /// The findings as a JSON array, one on each line.
     pub fn to_json(&self) -> String {
         let lines: Vec<String> =
             self.iter().map(|e| serde_json::to_string(&e).expect("texts serialise")).collect();

@@ -1,4 +1,4 @@
-//! A connection to a test's API server that stays open: many small requests would spend most of their time on
+//! A connection to a test's API server that stays open, because many small requests would spend most of their time on
 //! handshakes.
 
 use std::io::{BufReader, Write};
@@ -7,7 +7,7 @@ use crate::servers::http::Answer;
 use crate::servers::kube_apiserver::Stream;
 use crate::servers::{KubeApiserver, Response, ServerError};
 
-/// A connection of the administrator, for one request after another.
+/// An administrator's connection, for one request after another.
 #[derive(Debug)]
 pub struct Connection {
     stream: BufReader<Stream>,

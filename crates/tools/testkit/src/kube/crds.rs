@@ -1,4 +1,4 @@
-//! Definitions of the custom resources (facts 2.2 to 2.7), exactly as strict as Calico's.
+//! The custom resource definitions (facts 2.2 to 2.7), exactly as strict as Calico's.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -138,8 +138,8 @@ fn text_map() -> Value {
     json!({"type": "object", "additionalProperties": {"type": "string"}})
 }
 
-/// The schema of a CIDR. The classic group accepts any text: in blocks and affinities still, in pools and reservations
-/// before 3.32.
+/// The schema of a CIDR. The classic group accepts any text: still in blocks and affinities, and before 3.32 in pools
+/// and reservations.
 fn cidr(flavour: Flavour) -> Value {
     match flavour {
         Flavour::Classic => json!({"type": "string"}),

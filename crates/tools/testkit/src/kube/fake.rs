@@ -47,7 +47,7 @@ impl Fake {
         Self { url, asked }
     }
 
-    /// The number of requests whose path begins so.
+    /// The number of requests whose path begins with `path`.
     pub fn count(&self, path: &str) -> usize {
         self.asked.lock().unwrap().iter().filter(|asked| asked.starts_with(path)).count()
     }

@@ -1,4 +1,4 @@
-//! Converts values of etcd to Calico's custom resources and back (facts 2.3 to 2.6). It refuses the values that the
+//! Converts etcd values to Calico's custom resources and back (facts 2.3 to 2.6). It refuses the values that the
 //! schemas of the API server refuse.
 
 use std::fmt::Write;
@@ -74,7 +74,7 @@ pub(crate) fn block(flavour: Flavour, net: IpNet, value: &Value) -> Result<Parts
     if flavour == Flavour::Native && !owner.starts_with("host:") && !owner.starts_with("virtual:") {
         return Err(format!("the schema takes no owner {owner:?}"));
     }
-    // It is `null` in a block that never had an address; Calico sends Kubernetes an empty list.
+    // The field is `null` in a block that never had an address; Calico sends Kubernetes an empty list.
     let attributes = match &value["attributes"] {
         Value::Null => &Vec::new(),
         _ => list(value, "attributes", |v| v.is_object())?,
@@ -102,7 +102,7 @@ pub(crate) fn block(flavour: Flavour, net: IpNet, value: &Value) -> Result<Parts
     Ok(Parts { name: block_name(net), labels: None, spec })
 }
 
-/// An affinity with the three labels that Calico selects by since 3.31.
+/// An affinity with the three labels by which Calico has selected affinities since 3.31.
 pub(crate) fn affinity(
     flavour: Flavour,
     kind: &str,
@@ -137,7 +137,7 @@ pub(crate) fn handle(id: &str, value: &Value) -> Result<Parts, String> {
     Ok(Parts { name: id.to_lowercase(), labels: None, spec })
 }
 
-/// Fails if a text is not a CIDR: schemas may demand the format.
+/// Fails if a text is not a CIDR, since schemas may require the format.
 pub(crate) fn require_cidr(text: &str) -> Result<(), String> {
     text.parse::<IpNet>().map(drop).map_err(|_| format!("the schema takes no {text:?} for a CIDR"))
 }

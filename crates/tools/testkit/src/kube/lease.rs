@@ -1,4 +1,4 @@
-//! API servers that the tests of a process share: starting one takes seconds of processor time, emptying one does not.
+//! API servers that the tests in a process share: starting one takes seconds of processor time, emptying one does not.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -35,7 +35,7 @@ const CAUGHT_UP: Duration = Duration::from_secs(10);
 /// Operations per transaction; etcd allows 128.
 const BATCH: usize = 100;
 
-/// The kinds that a server has beside those of Kubernetes.
+/// The kinds that a server has in addition to those of Kubernetes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kinds {
     /// None.
@@ -57,9 +57,9 @@ impl Kinds {
     }
 }
 
-/// An API server for one test, empty at first. Dropping it empties it for the next test of the process. It is ended
-/// instead if the test failed or changed the kinds. A test that stops or restarts the server needs [one of its
-/// own](KubeApiserver::start).
+/// An API server for one test, empty at first. Dropping the lease empties the server for the next test in the process.
+/// If the test failed or changed the kinds, the server is ended instead. A test that stops or restarts the server needs
+/// [one of its own](KubeApiserver::start).
 #[derive(Debug)]
 pub struct Lease(Option<Server>);
 
@@ -103,7 +103,7 @@ impl Drop for Lease {
 struct Server {
     server: KubeApiserver,
     kinds: Kinds,
-    /// Its entries before the first test.
+    /// The server's entries before the first test.
     at_first: Entries,
 }
 
@@ -122,7 +122,7 @@ impl Server {
         }
     }
 
-    /// Takes an idle server with these kinds. If there is none, the longest idle one makes room for a new one.
+    /// Takes an idle server with these kinds. If there is none and many are idle, ends the longest idle one.
     fn idle(kinds: Kinds) -> Option<Self> {
         let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = idle.iter().position(|server| server.kinds == kinds) {
@@ -134,7 +134,7 @@ impl Server {
         None
     }
 
-    /// Removes the leftovers of a test. Returns whether the server is in its first state again.
+    /// Removes the leftovers of a test. Returns true if the server is in its first state again.
     fn is_empty_again(&self) -> Result<bool, ServerError> {
         let is_renewed = |key: &str| RENEWED.iter().any(|renewed| key.starts_with(renewed));
         let mut now = self.server.etcd().entries_below(EVERYTHING)?;
@@ -161,7 +161,7 @@ impl Server {
         self.has_caught_up()
     }
 
-    /// Returns whether the server itself lists no objects any more.
+    /// Returns true if the server itself no longer lists any objects.
     fn has_caught_up(&self) -> Result<bool, ServerError> {
         let begin = Instant::now();
         for path in self.paths() {

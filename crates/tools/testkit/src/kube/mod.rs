@@ -1,4 +1,4 @@
-//! Calico's custom resources on a test's API server: the kinds, after the fact sheet, and their objects.
+//! Calico's custom resources on a test's API server: the kinds, according to the fact sheet, and their objects.
 
 mod connection;
 mod crds;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::servers::{KubeApiserver, ServerError};
 
-/// Creates objects through the API, as Calico does. `path` is that of all objects of the kind in their namespace.
+/// Creates objects through the API, as Calico does. `path` is the path of all objects of the kind in their namespace.
 ///
 /// # Panics
 /// If the server refuses an object.

@@ -40,7 +40,7 @@ pub fn seed(
     Ok(names)
 }
 
-/// Creates nodes and the namespaces of test pods, without anything of Calico's.
+/// Creates nodes and the namespaces of test pods, without any Calico objects.
 ///
 /// # Panics
 /// If the server refuses an object.

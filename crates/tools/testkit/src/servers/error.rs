@@ -1,4 +1,4 @@
-//! Errors of servers that tests start.
+//! Errors of servers that tests have started.
 
 use std::fmt;
 use std::io;
@@ -23,7 +23,7 @@ pub enum ServerError {
     /// The program could not be run.
     #[error("cannot run {}: {source}", path.display())]
     Spawn { path: PathBuf, source: io::Error },
-    /// The server ended while it was waited for.
+    /// The server ended while a test was waiting for it.
     #[error("{name} ended by itself ({status}); its log:\n{log}")]
     Ended {
         name: &'static str,
@@ -31,7 +31,7 @@ pub enum ServerError {
         /// Its log, shortened in the middle.
         log: String,
     },
-    /// The server runs, but does not do what it was waited for.
+    /// The server is running, but does not reach the awaited state.
     #[error("{name} is not {state} after {limit:?} ({reason}); its log:\n{log}")]
     NotReady {
         name: &'static str,

@@ -106,7 +106,7 @@ impl Etcd {
         &self.options
     }
 
-    /// The ID of its process, if it runs.
+    /// The process ID, if the server is running.
     pub fn process_id(&self) -> Option<u32> {
         self.process.as_ref().map(Process::id)
     }
@@ -125,7 +125,7 @@ impl Etcd {
         self.process = None;
     }
 
-    /// Kills the server if it runs, then starts it on the same port with the same data.
+    /// Kills the server if it is running, then starts it on the same port with the same data.
     pub fn restart(&mut self) -> Result<(), ServerError> {
         self.kill();
         self.launch()
@@ -139,7 +139,7 @@ impl Etcd {
                 Err(error) if error.is_port_taken() && attempt < ATTEMPTS => attempt += 1,
                 other => return other,
             }
-            // The data of a failed start would contain the address of the port that it did not get.
+            // The data of a failed start would contain the address with the port that it did not get.
             match fs::remove_dir_all(self.data_dir()) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(ServerError::io("cannot remove the data of a failed start")(error));

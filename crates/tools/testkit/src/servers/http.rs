@@ -116,7 +116,7 @@ impl Answer {
         }
     }
 
-    /// True if the server closes the connection after it.
+    /// True if the server closes the connection after this answer.
     pub(crate) fn is_last(&self) -> bool {
         self.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }

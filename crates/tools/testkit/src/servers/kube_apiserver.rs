@@ -1,4 +1,4 @@
-//! A real API server of Kubernetes for one test, on an etcd of its own.
+//! A real Kubernetes API server for one test, on an etcd of its own.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -107,13 +107,13 @@ impl KubeApiserver {
         self.home.path().join(KUBECONFIG)
     }
 
-    /// The datastore behind the server, for seeding many objects: they are under `/registry/` and may be JSON.
+    /// The datastore behind the server, for seeding many objects: they are stored under `/registry/` and may be JSON.
     pub fn etcd(&self) -> &Etcd {
         &self.etcd
     }
 
-    /// Kills the server, runs `meanwhile` on its datastore, and starts the server again on the same port. Its memory is
-    /// lost, such as the history of its objects.
+    /// Kills the server, runs `meanwhile` on its datastore, and starts the server again on the same port. The server
+    /// loses its memory, such as the history of its objects.
     pub fn restart(
         &mut self,
         meanwhile: impl FnOnce(&mut Etcd) -> Result<(), ServerError>,
@@ -156,7 +156,7 @@ impl KubeApiserver {
         self.process.as_ref().map_or(0.0, |process| processor_seconds(process.id()))
     }
 
-    /// The means to connect to it.
+    /// The means to connect to this server.
     pub(crate) fn upstream(&self) -> Upstream {
         Upstream { port: self.port, pki: self.pki.clone() }
     }
@@ -203,7 +203,7 @@ fn arguments(home: &Path, etcd: &Etcd, pki: &Pki, port: u16) -> Vec<String> {
         file("tls-cert-file", &pki.server.certificate),
         file("tls-private-key-file", &pki.server.key),
         file("client-ca-file", &pki.ca),
-        // Tokens of service accounts are not tested; any pair of keys will do.
+        // Service account tokens are not tested; any pair of keys is good enough.
         file("service-account-key-file", &pki.server.certificate),
         file("service-account-signing-key-file", &pki.server.key),
         file("token-auth-file", &home.join(TOKENS)),
@@ -226,8 +226,8 @@ pub(super) fn write_kubeconfig(home: &Path, server: &str, ca: &str) -> Result<()
     pki::write(home, KUBECONFIG, &text).map(drop)
 }
 
-/// Asks the server whether it is ready. Its certificate is signed by this test's own authority, so another test's
-/// server cannot answer in its place.
+/// Asks the server if it is ready. Its certificate is signed by this test's own authority, so another test's server
+/// cannot answer in its place.
 fn ready(port: u16, pki: &Pki) -> Result<(), String> {
     match request(port, pki, "GET", "/readyz", "") {
         Ok(response) if response.status == 200 => Ok(()),

@@ -1,4 +1,4 @@
-//! The promises of the launcher of API servers, tried on a real one.
+//! The promises of the API server launcher, tried on a real server.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpStream};

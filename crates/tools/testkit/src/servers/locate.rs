@@ -1,7 +1,7 @@
 //! Finds the programs of servers.
 //!
-//! It uses only the standard library: `xtask`, which builds without etcd-client, includes this file as well. So tests
-//! look for the servers where the task installs them.
+//! It uses only the standard library, because `xtask`, which builds without etcd-client, also includes this file. Tests
+//! therefore look for the servers where the task installs them.
 
 use std::env;
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ pub enum Program {
     Etcd,
     /// An older etcd, 3.4 or 3.5, as distributions package it.
     OldEtcd,
-    /// The API server of Kubernetes, any version.
+    /// The Kubernetes API server, any version.
     KubeApiserver,
     /// kubectl 1.26 or newer, which asks plugins for completion. It is not a server, but is installed like one.
     Kubectl,
@@ -133,7 +133,7 @@ pub fn find_installed(program: Program) -> Result<PathBuf, NotFound> {
     search(program, |name| env::var_os(name), version_of)
 }
 
-/// [`find_installed`] with a given environment and a given way to get a program's version.
+/// [`find_installed`] with a given environment and a given function that returns a program's version.
 fn search(
     program: Program,
     variable: impl Fn(&str) -> Option<OsString>,

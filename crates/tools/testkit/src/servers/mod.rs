@@ -1,4 +1,4 @@
-//! Real servers for tests, on free ports of 127.0.0.1; dropping one ends it. Tests of one program
+//! Real servers for tests, on free ports of 127.0.0.1; dropping one ends it. Tests in one program
 //! [share](crate::kube::lease) API servers.
 //!
 //! `cargo xtask test` installs the programs, and [`locate`] finds them. A test without its server fails and names the
@@ -48,7 +48,7 @@ pub fn promtool() -> Result<PathBuf, ServerError> {
     Ok(locate::find(locate::Program::Promtool, &workspace())?)
 }
 
-/// The validator of JSON schemas, `jv`.
+/// The JSON schema validator `jv`.
 pub fn jv() -> Result<PathBuf, ServerError> {
     Ok(locate::find(locate::Program::Jv, &workspace())?)
 }

@@ -1,4 +1,4 @@
-//! Options of an etcd.
+//! Options for an etcd.
 
 use super::error::ServerError;
 use super::etcd::{Etcd, EtcdVersion};
@@ -20,7 +20,7 @@ pub enum EtcdTls {
     #[default]
     Off,
     Server,
-    /// The server, and every client one signed by the test's authority.
+    /// The server, and every client with one that the test's authority signed.
     ClientCertificates,
 }
 
@@ -58,7 +58,7 @@ impl EtcdOptions {
 
     /// Turns authentication on, with a user who may do everything.
     ///
-    /// etcd requires an administrator called `root`. If the name is another one, `root` exists as well, with the same
+    /// etcd requires an administrator called `root`. If the user has another name, `root` also exists, with the same
     /// password.
     pub fn login(mut self, name: &str, password: &str) -> Self {
         self.login = Some(Login { name: name.to_owned(), password: password.to_owned() });
@@ -72,7 +72,7 @@ impl EtcdOptions {
         self
     }
 
-    /// Adds an argument to etcd's command line. It is placed after the launcher's own: the last one of a name counts.
+    /// Adds an argument to etcd's command line, after the launcher's own arguments: the last one with a name counts.
     ///
     /// etcd limits a transaction to 128 operations, as in clusters; `--max-txn-ops=10000` makes seeding faster.
     pub fn argument(mut self, argument: &str) -> Self {

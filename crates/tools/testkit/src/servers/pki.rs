@@ -21,7 +21,7 @@ pub struct Identity {
     pub key: PathBuf,
 }
 
-/// A certificate authority of one test, the identities that it signed, and a client of another authority.
+/// A test's certificate authority, the identities that it signed, and a client with another authority.
 #[derive(Debug, Clone)]
 pub struct Pki {
     /// The authority's certificate, which clients and servers trust.
@@ -31,9 +31,9 @@ pub struct Pki {
     /// A client that servers accept, and an administrator of both kinds: its common name is `root` for etcd, and its
     /// organization is `system:masters` for Kubernetes.
     pub client: Identity,
-    /// A client of another authority: servers that require certificates refuse it.
+    /// A client with another authority: servers that require certificates refuse it.
     pub stranger: Identity,
-    /// The certificate of that authority: a client that trusts only this one refuses the server.
+    /// The certificate of the other authority: a client that trusts only this one refuses the server.
     pub stranger_ca: PathBuf,
 }
 

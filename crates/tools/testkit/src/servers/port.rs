@@ -1,4 +1,4 @@
-//! Free TCP ports for servers of several tests at a time.
+//! Free TCP ports for servers of several simultaneous tests.
 
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

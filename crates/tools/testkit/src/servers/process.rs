@@ -67,7 +67,7 @@ impl Process {
         }
     }
 
-    /// Waits until `probe` succeeds; `state` is the state of the server then. An error shows the probe's last reason.
+    /// Waits until `probe` succeeds, so that the server has reached `state`. An error shows the probe's last reason.
     pub(super) fn wait_until(
         &mut self,
         state: &'static str,
@@ -103,8 +103,8 @@ impl Process {
         self.child.id()
     }
 
-    /// Stops the server as if it hung: it keeps its connections and answers nothing. Returns when all of its threads
-    /// have stopped.
+    /// Stops the server so that it appears to hang: it keeps its connections and answers nothing. Returns once all of
+    /// its threads have stopped.
     pub(super) fn pause(&self) -> Result<(), ServerError> {
         self.signal(Signal::STOP)?;
         // The state is not consumed: `end` still has to wait for a server that ended meanwhile.
@@ -139,7 +139,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The watchdog first: once the server is waited for, its ID may be another process's.
+        // The watchdog ends first: once the server is waited for, its ID may be another process's.
         end(&mut self.watchdog);
         end(&mut self.child);
     }
@@ -168,7 +168,7 @@ fn excerpt(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Kills a child and waits for it. Both fail only if it has ended.
+/// Kills a child and waits for it. Both fail only if the child has ended.
 fn end(child: &mut Child) {
     child.kill().ok();
     child.wait().ok();
@@ -264,7 +264,7 @@ mod tests {
         assert!(error.to_string().starts_with("cannot run /nowhere/etcd: "), "{error}");
     }
 
-    /// Starts itself a second time; the copy leaves a server behind and runs no destructor.
+    /// Starts this test a second time; the copy leaves a server behind and runs no destructor.
     #[test]
     fn a_server_does_not_outlive_a_test_that_dies() {
         if let Some(home) = env::var_os(DYING) {

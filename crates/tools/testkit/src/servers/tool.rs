@@ -1,6 +1,6 @@
 //! Programs for tests, from packages of the distribution.
 //!
-//! It uses only the standard library, since `xtask`, which installs them, includes this file as well.
+//! It uses only the standard library, since `xtask`, which installs the programs, also includes this file.
 
 use std::env;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::locate::{self, Program};
 
-/// The variable with the path of the list of left out tests; set by `cargo xtask test`.
+/// The variable with the path of the list of skipped tests; set by `cargo xtask test`.
 pub const LEFT_OUT: &str = "CALIPAM_TEST_LEFT_OUT";
 
 /// The variable with the path of a browser. If it is set, no other is searched.
@@ -33,7 +33,7 @@ pub enum Tool {
     /// etcd 3.4 or 3.5.
     OldEtcd,
     Promtool,
-    /// rpm, which installs packages of Fedora and others.
+    /// rpm, which installs packages for Fedora and other distributions.
     Rpm,
     Strace,
     SystemdAnalyze,
@@ -57,7 +57,7 @@ impl Tool {
         Self::Chromium,
     ];
 
-    /// Its package in Debian.
+    /// The tool's Debian package.
     pub fn package(self) -> &'static str {
         match self {
             Self::BashCompletion => "bash-completion",

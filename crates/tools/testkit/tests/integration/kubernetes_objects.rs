@@ -1,4 +1,4 @@
-//! Objects field by field, against the examples of the fact sheet (2.4 to 2.8, 2.11, 2.12).
+//! Objects field by field, compared with the examples in the fact sheet (2.4 to 2.8, 2.11, 2.12).
 
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault, KubeCluster, KubeObject};
 use calipam_testkit::kube::Flavour;

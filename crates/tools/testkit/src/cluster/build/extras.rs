@@ -1,4 +1,4 @@
-//! Features of healthy clusters of today that must not be reported.
+//! Features of healthy current clusters that must not be reported.
 
 use ipnet::IpNet;
 use jiff::SignedDuration;
@@ -25,8 +25,8 @@ impl Cluster {
         self.add_leftovers();
     }
 
-    /// Adds what the cluster of the documentation does without: an old handle with an address of each family, a record
-    /// of only the sandbox, and a node with two tunnel addresses swapped.
+    /// Adds features that the documentation's cluster does not have: an old handle with an address of each family, a
+    /// record of only the sandbox, and a node with two tunnel addresses swapped.
     pub(super) fn add_rarities(&mut self) {
         let node = self.add_node();
         let (name, blocks) = (self.nodes[node].name.clone(), self.nodes[node].blocks.clone());
@@ -37,13 +37,13 @@ impl Cluster {
         *stored.tunnel_mut(Tunnel::Ipip) = std::mem::replace(stored.tunnel_mut(Tunnel::Vxlan), ipip);
     }
 
-    /// A pod of the second node with an address from the first one's block.
+    /// A pod on the second node with an address from the first one's block.
     fn add_borrower(&mut self) -> Pod {
         let (lender, borrower) = (self.nodes[0].blocks.clone(), self.nodes[1].name.clone());
         self.add_pod(&borrower, &lender[..1])
     }
 
-    /// Cooling addresses: those of a pod with several, which share a record, and a single one.
+    /// Cooling addresses: several that share the record of their pod, and a single one.
     fn add_cooling(&mut self) {
         let block = self.nodes[0].blocks[0];
         let node = self.nodes[0].name.clone();
@@ -64,8 +64,8 @@ impl Cluster {
         self.count(&holder.handle(), block, -1);
     }
 
-    /// Adds allocations of 20 seconds ago without their endpoint yet. They are the newest objects of the cluster, so a
-    /// file without a time of writing seems almost current. Needs at least two nodes.
+    /// Adds allocations of 20 seconds ago, still without endpoints. They are the newest objects of the cluster, so a
+    /// file without a time of its own seems almost current. Needs at least two nodes.
     pub fn add_young(&mut self) {
         let (node, blocks) = (self.nodes[1].name.clone(), self.nodes[1].blocks.clone());
         let holder = self.holder(&node);
@@ -93,7 +93,7 @@ impl Cluster {
         self.endpoint_mut(&pod.endpoint).spec.ip_nats.push(floating);
     }
 
-    /// Endpoints of plain CNI and of Docker.
+    /// Plain CNI and Docker endpoints.
     fn add_other_orchestrators(&mut self) {
         let (node, block) = (self.nodes[2].name.clone(), self.nodes[2].blocks[0]);
         let holder = self.holder(&node);
@@ -234,7 +234,7 @@ impl Cluster {
         let spec = serde_json::json!({"selector": "app == 'web' && tier < 'x'", "types": ["Ingress"]});
         let value = crate::cluster::wire::go_json(&Resource::new("NetworkPolicy", policy, spec));
         self.put_raw("/calico/resources/v3/projectcalico.org/networkpolicies/default/knp.default.web", value);
-        // Releases by handle up to 3.32 leave a sequence number for a free ordinal.
+        // Releases by handle up to 3.32 left a sequence number for a free ordinal.
         let block = self.nodes[2].blocks[0];
         let stored = self.block_mut(block);
         let free = stored.unallocated[0].to_string();

@@ -12,7 +12,7 @@ use crate::cluster::{Cluster, ClusterSpec, Object};
 impl Cluster {
     /// Number of [features](Self::add_feature).
     pub const FEATURES: usize = 19;
-    /// The feature with which a service without address is no finding.
+    /// The feature with which a service without an address is no finding.
     pub const LOAD_BALANCER_OFF: usize = 16;
 
     /// A small healthy cluster with every feature.
@@ -101,8 +101,8 @@ impl Cluster {
         *self.node_mut(&name).tunnel_mut(Tunnel::Vxlan) = address.to_string();
     }
 
-    /// Ports of OpenStack. Neutron assigns their addresses, which may be shared, and the compute node is not a node of
-    /// Calico.
+    /// OpenStack ports. Neutron assigns their addresses, which may be shared, and the compute node is not a Calico
+    /// node.
     fn add_openstack(&mut self) {
         let shared: IpAddr = [192, 168, 250, 1].into();
         let free = self.spec.block_v4(self.spec.max_nodes(), 3).addr();
@@ -110,20 +110,20 @@ impl Cluster {
         self.put_endpoint_of("openstack", "compute-2", "port-two", &[shared]);
     }
 
-    /// A node of Kubernetes without Calico.
+    /// A Kubernetes node without Calico.
     pub(in crate::cluster) fn put_foreign_node(&mut self) {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"labels": {"kubernetes.io/os": "linux"}},
             "spec": {}, "status": {"addresses": [{"type": "InternalIP", "address": "192.168.251.1"}]}});
         self.put_kubernetes_only("nodes", "", "fargate-1", node);
     }
 
-    /// A pod of such a node.
+    /// A pod on a Kubernetes node without Calico.
     fn add_pods_of_another_plugin(&mut self) {
         self.put_foreign_node();
         self.put_running_pod("hybrid", "hybrid-1", "fargate-1", [192, 168, 251, 2].into());
     }
 
-    /// A pod on a node of Calico with an address of flannel. The migration needs Kubernetes as the datastore.
+    /// A pod on a Calico node with a flannel address. The migration needs Kubernetes as the datastore.
     fn add_pods_during_migration(&mut self) {
         let node = self.nodes[0].name.clone();
         self.put_running_pod("flannel", "flannel-1", &node, [192, 168, 253, 2].into());

@@ -1,4 +1,4 @@
-//! Virtual machines of KubeVirt (facts 2.14, 4.1): the address belongs to the machine, not to its pod.
+//! KubeVirt's virtual machines (facts 2.14, 4.1): the address belongs to the machine, not to its pod.
 
 use std::net::IpAddr;
 
@@ -37,7 +37,7 @@ impl Cluster {
         self.put_machine("vms", "vm-3", false);
     }
 
-    /// Takes an address for a machine that does not exist any more.
+    /// Takes an address for a machine that no longer exists.
     pub(in crate::cluster) fn take_for_lost_machine(&mut self, block: IpNet) -> IpAddr {
         let machine = format!("vm-lost-{}", self.next_pod);
         self.next_pod += 1;

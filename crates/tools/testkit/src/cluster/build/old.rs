@@ -1,4 +1,4 @@
-//! Data of earlier versions of Calico that today's still read (facts 1.3.1, 1.3.3, 1.4, 4.1).
+//! Data from earlier versions of Calico that current versions still read (facts 1.3.1, 1.3.3, 1.4, 4.1).
 
 use ipnet::IpNet;
 
@@ -40,7 +40,7 @@ impl Cluster {
         Pod { handle, ..pod(holder, addresses) }
     }
 
-    /// A pod with a record from an upgrade from host-local: no timestamp.
+    /// A pod whose record is from an upgrade from host-local: no timestamp.
     fn add_upgraded_pod(&mut self, node: &str, block: IpNet) {
         let holder = self.holder(node);
         self.count(&holder.handle(), block, 1);
@@ -57,14 +57,14 @@ impl Cluster {
         pod(holder, vec![(address, block)])
     }
 
-    /// Empties the record of the node's IPIP address, as versions before 3.6 wrote it.
+    /// Empties the record of the node's IPIP address, which is how versions before 3.6 wrote it.
     fn make_anonymous(&mut self, node: &str, block: IpNet) {
         let address = self.node_mut(node).tunnel(Tunnel::Ipip).expect("the node has the tunnel");
         *self.record_mut(address, block) = Attribute::default();
         self.count(&Tunnel::Ipip.handle(node), block, -1);
     }
 
-    /// A block with the owner field of the first versions beside today's.
+    /// A block with the owner field of the first versions in addition to the current one.
     fn add_oldest(&mut self) {
         let node = self.nodes[0].name.clone();
         let block = self.spec.block_v4(self.nodes[0].number, 2);

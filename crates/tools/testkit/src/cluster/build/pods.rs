@@ -56,7 +56,7 @@ impl Cluster {
         self.add_pod(&info.name, &info.blocks)
     }
 
-    /// Adds a pod with one address of each block to a node.
+    /// Adds a pod with one address from each block to a node.
     pub(in crate::cluster) fn add_pod(&mut self, node: &str, blocks: &[IpNet]) -> Pod {
         let holder = self.holder(node);
         let addresses: Vec<(IpAddr, IpNet)> =
@@ -93,7 +93,7 @@ impl Cluster {
         self.put(holder.endpoint_key(), Object::Endpoint(Box::new(endpoint)));
     }
 
-    /// Returns a node for pods of faults, a new one as soon as the last is full.
+    /// Returns a node for the pods of faults, a new one as soon as the last one is full.
     pub(in crate::cluster) fn host(&mut self) -> NodeInfo {
         let (node, pods) = match self.host {
             Some((node, pods)) if pods < PODS_PER_HOST && self.host_blocks < BLOCKS_PER_HOST => {

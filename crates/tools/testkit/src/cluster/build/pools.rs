@@ -6,7 +6,7 @@ use crate::cluster::Cluster;
 use crate::cluster::wire::{self, Pool, key};
 
 impl Cluster {
-    /// Stores the pools of all nodes, one of each family, and a reservation.
+    /// Stores the pools of all nodes, one for each family, and a reservation.
     pub(super) fn add_default_pools(&mut self) {
         let (v4, v6) = (self.spec.pool_v4(), self.spec.pool_v6());
         self.put_pool("default-ipv4-ippool", Pool::new(v4, 26));

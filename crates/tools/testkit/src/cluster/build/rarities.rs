@@ -45,7 +45,7 @@ impl Cluster {
         self.add_pod(&name, &[block]);
     }
 
-    /// A machine whose source pod is gone while the target is not its active owner yet.
+    /// A machine whose source pod is gone while the target is not yet its active owner.
     pub(super) fn add_machine_between_two_owners(&mut self) {
         let (block, target) = (self.nodes[1].blocks[0], self.nodes[2].name.clone());
         let pod = self.machine_pod("vm-swapped", &target);
@@ -56,7 +56,7 @@ impl Cluster {
         self.put_machine("vms", "vm-swapped", true);
     }
 
-    /// An instance without a machine, whose pod is missing at the moment.
+    /// An instance without a machine, whose pod is currently missing.
     pub(super) fn add_instance_without_machine(&mut self) {
         let block = self.nodes[1].blocks[0];
         let pod = self.machine_pod("vmi-alone", "nowhere");
@@ -68,7 +68,7 @@ impl Cluster {
         self.put_kubernetes_only("virtualmachineinstances", "vms", "vmi-alone", instance);
     }
 
-    /// A machine that does not keep its address: its pod has it like any pod.
+    /// A machine that does not keep its address: its pod has the address, like any pod.
     pub(super) fn add_machine_without_persistence(&mut self) {
         let (node, block) = (self.nodes[2].name.clone(), self.nodes[2].blocks[0]);
         let pod = self.machine_pod("vm-plain", &node);
@@ -77,7 +77,7 @@ impl Cluster {
         self.put_machine("vms", "vm-plain", true);
     }
 
-    /// Blocks of a node without addresses: a free one, and one that is partly reserved.
+    /// A node's blocks that record no addresses: a free one, and one that is partly reserved.
     pub(super) fn add_empty_blocks(&mut self) {
         let (node, number) = (self.nodes[2].name.clone(), self.nodes[2].number);
         let blocks = [self.spec.block_v4(number, 1), self.spec.block_v4(number, 3)];
@@ -87,7 +87,7 @@ impl Cluster {
         self.put_raw(key::resource("ipreservations", "quarter"), value);
     }
 
-    /// The address of a pod without an endpoint yet, recorded by a node whose clock is fast by half a minute.
+    /// The address of a pod that has no endpoint yet, recorded by a node whose clock is half a minute fast.
     pub(super) fn add_fast_clock(&mut self) {
         let (node, block) = (self.nodes[0].name.clone(), self.nodes[0].blocks[0]);
         let holder = self.holder(&node);
@@ -121,7 +121,7 @@ impl Cluster {
         }
         self.put_service("default", "both", &addresses);
 
-        // One of another controller with an address of the pool, one with a hostname, one with an address of a cloud.
+        // One with another controller and a pool's address, one with a hostname, one with a cloud's address.
         let free = cidr.subnets(28).expect("a /24").nth(3).expect("it has 16 parts").addr();
         let ports = json!([{"port": 80, "protocol": "TCP"}]);
         for (name, class, ingress) in [

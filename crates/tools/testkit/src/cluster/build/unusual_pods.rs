@@ -35,7 +35,7 @@ impl Cluster {
         self.put_kubernetes_only("pods", namespace, name, pod);
     }
 
-    /// A pod with an address on a second network of Calico, stated by an early Multus under the annotation's old name.
+    /// A pod with an address on a second Calico network, stated by an early Multus under the annotation's old name.
     /// Kubernetes has one pod for the two endpoints in etcd.
     pub(super) fn add_second_network_of_early_multus(&mut self) {
         let pod = self.add_pod_on(1);
@@ -63,7 +63,7 @@ impl Cluster {
         self.patch_object(&pod.endpoint, json!({"metadata": {"annotations": annotations}}));
     }
 
-    /// Pods without a network of their own whose status names addresses anyway: of a running pod, and a free one.
+    /// Pods without a network of their own whose status has addresses anyway: another pod's, and a free one.
     pub(super) fn add_pods_without_network(&mut self) {
         let running = self.add_pod_on(0);
         let (node, used) = (running.node.clone(), running.address());
@@ -78,7 +78,7 @@ impl Cluster {
             json!({"phase": phase, "podIP": address, "podIPs": [{"ip": address}], "conditions": conditions})
         };
 
-        // Its first containers had run when the node restarted; the next sandbox does not exist yet.
+        // The pod's first containers had run when the node restarted; the next sandbox does not exist yet.
         for (name, address) in [("restarting-1", used), ("restarting-2", free)] {
             let status = status("Pending", address, "False");
             self.put_pod_object("odd", name, blank.clone(), on_node.clone(), status);

@@ -51,7 +51,7 @@ impl Fault {
             Self::UndecodableBlockCidr | Self::UndecodablePool | Self::UndecodableReservationField => {
                 form == Form::Classic
             }
-            // A text in the classic group, a boolean in the native one.
+            // Text in the classic group, a boolean in the native one.
             Self::AffinityDeletedText => form == Form::Classic,
             _ => true,
         }

@@ -37,7 +37,7 @@ pub(super) fn missing_tunnel(cluster: &mut Cluster) {
     cluster.expect("missing-handle", id);
 }
 
-/// A pod with two addresses of one block.
+/// A pod with two addresses from one block.
 fn pair(cluster: &mut Cluster) -> Pod {
     let info = cluster.host();
     cluster.add_pod(&info.name, &[info.blocks[0], info.blocks[0]])
@@ -55,7 +55,7 @@ pub(super) fn count_no_entry(cluster: &mut Cluster) {
     cluster.expect("handle-count", pod.handle);
 }
 
-/// A pod with addresses of two blocks.
+/// A pod with addresses from two blocks.
 fn in_two_blocks(cluster: &mut Cluster) -> Pod {
     let (node, block, _) = cluster.victim_block();
     let info = cluster.nodes.iter().find(|n| n.name == node).expect("the node is known");

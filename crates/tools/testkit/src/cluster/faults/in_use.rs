@@ -86,7 +86,7 @@ pub(super) fn bypassing(cluster: &mut Cluster) {
     cluster.expect_in(&Form::WITH_PODS, "unrecorded-address", address);
 }
 
-/// Two pods on a node without Calico have addresses of a pool: one is free in a block, one is in no block.
+/// Two pods on a node without Calico have addresses from a pool: one is free in a block, one is in no block.
 pub(super) fn of_other_plugin(cluster: &mut Cluster) {
     let (_, block, _) = cluster.victim_block();
     let free = cluster.block_mut(block).address(40);
@@ -146,7 +146,7 @@ pub(super) fn outside_pools(cluster: &mut Cluster) {
     cluster.expect("in-use-outside-pools", address);
 }
 
-/// The pool was deleted: blocks without owner stay, with live pods in them.
+/// The pool was deleted: its blocks remain, without owner, with live pods in them.
 pub(super) fn outside_pools_recorded(cluster: &mut Cluster) {
     let node = cluster.host().name;
     let block = cluster.foreign_block();
@@ -168,7 +168,7 @@ pub(super) fn outside_pools_tunnel(cluster: &mut Cluster) {
     cluster.expect("in-use-outside-pools", address);
 }
 
-/// Handles and affinities stay, so everything is checked.
+/// Handles and affinities remain, so everything is checked.
 pub(super) fn all_blocks_lost(cluster: &mut Cluster) {
     let used: Vec<String> = cluster.entries.values().flat_map(addresses_in_use).collect();
     let blocks = "/calico/ipam/v2/assignment/";

@@ -1,5 +1,5 @@
-//! Faults that only a cluster in Kubernetes can have: in labels and names of objects, and in services, machines and
-//! states of pods.
+//! Faults that only a cluster in Kubernetes can have: in labels and names of objects, and in services, machines and pod
+//! states.
 
 use std::net::IpAddr;
 
@@ -57,7 +57,7 @@ pub(super) fn misnamed(cluster: &mut Cluster) {
 }
 
 /// Calico finds the object of the first ID under the second one's name, too, and counts there without an error. In
-/// etcd, where names are whole IDs, the second handle is missing.
+/// etcd, where names are full IDs, the second handle is missing.
 pub(super) fn case_collision(cluster: &mut Cluster) {
     let (first, second) = (cluster.victim(), cluster.victim());
     let large = format!("Net.{}", first.handle.rsplit('.').next().unwrap_or_default().to_uppercase());
@@ -86,7 +86,7 @@ fn finish(cluster: &mut Cluster, status: &Value) {
     for (address, _) in &pod.addresses {
         cluster.expect_detail_in(&Form::IN_KUBERNETES, "leaked-address", address, "pod-finished");
     }
-    // In etcd the endpoint still has them.
+    // In etcd, the endpoint still has these addresses.
     let endpoint = cluster.endpoint_mut(&pod.endpoint).subject();
     let forms = [Form::EtcdWithKubernetes];
     cluster.expect_detail_in(&forms, "endpoint-without-pod", endpoint, "finished");
@@ -107,7 +107,7 @@ pub(super) fn pod_disagreement(cluster: &mut Cluster) {
     cluster.expect_in(&Form::WITH_PODS, "pod-address-disagreement", subject);
 }
 
-/// A pod without endpoint and with the status of its former sandbox, whose address another pod has now.
+/// A pod without an endpoint and with the status of its former sandbox, whose address another pod now has.
 pub(super) fn between_sandboxes(cluster: &mut Cluster) {
     let other = cluster.victim();
     let pod = cluster.victim();
@@ -124,7 +124,7 @@ pub(super) fn between_sandboxes(cluster: &mut Cluster) {
     cluster.expect_in(&[Form::EtcdWithKubernetes], "pod-without-endpoint", subject);
 }
 
-/// It keeps its allocation; etcd alone does not show the pod.
+/// The pod keeps its allocation; etcd alone does not show the pod.
 pub(super) fn without_address(cluster: &mut Cluster) {
     let pod = cluster.victim();
     let none = json!({"metadata": {"annotations": null},
@@ -184,7 +184,7 @@ fn victim_service(cluster: &mut Cluster, recorded: usize, named: usize) -> (Stri
     (name, block, addresses)
 }
 
-/// A handle like that of a service. The hash does not matter, since the record has the service's name.
+/// A handle like a service's. The hash does not matter, since the record has the service's name.
 fn handle_of(service: &str) -> String {
     format!("lb-{}", hostname_hash(service))
 }
@@ -241,7 +241,7 @@ pub(super) fn pool_over_services(cluster: &mut Cluster) {
     cluster.expect_in(&Form::WITH_PODS, "pool-overlaps-services", cidr);
 }
 
-/// Replaces the cluster: host-local assigns addresses of the nodes' ranges, and two pods are recorded without a time,
+/// Replaces the cluster: host-local assigns addresses from the nodes' ranges, and two pods are recorded without a time,
 /// as by `upgrade-ipam`. etcd does not know the ranges.
 pub(super) fn host_local(cluster: &mut Cluster) {
     *cluster = Cluster::with_configuration(cluster.spec);

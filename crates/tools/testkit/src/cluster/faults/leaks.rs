@@ -41,7 +41,7 @@ pub(super) fn new_sandbox(cluster: &mut Cluster) {
     cluster.expect_leaked(&pod, "pod-has-other-address");
 }
 
-/// Starts a new sandbox of a pod on a node, with addresses of the node's blocks, a handle and an endpoint of its own.
+/// Starts a new sandbox of a pod on a node, with addresses from the node's blocks, a handle and an endpoint of its own.
 fn succeed(cluster: &mut Cluster, pod: &Pod, node: &str) {
     let holder = Holder { name: pod.name.clone(), ..cluster.holder(node) };
     let info = cluster.nodes.iter().find(|n| n.name == node).expect("the node is known");

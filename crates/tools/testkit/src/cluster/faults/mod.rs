@@ -1,5 +1,4 @@
-//! Faults, and the findings that each must give. The expectations are derived from the design, not from running a
-//! check.
+//! Faults, and the findings that each must give. The expectations come from the design, not from running a check.
 
 mod affinities;
 mod blocks;
@@ -26,7 +25,7 @@ use super::{Cluster, Form, Pod};
 enum Scope {
     /// Any number of times, on victims of its own.
     Many,
-    /// Once, beside other faults.
+    /// Once, together with other faults.
     Once,
     /// Once, without other faults, since it changes the findings about the rest.
     Alone,
@@ -49,7 +48,7 @@ macro_rules! faults {
                 match self { $($(Self::$variant => $name,)*)* }
             }
 
-            /// A summary in one line.
+            /// A one-line summary.
             pub fn summary(self) -> &'static str {
                 match self { $($(Self::$variant => $doc,)*)* }
             }
@@ -242,7 +241,7 @@ faults! {
 }
 
 impl Fault {
-    /// True if the fault changes the findings about the rest of a cluster, so no other goes with it.
+    /// True if the fault changes the findings about the rest of a cluster, so it excludes all other faults.
     pub fn stands_alone(self) -> bool {
         self.scope() == Scope::Alone
     }

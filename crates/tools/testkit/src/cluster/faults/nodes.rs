@@ -1,4 +1,4 @@
-//! Nodes that do not exist any more.
+//! Nodes that no longer exist.
 
 use std::net::IpAddr;
 
@@ -41,7 +41,7 @@ fn lose_node(cluster: &mut Cluster) -> (NodeInfo, Vec<Pod>) {
     (info, pods)
 }
 
-/// Kubernetes has lost the node, and Calico's object is left.
+/// Kubernetes has lost the node, and Calico's object remains.
 pub(super) fn left_behind(cluster: &mut Cluster) {
     let (info, pods) = cluster.victim_node(2);
     let name = &info.name;
@@ -62,7 +62,7 @@ pub(super) fn left_behind(cluster: &mut Cluster) {
     }
 }
 
-/// Calico's object of a live node is lost.
+/// Calico's object for a live node is lost.
 pub(super) fn object_missing(cluster: &mut Cluster) {
     let (info, pods) = cluster.victim_node(2);
     let name = &info.name;
@@ -84,7 +84,7 @@ pub(super) fn object_missing(cluster: &mut Cluster) {
     }
 }
 
-/// WireGuard was switched on and the node has its key, but it took no address.
+/// WireGuard was switched on and the node has its key, but the node took no address.
 pub(super) fn tunnel_missing(cluster: &mut Cluster) {
     let node = cluster.add_node();
     let info = cluster.nodes[node].clone();

@@ -6,7 +6,7 @@ use crate::cluster::layout::go_time;
 use crate::cluster::wire::{Attribute, Tunnel};
 use crate::cluster::{Cluster, NodeInfo};
 
-/// Replaces the record of an address and moves the counts of the handles with it.
+/// Replaces the record of an address, and moves the counts of the handles accordingly.
 fn record(cluster: &mut Cluster, address: std::net::IpAddr, block: IpNet, attribute: Attribute) {
     let new = attribute.handle.clone().expect("the new record has a handle");
     cluster.count(&new, block, 1);

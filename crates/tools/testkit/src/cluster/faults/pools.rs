@@ -26,7 +26,7 @@ pub(super) fn over_nodes(cluster: &mut Cluster) {
     cluster.expect("pool-overlaps-nodes", cidr);
 }
 
-/// Calico allows it in the native group.
+/// Calico allows the overlap in the native group.
 pub(super) fn overlapping_disabled(cluster: &mut Cluster) {
     let (name, cidr) = cluster.extra_pool();
     let inner = cidr.subnets(25).expect("a /24").nth(1).expect("it has two halves");
@@ -37,14 +37,14 @@ pub(super) fn overlapping_disabled(cluster: &mut Cluster) {
     }
 }
 
-/// The native group also allows it while one of the pools is being deleted.
+/// The native group also allows the overlap while one of the pools is being deleted.
 pub(super) fn overlapping_deleted(cluster: &mut Cluster) {
     let deleted = json!({"metadata": {"deletionTimestamp": cluster.spec.seconds_ago(7200),
         "deletionGracePeriodSeconds": 0, "finalizers": ["projectcalico.org/ippool-finalizer"]}});
     overlapping_with(cluster, deleted);
 }
 
-/// The native group also allows it if Calico's pool controller has marked one of them.
+/// The native group also allows the overlap if Calico's pool controller has marked one of the pools.
 pub(super) fn overlapping_refused(cluster: &mut Cluster) {
     let refused = json!({"type": "Allocatable", "status": "False", "reason": "CIDROverlap",
         "message": "it overlaps another pool", "lastTransitionTime": cluster.spec.seconds_ago(7200)});
@@ -64,7 +64,7 @@ fn overlapping_with(cluster: &mut Cluster, patch: Value) {
     }
 }
 
-/// Both have the same subject.
+/// Both pools have one CIDR, so their findings have the same subject.
 pub(super) fn twins(cluster: &mut Cluster) {
     let (name, cidr) = cluster.extra_pool();
     cluster.put_pool(&name, Pool::new(cidr, 28));
@@ -72,14 +72,14 @@ pub(super) fn twins(cluster: &mut Cluster) {
     cluster.expect_in(&Form::WITHOUT_POOL_CONTROLLER, "overlapping-pools", cidr);
 }
 
-/// Calico then assigns addresses of the family only to requests that name a pool.
+/// Calico then assigns addresses of that family only to requests that name a pool.
 pub(super) fn invalid_selector(cluster: &mut Cluster) {
     let (name, cidr) = cluster.extra_pool();
     cluster.put_pool(&name, Pool { node_selector: "zone ==".to_owned(), ..Pool::new(cidr, 28) });
     cluster.expect("invalid-pool-selector", cidr);
 }
 
-/// A pool of one block, owned by a node.
+/// A one-block pool, owned by a node.
 fn tiny(cluster: &mut Cluster) -> (String, IpNet) {
     let node = cluster.host().name;
     let (name, cidr) = cluster.extra_pool();
@@ -116,7 +116,7 @@ pub(super) fn nearly_full_reserved(cluster: &mut Cluster) {
     cluster.expect_as_in(&Form::ALL, "pool-nearly-full", cidr, "error");
 }
 
-/// The node has as many blocks as it may, all full.
+/// The node has as many blocks as are allowed, all full.
 pub(super) fn stranded_by_limit(cluster: &mut Cluster) {
     let (info, _) = cluster.victim_node(0);
     let (name, cidr) = cluster.extra_pool();
@@ -134,8 +134,8 @@ pub(super) fn stranded_by_limit(cluster: &mut Cluster) {
     cluster.expect("node-without-addresses", info.name);
 }
 
-/// Under strict affinity a node with a full block needs another one. The only one left is empty and belongs to another
-/// node; Calico takes it since 3.32 only.
+/// Under strict affinity, a node with a full block needs another one. The only one left is empty and belongs to another
+/// node; only Calico 3.32 and later takes it.
 pub(super) fn stranded_before_332(cluster: &mut Cluster) {
     let names = [(); 2].map(|()| cluster.victim_node(0).0.name);
 
@@ -145,7 +145,7 @@ pub(super) fn stranded_before_332(cluster: &mut Cluster) {
         ..Pool::new(cluster.spec.pool_v4(), 26)
     };
     cluster.put_pool("default-ipv4-ippool", default);
-    // It would serve the node for some namespaces.
+    // This pool would serve the node for some namespaces.
     cluster.remove_prefix(&key::pool("team-ippool"));
     let (name, cidr) = cluster.extra_pool();
     let cidr = cidr.subnets(27).expect("a /24").next().expect("it has eight parts");

@@ -29,11 +29,11 @@ pub(super) fn empty(cluster: &mut Cluster) {
 pub(super) fn mismatch(cluster: &mut Cluster) {
     cluster.shown.cooldown_seconds += 30;
     cluster.put_settings();
-    // In Kubernetes both are one object.
+    // In Kubernetes, the two settings are one object.
     cluster.expect_in(&Form::IN_ETCD, "configuration-mismatch", "default");
 }
 
-/// Expects a finding for every address whose owner runs on another node than the block's.
+/// Expects a finding for every address whose owner is running on another node than the block's.
 pub(super) fn strict(cluster: &mut Cluster) {
     cluster.settings.strict_affinity = true;
     cluster.shown.strict_affinity = true;

@@ -1,4 +1,4 @@
-//! Keys and values of IPAM that do not decode. Nothing that depends on them is checked.
+//! IPAM keys and values that do not decode. Nothing that depends on them is checked.
 
 use ipnet::IpNet;
 

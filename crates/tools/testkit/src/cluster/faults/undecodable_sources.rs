@@ -16,7 +16,7 @@ pub(super) fn node_field(cluster: &mut Cluster) {
     cluster.expect_detail("undecodable-object", key::node(&name), "spec.ipv4VXLANTunnelAddr");
 }
 
-/// It protects the addresses of the pod in its key.
+/// The endpoint protects the addresses of the pod in its key.
 pub(super) fn endpoint(cluster: &mut Cluster) {
     let pod = cluster.victim();
     let mut value = cluster.remove(&pod.endpoint).value();
@@ -46,7 +46,7 @@ pub(super) fn information(cluster: &mut Cluster) {
     spoil(cluster, key::resource("clusterinformations", "default"), "not json");
 }
 
-/// With it no address is reported as outside all pools.
+/// While a pool is undecodable, no address is reported as outside all pools.
 pub(super) fn pool(cluster: &mut Cluster) {
     let node = cluster.host().name;
     let block = cluster.foreign_block();
@@ -67,7 +67,7 @@ pub(super) fn reservation_field(cluster: &mut Cluster) {
     cluster.expect_detail("undecodable-object", key, "spec.reservedCIDRs");
 }
 
-/// The rules on the settings do not apply: neither strict affinity nor a difference to the resource is reported.
+/// The rules about settings do not apply: neither strict affinity nor a difference to the resource is reported.
 pub(super) fn config(cluster: &mut Cluster) {
     cluster.shown.strict_affinity = true;
     cluster.put_settings();

@@ -1,4 +1,4 @@
-//! The outputs of the generator: a file, an etcd, objects of Kubernetes, or a snapshot.
+//! The outputs of the generator: a file, an etcd, Kubernetes objects, or a snapshot.
 
 mod etcd;
 mod export;

@@ -1,4 +1,4 @@
-//! Makes snapshots, as from reading etcd without a kubeconfig.
+//! Creates snapshots, as from reading etcd without a kubeconfig.
 
 use calipam_model::snapshot::{Coverage, ETCD_SOURCES, Snapshot, Source, WhySkipped};
 

@@ -11,7 +11,7 @@ use super::go_json;
 /// Entries of an owner record.
 pub type Entries = BTreeMap<String, String>;
 
-/// The version of the writer of a block, which determines the fields.
+/// The version that wrote a block, which determines its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Era {
     /// 3.33 and later.
@@ -79,7 +79,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// An empty block. `sequence` is the clock in nanoseconds.
+    /// An empty block. `sequence` is the clock, in nanoseconds.
     pub fn new(cidr: IpNet, affinity: Option<String>, claim_time: Option<String>, sequence: u64) -> Self {
         let size = 1_i64 << (cidr.max_prefix_len() - cidr.prefix_len());
         Self {

@@ -1,4 +1,4 @@
-//! Reads blocks, for the tests of the allocator.
+//! Reads blocks, for tests of the allocator.
 
 use std::collections::BTreeMap;
 

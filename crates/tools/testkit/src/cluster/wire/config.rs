@@ -4,14 +4,14 @@ use serde::Serialize;
 
 use super::{Metadata, Resource, go_json};
 
-/// The settings of the allocator. etcd has them twice, with different names.
+/// The allocator's settings. etcd has them twice, with different names.
 #[derive(Clone, Copy, Debug)]
 pub struct IpamSettings {
     /// Nodes take addresses from their own blocks only.
     pub strict_affinity: bool,
     /// Nodes claim blocks when they need one.
     pub auto_allocate_blocks: bool,
-    /// Maximum number of blocks of a node; 0 means Calico's default.
+    /// Maximum number of blocks on a node; 0 means Calico's default.
     pub max_blocks_per_host: u32,
     /// Seconds until a released address may be assigned again.
     pub cooldown_seconds: u32,

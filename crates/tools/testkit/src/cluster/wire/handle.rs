@@ -8,14 +8,14 @@ use serde::Serialize;
 /// The value of a handle.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Handle {
-    /// Number of addresses by block.
+    /// Number of addresses in each block.
     pub block: BTreeMap<String, i64>,
     /// Always false in etcd.
     pub deleted: bool,
 }
 
 impl Handle {
-    /// Adds to the count of a block, and removes the entry if it reaches 0.
+    /// Adds `by` to the count of a block, and removes the entry if the count reaches 0.
     pub fn add(&mut self, block: IpNet, by: i64) {
         let count = self.block.entry(block.to_string()).or_default();
         *count += by;

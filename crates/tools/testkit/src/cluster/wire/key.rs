@@ -1,8 +1,8 @@
-//! Keys of etcd (facts 1.1).
+//! etcd keys (facts 1.1).
 
 use ipnet::IpNet;
 
-/// The prefix of resources of the v3 API.
+/// The prefix of v3 API resources.
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
 
 /// The key of the allocator's configuration.

@@ -1,4 +1,4 @@
-//! Values as Calico writes them to etcd (facts 1.3–1.13). Nothing here uses the model of calipam, so that tests do not
+//! Values as Calico writes them to etcd (facts 1.3–1.13). Nothing here uses calipam's model, so that tests do not
 //! compare it with itself.
 
 mod block;
@@ -31,7 +31,7 @@ pub fn go_json(value: &impl Serialize) -> Vec<u8> {
     }
     let mut escaped = Vec::with_capacity(plain.len() + 16);
     for byte in plain {
-        // These three occur in strings only, so escaping them anywhere is right.
+        // These characters occur in strings only, so escaping them anywhere is right.
         match byte {
             b'<' => escaped.extend(br"\u003c"),
             b'>' => escaped.extend(br"\u003e"),

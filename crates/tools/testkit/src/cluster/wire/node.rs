@@ -27,7 +27,7 @@ pub enum Tunnel {
 impl Tunnel {
     pub const ALL: [Self; 5] = [Self::Wireguard, Self::WireguardV6, Self::Ipip, Self::Vxlan, Self::VxlanV6];
 
-    /// The attribute `type` of its addresses.
+    /// The attribute `type` of the tunnel's addresses.
     pub fn attribute(self) -> &'static str {
         match self {
             Self::Wireguard => "wireguardTunnelAddress",
@@ -38,7 +38,7 @@ impl Tunnel {
         }
     }
 
-    /// The handle of its address on a node.
+    /// The handle of the tunnel's address on a node.
     pub fn handle(self, node: &str) -> String {
         let prefix = match self {
             Self::Wireguard => "wireguard-tunnel-addr",
@@ -66,7 +66,7 @@ pub struct NodeSpec {
     /// VXLAN, IPv6.
     #[serde(rename = "ipv6VXLANTunnelAddr", skip_serializing_if = "String::is_empty")]
     pub vxlan_v6: String,
-    /// The node of Kubernetes.
+    /// The Kubernetes node.
     pub orch_refs: Vec<OrchRef>,
     /// WireGuard.
     #[serde(skip_serializing_if = "Wireguard::is_empty")]
@@ -103,7 +103,7 @@ impl Wireguard {
     }
 }
 
-/// A name of the node in an orchestrator.
+/// The name of a node in an orchestrator.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OrchRef {

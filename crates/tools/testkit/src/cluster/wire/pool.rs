@@ -14,17 +14,17 @@ pub struct Pool {
     pub vxlan_mode: &'static str,
     /// IP in IP.
     pub ipip_mode: &'static str,
-    /// Translate addresses on the way out.
+    /// Addresses are translated on the way out.
     #[serde(skip_serializing_if = "is_false")]
     pub nat_outgoing: bool,
-    /// Assign no addresses.
+    /// The pool assigns no addresses.
     #[serde(skip_serializing_if = "is_false")]
     pub disabled: bool,
-    /// The prefix length of its blocks.
+    /// The prefix length of the pool's blocks.
     pub block_size: u8,
-    /// Selects the nodes that may use it.
+    /// Selects the nodes that may use the pool.
     pub node_selector: String,
-    /// Selects the namespaces that may use it; empty for all.
+    /// Selects the namespaces that may use the pool; empty for all.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace_selector: String,
     pub allowed_uses: Vec<&'static str>,

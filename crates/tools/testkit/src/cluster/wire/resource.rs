@@ -1,4 +1,4 @@
-//! The common parts of all resources of the v3 API (facts 1.13).
+//! The common parts of all v3 API resources (facts 1.13).
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 #[serde(rename_all = "camelCase")]
 pub struct Metadata {
     pub name: String,
-    /// The prefix of the names of a deployment's pods; empty for pods with a name of their own.
+    /// The prefix of the pod names of a deployment; empty for pods with a name of their own.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub generate_name: String,
     /// The namespace; empty for cluster-scoped resources.
@@ -24,7 +24,7 @@ pub struct Metadata {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// A resource of the v3 API.
+/// A v3 API resource.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Resource<S> {

@@ -67,15 +67,15 @@ fn requests(
     }
 }
 
-/// Answers a request with an error of etcd and ends the connection. The server has not seen the headers of this
-/// request, so it could not read those of the next one.
+/// Answers a request with an etcd error and ends the connection. The server has not seen the headers of this request,
+/// so it could not read those of the next one.
 fn refuse(headers: &Frame, mut client: &TcpStream, code: u16) -> io::Result<()> {
     let mut frame = Frame(headers.0.clone());
     while frame.stream() != headers.stream() || frame.flags() & END_STREAM == 0 {
         frame = Frame::read(client)?;
     }
     client.write_all(&refusal(headers.stream(), code).0)?;
-    // The rest from the client is read; otherwise the answer could be lost with the connection.
+    // The rest from the client must be read, otherwise the answer could be lost with the connection.
     client.shutdown(Shutdown::Write)?;
     client.set_read_timeout(Some(LINGER))?;
     while Frame::read(client).is_ok() {}

@@ -1,4 +1,4 @@
-//! Forwards requests of HTTP/1.1 to an API server, one at a time.
+//! Forwards HTTP/1.1 requests to an API server, one at a time.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Shutdown, TcpStream};
@@ -74,7 +74,7 @@ impl Request {
     }
 }
 
-/// The API server, on one connection while it lasts: most of the time of a short request is the handshake.
+/// The API server, on one connection while it lasts: the handshake takes most of the time of a short request.
 struct Server<'u> {
     upstream: &'u Upstream,
     stream: Option<BufReader<Stream>>,

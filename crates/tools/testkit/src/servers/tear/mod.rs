@@ -21,27 +21,27 @@ use super::{Etcd, KubeApiserver, port};
 /// The treatment of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tear {
-    /// It goes through.
+    /// The request goes through.
     Pass,
     /// The connection is closed before the server sees the request.
     Drop,
     /// The server carries the request out, then the connection is closed without its answer.
     Swallow,
-    /// It goes through after a pause.
+    /// The request goes through after a pause.
     Delay(Duration),
     /// The proxy answers with this status; the server does not see the request. For etcd it is the nearest error: 422
-    /// is a request that is too large, 429 one too many, all others a change of the leader.
+    /// means a request that is too large, 429 one too many, and all others a change of the leader.
     Status(u16),
 }
 
 /// A request as the proxy sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen<'a> {
-    /// Its number, from 0.
+    /// The request's number, from 0.
     pub number: usize,
-    /// The method; empty before etcd.
+    /// The method; empty if the server is etcd.
     pub method: &'a str,
-    /// The path with its query; empty before etcd.
+    /// The path with its query; empty if the server is etcd.
     pub path: &'a str,
 }
 
@@ -115,12 +115,12 @@ impl Tearing {
         format!("http://{}:{}", Ipv4Addr::LOCALHOST, self.port)
     }
 
-    /// A kubeconfig file for the proxy of an API server.
+    /// A kubeconfig file for the proxy in front of an API server.
     pub fn kubeconfig(&self) -> PathBuf {
         self.home.as_ref().map_or_else(PathBuf::new, |home| home.path().join(KUBECONFIG))
     }
 
-    /// Sets the treatment of requests from now on, and counts them from 0 again.
+    /// Sets the treatment of requests from now on, and restarts their count at 0.
     pub fn plan(&self, plan: impl FnMut(Seen<'_>) -> Tear + Send + 'static) {
         let mut current = self.shared.plan.lock().unwrap_or_else(PoisonError::into_inner);
         *current = Box::new(plan);
@@ -140,7 +140,7 @@ impl Tearing {
     /// Closes all connections and refuses new ones from now on, as if the server were gone.
     pub fn close(&mut self) {
         self.shared.close();
-        // Wakes the thread that waits for a connection.
+        // Wakes the thread that is waiting for a connection.
         TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).ok();
         if let Some(acceptor) = self.acceptor.take() {
             acceptor.join().ok();

@@ -26,7 +26,7 @@ impl KubeCluster {
             {
                 spec.remove("type");
                 let deleted = spec.get("deleted").and_then(Value::as_str).map(str::to_owned);
-                // Another text stays, so that the form has every fault of the classic one.
+                // Any other text stays, so that the form has every fault of the classic one.
                 if let Some(deleted) = deleted.and_then(|text| text.parse::<bool>().ok()) {
                     spec.insert("deleted".to_owned(), deleted.into());
                 }

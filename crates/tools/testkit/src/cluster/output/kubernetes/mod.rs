@@ -1,7 +1,7 @@
 //! The same cluster in Kubernetes (facts section 2): custom resources instead of keys, pods instead of endpoints, and
 //! the services and machines that etcd does not have.
 //!
-//! It is written after the fact sheet; nothing here uses the model of calipam.
+//! It is written according to the fact sheet; nothing here uses calipam's model.
 
 mod aggregated;
 mod beside;
@@ -21,7 +21,7 @@ pub(in crate::cluster) use self::pod::pod as pod_of;
 use crate::cluster::{Cluster, ClusterSpec, Form, GroundTruth};
 use crate::kube::{Flavour, form};
 
-/// A generated cluster as objects of Kubernetes.
+/// A generated cluster as Kubernetes objects.
 #[derive(Clone, Debug)]
 pub struct KubeCluster {
     flavour: Flavour,
@@ -40,12 +40,12 @@ pub struct KubeObject {
     pub json: Value,
 }
 
-/// A key of etcd without an object.
+/// An etcd key without an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
     /// The key; bytes that are not text are replaced.
     pub key: String,
-    /// The reason why Kubernetes cannot have it.
+    /// The reason that Kubernetes cannot have the key.
     pub reason: String,
 }
 
@@ -58,7 +58,7 @@ impl KubeObject {
         self.metadata("name")
     }
 
-    /// Its namespace; empty for kinds without one.
+    /// Its namespace; empty for kinds without namespaces.
     pub fn namespace(&self) -> &str {
         self.metadata("namespace")
     }
@@ -107,12 +107,12 @@ impl KubeCluster {
         self.flavour
     }
 
-    /// All objects, those of Calico first.
+    /// All objects, Calico's first.
     pub fn objects(&self) -> &[KubeObject] {
         &self.objects
     }
 
-    /// Keys without an object. If a fault is among them, the cluster differs from the one in etcd.
+    /// Keys without an object. If a fault is among them, this cluster differs from the one in etcd.
     pub fn left_out(&self) -> &[LeftOut] {
         &self.left_out
     }
@@ -129,7 +129,7 @@ impl KubeCluster {
     }
 }
 
-/// The plural and the object for a key, or the reason why there is none.
+/// The plural and the object for a key, or the reason that there is none.
 type Made = Result<(&'static str, Value), String>;
 
 struct Maker<'c> {
@@ -169,7 +169,7 @@ impl Maker<'_> {
 
     fn make(&self, key: &str, value: &[u8]) -> Made {
         let place = Place::of(key)?;
-        // The value of an affinity of Calico 2.x may be empty.
+        // The value of a Calico 2.x affinity may be empty.
         let value = if value.is_empty() { b"{}".as_slice() } else { value };
         let value: Value = serde_json::from_slice(value).map_err(|_| "its value is no JSON".to_owned())?;
         if !value.is_object() {
@@ -208,7 +208,7 @@ impl Maker<'_> {
         ))
     }
 
-    /// The settings of the allocator, which are one object in Kubernetes.
+    /// The allocator's settings, which are one object in Kubernetes.
     fn ipam_config(&self, value: &Value) -> Made {
         let (plural, kind) = self.flavour.ipam_config();
         let metadata = metadata_of(&self.cluster.spec, plural, "default");
@@ -216,7 +216,7 @@ impl Maker<'_> {
         Ok((plural, resources::object(self.flavour, kind, metadata, spec, None)))
     }
 
-    /// A resource that is the same in etcd, with its UID and time of creation if etcd has them.
+    /// A resource that is the same as in etcd, with its UID and creation time if etcd has them.
     fn resource(&self, plural: &str, value: &Value) -> Made {
         let (plural, kind, spec) = resources::resource(self.flavour, plural, value)?;
         let stored = &value["metadata"];
@@ -241,7 +241,7 @@ impl Maker<'_> {
         }
     }
 
-    /// The findings with the subjects of Kubernetes.
+    /// The findings with their subjects in Kubernetes.
     fn truth(&self) -> GroundTruth {
         let rename = |subject: &str| self.subjects.get(subject).map_or(subject, String::as_str).to_owned();
         let mut truth = self.cluster.truth_of(Form::of(self.flavour)).renamed(rename);

@@ -1,4 +1,4 @@
-//! The kinds of etcd's keys and the names of their objects (facts 1.1, 2.2, 2.3).
+//! The kinds of etcd keys, and the names of their objects (facts 1.1, 2.2, 2.3).
 
 use ipnet::IpNet;
 
@@ -7,7 +7,7 @@ use crate::kube::form::MAX_NAME;
 /// The annotation with Calico's own metadata in the classic API group.
 pub(super) const METADATA: &str = "projectcalico.org/metadata";
 
-/// An object that a key of etcd names.
+/// An object that an etcd key names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place<'k> {
     Block(IpNet),
@@ -56,7 +56,7 @@ fn net(family: &str, dashed: &str) -> Result<IpNet, String> {
     if family == own { Ok(net) } else { Err("names do not say a family that could be wrong".into()) }
 }
 
-/// True for a valid name of an object in Kubernetes: small letters, digits, dashes and dots.
+/// True for a valid name of a Kubernetes object: small letters, digits, dashes and dots.
 pub(super) fn is_object_name(name: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_label = |label: &str| {

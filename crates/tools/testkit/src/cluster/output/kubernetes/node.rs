@@ -14,7 +14,7 @@ const ANNOTATIONS: [(&str, &str); 8] = [
     ("/status/wireguardPublicKey", "projectcalico.org/WireguardPublicKey"),
 ];
 
-/// A node. It has its Calico name, even if etcd links it to a Kubernetes node with another name.
+/// A node. It has its Calico name, even if etcd links it to a Kubernetes node of another name.
 pub(super) fn node(value: &Value) -> Value {
     let stored = &value["metadata"];
     let mut annotations = Map::new();

@@ -1,13 +1,13 @@
-//! Pods, which stand for endpoints in Kubernetes (facts 2.12).
+//! Pods, which replace endpoints in Kubernetes (facts 2.12).
 
 use std::net::IpAddr;
 
 use serde_json::{Map, Value, json};
 
-/// Length of a sandbox ID in the name of a pod that stands for another orchestrator's endpoint.
+/// Length of a sandbox ID in the name of a pod that replaces another orchestrator's endpoint.
 const SHORT: usize = 12;
 
-/// The running pod of an endpoint.
+/// The running pod with an endpoint.
 pub(in crate::cluster) fn pod(endpoint: &Value) -> Result<Value, String> {
     let (stored, spec) = (&endpoint["metadata"], &endpoint["spec"]);
     let orchestrator = spec["orchestrator"].as_str().ok_or("it has no orchestrator")?;
@@ -53,7 +53,7 @@ fn texts(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().filter_map(|text| Some(text.as_str()?.to_owned())).collect()
 }
 
-/// Labels of a pod: those of the endpoint without Calico's own.
+/// The labels of a pod: those of the endpoint without Calico's own.
 fn labels(stored: &Value) -> Value {
     let own =
         stored.as_object().into_iter().flatten().filter(|(name, _)| !name.contains("projectcalico.org/"));
@@ -70,7 +70,7 @@ fn annotations(container: &str, networks: &[String]) -> Value {
     annotations
 }
 
-/// The status from the kubelet, with the first address of each family.
+/// The kubelet's status, with the first address of each family.
 fn status(networks: &[String], since: &Value) -> Value {
     let address = |network: &String| network.split('/').next()?.parse::<IpAddr>().ok();
     let mut ips: Vec<IpAddr> = Vec::new();

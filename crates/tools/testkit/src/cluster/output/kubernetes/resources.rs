@@ -1,5 +1,5 @@
-//! Resources that differ between etcd and Kubernetes in their metadata only, and the settings of the allocator (facts
-//! 2.2, 2.7, 2.8).
+//! Resources whose metadata alone differs between etcd and Kubernetes, and the allocator's settings (facts 2.2, 2.7,
+//! 2.8).
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::names::METADATA;
 use crate::kube::Flavour;
 use crate::kube::form::require_cidr;
 
-/// An object of a custom resource, with the annotation of the classic group.
+/// A custom resource's object, with the classic group's annotation.
 pub(super) fn object(
     flavour: Flavour,
     kind: &str,

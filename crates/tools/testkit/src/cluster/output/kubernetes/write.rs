@@ -31,8 +31,8 @@ impl KubeObject {
 }
 
 impl KubeCluster {
-    /// Creates every object through the API. The kinds must be [installed](crate::kube::install), also those of
-    /// [KubeVirt](crate::kube::install_kubevirt). The server sets UIDs and times of creation.
+    /// Creates every object through the API. The kinds must be [installed](crate::kube::install), including those of
+    /// [KubeVirt](crate::kube::install_kubevirt). The server sets UIDs and creation times.
     ///
     /// # Panics
     /// If the server refuses an object.
@@ -57,7 +57,7 @@ impl KubeCluster {
         for name in names.into_iter().filter(|name| !name.is_empty()) {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
             let response = connection.request("POST", "/api/v1/namespaces", &namespace.to_string())?;
-            // Some exist from the beginning.
+            // Some objects exist from the beginning.
             assert!(matches!(response.status, 201 | 409), "{name}: {}", response.body);
         }
         Ok(())
@@ -75,7 +75,7 @@ impl KubeCluster {
             if WITH_STATUS.contains(&object.plural) {
                 put_status(connection, &path, object, &created)?;
             }
-            // The server sets the time of deletion; an object with a finalizer stays, and so does a pod on a node.
+            // The server sets the deletion time; an object with a finalizer stays, and so does a pod on a node.
             if object.json["metadata"]["deletionTimestamp"].is_string() {
                 let path = format!("{path}/{}", object.name());
                 let deleted = connection.request("DELETE", &path, "")?;
