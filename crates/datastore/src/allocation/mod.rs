@@ -155,7 +155,7 @@ impl Datastore {
     }
 }
 
-/// Tells if the API group of Calico's objects is known or only assumed.
+/// States if the API group of Calico's objects is known or only assumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
     Yes,

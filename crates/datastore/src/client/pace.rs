@@ -10,7 +10,7 @@ use crate::error::Cause;
 /// Bytes per second that every working server reaches.
 const SLOWEST: u64 = 16 << 10;
 
-/// The time limits of one response, for each piece and for the whole. The latter grows with the received bytes.
+/// The time limits of one response: one for each piece, and one for the whole, which grows with the received bytes.
 #[derive(Debug)]
 pub(crate) struct Pace {
     limit: Duration,

@@ -218,7 +218,7 @@ impl KubernetesSettings {
 }
 
 impl Settings {
-    /// Finds the data. `environment` is that of the process.
+    /// Finds the data. `environment` is the process environment.
     ///
     /// If a settings file exists, only the file counts, otherwise the environment. The command line overrides both.
     /// `KUBECONFIG` counts even with a settings file that names no kubeconfig.

@@ -19,7 +19,7 @@ use crate::store::Datastore;
 const PAUSES: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(400), Duration::from_millis(1_500)];
 
-/// A datastore, and the API server of its cluster if there is one beside it, for evidence there.
+/// A datastore, and the API server of its cluster if there is one, for evidence there.
 #[derive(Clone, Debug)]
 pub(super) struct Backend {
     pub store: Store,

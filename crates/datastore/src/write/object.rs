@@ -37,7 +37,7 @@ impl Stored {
         }
     }
 
-    /// True if it is marked as deleted: the first of the two steps to delete on Kubernetes.
+    /// True if the object is marked as deleted: the first of the two steps to delete on Kubernetes.
     pub fn is_deleted(&self) -> bool {
         self.object.as_ref().is_some_and(Object::is_deleted)
     }

@@ -74,7 +74,7 @@ async fn connect(
     }
 }
 
-/// Converts the TLS settings; without a CA certificate, those of the system are trusted.
+/// Converts the TLS settings; without a CA certificate, the system's CAs are trusted.
 fn tls_config(tls: &TlsSettings) -> ClientTlsConfig {
     let mut config = ClientTlsConfig::new();
     config = match &tls.ca {

@@ -53,7 +53,7 @@ impl Page {
         self.metadata.next.clone().filter(|next| !next.is_empty())
     }
 
-    /// The objects; those of a table have no versions.
+    /// The objects; in a table, they have no versions.
     pub(crate) fn all(self) -> impl Iterator<Item = Metadata> {
         let of_row = |row: Row| {
             let name = row.cells.into_iter().next()?.as_str()?.to_owned();

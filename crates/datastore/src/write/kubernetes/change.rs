@@ -50,7 +50,7 @@ fn built_in(snapshot: Snapshot) -> Option<Stored> {
     let (revision, user) = match nodes.chain(pods).chain(services).next() {
         Some((revision, user)) => (revision, Some(user)),
         None if snapshot.defects.is_empty() => return None,
-        // It exists but cannot be decoded, so its version is unknown.
+        // The object exists but cannot be decoded, so its version is unknown.
         None => (Revision::Kubernetes(Box::default()), None),
     };
     Some(Stored { revision, raw: Bytes::new(), whole: None, object: None, user })
@@ -266,7 +266,7 @@ async fn delete(
     mut object: Value,
 ) -> Result<(), Failure> {
     if matches!(key, Key::Pool(_) | Key::IpamConfig) {
-        // In one step, since no part of Calico completes the deletion of these.
+        // Deleted in one step, since nothing in Calico completes a deletion of this kind.
         return finish_deletion(client, path, &object).await;
     }
     let marked = is_marked(&object["spec"]);
@@ -289,7 +289,7 @@ async fn delete(
     for _ in 0..SECOND_STEPS {
         match finish_deletion(client, path, &object).await {
             Ok(()) => return Ok(()),
-            // This change marked it, and others have completed the deletion since.
+            // This change marked the object, and another client has completed the deletion.
             Err(Failure::NotFound) if !marked => return Ok(()),
             Err(Failure::Conflict(_)) if !marked => {}
             Err(failure) => return Err(failure),

@@ -20,7 +20,7 @@ const SETTLE: Duration = Duration::from_secs(4);
 /// Time for the workers; longer if they or the readers had not done enough by then, as on a busy machine.
 const WORK: Duration = Duration::from_secs(10);
 const LIMIT: Duration = Duration::from_secs(180);
-/// Number of parallel readers, for many reads although each has to wait.
+/// Number of parallel readers, so that there are many reads although each has to wait.
 const READERS: usize = 3;
 /// Minimum number of reads.
 const MIN_READINGS: usize = 6;

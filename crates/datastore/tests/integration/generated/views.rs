@@ -88,7 +88,7 @@ async fn addresses_agree(store: &Datastore, whole: &Snapshot) {
         if expected.contains(&Code::DuplicateAddress) {
             let is_seen = found.contains(&Code::DuplicateAddress);
             clashes.push(is_seen);
-            // The API server finds all pods with the address; etcd those of a node in the namespaces known there.
+            // The API server finds all pods with the address; etcd finds a node's pods in the namespaces known there.
             assert!(is_seen || narrow.datastore == DatastoreKind::Etcd, "{address} at {}", store.location());
         }
         assert_eq!(view.partly_read.is_empty(), !store.is_live(), "{address}");

@@ -235,7 +235,7 @@ async fn why_there_is_no_connection_is_said() {
     settings.kubectl.tls_server_name = Some("elsewhere".into());
     assert_eq!(cause(&settings).await, Cause::CertificateWrongName);
 
-    // It accepts connections and does not answer.
+    // The server accepts connections and does not answer.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     settings = server.settings(&server.pki.ca);
     settings.api_endpoint = format!("https://{}", silent.local_addr().unwrap());

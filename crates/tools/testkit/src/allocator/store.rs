@@ -79,15 +79,15 @@ pub(super) type Read = (Vec<u8>, Version);
 /// The way in which a pod ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// It is deleted, and its sandbox is removed in time.
+    /// The pod is deleted, and its sandbox is removed in time.
     Deleted,
-    /// Its containers have ended; its object stays for a while.
+    /// The containers have ended; the pod object stays for a while.
     Finished,
-    /// Its node is short of a resource.
+    /// The node is short of a resource.
     Evicted,
-    /// Only its sandbox ends: the pod gets another one, with another handle.
+    /// Only the sandbox ends: the pod gets another one, with another handle.
     Restarted,
-    /// Its object disappears but its sandbox was not removed, as after a crash of the node: it leaks.
+    /// The pod object disappears but the sandbox was not removed, as after a node crash: the address leaks.
     Lost,
 }
 

@@ -335,7 +335,7 @@ impl<'w> Worker<'w> {
             Err(Error::CidrOutsidePools(_)) => {}
             Err(Error::NotEmpty(_)) => {
                 // A pod came after the affinity was marked. The node would find the mark at its next assignment, but
-                // there may be none any more: confirm the affinity here.
+                // there may be no further one: confirm the affinity here.
                 let _plugin = lock(&owner.plugin);
                 let found = self.store(|store| store.get(Place::Affinity(&owner.name, net)))?;
                 if found.is_some_and(|(value, _)| value == wire::affinity("pendingDeletion")) {

@@ -78,7 +78,7 @@ pub struct GroundTruth {
 }
 
 impl Found {
-    /// Reads a finding, as a report shows it in JSON; the usual severity is that of its code.
+    /// Reads a finding, as a report shows it in JSON; the usual severity is its code's.
     pub fn new(finding: &impl Serialize, usual_severity: &impl ToString) -> Self {
         let finding = serde_json::to_value(finding).expect("findings are shown in JSON");
         let text = |value: &Value| value.as_str().expect("a finding has texts").to_owned();

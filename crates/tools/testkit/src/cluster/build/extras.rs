@@ -182,7 +182,7 @@ impl Cluster {
                 self.add_pod(&node, &[block]);
             }
             if kind == "old" {
-                // Its node released the block while an address was in use.
+                // The node released the block while an address was in use.
                 let block = sub_block(cidr, 1);
                 self.put_block(block, Some(format!("host:{node}")));
                 self.add_pod(&node, &[block]);

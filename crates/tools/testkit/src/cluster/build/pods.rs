@@ -9,7 +9,7 @@ use crate::cluster::layout::{PodName, go_time, pod_name, whole_seconds};
 use crate::cluster::wire::{Attribute, Endpoint, EndpointSpec, Metadata, key};
 use crate::cluster::{Cluster, ClusterSpec, NodeInfo, Object, Pod};
 
-/// Maximum number of faulty pods on one node before another one is added.
+/// Maximum number of faulty pods on one node before another node is added.
 const PODS_PER_HOST: usize = 24;
 /// Maximum number of faulty blocks on one node; 20 are the limit.
 const BLOCKS_PER_HOST: usize = 14;

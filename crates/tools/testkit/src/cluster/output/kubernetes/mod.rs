@@ -118,7 +118,7 @@ impl KubeCluster {
     }
 
     /// The subject in Kubernetes for a `subject` in etcd: keys become paths of objects, and endpoints become pods.
-    /// Others are unchanged.
+    /// Other subjects are unchanged.
     pub fn subject<'s>(&'s self, subject: &'s str) -> &'s str {
         self.subjects.get(subject).map_or(subject, String::as_str)
     }
