@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A request to stop a run. Steps under way are finished, no new ones begin, and the lock is restored.
+/// A request to stop a run. Steps that have begun are finished, no new ones begin, and the lock is restored.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Makes one that is set by ctrl-c, ctrl-\\ (SIGQUIT), SIGTERM and the end of the terminal (SIGHUP). These signals
-    /// do not end the process any more. Has to be called on a tokio runtime.
+    /// Makes an interrupt that ctrl-c, ctrl-\\ (SIGQUIT), SIGTERM or the end of the terminal (SIGHUP) sets. These
+    /// signals no longer end the process. Has to be called on a tokio runtime.
     #[cfg(unix)]
     pub fn on_signals() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
@@ -28,7 +28,7 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Makes one that is set by ctrl-c. Has to be called on a tokio runtime.
+    /// Makes an interrupt that ctrl-c sets. Has to be called on a tokio runtime.
     #[cfg(not(unix))]
     pub fn on_signals() -> std::io::Result<Self> {
         let interrupt = Self::default();

@@ -17,10 +17,10 @@ use crate::engine::RETRIES;
 use crate::error::RepairError;
 use crate::journal::{Header, Journal, LockMark};
 
-/// The time for which restoring is tried while the datastore cannot be reached.
+/// The time for which restoring is retried while the datastore cannot be reached.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The number of times that taking it is tried again while answers are lost or the server cannot write.
+/// The number of times that taking the lock is tried again while answers are lost or the server cannot write.
 const ATTEMPTS: usize = 5;
 
 const PAUSE: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ const FIELD: &str = "datastoreReady";
 /// The annotation with the name of the run that took the lock. Calico 2.x has no annotations.
 const LOCKED_BY: &str = "calipam.io/locked-by";
 
-/// Returns the name of a run in its lock. No two runs begin at the same time.
+/// Returns the name that a run has in its lock. No two runs begin at the same time.
 pub(crate) fn name_of(header: &Header) -> String {
     sha256_hex(format!("{} {} {}", header.started_at, header.command, header.location))[..16].to_owned()
 }
@@ -105,14 +105,14 @@ struct Information {
 }
 
 impl Information {
-    /// Reads it for an operation on the lock; `None` if it does not exist.
+    /// Reads ClusterInformation for an operation on the lock; `None` if it does not exist.
     async fn read(writer: &Writer, action: LockAction) -> Result<Option<Self>, RepairError> {
         let Some(stored) = writer.read(&[key()]).await?.pop().flatten() else { return Ok(None) };
         let ready = ready(&stored).map_err(|reason| action.failed(reason))?;
         Ok(Some(Self { stored, ready }))
     }
 
-    /// Replaces it by a value; `None` if it has changed since.
+    /// Replaces the object with a value; `None` if it has changed.
     async fn swap(&self, writer: &Writer, value: Bytes) -> calipam_datastore::Result<Option<Revision>> {
         let change = Change::update(key(), self.stored.revision.clone(), value);
         let batch = Batch { changes: vec![change], evidence: Vec::new() };
@@ -123,22 +123,22 @@ impl Information {
     }
 }
 
-/// Takes the lock. The intent and the earlier value of the field are in the journal before.
+/// Takes the lock. Before that, the intent and the earlier value of the field are recorded in the journal.
 pub(crate) async fn take(writer: &Writer, journal: &Journal, name: &str) -> Result<HeldLock, RepairError> {
     let failed = |reason| LockAction::Take.failed(reason);
     let mut failures = 0;
-    // True while no answer was lost, so that what the server denies was not written.
+    // True while no answer was lost: writes that the server denies were certainly not written.
     let mut is_certain = true;
-    // A write whose answer was lost: the value that it replaces, and its own.
+    // A write whose answer was lost: the object that it replaces, and the new value.
     let mut unsure: Option<(Information, Bytes)> = None;
-    // The value of the field in the journal.
+    // The value of the field that is recorded in the journal.
     let mut marked = None;
     for _ in 0..RETRIES {
         let now = Information::read(writer, LockAction::Take).await?;
         let now = now.ok_or_else(|| failed(LockFailure::NoInformation))?;
         if let Some((original, locked)) = unsure.take() {
             if original.stored.revision == now.stored.revision {
-                // It may still arrive, even after the next attempt.
+                // The write may still arrive, even after the next attempt.
                 unsure = Some((original, locked));
             } else if has_name(&now.stored, name)
                 || (writer.kind() == DatastoreKind::EtcdV2 && spec(&now.stored.raw) == spec(&locked))
@@ -147,13 +147,13 @@ pub(crate) async fn take(writer: &Writer, journal: &Journal, name: &str) -> Resu
                 return Ok(HeldLock { before: original.ready, replaced });
             }
         }
-        // The holder could restore it while this run goes on.
+        // The holder of the lock could restore it while this run goes on.
         if now.ready == Some(false) {
             return Err(failed(LockFailure::Taken));
         }
 
         let locked = with_ready(&now.stored.raw, Some(false), Some(name)).map_err(failed)?;
-        // Once is enough: a journal that fails now would end the run with its first attempt still under way.
+        // Once is enough: if the journal failed now, the run would end while its first attempt may still arrive.
         if marked != Some(now.ready) {
             journal.mark_lock(LockMark::Taking(now.ready)).await?;
             marked = Some(now.ready);
@@ -195,7 +195,7 @@ pub(crate) async fn restore(writer: &Writer, held: &HeldLock) -> Result<(), Repa
     }
 }
 
-/// Sets the field back to `before`. If ClusterInformation has not changed since it was locked, the whole value is
+/// Sets the field back to `before`. If ClusterInformation has not changed since it was locked, its previous value is
 /// restored. Otherwise only the field changes, and only if it is still false: the datastore may have been unlocked on
 /// purpose.
 async fn put_back(
@@ -244,7 +244,7 @@ pub async fn set_lock(
     Err(action.failed(LockFailure::Contended))
 }
 
-/// Sets the field back to `before` if `is_still` holds for ClusterInformation; returns false if it does not.
+/// Sets the field back to `before` if `is_still` accepts ClusterInformation; otherwise returns false.
 pub(crate) async fn put_back_if(
     writer: &Writer,
     before: Option<bool>,
@@ -264,12 +264,12 @@ pub(crate) fn ready(stored: &Stored) -> Result<Option<bool>, LockFailure> {
     }
 }
 
-/// Returns `spec` of a value. Kubernetes adds fields only outside of it.
+/// Returns the `spec` of a value. Kubernetes adds fields only outside `spec`.
 fn spec(raw: &[u8]) -> Option<Value> {
     serde_json::from_slice::<Value>(raw).ok()?.get("spec").cloned()
 }
 
-/// Returns the value with the field set or removed, and with the name of the run that locks it or without one.
+/// Returns the value with the field set or removed, and with the name of the run that locks it, or without a name.
 fn with_ready(raw: &[u8], ready: Option<bool>, locked_by: Option<&str>) -> Result<Bytes, LockFailure> {
     let undecodable = |error: serde_json::Error| LockFailure::Undecodable(error.to_string());
     let not_object = |what: &str| LockFailure::Undecodable(format!("{what} is not a JSON object"));

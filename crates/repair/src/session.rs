@@ -1,4 +1,4 @@
-//! The executor carries out steps, and never plans. It makes sure that the cluster is the right one, the journal is
+//! The executor carries out steps, and never plans. It ensures that the cluster is the right one, the journal is
 //! written, and the lock is restored.
 
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ pub struct Options {
     pub command: String,
     /// The file of the journal. It must not exist.
     pub journal: PathBuf,
-    /// The journal of earlier writes of the run, used instead of a new one.
+    /// The journal of the run's earlier writes, used instead of a new one.
     pub begun: Option<Arc<Journal>>,
     /// True if the run will write more: [`Execution::journal`] has the journal, without its end.
     pub goes_on: bool,
@@ -39,7 +39,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Makes options without lock, progress and interrupt.
+    /// Makes options without a lock, progress or interrupt.
     pub fn new(command: &str, journal: impl Into<PathBuf>) -> Self {
         Self {
             command: command.to_owned(),
@@ -66,19 +66,19 @@ impl std::fmt::Debug for Options {
 pub(crate) struct Purpose {
     /// `plan` or `journal`.
     pub what: &'static str,
-    /// The cluster that it was made for.
+    /// The cluster that the plan or journal was made for.
     pub cluster: String,
-    /// The number of objects that it changes.
+    /// The number of objects that the run changes.
     pub objects: usize,
 }
 
 /// Carries out steps that were planned for `cluster`, many at the same time. Each step reads its objects again, checks
-/// its guards, and is written by compare-and-swap. A step whose guards fail is abandoned and reported; the others go
-/// on. Steps that change the same object keep their order.
+/// its guards, and is written by compare-and-swap. A step whose guards fail is abandoned and reported; the other steps
+/// are written. Steps that change the same object keep their order.
 ///
 /// # Errors
-/// If the cluster is another one, consent does not cover the steps, or the journal cannot be created. Nothing is
-/// written then. Later errors are in the [`Execution`].
+/// If the cluster is another one, consent does not cover the steps, or the journal cannot be created. In these cases
+/// nothing is written. Later errors are in the [`Execution`].
 pub async fn execute(
     datastore: &Datastore,
     cluster: &str,
@@ -113,7 +113,7 @@ pub(crate) async fn carry_out(
     options: &Options,
     groups: Vec<Group>,
 ) -> Result<Execution, RepairError> {
-    // The outcomes of a killed run can be found only until this one writes to the same objects.
+    // The outcomes of a killed run can be found only until this run writes to the same objects.
     let passed_over = resolve_killed(datastore, folder_of(&options.journal), cluster).await?.passed_over;
     let header = Header {
         format: FORMAT,
@@ -129,7 +129,7 @@ pub(crate) async fn carry_out(
         (None, Some(disk)) => Arc::new(Journal::create_on(disk, &options.journal, &header)?),
         (None, None) => Arc::new(Journal::create(&options.journal, &header)?),
     };
-    // The number of holders apart from tasks that write.
+    // The number of journal holders apart from tasks that write.
     let holders = Arc::strong_count(&journal);
     (options.events)(&Event::Opened);
     let context = Context {
@@ -176,7 +176,7 @@ async fn run_locked(
     };
 
     let steps = groups.len();
-    // In a task, so that the lock is restored even if it panics.
+    // Runs in a task, so that the lock is restored even after a panic.
     let ended = match marked {
         Ok(()) => tokio::spawn(run(context, groups)).await,
         Err(error) => {
@@ -227,7 +227,7 @@ async fn check_cluster(writer: &Writer, purpose: &Purpose) -> Result<(), RepairE
     check_guid(stored.as_ref(), purpose.what, &purpose.cluster)
 }
 
-/// Refuses a ClusterInformation of another cluster than the plan or journal was made for.
+/// Refuses the ClusterInformation of a cluster other than the one that the plan or journal was made for.
 pub(crate) fn check_guid(
     information: Option<&Stored>,
     what: &'static str,

@@ -14,19 +14,19 @@ use crate::lock;
 /// The time for which a write of a killed run may still arrive.
 const LATE: SignedDuration = SignedDuration::from_mins(10);
 
-/// A lock of the datastore that a killed run left behind.
+/// A datastore lock that a killed run left behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaleLock {
-    /// The journal of that run.
+    /// The journal of the killed run.
     pub journal: PathBuf,
     /// The start of the run, RFC 3339.
     pub started_at: String,
     pub command: String,
     /// The earlier value of `datastoreReady`; `None` if it was absent.
     pub before: Option<bool>,
-    /// The revision of ClusterInformation after locking; `None` if the run was killed before it knew.
+    /// The revision of ClusterInformation after locking; `None` if the run was killed before it recorded the revision.
     revision: Option<String>,
-    /// The name of the run in its lock.
+    /// The name that the run has in its lock.
     name: String,
 }
 
@@ -39,24 +39,24 @@ impl StaleLock {
     }
 }
 
-/// The present state of such a lock.
+/// The present state of a stale lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockState {
-    /// The datastore is locked, and ClusterInformation is as that run left it.
+    /// The datastore is locked, and ClusterInformation is as the killed run left it.
     AsItWas,
-    /// The datastore is locked, but ClusterInformation was changed since: the lock may be that of others.
+    /// The datastore is locked, but ClusterInformation has changed: the lock may belong to others.
     Unclear,
     /// The datastore is not locked.
     Unlocked,
 }
 
-/// Finds locks of `cluster` in the journals of a folder. Journals of live runs, and files that are not journals of this
-/// user, are ignored.
+/// Finds locks of `cluster` in the journals in a folder. Ignores journals of live runs, and files that are not journals
+/// of this user.
 pub fn stale_locks(folder: &Path, cluster: &str) -> Result<Vec<StaleLock>, JournalError> {
     Ok(journals(folder)?.into_iter().filter_map(|path| stale_lock(&path, cluster)).collect())
 }
 
-/// Returns the lock that the run of one journal left.
+/// Returns the lock that the run of one journal left behind.
 pub fn stale_lock(path: &Path, cluster: &str) -> Option<StaleLock> {
     let (header, marks) = marks_if_over(path)?;
     let (before, revision) = match marks.as_slice() {
@@ -71,13 +71,13 @@ pub fn stale_lock(path: &Path, cluster: &str) -> Option<StaleLock> {
 }
 
 impl StaleLock {
-    /// Reads its present state. If the datastore is not locked any more, that is recorded in the journal, unless the
-    /// write that locks it may still arrive.
+    /// Reads the present state of the lock. If the datastore is no longer locked, that is recorded in the journal,
+    /// unless the write that locks it may still arrive.
     pub async fn recheck(&self, datastore: &Datastore) -> Result<LockState, RepairError> {
         let stored = datastore.stored(&[lock::key()]).await?.pop().flatten();
         let Some(stored) = stored.filter(|stored| matches!(lock::ready(stored), Ok(Some(false)))) else {
             if !self.may_arrive() {
-                // If this fails, the next run reads it again.
+                // If this fails, the next run reads the state again.
                 self.forget().ok();
             }
             return Ok(LockState::Unlocked);
@@ -85,7 +85,7 @@ impl StaleLock {
         Ok(if self.is_left(&stored) { LockState::AsItWas } else { LockState::Unclear })
     }
 
-    /// Returns true if ClusterInformation is as that run left it.
+    /// Returns true if ClusterInformation is as the killed run left it.
     fn is_left(&self, stored: &Stored) -> bool {
         match &self.revision {
             Some(revision) => *revision == stored.revision.to_string(),
@@ -94,7 +94,7 @@ impl StaleLock {
     }
 
     /// Restores `datastoreReady`, and records that in the journal of the killed run. Changes nothing and returns false
-    /// if ClusterInformation is not as that run left it.
+    /// if ClusterInformation is not as the killed run left it.
     pub async fn restore(&self, datastore: &Datastore, consent: Consent) -> Result<bool, RepairError> {
         let writer = datastore.writer(consent)?;
         let restored = lock::put_back_if(&writer, self.before, |stored| self.is_left(stored)).await?;

@@ -20,21 +20,21 @@ use crate::journal::{
 /// The number of times that a write is sent again after its answer was lost.
 const RESENDS: usize = 3;
 
-/// The first pause before that. It grows each time.
+/// The pause before the first resend. It grows with each resend.
 const RESEND_PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest pause before a swap that was lost is tried again.
+/// The longest pause before a write that met a conflict is tried again.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// The result of one write.
 enum WriteResult {
     Done(Made),
-    /// Objects are marked deleted, and could not be deleted after that.
+    /// Objects were marked deleted, but could not be deleted after that.
     Marked(String),
     Lost,
-    /// The answer was lost, and others changed these objects meanwhile: it is unknown who wrote what.
+    /// The answer was lost, and others have changed these objects: it is unknown who wrote what.
     Unclear(Vec<String>),
-    /// The server refuses it.
+    /// The server refuses the write.
     Refused(String),
 }
 
@@ -51,16 +51,16 @@ type Made = Vec<MadeChange>;
 
 struct MadeChange {
     key: Key,
-    /// The value before; `None` if there was none.
+    /// The value before the write; `None` if there was none.
     before: Option<Bytes>,
-    /// The revision and value after it; `None` if it was deleted.
+    /// The revision and value after the write; `None` if the object was deleted.
     left: Option<(String, Bytes)>,
 }
 
 pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Omitted) -> Ended {
     let mut made = Made::new();
     for (index, task) in group.tasks.iter().enumerate() {
-        // A step that was begun is finished.
+        // A step that has begun is finished.
         if index == 0 && context.interrupt.is_set() {
             return Ended::Interrupted;
         }
@@ -79,7 +79,7 @@ pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Om
         }
     }
 
-    // Without transactions a handle may have been counted before the part of its address was omitted.
+    // Without transactions, a handle may have been counted before its address was omitted.
     let is_stranded = |key: &Key| match key {
         Key::Handle(id) => omitted.has(&Unit::Handle(clean_id(id).to_owned())),
         _ => false,
@@ -94,7 +94,7 @@ pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Om
     if made.is_empty() { Ended::Already } else { Ended::Written }
 }
 
-/// Takes back handles that were counted for a block that could not be written, affinities that were created for it, and
+/// Takes back handle counts for a block that could not be written, affinities that were created for that block, and
 /// pools of an unfinished split. Returns true if nothing of the step is left.
 async fn revert(context: &Context, group: &Group, made: Made) -> bool {
     let may_go = |made: &MadeChange| match made.key {
@@ -202,7 +202,7 @@ async fn write(
         drop(turn);
         match answer {
             Ok(Swap::Done(revisions)) => break Some(revisions.iter().map(text_of).collect()),
-            // After a lost answer, a lost swap may be this very write.
+            // After a lost answer, a conflict may come from this very write.
             Ok(Swap::Conflict) if resends == 0 => break None,
             Ok(Swap::Conflict) => match outcome_of(context, &intent).await? {
                 IntentOutcome::Written(outcome) => break outcome.written,
@@ -231,7 +231,7 @@ async fn write(
                         context.journal.conclude(Outcome { id: intent.id, written: None })?;
                         return Ok(WriteResult::Refused(error.to_string()));
                     }
-                    // Sending it again is safe: it still expects the same versions.
+                    // Sending the write again is safe: it still expects the same versions.
                     Ok(IntentOutcome::NotWritten) => tokio::time::sleep(RESEND_PAUSE * resends as u32).await,
                     Ok(IntentOutcome::Changed(keys)) => return Ok(WriteResult::Unclear(keys)),
                     Err(_) => return Err(error.into()),
@@ -254,7 +254,7 @@ async fn write(
 }
 
 /// Finishes deletions that failed after their mark: on Kubernetes an object is marked deleted before it is deleted.
-/// Returns the reason if one fails again.
+/// Returns the reason if a deletion fails again.
 async fn finish_deletions(context: &Context, batch: &Batch) -> Option<String> {
     let mut failure = None;
     for change in batch.changes.iter().filter(|change| change.value().is_none()) {
@@ -311,7 +311,7 @@ async fn outcome_of(context: &Context, intent: &Intent) -> Result<IntentOutcome,
     Ok(intent_outcome(intent, &context.writer.read(&keys).await?))
 }
 
-/// Makes the intent of a batch for the journal.
+/// Makes the journal's intent for a batch.
 fn intent(group: &Group, objects: &Objects, batch: &Batch) -> Intent {
     let change = |change: &Change| {
         let stored = objects.get(change.key()).and_then(Option::as_ref);

@@ -1,5 +1,5 @@
 //! The engine carries out tasks, which read objects again, decide, and write by compare-and-swap. It does not know
-//! whether a plan or an undo makes the tasks.
+//! whether the tasks come from a plan or an undo.
 
 mod group;
 mod omitted;
@@ -27,18 +27,18 @@ use crate::error::RepairError;
 use crate::interrupt::Interrupt;
 use crate::journal::Journal;
 
-/// The number of groups under way at the same time. Enough of them share one `fsync` of the journal. With four times as
-/// many, their blocks no longer fit into the caches of the processor, and each write takes a fifth more of its time.
+/// The maximum number of concurrent groups. Enough of them share one `fsync` of the journal. With four times as many,
+/// their blocks no longer fit into the processor's caches, and each write takes a fifth longer.
 const IN_FLIGHT: usize = 256;
 
-/// The number of requests to the datastore under way at the same time.
+/// The maximum number of concurrent requests to the datastore.
 pub(crate) const REQUESTS: usize = 256;
 
 /// The number of attempts at a swap while the guards hold, as many as Calico makes.
 pub(crate) const RETRIES: usize = 100;
 
-/// Objects that were just read; `None` for those that do not exist. Objects that are not in it were not read: the write
-/// compares them.
+/// Objects that were just read; `None` for objects that do not exist. Missing keys were not read: the write compares
+/// their objects.
 pub(crate) type Objects = HashMap<Key, Option<Stored>>;
 
 /// The decision of a task about objects that were read.
@@ -55,26 +55,26 @@ pub(crate) enum Decision {
 
 /// One write of a step.
 pub(crate) trait Task: Send + Sync {
-    /// Returns all objects that it needs: those of its changes, guards and evidence.
+    /// Returns all objects that the task needs: those of its changes, guards and evidence.
     fn reads(&self) -> Vec<Key>;
-    /// Returns the objects that it needs at its first attempt. The write compares the others, which are read only after
-    /// a lost swap, to tell what has changed.
+    /// Returns the objects that the task needs at its first attempt. The write compares the other objects. They are
+    /// read only after a lost swap, to tell what has changed.
     fn reads_first(&self) -> Vec<Key> {
         self.reads()
     }
-    /// Returns the objects that it may change.
+    /// Returns the objects that the task may change.
     fn writes(&self) -> Vec<Key>;
     /// Decides about the objects, without the omitted parts.
     fn decide(&self, objects: &Objects, omitted: &Omitted) -> Decision;
 }
 
-/// Tasks of one step that run one after the other. If one meets a conflict, the rest are abandoned.
+/// Tasks of one step that run one after the other. If one meets a conflict, the remaining tasks are abandoned.
 pub(crate) struct Group {
-    /// The index of its step in the plan.
+    /// The index of the group's step in the plan.
     pub step: usize,
     /// The reason for the step, for people.
     pub reason: String,
-    /// The number of addresses that cool down after it, and of seconds.
+    /// The number of addresses that cool down after the step, and their cooldown in seconds.
     pub cooling: Option<(usize, i64)>,
     pub tasks: Vec<Arc<dyn Task>>,
 }
@@ -82,7 +82,7 @@ pub(crate) struct Group {
 /// An event of a run, for progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The journal is on disk; nothing is written yet.
+    /// The journal is on disk; nothing has been written yet.
     Opened,
     /// An intent is on disk; its write begins now.
     Intended {
@@ -94,16 +94,16 @@ pub enum Event {
         /// The step of the plan.
         step: usize,
     },
-    /// Something had changed between reading and writing; it is tried again.
+    /// Something has changed between reading and writing; the write is tried again.
     Lost {
         /// The step of the plan.
         step: usize,
     },
-    /// A step has ended in any way.
+    /// A step has ended, in any way.
     Ended {
-        /// Steps that have ended so far.
+        /// The number of steps that have ended so far.
         ended: usize,
-        /// Steps of the run.
+        /// The number of steps in the run.
         of: usize,
     },
 }
@@ -122,17 +122,17 @@ pub(crate) struct Context {
     pub requests: Arc<Semaphore>,
 }
 
-/// A step that was abandoned, or addresses of one that stay as they were.
+/// A step that was abandoned, or addresses of a step that stay as they were.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// The step of the plan.
     pub step: usize,
     /// The change that was planned.
     pub what: String,
-    /// The reason why it is abandoned.
+    /// The reason why the step or addresses were abandoned.
     pub reason: String,
-    /// The addresses that stay as they were although the other parts of the step went on. Empty if the whole step was
-    /// abandoned.
+    /// The addresses that stay as they were although the other parts of the step were written. Empty if the entire step
+    /// was abandoned.
     pub addresses: Vec<IpAddr>,
 }
 
@@ -149,7 +149,7 @@ pub(crate) enum Ended {
     Conflict(String),
     /// A stop was requested before anything was written.
     Interrupted,
-    /// The journal or the datastore failed. True if something was written before.
+    /// The journal or the datastore failed. True if something had been written before.
     Broken(RepairError, bool),
 }
 
@@ -166,13 +166,13 @@ pub struct Execution {
     pub partly: usize,
     /// Steps that wrote nothing, because something had changed.
     pub aborted: usize,
-    /// The released addresses that cool down.
+    /// The released addresses that are cooling down.
     pub cooling: Option<Cooling>,
     /// Intents in the journal without an outcome: they may have been written.
     pub open_intents: u64,
     /// Steps, and addresses of steps, that were abandoned because something had changed.
     pub conflicts: Vec<Conflict>,
-    /// Steps that did not begin: the run was interrupted, or a failure ended it.
+    /// Steps that did not begin, because the run was interrupted or a failure ended it.
     pub not_started: usize,
     /// The failure that ended the run.
     pub failure: Option<RepairError>,
@@ -187,7 +187,7 @@ pub struct Execution {
 }
 
 impl Execution {
-    /// Joins the results of a run that wrote in two parts. This is the second one.
+    /// Joins the results of a run that wrote in two parts; `self` is the second.
     #[must_use]
     pub fn after(self, first: Self) -> Self {
         Self {
@@ -213,7 +213,7 @@ impl Execution {
         self.written + self.partly > 0 || self.open_intents > 0
     }
 
-    /// Returns true if every step is done: exit code 0.
+    /// Returns true if every step is done, which gives exit code 0.
     pub fn is_complete(&self) -> bool {
         self.written + self.already == self.steps
             && self.conflicts.is_empty()
@@ -222,7 +222,7 @@ impl Execution {
     }
 }
 
-/// Carries out groups, many at the same time. Groups that share an object keep their order.
+/// Carries out groups, many at the same time. Groups that share an object run in their order.
 pub(crate) async fn run(context: Context, groups: Vec<Group>) -> Execution {
     let mut execution = Execution { steps: groups.len(), ..Execution::default() };
     let mut order = Order::new(&groups);

@@ -1,4 +1,4 @@
-//! Omitted parts of steps, whose guards do not hold. The other parts go on.
+//! Omitted parts of steps, whose guards do not hold. The other parts are written.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,21 +12,21 @@ pub(crate) struct Omission {
     pub unit: Unit,
     /// The addresses that stay as they are.
     pub addresses: Vec<IpAddr>,
-    /// The part only frees addresses.
+    /// True if the part only frees addresses.
     pub releases: bool,
     /// The change that broke the guard.
     pub reason: String,
 }
 
-/// Handles whose addresses some step of the run keeps, with the reasons.
+/// Handles whose addresses a step of the run keeps, with the reasons.
 pub(crate) type KeptHandles = Arc<Mutex<HashMap<String, String>>>;
 
-/// The omitted parts so far, as a group sees them.
+/// The parts of a group's step that are omitted so far, and the handles that the run keeps.
 #[derive(Debug, Default)]
 pub(crate) struct Omitted {
     /// Omitted parts of the group's step.
     parts: Vec<Omission>,
-    /// The handles that any group keeps.
+    /// The handles that any group of the run keeps.
     kept: KeptHandles,
 }
 

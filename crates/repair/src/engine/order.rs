@@ -1,4 +1,4 @@
-//! The order of groups. Those that share no object run at the same time, others one by one.
+//! The order of groups. Groups that share no object run at the same time, others one by one.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -60,7 +60,7 @@ impl Order {
         self.ready.pop_first()
     }
 
-    /// Lets groups run that waited for one that has ended.
+    /// Lets groups run that waited for the group that has ended.
     pub(super) fn ended(&mut self, index: usize) {
         for follower in std::mem::take(&mut self.followers[index]) {
             self.waits[follower] -= 1;

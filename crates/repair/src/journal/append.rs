@@ -1,4 +1,4 @@
-//! Appends to journals of runs that are over, and finds those that were interrupted.
+//! Appends to journals of runs that are over, and finds journals of interrupted runs.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Read, Write};
@@ -45,7 +45,7 @@ fn damaged() -> io::Error {
     io::Error::other("it is damaged")
 }
 
-/// Returns the journals of a folder, by name. A path that is no folder has none.
+/// Returns the journals in a folder, by name. A path that is not a folder has none.
 pub(crate) fn journals(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
     let failed = |e: io::Error| JournalError::Read { path: folder.to_owned(), reason: e.to_string() };
     let entries = match std::fs::read_dir(folder) {
@@ -60,7 +60,7 @@ pub(crate) fn journals(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
     Ok(paths)
 }
 
-/// Returns the journals of a folder with their headers. Damaged and unreadable files are left out.
+/// Returns the journals in a folder with their headers. Damaged and unreadable files are left out.
 pub fn headers(folder: &Path) -> Vec<(PathBuf, Header)> {
     let with_header = |path: PathBuf| {
         let mut lines = Lines::new(BufReader::new(open_own(&path).ok()?));
@@ -71,8 +71,8 @@ pub fn headers(folder: &Path) -> Vec<(PathBuf, Header)> {
     journals(folder).unwrap_or_default().into_iter().filter_map(with_header).collect()
 }
 
-/// Returns true for a file of this user that begins like a journal. Its name does not count: `--journal` takes any, and
-/// a file `*.journal` can be anything.
+/// Returns true if a file belongs to this user and begins like a journal. Its name does not matter: `--journal` accepts
+/// any name, and a file `*.journal` can be anything.
 fn is_journal(path: &Path) -> bool {
     let begins = || -> io::Result<bool> {
         let mut first = Vec::new();
@@ -82,13 +82,13 @@ fn is_journal(path: &Path) -> bool {
     begins().unwrap_or(false)
 }
 
-/// Opens a journal of this user for reading; `None` if that fails or its run still lives.
+/// Opens a journal of this user for reading; `None` if that fails or its run is still alive.
 fn open_if_over(path: &Path) -> Option<File> {
     open_own(path).ok().filter(|file| !is_alive(file))
 }
 
-/// Returns the header of a journal whose run is over, and its marks about the lock. Only these lines are decoded, since
-/// journals can be long. `None` if it is not a journal, or is damaged.
+/// Returns the header of a journal whose run is over, and its lock marks. Only these lines are decoded, since journals
+/// can be long. `None` if the file is not a journal, or is damaged.
 pub(crate) fn marks_if_over(path: &Path) -> Option<(Header, Vec<LockMark>)> {
     let mut lines = Lines::new(BufReader::new(open_if_over(path)?));
     let (mut header, mut marks) = (None, Vec::new());
@@ -108,7 +108,7 @@ pub(crate) fn marks_if_over(path: &Path) -> Option<(Header, Vec<LockMark>)> {
     Some((header?, marks))
 }
 
-/// Returns the journals of a folder whose runs are over and did not end by themselves.
+/// Returns the journals in a folder whose runs are over and did not end by themselves.
 pub(crate) fn unfinished(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
     let broke_off = |path: &PathBuf| {
         let ends = open_if_over(path).map(|mut file| -> io::Result<bool> {

@@ -7,11 +7,11 @@ use jiff::Timestamp;
 
 use super::read::JournalError;
 
-/// The variables that name the user's state directory, or a folder above it with the path from there.
+/// Environment variables that name the user's state directory, or a folder above it with the path from there.
 const STATE: &str = "XDG_STATE_HOME";
 const ABOVE_STATE: (&str, &str) = if cfg!(windows) { ("LOCALAPPDATA", "") } else { ("HOME", ".local/state") };
 
-/// The variables that [`default_directory`] reads.
+/// The environment variables that [`default_directory`] reads.
 pub const VARIABLES: [&str; 2] = [STATE, ABOVE_STATE.0];
 
 /// Returns the folder for journals in the user's state directory: `$XDG_STATE_HOME/calipam` or
@@ -23,8 +23,8 @@ pub fn default_directory(environment: &BTreeMap<String, String>) -> Option<PathB
     Some(state.join("calipam"))
 }
 
-/// Returns a path in `directory` for the journal of one run, with time, cluster and process, so that runs never share
-/// one.
+/// Returns a path in `directory` for the journal of one run. It has the time, cluster and process, so runs never share
+/// a path.
 pub fn default_path(directory: &Path, cluster: &str, now: Timestamp) -> PathBuf {
     let cluster: String = cluster.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
     let time = now.strftime("%Y%m%dT%H%M%S%.3fZ");
@@ -53,14 +53,14 @@ pub fn check_place(path: &Path) -> Result<(), JournalError> {
         folders.skip_while(|folder| matches!(access(*folder, Access::EXISTS), Err(Errno::NOENT)));
     let folder = existing.next().unwrap_or(Path::new("/"));
 
-    // Checked before access rights: for a file in the path those give "Permission denied" to everyone but root.
+    // Checked before access rights: for a file in the path, those give "Permission denied" to everyone but root.
     if folder.metadata().is_ok_and(|found| !found.is_dir()) {
         return Err(failed(Errno::NOTDIR));
     }
     access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(failed)
 }
 
-/// Checks that there is no file at `path`. Missing rights show when it is created.
+/// Checks that there is no file at `path`. Missing rights only show when the file is created.
 ///
 /// # Errors
 /// If the file exists already.

@@ -1,4 +1,4 @@
-//! The entries of a journal. `line.rs` makes them lines with sums, `frames.rs` compresses these.
+//! The entries of a journal. `line.rs` turns them into lines with checksums, and `frames.rs` compresses the lines.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -49,7 +49,7 @@ pub struct Intent {
     pub id: u64,
     /// The index of the step in the plan.
     pub step: usize,
-    /// The reason for it, for people.
+    /// The reason for the step, for people.
     pub reason: String,
     /// The changes, in order.
     pub changes: Vec<ChangeRecord>,
@@ -62,7 +62,7 @@ pub struct Intent {
 pub struct ChangeRecord {
     /// The object, by its etcd path.
     pub key: String,
-    /// The present version, if there is one.
+    /// The version before the change, if there is one.
     pub before: Option<Version>,
     /// The value to write; `None` to delete it.
     pub after: Option<Value>,
@@ -77,7 +77,7 @@ pub struct Version {
     pub value: Value,
 }
 
-/// The state that an object had to have for the change of another.
+/// The state that an object had to have for the change of another one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GuardRecord {
@@ -91,7 +91,7 @@ pub struct GuardRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Value {
-    /// A text in UTF-8, nearly always JSON.
+    /// UTF-8 text, nearly always JSON.
     #[serde(with = "text")]
     Text(Bytes),
     /// Other bytes, in base64.
@@ -99,7 +99,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// Makes the value of bytes. A text is not copied.
+    /// Makes the value from bytes. Text is not copied.
     pub fn new(bytes: &Bytes) -> Self {
         match std::str::from_utf8(bytes) {
             Ok(_) => Self::Text(bytes.clone()),
@@ -128,8 +128,8 @@ impl Value {
     }
 }
 
-/// Returns true if two values are equal. A field `strictAffinity: false` does not count: blocks on Kubernetes must have
-/// it, and it is left out when they are read (facts 2.4).
+/// Returns true if two values are equal. A field `strictAffinity: false` is ignored: blocks on Kubernetes must have it,
+/// and it is left out when they are read (facts 2.4).
 pub(crate) fn same_value(a: &[u8], b: &[u8]) -> bool {
     let without = |raw: &[u8]| {
         let mut value: serde_json::Value = serde_json::from_slice(raw).ok()?;
@@ -142,7 +142,7 @@ pub(crate) fn same_value(a: &[u8], b: &[u8]) -> bool {
     a == b || without(a).is_some_and(|a| Some(a) == without(b))
 }
 
-/// Serializes bytes as a text.
+/// Serializes bytes as text.
 mod text {
     use bytes::Bytes;
     use serde::{Deserialize, Deserializer, Serializer};
@@ -157,7 +157,7 @@ mod text {
 }
 
 impl Intent {
-    /// Estimates the length of its line. Values are JSON, in which a tenth of the characters needs escaping.
+    /// Estimates the length of the line. Values are JSON, in which a tenth of the characters need escaping.
     pub(super) fn length_hint(&self) -> usize {
         let of_change = |change: &ChangeRecord| {
             let before = change.before.as_ref().map(|before| &before.value);

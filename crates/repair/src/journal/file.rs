@@ -22,15 +22,15 @@ use super::read::JournalError;
 /// The largest number of lines that are written together.
 const MOST_TOGETHER: usize = 1024;
 /// The longest time that lines wait for others. A frame of many lines is smaller than many frames, and needs one
-/// `fsync`. With a thousand writes under way this slows none.
+/// `fsync`. With a thousand concurrent writes, this slows none of them.
 const GATHERING: Duration = Duration::from_millis(20);
-/// The longest time that they wait for the next one.
+/// The longest time that lines wait for the next one.
 const NEXT_LINE: Duration = Duration::from_millis(4);
 /// The length of lines without values.
 const SHORT: usize = 256;
 
-/// A journal that is being written. Its thread writes the lines in their order and makes waiting ones durable together,
-/// so that concurrent writes share one `fsync`. After the first failure it takes nothing more.
+/// A journal that is being written. Its thread writes the lines in order and makes waiting lines durable together, so
+/// that concurrent writes share one `fsync`. After the first failure it accepts no more lines.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -47,9 +47,9 @@ enum LineWriter {
     OnDisk(Arc<dyn Disk>, Mutex<Pen>),
 }
 
-/// A disk for tests that can be full, or let others go first.
+/// A disk for tests that can be full, or let other tasks run first.
 pub trait Disk: fmt::Debug + Send + Sync {
-    /// Returns how many bytes of the next line have room. The rest is cut off.
+    /// Returns how many bytes of the next line fit. The rest is cut off.
     fn admit(&self, bytes: usize) -> Pending<'_, usize>;
 }
 
@@ -73,7 +73,7 @@ struct Line {
 
 impl Journal {
     /// Creates the file and its folder, and makes the header durable. A journal is never overwritten, so the file must
-    /// not exist. Only the user can read it.
+    /// not exist. Only the user can read the file.
     pub fn create(path: &Path, header: &Header) -> Result<Self, JournalError> {
         let pen = Pen::create(path, header)?;
         let (queue, lines) = channel();
@@ -98,17 +98,17 @@ impl Journal {
         &self.path
     }
 
-    /// Counts the intents without outcome, which may have been written.
+    /// Counts the intents without an outcome, which may have been written.
     pub fn open_intents(&self) -> u64 {
-        // Others go on meanwhile: an intent that ends between the two loads must not make the difference negative.
+        // An intent that ends between the two loads must not make the difference negative.
         let concluded = self.concluded.load(Ordering::Acquire);
         self.next_intent.load(Ordering::Relaxed).saturating_sub(concluded)
     }
 
-    /// Numbers an intent and waits until it is on disk. Only then may it be written to the datastore.
+    /// Numbers an intent and waits until it is on disk. Only after that may it be written to the datastore.
     ///
     /// # Errors
-    /// If it could not be made durable. Nothing may be written to the datastore then.
+    /// If it could not be made durable. In that case nothing may be written to the datastore.
     pub async fn intend(&self, intent: &mut Intent) -> Result<(), JournalError> {
         /// [`Entry::Intent`], borrowed.
         #[derive(serde::Serialize)]
@@ -120,8 +120,8 @@ impl Journal {
         self.append(&Line { intent }, length).await
     }
 
-    /// Writes the outcome of an intent, without waiting until it is on disk: if it is lost, the objects tell. A failure
-    /// shows at the next intent, or at the end.
+    /// Writes the outcome of an intent, without waiting until it is on disk. If it is lost, the objects show the
+    /// outcome. A failure shows at the next intent, or at the end.
     pub fn conclude(&self, outcome: Outcome) -> Result<(), JournalError> {
         self.send(&Entry::Outcome(outcome), SHORT, None)?;
         self.concluded.fetch_add(1, Ordering::Release);
@@ -133,7 +133,7 @@ impl Journal {
         self.append(&Entry::Lock(mark), SHORT).await
     }
 
-    /// Writes the end. Only marks about the lock may follow.
+    /// Writes the end. Only lock marks may follow.
     pub async fn end(&self) -> Result<(), JournalError> {
         self.append(&Entry::End {}, SHORT).await
     }
@@ -189,7 +189,7 @@ impl Journal {
             && let Some((queue, thread)) = thread.take()
         {
             drop(queue);
-            // A thread that panicked has dropped its lines, so nobody waits any more.
+            // A thread that panicked has dropped its lines, so nobody is waiting any more.
             thread.join().ok();
         }
     }
@@ -214,12 +214,12 @@ impl Pen {
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder).map_err(failed)?;
         let mut options = OpenOptions::new();
-        // Only for its user. On Windows the rights of the folder count.
+        // Only the user can read the file. On Windows the access rights of the folder apply.
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let mut file = options.write(true).create_new(true).open(path).map_err(failed)?;
 
-        // The lock lasts as long as the run: a journal without it belongs to a run that is over.
+        // The file is locked as long as the run lasts: an unlocked journal belongs to a run that is over.
         file.lock().map_err(failed)?;
         let (mut sum, mut frames) = (Sum::default(), FrameWriter::new().map_err(failed)?);
         let line = encode(&Entry::Header(header.clone()), SHORT).map_err(failed)?;
@@ -243,13 +243,13 @@ impl Pen {
             }
             self.write(&together, None);
             for done in together.into_iter().filter_map(|line| line.done) {
-                // Nobody waits any more if the run was interrupted.
+                // Nobody is waiting any more if the run was interrupted.
                 done.send(self.failure.clone().map_or(Ok(()), Err)).ok();
             }
         }
     }
 
-    /// Writes lines, as far as there is room.
+    /// Writes as many lines as there is room for.
     fn write(&mut self, lines: &[Line], room: Option<usize>) {
         if self.failure.is_none() {
             self.failure = self.try_to_write(lines, room).err().map(Arc::new);
@@ -274,7 +274,7 @@ impl Pen {
 
 impl Drop for Pen {
     fn drop(&mut self) {
-        // Closing the file is not enough: a child process that is being started has it open, too, until its own program
+        // Closing the file is not enough: a child process that is being started also has it open, until its own program
         // begins.
         self.file.unlock().ok();
     }
@@ -291,7 +291,7 @@ pub(crate) fn open_own(path: &Path) -> io::Result<File> {
     regular::open_own(path, OpenOptions::new().read(true))
 }
 
-/// Returns true if the run that writes a journal still lives.
+/// Returns true if the run that writes a journal is still alive.
 pub(super) fn is_alive(file: &File) -> bool {
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }

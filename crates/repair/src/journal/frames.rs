@@ -1,8 +1,8 @@
 //! The file of a journal: its lines in compressed frames, one for all lines that are made durable together.
 //!
-//! Each frame is one of zstd after a head, which is a skippable frame for zstd, so that `zstdcat` prints the lines. A
-//! frame ends at the end of a line. Only a line that is longer than a frame takes several, which hold nothing else. An
-//! incomplete last frame of a killed run is ignored.
+//! Each frame is a zstd frame after a head, which zstd skips, so that `zstdcat` prints the lines. A frame ends at the
+//! end of a line. Only a line that is longer than a frame takes several, which hold nothing else. An incomplete last
+//! frame of a killed run is ignored.
 
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
 
@@ -11,7 +11,7 @@ use calipam_files::frames::{HEAD, Head, MOST_TEXT, Packer, damaged};
 /// The number of zeros at the end of a file that are read at once.
 const PART: u64 = 64 << 10;
 
-/// Makes frames of lines.
+/// Makes frames from lines.
 pub(super) struct FrameWriter {
     packer: Packer,
     /// Lines without a frame so far.
@@ -63,9 +63,9 @@ pub(super) struct Text<R> {
     file: R,
     /// The text of the last frame.
     text: Vec<u8>,
-    /// The number of bytes taken of it.
+    /// The number of bytes that were taken from this text.
     taken: usize,
-    /// Its end in the file.
+    /// The end of the last frame in the file.
     end: u64,
 }
 
@@ -74,12 +74,12 @@ impl<R: Read> Text<R> {
         Self { file, text: Vec::new(), taken: 0, end: 0 }
     }
 
-    /// Returns the place in the file up to which text was taken; `None` within a frame.
+    /// Returns the position in the file up to which text was taken; `None` within a frame.
     pub(super) fn position(&self) -> Option<u64> {
         (self.taken == self.text.len()).then_some(self.end)
     }
 
-    /// Reads the next frame. At the end the text is empty.
+    /// Reads the next frame. At the end of the file, the text is empty.
     fn read_more(&mut self) -> io::Result<()> {
         self.text.clear();
         self.taken = 0;
@@ -141,7 +141,7 @@ impl<R: Read> BufRead for Text<R> {
     }
 }
 
-/// Returns the text of the last whole frame of a file; `None` if there is none, or it is damaged.
+/// Returns the text of the last complete frame of a file; `None` if there is none, or it is damaged.
 pub(super) fn last_frame(file: &mut (impl Read + Seek)) -> io::Result<Option<Vec<u8>>> {
     let (mut last, mut start) = (None, 0);
     loop {

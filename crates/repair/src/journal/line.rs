@@ -1,17 +1,17 @@
-//! The lines of a journal as bytes. Each ends with a sum over itself and the sum of the line before it, so that flipped
-//! bytes and moved lines show. Their content is in `entry.rs`.
+//! The lines of a journal as bytes. Each ends with a checksum over itself and the checksum of the line before it, so
+//! that flipped bytes and moved lines are detected. Their content is in `entry.rs`.
 
 use std::io::{self, BufRead, Read};
 
 use super::frames::Text;
 
-/// The text before the eight digits of a sum, and after them.
+/// The text before the eight digits of a checksum, and after them.
 const FIELD: (&[u8], &[u8]) = (b",\"sum\":\"", b"\"}\n");
 const DIGITS: usize = 8;
-/// The length of the field with the end of the object and of the line.
+/// The length of the checksum field, including the end of the object and of the line.
 pub(super) const LENGTH: usize = FIELD.0.len() + DIGITS + FIELD.1.len();
 
-/// The sum of the last line.
+/// The checksum of the last line.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sum(u32);
 
@@ -32,7 +32,7 @@ impl Sum {
         text.extend_from_slice(FIELD.1);
     }
 
-    /// Removes the sum from a line. Returns false if it is not the line that was written after the one before.
+    /// Removes the checksum from a line. Returns false if it is not the line that was written after the previous one.
     fn open(&mut self, line: &mut Vec<u8>) -> bool {
         let field = line.len().checked_sub(LENGTH).and_then(|start| line.get(start..));
         let digits = field.and_then(|field| field.strip_prefix(FIELD.0)?.strip_suffix(FIELD.1));
@@ -45,13 +45,13 @@ impl Sum {
     }
 }
 
-/// Reads lines and checks their sums.
+/// Reads lines and checks their checksums.
 pub(super) struct Lines<R> {
     text: Text<R>,
     line: Vec<u8>,
-    /// The sum of the last line.
+    /// The checksum of the last line.
     pub sum: Sum,
-    /// The end of the last whole line in the file; `None` within a frame, which no journal has.
+    /// The end of the last complete line in the file; `None` within a frame, which no journal has.
     pub end: Option<u64>,
     /// The number of the last line, from 1.
     pub number: usize,
@@ -62,8 +62,8 @@ impl<R: Read> Lines<R> {
         Self { text: Text::new(file), line: Vec::new(), sum: Sum::default(), end: Some(0), number: 0 }
     }
 
-    /// Returns the next line, and true if it is sound; after one that is not, none is. `None` at the end. An incomplete
-    /// last line is ignored: its write never began.
+    /// Returns the next line, and true if it is sound. After an unsound line, returns no more lines. `None` at the end.
+    /// An incomplete last line is ignored: its write never began.
     pub(super) fn next(&mut self) -> io::Result<Option<(&[u8], bool)>> {
         self.line.clear();
         match self.text.read_until(b'\n', &mut self.line) {
@@ -114,7 +114,7 @@ mod tests {
         }
         assert_eq!(lines.next().unwrap(), None);
         assert_eq!((lines.end, lines.number), (Some(file.len() as u64), 4));
-        // The last end of a line can only make its line incomplete.
+        // Flipping the last newline only makes its line incomplete.
         for byte in 0..text.len() - 1 {
             let mut flipped = text.clone();
             flipped[byte] ^= 1;

@@ -1,4 +1,4 @@
-//! Lists the journals of a folder.
+//! Lists the journals in a folder.
 
 use std::collections::HashSet;
 use std::io::{self, BufReader};
@@ -17,18 +17,18 @@ use super::read::{JournalError, Recorded, header};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum JournalState {
-    /// It ended by itself.
+    /// The run ended by itself.
     Ended,
-    /// It was killed, or a failure ended it.
+    /// The run was killed, or a failure ended it.
     Interrupted,
-    /// It was killed, and its lock may still be there.
+    /// The run was killed, and its lock may still be there.
     LockLeft,
     Running,
     /// The journal was changed after it was written.
     Damaged,
 }
 
-/// A journal by its first and its short lines.
+/// A journal, known by its first and its short lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     pub path: PathBuf,
@@ -45,7 +45,7 @@ pub fn undo_command(journal: &Path) -> String {
     format!("undo {}", journal.file_name().unwrap_or_default().to_string_lossy())
 }
 
-/// Returns the journals of a folder, newest first. Files that do not begin like journals of this user are left out.
+/// Returns the journals in a folder, newest first. Files that do not begin like journals of this user are left out.
 pub fn list(folder: &Path) -> Result<Vec<Listed>, JournalError> {
     let mut found: Vec<Listed> =
         journals(folder)?.iter().filter_map(|path| listed(path).ok().flatten()).collect();
@@ -60,13 +60,12 @@ pub fn list(folder: &Path) -> Result<Vec<Listed>, JournalError> {
     Ok(found)
 }
 
-/// Returns the files of a folder that begin like journals and have no sound first line.
+/// Returns the files in a folder that begin like journals but have no sound first line.
 pub fn unreadable(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
     Ok(journals(folder)?.into_iter().filter(|path| !matches!(listed(path), Ok(Some(_)))).collect())
 }
 
-/// Returns the journals of later runs for the same cluster in some folders, the oldest first. Unreadable ones are left
-/// out.
+/// Returns the journals of later runs for the same cluster in some folders, oldest first. Unreadable ones are left out.
 pub fn later(folders: &[PathBuf], than: &Recorded) -> Vec<Recorded> {
     let began = |header: &Header| header.started_at.parse::<Timestamp>().ok();
     let is_later =
@@ -83,7 +82,7 @@ impl Listed {
         self.header.command == "undo" || self.header.command.starts_with("undo ")
     }
 
-    /// Returns true if `undo --last` takes it: it wrote something, is over, and is neither an undo nor undone.
+    /// Returns true if `undo --last` can undo it: it wrote something, is over, and is neither an undo nor undone.
     pub fn can_be_last(&self) -> bool {
         let is_over = !matches!(self.state, JournalState::Running | JournalState::Damaged);
         is_over && self.objects > 0 && !self.undone && !self.is_undo()

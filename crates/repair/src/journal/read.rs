@@ -12,17 +12,17 @@ use super::entry::{Entry, FORMAT, Header, Intent, LockMark, Outcome};
 use super::file::{is_alive, open_own};
 use super::line::Lines;
 
-/// The reason why a journal cannot be used. `reason` has the system's words.
+/// The reason why a journal cannot be used. `reason` is the system's error text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
     #[error("cannot write the journal {}: {reason}", path.display())]
     Write { path: PathBuf, reason: String },
     #[error("cannot read the journal {}: {reason}", path.display())]
     Read { path: PathBuf, reason: String },
-    /// It does not begin like a journal.
+    /// The file does not begin like a journal.
     #[error("{} is not a journal of calipam", path.display())]
     NoJournal { path: PathBuf },
-    /// Another version of the program wrote it.
+    /// Another version of calipam wrote the journal.
     #[error("the journal {} has format {found}; this program reads format {FORMAT}", path.display())]
     OtherFormat { path: PathBuf, found: u32 },
     #[error("the run that writes the journal {} is still running", path.display())]
@@ -53,7 +53,7 @@ impl JournalError {
     }
 }
 
-/// The fault of a line of a journal.
+/// The fault in a line of a journal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineFault {
     #[error("it is not the line that was written here")]
@@ -92,28 +92,28 @@ impl JournalError {
 /// A journal that was read.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Its first line.
+    /// The first line of the journal.
     pub header: Header,
     /// The intents, in order.
     pub intents: Vec<Intent>,
     /// Outcomes by the number of the intent.
     pub outcomes: BTreeMap<u64, Outcome>,
-    /// The last mark about the datastore lock.
+    /// The last lock mark.
     pub lock: Option<LockMark>,
     /// True if the run ended by itself.
     pub ended: bool,
-    /// Intents of an interrupted run that were not written when their objects were read. They may still arrive. Empty
-    /// before [`resolve`](super::resolve()).
+    /// Intents of an interrupted run that were not written when their objects were read. These writes may still arrive.
+    /// Empty before [`resolve`](super::resolve()).
     pub awaited: BTreeSet<u64>,
 }
 
 impl Recorded {
-    /// Reads the journal that the user has named. An incomplete last line is ignored: its write never began.
+    /// Reads the journal that the user named. An incomplete last line is ignored: its write never began.
     ///
     /// # Errors
-    /// If the file cannot be read, is not a journal, has another format, is damaged, or its run still lives.
+    /// If the file cannot be read, is not a journal, has another format, is damaged, or its run is still alive.
     pub fn read(path: &Path) -> Result<Self, JournalError> {
         let file = regular::open(path).map_err(|error| JournalError::read(path, &error))?;
         if is_alive(&file) {
@@ -195,13 +195,13 @@ impl Recorded {
         }
     }
 
-    /// Returns the intents without outcome: the run ended between a write and the line about it.
+    /// Returns the intents without an outcome: the run ended between a write and the line about its outcome.
     pub fn open_intents(&self) -> impl Iterator<Item = &Intent> {
         self.intents.iter().filter(|intent| !self.outcomes.contains_key(&intent.id))
     }
 
-    /// Returns the intents whose objects have to be read to resolve them: those without outcome and, if the run did not
-    /// end by itself, those that were not written and were the last of their objects.
+    /// Returns the intents whose objects have to be read to resolve them: intents without an outcome and, if the run
+    /// did not end by itself, unwritten intents that were the last of their objects.
     pub(crate) fn open(&self) -> Vec<&Intent> {
         let mut later: BTreeSet<&str> = BTreeSet::new();
         let mut open = Vec::new();
@@ -242,7 +242,7 @@ fn check(intent: &Intent) -> Result<(), LineFault> {
 }
 
 pub(super) fn header(path: &Path, text: &[u8], is_sound: bool) -> Result<Header, JournalError> {
-    /// The beginning of a header in any version of the format.
+    /// The beginning of a header in any format version.
     #[derive(serde::Deserialize)]
     struct Any {
         header: AnyHeader,

@@ -12,20 +12,20 @@ use super::entry::{ChangeRecord, Entry, Intent, Outcome};
 use super::read::Recorded;
 use crate::error::RepairError;
 
-/// The outcome of an intent, by its objects.
+/// The outcome of an intent, judged by its objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IntentOutcome {
     /// All objects are as the intent would leave them.
     Written(Outcome),
-    /// All objects are as they were before it.
+    /// All objects are as they were before the intent.
     NotWritten,
-    /// Others have changed the objects with these keys since.
+    /// Others have changed the objects with these keys.
     Changed(Vec<String>),
 }
 
-/// Reads the objects of open intents to find their outcomes, including those that were not written so far: writes of a
-/// killed run may arrive late. Returns the journal with the certain outcomes added, and the outcome of each such intent
-/// by its number.
+/// Reads the objects of open intents to find their outcomes, including intents that were not written so far: writes of
+/// a killed run may arrive late. Returns the journal with the certain outcomes added, and the outcome of each open
+/// intent by its number.
 pub async fn resolve(
     mut recorded: Recorded,
     datastore: &Datastore,
@@ -55,14 +55,14 @@ pub async fn resolve(
 /// The journals of killed runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resolved {
-    /// Journals whose outcomes are recorded now.
+    /// Journals whose outcomes are now recorded.
     pub resolved: Vec<PathBuf>,
-    /// Journals that could not be resolved, with the reasons. They stay as they are.
+    /// Journals that could not be resolved, with the reasons. They stay unchanged.
     pub passed_over: Vec<(PathBuf, String)>,
 }
 
-/// Resolves the journals of killed runs for `cluster` in a folder. The outcomes are recorded in them, to be known after
-/// others have written to the same objects.
+/// Resolves the journals of killed runs for `cluster` in a folder. The outcomes are recorded in these journals, so that
+/// they stay known after others have written to the same objects.
 pub async fn resolve_killed(
     datastore: &Datastore,
     folder: &Path,
@@ -87,7 +87,7 @@ async fn resolve_one(datastore: &Datastore, path: &Path, cluster: &str) -> Resul
     if recorded.header.cluster != cluster || recorded.open_intents().next().is_none() {
         return Ok(false);
     }
-    // An outcome is recorded once.
+    // Each outcome is recorded only once.
     let open: BTreeSet<u64> = recorded.open_intents().map(|intent| intent.id).collect();
     let (recorded, _) = resolve(recorded, datastore).await?;
     let outcomes = open.iter().filter_map(|id| recorded.outcomes.get(id).cloned());
@@ -96,8 +96,7 @@ async fn resolve_one(datastore: &Datastore, path: &Path, cluster: &str) -> Resul
     Ok(true)
 }
 
-/// Parses a path in a journal. Calipam changes only blocks, handles, affinities, pools and the configuration of the
-/// allocator.
+/// Parses a path in a journal. Calipam changes only blocks, handles, affinities, pools and the allocator configuration.
 pub(crate) fn key_of(path: &str) -> Result<Key, RepairError> {
     let is_ours = |key: &Key| {
         matches!(key, Key::Block(_) | Key::Handle(_) | Key::Affinity(_) | Key::Pool(_) | Key::IpamConfig)
@@ -106,7 +105,7 @@ pub(crate) fn key_of(path: &str) -> Result<Key, RepairError> {
     ours.ok_or_else(|| RepairError::StrangeKey { path: path.to_owned() })
 }
 
-/// Returns the outcome of an intent by its objects as they are now.
+/// Returns the outcome of an intent, judged by its objects as they are now.
 pub(crate) fn intent_outcome(intent: &Intent, stored: &[Option<Stored>]) -> IntentOutcome {
     let pairs = || intent.changes.iter().zip(stored);
     if pairs().all(|(change, now)| is_after(change, now.as_ref())) {
@@ -127,11 +126,11 @@ pub(crate) fn intent_outcome(intent: &Intent, stored: &[Option<Stored>]) -> Inte
 }
 
 /// Returns true if the object is as the intent would leave it, and is not the version from before. Revisions alone do
-/// not tell: they come a second time if etcd is restored from a backup.
+/// not show that: they are reused if etcd is restored from a backup.
 fn is_after(change: &ChangeRecord, now: Option<&Stored>) -> bool {
     match (&change.after, now) {
         (None, None) => true,
-        // On Kubernetes the first of the two steps of a deletion was made.
+        // On Kubernetes, the first of the two steps of a deletion was made.
         (None, Some(now)) => now.is_deleted() && !is_before(change, Some(now)),
         (Some(after), Some(now)) => after.is(&now.raw) && !is_before(change, Some(now)),
         _ => false,
@@ -150,7 +149,7 @@ fn is_before(change: &ChangeRecord, now: Option<&Stored>) -> bool {
     }
 }
 
-/// Returns true for objects whose value alone counts. On Kubernetes controllers write the status of pools, which
+/// Returns true for objects of which only the value counts. On Kubernetes, controllers write the status of pools, which
 /// changes their versions. Settings with the values of a run are unchanged, whatever their version.
 pub(crate) fn goes_by_value(key: impl Into<Option<Key>>) -> bool {
     matches!(key.into(), Some(Key::Pool(_) | Key::IpamConfig))
@@ -164,7 +163,7 @@ mod tests {
     use super::*;
     use crate::journal::{Value, Version};
 
-    /// A handle that is stored at a revision, with the mark of a deletion or without.
+    /// A handle that is stored at a revision, with or without a deletion mark.
     fn stored(deleted: bool, revision: i64) -> Stored {
         let text = format!(r#"{{"handleID":"h","block":{{"10.0.0.0/30":1}},"deleted":{deleted}}}"#);
         let object = Object::parse(&Key::Handle("h".into()), text.as_bytes()).unwrap();

@@ -16,7 +16,7 @@ use crate::engine::{Group, Task};
 /// A part of a step, with its index.
 type PartOf = (Arc<Step>, usize);
 
-/// Makes a group of each step, with as many writes as the datastore needs.
+/// Makes a group from each step, with as many writes as the datastore needs.
 pub(crate) fn groups(steps: Vec<Step>, limits: Limits) -> Vec<Group> {
     let steps: Vec<Arc<Step>> = steps.into_iter().map(Arc::new).collect();
     let shared = handles_of_several_steps(&steps);
@@ -32,7 +32,7 @@ pub(crate) fn groups(steps: Vec<Step>, limits: Limits) -> Vec<Group> {
     steps.iter().enumerate().map(group).collect()
 }
 
-/// Returns the parts that free the addresses of each handle, with the indices of their steps, if several steps do.
+/// Returns the parts that free addresses of each handle, with the indices of their steps, for handles in several steps.
 /// These are handles of pods with an IPv4 and an IPv6 address.
 fn handles_of_several_steps(steps: &[Arc<Step>]) -> HashMap<&str, Vec<(usize, PartOf)>> {
     let mut handles: HashMap<&str, Vec<(usize, usize)>> = HashMap::new();

@@ -44,7 +44,7 @@ fn one_by_one(step: &Step, affinity_first: bool) -> Vec<Vec<Piece>> {
 
     let mut objects = step.by_object();
     if affinity_first {
-        // The sort is stable: all others keep their order.
+        // The sort is stable: all other objects keep their order.
         objects.sort_by_key(|object| !is_claim(object));
     }
 
@@ -56,9 +56,9 @@ fn one_by_one(step: &Step, affinity_first: bool) -> Vec<Vec<Piece>> {
     objects.into_iter().map(write).collect()
 }
 
-/// Writes a block that is created or replaced once, with all of its addresses. Between two writes one in use would be
-/// free. If not everything can be compared at once, the block alone is one write, and as many handles as possible are
-/// another.
+/// Writes a block that is created or replaced once, with all of its addresses. Between two writes, an address in use
+/// would be free. If not everything can be compared at once, the block alone is one write, and as many handles as
+/// possible are another.
 fn block_at_once(step: &Step, most: usize) -> Vec<Vec<Piece>> {
     let all: HashSet<Key> = step.parts.iter().flat_map(|part| keys(part, &part.edits)).collect();
     if all.len() <= most {
@@ -66,7 +66,7 @@ fn block_at_once(step: &Step, most: usize) -> Vec<Vec<Piece>> {
         return vec![step.parts.iter().enumerate().map(piece).collect()];
     }
 
-    // Leaves room for the evidence of the block and of the whole step.
+    // Leave room for the evidence of the block and of the entire step.
     let own = step.block_part().map_or(&[][..], |part| &part.evidence).iter().chain(step.evidence_of_whole());
     let own: HashSet<&Key> = own.map(|(key, _)| key).collect();
     let most = most.saturating_sub(own.len()).max(1);
@@ -89,8 +89,8 @@ fn block_at_once(step: &Step, most: usize) -> Vec<Vec<Piece>> {
     writes
 }
 
-/// Writes as many parts at a time as `most` comparisons allow: one for each object that changes, and one for each piece
-/// of evidence.
+/// Writes as many parts at a time as `most` comparisons allow: one comparison for each object that changes, and one for
+/// each piece of evidence.
 fn pack_parts(step: &Step, most: usize) -> Vec<Vec<Piece>> {
     let of_whole: HashSet<Key> = step.evidence_of_whole().iter().map(|(key, _)| key.clone()).collect();
     let mut writes: Vec<Vec<Piece>> = Vec::new();
@@ -114,7 +114,7 @@ fn pack_parts(step: &Step, most: usize) -> Vec<Vec<Piece>> {
             write(index, &all, keys);
             continue;
         }
-        // The deletion of a handle with its objects of other IDs can take more than one write.
+        // Deleting a handle together with its objects under other IDs can take more than one write.
         for edit in all {
             write(index, &[edit], self::keys(part, &part.edits[edit..=edit]));
         }

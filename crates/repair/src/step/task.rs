@@ -19,14 +19,14 @@ use super::PartOf;
 use super::pack::Piece;
 use crate::engine::{Decision, Objects, Omission, Omitted, Task};
 
-/// Edits of a step that are written at once. If guards of some parts fail, the other parts go on.
+/// Edits of a step that are written at once. If guards of some parts fail, the other parts are written.
 pub(super) struct WriteTask {
     step: Arc<Step>,
     pieces: Vec<Piece>,
     /// Parts of later steps that free addresses of the same handles. A handle is released completely or not at all, so
-    /// they are compared before its first address is freed.
+    /// these parts are compared before the handle's first address is freed.
     later: Vec<PartOf>,
-    /// Only counts of handles are written, one object at a time. They need no evidence, which is about addresses and
+    /// Only handle counts are written, one object at a time. They need no evidence, which is about addresses and
     /// blocks: the count has to follow the blocks in any case.
     counts_only: bool,
     /// The largest number of changes and pieces of evidence in one write.
@@ -47,7 +47,7 @@ impl Task for WriteTask {
     }
 
     fn reads_first(&self) -> Vec<Key> {
-        // Evidence without room in the write, and that of later steps, is compared only here.
+        // Evidence that has no room in the write, and evidence of later steps, is compared only here.
         if self.step.block_part().is_some() || !self.later.is_empty() {
             return self.reads();
         }
@@ -105,7 +105,7 @@ impl Task for WriteTask {
 impl WriteTask {
     pub(super) fn new(step: Arc<Step>, pieces: Vec<Piece>, later: Vec<PartOf>, limits: Limits) -> Self {
         let counts = |piece: &Piece| piece.edits(&step).all(|edit| matches!(edit, Edit::Handle(..)));
-        // A step about handles alone creates or deletes them, by the evidence of their blocks.
+        // A step that only writes handles creates or deletes them, with their blocks as evidence.
         let is_about_handle = step.edits().all(|edit| matches!(edit, Edit::Handle(..)));
         let is_divided = limits.changes == 1 || step.block_part().is_some();
         let counts_only = is_divided && !is_about_handle && pieces.iter().all(counts);
@@ -117,7 +117,7 @@ impl WriteTask {
     }
 
     fn evidence(&self, piece: &Piece) -> &[(Key, Precondition)] {
-        // The evidence of an address is compared with the write of its block.
+        // The evidence of an address is compared when its block is written.
         let is_counted_apart = || {
             self.step.block_part().is_some()
                 && piece.edits(&self.step).all(|edit| matches!(edit, Edit::Handle(..)))
@@ -125,7 +125,7 @@ impl WriteTask {
         if self.counts_only || is_counted_apart() { &[] } else { &self.part(piece).evidence }
     }
 
-    /// Returns true if a block would be created although no address of it is left.
+    /// Returns true if a block would be created although none of its addresses is left.
     fn is_created_for_none(&self, pieces: &[&Piece]) -> bool {
         let is_created = |piece: &&Piece| {
             piece.edits(&self.step).any(|e| matches!(e, Edit::Block(_, BlockEdit::Create(_))))
@@ -140,13 +140,13 @@ impl WriteTask {
         if self.counts_only { &[] } else { self.step.evidence_of_whole() }
     }
 
-    /// Omits the parts that something forbids.
+    /// Omits the parts for which `why_not` gives a reason.
     fn failing(&self, pieces: &[&Piece], why_not: impl Fn(&Piece) -> Option<String>) -> Vec<Omission> {
         let omission = |piece: &&Piece| Some(omission(self.part(piece), why_not(piece)?));
         pieces.iter().filter_map(omission).collect()
     }
 
-    /// Returns the reason why a part must not be made, apart from its own edits.
+    /// Returns the reason why a part must not be written, apart from its own edits.
     fn why_not(&self, piece: &Piece, objects: &Objects, omitted: &Omitted, now: Timestamp) -> Option<String> {
         let part = self.part(piece);
         if let Some((key, why)) = broken(self.evidence(piece), objects) {
@@ -173,7 +173,7 @@ impl WriteTask {
         })
     }
 
-    /// Omits parts, and with them the part that needs all others.
+    /// Omits parts. The part that needs all others is omitted with them.
     fn omit(&self, mut failing: Vec<Omission>, omitted: &Omitted) -> Decision {
         if let ([Part { unit: Unit::WholeStep, .. }], [only]) = (&*self.step.parts, &*failing) {
             return Decision::Conflict(only.reason.clone());
@@ -234,7 +234,7 @@ fn about_addresses(part: &Part, reason: &str) -> String {
     if addresses.is_empty() { reason.to_owned() } else { format!("{}: {reason}", addresses.join(", ")) }
 }
 
-/// Returns true for evidence that a write compares without reading the object first.
+/// Returns true for evidence that a write can compare without reading the object first.
 fn is_compared_as_it_is(expect: &Precondition) -> bool {
     matches!(expect, Precondition::Absent | Precondition::At(_))
 }

@@ -1,4 +1,4 @@
-//! Versions that later runs left and brought back. Runs over the same object are undone one after the other, the newer
+//! Versions that later runs left or brought back. Runs over the same object are undone one after the other, newest
 //! first.
 
 use std::collections::BTreeMap;
@@ -11,8 +11,8 @@ use crate::journal::Recorded;
 
 impl UndoPlan {
     /// Takes later runs into account, in the order in which they began. A version that a later undo brought back counts
-    /// as the run left it, although revision and sequence numbers differ. That holds only if each write found the
-    /// version that the one before it had left: nobody else wrote in between.
+    /// as the version that the run left, although revision and sequence numbers differ. That holds only if each write
+    /// found the version that the previous write had left: nobody else wrote in between.
     pub fn after(mut self, later: &[Recorded]) -> Self {
         let mut written: BTreeMap<Key, Vec<ObjectWrite>> = BTreeMap::new();
         for recorded in later {

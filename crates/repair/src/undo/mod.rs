@@ -1,4 +1,4 @@
-//! Undoes a run by the inverse of the writes in its journal.
+//! Undoes a run by inverting the writes in its journal.
 
 mod later;
 mod refusal;
@@ -37,11 +37,11 @@ pub struct UndoPlan {
 /// Objects that were written together and are brought back together.
 #[derive(Clone, Debug)]
 pub struct UndoStep {
-    /// The earlier repair, for people.
+    /// The reason for the step that is undone, for people.
     pub reason: String,
     pub objects: Vec<UndoObject>,
-    /// Objects that have to be as they were, one of each write. The killed run seems not to have written them, but its
-    /// writes may still arrive, and a step is undone as a whole. Or the undo relies on them.
+    /// Objects that must not have changed, one for each write. Either the killed run seems not to have written them,
+    /// but its writes may still arrive, and a step is undone completely or not at all. Or the undo relies on them.
     pub awaited: Vec<UndoObject>,
     /// Blocks that had to be absent for the repair.
     pub absent: BTreeSet<Key>,
@@ -51,24 +51,24 @@ pub struct UndoStep {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UndoObject {
     pub key: Key,
-    /// The version after the run; `None` if the run deleted it.
+    /// The version after the run; `None` if the run deleted the object.
     pub left: Option<LeftVersion>,
-    /// The value before the run; `None` if it did not exist.
+    /// The value before the run; `None` if the object did not exist.
     pub before: Option<Bytes>,
 }
 
-/// The version that a run left of an object.
+/// The version of an object that a run left behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftVersion {
-    /// Its revision, which may come a second time if etcd is restored from a backup.
+    /// The revision, which may be reused if etcd is restored from a backup.
     pub revision: String,
-    /// Its value; `None` if the run only marked it deleted.
+    /// The value; `None` if the run only marked the object deleted.
     pub value: Option<Bytes>,
 }
 
 impl UndoObject {
-    /// Returns the order of its write if one write cannot hold a whole step. As with Calico, claims come before the
-    /// block, and releases after it (facts 3.14).
+    /// Returns the order in which the object is written if one write cannot hold an entire step. As in Calico, claims
+    /// come before the block, and releases after it (facts 3.14).
     fn phase(&self) -> u8 {
         let left = self.left.as_ref().and_then(|left| left.value.as_ref());
         match &self.key {
@@ -94,16 +94,16 @@ pub struct NotUndone {
     pub reason: String,
 }
 
-/// The sum of all changes of one object by a run.
+/// The sum of all changes that a run made to one object.
 struct NetChange {
     object: UndoObject,
-    /// Others changed it between two writes of the run.
+    /// True if others changed the object between two writes of the run.
     broken: bool,
 }
 
 impl UndoPlan {
-    /// Plans the inverse of a run. Its open intents have to be resolved before, by
-    /// [`resolve`](crate::journal::resolve()); unresolved ones are skipped.
+    /// Plans the inverse of a run. [`resolve`](crate::journal::resolve()) has to resolve its open intents first;
+    /// unresolved intents are skipped.
     pub fn new(recorded: &Recorded) -> Result<Self, RepairError> {
         let mut plan = Self {
             cluster: recorded.header.cluster.clone(),
@@ -234,8 +234,8 @@ struct ObjectWrite {
     left: Option<LeftVersion>,
 }
 
-/// Returns the writes of an intent that was written. A deletion on Kubernetes (`is_marked`) has a revision only if it
-/// stopped at the mark. In etcd it has one, too, but leaves nothing.
+/// Returns the writes of an intent that was written. On Kubernetes (`is_marked`), a deletion has a revision only if it
+/// stopped at the mark. In etcd a deletion also has a revision, but leaves nothing.
 fn object_writes(
     intent: &Intent,
     revisions: &[Option<String>],
@@ -281,7 +281,7 @@ fn is_same_version(key: &Key, left: Option<&LeftVersion>, found: Option<&LeftVer
     (left.revision == found.revision || goes_by_value(key.clone())) && is_value
 }
 
-/// Objects that are undone as a whole or not at all.
+/// Objects that are undone together or not at all.
 struct UndoUnit {
     /// Steps of the run that is undone.
     steps: BTreeSet<usize>,
@@ -294,7 +294,7 @@ struct UndoUnit {
     reason: String,
 }
 
-/// Joins units of one step of the run, and units that have an object in common.
+/// Joins units from one step of the run, and units that have an object in common.
 fn join(units: Vec<UndoUnit>) -> Vec<UndoUnit> {
     let mut sets: Vec<Option<UndoUnit>> = Vec::new();
     let (mut set_of, mut set_of_step) = (BTreeMap::<Key, usize>::new(), BTreeMap::<usize, usize>::new());
@@ -302,7 +302,7 @@ fn join(units: Vec<UndoUnit>) -> Vec<UndoUnit> {
         let of_keys = unit.keys.iter().filter_map(|key| set_of.get(key));
         let of_steps = unit.steps.iter().filter_map(|step| set_of_step.get(step));
         let joined: BTreeSet<usize> = of_keys.chain(of_steps).copied().collect();
-        // The smaller ones are merged into the largest, so that many intents of one step do not take forever.
+        // The smaller units are merged into the largest, so that many intents of one step do not take forever.
         let largest =
             joined.iter().copied().max_by_key(|index| sets[*index].as_ref().map(|set| set.keys.len()));
         let index = largest.unwrap_or(sets.len());
@@ -335,8 +335,8 @@ impl UndoUnit {
     }
 }
 
-/// Undoes a run as planned. Objects that have changed since are refused, with all that were written together with them,
-/// and reported as conflicts.
+/// Undoes a run as planned. Objects that have changed since the run are refused, together with all objects that were
+/// written with them, and reported as conflicts.
 ///
 /// # Errors
 /// If the cluster is another one, consent does not cover the plan, or the journal of the undo cannot be created. Later

@@ -1,4 +1,4 @@
-//! Refuses to undo steps whose objects have changed since the run, or would overlap something newer.
+//! Refuses to undo steps whose objects have changed since the run, or would overlap newer objects.
 
 use std::collections::BTreeSet;
 
@@ -20,14 +20,14 @@ use crate::journal::{goes_by_value, same_value};
 use crate::lock;
 use crate::session::check_guid;
 
-/// The present state of an object that is to be brought back.
+/// The present state of an object that the undo should bring back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It is as the run left it.
+    /// The object is as the run left it.
     AsLeft,
-    /// It is as it was before the run: a killed undo has brought it back already.
+    /// The object is as it was before the run: a killed undo has already brought it back.
     Undone,
-    /// Others have changed it.
+    /// Others have changed the object.
     Changed,
 }
 
@@ -43,8 +43,8 @@ impl State {
     }
 }
 
-/// Refuses objects that are undone together if one has changed since. An undo deletes objects that the run created
-/// last: if one is gone and the rest is not undone, others have deleted it.
+/// Refuses objects that are undone together if one of them has changed. An undo deletes objects that the run created
+/// last: if such an object is gone and the rest is not undone, others have deleted it.
 pub(super) fn why_refused(found: &[(&UndoObject, State)]) -> Option<String> {
     let begun =
         found.iter().filter(|(_, state)| *state == State::AsLeft).map(|(object, _)| object.phase()).min();
@@ -61,7 +61,7 @@ pub(super) fn why_refused(found: &[(&UndoObject, State)]) -> Option<String> {
     changed.map(|(object, _)| format!("{} has changed since the run", object.key))
 }
 
-/// Explains that an object has changed that has to be as it was, by a late write of the run or by others.
+/// Explains that an object that must not change has changed, by a late write of the run or by others.
 pub(super) fn changed_since_plan(object: &UndoObject) -> String {
     format!("{} has changed since this was planned: undo the run again", object.key)
 }
@@ -70,9 +70,9 @@ pub(super) fn changed_since_plan(object: &UndoObject) -> String {
 fn is_left(object: &UndoObject, now: Option<&Stored>) -> bool {
     match (&object.left, now) {
         (None, None) => true,
-        // It was marked deleted, and was deleted since.
+        // The object was marked deleted, and has been deleted since.
         (Some(left), None) => left.value.is_none(),
-        // An undo that was killed between the two steps of a deletion: it will be finished.
+        // An undo was killed between the two steps of a deletion, which will be finished.
         (_, Some(now)) if object.before.is_none() && now.is_deleted() => true,
         (Some(left), Some(now)) => {
             let is_value = left.value.as_ref().map_or(now.is_deleted(), |value| same_value(value, &now.raw));
@@ -83,20 +83,20 @@ fn is_left(object: &UndoObject, now: Option<&Stored>) -> bool {
 }
 
 impl UndoStep {
-    /// Returns true if one of its objects is a pool.
+    /// Returns true if one of the step's objects is a pool.
     pub fn writes_pools(&self) -> bool {
         self.objects.iter().any(|object| matches!(object.key, Key::Pool(_)))
     }
 
-    /// Returns the objects to check: its own and the awaited ones.
+    /// Returns the objects to check: the step's own objects and the awaited ones.
     fn checked(&self) -> impl Iterator<Item = &UndoObject> {
         self.objects.iter().chain(&self.awaited)
     }
 }
 
 impl UndoPlan {
-    /// Reads the objects as they are now. Skips steps whose objects have changed since, or would overlap something
-    /// else. Leaves out steps that find everything as it was before the run.
+    /// Reads the objects as they are now. Skips steps whose objects have changed since the run, or would overlap other
+    /// objects. Leaves out steps that find everything as it was before the run.
     pub async fn read(mut self, datastore: &Datastore) -> Result<Self, RepairError> {
         let information = datastore.stored(&[lock::key()]).await?.pop().flatten();
         check_guid(information.as_ref(), "journal", &self.cluster)?;
@@ -121,7 +121,7 @@ impl UndoPlan {
             }
         }
 
-        // An object that a refused step would have deleted is in the way of others.
+        // An object that a refused step would have deleted can stand in the way of other steps.
         loop {
             let refusals = refusals(datastore, &self.steps, self.began).await?;
             if refusals.iter().all(Option::is_none) {
@@ -136,7 +136,7 @@ impl UndoPlan {
         }
     }
 
-    /// Returns the pools after the undo, from the present ones.
+    /// Returns the pools after the undo, given the present ones.
     pub fn pools_after(&self, mut pools: Vec<Pool>) -> Vec<Pool> {
         for object in self.steps.iter().flat_map(|step| &step.objects) {
             let Key::Pool(name) = &object.key else { continue };
@@ -153,7 +153,7 @@ impl UndoPlan {
         skipped.into_iter().for_each(|step| self.skip(step, reason.to_owned()));
     }
 
-    /// Makes the steps that write pools depend on other objects as they were read.
+    /// Makes the steps that write pools depend on other objects, in the versions that were read.
     pub fn depend_on(&mut self, others: &[(Key, Stored)]) {
         let as_read = |(key, stored): &(Key, Stored)| {
             let (revision, value) = (stored.revision.to_string(), Some(stored.raw.clone()));
@@ -177,7 +177,7 @@ impl UndoPlan {
 /// The ranges that an object occupies when it is created again.
 enum Footprint {
     Pool(IpNet),
-    /// A block, an affinity for one, or addresses in some.
+    /// A block, the block of an affinity, or the blocks in which a handle has addresses.
     Blocks(Vec<IpNet>),
 }
 
@@ -201,7 +201,7 @@ impl Footprint {
     fn overlaps(&self, other: &Key, cidr: IpNet) -> bool {
         match (self, other) {
             (Self::Pool(own), Key::Pool(_)) => overlap(*own, cidr),
-            // Calico resolves several affinities for the same block, and they may have been there before.
+            // Calico resolves several affinities for the same block, and they may have existed before.
             (Self::Blocks(own), Key::Block(_) | Key::Affinity(_)) => {
                 own.iter().any(|own| *own != cidr && overlap(*own, cidr))
             }
@@ -217,7 +217,7 @@ fn deleted_pool(object: &UndoObject) -> Option<IpNet> {
     Some(Pool::parse(name, left).ok()?.value.cidr)
 }
 
-/// Refuses to delete a pool with a block or affinity that would be in no pool. `pools` are those after the undo.
+/// Refuses to delete a pool if a block or affinity would be in no pool afterwards. `pools` are those after the undo.
 fn stranded(step: &UndoStep, pools: &[IpNet], existing: &[(Key, IpNet)]) -> Option<String> {
     step.objects.iter().find_map(|object| {
         let pool = deleted_pool(object)?;
@@ -234,8 +234,8 @@ fn stranded(step: &UndoStep, pools: &[IpNet], existing: &[(Key, IpNet)]) -> Opti
 /// The largest difference between the clocks of machines, in seconds.
 const CLOCKS: i64 = 60;
 
-/// Refuses to create a block or affinity again in a pool that is newer than the run and has blocks of another size.
-/// Nodes would have overlapping blocks of both sizes.
+/// Refuses to create a block or affinity again in a pool that is newer than the run and has blocks of another size:
+/// nodes would have overlapping blocks of both sizes.
 fn of_another_size(object: &UndoObject, newer: &[&Pool]) -> Option<String> {
     Footprint::of(object)?;
     let cidr = match &object.key {
@@ -251,9 +251,9 @@ fn of_another_size(object: &UndoObject, newer: &[&Pool]) -> Option<String> {
     ))
 }
 
-/// Returns the reason to refuse each step, if there is one: something overlaps an object that it creates again, a block
-/// exists that was absent for the run, or a pool that it deletes has blocks. Objects that the steps write themselves do
-/// not count.
+/// Returns the reason to refuse each step, if there is one: something overlaps an object that the step creates again, a
+/// block exists that was absent for the run, or a pool that the step deletes has blocks. Objects that the steps write
+/// themselves do not count.
 pub(super) async fn refusals(
     datastore: &Datastore,
     steps: &[UndoStep],
@@ -298,8 +298,8 @@ pub(super) async fn refusals(
     Ok(steps.iter().map(refusal).collect())
 }
 
-/// Reads the existing pools, blocks and affinities, as far as they can be in the way. All blocks are read only if one
-/// is missing: two that overlap do not both exist.
+/// Reads the existing pools, blocks and affinities, as far as they can conflict. All blocks are read only if one is
+/// missing: two blocks that overlap do not both exist.
 async fn existing(
     datastore: &Datastore,
     steps: &[UndoStep],

@@ -9,7 +9,7 @@ use calipam_model::writable::Object;
 use crate::journal::{goes_by_value, same_value};
 
 /// Returns the value that brings `before` back. A sound block gets new sequence numbers, so that readers of the old
-/// ones see a change (facts 3.2). Anything else comes back byte by byte.
+/// numbers see a change (facts 3.2). Any other object is restored byte by byte.
 pub(super) fn restored(key: &Key, now: Option<&Stored>, before: &Bytes) -> Bytes {
     let Some(mut block) = sound(key, before) else { return before.clone() };
     let now = now.and_then(|now| sound(key, &now.raw));
@@ -17,7 +17,7 @@ pub(super) fn restored(key: &Key, now: Option<&Stored>, before: &Bytes) -> Bytes
     Object::from(block).encode().into()
 }
 
-/// Returns true if an object is as it was before the run, but for sequence numbers.
+/// Returns true if an object is as it was before the run, except for sequence numbers.
 pub(super) fn is_restored(key: &Key, now: Option<&Bytes>, before: Option<&Bytes>) -> bool {
     match (now, before) {
         (None, None) => true,

@@ -10,7 +10,7 @@ use super::restored::restored;
 use super::{UndoObject, UndoStep};
 use crate::engine::{Decision, Objects, Omitted, Task};
 
-/// Brings back the objects `from` to `to` of a step. Other tasks bring back the rest.
+/// Brings back the objects `from` to `to` of a step. Other tasks bring back the other objects.
 pub(super) struct UndoTask {
     pub step: Arc<UndoStep>,
     pub from: usize,
@@ -22,7 +22,7 @@ pub(super) struct UndoTask {
 }
 
 impl UndoTask {
-    /// Returns the objects to check. The first write checks the whole step, which is undone as a whole or not at all.
+    /// Returns the objects to check. The first write checks the entire step, which is undone completely or not at all.
     fn checked(&self) -> &[UndoObject] {
         if self.from == 0 { &self.step.objects } else { &self.step.objects[self.from..self.to] }
     }
