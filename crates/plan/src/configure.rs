@@ -13,9 +13,9 @@ use calipam_model::words::count;
 
 use crate::plan::{Action, Change, Plan, PlanKind, Verb};
 
-/// The longest cooldown that Calico takes, in seconds.
+/// The longest cooldown that Calico accepts, in seconds.
 const LONGEST_COOLDOWN: i64 = 1200;
-/// The highest limit of blocks that all of Calico's schemas take.
+/// The highest block limit that all of Calico's schemas accept.
 const MOST_BLOCKS: i64 = 1_000_000;
 
 /// A reason to refuse the settings. Nothing was changed.
@@ -27,10 +27,10 @@ pub enum ConfigureRefusal {
     /// Without strict affinity, nodes have to be allowed to claim blocks.
     #[error("Cannot disable 'StrictAffinity' and 'AutoAllocateBlocks' at the same time")]
     NeedsAutoAllocation,
-    /// A limit of blocks takes effect before strict affinity, and needs it.
+    /// A block limit takes effect before strict affinity, and needs it.
     #[error("MaxBlocksPerHost requires StrictAffinity to be enabled")]
     LimitNeedsStrictAffinity,
-    /// The setting takes 0 to `most`.
+    /// The setting accepts 0 to `most`.
     #[error("{} takes 0 to {most}, not {setting}", setting.name())]
     OutOfRange { setting: IpamSetting, most: i64 },
     #[error("the configuration that is stored cannot be decoded: {0}")]
@@ -50,8 +50,8 @@ impl ConfigureRefusal {
     }
 }
 
-/// Plans to set `settings`. `stored` is the document of the configuration with its version. The snapshot names the
-/// cluster and, if it is whole, shows the consequences.
+/// Plans to set `settings`. `stored` is the stored configuration with its version. The snapshot names the cluster and,
+/// if it is complete, shows the consequences.
 pub fn plan(
     snapshot: Snapshot,
     stored: Option<(&Revision, &Document)>,
@@ -86,7 +86,7 @@ pub fn plan(
         actions.push(Action { step, changes: changed.into_iter().map(change).collect() });
     }
 
-    // In etcd two objects have these settings, and only one of them counts.
+    // In etcd, two objects have these settings, and only one of them takes effect.
     let differs = snapshot.datastore == DatastoreKind::Etcd
         && snapshot
             .ipam_configuration
@@ -99,15 +99,15 @@ pub fn plan(
     Ok(Plan { warnings, ..plan })
 }
 
-/// Returns the findings that this configuration would add: nodes above the limit of blocks, addresses that are borrowed
-/// under strict affinity, and nodes that get no further address.
+/// Returns the findings that this configuration would add: nodes above the block limit, addresses that are borrowed
+/// under strict affinity, and nodes that get no more addresses.
 fn consequences(mut snapshot: Snapshot, after: IpamConfig) -> Vec<String> {
     let codes = [Code::NodeOverBlockLimit, Code::BorrowedUnderStrictAffinity, Code::NodeWithoutAddresses];
     let found = |snapshot: &Snapshot| -> BTreeSet<(Code, Subject)> {
         let findings = check(snapshot, &Options::default()).findings.into_iter();
         let found = findings.filter(|finding| codes.contains(&finding.code));
         let subjects = |finding: Finding| match finding.code {
-            // Many nodes share one.
+            // Many nodes share one finding.
             Code::NodeWithoutAddresses => {
                 finding.nodes.into_iter().map(|node| (finding.code, Subject::Node(node))).collect()
             }
@@ -145,7 +145,7 @@ fn follows(code: Code, subjects: &[Subject]) -> String {
     format!("after this, {what}: {}{more}", named.join(", "))
 }
 
-/// With etcd Calico does not allocate by the resource.
+/// With etcd, Calico's allocator ignores the resource.
 const OTHER_RESOURCE: &str = "the resource IPAMConfiguration `default` differs; with etcd, Calico reads what is set here, and the two are \
                               not kept in sync";
 
@@ -173,8 +173,8 @@ fn check_together(config: &IpamConfig) -> Result<(), ConfigureRefusal> {
     Ok(())
 }
 
-/// Returns the values that Calico assumes where nothing is stored, and stores with the first setting. Older schemas of
-/// Kubernetes lack the field for virtual machines, which are treated the same without it.
+/// Returns the values that Calico assumes where nothing is stored, and stores with the first setting. Older Kubernetes
+/// schemas lack the field for virtual machines, which are treated the same without it.
 fn defaults(datastore: DatastoreKind) -> Document {
     let mut document = Document::default();
     document.set(&[IpamSetting::AutoAllocateBlocks(true)]);

@@ -1,5 +1,5 @@
-//! Doubts that etcd and Kubernetes belong to one cluster. Nothing in etcd names its cluster, and nodes of two clusters
-//! may have the same names. The ages of nodes and the addresses of pods tell them apart.
+//! Doubts that etcd and Kubernetes belong to one cluster. Nothing in etcd names its cluster, and nodes in two clusters
+//! may have the same names. Node ages and pod addresses tell the clusters apart.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use calipam_check::claim::Claim;
 use calipam_model::pod::Pod;
 use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
 
-/// A sign that etcd and Kubernetes are of two clusters.
+/// A sign that etcd and Kubernetes belong to different clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Doubt {
     #[error("most of its nodes were created after Calico recorded nodes of these names")]
@@ -17,7 +17,7 @@ pub enum Doubt {
     UnknownPods(usize),
 }
 
-/// Returns a doubt, or `None` if a pod shows that it is one cluster, or only one of the two was read.
+/// Returns a doubt, or `None` if a pod shows that it is one cluster, or if only etcd or only Kubernetes was read.
 pub fn doubt(snapshot: &Snapshot) -> Option<Doubt> {
     if snapshot.datastore == DatastoreKind::Kubernetes || !snapshot.has_read(Source::Pods) {
         return None;
@@ -70,7 +70,7 @@ mod tests {
 
     use super::*;
 
-    /// node-1 of etcd with a pool of each family, and a pod of Kubernetes.
+    /// node-1 in etcd with a pool of each family, and a pod in Kubernetes.
     fn cluster(address: &str) -> Snapshot {
         let mut snapshot = Snapshot::default();
         put(&mut snapshot, &format!("{RESOURCE_PREFIX}nodes/node-1"), json!({}));

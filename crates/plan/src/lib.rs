@@ -1,7 +1,7 @@
 //! Repair plans: edits of what was read, each justified by a finding. Nothing here reads or writes a datastore.
 //!
 //! A plan is [tried](try_plan()) in memory before it is carried out: the findings that it claims to repair must be gone
-//! then, and no new ones may appear.
+//! afterwards, and no new ones may appear.
 //!
 //! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
 

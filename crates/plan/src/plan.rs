@@ -22,10 +22,10 @@ pub enum PlanKind {
     /// `RebuildPlan`: to make blocks, handles and affinities agree with what uses addresses.
     #[serde(rename = "RebuildPlan")]
     Rebuild,
-    /// `SplitPlan`: to replace a pool by smaller ones.
+    /// `SplitPlan`: to replace a pool with smaller ones.
     #[serde(rename = "SplitPlan")]
     Split,
-    /// `ConfigurePlan`: to set how the allocator works.
+    /// `ConfigurePlan`: to change how the allocator works.
     #[serde(rename = "ConfigurePlan")]
     Configure,
     /// `AssignPlan`: to assign addresses for people.
@@ -36,8 +36,8 @@ pub enum PlanKind {
     Migrate,
 }
 
-/// A list of changes, and of what stays as it is. Nothing alters a plan once it is made: the executor carries out its
-/// steps and never plans.
+/// A list of changes, and of things that stay as they are. A plan never changes once it is made: the executor carries
+/// out its steps and never plans.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub kind: PlanKind,
@@ -52,7 +52,7 @@ pub struct Plan {
     pub forced: Vec<IpAddr>,
     /// Forced addresses that are assigned against an objection.
     pub objected: Vec<IpAddr>,
-    /// Findings that corrupt blocks hid and that show once these are repaired. The plan does not cause them.
+    /// Findings that corrupt blocks hid and that appear once the blocks are repaired. The plan does not cause them.
     pub revealed: Vec<(Code, Subject)>,
 }
 
@@ -104,7 +104,7 @@ pub struct Change {
     pub subject: Subject,
     /// The place and the reason, in one line.
     pub detail: String,
-    /// The findings that it repairs.
+    /// The findings that the change repairs.
     #[serde(serialize_with = "findings")]
     pub repairs: Vec<(Code, Subject)>,
 }
@@ -133,7 +133,7 @@ pub enum Verb {
     /// An address gets the record of its real owner.
     RewriteOwner,
     CreateBlock,
-    /// A block is written anew as a whole.
+    /// A block is written anew in one write.
     RebuildBlock,
     /// An empty block is deleted.
     DeleteBlock,
@@ -182,7 +182,7 @@ pub struct Totals {
     /// Pools that are created, disabled, enabled or deleted.
     #[serde(skip_serializing_if = "is_zero")]
     pub pools: usize,
-    /// 1 where the configuration of the allocator is written.
+    /// 1 if the configuration of the allocator is written.
     #[serde(skip_serializing_if = "is_zero")]
     pub configurations: usize,
     pub skipped: usize,
@@ -244,7 +244,7 @@ impl Plan {
         self.actions.iter().flat_map(|action| &action.changes)
     }
 
-    /// Returns the keys of the objects that it writes.
+    /// Returns the keys of the objects that the plan writes.
     pub(crate) fn keys(&self) -> HashSet<Key> {
         self.actions.iter().flat_map(|action| action.step.edits()).map(Edit::key).collect()
     }
@@ -271,7 +271,7 @@ impl Plan {
         }
     }
 
-    /// Splits it into the summary for people and the steps for the executor.
+    /// Splits the plan into the summary for people and the steps for the executor.
     pub fn divide(self) -> (PlanSummary, Vec<Step>) {
         let totals = self.totals();
         let Self { kind, cluster, actions, skipped, mut warnings, .. } = self;

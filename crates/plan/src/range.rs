@@ -1,4 +1,4 @@
-//! Ranges that no pool can have: special ones, and those of the cluster's own nodes and services.
+//! Ranges that no pool can have: special ones, and ranges of the cluster's own nodes and services.
 
 use calipam_check::{Place, Places};
 use calipam_model::IpNet;
@@ -8,7 +8,7 @@ use calipam_model::snapshot::Snapshot;
 /// A reason why no pool can have a range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RangeRefusal {
-    /// Routers forward no packets there, or the addresses belong to more than one machine.
+    /// Routers forward no packets there, or the addresses belong to several machines.
     #[error("{cidr} overlaps {special}, which is for {purpose}")]
     Special { cidr: IpNet, special: &'static str, purpose: &'static str },
     #[error("{cidr} covers {place}, a node of this cluster")]

@@ -1,4 +1,4 @@
-//! The allocator's writes as the steps of a plan: one for each block.
+//! The allocator's writes as plan steps, one for each block.
 
 use std::collections::BTreeSet;
 
@@ -17,8 +17,8 @@ use crate::basis::Basis;
 use crate::basis::preconditions::as_read;
 use crate::plan::{Action, Change, Verb};
 
-/// Returns the steps, in the order of the blocks' first writes. The allocator's counts of the handle are not used: it
-/// counts the addresses that it asks of a block, and a plan those that the block gives.
+/// Returns the steps, in the order of the blocks' first writes. The allocator's handle counts are not used: it counts
+/// the addresses that it requests from a block, but a plan counts those that it gets.
 pub(super) fn actions(basis: &Basis<'_>, request: &Request, writes: Vec<Write>) -> Vec<Action> {
     let mut blocks: Vec<IpNet> = Vec::new();
     for write in &writes {
@@ -52,7 +52,7 @@ struct BlockSteps<'a, 's> {
     cidr: IpNet,
     edits: Vec<Edit>,
     changes: Vec<Change>,
-    /// Objects whose deletion stopped half-way. It is finished before they are created again.
+    /// Objects whose deletion stopped half-way. The deletion is finished before they are created again.
     marked: Vec<(Edit, Change)>,
     evidence: Vec<(Key, Precondition)>,
 }
@@ -130,7 +130,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
         }
     }
 
-    /// Assigns addresses of an existing block.
+    /// Assigns addresses in an existing block.
     fn assign(&mut self, before: &Block, after: &Block) {
         let is_new = |ordinal: u32| match (before.allocation(ordinal), after.allocation(ordinal)) {
             (None, Some(_)) => true,
@@ -149,7 +149,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
             self.evidence.push((Key::Block(self.cidr), Precondition::Matches(owned)));
         }
 
-        // The allocator frees what has cooled down before it assigns.
+        // The allocator frees addresses that have cooled down before it assigns.
         let cooldown =
             self.basis.snapshot.effective_ipam_config().map_or(0, |config| config.cooldown_seconds);
         if before.attributes().any(|attribute| attribute.is_cooling()) {
@@ -159,7 +159,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
         self.edit(BlockEdit::Assign { records });
     }
 
-    /// Adds the changes of the assigned addresses, and counts them in their handle. Returns their records.
+    /// Adds the changes of the assigned addresses, and counts the addresses in their handle. Returns their records.
     fn record(&mut self, after: &Block, is_new: impl Fn(u32) -> bool) -> Vec<(u32, Attribute)> {
         let assigned = after.allocations().filter(|allocation| is_new(allocation.ordinal));
         let assigned = assigned.filter(|allocation| !allocation.attribute.is_windows_reserved());
@@ -221,8 +221,8 @@ impl<'a, 's> BlockSteps<'a, 's> {
                     self.marked
                         .push((delete, Change::new(Verb::DeleteAffinity, subject(), HALF_DELETED, &[])));
                 }
-                // Before the block, as Calico claims: a crash leaves an affinity whose holder creates the block, never
-                // a block that its owner does not find.
+                // Before the block, as Calico does: a crash leaves an affinity whose holder creates the block, never a
+                // block that its owner does not find.
                 self.edits.insert(0, edit(AffinityEdit::Create(Box::new(after.clone()))));
                 self.note(Verb::CreateAffinity, subject(), format!("the block is {}'s", key.node));
             }
@@ -281,7 +281,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
     }
 }
 
-/// The node and the pools by which the allocator decided: they have to be as they were.
+/// The node and the pools on which the allocator's decision depends: they must not have changed.
 fn preconditions(basis: &Basis<'_>, node: &str, cidr: IpNet) -> Vec<(Key, Precondition)> {
     let node = Key::Node(node.to_owned());
     let mut preconditions: Vec<(Key, Precondition)> =

@@ -37,11 +37,11 @@ pub struct Request {
     pub count: u32,
     /// The pools to choose from, by CIDR; empty for those that select the node.
     pub pools: Vec<IpNet>,
-    /// The handle under which they are recorded.
+    /// The handle under which the addresses are recorded.
     pub handle: Option<String>,
     /// The attributes of the owner in the record.
     pub attributes: BTreeMap<String, String>,
-    /// Assigns named addresses although something uses them, or the allocator would never give them to a node.
+    /// Assigns named addresses even if something uses them, or the allocator would never give them to a node.
     pub force: bool,
 }
 
@@ -126,7 +126,7 @@ impl Planner<'_, '_> {
         None
     }
 
-    /// Returns an owner that is alive and has addresses under the handle.
+    /// Returns a live owner that has addresses under the handle.
     fn owner_of_handle(&self, id: &str) -> Option<String> {
         let handles = HandleAllocations::new(self.basis, &HashSet::from([id.to_owned()]));
         let held = handles.allocated(id);
@@ -145,7 +145,7 @@ impl Planner<'_, '_> {
         })
     }
 
-    /// Lets the allocator assign on the snapshot. Returns what it writes.
+    /// Runs the allocator on the snapshot. Returns its writes.
     fn allocate(&mut self) -> Vec<Write> {
         let store = SnapshotStore::new(self.basis.snapshot).avoiding(self.unrecorded());
         let allocator = Allocator::new(&store);
@@ -160,8 +160,8 @@ impl Planner<'_, '_> {
         store.into_writes()
     }
 
-    /// Returns addresses that something uses or names, or a service has, although no block records them. The allocator
-    /// would give them out a second time.
+    /// Returns addresses that something uses or names, or that a service has, although no block records them. The
+    /// allocator would assign them again.
     fn unrecorded(&self) -> Vec<IpAddr> {
         let index = &self.basis.context.index;
         let pools = self.basis.snapshot.pools.iter().map(|pool| pool.value.cidr);
@@ -279,7 +279,7 @@ impl Planner<'_, '_> {
     }
 }
 
-/// Refuses an address that no block records although something uses it, or may.
+/// Refuses an address that no block records, but that something uses or may use.
 fn in_use(basis: &Basis<'_>, address: IpAddr) -> Option<Skipped> {
     if is_recorded(basis, address) {
         return None;
@@ -308,8 +308,7 @@ fn is_recorded(basis: &Basis<'_>, address: IpAddr) -> bool {
     })
 }
 
-/// Returns the addresses of a plan that something uses in what was read since, but for those that the plan assigns in
-/// spite of that.
+/// Returns the addresses of a plan that something now uses, unless the plan assigns them in spite of that.
 pub fn taken_since(basis: &Basis<'_>, plan: &Plan) -> Vec<Skipped> {
     let addresses = plan.forced.iter().filter(|address| !plan.objected.contains(address));
     addresses.filter_map(|address| in_use(basis, *address)).collect()

@@ -92,7 +92,7 @@ fn outside_pools(basis: &Basis<'_>, address: IpAddr) -> String {
     }
 }
 
-/// Explains who has the address already.
+/// Explains who already has the address.
 fn taken(basis: &Basis<'_>, address: IpAddr) -> Refusal {
     let blocks = calipam_assign::blocks_around(address);
     let mut records =

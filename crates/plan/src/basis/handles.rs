@@ -1,4 +1,4 @@
-//! The addresses and the objects of some handles.
+//! The addresses and objects of some handles.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
@@ -24,7 +24,7 @@ pub(crate) struct Allocated {
     /// The block that records it.
     pub block: IpNet,
     pub address: IpAddr,
-    /// The guard of its release.
+    /// The guard of the address's release.
     pub held: Held,
 }
 
@@ -33,12 +33,12 @@ impl Allocated {
         Self { block, address: allocation.address, held: Held::new(allocation) }
     }
 
-    /// Returns the ID of its handle, as Calico compares it.
+    /// Returns the ID of the allocation's handle, as Calico compares it.
     pub(crate) fn handle(&self) -> Option<String> {
         handle_of(&self.held)
     }
 
-    /// Returns the unit of its release: all addresses of its handle in the block.
+    /// Returns the unit of the allocation's release: all addresses of its handle in the block.
     pub(crate) fn unit(&self) -> Unit {
         self.handle().map_or(Unit::Address(self.address), Unit::Handle)
     }
@@ -58,7 +58,7 @@ pub(crate) struct HandleAllocations<'s>(HashMap<Text, Holding<'s>>);
 struct Holding<'s> {
     /// All allocations in sound blocks.
     allocated: Vec<Allocated>,
-    /// Objects, those with a carriage return in their own ID included.
+    /// The objects of the handle, including those with a carriage return in their own ID.
     objects: Vec<&'s Versioned<Handle>>,
 }
 
@@ -111,7 +111,7 @@ impl<'s> HandleAllocations<'s> {
         })
     }
 
-    /// Returns edits of the objects that count other addresses than the blocks record, with their preconditions.
+    /// Returns edits of the objects whose counts differ from the blocks' records, with their preconditions.
     pub(crate) fn corrections(&self, id: &str) -> Vec<(Edit, Vec<(Key, Precondition)>)> {
         let counts = self.counts(id);
         let correct = |object: &&&Versioned<Handle>| {
@@ -129,8 +129,8 @@ impl<'s> HandleAllocations<'s> {
     }
 }
 
-/// Returns the preconditions of new counts. An ADD counts an address before it records it. A block must therefore
-/// record no more than a falling count says, and no fewer than a rising one.
+/// Returns the preconditions of new counts. A CNI ADD counts an address before recording it. So a block must record no
+/// more than a lowered count says, and no fewer than a raised one.
 pub(crate) fn recorded(id: &str, handle: &Handle, counts: &BTreeMap<IpNet, i64>) -> Vec<(Key, Precondition)> {
     let falls = |(block, count): &(&IpNet, &i64)| handle.count(**block) > **count;
     let (fall, rise): (Vec<_>, Vec<_>) = counts.iter().partition(falls);

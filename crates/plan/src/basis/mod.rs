@@ -8,22 +8,22 @@ use std::collections::{BTreeMap, HashMap};
 use calipam_check::{Code, Context, Finding, Options, Report, Subject};
 use calipam_model::snapshot::Snapshot;
 
-/// The input of planners. The report decides what may change, and the snapshot says what it is now.
+/// The input of planners. The report decides what may change, and the snapshot has the present state.
 pub struct Basis<'s> {
     pub snapshot: &'s Snapshot,
     /// The findings, without those that the recheck dropped.
     pub report: &'s Report,
     pub context: Context<'s>,
     findings: HashMap<(Code, &'s Subject), &'s Finding>,
-    /// A kind of object that is missing completely, so that addresses only seem to be leaked.
+    /// A kind of object that is completely missing, so that addresses only seem to be leaked.
     pub(crate) missing_evidence: Option<&'static str>,
 }
 
-/// A small cluster may have fewer leaked addresses than this and nothing else.
+/// A small cluster may have fewer leaked addresses than this number, and no others.
 const FEW_LEAKS: usize = 50;
 
 /// Returns a kind of object of which there is none, although many addresses look leaked. A cluster without a single
-/// node or workload has lost these objects, as by half a restore, and every address looks unused.
+/// node or workload has lost these objects, as after half a restore, and every address looks unused.
 fn missing_evidence(snapshot: &Snapshot, report: &Report) -> Option<&'static str> {
     let leaks = report.findings.iter().filter(|finding| finding.code == Code::LeakedAddress);
     if leaks.take(FEW_LEAKS).count() < FEW_LEAKS {
@@ -36,8 +36,8 @@ fn missing_evidence(snapshot: &Snapshot, report: &Report) -> Option<&'static str
 }
 
 impl<'s> Basis<'s> {
-    /// Prepares planning by the report of a check with `options`. The report must not be filtered: things that it does
-    /// not list count as healthy.
+    /// Prepares planning with the report of a check with `options`. The report must not be filtered: anything that it
+    /// does not list counts as healthy.
     pub fn new(snapshot: &'s Snapshot, report: &'s Report, options: &Options) -> Self {
         Self {
             snapshot,

@@ -9,7 +9,7 @@ use calipam_model::edit::{Condition, Precondition, User};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Revision, Snapshot, Versioned};
 
-/// The objects that findings rest on, as they were read.
+/// The objects that findings depend on, as they were read.
 pub(crate) struct Preconditions {
     as_read: HashMap<Key, Precondition>,
 }
@@ -31,9 +31,9 @@ impl Preconditions {
     }
 }
 
-/// Returns preconditions that hold while some objects are as they were read. In etcd that is the version. On Kubernetes
-/// heartbeats, labels and annotations change the version, so the object has to say the same about addresses. Objects
-/// that do not exist are left out.
+/// Returns preconditions that hold while some objects are as they were read. In etcd, that is the version. On
+/// Kubernetes, heartbeats, labels and annotations change the version, so the object has to say the same about
+/// addresses. Objects that do not exist are left out.
 pub(crate) fn as_read(snapshot: &Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Key, Precondition> {
     let versions = revisions(snapshot, wanted);
     let mut found: HashMap<Key, Precondition> =
@@ -66,13 +66,13 @@ pub(crate) fn as_read(snapshot: &Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Ke
     found
 }
 
-/// Returns `None` for objects that are not in Kubernetes.
+/// Returns `None` for objects that are not stored in Kubernetes.
 fn same_user(revision: &Revision, user: impl FnOnce() -> User) -> Option<Precondition> {
     let Revision::Kubernetes(version) = revision else { return None };
     Some(Precondition::Matches(Condition::SameUser(version.uid.clone(), Arc::new(user()))))
 }
 
-/// Preconditions that pods and services are as they were read, shared by all addresses of each.
+/// Preconditions that pods and services are as they were read, shared by all addresses of each pod or service.
 pub(crate) struct Users<'s> {
     snapshot: &'s Snapshot,
     pods: RefCell<HashMap<u32, Precondition>>,
@@ -99,7 +99,7 @@ impl<'s> Users<'s> {
     }
 }
 
-/// Returns the objects that a finding rests on. Blocks, handles and affinities have guards of their own.
+/// Returns the objects that a finding depends on. Blocks, handles and affinities have their own guards.
 fn preconditions(finding: &Finding) -> BTreeSet<Key> {
     let dependencies = finding
         .depends_on

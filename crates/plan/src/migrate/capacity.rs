@@ -24,15 +24,15 @@ pub struct NodeCapacity {
     pub needed: u32,
     /// The number of addresses that the allocator finds in other pools.
     pub found: u32,
-    /// The number of blocks that the node claims for them.
+    /// The number of blocks that the node claims for these addresses.
     pub new_blocks: usize,
-    /// The reason why there are not more.
+    /// The reason why the allocator does not find more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// Lets the allocator assign an address to each user of the old pool, with the old pool disabled and the new one there.
-/// The snapshot is afterwards as it was.
+/// Runs the allocator for each user of the old pool, with the old pool disabled and the new pool present. Leaves the
+/// snapshot unchanged.
 pub fn capacity(snapshot: &mut Snapshot, migration: &Migration, users: &[User]) -> Vec<NodeCapacity> {
     let before = snapshot.pools.clone();
     for pool in &mut snapshot.pools {
@@ -44,8 +44,8 @@ pub fn capacity(snapshot: &mut Snapshot, migration: &Migration, users: &[User]) 
     capacity
 }
 
-/// Does the same for the way back from a temporary pool, with the old CIDR empty and blocks of the other size there.
-/// Returns nothing if no temporary pool is needed, or its users have left.
+/// Runs the allocator for the way back from a temporary pool, with the old CIDR empty and recreated with the new block
+/// size. Returns nothing if no temporary pool is needed, or its users have left.
 pub fn capacity_back(snapshot: &mut Snapshot, migration: &Migration, users: &[User]) -> Vec<NodeCapacity> {
     let Some(Detour { leg: Leg::There, temporary, successor }) = migration.detour() else {
         return Vec::new();

@@ -1,6 +1,6 @@
-//! The clean-up of a pool that nothing uses any more: leaked addresses under the guards of a release, then empty blocks
-//! and affinities in Calico's order. Calico itself does not clean up a disabled pool: its collector keeps the last
-//! block of each node.
+//! The clean-up of a pool that is no longer used: leaked addresses under the guards of a release, then empty blocks and
+//! affinities in Calico's order. Calico itself does not clean up a disabled pool: its collector keeps the last block of
+//! each node.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ use crate::release::unselected::give_up;
 use crate::release::{self, Observations, Request};
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
-/// Plans the clean-up of the old pool. Blocks that hold addresses that are not leaked are skipped, with the reason.
+/// Plans the clean-up of the old pool. Blocks with addresses that are not leaked are skipped, with the reason.
 pub fn clean_up(
     basis: &Basis<'_>,
     migration: &Migration,
@@ -72,7 +72,7 @@ struct Planner<'b, 's> {
 }
 
 impl<'s> Planner<'_, 's> {
-    /// Deletes a block with its affinity if it is empty, or will be once its leaked addresses are released.
+    /// Deletes a block with its affinity if it is empty, or will be empty once its leaked addresses are released.
     fn block(&mut self, block: &IndexedBlock<'s>, cooldown: i64) {
         let cidr = block.key;
         let Some(sound) = block.sound.filter(|_| !self.basis.context.index.is_unchecked(cidr)) else {
@@ -86,7 +86,7 @@ impl<'s> Planner<'_, 's> {
         let current = sound.without_cooled(self.basis.context.now, config.cooldown());
         let held = current.allocations().filter(|held| !held.attribute.is_windows_reserved());
         let (cooling, held): (Vec<_>, Vec<_>) = held.partition(|held| held.attribute.is_cooling());
-        // Released addresses cool down first, and Calico keeps a block while they do.
+        // Released addresses cool down first. Calico keeps a block while addresses are cooling down.
         if !cooling.is_empty() || (released > 0 && cooldown > 0) {
             let detail = format!("addresses of block {cidr} cool down: it can be deleted after that");
             self.skipped.push(Skipped::new(Subject::Block(cidr), SkipReason::Cooling, detail));
@@ -120,7 +120,7 @@ impl<'s> Planner<'_, 's> {
             (None, owner) => {
                 let edit = match owner {
                     Some(owner) => BlockEdit::GiveUp(owner.clone()),
-                    // The release of its last address deletes it.
+                    // The block is deleted when its last address is released.
                     None if released > 0 => return self.actions.push(action),
                     None => BlockEdit::Delete(block.revision.clone()),
                 };
@@ -164,7 +164,7 @@ impl<'s> Planner<'_, 's> {
             if is_kept || self.done.contains(&(key.cidr, key.node.clone())) {
                 continue;
             }
-            // Its holder may be about to create the block, and would not find it without the affinity.
+            // The affinity's holder may be about to create the block, and would not find it without the affinity.
             if let Some((reason, why)) = too_early_affinity(self.basis, affinity, self.observations) {
                 self.skipped.push(Skipped::new(Subject::affinity(key), reason, why));
                 continue;
@@ -174,7 +174,7 @@ impl<'s> Planner<'_, 's> {
             whole
                 .edits
                 .push(Edit::Affinity(key.clone().into(), AffinityEdit::Delete(affinity.revision.clone())));
-            // An affinity that is marked deleted does not count any more.
+            // An affinity that is marked deleted no longer counts.
             if !affinity.value.deleted {
                 whole.require(not_owned_by_holder(key));
             }

@@ -1,4 +1,4 @@
-//! Settings in which an existing new pool differs from the old one. Pods that move would be treated differently.
+//! Settings in which an existing new pool differs from the old one: pods that move would be treated differently.
 
 use calipam_model::document::Document;
 use serde::Serialize;
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 /// A setting in which the new pool differs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// Its name in `spec`.
+    /// The name of the setting in `spec`.
     pub setting: &'static str,
     /// The value of the old pool, or Calico's default.
     pub from: String,
     pub to: String,
 }
 
-/// Returns the settings besides CIDR, block size and `disabled`, with Calico's defaults (facts 1.7).
+/// Returns the settings except CIDR, block size and `disabled`, with Calico's defaults (facts 1.7).
 fn settings() -> [(&'static str, Value); 8] {
     [
         ("ipipMode", json!("Never")),

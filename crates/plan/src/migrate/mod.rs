@@ -1,9 +1,9 @@
-//! Plans of `migrate`, which moves from one pool to another. A migration has phases, and each of them is a plan of its
-//! own: the new pool is created, the old one is disabled, its users move, its leftovers are cleaned up, and it is
-//! deleted. The next phase follows from the datastore alone: nothing about a migration is kept anywhere else.
+//! Plans of `migrate`, which moves from one pool to another. A migration has phases, each with its own plan: the new
+//! pool is created, the old one is disabled, its users move, its leftovers are cleaned up, and it is deleted. The next
+//! phase follows from the datastore alone: nothing about a migration is stored elsewhere.
 //!
-//! Blocks of another size in the new pool are refused before it is created. Nodes with affinities for such blocks go on
-//! using them, and Calico assigns addresses twice where blocks overlap (projectcalico/calico issue 10778).
+//! Blocks of another size in the new pool are refused before it is created. Nodes with affinities for such blocks would
+//! keep using them, and Calico assigns addresses twice where blocks overlap (projectcalico/calico issue 10778).
 
 mod capacity;
 mod clean_up;
@@ -41,12 +41,12 @@ use crate::split::identify;
 pub enum Target {
     /// A pool that exists, by its name.
     Pool(String),
-    /// The pool of this CIDR. If there is none, it is created with the settings of the old one. Block size and name are
-    /// those of the old pool too, unless stated; the name gets the CIDR added.
+    /// The pool with this CIDR. If there is none, it is created with the settings of the old pool, including block size
+    /// and name unless they are stated; the CIDR is appended to the name.
     Network { cidr: IpNet, block_size: Option<u8>, name: Option<String> },
-    /// The CIDR of the old pool with blocks of another size, reached through a temporary pool of the CIDR `via`.
+    /// The CIDR of the old pool with blocks of another size, reached through a temporary pool with the CIDR `via`.
     SameNetwork { block_size: u8, via: Option<IpNet> },
-    /// Any enabled pool. The phase follows from the old pool.
+    /// Any enabled pool. The phase depends on the old pool.
     Unstated,
 }
 
@@ -56,7 +56,7 @@ pub struct Migration {
     pub old: Pool,
     /// The new pool as it is, or as it will be created; `None` if none was stated.
     pub new: Option<Pool>,
-    /// The new pool is still to be created.
+    /// True if the new pool still has to be created.
     pub creates: bool,
 }
 
@@ -136,7 +136,7 @@ fn made_of(
         (None, Some(successor)) if successor.cidr == cidr => successor.name.clone(),
         _ => name_of(old, cidr),
     };
-    // An annotation can come from anywhere.
+    // A name from an annotation can be anything.
     if !is_storable_id(&name, DatastoreKind::Kubernetes) || name.contains(|c: char| c.is_ascii_uppercase()) {
         return Err(MigrateRefusal::NoName(name));
     }
@@ -156,7 +156,7 @@ fn made_of(
     })
 }
 
-/// Refuses block sizes that Calico does not take (facts section 8), or that do not fit into the CIDR.
+/// Refuses block sizes that Calico does not accept (facts section 8), or that do not fit into the CIDR.
 fn takes_blocks(cidr: IpNet, size: u8) -> Result<(), MigrateRefusal> {
     let sizes = if is_v4(cidr) { 20..=32 } else { 116..=128 };
     if !sizes.contains(&size) {
@@ -168,8 +168,8 @@ fn takes_blocks(cidr: IpNet, size: u8) -> Result<(), MigrateRefusal> {
     Ok(())
 }
 
-/// Returns a name such as `<old pool>-10-9-0-0-16`. If the old name ends in its own network in the same way, that is
-/// cut off. Names have at most 253 characters.
+/// Returns a name such as `<old pool>-10-9-0-0-16`. If the old name ends in its own network in the same way, that
+/// ending is removed. Names have at most 253 characters.
 fn name_of(old: &Pool, cidr: IpNet) -> String {
     let suffix = |cidr: IpNet| format!("-{}", cidr.to_string().replace(['.', ':', '/'], "-"));
     let base = old.name.strip_suffix(&suffix(old.cidr)).unwrap_or(&old.name);
@@ -204,7 +204,7 @@ fn suits(snapshot: &Snapshot, old: &Pool, new: &Pool) -> Result<(), MigrateRefus
     }
 }
 
-/// Refuses a CIDR that overlaps another pool than `pool`.
+/// Refuses a CIDR that overlaps a pool other than `pool`.
 fn overlaps_none(snapshot: &Snapshot, pool: &Pool, cidr: IpNet) -> Result<(), MigrateRefusal> {
     let mut others = snapshot.pools.iter().map(|other| &other.value).filter(|other| other.name != pool.name);
     match others.find(|other| overlap(other.cidr, cidr)) {
@@ -219,7 +219,7 @@ fn overlaps_none(snapshot: &Snapshot, pool: &Pool, cidr: IpNet) -> Result<(), Mi
 #[derive(Clone, Debug)]
 pub struct StoredPools {
     pub old: Document,
-    /// `None` if it is still to be created, or none was stated.
+    /// `None` if the new pool still has to be created, or none was stated.
     pub new: Option<Document>,
 }
 
@@ -286,11 +286,11 @@ fn pools_after(snapshot: &Snapshot, migration: &Migration, phase: Phase) -> Vec<
     pools
 }
 
-/// The largest number of pools that a phase compares; clusters have a few.
+/// The largest number of pools that a phase compares; clusters have few pools.
 const MOST_COMPARED: usize = 32;
 
-/// Makes an action depend on the new pool as it was read, or on all others if none was named. It ends the service of
-/// the old pool.
+/// Makes an action depend on the new pool as it was read, or on all other pools if none was named. The action ends the
+/// service of the old pool.
 fn resting_on_others(snapshot: &Snapshot, migration: &Migration, mut action: Action) -> Action {
     let Migration { old, new, .. } = migration;
     let is_relied_on = |pool: &&Versioned<Pool>| match new {
@@ -306,7 +306,7 @@ fn resting_on_others(snapshot: &Snapshot, migration: &Migration, mut action: Act
 
 /// The label that names the program that manages a pool.
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// Tigera's operator, which manages the pools of its resource Installation.
+/// Tigera's operator, which manages the pools in its Installation resource.
 const OPERATOR: &str = "tigera-operator";
 
 /// Refuses a pool that another program manages and would change back.
@@ -337,7 +337,7 @@ fn action(old: &Pool, pool: &Pool, edit: PoolEdit, verb: Verb, why: String) -> A
     let mut step = Step::new(format!("migration from pool {}", old.name));
     step.whole().edits.push(Edit::Pool(pool.name.clone(), edit));
 
-    // Details of pools begin with the name.
+    // Details of pools begin with the pool's name.
     let separator = if verb == Verb::CreatePool { ", " } else { ": " };
     let detail = format!("{}{separator}{why}", pool.name);
     Action { step, changes: vec![Change::new(verb, Subject::Pool(pool.cidr), detail, &[])] }

@@ -1,4 +1,4 @@
-//! Conditions on the pools after a change: of a phase of `migrate`, or of an undo.
+//! Conditions on the pools after a phase of `migrate` or an undo.
 
 use std::mem;
 
@@ -16,7 +16,7 @@ use super::{MigrateRefusal, NodeCapacity, User};
 /// Checks the pools after a change.
 ///
 /// # Errors
-/// If no pool of a family would be enabled any more, or one would be created or enabled over blocks of another size.
+/// If no pool of a family would remain enabled, or a pool would be created or enabled over blocks of another size.
 pub fn may_become(snapshot: &Snapshot, after: &[Pool]) -> Result<(), MigrateRefusal> {
     let before = || snapshot.pools.iter().map(|pool| &pool.value);
     for pool in before().filter(|pool| pool.is_enabled()) {
@@ -32,7 +32,7 @@ pub fn may_become(snapshot: &Snapshot, after: &[Pool]) -> Result<(), MigrateRefu
         })
     };
     for pool in after.iter().filter(is_new) {
-        // If a split is undone, the parts had these blocks already.
+        // If a split is undone, its parts already had these blocks.
         let was_there = |block: &IpNet| {
             before().any(|old| {
                 old.block_size == pool.block_size
@@ -53,8 +53,8 @@ pub(super) fn serves(pool: &Pool, cidr: IpNet) -> bool {
     pool.is_enabled() && is_v4(pool.cidr) == is_v4(cidr)
 }
 
-/// Returns the blocks of a pool that are not of its size, including those that only affinities name. Calico would use
-/// blocks of both sizes, and assign addresses twice.
+/// Returns the blocks in a pool that do not have its block size, including blocks that only affinities name. Calico
+/// would use blocks of both sizes, and assign addresses twice.
 pub(super) fn of_another_size(snapshot: &Snapshot, pool: &Pool) -> impl Iterator<Item = IpNet> {
     let blocks = snapshot.blocks.iter().map(|block| block.value.key);
     let hidden = snapshot.defects.iter().filter_map(|defect| defect.hidden_block());
@@ -71,7 +71,7 @@ pub fn leaving(index: &Index<'_>, after: &[Pool]) -> Vec<User> {
     pools.flat_map(|pool| users(index, pool.cidr)).filter(|user| !stays(user)).collect()
 }
 
-/// Returns the room that the allocator finds for the users in the pools `after`. The snapshot is afterwards as it was.
+/// Returns the room that the allocator finds for the users in the pools `after`. Leaves the snapshot unchanged.
 pub fn capacity_in(snapshot: &mut Snapshot, after: Vec<Pool>, users: &[User]) -> Vec<NodeCapacity> {
     let after = after.into_iter().map(|value| Versioned { value, revision: Revision::Etcd(0) }).collect();
     let before = mem::replace(&mut snapshot.pools, after);
@@ -87,7 +87,7 @@ pub fn capacity_in(snapshot: &mut Snapshot, after: Vec<Pool>, users: &[User]) ->
 /// Checks that all users of a pool find addresses elsewhere.
 ///
 /// # Errors
-/// If one does not.
+/// If a user does not find one.
 pub fn has_room(pool: &str, capacity: &[NodeCapacity]) -> Result<(), MigrateRefusal> {
     match shortage(capacity) {
         Some(Shortage { needed, missing, node, reason }) => {
@@ -101,7 +101,7 @@ pub fn has_room(pool: &str, capacity: &[NodeCapacity]) -> Result<(), MigrateRefu
 pub(super) struct Shortage {
     pub needed: u32,
     pub missing: u32,
-    /// The first node that lacks some.
+    /// The first node that lacks addresses.
     pub node: String,
     pub reason: String,
 }

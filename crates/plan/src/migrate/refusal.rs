@@ -11,7 +11,7 @@ use crate::range::RangeRefusal;
 pub enum MigrateRefusal {
     #[error("there is no pool {0}")]
     NoSuchPool(String),
-    /// No pool is named, none is disabled and has blocks, and none has the name of a replacement of another.
+    /// No pool is named, none is disabled and has blocks, and none has the name of a replacement for another pool.
     #[error("no pool shows that a migration has begun")]
     NoneBegun,
     /// No pool is named, and several are disabled and have blocks.
@@ -19,7 +19,7 @@ pub enum MigrateRefusal {
     SeveralBegun(Vec<String>),
     #[error("{0} is both the old and the new pool")]
     SamePool(String),
-    /// Two pools cannot have one CIDR, nor one pool blocks of two sizes.
+    /// Two pools cannot have the same CIDR, and one pool cannot have blocks of two sizes.
     #[error(
         "{cidr} is the CIDR of the pool {pool} itself: blocks of /{block_size} can only be created there once its present ones are gone"
     )]
@@ -31,7 +31,7 @@ pub enum MigrateRefusal {
         "the migration to blocks of /{block_size} in {cidr} through the temporary pool {temporary} has begun"
     )]
     OtherBegun { temporary: String, cidr: IpNet, block_size: u8 },
-    /// All users of that pool would have to move on with those of the old one.
+    /// All users of that pool would have to move on with the users of the old one.
     #[error("{cidr} is the CIDR of the pool {pool}, which is not temporary")]
     NotTemporary { pool: String, cidr: IpNet },
     #[error("the pool {pool} has blocks of /{size}, not of /{wanted}")]
@@ -64,7 +64,7 @@ pub enum MigrateRefusal {
         "the pool {0} has a namespaceSelector and allows the use Tunnel: Calico refuses both together where a pool is created"
     )]
     NamespaceSelectorOfTunnels(String),
-    /// Without the old pool some users would not get an address again.
+    /// Without the old pool, some users would not get an address again.
     #[error("without {pool} there are no addresses for {missing} of {needed} users; first {node}: {reason}")]
     NoRoom { pool: String, missing: u32, needed: u32, node: String, reason: String },
     /// The users could leave the pool, and not come back.

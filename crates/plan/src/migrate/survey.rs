@@ -1,4 +1,4 @@
-//! The phase of a migration and the leftovers of the old pool, by the datastore alone.
+//! The phase of a migration and the leftovers of the old pool, judged by the datastore alone.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
@@ -16,7 +16,7 @@ use super::pools::{Shortage, serves, shortage};
 use super::{Detour, Difference, MigrateRefusal, Migration, NodeCapacity, has_room};
 use crate::basis::Basis;
 
-/// A phase of a migration, in their order.
+/// A phase of a migration, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
@@ -24,7 +24,7 @@ pub enum Phase {
     Create,
     /// The old pool is disabled.
     Disable,
-    /// Users of the old pool get other addresses. Calipam does not do that: people restart the workloads.
+    /// Users of the old pool get other addresses. This plan does nothing: the workloads have to be restarted.
     Move,
     /// Leaked addresses, blocks and affinities of the old pool are released.
     CleanUp,
@@ -47,9 +47,9 @@ impl fmt::Display for Phase {
 #[serde(rename_all = "kebab-case")]
 pub enum UserKind {
     Pod,
-    /// An endpoint of another orchestrator than Kubernetes.
+    /// An endpoint of an orchestrator other than Kubernetes.
     Endpoint,
-    /// A tunnel of a node. Calico's agent on the node moves it.
+    /// A node's tunnel. Calico's agent on the node moves it.
     Tunnel,
     /// A service of the type LoadBalancer.
     Service,
@@ -62,7 +62,7 @@ pub struct User {
     pub kind: UserKind,
     /// Empty for services.
     pub node: String,
-    /// `namespace/name`; of a tunnel, the node.
+    /// `namespace/name`; for a tunnel, the node.
     pub name: String,
 }
 
@@ -74,12 +74,12 @@ pub struct Leftovers {
     pub affinities: usize,
     /// Addresses that something uses.
     pub in_use: usize,
-    /// Addresses that something names without owning them for certain.
+    /// Addresses that something names without certainly owning them.
     pub named: usize,
     /// Addresses that are recorded and leaked.
     pub leaked: usize,
-    /// Recorded addresses that are neither in use nor known to be leaked: young, cooling, or of an owner that may come
-    /// back.
+    /// Recorded addresses that are neither in use nor known to be leaked: young, cooling down, or of an owner that may
+    /// come back.
     pub others: usize,
 }
 
@@ -92,15 +92,15 @@ pub struct Survey {
     pub left: Leftovers,
     /// The users of the old pool, ascending.
     pub users: Vec<User>,
-    /// The room for them without the old pool, by node.
+    /// The room for the users without the old pool, by node.
     pub capacity: Vec<NodeCapacity>,
-    /// The same for the way back, before they leave for a temporary pool.
+    /// The room for the way back, before users leave for a temporary pool.
     pub capacity_back: Vec<NodeCapacity>,
     /// Settings in which an existing new pool differs from the old one.
     pub differences: Vec<Difference>,
 }
 
-/// Surveys a migration, but for its capacity and differences: see [`super::capacity()`], [`super::capacity_back()`] and
+/// Surveys a migration, except its capacity and differences: see [`super::capacity()`], [`super::capacity_back()`] and
 /// [`super::differences()`].
 pub fn survey(basis: &Basis<'_>, migration: Migration) -> Survey {
     let cidr = migration.old.cidr;
@@ -135,7 +135,7 @@ impl Survey {
     /// phases need no room.
     ///
     /// # Errors
-    /// If one does not.
+    /// If a user does not find one.
     pub fn has_room(&self) -> Result<(), MigrateRefusal> {
         if !matches!(self.phase, Phase::Create | Phase::Disable) {
             return Ok(());

@@ -11,13 +11,13 @@ use serde::Serialize;
 
 use super::{MigrateRefusal, Migration, Target, made_of, name_of, takes_blocks};
 
-/// One half of such a migration.
+/// One half of a migration to another block size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Leg {
     /// From the old pool to the temporary one.
     There,
-    /// From the temporary pool to the old CIDR, with blocks of the other size.
+    /// From the temporary pool back to the old CIDR, with blocks of the new size.
     Back,
 }
 
@@ -71,7 +71,7 @@ pub(super) fn made_for(
 struct Begun<'s> {
     temporary: &'s Pool,
     successor: &'s Successor,
-    /// The pool that is left now.
+    /// The pool that users are leaving now.
     old: &'s Pool,
     target: Target,
 }
@@ -81,7 +81,7 @@ impl<'s> Begun<'s> {
         let successor = temporary.temporary_for.as_ref()?;
         let mut others = snapshot.pools.iter().map(|pool| &pool.value);
         let (old, target) = match others.find(|pool| pool.cidr == successor.cidr) {
-            // A temporary pool that is disabled is left, whatever the other one is.
+            // Users leave a disabled temporary pool, whatever the state of the other pool.
             Some(pool) if pool.block_size != successor.block_size && !temporary.disabled => {
                 (pool, Target::Pool(temporary.name.clone()))
             }
@@ -94,13 +94,13 @@ impl<'s> Begun<'s> {
         Some(Self { temporary, successor, old, target })
     }
 
-    /// Returns true if the name or CIDR is that of one of its two pools.
+    /// Returns true if the name or CIDR is that of the temporary pool or its successor.
     fn is_of(&self, name: &str) -> bool {
         let Self { temporary, successor, .. } = self;
         is_named(name, &temporary.name, temporary.cidr) || is_named(name, &successor.name, successor.cidr)
     }
 
-    /// Refuses a stated target that differs.
+    /// Refuses a stated target that differs from the begun migration.
     fn check_target(&self, target: &Target) -> Result<(), MigrateRefusal> {
         let Self { temporary, successor, .. } = self;
         match target {
@@ -115,9 +115,9 @@ impl<'s> Begun<'s> {
     }
 }
 
-/// Finds the old pool and the target. `from` is the name or CIDR of the old pool. Without it, that is the one disabled
-/// pool that has blocks, or the one to which a temporary pool or the name of a new pool refers. Returns `None` if there
-/// is no pool `from`.
+/// Finds the old pool and the target. `from` is the name or CIDR of the old pool. Without `from`, the old pool is the
+/// one disabled pool that has blocks, or the pool to which a temporary pool or a new pool's name refers. Returns `None`
+/// if there is no pool `from`.
 ///
 /// # Errors
 /// If `from` is not stated and there is not exactly one such pool, or another migration of it has begun.
@@ -127,7 +127,7 @@ pub fn find<'s>(
     target: &Target,
 ) -> Result<Option<(&'s Pool, Target)>, MigrateRefusal> {
     let pools = || snapshot.pools.iter().map(|pool| &pool.value);
-    // A stated pool or network outweighs what a temporary pool says.
+    // A stated pool or network overrides the annotation of a temporary pool.
     let follows = matches!(target, Target::Unstated | Target::SameNetwork { .. });
     let begun = pools().filter(|_| follows).filter_map(|pool| Begun::of(snapshot, pool));
 
@@ -153,7 +153,7 @@ pub fn find<'s>(
     left.into_values().next().map(Some).ok_or(MigrateRefusal::NoneBegun)
 }
 
-/// Returns the pool that an enabled one was created to replace. Only its name tells.
+/// Returns the pool that an enabled pool was created to replace. Only the name of the enabled pool shows it.
 fn made_from<'s>(snapshot: &'s Snapshot, new: &Pool) -> Option<&'s Pool> {
     let mut pools = snapshot.pools.iter().map(|pool| &pool.value);
     let is_usual = |pool: &Pool| pool.temporary_for.is_none();
