@@ -12,13 +12,13 @@ use crate::block::BlockOwner;
 use crate::digest;
 use crate::json::{Fields, Unknown, is, keep, read_object, set};
 
-/// The virtual holder of blocks from which Calico assigns addresses to services.
+/// The virtual owner of blocks from which Calico assigns service addresses.
 pub const LOAD_BALANCER: &str = "load-balancer";
 
 /// The kind of an affinity: the segment of its key, or `spec.type` on Kubernetes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AffinityType {
-    /// A node. The empty type means this, too.
+    /// A node. The empty type means a node, too.
     #[default]
     Host,
     /// Something other than a node, such as `load-balancer`.
@@ -48,7 +48,7 @@ impl fmt::Display for AffinityType {
     }
 }
 
-/// The holder of an affinity, and its block.
+/// The holder of an affinity, and the block that it holds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AffinityKey {
     pub kind: AffinityType,
@@ -58,7 +58,7 @@ pub struct AffinityKey {
 }
 
 impl AffinityKey {
-    /// Returns the owner that the field `affinity` of the block names if this affinity holds the block.
+    /// Returns the owner that the block's field `affinity` names if this affinity holds the block.
     pub fn owner(&self) -> BlockOwner {
         match &self.kind {
             AffinityType::Host => BlockOwner::Host(self.node.clone()),
@@ -81,7 +81,7 @@ impl AffinityKey {
 /// The label with the kind of holder.
 pub const AFFINITY_TYPE: &str = "projectcalico.org/affinity-type";
 
-/// Name and value of the labels by which Calico 3.31 and later finds affinities on Kubernetes.
+/// Names and values of the labels by which Calico 3.31 and later finds affinities on Kubernetes.
 pub type AffinityLabels = [(&'static str, String); 3];
 
 impl AffinityKey {
@@ -98,7 +98,7 @@ impl AffinityKey {
 }
 
 impl fmt::Display for AffinityKey {
-    /// Prints the form of findings: `node-1/10.244.1.0/26`.
+    /// Prints the form used in findings: `node-1/10.244.1.0/26`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.node, self.cidr)
     }
@@ -106,12 +106,12 @@ impl fmt::Display for AffinityKey {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AffinityState {
-    /// The holder owns the block. The empty state of old data means this, too.
+    /// The holder owns the block. The empty state in old data means the same.
     #[default]
     Confirmed,
     /// The holder is about to claim the block.
     Pending,
-    /// The holder is about to give the block up.
+    /// The holder is about to release the block.
     PendingDeletion,
     /// Any other text.
     Other(String),
@@ -145,8 +145,8 @@ pub struct Affinity {
     /// Holder and block.
     pub key: AffinityKey,
     pub state: AffinityState,
-    /// The record has no state, or an empty one. That counts as [`AffinityState::Confirmed`], but Calico marks the
-    /// affinity as pending when its holder claims the block again, as it does with every unconfirmed state.
+    /// The record has no state, or an empty one. This counts as [`AffinityState::Confirmed`], but when the holder
+    /// claims the block again, Calico marks the affinity as pending, as it does with every unconfirmed state.
     pub is_unstated: bool,
     /// Marked as deleted: the first of Calico's two steps to delete on Kubernetes.
     pub deleted: bool,
@@ -160,7 +160,7 @@ impl Affinity {
         Self { key, state, is_unstated: false, deleted: false, unknown: None }
     }
 
-    /// Reads the value in etcd. An empty value, as the oldest writers left it, reads as `{}`.
+    /// Reads the value in etcd. An empty value, which the oldest Calico versions wrote, reads as `{}`.
     pub fn parse(key: AffinityKey, json: &[u8]) -> Result<Self, DecodeError> {
         let fresh = || Self { is_unstated: true, ..Self::new(key.clone(), AffinityState::default()) };
         if json.is_empty() {
@@ -187,7 +187,7 @@ impl<'de> Fields<'de> for Affinity {
 }
 
 impl Serialize for Affinity {
-    /// Writes the form of etcd, where the key has the holder and the block.
+    /// Writes the etcd form, where the key has the holder and the block.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("state", &self.state.to_string())?;

@@ -16,7 +16,7 @@ use crate::packing::take_sized;
 use crate::text::TextRef;
 use crate::time::parse_time;
 
-/// Handle under which Windows nodes reserve the first three ordinals and the last one of a block.
+/// Handle under which Windows nodes reserve the first three ordinals and the last one in a block.
 /// There is no handle object for it (facts 3.1).
 pub const WINDOWS_RESERVED_HANDLE: &str = "windows-reserved-ipam-handle";
 
@@ -54,19 +54,19 @@ impl Attribute {
         }
     }
 
-    /// Calls a function with the record as it is in a block.
+    /// Calls a function with the record in packed form, as if it were in a block.
     pub fn with_ref<T>(&self, call: impl FnOnce(AttributeRef<'_>) -> T) -> T {
         let mut table = AttributeTable::default();
         table.push(self);
         call(table.get(0).unwrap_or_default())
     }
 
-    /// The record of the ordinals that Windows reserves.
+    /// The record for the ordinals that Windows reserves.
     pub fn windows_reserved() -> Self {
         Self::new(Some(WINDOWS_RESERVED_HANDLE), [("note", "windows host rsvd")])
     }
 
-    /// Creates the record of an address that cools down from `at` on.
+    /// Creates the record of an address that was released at `at` and is cooling down.
     pub fn cooling(at: Timestamp) -> Self {
         Self { released_at: Some(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()), ..Self::default() }
     }
@@ -139,12 +139,12 @@ impl<'a> AttributeRef<'a> {
         parse_time(&self.released_at?.to_string())
     }
 
-    /// True while the address cools down: it was released but is not free yet.
+    /// True while the address is cooling down: it was released but is not free yet.
     pub fn is_cooling(&self) -> bool {
         self.released_at.is_some()
     }
 
-    /// True for the ordinals that Windows reserves. Like Calico, compares the handle without case.
+    /// True for the ordinals that Windows reserves. Like Calico, ignores the handle's case.
     pub fn is_windows_reserved(&self) -> bool {
         self.handle.is_some_and(is_windows_reserved)
     }
@@ -176,9 +176,9 @@ impl<'a> AttributeRef<'a> {
         PackedAttribute::of_bytes(self.packed)
     }
 
-    /// True if both records mean the same.
+    /// True if both records have the same meaning.
     pub fn is_same(self, other: AttributeRef<'_>) -> bool {
-        // Bytes differ if the entries of a map are in another order.
+        // The bytes differ if a map's entries are in another order.
         self.packed == other.packed || self.to_attribute() == other.to_attribute()
     }
 

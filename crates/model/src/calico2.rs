@@ -1,13 +1,13 @@
-//! The values that Calico 2.x stores (facts 6.2) if they differ from those of Calico 3.
+//! The values that Calico 2.x stores (facts 6.2), where they differ from those in Calico 3.
 
 use serde_json::{Map, Value};
 
 use crate::key::Key;
 
-/// Fields of a block that Calico 2.x does not know and would drop with its next write.
+/// Block fields that Calico 2.x does not know and would drop with its next write.
 const OF_BLOCK: [&str; 4] = ["sequenceNumber", "sequenceNumberForAllocation", "affinityClaimTime", "deleted"];
 
-/// Converts a value of Calico 3 to the form of Calico 2.x: without fields that it does not know, and with those that it
+/// Converts a Calico 3 value to the Calico 2.x form: without fields that 2.x does not know, and with those that 2.x
 /// always writes. `None` if both forms are the same.
 pub fn value(key: &Key, json: &[u8]) -> Option<Vec<u8>> {
     let mut value: Value = serde_json::from_slice(json).ok()?;
@@ -17,7 +17,7 @@ pub fn value(key: &Key, json: &[u8]) -> Option<Vec<u8>> {
             let dropped = OF_BLOCK.iter().filter(|field| fields.remove(**field).is_some()).count();
             dropped + name_all_fields(fields)
         }
-        // An affinity without a state is confirmed, which is the only state there.
+        // An affinity without a state is confirmed, the only state in Calico 2.x.
         Key::Affinity(_) => {
             let is_confirmed = fields.get("state").is_some_and(|state| state == "confirmed");
             let state = is_confirmed.then(|| fields.remove("state"));

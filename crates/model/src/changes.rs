@@ -1,5 +1,5 @@
-//! Updates a snapshot after objects changed: one of etcd by keys ([`Snapshot::change_entries`]), and any sorted list
-//! by the paths of its objects ([`merge`]).
+//! Updates a snapshot after objects have changed: an etcd snapshot by keys ([`Snapshot::change_entries`]), and any
+//! sorted list by the paths of its objects ([`merge`]).
 
 use std::collections::{HashSet, VecDeque};
 use std::mem::replace;
@@ -8,19 +8,19 @@ use std::ops::Range;
 use crate::key::{BLOCK_PREFIX, ENDPOINT_PREFIX, HANDLE_PREFIX, Key, RESOURCE_PREFIX};
 use crate::snapshot::{Defect, Snapshot, Versioned};
 
-/// A growing list reserves room for one object for this many that it has.
+/// A growing list reserves room for one more object per this many objects.
 const ROOM: usize = 64;
-/// The object name that Calico uses for kinds with a single object.
+/// Calico's object name for kinds with a single object.
 const DEFAULT: &str = "default";
 
 impl Snapshot {
     /// Updates a complete snapshot after these keys have changed, so that it equals a new full read. `fresh` has the
-    /// values now stored under them; returns those stored before. The keys are ascending, and the objects of each kind
-    /// are ordered by key in both snapshots.
+    /// values that are now stored under the keys. Returns the earlier values. Keys are ascending, and objects of each
+    /// kind are ordered by key in both snapshots.
     pub fn change_entries<K: AsRef<[u8]>>(&mut self, keys: &[K], mut fresh: Self) -> Self {
         let paths: Vec<&str> = keys.iter().filter_map(|key| std::str::from_utf8(key.as_ref()).ok()).collect();
         let mut gone = Self::default();
-        // These are the kinds with many objects.
+        // The kinds with many objects are merged in parallel.
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let paths = below(&paths, HANDLE_PREFIX);
@@ -91,7 +91,7 @@ fn below<'p>(paths: &[&'p str], prefix: &str) -> Vec<&'p str> {
     paths.iter().copied().filter(|path| path.starts_with(prefix)).collect()
 }
 
-/// Like [`merge`], by the keys of the objects.
+/// Like [`merge`], but by the objects' keys.
 fn merge_keys<T>(
     list: &mut Vec<Versioned<T>>,
     fresh: Vec<Versioned<T>>,
@@ -101,7 +101,7 @@ fn merge_keys<T>(
     merge(list, fresh, paths, |object, path| path.push_str(&key(&object.value).to_string()))
 }
 
-/// Replaces the objects with these paths by `fresh`, and returns the replaced ones. Both lists are ordered by
+/// Replaces the objects that have these paths with `fresh`, and returns the replaced ones. Both lists are ordered by
 /// path.
 pub fn merge<T>(
     list: &mut Vec<Versioned<T>>,
@@ -115,8 +115,8 @@ pub fn merge<T>(
         push_path(object, &mut space);
         space.as_str().cmp(path)
     };
-    // By path: the position of the first object that is not before it, and the number of its objects. Each step of the
-    // search builds the path of one object, which is most of the work.
+    // For each path: the position of the first object that is not before it, and the number of objects with the path.
+    // Each step of the search builds one object's path, which is most of the work.
     let (mut spans, mut from): (Vec<Range<usize>>, _) = (Vec::with_capacity(paths.len()), 0);
     for path in paths {
         let start = place(list, from, |object| compare(object, path).is_lt());
@@ -156,9 +156,9 @@ pub fn merge<T>(
     gone.into_iter().map(|(_, object)| object).collect()
 }
 
-/// Removes the items at the positions `removed` and returns them with their positions, in no order; inserts each item
-/// of `added` before the item at its position. Positions ascend. Works in one pass and in place, since a copy of a
-/// million objects would double the memory.
+/// Removes the items at the positions `removed` and returns them with their positions, in no particular order. Inserts
+/// each item in `added` before the item at its position. Positions are ascending. Works in one pass and in place, since
+/// a copy of a million objects would double the memory.
 fn splice<T>(list: &mut Vec<T>, removed: &[usize], added: Vec<(usize, T)>) -> Vec<(usize, T)> {
     let more = added.len().saturating_sub(removed.len());
     if list.capacity() - list.len() < more {
@@ -166,8 +166,8 @@ fn splice<T>(list: &mut Vec<T>, removed: &[usize], added: Vec<(usize, T)>) -> Ve
     }
     let (mut removed, mut added) = (removed.iter().copied().peekable(), added.into_iter().peekable());
     let mut gone = Vec::new();
-    // Either items wait for a place, or places are free. Free places hold removed items, whose positions these
-    // are.
+    // Either items are waiting for a place, or places are free. `free` has the original positions of the removed
+    // items in the free places.
     let (mut waiting, mut free) = (VecDeque::new(), VecDeque::new());
     let mut position = 0;
     while position <= list.len() {
@@ -201,8 +201,8 @@ fn splice<T>(list: &mut Vec<T>, removed: &[usize], added: Vec<(usize, T)>) -> Ve
     gone
 }
 
-/// The first position from `from` on for which `is_before` is false, in a list that is partitioned by it. Fast if it
-/// is near.
+/// The first position at or after `from` for which `is_before` is false, in a list that is partitioned by `is_before`.
+/// Fast if that position is near.
 fn place<T>(list: &[T], from: usize, mut is_before: impl FnMut(&T) -> bool) -> usize {
     let (mut low, mut step) = (from, 1);
     while let Some(object) = list.get(low + step - 1) {
@@ -222,10 +222,10 @@ mod tests {
 
     use super::*;
 
-    /// The value of a key from some revision on; `None` if it is deleted.
+    /// A key's new value and its revision; `None` if the key is deleted.
     type NewValue = Option<(Vec<u8>, i64)>;
 
-    /// Builds a snapshot of all entries.
+    /// Builds a snapshot from all entries.
     fn whole(entries: &BTreeMap<Vec<u8>, (Vec<u8>, i64)>) -> Snapshot {
         let mut snapshot = Snapshot::default();
         entries.iter().for_each(|(key, (value, revision))| snapshot.add_entry(key, value, *revision));
@@ -309,7 +309,7 @@ mod tests {
             undone.newest_creation = before.newest_creation;
             assert_eq!(undone, before, "revision {revision}");
             let mut expected = whole(&entries);
-            // The newest time ever seen, which matters for files only.
+            // The newest time that was ever seen, which matters only for files.
             expected.newest_creation = snapshot.newest_creation;
             assert_eq!(snapshot, expected, "revision {revision}");
         }

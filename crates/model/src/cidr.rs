@@ -1,4 +1,4 @@
-//! CIDRs in Calico's form, and the conversion between addresses and ordinals of a block.
+//! CIDRs in Calico's form, and the conversion between addresses and ordinals in a block.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -17,8 +17,8 @@ pub fn parse_cidr(text: &str) -> Option<IpNet> {
     parse_any(text).map(|net| net.trunc())
 }
 
-/// Reads an address with or without a prefix length, like Go's `ParseCIDR`. Does not use the reader of ipnet, which
-/// accepts leading zeros (`010.7.0.0/29`): some programs read those as another address.
+/// Reads an address with or without a prefix length, like Go's `ParseCIDR`. Does not use ipnet's reader, which accepts
+/// leading zeros (`010.7.0.0/29`): some programs would read a different address.
 fn parse_any(text: &str) -> Option<IpNet> {
     let Some((address, prefix)) = text.split_once('/') else {
         return Some(text.parse::<IpAddr>().ok()?.into());
@@ -27,14 +27,14 @@ fn parse_any(text: &str) -> Option<IpNet> {
     IpNet::new(address.parse().ok()?, prefix.parse().ok()?).ok()
 }
 
-/// Reads the CIDR of a pool, which needs a prefix length and must not be an IPv4-mapped IPv6 address.
+/// Reads a pool's CIDR, which needs a prefix length and must not be an IPv4-mapped IPv6 address.
 pub fn parse_pool(text: &str) -> Option<IpNet> {
     let net = Some(text).filter(|text| text.contains('/')).and_then(parse_cidr)?;
     let is_mapped = matches!(net, IpNet::V6(net) if net.addr().to_ipv4_mapped().is_some());
     (!is_mapped).then_some(net)
 }
 
-/// Reads an entry of a reservation like Calico: ignores blanks around it, and reads IPv4-mapped IPv6
+/// Reads an entry in a reservation like Calico: ignores blanks around it, and reads IPv4-mapped IPv6
 /// (`::ffff:192.0.2.0/120`) as IPv4.
 pub fn parse_reserved(text: &str) -> Option<IpNet> {
     let net = parse_cidr(text.trim())?;
@@ -53,8 +53,8 @@ pub fn parse_address(text: &str) -> Option<IpAddr> {
     parse_any(text).map(|net| net.addr())
 }
 
-/// Reads an IPv4 address and its prefix length, if it has one, in canonical form. Returns `None` for all else, which
-/// may still be a valid CIDR. A million handles and endpoints have an address each, and the general readers take four
+/// Reads an IPv4 address and its prefix length, if it has one, in canonical form. Returns `None` for anything else,
+/// even if it is a valid CIDR. A million handles and endpoints have an address each, and the general readers take four
 /// times as long.
 fn parse_plain_v4(text: &str) -> Option<(Ipv4Addr, Option<u8>)> {
     let mut bytes = text.bytes();
@@ -89,17 +89,17 @@ fn plain_number(bytes: &mut std::str::Bytes<'_>) -> Option<(u8, Option<u8>)> {
     None
 }
 
-/// Prints the form that etcd's keys have, with `-` for `/` (`10.244.1.0-26`).
+/// Prints the form used in etcd keys, with `-` for `/` (`10.244.1.0-26`).
 pub fn dashed(cidr: IpNet) -> String {
     format!("{}-{}", cidr.addr(), cidr.prefix_len())
 }
 
-/// Reads the form of keys, in which the first `-` is the slash.
+/// Reads the form used in etcd keys, in which the first `-` stands for `/`.
 pub fn parse_dashed(text: &str) -> Option<IpNet> {
     parse_cidr(&text.replacen('-', "/", 1))
 }
 
-/// Number of addresses in `cidr`; [`u128::MAX`] stands for `2^128` (`::/0`).
+/// Number of addresses in `cidr`; [`u128::MAX`] instead of `2^128` for `::/0`.
 pub fn size(cidr: IpNet) -> u128 {
     let host_bits = u32::from(cidr.max_prefix_len() - cidr.prefix_len());
     1u128.checked_shl(host_bits).unwrap_or(u128::MAX)
@@ -134,7 +134,7 @@ pub fn block_around(address: IpAddr, prefix: u8) -> Option<IpNet> {
     Some(net.trunc())
 }
 
-/// True if the two share an address.
+/// True if the two CIDRs share an address.
 pub fn overlap(a: IpNet, b: IpNet) -> bool {
     a.contains(&b) || b.contains(&a)
 }
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(parse_pool("10.0.0.1"), None);
     }
 
-    /// Texts that look like an IPv4 address or CIDR.
+    /// Texts that look like IPv4 addresses or CIDRs.
     fn v4() -> impl Strategy<Value = String> {
         let number = || prop_oneof![4 => any::<u8>().prop_map(|n| n.to_string()), 1 => "[0-9]{0,4}", 1 => "[+ a]?[0-9]"];
         let address = prop::collection::vec(number(), 3..6).prop_map(|octets| octets.join("."));

@@ -14,18 +14,18 @@ use crate::resource::read;
 
 pub use self::controllers::{KubeControllersConfiguration, NotServed};
 
-/// Default limit of a node's blocks in one family (Calico 3.19 and later).
+/// Default limit for a node's blocks in one family (Calico 3.19 and later).
 pub const DEFAULT_MAX_BLOCKS_PER_HOST: u32 = 20;
 
-/// The configuration of the allocator. The same five settings are under `/calico/ipam/v2/config`, which the allocator
-/// reads, and in the resource IPAMConfiguration; nothing keeps the two equal in etcd.
+/// The allocator configuration. The same five settings are under `/calico/ipam/v2/config`, which the allocator reads,
+/// and in the resource IPAMConfiguration. In etcd, nothing keeps the two equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpamConfig {
-    /// Nodes take addresses from their own blocks only.
+    /// Nodes take addresses only from their own blocks.
     pub strict_affinity: bool,
-    /// Nodes claim further blocks when they need one.
+    /// Nodes claim more blocks when they need them.
     pub auto_allocate_blocks: bool,
-    /// Limit of a node's blocks; 0 for [`DEFAULT_MAX_BLOCKS_PER_HOST`].
+    /// Limit for a node's blocks; 0 for [`DEFAULT_MAX_BLOCKS_PER_HOST`].
     pub max_blocks_per_host: i64,
     /// Stopped KubeVirt machines keep their addresses; `None` if not set, which means true.
     pub kubevirt_persistence: Option<bool>,
@@ -46,8 +46,8 @@ impl Default for IpamConfig {
     }
 }
 
-/// The settings in their stored form. Two of them have different names in etcd (`ETCD`) and in the resource, and Go
-/// does not know the other name.
+/// The settings in their stored form. Two of them have different names in etcd (`ETCD`) and in the resource, and each
+/// of Calico's readers knows only one of the names.
 #[derive(Default)]
 struct RawIpamConfig<const ETCD: bool> {
     strict_affinity: Option<bool>,
@@ -83,8 +83,8 @@ impl<'de, const ETCD: bool> Deserialize<'de> for RawIpamConfig<ETCD> {
 }
 
 impl IpamConfig {
-    /// Reads the value under `/calico/ipam/v2/config`. A missing flag is false, even one that is true if there is no
-    /// value at all: `{}` turns allocation of blocks off (facts 1.6).
+    /// Reads the value under `/calico/ipam/v2/config`. A missing flag is false, even if it is true when there is no
+    /// value at all: `{}` turns off allocation of blocks (facts 1.6).
     pub fn parse(text: &[u8]) -> Result<Self, DecodeError> {
         let raw: RawIpamConfig<true> = json::from_slice(text)?;
         Ok(raw.into())
@@ -126,7 +126,7 @@ impl IpamConfig {
         SignedDuration::from_secs(self.cooldown_seconds)
     }
 
-    /// The limit of a node's blocks in one family and pool.
+    /// The limit for a node's blocks in one family and pool.
     pub fn block_limit(&self) -> u32 {
         u32::try_from(self.max_blocks_per_host).ok().filter(|n| *n > 0).unwrap_or(DEFAULT_MAX_BLOCKS_PER_HOST)
     }
@@ -149,11 +149,11 @@ impl<const ETCD: bool> From<RawIpamConfig<ETCD>> for IpamConfig {
 pub enum IpamSetting {
     StrictAffinity(bool),
     AutoAllocateBlocks(bool),
-    /// Limit of a node's blocks; 0 for the default.
+    /// Limit for a node's blocks; 0 for the default.
     MaxBlocksPerHost(i64),
     /// Stopped KubeVirt machines keep their addresses.
     Kubevirt(bool),
-    /// Seconds.
+    /// Seconds until a released address can be assigned again.
     Cooldown(i64),
 }
 
@@ -221,7 +221,7 @@ pub struct ClusterInformation {
 }
 
 impl ClusterInformation {
-    /// Reads its JSON.
+    /// Reads the JSON of the resource.
     pub fn parse(json: &[u8]) -> Result<Self, DecodeError> {
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -242,15 +242,15 @@ impl ClusterInformation {
     }
 }
 
-/// The first version of Calico (major, minor) that finds the affinities of a node by labels (facts 2.5).
+/// The first Calico version (major, minor) that finds a node's affinities by labels (facts 2.5).
 const LABELS_SINCE: (u32, u32) = (3, 31);
-/// The newest version of Calico whose data and allocator are known; its branch was read before release (facts 9).
+/// The newest Calico version whose data and allocator are known; its branch was read before release (facts 9).
 const NEWEST_KNOWN: (u32, u32) = (3, 33);
 
-/// The oldest known version.
+/// The oldest Calico version whose data is known.
 const OLDEST_KNOWN: (u32, u32) = (2, 0);
 
-/// The newest version of Calico whose data is known, such as `v3.33`.
+/// The newest Calico version whose data is known, such as `v3.33`.
 pub fn newest_known() -> String {
     format!("v{}.{}", NEWEST_KNOWN.0, NEWEST_KNOWN.1)
 }
@@ -261,19 +261,19 @@ impl ClusterInformation {
         self.version().map(|(major, minor, _)| (major, minor) >= version)
     }
 
-    /// The version of the newest component; the patch is 0 if it names none.
+    /// The newest component's version; the patch is 0 if it names none.
     pub fn version(&self) -> Option<(u32, u32, u32)> {
         let text = self.calico_version.trim_start_matches('v');
         let mut numbers = text.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
         Some((numbers.next()?, numbers.next()?, numbers.next().unwrap_or_default()))
     }
 
-    /// True if this program does not know that version of Calico yet.
+    /// True if the cluster's Calico version is newer than those that this program knows.
     pub fn is_newer_than_known(&self) -> bool {
         self.is_since((NEWEST_KNOWN.0, NEWEST_KNOWN.1 + 1)).unwrap_or(false)
     }
 
-    /// True if this program knows the data of that version; `None` if the cluster names no version.
+    /// True if this program knows the data of the cluster's Calico version; `None` if the cluster names no version.
     pub fn is_known(&self) -> Option<bool> {
         self.is_since(OLDEST_KNOWN).map(|since| since && !self.is_newer_than_known())
     }
@@ -287,10 +287,10 @@ impl ClusterInformation {
 /// The LoadBalancer services that Calico serves (facts 2.13).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AssignIps {
-    /// All services with its class or without one.
+    /// All services with Calico's class or without a class.
     #[default]
     AllServices,
-    /// Only services that ask for it.
+    /// Only services that ask for Calico's addresses.
     RequestedServicesOnly,
 }
 

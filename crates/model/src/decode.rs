@@ -1,4 +1,4 @@
-//! Decodes a key of etcd and its value to an object of the snapshot.
+//! Decodes an etcd key and its value into an object in the snapshot.
 
 use memchr::memchr;
 
@@ -14,12 +14,12 @@ use crate::pool::{Pool, Reservation};
 use crate::resource::Parsed;
 use crate::snapshot::{Defect, DefectKind, FieldDefect, Revision, Snapshot, StoredBlock, Versioned};
 
-/// The object name that Calico uses for kinds with a single object.
+/// Calico's object name for kinds with a single object.
 const DEFAULT: &str = "default";
 
 impl Snapshot {
-    /// Adds one entry of etcd. An entry that cannot be decoded becomes a [`Defect`]; keys without meaning for calipam
-    /// are ignored.
+    /// Adds one etcd entry. An entry that cannot be decoded becomes a [`Defect`]; keys that mean nothing to calipam are
+    /// ignored.
     pub fn add_entry(&mut self, path: &[u8], value: &[u8], revision: i64) {
         let Ok(text) = simdutf8::basic::from_utf8(path) else {
             let path = String::from_utf8_lossy(path).into_owned();
@@ -30,7 +30,7 @@ impl Snapshot {
             });
             return;
         };
-        // Most entries are endpoints and handles: no key is built for them.
+        // Most entries are endpoints and handles, so no `Key` is built for them.
         if let Some((namespace, name)) = text.strip_prefix(ENDPOINT_PREFIX).and_then(endpoint_key) {
             match Endpoint::parse(namespace, name, value) {
                 Ok(parsed) => {
@@ -110,11 +110,11 @@ impl Snapshot {
                 self.kube_controllers = Some(config);
                 self.note_fields(path, defects);
             }
-            // Calico reads only the one called `default`. The host directory has no value.
+            // Calico reads only the object called `default`. The host directory has no value.
             Key::IpamConfiguration(name) => self.ignored_configs.push(name),
             Key::ClusterInformation(_) | Key::KubeControllersConfiguration(_) => {}
             Key::IpamHost(_) => {}
-            // These have no path in etcd.
+            // Objects that are only in Kubernetes have no path in etcd.
             Key::Pod { .. } | Key::Service { .. } => {}
         }
         Ok(())
@@ -125,7 +125,7 @@ impl Snapshot {
         self.defects.push(Defect { path: path.to_owned(), key, kind });
     }
 
-    /// Records the problems of an object and the time of its creation, and returns the object.
+    /// Records an object's problems and creation time, and returns the object.
     fn note_parsed<T>(&mut self, path: &str, parsed: Parsed<T>) -> T {
         self.newest_creation = self.newest_creation.max(parsed.created);
         self.note_fields(path, parsed.defects);
@@ -139,7 +139,7 @@ impl Snapshot {
     }
 }
 
-/// The reason that Calico does not find a block or affinity under its key.
+/// The reason why Calico does not find a block or affinity under its key.
 fn not_canonical(key: &Key, path: &str) -> Option<String> {
     let is_named_by_cidr = matches!(key, Key::Block(_) | Key::Affinity(_));
     let canonical = is_named_by_cidr.then(|| key.to_string()).filter(|canonical| canonical != path)?;
@@ -151,7 +151,7 @@ fn versioned<T>(value: T, revision: i64) -> Versioned<T> {
     Versioned { value, revision: Revision::Etcd(revision) }
 }
 
-/// Namespace and name, if the rest of an endpoint's key is nothing else.
+/// Namespace and name, if the rest of an endpoint's key has exactly these two parts.
 fn endpoint_key(rest: &str) -> Option<(&str, &str)> {
     let slash = memchr(b'/', rest.as_bytes())?;
     let (namespace, name) = (rest.get(..slash)?, rest.get(slash + 1..)?);

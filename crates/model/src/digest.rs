@@ -9,12 +9,12 @@ pub fn sha256(bytes: impl AsRef<[u8]>) -> [u8; 32] {
     sum
 }
 
-/// SHA-256 in hexadecimal digits, lower case.
+/// SHA-256 in lowercase hexadecimal digits.
 pub fn sha256_hex(bytes: impl AsRef<[u8]>) -> String {
     sha256(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// SHA3-256, Calico's hash of a node's name.
+/// SHA3-256, with which Calico hashes node names.
 pub(crate) fn sha3_256(bytes: &[u8]) -> [u8; 32] {
     let mut sum = [0; 32];
     let mut hasher = Sha3::v256();

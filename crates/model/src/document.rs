@@ -1,4 +1,4 @@
-//! Stored pools and allocator configuration: an edit changes some fields of the JSON and keeps unknown ones.
+//! Stored pools and allocator configuration: an edit changes some JSON fields and keeps unknown ones.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -13,7 +13,7 @@ use crate::resource::METADATA;
 pub struct Document(Map<String, Value>);
 
 impl Document {
-    /// Reads its JSON.
+    /// Reads the JSON text.
     pub fn parse(json: &[u8]) -> Result<Self, DecodeError> {
         serde_json::from_slice(json).map(Self).map_err(DecodeError::from)
     }
@@ -34,7 +34,7 @@ impl Document {
         self.0.get("metadata")?.as_object()
     }
 
-    /// True if it has a deletion timestamp.
+    /// True if the resource has a deletion timestamp.
     pub fn is_being_deleted(&self) -> bool {
         self.metadata().is_some_and(|metadata| metadata.contains_key("deletionTimestamp"))
     }
@@ -43,14 +43,14 @@ impl Document {
         self.metadata()?.get("labels")?.get(name)?.as_str()
     }
 
-    /// The finalizers that keep a deleted resource from going.
+    /// The finalizers that keep a deleted resource from disappearing.
     pub fn finalizers(&self) -> Vec<&str> {
         let list = self.metadata().and_then(|metadata| metadata.get("finalizers")?.as_array());
         list.into_iter().flatten().filter_map(Value::as_str).collect()
     }
 
-    /// Creates a resource with the labels, annotations and `spec` of this one, another name, and some fields of `spec`
-    /// set. It has neither UID nor creation time yet.
+    /// Creates a resource with the labels, annotations and `spec` of this one, but another name and the given `spec`
+    /// fields. It does not have a UID or creation time yet.
     pub fn child(&self, name: &str, fields: impl IntoIterator<Item = (&'static str, Value)>) -> Self {
         let mut child = self.clone();
         child.0.remove("status");
@@ -69,14 +69,14 @@ impl Document {
         child
     }
 
-    /// Sets `disabled` in the `spec` of a pool.
+    /// Sets `disabled` in a pool's `spec`.
     pub fn set_disabled(&mut self, disabled: bool) {
         if let Some(Value::Object(spec)) = self.0.get_mut("spec") {
             spec.insert("disabled".into(), disabled.into());
         }
     }
 
-    /// Sets an annotation, or removes it in every place where it is kept.
+    /// Sets an annotation, or removes it everywhere.
     pub fn annotate(&mut self, name: &str, value: Option<String>) {
         let Some(Value::Object(metadata)) = self.0.get_mut("metadata") else { return };
         let annotations = metadata.entry("annotations").or_insert_with(|| Map::new().into());
@@ -103,7 +103,7 @@ impl Document {
         }
     }
 
-    /// Sets settings of the allocator. Like Calico, omits what is false or zero (facts 1.6).
+    /// Sets allocator settings. Like Calico, omits values that are false or zero (facts 1.6).
     pub fn set(&mut self, settings: &[IpamSetting]) {
         for setting in settings {
             let (name, value) = setting.field();
@@ -115,13 +115,13 @@ impl Document {
         }
     }
 
-    /// The settings of the allocator.
+    /// The allocator settings.
     pub fn ipam_config(&self) -> Result<IpamConfig, DecodeError> {
         IpamConfig::parse(&serde_json::to_vec(self)?)
     }
 }
 
-/// The parts of a parent that remain true of its children, in that annotation.
+/// The parts of a parent that are kept for its children, in Calico's metadata annotation.
 const OF_CHILDREN: [&str; 2] = ["labels", "annotations"];
 
 /// Removes the parent's identity from the annotations, including the last configuration that kubectl applied.

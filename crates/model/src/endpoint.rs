@@ -43,7 +43,7 @@ enum Field {
 
 const FIELDS: usize = Field::Workload as usize + 1;
 
-/// The parts of an [`Endpoint`]; absent fields are empty.
+/// The parts of an [`Endpoint`]; missing fields are empty.
 #[derive(Clone, Debug, Default)]
 pub struct EndpointParts<'a> {
     pub namespace: &'a str,
@@ -63,7 +63,7 @@ pub struct EndpointParts<'a> {
     pub workload: &'a str,
 }
 
-/// The user and node of an endpoint. Absent texts are empty.
+/// An endpoint's user and node. Missing texts are empty.
 #[derive(Clone, Copy, Debug)]
 pub struct EndpointTexts<'a> {
     pub namespace: TextRef<'a>,
@@ -91,8 +91,8 @@ impl Endpoint {
         Self { text: boxed_texts(&fields), addresses }
     }
 
-    /// Reads the JSON of a workload endpoint; namespace and name come from the key. Omits and reports entries of
-    /// `ipNetworks` that are no addresses. Also returns the creation time.
+    /// Reads a workload endpoint's JSON; namespace and name come from the key. Omits and reports entries in
+    /// `ipNetworks` that are not addresses. Also returns the creation time.
     pub fn parse(namespace: &str, name: &str, json: &[u8]) -> Result<Parsed<Self>, DecodeError> {
         let RawEndpoint { metadata, spec } = read(json)?;
         let (mut first, mut addresses, mut defects) = (None, Vec::new(), Vec::new());
@@ -144,7 +144,7 @@ impl Endpoint {
         push_endpoint_name(out, [&node, &orchestrator, &pod, &endpoint]);
     }
 
-    /// The node; empty if the object does not name it.
+    /// The node; empty if the object does not name one.
     pub fn node(&self) -> TextRef<'_> {
         self.field(Field::Node)
     }
@@ -154,7 +154,7 @@ impl Endpoint {
         self.field(Field::Orchestrator)
     }
 
-    /// True for endpoints of OpenStack, whose addresses come from Neutron, not IPAM.
+    /// True for OpenStack endpoints, whose addresses come from Neutron, not from IPAM.
     pub fn is_of_openstack(&self) -> bool {
         self.orchestrator() == *"openstack"
     }
@@ -169,12 +169,12 @@ impl Endpoint {
         self.field(Field::Endpoint)
     }
 
-    /// The ID of the pod's sandbox; may be empty.
+    /// The ID of the pod's sandbox; can be empty.
     pub fn container_id(&self) -> TextRef<'_> {
         self.field(Field::ContainerId)
     }
 
-    /// The workload of orchestrators other than Kubernetes; usually empty.
+    /// The workload name, for orchestrators other than Kubernetes; usually empty.
     pub fn workload(&self) -> TextRef<'_> {
         self.field(Field::Workload)
     }
@@ -196,7 +196,7 @@ impl Endpoint {
         }
     }
 
-    /// The texts that a check needs from every endpoint, from one pass over the fields.
+    /// The texts that a check needs from every endpoint, read in one pass over the fields.
     pub fn texts(&self) -> EndpointTexts<'_> {
         let mut rest = &*self.text;
         let fields = [(); FIELDS].map(|()| TextRef::from_packed(take_sized(&mut rest)));

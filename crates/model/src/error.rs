@@ -1,10 +1,10 @@
-//! Errors of decoding values in the datastore.
+//! Errors in decoding datastore values.
 
 use ipnet::IpNet;
 
 use crate::block::BlockProblem;
 
-/// The reason that a value in the datastore cannot be decoded.
+/// The reason why a datastore value cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     #[error("{0}")]

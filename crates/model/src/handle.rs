@@ -12,7 +12,7 @@ use crate::json::{Fields, Object, RawJson, Unknown, is, keep, read_object, set};
 use crate::snapshot::DatastoreKind;
 use crate::text::{Text, TextRef};
 
-/// Cuts a handle ID at the first carriage return, as Calico does to look it up (facts 3.13).
+/// Cuts a handle ID at the first carriage return, as Calico does for lookups (facts 3.13).
 pub fn clean_id(id: &str) -> &str {
     id.split_once('\r').map_or(id, |(id, _)| id)
 }
@@ -21,7 +21,7 @@ pub fn clean_id(id: &str) -> &str {
 const MAX_NAME: usize = 253;
 
 /// True if the datastore can store a handle with this ID. In etcd, a slash would give a key that cannot be read back;
-/// in Kubernetes, its lower case must be a valid object name, a DNS subdomain.
+/// in Kubernetes, the lowercase ID must be a valid object name, a DNS subdomain.
 pub fn is_storable_id(id: &str, datastore: DatastoreKind) -> bool {
     let is_label = |label: &str| {
         let ends_well = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
@@ -41,15 +41,15 @@ pub struct Handle {
     content: Content,
 }
 
-/// The counts of a handle. Nearly all handles have one address in one IPv4 block and no other fields, and a large
-/// cluster has a million of them.
+/// A handle's counts. A large cluster has a million handles, and nearly all have one address in one IPv4 block and no
+/// other fields.
 #[derive(Clone, Debug, PartialEq)]
 enum Content {
     OneBlock(Ipv4Net, i32),
     Other(Box<Other>),
 }
 
-/// The contents of a handle beyond [`Content::OneBlock`].
+/// The contents of a handle that [`Content::OneBlock`] cannot hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Other {
     /// Addresses by block.
@@ -64,10 +64,10 @@ impl Handle {
         Self { id: Text::new(id), content: Content::Other(Box::default()) }
     }
 
-    /// Reads the JSON of a handle. The ID comes from the key (etcd) or from `spec.handleID`.
+    /// Reads a handle's JSON. The ID comes from the key (etcd) or from `spec.handleID`.
     ///
     /// # Errors
-    /// If the text is not JSON, a field has another type than Calico's reader accepts, or a key of `block` is not a
+    /// If the text is not JSON, a field has a type that Calico's reader does not accept, or a key in `block` is not a
     /// CIDR.
     pub fn parse(id: &str, json: &[u8]) -> Result<Self, DecodeError> {
         let mut raw = read_object(json, RawHandle::default)?;
@@ -78,7 +78,7 @@ impl Handle {
         Ok(Self::from_raw(id, raw))
     }
 
-    /// Reads the JSON of the `spec` of a handle in Kubernetes, which has the ID as `handleID`.
+    /// Reads the JSON of a handle's `spec` in Kubernetes, which has the ID as `handleID`.
     pub fn parse_spec(json: &[u8]) -> Result<Self, DecodeError> {
         let mut raw = read_object(json, RawHandle::default)?;
         let id = raw.id.take().filter(|id| !id.is_empty()).ok_or(DecodeError::Missing("handleID"))?;
@@ -118,7 +118,7 @@ impl Handle {
         self.blocks().find(|(cidr, _)| *cidr == block).map_or(0, |(_, count)| count)
     }
 
-    /// Sets the number of addresses in `block`. Like in Calico, 0 removes the entry.
+    /// Sets the number of addresses in `block`. As in Calico, 0 removes the entry.
     pub fn set_count(&mut self, block: IpNet, count: i64) {
         let mut blocks: BTreeMap<IpNet, i64> = self.blocks().collect();
         match count {
@@ -157,7 +157,7 @@ impl Content {
 }
 
 impl Serialize for Handle {
-    /// Writes Calico's form for etcd, where the key has the ID.
+    /// Writes Calico's etcd form, where the key has the ID.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         let blocks: BTreeMap<String, i64> =
@@ -220,7 +220,7 @@ impl<'de> Fields<'de> for RawBlocks {
 mod tests {
     use super::*;
 
-    /// A line break after a value leaves it to the general reader.
+    /// A line break after a value makes the fast reader leave it to the general one.
     #[test]
     fn handles_that_nearly_read_as_most_do_read_as_they_are() {
         let usual = r#"{"block":{"10.0.0.0/26":1},"deleted":false,"handleID":"x.1"}"#;

@@ -1,12 +1,12 @@
-//! Hints to the next action, for errors and notes of every crate. Only the program knows the names of its commands and
-//! options, so a hint holds them as values.
+//! Hints about the next action, for errors and notes in every crate. Only the program knows the names of its commands
+//! and options, so a hint holds them as values.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
 
 use ipnet::IpNet;
 
-/// A text in which each `{}` stands for one of the calls, in order.
+/// A text in which each `{}` stands for the next one of the calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hint {
     pub text: Cow<'static, str>,
@@ -36,15 +36,15 @@ impl From<String> for Hint {
 pub enum Call {
     Name(String),
 
-    /// The current call; the next ones change one thing in it.
+    /// The current call. The next variants are the same call with one change.
     Again,
     DryRun,
-    /// Confirmed in advance.
+    /// The current call, confirmed in advance.
     Agreed,
     Forced,
     Locked,
     Unlocked,
-    /// The options for the journal's place: that of this call, if it has one, and the environment variable.
+    /// The options for the journal's location: this call's option, if it has one, and the environment variable.
     JournalPlace,
     MaxChanges(usize),
     EndpointsOnly,
@@ -64,10 +64,10 @@ pub enum Call {
     EtcdCa,
     EtcdWithCa,
     EtcdKeyPair,
-    /// Endpoints of etcd, instead of the named datastore or file.
+    /// etcd endpoints, instead of the named datastore or file.
     EtcdUrl,
     File,
-    /// Endpoints of etcd, instead of Kubernetes and etcd options.
+    /// etcd endpoints, instead of Kubernetes and etcd options.
     EtcdInstead,
     FileInstead,
 
@@ -87,7 +87,7 @@ pub enum Call {
     Record(PathBuf),
     Journals,
     Undo(PathBuf),
-    /// Shows a migration, by its old pool if that is known.
+    /// Shows a migration, by its old pool if the pool is known.
     MigrateStatus(Option<String>),
     MigrateResume(String),
     /// Returns from a temporary pool to the old one.

@@ -1,5 +1,5 @@
-//! Reads JSON like Go's decoder: field names match case-insensitively, the last of several equal fields wins,
-//! `null` leaves a field unchanged, unknown fields are allowed (facts 1.3.2).
+//! Reads JSON like Go's decoder: the case of field names does not matter, the last of several equal fields wins,
+//! `null` leaves a field unchanged, and unknown fields are allowed (facts 1.3.2).
 
 pub(crate) mod plain;
 
@@ -18,14 +18,14 @@ pub(crate) trait Fields<'de> {
     /// Reads the value of the field `name` from `map`; must consume it exactly once.
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error>;
 
-    /// Reads the value of a field with the reader of plain JSON, if there is a faster way than [`Self::field`].
-    /// Otherwise returns false without reading.
+    /// Reads a field's value with the reader of plain JSON, if that is faster than [`Self::field`]. Otherwise returns
+    /// false without reading.
     fn plain_field(&mut self, _name: &str, _reader: &mut Plain<'de>) -> plain::Result<bool> {
         Ok(false)
     }
 }
 
-/// Reads one whole JSON document into the fields that `fresh` creates.
+/// Reads an entire JSON document into the fields that `fresh` creates.
 pub(crate) fn read_object<'de, F: Fields<'de>>(
     bytes: &'de [u8],
     fresh: impl Fn() -> F,
@@ -39,7 +39,7 @@ pub(crate) fn read_object<'de, F: Fields<'de>>(
 
 fn read_generally<'de, F: Fields<'de>>(bytes: &'de [u8], fresh: impl Fn() -> F) -> serde_json::Result<F> {
     let mut fields = fresh();
-    // Checking the whole text for UTF-8 once is much faster than checking each string.
+    // Checking the entire text for UTF-8 once is much faster than checking each string.
     match std::str::from_utf8(bytes) {
         Ok(text) => read_document(serde_json::Deserializer::from_str(text), &mut fields)?,
         Err(_) => read_document(serde_json::Deserializer::from_slice(bytes), &mut fields)?,
@@ -167,7 +167,7 @@ where
 /// The fields that a reader does not know, by name, unchanged.
 pub type Unknown = BTreeMap<String, RawJson>;
 
-/// A value as its text, which keeps numbers that do not fit in a double.
+/// A value, kept as text: numbers that do not fit in a double stay the same.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RawJson(Box<RawValue>);

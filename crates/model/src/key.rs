@@ -1,4 +1,4 @@
-//! Keys of the etcd v3 datastore (facts 1.1). CONTRIBUTING.md lists every place to change for a new kind of record.
+//! Keys in the etcd v3 datastore (facts 1.1). CONTRIBUTING.md lists every place to change for a new kind of record.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub const IPAM_PREFIX: &str = "/calico/ipam/v2/";
 pub const BLOCK_PREFIX: &str = "/calico/ipam/v2/assignment/";
 /// The prefix of handles.
 pub const HANDLE_PREFIX: &str = "/calico/ipam/v2/handle/";
-/// The prefix of resources of the v3 API.
+/// The prefix of v3 API resources.
 pub const RESOURCE_PREFIX: &str = "/calico/resources/v3/projectcalico.org/";
 /// The prefix of workload endpoints.
 pub const ENDPOINT_PREFIX: &str = "/calico/resources/v3/projectcalico.org/workloadendpoints/";
@@ -46,28 +46,28 @@ pub enum Key {
     },
     /// Cluster information; only `default` is used.
     ClusterInformation(String),
-    /// The configuration of kube-controllers; only `default` is used.
+    /// The kube-controllers configuration; only `default` is used.
     KubeControllersConfiguration(String),
-    /// The resource IPAMConfiguration; nothing keeps it equal to [`Key::IpamConfig`] in etcd.
+    /// The resource IPAMConfiguration. In etcd, nothing keeps it equal to [`Key::IpamConfig`].
     IpamConfiguration(String),
     /// A pod, which is only in Kubernetes and has no path in etcd.
     Pod { namespace: String, name: String },
-    /// A service, which is only in Kubernetes, too.
+    /// A service, which is only in Kubernetes and has no path in etcd.
     Service { namespace: String, name: String },
 }
 
-/// A key with a known prefix that names nothing known.
+/// A key that has a known prefix, but names nothing known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct KeyError {
-    /// The problem with it.
+    /// The problem with the key.
     pub reason: String,
 }
 
-/// Creates the key of a cluster-scoped resource from its name.
+/// Creates a cluster-scoped resource's key from its name.
 type MakeKey = fn(String) -> Key;
 
-/// Resources that are read: plural in the key, source, and the function for the [`Key`] of one without namespace.
+/// Resources that are read: plural in the key, source, and the function that makes the [`Key`] if it has no namespace.
 const RESOURCES: [(&str, Source, Option<MakeKey>); 7] = [
     ("ippools", Source::Pools, Some(Key::Pool)),
     ("ipreservations", Source::Reservations, Some(Key::Reservation)),
@@ -88,11 +88,11 @@ pub fn source_of_resources(plural: &[u8]) -> Option<Source> {
 }
 
 impl Key {
-    /// Reads an etcd path. `Ok(None)` for paths without meaning for calipam.
+    /// Reads an etcd path. `Ok(None)` for paths that mean nothing to calipam.
     ///
     /// # Errors
-    /// If the path is under the IPAM prefix, or under the prefix of a resource that is read, but in no form that Calico
-    /// uses.
+    /// If the path is under the IPAM prefix, or under the prefix of a resource that is read, but not in a form that
+    /// Calico uses.
     pub fn parse(path: &str) -> Result<Option<Self>, KeyError> {
         if let Some(rest) = path.strip_prefix(IPAM_PREFIX) {
             return parse_ipam(rest).map(Some);

@@ -1,7 +1,7 @@
-//! The data of Calico IPAM: the objects in the datastore, reading and writing of their keys and values, and
-//! the block arithmetic. Has no I/O, no async and no clock.
+//! Calico IPAM data: the objects in the datastore, reading and writing of their keys and values, and the block
+//! arithmetic. This crate has no I/O, no async and no clock.
 //!
-//! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
+//! "Facts" in this crate's comments means the project's `docs/calico-ipam.md`.
 
 pub mod affinity;
 pub mod attributes;

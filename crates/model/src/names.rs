@@ -22,7 +22,7 @@ impl EndpointName {
     }
 }
 
-/// Splits at single dashes, and replaces double ones by one.
+/// Splits at single dashes, and replaces double dashes with single ones.
 fn split(name: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut rest = name.chars().peekable();
@@ -44,7 +44,7 @@ pub fn endpoint_name(node: &str, orchestrator: &str, workload: &str, endpoint: &
     name
 }
 
-/// Appends the name of [`endpoint_name`].
+/// Appends the name that [`endpoint_name`] builds.
 pub(crate) fn push_endpoint_name(name: &mut String, parts: [&str; 4]) {
     for (i, part) in parts.into_iter().enumerate() {
         if i > 0 {
@@ -59,7 +59,7 @@ pub(crate) fn push_endpoint_name(name: &mut String, parts: [&str; 4]) {
     }
 }
 
-/// True if `name` equals [`endpoint_name`] of the parts, without building it.
+/// True if `name` is the [`endpoint_name`] of these parts. Does not build the name.
 pub(crate) fn is_endpoint_name(name: &str, parts: [&str; 4]) -> bool {
     let mut rest = name.as_bytes().iter();
     for (i, part) in parts.into_iter().enumerate() {

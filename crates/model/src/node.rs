@@ -13,7 +13,7 @@ use crate::plugin::INSTALLED;
 use crate::resource::{Parsed, read};
 use crate::snapshot::FieldDefect;
 
-/// The five kinds of tunnel addresses of a node (facts 4.1).
+/// The five kinds of tunnel addresses that a node can have (facts 4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TunnelKind {
     /// IP in IP.
@@ -31,7 +31,7 @@ impl TunnelKind {
         matches!(self, Self::VxlanV6 | Self::WireguardV6)
     }
 
-    /// The attribute `type` of its allocations.
+    /// The attribute `type` in allocations for this kind.
     pub fn attribute(self) -> &'static str {
         match self {
             Self::Ipip => "ipipTunnelAddress",
@@ -42,7 +42,7 @@ impl TunnelKind {
         }
     }
 
-    /// The prefix of its handle; the node's name follows.
+    /// The prefix of the handle; the node's name follows.
     pub fn handle_prefix(self) -> &'static str {
         match self {
             Self::Ipip => "ipip-tunnel-addr-",
@@ -53,7 +53,7 @@ impl TunnelKind {
         }
     }
 
-    /// Its field in the Calico node.
+    /// The field in the Calico node with this address.
     pub fn field(self) -> &'static str {
         match self {
             Self::Ipip => "spec.bgp.ipv4IPIPTunnelAddr",
@@ -69,26 +69,26 @@ impl TunnelKind {
 pub struct Node {
     /// The name in Calico.
     pub name: String,
-    /// The name in Kubernetes, from the orchestrator reference `k8s`; may differ from `name`.
+    /// The name in Kubernetes, from the orchestrator reference `k8s`; can differ from `name`.
     pub kubernetes_name: Option<String>,
     pub created: Option<Timestamp>,
     /// The labels, for pool selectors.
     pub labels: BTreeMap<String, String>,
     pub tunnels: Vec<(TunnelKind, IpAddr)>,
-    /// The node's own addresses in the network of the nodes.
+    /// The node's own addresses in the node network.
     pub addresses: BTreeSet<IpAddr>,
     /// The CNI plugin that an installer has recorded ([`plugin::INSTALLED`](crate::plugin::INSTALLED)).
     pub plugin: Option<String>,
     /// A taint keeps pods away unless they tolerate it. Known only for Kubernetes nodes.
     pub tainted: bool,
-    /// The node has a WireGuard key for IPv4, and for IPv6: its tunnel needs an address.
+    /// True for IPv4, and for IPv6, if the node has a WireGuard key: its tunnel needs an address.
     pub wireguard_keys: [bool; 2],
     /// The pod ranges that Kubernetes assigns to the node, from which host-local takes addresses. Known only for some
     /// Kubernetes nodes.
     pub pod_cidrs: Vec<IpNet>,
 }
 
-/// The types of addresses at which other nodes reach a node.
+/// The types of addresses at which a node is reached by other nodes.
 const OWN_ADDRESSES: [&str; 2] = ["InternalIP", "CalicoNodeIP"];
 
 /// The label with the operating system.
@@ -99,12 +99,12 @@ impl Node {
         self.labels.get(SYSTEM).is_some_and(|system| system == "windows")
     }
 
-    /// True for a virtual node, which represents another system that runs its pods.
+    /// True for a virtual node, which stands for another system that runs its pods.
     pub fn is_virtual_kubelet(&self) -> bool {
         self.labels.get("type").is_some_and(|kind| kind == "virtual-kubelet")
     }
 
-    /// Adds an address of the node with its type. Ignores invalid text: no other data depends on it alone.
+    /// Adds one of the node's addresses with its type. Ignores invalid text: no other data depends on it alone.
     pub fn add_address(&mut self, kind: &str, text: &str) {
         if OWN_ADDRESSES.contains(&kind) {
             self.addresses.extend(cidr::parse_address(text));
@@ -113,8 +113,7 @@ impl Node {
 }
 
 impl Node {
-    /// Reads the JSON of a Calico node; the name comes from the key. Omits and reports tunnel fields that are no
-    /// addresses.
+    /// Reads a Calico node's JSON; the name comes from the key. Omits and reports tunnel fields that are not addresses.
     pub fn parse(name: &str, json: &[u8]) -> Result<Parsed<Self>, DecodeError> {
         let (metadata, spec, status) = read::<NodeSpec>(json)?;
         let (created, plugin) = (metadata.created(), metadata.annotation(INSTALLED));

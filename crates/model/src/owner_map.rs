@@ -1,11 +1,11 @@
-//! Packed owner attributes of a record: the pod, node or service that an address belongs to.
+//! A record's packed owner attributes: the pod, node or service that an address belongs to.
 
 use std::collections::BTreeMap;
 
 use crate::packing::{push_text, take_number, take_sized};
 use crate::text::TextRef;
 
-/// Keys of owner maps that take one byte in the table (facts 4.3). New keys go to the end only.
+/// Keys in owner maps that take one byte in the table (facts 4.3). New keys may only go to the end.
 const KNOWN_KEYS: [&str; 12] = [
     "pod",
     "namespace",
@@ -46,7 +46,7 @@ pub(crate) fn code_of(key: &str) -> u8 {
     KNOWN_KEYS.iter().position(|known| *known == key).map_or(0, |place| place as u8 + 1)
 }
 
-/// Appends one entry of an owner map: code or key, then value.
+/// Appends one entry to an owner map: code or key, and the value.
 pub(crate) fn push_entry(out: &mut Vec<u8>, key: OwnerKey<'_>, value: &str) {
     out.push(key.code);
     if key.code == 0 {
@@ -99,7 +99,7 @@ pub struct Owner<'a> {
     pub namespace: Option<TextRef<'a>>,
     pub pod: Option<TextRef<'a>>,
     pub node: Option<TextRef<'a>>,
-    /// There is the name of a KubeVirt machine or its instance.
+    /// The attributes name a KubeVirt machine or its instance.
     pub is_machine: bool,
 }
 
@@ -137,7 +137,7 @@ impl<'a> Iterator for OwnerEntries<'a> {
 }
 
 impl<'a> OwnerEntries<'a> {
-    /// Code, key if it has no code, and value of the next attribute.
+    /// The next attribute: its code, its key if it has no code, and its value.
     fn advance(&mut self) -> Option<(u8, TextRef<'a>, TextRef<'a>)> {
         self.left = self.left.checked_sub(1)?;
         let (code, rest) = self.rest.split_first()?;

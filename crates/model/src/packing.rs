@@ -4,13 +4,13 @@ use std::cell::RefCell;
 
 use crate::text::pack_into;
 
-/// Texts shorter than this have a length of one byte.
+/// For texts shorter than this, the length takes one byte.
 const SHORT: usize = 0x80;
-/// Bytes of working memory that a thread keeps between two uses.
+/// The most bytes of working memory that a thread keeps between two uses.
 const SCRATCH: usize = 1 << 12;
 
-/// Lets `write` fill working memory of the thread, and copies the result into a box of its exact size. A million
-/// objects are built like this; a buffer for each, shrunk to size, would take twice as long.
+/// Lets `write` fill the thread's working memory, and copies the result into a box of its exact size. A million
+/// objects are built in this way. A buffer for each one, shrunk to size, would take twice as long.
 pub(crate) fn boxed(write: impl FnOnce(&mut Vec<u8>)) -> Box<[u8]> {
     thread_local! {
         static SPACE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -48,7 +48,7 @@ pub fn push_sized(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends a number, seven bits a byte, lowest first.
+/// Appends a number, seven bits per byte, lowest first.
 pub fn push_number(out: &mut Vec<u8>, mut number: usize) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);

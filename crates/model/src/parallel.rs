@@ -7,7 +7,7 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// Pieces per thread that wait to be decoded.
+/// The number of pieces per thread that are waiting to be decoded.
 const AHEAD: usize = 2;
 
 pub fn cores() -> NonZeroUsize {
@@ -28,8 +28,8 @@ pub fn map<T: Send>(threads: NonZeroUsize, count: usize, work: impl Fn(usize) ->
     results
 }
 
-/// Decodes the pieces of an iterator, such as those of a file, while later ones are still being read. `take` gets the
-/// results one by one until it stops; then no more pieces are read.
+/// Decodes pieces from an iterator, such as parts of a file, while later ones are still being read. `take` gets the
+/// results one by one until it stops, which also ends reading.
 pub fn in_order<P: Send, D: Send, B: Send>(
     pieces: impl Iterator<Item = P>,
     decode: impl Fn(P) -> D + Sync,
@@ -38,12 +38,12 @@ pub fn in_order<P: Send, D: Send, B: Send>(
     in_order_on(cores().get(), pieces, decode, take)
 }
 
-/// The receiver of the results, and the results that wait for earlier ones.
+/// The receiver of the results, and the results that are waiting for earlier ones.
 struct State<D, B, T> {
     next: usize,
     waiting: BTreeMap<usize, D>,
     take: T,
-    /// Nothing more is passed on after it breaks.
+    /// Nothing more is passed on after this is a break.
     flow: ControlFlow<B>,
 }
 
@@ -71,7 +71,7 @@ fn in_order_on<P: Send, D: Send, B: Send>(
                 }
             });
         }
-        // Only the threads hold it: if all of them have failed, sending fails, too.
+        // Only the threads hold the receiver: if all of them have failed, sending fails, too.
         drop(receiver);
 
         for piece in pieces.enumerate() {
@@ -86,7 +86,7 @@ fn in_order_on<P: Send, D: Send, B: Send>(
 }
 
 impl<D, B, T: FnMut(D) -> ControlFlow<B>> State<D, B, T> {
-    /// Adds a result, and passes on those that waited for it.
+    /// Adds a result, and passes on those that were waiting for it.
     fn add(&mut self, number: usize, decoded: D) {
         self.waiting.insert(number, decoded);
         while let Some(decoded) = self.waiting.remove(&self.next) {

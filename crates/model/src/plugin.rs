@@ -1,4 +1,4 @@
-//! The CNI plugin that a node uses, Calico's or calipam's, as far as its data shows.
+//! The CNI plugin that a node uses, Calico's or calipam's, as far as the data shows it.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -6,12 +6,12 @@ use serde::Serialize;
 use crate::attributes::AttributeRef;
 use crate::time::format_go_utc;
 
-/// The annotation with the plugin that an installer has put on a node: the output of the program with `-v`.
+/// The annotation with the plugin that an installer has put on a node: the plugin's output with `-v`.
 pub const INSTALLED: &str = "calipam.io/cni-plugin";
 
 /// The nanoseconds below a millisecond in the times that calipam's plugin records. The number is arbitrary: Calico's
-/// plugin, which records all nanoseconds, has it once in a million times. Only the text of the attribute differs, which
-/// Calico prints and never decodes.
+/// plugin, which records all nanoseconds, has it once in a million times. Only the attribute's text differs, which
+/// Calico prints but never decodes.
 const OF_CALIPAM: i128 = 225_472;
 const MILLISECOND: i128 = 1_000_000;
 
@@ -23,8 +23,8 @@ pub enum Plugin {
 }
 
 impl Plugin {
-    /// The plugin that made a record, and the recorded time; `None` for records without a container, such as those of
-    /// tunnels.
+    /// The plugin that made a record, and the recorded time; `None` for records without a container, such as tunnel
+    /// records.
     pub fn of(record: AttributeRef<'_>) -> Option<(Timestamp, Self)> {
         let at = record.allocated_at().filter(|_| record.get("node").is_some())?;
         let is_calipams = at.as_nanosecond().rem_euclid(MILLISECOND) == OF_CALIPAM;

@@ -1,4 +1,4 @@
-//! Pods of Kubernetes, reduced to their use of addresses (facts 2.12).
+//! Kubernetes pods, reduced to their use of addresses (facts 2.12).
 
 mod named;
 
@@ -30,7 +30,7 @@ pub mod evidence {
     pub const SECONDARY: u8 = 32;
 }
 
-/// The fields of a pod object; absent ones are empty.
+/// The fields of a pod object; missing ones are empty.
 #[derive(Clone, Debug, Default)]
 pub struct PodParts<'a> {
     /// `metadata.namespace`.
@@ -43,8 +43,8 @@ pub struct PodParts<'a> {
     pub phase: &'a str,
     /// A condition `PodReadyToStartContainers` or `Ready` is true: the sandbox has a network.
     pub ready: bool,
-    /// The end of its last container, by `status.containerStatuses` and similar fields; `None` if one may be running
-    /// or the end is unknown.
+    /// The end of the last container, from `status.containerStatuses` and similar fields; `None` if one could still be
+    /// running or the end is unknown.
     pub ended_at: Option<Timestamp>,
     /// `spec.hostNetwork`.
     pub host_network: bool,
@@ -72,30 +72,30 @@ pub struct PodParts<'a> {
     pub aws_ips: Option<&'a str>,
     /// The annotation `k8s.v1.cni.cncf.io/network-status`: a JSON list of objects with `ips`.
     pub network_status: Option<&'a str>,
-    /// The annotation `k8s.v1.cni.cncf.io/networks-status`: the same under the name of early versions of Multus.
+    /// The annotation `k8s.v1.cni.cncf.io/networks-status`: the same, under the name used by early Multus versions.
     pub networks_status: Option<&'a str>,
-    /// The controlling owner of kind `VirtualMachineInstance` of the group `kubevirt.io`.
+    /// The controlling owner of kind `VirtualMachineInstance` in the group `kubevirt.io`.
     pub machine: Option<&'a str>,
 }
 
-/// A pod's request to IPAM by its annotations.
+/// A pod's request to IPAM, from its annotations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodRequest {
-    /// The IPv4 and IPv6 pools, by name or CIDR. `None` if the namespace decides; an empty list requests the pools that
-    /// select node and namespace, whatever the namespace requests.
+    /// The IPv4 and IPv6 pools, by name or CIDR. `None` if the namespace decides. An empty list requests the pools that
+    /// select node and namespace, even if the namespace requests others.
     pub pools: [Option<Vec<String>>; 2],
     pub addresses: Vec<IpAddr>,
 }
 
-/// The parts of a namespace that decide which pools serve its pods.
+/// The parts of a namespace that determine the pools for its pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Namespace {
     pub labels: BTreeMap<String, String>,
-    /// The IPv4 and IPv6 pools in its annotations, by name or CIDR; empty for those that select node and namespace.
+    /// The IPv4 and IPv6 pools in the annotations, by name or CIDR; empty for those that select node and namespace.
     pub pools: [Vec<String>; 2],
 }
 
-/// Reads an annotation with names of pools or addresses. An invalid one has none: the plugin reports it.
+/// Reads an annotation with pool names or addresses. An invalid one gives none: the plugin reports it.
 pub fn listed(annotation: Option<&str>) -> Vec<String> {
     annotation.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
 }
@@ -107,11 +107,11 @@ pub struct Pod {
     addresses: Box<[(IpAddr, u8)]>,
     /// The request in its annotations; most pods have none.
     pub request: Option<Box<PodRequest>>,
-    /// The creation time, in seconds since 1970; 0 if unknown. Small, as there may be a million pods.
+    /// The creation time, in seconds since 1970; 0 if unknown. Small, as there can be a million pods.
     created: u32,
     /// Finished pods own no addresses.
     pub finished: bool,
-    /// The time at which it finished; `None` if it has not, or the time is unknown.
+    /// The time at which the pod finished; `None` if it has not, or the time is unknown.
     pub finished_at: Option<Timestamp>,
     /// The pod was deleted; its object remains until its containers have ended.
     pub deleting: bool,
@@ -119,9 +119,9 @@ pub struct Pod {
     pub host_network: bool,
     /// The phase is `Running`.
     pub running: bool,
-    /// The sandbox has a network: the status is not that of an earlier sandbox.
+    /// The sandbox has a network: the status is not from an earlier sandbox.
     pub ready: bool,
-    /// One of the annotations of Calico's CNI plugin is present, even if empty.
+    /// One of the CNI plugin's annotations is present, even if empty.
     pub has_cni_annotation: bool,
 }
 
@@ -178,12 +178,12 @@ impl Pod {
         self.field(Field::Node)
     }
 
-    /// The ID of the sandbox, from the annotation; may be empty.
+    /// The sandbox ID, from the annotation; can be empty.
     pub fn container_id(&self) -> TextRef<'_> {
         self.field(Field::ContainerId)
     }
 
-    /// The KubeVirt machine of the pod; empty for other pods.
+    /// The pod's KubeVirt machine; empty for other pods.
     pub fn machine(&self) -> TextRef<'_> {
         self.field(Field::Machine)
     }
@@ -200,20 +200,20 @@ impl Pod {
         !needs_none && self.addresses.is_empty() && !self.node().is_empty()
     }
 
-    /// True if Calico's CNI plugin has left an annotation, as it does if the datastore is Kubernetes. Pods of other
-    /// plugins have none.
+    /// True if Calico's CNI plugin has left an annotation, as it does if the datastore is Kubernetes. Other plugins'
+    /// pods have none.
     pub fn is_annotated(&self) -> bool {
         self.has_cni_annotation || !self.container_id().is_empty()
     }
 
-    /// Addresses with the sources that name them, a sum of [`evidence`].
+    /// Addresses with the sources that name them: a sum of [`evidence`] bits.
     pub fn evidence(&self) -> &[(IpAddr, u8)] {
         &self.addresses
     }
 
     /// Addresses that the pod owns. A pod that is finished or uses the node's network has none. Otherwise the CNI
-    /// annotation counts (present but empty means none), or the status without it. Addresses that bypass IPAM are
-    /// omitted.
+    /// annotation counts (present but empty means none), or the status if there is no annotation. Addresses that bypass
+    /// IPAM are omitted.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let owns = !self.finished && !self.host_network;
         let decisive = if self.has_cni_annotation {
@@ -227,14 +227,14 @@ impl Pod {
         self.addresses.iter().filter(move |(_, by)| counts(*by)).map(|(address, _)| *address)
     }
 
-    /// Addresses that some source names although the pod may not own them. They keep a record from being reported as
+    /// Addresses that some source names, even if the pod might not own them. They keep a record from being reported as
     /// leaked, but have no other effect.
     pub fn mentioned(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let counts = !self.finished && !self.host_network;
         self.addresses.iter().filter(move |_| counts).map(|(address, _)| *address)
     }
 
-    /// True if both are one pod with the same phase, sandbox and addresses. Ignores readiness and the time at which its
+    /// True if both are the same pod with the same phase, sandbox and addresses. Ignores readiness and the time when
     /// containers ended.
     pub fn uses_the_same(&self, other: &Self) -> bool {
         let uses = |pod: &Self| (pod.finished, pod.host_network, pod.running, pod.has_cni_annotation);

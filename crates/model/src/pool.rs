@@ -14,16 +14,16 @@ use crate::snapshot::FieldDefect;
 pub enum PoolUse {
     /// Pods.
     Workload,
-    /// Tunnels of nodes.
+    /// Node tunnels.
     Tunnel,
-    /// LoadBalancer services; never combined with the others.
+    /// LoadBalancer services; never combined with other uses.
     LoadBalancer,
 }
 
-/// The annotation of a temporary pool with the JSON of its [`Successor`].
+/// The annotation in which a temporary pool has its [`Successor`] as JSON.
 pub const TEMPORARY_FOR: &str = "calipam.io/temporary-for";
 
-/// The pool that follows a temporary one: everything that uses the temporary pool finally moves there.
+/// The pool that follows a temporary one: everything that uses the temporary pool moves there in the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Successor {
@@ -42,13 +42,13 @@ pub struct Pool {
     pub disabled: bool,
     /// `metadata.deletionTimestamp` is set.
     pub deleting: bool,
-    /// False if a condition `Allocatable` is (Calico 3.32 and later).
+    /// False if the condition `Allocatable` is false (Calico 3.32 and later).
     pub allocatable: bool,
-    /// Selects the nodes that may use it; `all()` by default.
+    /// Selects the nodes that may use the pool; `all()` by default.
     pub node_selector: String,
-    /// Selects the namespaces that may use it; empty for all (Calico 3.31 and later).
+    /// Selects the namespaces that may use the pool; empty for all (Calico 3.31 and later).
     pub namespace_selector: String,
-    /// The permitted uses of its addresses.
+    /// The permitted uses of the pool's addresses.
     pub allowed_uses: Vec<PoolUse>,
     /// `assignmentMode` is `Automatic` or absent: addresses are assigned even to requests that do not name the pool.
     pub automatic: bool,
@@ -56,12 +56,12 @@ pub struct Pool {
     pub ipip: bool,
     pub vxlan: bool,
     pub created: Option<Timestamp>,
-    /// The pool that follows, if this is a temporary pool of `migrate`.
+    /// The pool that follows this one, if it is a temporary pool from `migrate`.
     pub temporary_for: Option<Successor>,
 }
 
 impl Pool {
-    /// Reads the JSON of a pool; the name comes from the key.
+    /// Reads a pool's JSON; the name comes from the key.
     ///
     /// # Errors
     /// If the text is not JSON, a field has the wrong type, or `cidr` or `blockSize` is invalid.
@@ -101,7 +101,7 @@ impl Pool {
         Ok(Parsed { value, defects, created: metadata.created() })
     }
 
-    /// True if Calico allocates from it: it is not disabled or being deleted, and is allocatable.
+    /// True if Calico allocates from the pool: it is allocatable, and neither disabled nor being deleted.
     pub fn is_enabled(&self) -> bool {
         !self.disabled && !self.deleting && self.allocatable
     }
@@ -167,7 +167,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Reads the JSON of a reservation; the name comes from the key. Omits and reports entries that are no CIDRs.
+    /// Reads a reservation's JSON; the name comes from the key. Omits and reports entries that are not CIDRs.
     pub fn parse(name: &str, json: &[u8]) -> Result<Parsed<Self>, DecodeError> {
         #[derive(Default, Deserialize)]
         struct Spec {

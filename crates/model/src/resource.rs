@@ -1,4 +1,4 @@
-//! The structure that all resources of the v3 API share (facts 1.13).
+//! The structure that all v3 API resources share (facts 1.13).
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub(crate) struct Metadata {
 }
 
 impl Metadata {
-    /// An annotation. On Kubernetes, Calico's client keeps those of others inside one of its own (facts 2.8).
+    /// An annotation. On Kubernetes, Calico's client keeps other annotations inside one of its own (facts 2.8).
     pub(crate) fn annotation(&self, name: &str) -> Option<String> {
         #[derive(Deserialize)]
         struct Kept {
@@ -62,7 +62,7 @@ pub struct Parsed<T> {
 #[derive(Default, Deserialize)]
 pub(crate) struct Status {
     pub conditions: Option<Vec<Condition>>,
-    /// For nodes.
+    /// The node's WireGuard key; only in nodes.
     #[serde(rename = "wireguardPublicKey")]
     pub wireguard_key: Option<String>,
     #[serde(rename = "wireguardPublicKeyV6")]

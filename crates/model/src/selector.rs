@@ -1,8 +1,8 @@
-//! Calico's selector language, as far as pools apply it to the labels of nodes (facts 1.7, 3.4).
+//! Calico's selector language, as far as pools apply it to node labels (facts 1.7, 3.4).
 //!
 //! `all()`, `global()`, `has(k)`, `k == "v"`, `k != "v"`, `k in {"a", "b"}`, `k not in {…}`,
-//! `k contains "v"`, `k starts with "v"`, `k ends with "v"`, combined by `!`, `&&`, `||` and parentheses;
-//! `&&` binds stronger than `||`. Texts are in single or double quotes and have no escapes.
+//! `k contains "v"`, `k starts with "v"`, `k ends with "v"`, combined with `!`, `&&`, `||` and parentheses;
+//! `&&` binds more tightly than `||`. Texts are in single or double quotes and have no escapes.
 
 use std::collections::BTreeMap;
 
@@ -50,8 +50,8 @@ impl Selector {
         self.0 == Node::All
     }
 
-    /// True if it selects an object with these labels. A missing label satisfies `!=` and `not in`, and no other
-    /// comparison.
+    /// True if the selector selects an object with these labels. A missing label satisfies `!=` and `not in`, but no
+    /// other comparison.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.0.matches(labels)
     }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use crate::config::AssignIps;
 use crate::digest;
 
-/// Maximum length of an object name, and so of a handle.
+/// Maximum length of an object name, and therefore of a handle.
 const MAX_HANDLE: usize = 253;
 
 /// A service of type `LoadBalancer`, or another one with cluster IPs.
@@ -25,12 +25,12 @@ pub struct Service {
     pub deleting: bool,
     /// `spec.loadBalancerClass`.
     pub class: Option<String>,
-    /// The service asks for addresses of Calico: one of the annotations `projectcalico.org/ipv4pools`,
+    /// The service asks for addresses from Calico: one of the annotations `projectcalico.org/ipv4pools`,
     /// `…/ipv6pools`, `…/loadBalancerIPs` is not empty, or `spec.loadBalancerIP` is set.
     pub asks: bool,
     /// One of these annotations is not empty, or the class is Calico's: no other controller should serve it.
     pub names_calico: bool,
-    /// `status.loadBalancer.ingress[].ip`, without entries that have a host name only.
+    /// `status.loadBalancer.ingress[].ip`, without entries that have only a host name.
     pub ingress: Vec<IpAddr>,
     /// The type is not `LoadBalancer`, so only the cluster IPs matter.
     pub is_internal: bool,
@@ -66,7 +66,7 @@ impl Service {
 pub struct Machine {
     pub namespace: String,
     pub name: String,
-    /// The instance of a VirtualMachine with the same name, which keeps no address without that.
+    /// An instance that belongs to a VirtualMachine with the same name: without that, it keeps no address.
     pub is_owned: bool,
 }
 

@@ -20,7 +20,7 @@ use crate::pod::{Namespace, Pod};
 use crate::pool::{Pool, Reservation};
 use crate::service::{Machine, Service};
 
-/// The first version of Calico that limits the blocks of a node by default.
+/// The first Calico version that limits a node's blocks by default.
 const LIMITED_SINCE: (u32, u32) = (3, 19);
 
 pub use self::source::{ALLOCATION_SOURCES, Coverage, ETCD_SOURCES, Source, WhySkipped};
@@ -30,11 +30,11 @@ pub use self::source::{ALLOCATION_SOURCES, Coverage, ETCD_SOURCES, Source, WhySk
 pub enum Revision {
     /// The modification revision of an etcd key.
     Etcd(i64),
-    /// The version data of Kubernetes.
+    /// The version data from Kubernetes.
     Kubernetes(Box<ObjectVersion>),
 }
 
-/// The identity and version of an object in Kubernetes.
+/// The identity and version of a Kubernetes object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectVersion {
     /// `metadata.resourceVersion`.
@@ -61,25 +61,25 @@ pub struct Versioned<T> {
     pub revision: Revision,
 }
 
-/// A stored block: the CIDR of its key, and its value.
+/// A stored block: the CIDR in its key, and its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredBlock {
-    /// The CIDR of the key. On Kubernetes, where it cannot be read from the name, that of the value.
+    /// The CIDR in the key. On Kubernetes, where the name does not show it, the CIDR in the value.
     pub key: IpNet,
     pub content: BlockContent,
 }
 
-/// An invalid field of an object whose other fields are valid.
+/// An invalid field in an object whose other fields are valid.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct FieldDefect {
     /// The path of the field in the object.
     pub field: String,
-    /// The problem with it.
+    /// The problem with the field.
     pub reason: String,
 }
 
 impl FieldDefect {
-    /// A defect of one field.
+    /// A defect in one field.
     pub fn new(field: &str, reason: String) -> Self {
         Self { field: field.to_owned(), reason }
     }
@@ -108,7 +108,7 @@ impl Defect {
 /// The problem with an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DefectKind {
-    /// The key has no form that Calico uses, or not the one with which Calico reads the object.
+    /// The key does not have a form that Calico uses, or not the one under which Calico looks for the object.
     Key(String),
     /// The value cannot be decoded.
     Value(String),
@@ -122,7 +122,7 @@ pub enum DefectKind {
 pub enum DatastoreKind {
     #[default]
     Etcd,
-    /// etcd v2, of Calico 2.x.
+    /// etcd v2, from Calico 2.x.
     EtcdV2,
     Kubernetes,
 }
@@ -146,17 +146,17 @@ pub struct Snapshot {
     pub location: String,
     /// The revision of the data; empty if there is none.
     pub revision: String,
-    /// On Kubernetes: Calico's resources are of the group `projectcalico.org`, not `crd.projectcalico.org`
+    /// On Kubernetes: Calico's resources are in the group `projectcalico.org`, not `crd.projectcalico.org`
     /// (Calico 3.32 and later).
     pub is_native: bool,
     /// Blocks are known to have been listed before pods, and not checked again afterwards.
     pub blocks_before_pods: bool,
-    /// The time of the read: the only clock that rules see.
+    /// The time of the read: the only clock that rules have.
     pub taken_at: Timestamp,
-    /// Creation time of the newest object, by the server's clock. Together with the times in blocks, it is the clock of
-    /// files without a time of their own.
+    /// Creation time of the newest object, by the server's clock. Together with the times in blocks, it is the clock
+    /// for files without a time of their own.
     pub newest_creation: Option<Timestamp>,
-    /// With etcd and Kubernetes: most nodes of Kubernetes are younger than Calico's nodes with these names.
+    /// With etcd and Kubernetes: most Kubernetes nodes are younger than the Calico nodes with the same names.
     pub kubernetes_is_younger: bool,
     /// Data that an unfinished operation could explain was read again later, and had not changed.
     pub rechecked: bool,
@@ -170,10 +170,10 @@ pub struct Snapshot {
     pub ipam_config: Option<IpamConfig>,
     /// The resource IPAMConfiguration `default`.
     pub ipam_configuration: Option<IpamConfig>,
-    /// The configuration of kube-controllers `default`.
+    /// The kube-controllers configuration `default`.
     pub kube_controllers: Option<KubeControllersConfiguration>,
-    /// The detail of the block records. It is reduced only if neither handles nor users of addresses were read, so that
-    /// no rule checks a record.
+    /// The level of detail in block records. It is reduced only if neither handles nor users of addresses were read, so
+    /// that no rule checks a record.
     pub records: RecordDetail,
     /// Allocation blocks, corrupt ones included.
     pub blocks: Vec<Versioned<StoredBlock>>,
@@ -182,17 +182,17 @@ pub struct Snapshot {
     pub pools: Vec<Versioned<Pool>>,
     pub reservations: Vec<Versioned<Reservation>>,
     pub nodes: Vec<Versioned<Node>>,
-    /// The names of Kubernetes nodes, if Calico's own nodes are in etcd. Empty if they were not read.
+    /// The Kubernetes nodes, if Calico's own nodes are in etcd. Empty if they were not read.
     pub kubernetes_nodes: Vec<Versioned<Node>>,
     pub endpoints: Vec<Versioned<Endpoint>>,
     /// Pods (Kubernetes).
     pub pods: Vec<Versioned<Pod>>,
-    /// Services (Kubernetes) of the type LoadBalancer, and others with cluster IPs.
+    /// LoadBalancer services (Kubernetes), and others with cluster IPs.
     pub services: Vec<Versioned<Service>>,
     /// KubeVirt machines (Kubernetes).
     pub machines: Vec<Versioned<Machine>>,
-    /// The namespaces, by name. They are read if a pool has a `namespaceSelector` or a pod waits for an address, and
-    /// the account may list them; `None` if not.
+    /// The namespaces, by name. They are read if a pool has a `namespaceSelector` or a pod is waiting for an address,
+    /// and the account may list them; `None` if not.
     pub namespaces: Option<BTreeMap<String, Namespace>>,
     /// Names of allocator configurations that Calico ignores: only the one called `default` counts.
     pub ignored_configs: Vec<String>,
@@ -253,7 +253,7 @@ impl Snapshot {
         self.defects.extend(other.defects);
     }
 
-    /// The GUID of the cluster; empty if it has none.
+    /// The cluster's GUID; empty if it has none.
     pub fn guid(&self) -> &str {
         self.cluster.as_ref().map_or("", |cluster| &cluster.guid)
     }
@@ -264,13 +264,13 @@ impl Snapshot {
     }
 
     /// The allocator's effective configuration: the stored one, or Calico's defaults. `None` if it is stored but cannot
-    /// be read. On Kubernetes there is one object for both.
+    /// be read. On Kubernetes, it is the same object as the resource that users see.
     pub fn effective_ipam_config(&self) -> Option<IpamConfig> {
         let broken = self.defects.iter().any(|d| d.key == Some(Key::IpamConfig));
         (!broken).then(|| self.ipam_config.unwrap_or_default())
     }
 
-    /// The effective limit of a node's blocks in one family. `None` if there is no limit: none is configured, and
+    /// The effective limit for a node's blocks in one family. `None` if there is no limit: none is configured, and
     /// Calico is older than the default limit.
     pub fn block_limit(&self) -> Option<u32> {
         let config = self.effective_ipam_config().unwrap_or_default();
@@ -279,8 +279,7 @@ impl Snapshot {
         (!is_unlimited).then(|| config.block_limit())
     }
 
-    /// True if the newest component of Calico is of this version (major, minor) or later; `None` if the version
-    /// is not known.
+    /// True if the newest Calico component has this version (major, minor) or later; `None` if that is not known.
     pub fn is_calico_since(&self, version: (u32, u32)) -> Option<bool> {
         if self.datastore == DatastoreKind::EtcdV2 {
             return Some(version.0 < 3);
@@ -305,7 +304,7 @@ impl Snapshot {
         machines.any(|m| m.namespace == namespace && m.name == name && !m.is_owned)
     }
 
-    /// Number of addresses that blocks record as allocated, reserved ones included, and number of cooling addresses.
+    /// The number of addresses that blocks record as allocated, reserved ones included, and that of cooling addresses.
     pub fn allocation_counts(&self) -> (usize, usize) {
         let cooldown = self.effective_ipam_config().map(|config| config.cooldown());
         let sound = self.blocks.iter().filter_map(|stored| stored.value.content.sound());

@@ -1,5 +1,5 @@
 //! Compact text. A large cluster has millions of handle IDs, pod names and container IDs, and most of their bytes are
-//! runs of hexadecimal digits and Go timestamps. [`Text`] stores those in binary form and returns exactly the
+//! runs of hexadecimal digits and Go timestamps. [`Text`] stores such runs in binary form and returns exactly the
 //! original text. Equal texts have equal bytes, so comparisons and hashes need no unpacking.
 
 use std::borrow::{Borrow, Cow};
@@ -9,18 +9,18 @@ use std::hash::{Hash, Hasher};
 use crate::packing::boxed;
 use crate::time::{format_go_utc, parse_go_utc_canonical};
 
-/// Starts a packed run of hexadecimal digits: marker, number of bytes, the bytes. It does not occur in UTF-8.
+/// Starts a packed run of hexadecimal digits: marker, number of bytes, the bytes. The marker does not occur in UTF-8.
 const HEX: u8 = 0xFF;
 /// Starts a packed Go timestamp: marker, nanoseconds since 1970 as a big-endian `i64`.
 const TIME: u8 = 0xFE;
 /// Stands for [`NETWORK`] at the start of a text.
 const PREFIX: u8 = 0xFD;
-/// The prefix of nearly all handle IDs: the usual name of the network.
+/// The prefix of nearly all handle IDs: the usual network name.
 const NETWORK: &str = "k8s-pod-network.";
 /// Minimum length of a run of digits that is packed.
 const MIN_RUN: usize = 16;
-/// Minimum length of a text that is packed. Shorter texts, like the names of most nodes and namespaces, have no such
-/// run of digits, cannot start with [`NETWORK`], and are no time.
+/// Minimum length of a text that is packed. Shorter texts, such as most node and namespace names, have no run of
+/// [`MIN_RUN`] digits, cannot start with [`NETWORK`], and are not a time.
 const SHORTEST: usize = if NETWORK.len() < MIN_RUN { NETWORK.len() } else { MIN_RUN };
 /// The digits of a container ID. Nearly all texts with digits are such an ID, or end with one after [`NETWORK`].
 const ID_DIGITS: usize = 64;
@@ -64,7 +64,7 @@ impl<'a> TextRef<'a> {
         self.0.is_empty()
     }
 
-    /// True if its bytes differ from those of the plain text.
+    /// True if the bytes differ from those of the plain text.
     fn is_packed(self) -> bool {
         self.0.iter().any(|byte| matches!(*byte, HEX | TIME | PREFIX))
     }
@@ -111,7 +111,7 @@ impl<'a> TextRef<'a> {
         }
     }
 
-    /// The part before the first carriage return: the handle ID for Calico (facts 3.13).
+    /// The part before the first carriage return: the handle ID as Calico sees it (facts 3.13).
     pub fn cut_at_carriage_return(self) -> TextRef<'a> {
         let mut done = 0;
         for piece in Pieces(self.0) {
@@ -246,8 +246,8 @@ pub(crate) fn pack_into(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(&bytes[done..]);
 }
 
-/// Start and length of the next run of at least [`MIN_RUN`] digits. Such a run contains every [`MIN_RUN`]-th position,
-/// so only a few bytes of most texts are tested.
+/// Start and length of the next run of at least [`MIN_RUN`] digits. Such a run covers one of the tested positions,
+/// which are [`MIN_RUN`] apart, so only a few bytes of most texts are tested.
 fn next_run(bytes: &[u8], from: usize) -> Option<(usize, usize)> {
     let mut free = from;
     loop {
@@ -301,7 +301,7 @@ fn push_digits(out: &mut Vec<u8>, digits: &[u8]) {
 /// The values of the pairs of eight digits, each in the first of its two bytes.
 fn pairs(digits: u64) -> u64 {
     const EACH: u64 = u64::MAX / 255;
-    // Like in `digit`, eight times.
+    // As in `digit`, but for eight digits.
     let values = (digits & (15 * EACH)) + 9 * ((digits >> 6) & EACH);
     values << 4 | values >> 8
 }

@@ -1,15 +1,15 @@
-//! Times in Calico's forms. The attribute `timestamp` is a UTC time as Go prints it
+//! Times in Calico's forms. The attribute `timestamp` is a UTC time as printed by Go
 //! (`2026-05-01 10:12:00.123456789 +0000 UTC`); block fields are RFC 3339.
 
 use jiff::civil::DateTime;
 use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
 
-/// The tolerated lead of a writer's clock over the reader's; a time further in the future is not credible.
+/// A writer's clock may be ahead of the reader's by this much; a time further in the future is not credible.
 pub const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(1);
 
-/// Reads a time in either form, leniently: a fraction of any length, any offset, and the suffixes of Go (a zone
-/// name, a monotonic reading). `None` if the text has no time.
+/// Reads a time in either form, leniently: a fraction of any length, any offset, and Go's suffixes (a zone name, a
+/// monotonic reading). `None` if the text has no time.
 pub fn parse_time(text: &str) -> Option<Timestamp> {
     let text = text.trim();
     if let Some((time, rest)) = split_civil(text) {
@@ -60,7 +60,7 @@ fn split_civil(text: &str) -> Option<(Timestamp, &str)> {
     Some((Offset::UTC.to_timestamp(civil).ok()?, text.get(19 + used..)?))
 }
 
-/// The number of digits of nanoseconds.
+/// Fractional digits of a second, down to nanoseconds.
 const NANOS: u32 = 9;
 
 /// Reads `.digits`; returns nanoseconds and the number of bytes read.

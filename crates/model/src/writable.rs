@@ -7,21 +7,21 @@ use crate::document::Document;
 use crate::handle::Handle;
 use crate::key::Key;
 
-/// A block, a handle, an affinity, a pool or the configuration of the allocator.
+/// A block, a handle, an affinity, a pool or the allocator's configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Object {
     /// A block, sound or corrupt.
     Block(BlockContent),
     Handle(Handle),
     Affinity(Affinity),
-    /// A pool, as the whole resource.
+    /// A pool, as the full resource.
     Pool(Document),
-    /// The allocator's configuration, in the form of etcd even on Kubernetes.
+    /// The allocator's configuration, in etcd form even on Kubernetes.
     IpamConfig(Document),
 }
 
 impl Object {
-    /// Decodes the value of `key`; `None` for a key of another kind.
+    /// Decodes the value under `key`; `None` for a key of any other kind.
     pub fn parse(key: &Key, json: &[u8]) -> Result<Option<Self>, DecodeError> {
         let object = match key {
             Key::Block(_) => Self::Block(BlockContent::parse(json)?),
@@ -34,7 +34,7 @@ impl Object {
         Ok(Some(object))
     }
 
-    /// Encodes the value like Calico. A corrupt block stays as it was read.
+    /// Encodes the value as Calico does. A corrupt block stays as it was read.
     pub fn encode(&self) -> Vec<u8> {
         match self {
             // Large enough for nearly all blocks to avoid reallocation.
@@ -48,8 +48,8 @@ impl Object {
         }
     }
 
-    /// Marked as deleted: the first of Calico's two steps to delete on Kubernetes. A pool then waits for its
-    /// finalizers.
+    /// Marked as deleted: the first of Calico's two steps to delete on Kubernetes. A pool in this state is waiting for
+    /// its finalizers.
     pub fn is_deleted(&self) -> bool {
         match self {
             Self::Block(block) => block.is_deleted(),
@@ -73,7 +73,7 @@ fn encode(value: &impl serde::Serialize, length: usize) -> Vec<u8> {
     serde_json::to_writer(&mut json, value).map(|()| escape_html(json)).unwrap_or_default()
 }
 
-/// Escapes `<`, `>` and `&` like Go's encoder (facts 1.3.2). JSON has them only within texts.
+/// Escapes `<`, `>` and `&` as Go's encoder does (facts 1.3.2). In JSON they occur only within texts.
 fn escape_html(json: Vec<u8>) -> Vec<u8> {
     // Without branches, the compiler compares many bytes at once.
     let has_any =

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Attribute, AttributeRef};
 
-/// A packed owner record outside its block. Plans and reports hold a hundred thousand of them. Clones share it.
+/// A packed owner record outside its block. Plans and reports hold a hundred thousand of them. Clones share the bytes.
 #[derive(Clone)]
 pub struct PackedAttribute(Arc<[u8]>);
 

@@ -31,7 +31,7 @@ impl AttributeTable {
         (flags & HAS_HANDLE != 0).then(|| TextRef::from_packed(take_sized(&mut rest)))
     }
 
-    /// True if an address of the block cools down.
+    /// True if an address in the block is cooling down.
     pub(crate) fn has_cooling(&self) -> bool {
         self.has_cooling
     }
@@ -134,7 +134,7 @@ impl AttributeTable {
         self.has_cooling |= is_cooling(record);
     }
 
-    /// Returns spare memory.
+    /// Frees spare memory.
     pub(crate) fn shrink(&mut self) {
         self.bytes.shrink_to_fit();
         self.ends.shrink_to_fit();

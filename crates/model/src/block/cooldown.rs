@@ -1,5 +1,5 @@
 //! The cooldown of released addresses (facts 3.10): they are not assigned again for a while (Calico 3.33 and later).
-//! `release` of the crate `assign` decides whether a release starts a cooldown or frees the address at once.
+//! `release` in the crate `assign` decides whether a release starts a cooldown or frees the address at once.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,14 +14,14 @@ use crate::attributes::{Attribute, AttributeRef};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Cooling {
     pub addresses: usize,
-    /// The time at which the first of them becomes free.
+    /// The time at which the first address becomes free.
     pub first: Timestamp,
-    /// The time at which the last one becomes free.
+    /// The time at which the last address becomes free.
     pub last: Timestamp,
 }
 
 impl Cooling {
-    /// The addresses of some blocks that cool down; `None` if there are none.
+    /// The addresses in some blocks that are cooling down; `None` if there are none.
     pub fn of<'b>(
         blocks: impl IntoIterator<Item = &'b Block>,
         now: Timestamp,
@@ -34,7 +34,7 @@ impl Cooling {
         until.map(|until| Self { addresses: 1, first: until, last: until }).reduce(Self::and)
     }
 
-    /// Combines both.
+    /// Combines two sets of cooling addresses.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let (first, last) = (self.first.min(other.first), self.last.max(other.last));
@@ -55,7 +55,7 @@ impl fmt::Display for Cooling {
 }
 
 impl AttributeRef<'_> {
-    /// True if the record is that of a release and its cooldown is over.
+    /// True if the address was released and its cooldown is over.
     pub fn has_cooled(&self, now: Timestamp, cooldown: SignedDuration) -> bool {
         self.released_time().is_some_and(|released| now.duration_since(released) > cooldown)
     }
@@ -66,8 +66,8 @@ impl Block {
         self.attributes.has_cooling()
     }
 
-    /// The block without addresses that have cooled for longer than `cooldown`. An allocator reads blocks like this,
-    /// and writes one only if it changes something else.
+    /// The block without addresses that have cooled for longer than `cooldown`. An allocator reads blocks in this form,
+    /// and writes a block only if it changes something else.
     pub fn without_cooled(&self, now: Timestamp, cooldown: SignedDuration) -> Cow<'_, Self> {
         if !self.has_cooling() {
             return Cow::Borrowed(self);
@@ -79,9 +79,9 @@ impl Block {
 }
 
 impl BlockUpdate<'_> {
-    /// Starts a cooldown of ordinals at `at` (facts 3.10): they share one new owner record with nothing but
-    /// the time, and get the block's sequence number. Ordinals that are free or cooling already are left
-    /// out. Returns the ordinals that cool now.
+    /// Starts a cooldown of ordinals at `at` (facts 3.10): they share one new owner record with only the time, and get
+    /// the block's sequence number. Ordinals that are already free or cooling are left out. Returns the ordinals whose
+    /// cooldown has started.
     pub fn cool(&mut self, ordinals: &[u32], at: Timestamp) -> Vec<u32> {
         let mut cooled = self.taken(ordinals);
         cooled.retain(|o| self.block.allocation(*o).is_some_and(|a| !a.attribute.is_cooling()));
@@ -94,7 +94,7 @@ impl BlockUpdate<'_> {
         cooled
     }
 
-    /// Starts a cooldown like a release by handle does, which keeps the sequence numbers (facts 3.7).
+    /// Starts a cooldown as a release by handle does: it keeps the sequence numbers (facts 3.7).
     pub fn cool_by_handle(&mut self, ordinals: &[u32], at: Timestamp) -> Vec<u32> {
         let (sequences, are_null) = (self.block.sequences.clone(), self.block.null_sequences);
         let cooled = self.cool(ordinals, at);

@@ -1,7 +1,7 @@
 //! Allocation blocks (facts 1.3 and section 3).
 //!
-//! A [`Block`] is always structurally sound: reading another one gives a [`CorruptBlock`] with every problem, and
-//! only the block arithmetic in [`BlockUpdate`] changes its allocations, free list, owner records and sequence
+//! A [`Block`] is always structurally sound: reading an unsound one gives a [`CorruptBlock`] with every problem, and
+//! only the block arithmetic in [`BlockUpdate`] changes a block's allocations, free list, owner records and sequence
 //! numbers.
 
 mod cooldown;
@@ -27,9 +27,9 @@ use crate::json::{RawJson, Unknown};
 use crate::text::TextRef;
 use crate::time::parse_time;
 
-/// Ordinals that Windows nodes reserve at the start of a block.
+/// The number of ordinals that Windows nodes reserve at the start of a block.
 pub const WINDOWS_RESERVED_FIRST: u32 = 3;
-/// Ordinals that Windows nodes reserve at the end of a block.
+/// The number of ordinals that Windows nodes reserve at the end of a block.
 pub const WINDOWS_RESERVED_LAST: u32 = 1;
 
 /// The owner of a block, from its field `affinity`.
@@ -85,7 +85,7 @@ pub struct Block {
     cidr: IpNet,
     owner: Option<BlockOwner>,
     claim_time: Option<String>,
-    /// By ordinal: index into `attributes`, or none if free.
+    /// By ordinal: index into `attributes`; `None` if free.
     allocations: Box<[Option<u32>]>,
     /// Free ordinals; the head is assigned next.
     unallocated: Vec<u32>,
@@ -94,10 +94,10 @@ pub struct Block {
     /// Per-ordinal sequence numbers, ascending by ordinal.
     sequences: Vec<(u32, u64)>,
     deleted: bool,
-    /// `attributes` is `null`: Calico creates such blocks, and keeps it until the first address is assigned.
+    /// `attributes` is `null`: Calico creates such blocks, and keeps the `null` until the first address is assigned.
     null_attributes: bool,
-    /// `sequenceNumberForAllocation` is `null` or missing, as in blocks of Calico before 3.22.2, which is kept until an
-    /// address is assigned.
+    /// `sequenceNumberForAllocation` is `null` or missing, as in blocks from Calico before 3.22.2. This is kept until
+    /// an address is assigned.
     null_sequences: bool,
     extras: Option<Box<Extras>>,
 }
@@ -107,13 +107,13 @@ const STRICT_AFFINITY: &str = "strictAffinity";
 /// Data that few blocks have.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Extras {
-    /// Entries of `sequenceNumberForAllocation` for no ordinal of the block.
+    /// Entries in `sequenceNumberForAllocation` whose key is not an ordinal of the block.
     stray_sequences: Vec<(String, u64)>,
     /// Fields that this program does not know.
     unknown: Unknown,
 }
 
-/// One allocated ordinal of a block.
+/// One allocated ordinal in a block.
 #[derive(Clone, Copy, Debug)]
 pub struct Allocation<'a> {
     /// The position in the block.
@@ -121,20 +121,20 @@ pub struct Allocation<'a> {
     pub address: IpAddr,
     /// The owner record.
     pub attribute: AttributeRef<'a>,
-    /// Index of the record: equal for ordinals that share one.
+    /// Index of the record: equal for ordinals that share a record.
     pub attribute_index: u32,
     /// Per-ordinal sequence number; 0 if the block has none (before Calico 3.22.2).
     pub sequence: u64,
 }
 
 impl Block {
-    /// `strictAffinity` in blocks of Calico 3.13 and older; `None` if it is missing, or not true or false. Later
-    /// versions have only the setting of the cluster.
+    /// `strictAffinity` in blocks from Calico 3.13 and older; `None` if it is missing, or not true or false. Later
+    /// versions have only the cluster's setting.
     pub fn own_strict_affinity(&self) -> Option<bool> {
         self.extras.as_ref()?.unknown.get(STRICT_AFFINITY)?.as_bool()
     }
 
-    /// Sets that field, or removes it.
+    /// Sets the block's own `strictAffinity`, or removes it.
     pub fn set_own_strict_affinity(&mut self, strict: Option<bool>) {
         let unknown = &mut self.extras.get_or_insert_default().unknown;
         match strict {
@@ -144,12 +144,12 @@ impl Block {
         self.extras = self.extras.take().filter(|extras| **extras != Extras::default());
     }
 
-    /// The CIDR, whose own prefix length counts, not the pool's block size.
+    /// The CIDR. Its own prefix length counts, not the pool's block size.
     pub fn cidr(&self) -> IpNet {
         self.cidr
     }
 
-    /// The owner. Calico 3 does not read it from `hostAffinity`, the field of its first versions.
+    /// The owner. Calico 3 does not read it from `hostAffinity`, the field in the first versions.
     pub fn owner(&self) -> Option<&BlockOwner> {
         self.owner.as_ref()
     }
@@ -179,8 +179,8 @@ impl Block {
         self.sequences.binary_search_by_key(&ordinal, |(o, _)| *o).map_or(0, |at| self.sequences[at].1)
     }
 
-    /// Numbers the allocations of a block without numbers, as in Calico 2.x: by handle, with a value that changes when
-    /// the address is reassigned. The numbers are not stored.
+    /// Sets sequence numbers in a block without them, as from Calico 2.x: `number_of` gives each handle a value that
+    /// changes when the address is reassigned. The numbers are not stored.
     pub fn number_by_handle(&mut self, number_of: impl Fn(&str) -> Option<u64>) {
         let numbered =
             self.handles().filter_map(|(ordinal, id)| Some((ordinal, number_of(&id.to_string())?)));
@@ -237,7 +237,7 @@ impl Block {
     }
 
     /// Ordinals with a handle, ascending, and the handle as recorded. Faster than [`Self::allocations`], which reads
-    /// whole records.
+    /// entire records.
     pub fn handles(&self) -> impl Iterator<Item = (u32, TextRef<'_>)> {
         let allocated =
             (0..).zip(&self.allocations).filter_map(|(ordinal, index)| Some((ordinal, (*index)?)));
@@ -249,7 +249,7 @@ impl Block {
         self.attributes.iter()
     }
 
-    /// True if only the ordinals that Windows reserves are in use. A cooling address is in use (facts 3.9).
+    /// True if only ordinals that Windows reserves are in use. A cooling address counts as in use (facts 3.9).
     pub fn is_empty(&self) -> bool {
         self.attributes.iter().all(|a| a.is_windows_reserved())
     }
@@ -271,13 +271,13 @@ pub struct CorruptBlock {
     pub raw: Box<str>,
 }
 
-/// A problem of a corrupt block.
+/// A problem in a corrupt block.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(tag = "problem", rename_all = "kebab-case")]
 pub enum BlockProblem {
     /// `allocations` does not have one entry for each address.
     ArrayLength {
-        /// Number of addresses of the CIDR, as text: it can exceed 64 bits.
+        /// Number of addresses in the CIDR, as text: it can exceed 64 bits.
         expected: String,
         /// Number of entries.
         found: usize,
@@ -292,7 +292,7 @@ pub enum BlockProblem {
     UnreferencedAttribute { index: u32 },
     /// An ordinal is in the free list more than once.
     FreeListDuplicate { ordinal: u32 },
-    /// The free list contains a number that is no ordinal of the block.
+    /// The free list contains a number that is not an ordinal of the block.
     FreeListOutOfRange {
         /// The invalid number.
         ordinal: i64,
@@ -301,7 +301,7 @@ pub enum BlockProblem {
     FreeListAllocated { ordinal: u32 },
     /// An ordinal is neither allocated nor in the free list.
     FreeListIncomplete { ordinal: u32 },
-    /// The release of an address is in the future.
+    /// An address's release time is in the future.
     ReleasedInFuture {
         ordinal: u32,
         /// The recorded time.

@@ -1,4 +1,4 @@
-//! Reads the JSON of a block, and finds out if it is sound or corrupt.
+//! Reads a block's JSON, and determines if the block is sound or corrupt.
 
 use ipnet::IpNet;
 use serde::de::{MapAccess, SeqAccess};
@@ -10,18 +10,18 @@ use crate::cidr;
 use crate::json::plain::{self, Plain};
 use crate::json::{Array, Fields, Items, Object, Unknown, is, keep, read_object, set};
 
-/// The detail in which owner records are read.
+/// The level of detail in which owner records are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RecordDetail {
     #[default]
     Full,
-    /// Enough to count addresses and to see which are borrowed. The addresses that the node with the block has itself
-    /// share one record, which has the newest of their times but no handle, pod or sequence number. Nearly all records
-    /// are like this. All others are read in full.
+    /// Enough to count addresses and to see which are borrowed. Nearly all addresses belong to the block's own node:
+    /// they share one record, which has their newest time, but no handle, pod or sequence number. All other records
+    /// are read in full.
     Borrowers,
 }
 
-/// A value stored under the key of a block.
+/// A value stored under a block's key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BlockContent {
     /// A block whose structure is sound.
@@ -31,21 +31,21 @@ pub enum BlockContent {
 }
 
 impl BlockContent {
-    /// Reads the JSON of a block.
+    /// Reads a block's JSON.
     ///
     /// # Errors
-    /// If the text is not JSON, a field has another type than Calico's reader accepts, or `cidr` is missing or not a
-    /// CIDR. A block that can be read but is broken is no error but [`Self::Corrupt`].
+    /// If the text is not JSON, a field has a type that Calico's reader does not accept, or `cidr` is missing or not a
+    /// CIDR. A block that can be read but is broken is not an error, but [`Self::Corrupt`].
     pub fn parse(json: &[u8]) -> Result<Self, DecodeError> {
         Self::parse_with(json, RecordDetail::Full)
     }
 
-    /// Reads the JSON of a block, with its records in the given detail. A corrupt block is read in full.
+    /// Reads a block's JSON, with its records in the given detail. A corrupt block is read in full.
     pub fn parse_with(json: &[u8], detail: RecordDetail) -> Result<Self, DecodeError> {
         let fresh = || RawBlock { detail, ..RawBlock::default() };
         let raw = read_object(json, fresh)?;
         if raw.records.kept.own.is_some() && raw.records.kept.host.as_deref() != raw.host() {
-            // The owner comes a second time, after the records, so it is unclear which of them are its own.
+            // The owner field occurs again after the records, so it is unclear which records belong to the owner.
             return Self::parse_with(json, RecordDetail::Full);
         }
         let cidr = raw.cidr.as_deref().ok_or(DecodeError::Missing("cidr"))?;
@@ -101,7 +101,7 @@ impl BlockContent {
     }
 }
 
-/// The fields of a block before validation.
+/// A block's fields before validation.
 #[derive(Default)]
 struct RawBlock<'de> {
     cidr: Option<String>,
@@ -126,7 +126,7 @@ impl<'de> Fields<'de> for RawBlock<'de> {
         match name {
             _ if is(name, "cidr") => self.cidr = map.next_value()?,
             _ if is(name, "affinity") => self.affinity = map.next_value()?,
-            // Custom resources use the other name.
+            // In custom resources, the field has the second name.
             _ if is(name, "affinity_claim_time") || is(name, "affinityClaimTime") => {
                 self.claim_time = map.next_value()?
             }
@@ -170,7 +170,7 @@ impl<'de> Fields<'de> for RawBlock<'de> {
 }
 
 impl RawBlock<'_> {
-    /// Discards the records of an earlier field with the same name.
+    /// Discards the records from an earlier field with the same name.
     fn begin_records(&mut self) {
         self.records.begin(match self.detail {
             RecordDetail::Full => Kept::default(),
@@ -184,7 +184,7 @@ impl RawBlock<'_> {
     }
 
     fn owner(&self) -> Option<BlockOwner> {
-        // The older `hostAffinity` is an unknown field: Calico 3 sees no owner in a block with only that.
+        // The older `hostAffinity` is an unknown field: to Calico 3, a block with only that field has no owner.
         self.affinity.as_deref().filter(|owner| !owner.is_empty()).map(BlockOwner::parse)
     }
 
@@ -285,7 +285,7 @@ impl<'de> Items<'de> for Numbers {
     }
 }
 
-/// Pairs of an ordinal (or a text) and its sequence number.
+/// Pairs of an ordinal, or another key, and its sequence number.
 type Numbered<T> = Vec<(T, u64)>;
 
 /// `sequenceNumberForAllocation`.
@@ -314,7 +314,7 @@ impl SequenceMap {
         self.0.push((ordinal, number.unwrap_or_default()));
     }
 
-    /// Splits into numbers of ordinals below `size`, ascending, and entries for anything else.
+    /// Splits into entries for ordinals below `size`, ascending, and entries for anything else.
     fn split(self, size: usize) -> (Numbered<u32>, Numbered<String>) {
         let mut known = Vec::with_capacity(self.0.len());
         let mut stray = Vec::new();
@@ -326,7 +326,7 @@ impl SequenceMap {
             }
         }
         known.sort_by_key(|(ordinal, _)| *ordinal);
-        // The last of several entries for one ordinal counts, as with Go's reader.
+        // As in Go's reader, the last of several entries for one ordinal counts.
         known.reverse();
         known.dedup_by_key(|(ordinal, _)| *ordinal);
         known.reverse();

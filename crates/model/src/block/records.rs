@@ -14,27 +14,27 @@ use crate::owner_map::{OwnerKey, code_of};
 #[derive(Default)]
 pub(super) struct Records<'de> {
     pub kept: Kept,
-    /// The current record, whose memory the next one reuses.
+    /// The current record. The next one reuses its memory.
     record: RawAttribute<'de>,
 }
 
-/// The place of the record that the node's own addresses share, until that place is known.
+/// Stands for the place of the record that the node's own addresses share, until that place is known.
 const OWN: u32 = u32::MAX;
 
 /// The records that were read and kept.
 #[derive(Default)]
 pub(super) struct Kept {
     table: AttributeTable,
-    /// The node that owns the block, if it is known and records of its own addresses are not wanted.
+    /// The node that owns the block, if it is known and the records of its own addresses are not wanted.
     pub host: Option<String>,
-    /// The newest attribute `timestamp` of its own records, which become one; `None` if there are none.
+    /// The newest attribute `timestamp` among the owner's records, which become one; `None` if there are none.
     pub own: Option<String>,
-    /// Places in the table by the index of the record in the value. Empty if index and place are the same.
+    /// Places in the table by the record's index in the value. Empty if index and place are the same.
     places: Vec<u32>,
 }
 
 impl Kept {
-    /// Keeps only records of addresses that the block lends to others.
+    /// Keeps only records of addresses that the block's owner lends to others.
     pub(super) fn lent_by(host: Option<&str>) -> Self {
         Self { host: host.map(str::to_owned), ..Self::default() }
     }
@@ -64,7 +64,7 @@ impl Kept {
         }
     }
 
-    /// Returns all records, and the place of each by its index in the value; no places if both are the same.
+    /// Returns all records, and each one's place by its index in the value; no places if place and index are the same.
     pub(super) fn finish(mut self) -> (AttributeTable, Vec<u32>) {
         if let (Some(host), Some(newest)) = (&self.host, &self.own) {
             let place = self.table.len() as u32;
@@ -79,7 +79,7 @@ impl Kept {
 }
 
 impl<'de> Records<'de> {
-    /// Starts over.
+    /// Starts over, with `kept` for the results.
     pub(super) fn begin(&mut self, kept: Kept) {
         *self = Self { kept, ..Self::default() };
     }
@@ -122,7 +122,7 @@ struct RawAttribute<'de> {
 }
 
 impl RawAttribute<'_> {
-    /// Resets it to an empty record.
+    /// Resets the record to an empty one.
     fn clear(&mut self) {
         self.handle = None;
         self.owner.clear();
@@ -142,13 +142,13 @@ impl RawAttribute<'_> {
         );
     }
 
-    /// The time of the assignment; empty if it is not recorded.
+    /// The assignment time; empty if it is not recorded.
     fn time(&self) -> &str {
         let mut times = self.owner.entries.iter().filter(|entry| entry.key.0 == "timestamp");
         times.next().map_or("", |time| &time.value.0)
     }
 
-    /// True if the address is in use on that node, and the record has no data that matters beyond its owner.
+    /// True if the address is in use on the node, and the record has no data that matters other than its owner.
     fn is_plainly_on(&self, host: &str) -> bool {
         let mut nodes = self.owner.entries.iter().filter(|entry| entry.key.0 == "node");
         let is_windows = |handle: &Str<'_>| handle.0.eq_ignore_ascii_case(WINDOWS_RESERVED_HANDLE);

@@ -45,9 +45,9 @@ impl Block {
         })
     }
 
-    /// Creates a block of a Windows node, with the first three ordinals and the last one reserved. They get no sequence
-    /// number of their own. `None` if the block is too large, or too small for the reservation. A block of four
-    /// addresses has none to assign; Calico creates such blocks nevertheless.
+    /// Creates a Windows node's block, with the first three ordinals and the last one reserved. They get no sequence
+    /// number of their own. `None` if the block is too large, or too small for the reservation. A block with four
+    /// addresses has none to assign, but Calico creates such blocks nevertheless.
     pub fn new_windows(cidr: IpNet, owner: Option<BlockOwner>, now: Timestamp) -> Option<Self> {
         let mut block = Self::new(cidr, owner, now)?;
         if block.size() < WINDOWS_RESERVED_FIRST + WINDOWS_RESERVED_LAST {
@@ -63,8 +63,8 @@ impl Block {
         Some(block)
     }
 
-    /// Makes one update of the block. All changes of the closure count as one write: the sequence number rises by one
-    /// if anything changed.
+    /// Updates the block once. All changes in the closure count as one write: the sequence number rises by one if
+    /// anything changed.
     pub fn update<T>(&mut self, change: impl FnOnce(&mut BlockUpdate<'_>) -> T) -> T {
         let mut update = BlockUpdate { block: self, changed: false };
         let result = change(&mut update);
@@ -74,9 +74,9 @@ impl Block {
         result
     }
 
-    /// Makes this block, which was read earlier, the successor of the current one. Its sequence number becomes the one
-    /// after the higher of both, and addresses whose record changes get the number of a new allocation (facts 3.2).
-    /// `now` is `None` if there is no such block now.
+    /// Turns this block, which was read earlier, into the successor of `now`, the current one. Its sequence number is
+    /// set to one more than the higher of the two, and addresses whose record changes get the number of a new
+    /// allocation (facts 3.2). `now` is `None` if the block does not exist now.
     pub fn restore(&mut self, now: Option<&Self>) {
         let is_same = |ordinal: u32| {
             let before = self.allocation(ordinal).map(|a| a.attribute.to_attribute());
@@ -102,7 +102,7 @@ fn claim_text(now: Timestamp) -> String {
     now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// An update of a block in progress.
+/// A block update in progress.
 #[derive(Debug)]
 pub struct BlockUpdate<'b> {
     pub(super) block: &'b mut Block,
@@ -116,10 +116,10 @@ impl BlockUpdate<'_> {
     }
 
     /// Assigns one ordinal (facts 3.3). It gets the sequence number that the block was read with, shares an equal
-    /// owner record, and leaves the free list from any position.
+    /// owner record if there is one, and can be anywhere in the free list.
     ///
     /// # Errors
-    /// If the ordinal is not free or not in the block; nothing is changed then.
+    /// If the ordinal is not free or not in the block. In that case nothing is changed.
     pub fn assign(&mut self, ordinal: u32, attribute: &Attribute) -> Result<(), AssignError> {
         match self.block.allocations.get(ordinal as usize) {
             None => return Err(AssignError::OutOfRange(ordinal)),
@@ -153,7 +153,7 @@ impl BlockUpdate<'_> {
 
     /// Frees ordinals without a cooldown: they go to the tail of the free list in ascending order and lose
     /// their sequence number, and owner records without an address are dropped. Returns the freed ordinals,
-    /// without those that were free already.
+    /// without those that were already free.
     pub fn release(&mut self, ordinals: &[u32]) -> Vec<u32> {
         let mut freed = self.taken(ordinals);
         freed.sort_unstable();
@@ -170,8 +170,8 @@ impl BlockUpdate<'_> {
         freed
     }
 
-    /// Frees ordinals like a release by handle or the end of a cooldown does: the block has sequence numbers afterwards
-    /// only if it had some before.
+    /// Frees ordinals as a release by handle or the end of a cooldown does: a block that had no sequence numbers still
+    /// has none afterwards.
     pub fn release_by_handle(&mut self, ordinals: &[u32]) -> Vec<u32> {
         let are_null = self.block.null_sequences;
         let freed = self.release(ordinals);
@@ -182,7 +182,7 @@ impl BlockUpdate<'_> {
     /// Gives an allocated ordinal another owner record and the sequence number of a new allocation.
     ///
     /// # Errors
-    /// If the ordinal is free or not in the block; nothing is changed then.
+    /// If the ordinal is free or not in the block. In that case nothing is changed.
     pub fn set_attribute(&mut self, ordinal: u32, attribute: &Attribute) -> Result<(), AssignError> {
         if self.block.allocation(ordinal).is_none() {
             return Err(AssignError::OutOfRange(ordinal));
@@ -193,11 +193,11 @@ impl BlockUpdate<'_> {
         Ok(())
     }
 
-    /// Changes the owners' attributes in the record of an ordinal, for all ordinals that share it. Sequence numbers
+    /// Changes the owners' attributes in an ordinal's record, for all ordinals that share the record. Sequence numbers
     /// do not change.
     ///
     /// # Errors
-    /// If the ordinal is free or not in the block; nothing is changed then.
+    /// If the ordinal is free or not in the block. In that case nothing is changed.
     pub fn edit_record(
         &mut self,
         ordinal: u32,
@@ -220,20 +220,20 @@ impl BlockUpdate<'_> {
         self.changed = true;
     }
 
-    /// Removes the owner of the block and its claim time. The addresses stay allocated.
+    /// Removes the block's owner and claim time. The addresses stay allocated.
     pub fn clear_owner(&mut self) {
         self.block.owner = None;
         self.block.claim_time = None;
         self.changed = true;
     }
 
-    /// Makes this an update even without changes: Calico writes an unchanged block to make racing writers fail
+    /// Counts as an update even without changes: Calico writes an unchanged block to make racing writers fail
     /// (facts 3.9).
     pub fn touch(&mut self) {
         self.changed = true;
     }
 
-    /// The allocated ordinals of the list, each once.
+    /// The allocated ordinals in the list, each once.
     pub(super) fn taken(&self, ordinals: &[u32]) -> Vec<u32> {
         let mut taken: Vec<u32> =
             ordinals.iter().copied().filter(|o| self.block.allocation(*o).is_some()).collect();
@@ -258,12 +258,12 @@ impl BlockUpdate<'_> {
         self.block.sequences.retain(|(o, _)| *o != ordinal);
     }
 
-    /// Returns the index of an owner record with the same handle and attributes that neither migrates nor cools, or
-    /// adds one. Empty attributes, which are read back as none, never match (facts 3.5).
+    /// Returns the index of an owner record with the same handle and attributes, or adds one. Records of migrating or
+    /// cooling addresses never match, nor do empty attributes, which are read back as none (facts 3.5).
     fn find_or_add(&mut self, attribute: &Attribute) -> u32 {
         let same =
             |a: Attribute| a.owner == attribute.owner && a.alternate.is_none() && a.released_at.is_none();
-        // A full block has a record for each address, nearly all with other handles: only likely ones are unpacked.
+        // A full block has a record for each address, nearly all with different handles: only likely ones are unpacked.
         let table = &self.block.attributes;
         let handle = attribute.handle.as_deref().map(Text::new);
         let handle = handle.as_ref().map(Text::as_ref);
@@ -279,7 +279,7 @@ impl BlockUpdate<'_> {
         self.block.attributes.len() as u32 - 1
     }
 
-    /// Drops owner records without an address, keeps the order of the others, and renumbers the allocations.
+    /// Drops owner records without an address, keeps the order of the other records, and renumbers the allocations.
     pub(super) fn compact(&mut self) {
         let mut used = vec![false; self.block.attributes.len()];
         self.block.allocations.iter().flatten().for_each(|index| used[*index as usize] = true);

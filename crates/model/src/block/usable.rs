@@ -1,4 +1,4 @@
-//! Blocks with problems that do not keep an allocator from using them.
+//! Corrupt blocks that an allocator can still use.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -9,7 +9,7 @@ use crate::DecodeError;
 
 impl BlockContent {
     /// The block as an allocator uses it: sound, or without its unreferenced records if they are its only problem.
-    /// Calico drops such records with its next write (3.33 and later), so a release must not fail for them.
+    /// Calico drops such records with its next write (3.33 and later), so a release must not fail because of them.
     pub fn usable(&self) -> Option<&Block> {
         match self {
             Self::Sound(block) => Some(block),
@@ -17,7 +17,7 @@ impl BlockContent {
         }
     }
 
-    /// Like [`Self::usable`], by value.
+    /// Like [`Self::usable`], but by value.
     pub fn into_usable(self) -> Result<Box<Block>, DecodeError> {
         match self {
             Self::Sound(block) => Ok(block),
@@ -35,7 +35,7 @@ pub(super) fn without_unreferenced(json: &str, problems: &[BlockProblem]) -> Opt
     let unused: Vec<u64> = problems.iter().map(index).collect::<Option<_>>()?;
 
     let mut fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(json).ok()?;
-    // If names differ in case only, the last field counts, but their order is lost here.
+    // If names differ only in case, the last field counts, but the order of fields is lost here.
     let names: HashSet<String> = fields.keys().map(|name| name.to_ascii_lowercase()).collect();
     if names.len() < fields.len() {
         return None;
@@ -61,7 +61,7 @@ pub(super) fn without_unreferenced(json: &str, problems: &[BlockProblem]) -> Opt
 mod tests {
     use super::*;
 
-    /// A block of four addresses, the first two allocated.
+    /// A block with four addresses, the first two allocated.
     fn block(allocations: &str, attributes: &str) -> BlockContent {
         let json = format!(
             r#"{{"cidr":"10.0.0.0/30","affinity":"host:a","allocations":{allocations},"unallocated":[2,3],
@@ -84,7 +84,7 @@ mod tests {
             assert!(content.sound().is_none(), "a check still tells it");
             assert_eq!(content.into_usable().unwrap(), sound);
         }
-        // It is unknown here which of the two fields counts.
+        // It is unknown which of the two `attributes` fields counts.
         let twice = format!(r#"{stray},{two},{one}],"Attributes":[{stray},{one},{two}"#);
         assert!(block("[1,2,null,null]", &twice).usable().is_none());
         let broken =

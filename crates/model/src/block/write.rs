@@ -1,4 +1,4 @@
-//! Writes a block like Calico does in etcd: fields in Calico's order, then unknown ones.
+//! Writes a block as Calico does in etcd: fields in Calico's order, then unknown ones.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -28,7 +28,7 @@ impl Serialize for Block {
 }
 
 impl Block {
-    /// True if both have the same JSON apart from sequence numbers.
+    /// True if both blocks have the same JSON apart from sequence numbers.
     pub fn differs_only_in_sequences(&self, other: &Self) -> bool {
         let without = |block: &Self| {
             let mut block = block.clone();
@@ -45,7 +45,7 @@ impl Block {
     }
 }
 
-/// The owner records of a block, without a copy: each copy would be eleven allocations.
+/// A block's owner records, serialized without a copy: each copy would take eleven memory allocations.
 struct Records<'a>(&'a Block);
 
 impl Serialize for Records<'_> {
@@ -82,7 +82,7 @@ impl Serialize for AttributeRef<'_> {
     }
 }
 
-/// Attributes of an owner, sorted by key as Go does.
+/// An owner's attributes, sorted by key as Go does.
 struct Entries<'a>(OwnerMap<'a>);
 
 impl Serialize for Entries<'_> {

@@ -1,4 +1,4 @@
-//! The active configuration of kube-controllers (facts 1.12, 13).
+//! The active kube-controllers configuration (facts 1.12, 13).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,12 +11,12 @@ use crate::DecodeError;
 use crate::json;
 use crate::snapshot::FieldDefect;
 
-/// The settings of kube-controllers that matter to IPAM: the active ones in its status, else those in its `spec`.
+/// The kube-controllers settings that matter to IPAM: the active ones in the status, or else those in `spec`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KubeControllersConfiguration {
     /// `controllers.node.leakGracePeriod`.
     pub leak_grace_period: Option<SignedDuration>,
-    /// `controllers.loadBalancer.assignIPs`; `None` if the controller does not run.
+    /// `controllers.loadBalancer.assignIPs`; `None` if the controller is not running.
     pub assign_ips: Option<AssignIps>,
     /// `spec` has no section `loadBalancer`: the controller runs only if the environment names it.
     pub no_section: bool,
@@ -26,11 +26,11 @@ pub struct KubeControllersConfiguration {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NotServed {
-    /// The controller is off: the environment of kube-controllers does not name it, or the version is too old.
+    /// The controller is off: the environment does not name it, or this version of kube-controllers is too old.
     ControllerOff,
     /// Nothing starts the controller.
     NoSection,
-    /// Only the environment starts the controller, and this version of Calico serves no service without a section.
+    /// Only the environment starts the controller, and this Calico version serves no service without a section.
     OnlyByEnvironment,
 }
 
@@ -77,11 +77,11 @@ struct Status {
     environment_vars: Option<BTreeMap<String, String>>,
 }
 
-/// The variable with the names of the controllers to run. It overrides the sections.
+/// The environment variable with the names of the controllers to run. It overrides the sections.
 const ENABLED: &str = "ENABLED_CONTROLLERS";
 
 impl KubeControllersConfiguration {
-    /// Reads its JSON. Reports a grace period that is no duration, and leaves it out.
+    /// Reads the resource's JSON. Reports a grace period that is not a duration, and leaves it out.
     pub fn parse(json: &[u8]) -> Result<(Self, Vec<FieldDefect>), DecodeError> {
         #[derive(Default, Deserialize)]
         struct Configuration {
@@ -92,7 +92,7 @@ impl KubeControllersConfiguration {
         let of_spec = spec.unwrap_or_default().controllers.unwrap_or_default();
         let Status { running_config, environment_vars } = status.unwrap_or_default();
         let running = running_config.and_then(|running| running.controllers);
-        // Before the controllers have started, the status names none.
+        // Until the controllers have started, the status names none.
         let running = running.filter(|running| running.node.is_some() || running.load_balancer.is_some());
 
         let mut defects = Vec::new();
@@ -126,9 +126,9 @@ impl KubeControllersConfiguration {
         Ok((Self { leak_grace_period, assign_ips, no_section }, defects))
     }
 
-    /// The services that a version of Calico serves. An unknown version is treated like the newest.
+    /// The services that the cluster's Calico version serves. An unknown version is treated like the newest one.
     pub fn serves(&self, cluster: Option<&ClusterInformation>) -> Result<AssignIps, NotServed> {
-        // Older versions serve nobody if only the environment starts the controller, whatever its status is.
+        // If only the environment starts the controller, older versions serve nothing, whatever the status says.
         let serves_all = |version| match version {
             (3, 32, patch) => patch >= 1,
             (3, 31, patch) | (3, 30, patch) => patch >= 7,

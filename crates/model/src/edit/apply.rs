@@ -1,4 +1,4 @@
-//! Applies edits to objects in memory. A guard that fails is a conflict.
+//! Applies edits to objects in memory. A failed guard is a conflict.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -20,8 +20,8 @@ pub struct Current<'a> {
     pub object: Option<Cow<'a, Object>>,
 }
 
-/// Applies edits, and returns the changed objects in the order of their first edit; `None` for a deleted one.
-/// `current` reads the object of a key. `now` becomes the time of cooldowns and of new owners.
+/// Applies edits, and returns the changed objects in the order of their first edit; `None` for a deleted object.
+/// `current` reads the object under a key. `now` becomes the start of cooldowns and the claim time of new owners.
 pub fn apply<'a, 'e>(
     edits: impl IntoIterator<Item = &'e Edit>,
     now: Timestamp,
@@ -41,7 +41,7 @@ pub fn apply<'a, 'e>(
     Ok(changes)
 }
 
-/// Groups edits by object, keeping the order of both.
+/// Groups edits by object, keeping the order of objects and edits.
 fn by_object<'e>(edits: impl IntoIterator<Item = &'e Edit>) -> Vec<(Key, Vec<&'e Edit>)> {
     let mut objects: Vec<(Key, Vec<&Edit>)> = Vec::new();
     let mut indices: HashMap<Key, usize> = HashMap::new();
@@ -71,10 +71,10 @@ pub(super) fn is_absent(key: &Key, stored: Option<&Current<'_>>) -> Result<(), E
     stored.map_or(Ok(()), |_| Err(EditError::Exists(key.clone())))
 }
 
-/// The result of edits on an object: `Some(None)` if it is deleted, `None` if it stays unchanged.
+/// The result of edits to an object: `Some(None)` if it is deleted, `None` if it stays unchanged.
 pub(super) type Changed = Option<Option<Object>>;
 
-/// Applies the last of the edits, which alone counts.
+/// Applies the last edit, the only one that counts.
 pub(super) fn last(
     edits: &[&Edit],
     mut make: impl FnMut(&Edit) -> Result<Changed, EditError>,

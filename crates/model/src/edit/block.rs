@@ -1,4 +1,4 @@
-//! Edits of a block.
+//! Block edits.
 
 use std::borrow::Cow;
 
@@ -61,8 +61,8 @@ fn edited(
     if edits.is_empty() {
         return Ok(Some(Object::from(block)));
     }
-    // Records come before the release, which also frees addresses whose cooldown is over: an address in use that
-    // cools needs its new record by then.
+    // Records come before the release, which also frees addresses whose cooldown is over: an address that is in use
+    // although it is cooling down needs its new record first.
     let (rewritten, others): (Vec<&BlockEdit>, Vec<&BlockEdit>) =
         edits.iter().partition(|edit| matches!(edit, BlockEdit::Record { .. }));
     block.update(|update| {
@@ -76,7 +76,7 @@ fn edited(
     Ok(Some(Object::from(block)))
 }
 
-/// A block without owner is deleted with its last address, and an empty block with its owner (facts 3.9, 3.12).
+/// True if the block has to be deleted: it lost its owner and its last address (facts 3.9, 3.12).
 fn is_drained(block: &Block, edits: &[&BlockEdit]) -> bool {
     let gives_up = |edit: &&BlockEdit| {
         matches!(edit, BlockEdit::Release { .. } | BlockEdit::Owner { .. } | BlockEdit::GiveUp(_))
@@ -84,7 +84,7 @@ fn is_drained(block: &Block, edits: &[&BlockEdit]) -> bool {
     block.owner().is_none() && block.is_empty() && edits.iter().any(gives_up)
 }
 
-/// Frees the addresses of all edits together, like one call of Calico: they share one record while they cool, and
+/// Frees the addresses of all edits together, as one Calico call does: they share one record while cooling down, and
 /// enter the free list in ascending order (facts 3.6, 3.10).
 fn release(
     key: &Key,
@@ -121,7 +121,7 @@ fn edit_block(
 ) -> Result<(), EditError> {
     let ordinal_error = |error| EditError::Ordinal { key: key.clone(), error };
     match edit {
-        // Done above, all together.
+        // Done above, for all edits together.
         BlockEdit::Release { .. } => {}
         BlockEdit::CollectCooled { cooldown } => {
             block.collect_cooled(now, SignedDuration::from_secs(*cooldown));
@@ -161,7 +161,7 @@ fn edit_block(
     Ok(())
 }
 
-/// Checks that the address still has the record and sequence number of the plan.
+/// Checks that the address still has the record and sequence number from the plan.
 fn is_held(key: &Key, block: &Block, held: &Held) -> Result<(), EditError> {
     let Some(found) = block.allocation(held.ordinal) else {
         let address = address_at(block.cidr(), held.ordinal);

@@ -1,4 +1,4 @@
-//! Edits of pools and of the allocator's configuration.
+//! Edits of pools and the allocator's configuration.
 
 use super::apply::{Changed, Current, is_absent, is_version, last};
 use super::{ConfigEdit, Edit, EditError, PoolEdit};
@@ -78,7 +78,7 @@ mod tests {
         Document::parse(text.as_bytes()).unwrap()
     }
 
-    /// Deletes a pool that had the `spec` `planned` in the plan and has `now`.
+    /// Deletes a pool whose `spec` was `planned` in the plan, and is `now`.
     fn delete(planned: &str, now: Option<&str>) -> Result<Vec<(Key, Option<Object>)>, EditError> {
         edit(PoolEdit::Delete(pool(planned)), now)
     }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use crate::block::AssignError;
 use crate::key::Key;
 
-/// The guard of an edit that failed.
+/// The failed guard of an edit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
     #[error("{0} already exists")]

@@ -18,23 +18,23 @@ pub enum Precondition {
     /// The object is this version.
     At(Revision),
     /// The number of addresses that the block records under this handle is in the range; a missing block has none. The
-    /// block may be of any version, but the write takes place only if it stays the one that was read.
+    /// block may have any version, but the write takes place only if that version is still current.
     Records(String, RangeInclusive<usize>),
-    /// The object matches. The executor replaces this by the version that it has just read.
+    /// The object matches. The executor replaces this with the version that it has just read.
     Matches(Condition),
 }
 
-/// A requirement of an object whose other fields may change.
+/// A requirement for an object whose other fields may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// The block has this owner and this claim time.
     OwnedSince(BlockOwner, Option<String>),
     /// There is no block, or it has another owner or none.
     NotOwnedBy(BlockOwner),
-    /// The object has this UID and the same addresses. Shared by all addresses that depend on it, which can be
+    /// The object has this UID and the same addresses. All addresses that depend on it share this value: there can be
     /// thousands.
     SameUser(String, Arc<User>),
-    /// The object exists, in any state. If UID and user are given, another object of the same name counts only if it
+    /// The object exists, in any state. If UID and user are given, another object with the same name counts only if it
     /// uses one of the same addresses.
     StillThere(Option<(String, Arc<User>)>),
 }
@@ -52,9 +52,9 @@ pub enum User {
 pub enum Found<'a> {
     Nothing,
     Object(&'a Object),
-    /// UID and user.
+    /// The object's UID, and the parts about addresses.
     User(&'a str, &'a User),
-    /// An object that cannot be decoded, or whose version alone is known.
+    /// An object that cannot be decoded, or of which only the version is known.
     Unknown,
 }
 
@@ -78,7 +78,7 @@ impl User {
 }
 
 impl Condition {
-    /// True if the object that was read meets it.
+    /// True if the object that was read meets the condition.
     pub fn holds(&self, found: Found<'_>) -> bool {
         match (self, found) {
             (Self::SameUser(uid, user), _) => {

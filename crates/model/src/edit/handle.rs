@@ -1,4 +1,4 @@
-//! Edits of a handle.
+//! Handle edits.
 
 use super::apply::{Current, is_absent, is_version};
 use super::{Edit, EditError, HandleEdit};
@@ -16,7 +16,7 @@ pub(super) fn changed(
     let mut changed: Option<Option<Handle>> = None;
     for edit in edits {
         let Edit::Handle(_, edit) = edit else { continue };
-        // Earlier edits count.
+        // Earlier edits are already included.
         let current = || match &changed {
             Some(handle) => Ok(handle.clone()),
             None => decoded(key, stored),
@@ -37,7 +37,7 @@ pub(super) fn changed(
                 changed = Some(unless_empty(handle));
             }
             HandleEdit::Decrement(block, by) => {
-                // A handle that counts fewer addresses is wrong already, and must not get worse.
+                // A handle that counts fewer addresses is already wrong, and must not get worse.
                 if let Some(mut handle) = current()?.filter(|handle| handle.count(*block) >= *by) {
                     handle.set_count(*block, handle.count(*block).saturating_sub(*by));
                     changed = Some(unless_empty(handle));
@@ -53,7 +53,7 @@ pub(super) fn changed(
     Ok(changed.map(|handle| handle.map(Object::Handle)))
 }
 
-/// Returns the stored handle, or none if it is marked as deleted.
+/// Returns the stored handle; `None` if it is marked as deleted.
 fn decoded(key: &Key, stored: Option<&Current<'_>>) -> Result<Option<Handle>, EditError> {
     match stored.map(|s| s.object.as_deref()) {
         None => Ok(None),

@@ -1,7 +1,7 @@
-//! Edits: the changes of a repair, each with its guards. Plans consist of them, and the executor makes them on the
-//! objects as they are by then.
+//! Edits: the changes in a repair, each with its guards. Plans consist of edits, and the executor applies them to the
+//! objects as it finds them.
 //!
-//! [`apply`] makes edits in memory, both for the executor and to simulate a plan.
+//! [`apply`] applies edits in memory, both for the executor and to simulate a plan.
 
 mod apply;
 mod block;
@@ -27,10 +27,10 @@ use crate::handle::Handle;
 use crate::key::Key;
 use crate::snapshot::Revision;
 
-/// The changes of one decision in a plan. Its parts are written together if the datastore can do that.
+/// The changes from one decision in a plan. Its parts are written together if the datastore can do that.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// The finding that justifies it, for people: `leaked-address 10.244.1.7`.
+    /// The finding that justifies the step, for people: `leaked-address 10.244.1.7`.
     pub reason: String,
     /// At most one part is [`Unit::Block`], which comes first, and at most one is [`Unit::WholeStep`], which comes
     /// last.
@@ -44,23 +44,23 @@ pub struct Part {
     /// Ordered for a datastore without transactions: the block before the handle when freeing, affinity and
     /// handle before the block when claiming (facts 3.14).
     pub edits: Vec<Edit>,
-    /// Other preconditions: for example, that the endpoint named by a record is absent, or that a node is the version
-    /// that was read.
+    /// Other preconditions: for example, that the endpoint that a record names is absent, or that a node is the
+    /// version that was read.
     pub evidence: Vec<(Key, Precondition)>,
 }
 
 /// The subject of a [`Part`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Unit {
-    /// The addresses of a handle in one block, by its ID up to the first carriage return. If several steps have
-    /// parts of one handle, all of them are made or none.
+    /// A handle's addresses in one block, by the handle ID up to the first carriage return. If several steps have
+    /// parts for one handle, all or none of them are made.
     Handle(String),
-    /// An address without handle.
+    /// An address without a handle.
     Address(IpAddr),
     /// A block that is created or replaced, together with changes that apply to any of its addresses. The other parts
-    /// edit it: it is written once for all of them, without those whose guards fail.
+    /// edit the block: it is written once for all parts, without those whose guards fail.
     Block,
-    /// The step as a whole, such as removing the owner of a block. It is made only if all other parts are, and its
+    /// A change for the entire step, such as removing a block's owner. It is made only if all other parts are, and its
     /// evidence must hold for all of them: otherwise the step is abandoned.
     WholeStep,
 }
@@ -84,9 +84,9 @@ impl Step {
         self.parts.iter().flat_map(|part| &part.evidence)
     }
 
-    /// The edits of each object, as indices of part and edit. Objects are in the write order of a datastore without
-    /// transactions: those that a part names before its block (handles that count up, affinities of new blocks), then
-    /// the block, once for all parts, then the rest.
+    /// The edits for each object, as indices of part and edit. Objects are in write order for a datastore without
+    /// transactions: first those that a part names before its block (handles whose count rises, affinities for new
+    /// blocks), next the block, once for all parts, and last the others.
     pub fn by_object(&self) -> Vec<(Key, Vec<(usize, usize)>)> {
         let is_block = |edit: &Edit| matches!(edit, Edit::Block(..));
         let mut edits: Vec<(u8, usize, usize)> = Vec::new();
@@ -135,7 +135,7 @@ impl Step {
     }
 }
 
-/// The number of addresses that cool down after these edits, and the seconds; `None` if there are none.
+/// The number of addresses whose cooldown these edits start, and its seconds; `None` if there are none.
 pub fn cooling<'e>(edits: impl Iterator<Item = &'e Edit>) -> Option<(usize, i64)> {
     let cooling = edits.filter_map(|edit| match edit {
         Edit::Block(_, BlockEdit::Release { held, cooldown }) if *cooldown > 0 => {
@@ -166,7 +166,7 @@ impl Part {
         addresses
     }
 
-    /// True if it frees addresses and does not change their block otherwise.
+    /// True if the part frees addresses and does not change their block in other ways.
     pub fn releases(&self) -> bool {
         let mut of_block = self.edits.iter().filter_map(|edit| match edit {
             Edit::Block(_, edit) => Some(matches!(edit, BlockEdit::Release { .. })),
@@ -201,7 +201,7 @@ pub enum Edit {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Held {
     pub ordinal: u32,
-    /// The whole owner record.
+    /// The full owner record.
     pub record: PackedAttribute,
     /// The per-ordinal sequence number.
     pub sequence: u64,
@@ -218,14 +218,14 @@ impl Held {
 /// A change of a block.
 #[derive(Clone, Debug)]
 pub enum BlockEdit {
-    /// Frees addresses, after a cooldown if that is above 0 seconds. Each must still have its record. A block
-    /// without owner that becomes empty is deleted, like Calico does (facts 3.12).
+    /// Frees addresses, after a cooldown if that is above 0 seconds. Each must still have its record. As in Calico, a
+    /// block without an owner that becomes empty is deleted (facts 3.12).
     Release {
         held: Vec<Held>,
         /// Seconds of the cluster's cooldown, or 0 if its schema cannot store one.
         cooldown: i64,
     },
-    /// Frees addresses that have cooled for longer than this, as Calico does before it assigns.
+    /// Frees addresses that have cooled for longer than `cooldown`, as Calico does before it assigns.
     CollectCooled {
         /// Seconds of the cluster's cooldown.
         cooldown: i64,
@@ -247,7 +247,7 @@ pub enum BlockEdit {
         /// The new owner.
         to: Option<BlockOwner>,
     },
-    /// Removes this owner from the block, which must be empty by then, and deletes the block.
+    /// Removes this owner from the block, which must be empty after the other edits, and deletes the block.
     GiveUp(BlockOwner),
     /// Changes only the sequence number of the block, so that racing writers fail (facts 3.9).
     Touch,
@@ -262,10 +262,10 @@ pub enum BlockEdit {
 /// A change of a handle.
 #[derive(Clone, Debug)]
 pub enum HandleEdit {
-    /// Reduces the count of a block; without counts the handle is deleted (facts 3.8). Does nothing if the handle
-    /// is missing or its count is too low.
+    /// Lowers a block's count; a handle without counts is deleted (facts 3.8). Does nothing if the handle is missing
+    /// or its count is too low.
     Decrement(IpNet, i64),
-    /// Raises the count of a block; creates the handle if it is missing.
+    /// Raises a block's count; creates the handle if it is missing.
     Increment(IpNet, i64),
     /// Sets counts by block; 0 removes the entry, and a handle without entries is deleted. It must be the
     /// version that was read.
@@ -297,7 +297,7 @@ pub enum PoolEdit {
     /// Enables the pool. Its `spec` must be the one that was read.
     Enable(Document),
     /// Deletes the pool. Its `spec` must be the one that was read; its status may differ. A pool with finalizers is not
-    /// deleted: Calico would first release the affinities of all its blocks and wait until they are gone.
+    /// deleted: Calico would first release the affinities for all its blocks and wait until they are gone.
     Delete(Document),
 }
 

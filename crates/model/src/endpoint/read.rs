@@ -1,11 +1,11 @@
-//! Reads the JSON of endpoints.
+//! Reads endpoint JSON.
 
 use serde::de::{IgnoredAny, MapAccess, SeqAccess};
 
 use crate::DecodeError;
 use crate::json::{Array, Fields, Items, Object, Str, is, read_object};
 
-/// Reads the fields that matter.
+/// Reads the fields that matter to IPAM.
 pub(super) fn read(json: &[u8]) -> Result<RawEndpoint<'_>, DecodeError> {
     read_object(json, RawEndpoint::default).map_err(DecodeError::from)
 }

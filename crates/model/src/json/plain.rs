@@ -1,10 +1,10 @@
-//! A reader of plain JSON: texts without escapes, line breaks, fractions and exponents, like nearly all values of
-//! Calico.
+//! A reader of plain JSON: texts without escapes, line breaks, fractions and exponents, such as nearly all Calico
+//! values.
 //!
 //! A large cluster has gigabytes of JSON, most of which is skipped. This reader needs a fraction of serde_json's time,
-//! since it looks for quotes and rare bytes in 64 bytes at a time ([`Quotes`]). It rejects nothing: whatever it does
-//! not know, invalid JSON included, is [`Unusual`]. The general reader then starts over, and users see its errors.
-//! Skipped values are still checked against the grammar, so both readers accept the same texts.
+//! since it looks for quotes and rare bytes in 64 bytes at a time ([`Quotes`]). It rejects nothing: anything that it
+//! does not know, even invalid JSON, is [`Unusual`]. In that case the general reader starts over, and users see its
+//! errors. Skipped values are still checked against the grammar, so both readers accept the same texts.
 
 mod deserialize;
 mod quotes;
@@ -47,7 +47,7 @@ pub(crate) struct Plain<'de> {
     text: &'de str,
     /// The current position.
     at: usize,
-    /// The quotes from that position on, two for each string in order.
+    /// The quotes from the current position on, two for each string, in order.
     quotes: Quotes<'de>,
     depth: u32,
 }
@@ -160,7 +160,7 @@ impl<'de> Plain<'de> {
     /// Reads a minus and the digits after it.
     fn negative(&mut self) -> Result<i64> {
         self.at += 1;
-        // `-0` is a fraction for the general reader.
+        // The general reader reads `-0` as a fraction.
         let magnitude = i64::try_from(self.magnitude()?).ok().filter(|number| *number > 0);
         magnitude.map(|number| -number).ok_or(Unusual)
     }
@@ -175,7 +175,7 @@ impl<'de> Plain<'de> {
         }
     }
 
-    /// Reads a whole number from 0 on, or `null`.
+    /// Reads a whole number that is not negative, or `null`.
     #[inline]
     pub(crate) fn natural(&mut self) -> Result<Option<u64>> {
         match self.peek()? {
@@ -210,7 +210,7 @@ impl<'de> Plain<'de> {
         }
     }
 
-    /// Reads an object or array up to its `end`, each member with `take_one`.
+    /// Reads an object or array up to its `end`. `take_one` reads each member.
     #[inline]
     fn each(&mut self, end: u8, mut take_one: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
         self.enter()?;
@@ -230,7 +230,7 @@ impl<'de> Plain<'de> {
         Ok(())
     }
 
-    /// Reads an array, or `null`, each item with `take_one`. Returns false for `null`.
+    /// Reads an array or `null`. `take_one` reads each item. Returns false for `null`.
     pub(crate) fn array(&mut self, take_one: impl FnMut(&mut Self) -> Result<()>) -> Result<bool> {
         match self.peek()? {
             b'[' => self.each(b']', take_one).map(|()| true),
@@ -239,7 +239,7 @@ impl<'de> Plain<'de> {
         }
     }
 
-    /// Reads an object, or `null`, each field with `take_one`, which reads the value. Returns false for `null`.
+    /// Reads an object or `null`. `take_one` reads the value of each field. Returns false for `null`.
     pub(crate) fn entries(
         &mut self,
         mut take_one: impl FnMut(&'de str, &mut Self) -> Result<()>,

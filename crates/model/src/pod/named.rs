@@ -1,4 +1,4 @@
-//! Addresses in the status and the annotations of a pod.
+//! Addresses in a pod's status and annotations.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -69,7 +69,7 @@ impl Named {
         }
     }
 
-    /// The position of an address. A pod has one or two; an annotation may name tens of thousands.
+    /// The position of an address. A pod has one or two, but an annotation can name tens of thousands.
     fn position(&mut self, address: IpAddr) -> Option<usize> {
         if self.addresses.len() < FEW {
             return self.addresses.iter().position(|(known, _)| *known == address);
@@ -91,7 +91,7 @@ fn texts(value: &serde_json::Value) -> impl Iterator<Item = String> + '_ {
     value.as_array().into_iter().flatten().filter_map(|v| v.as_str().map(str::to_owned))
 }
 
-/// The `ips` of every object in a JSON list. The entry of the default network repeats the pod's own.
+/// The `ips` of every object in a JSON list. The default network's entry repeats the pod's own.
 fn ips_of(value: &serde_json::Value) -> Vec<(String, u8)> {
     let networks = value.as_array().into_iter().flatten();
     let by = |network: &serde_json::Value| match network["default"].as_bool() {

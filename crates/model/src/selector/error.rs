@@ -1,9 +1,9 @@
-//! Errors of selectors.
+//! Selector errors.
 
 use super::MAX_DEPTH;
 use super::tokens::{MAX_LABEL, Token};
 
-/// The reason that a selector is invalid.
+/// The reason why a selector is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
     #[error("expected {0}, but the selector ends")]
@@ -20,7 +20,7 @@ pub enum SelectorError {
     OpenFunction(&'static str),
     #[error("a label is longer than {MAX_LABEL} bytes")]
     LongLabel,
-    /// Calico has no such limit.
+    /// The selector is nested too deeply for this program. Calico has no such limit.
     #[error("parentheses nest deeper than {MAX_DEPTH} levels")]
     TooDeep,
 }

@@ -92,7 +92,7 @@ const SIGNS: [(&str, Token); 10] = [
     (",", Token::Comma),
 ];
 
-/// Operators in words. They are operators only after a label; elsewhere they are labels.
+/// Operators that are words. They are operators only after a label; elsewhere they are labels.
 const WORDS: [(&[&str], Token); 5] = [
     (&["contains"], Token::Compare(Comparison::Contains)),
     (&["starts", "with"], Token::Compare(Comparison::StartsWith)),
@@ -126,8 +126,8 @@ fn skip_blanks(text: &str) -> &str {
     text.trim_start_matches([' ', '\t'])
 }
 
-/// Reads an operator in words. Only its last part must not run into further letters of a label, so `startswith`
-/// and `notin` are operators as well.
+/// Reads an operator that is a word. Only its last part must not be followed directly by more letters of a label, so
+/// `startswith` and `notin` are operators as well.
 fn word_operator(text: &str) -> Option<(Token, &str)> {
     WORDS.iter().find_map(|(parts, token)| {
         let (last, before) = parts.split_last()?;

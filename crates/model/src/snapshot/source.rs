@@ -70,7 +70,7 @@ pub const ETCD_SOURCES: [Source; 11] = [
     Source::IpamConfiguration,
 ];
 
-/// The sources of the allocator, which decide if a node gets an address.
+/// The sources that the allocator needs: they decide if a node gets an address.
 pub const ALLOCATION_SOURCES: [Source; 6] = [
     Source::Blocks,
     Source::Affinities,
@@ -95,7 +95,7 @@ pub enum Coverage {
     Skipped(WhySkipped),
 }
 
-/// The reason that a source was not read.
+/// The reason why a source was not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WhySkipped {
     /// Kubernetes was possible, but no kubeconfig was given.
@@ -108,9 +108,9 @@ pub enum WhySkipped {
     PodsInstead,
     /// Calico 2.x has no such objects, so it is certain that there are none.
     NotInCalico2,
-    /// The request does not need it.
+    /// The request does not need the source.
     NotNeeded,
-    /// The text in an export of another version of this program.
+    /// The text in an export from another version of this program.
     Other(String),
 }
 

@@ -1,5 +1,5 @@
-//! Random sequences of block operations keep every rule of facts 3.1. The tests check the JSON of the block against a
-//! plain list of the expected results; the block's own methods would prove nothing here.
+//! Random sequences of block operations keep every rule in facts 3.1. The tests check the block's JSON against a plain
+//! list of the expected results; the block's own methods would prove nothing here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 use serde_json::Value;
 
-/// One update of a block.
+/// One block update.
 #[derive(Clone, Debug)]
 enum Operation {
     Assign { ordinal: u32, owner: u8 },
@@ -132,7 +132,7 @@ impl Expected {
         !freed.is_empty()
     }
 
-    /// Compares with the JSON of the block.
+    /// Compares with the block's JSON.
     fn compare(&self, printed: &Value) -> Result<(), TestCaseError> {
         let allocations = printed["allocations"].as_array().unwrap();
         let none = Vec::new();

@@ -1,11 +1,11 @@
-//! Blocks that are read with the records of borrowers only.
+//! Blocks that are read with only the borrowers' records.
 
 use calipam_model::DecodeError;
 use calipam_model::attributes::AttributeRef;
 use calipam_model::block::{Block, BlockContent, RecordDetail};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 
-/// A block of four addresses, the first three taken. Its line break leaves it to the general reader of JSON.
+/// A block with four addresses, the first three taken. Because of its line break, the general JSON reader reads it.
 fn block(before: &str, records: &str, after: &str) -> String {
     format!(
         r#"{{"cidr":"10.0.0.0/30",{before}"allocations":[0,1,2,null],"unallocated":[3],"attributes":[{records}],{after}
@@ -32,7 +32,7 @@ const OWN: &str =
 const LENT: &str =
     r#"{"handle_id":"net.b","secondary":{"node":"node-2","pod":"web-1","namespace":"default"}}"#;
 
-/// The handle, node and pod in the record of an ordinal.
+/// The handle, node and pod in an ordinal's record.
 fn says(block: &Block, ordinal: u32) -> [Option<String>; 3] {
     let record = block.allocation(ordinal).unwrap().attribute;
     [record.handle(), record.get("node"), record.get("pod")].map(|text| text.map(|text| text.to_string()))
@@ -113,7 +113,7 @@ fn records_in_other_forms_are_read_as_by_the_general_reader() {
         r#"{"handle_id":"net.\u0061","secondary":{"node":"node-1"}}"#,
         r#"{"handle_id":"net.a","secondary":{"node":"node\u002d1"}}"#,
         r#"{"handle_id":"net.a}}","secondary":{"note":"{\"","node":"node-1"}}"#,
-        // Calico cannot decode these.
+        // Calico cannot decode these records.
         r#"{"handle_id":"net.a","secondary":{"node":"node-1","pod":1}}"#,
         r#"{"handle_id":"net.a","secondary":{"node":"node-1","pod":{"a":"b"}}}"#,
         r#"{"handle_id":"net.a","secondary":["node"]}"#,
@@ -126,7 +126,7 @@ fn records_in_other_forms_are_read_as_by_the_general_reader() {
         let json = block(r#""affinity":"host:node-1","#, &[OWN, record, LENT].join(","), "");
         for detail in [RecordDetail::Full, RecordDetail::Borrowers] {
             let (general, plain) = (parse(&json, detail), parse(&json.replace('\n', " "), detail));
-            // Errors differ in their position only.
+            // Errors differ only in their position.
             assert_eq!(plain.map_err(drop), general.map_err(drop), "{record}");
         }
     }
@@ -140,7 +140,7 @@ fn without_an_owner_before_them_all_records_are_whole() {
         ("", ""),
         (r#""affinity":null,"#, ""),
         (r#""affinity":"virtual:node-1","#, ""),
-        // The last one counts.
+        // The last `affinity` field counts.
         (r#""affinity":"host:node-1","#, r#""affinity":"host:node-2","#),
         (r#""affinity":"host:node-1","#, r#""AFFINITY":"","#),
     ] {

@@ -1,4 +1,4 @@
-//! Errors of edits whose guards fail.
+//! Errors from edits whose guards fail.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,5 @@
-//! The JSON examples of the fact sheet, and values of earlier versions: all of them can be read without defects, and
-//! mean the same when written again.
+//! The fact sheet's JSON examples, and values from earlier versions: all of them can be read without defects, and mean
+//! the same when written again.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn value(name: &str) -> Value {
     serde_json::from_slice(&fixture(name)).unwrap()
 }
 
-/// Reads the fixture of `key`, which must have no defects.
+/// Reads the fixture for `key`, which must have no defects.
 fn read(key: &str, name: &str) -> Snapshot {
     let mut snapshot = Snapshot::default();
     snapshot.add_entry(key.as_bytes(), &fixture(name), 7);

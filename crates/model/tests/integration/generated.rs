@@ -1,5 +1,5 @@
-//! The values of the generator come back unchanged from the model: two implementations of the data format without
-//! common code.
+//! The generator's values come back unchanged from the model: two implementations of the data format without common
+//! code.
 
 use calipam_model::affinity::Affinity;
 use calipam_model::block::BlockContent;
@@ -51,7 +51,7 @@ fn keys_handles_and_affinities_come_back() {
             let Some(path) = std::str::from_utf8(path).ok() else { return };
             let Ok(Some(key)) = Key::parse(path) else { return };
             if key.to_string() != path {
-                // `keys_that_are_not_canonical_are_defects` tests these.
+                // `keys_that_are_not_canonical_are_defects` tests these keys.
                 return;
             }
             let printed = match key {
@@ -78,7 +78,7 @@ fn keys_handles_and_affinities_come_back() {
     }
 }
 
-/// The three keys of a cluster with every fault that Calico lists but cannot get.
+/// The three keys, in a cluster with every fault, that Calico lists but cannot get.
 #[test]
 fn keys_that_are_not_canonical_are_defects() {
     for cluster in clusters() {
@@ -102,7 +102,7 @@ fn keys_that_are_not_canonical_are_defects() {
     }
 }
 
-/// `"block":null` of a handle is written as an empty map.
+/// `"block":null` in a handle is written as an empty map.
 fn without_null(mut value: Value) -> Value {
     if value["block"].is_null() && value.get("block").is_some() {
         value["block"] = serde_json::json!({});

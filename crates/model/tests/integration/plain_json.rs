@@ -1,5 +1,5 @@
-//! The fast reader of plain JSON gives the same results as the general one. A line break after a value leaves it to
-//! the general reader.
+//! The fast reader of plain JSON gives the same results as the general one. A line break after a value makes the fast
+//! reader leave it to the general one.
 
 use calipam_model::block::RecordDetail;
 use calipam_model::from_json;
@@ -102,10 +102,10 @@ fn json() -> impl Strategy<Value = String> {
     })
 }
 
-/// Bytes with a meaning in JSON, and some that are never valid.
+/// Bytes that are special in JSON, and some that are never valid.
 const BYTES: [u8; 22] = *b"\"\\{}[]:, \n\t\x00\xFF\xC3\x7Fen0-1.+";
 
-/// Changes of single bytes: position, byte, and true to insert it.
+/// Changes to single bytes: position, byte, and true to insert it.
 fn changes() -> impl Strategy<Value = Vec<(prop::sample::Index, u8, bool)>> {
     let byte = prop_oneof![prop::sample::select(&BYTES[..]), any::<u8>()];
     prop::collection::vec((any::<prop::sample::Index>(), byte, any::<bool>()), 0..3)
@@ -123,8 +123,8 @@ fn changed(mut bytes: Vec<u8>, changes: &[(prop::sample::Index, u8, bool)]) -> V
     bytes
 }
 
-/// An endpoint or a block with records. Any field may be missing, empty, duplicate, or of another type. There are few
-/// of each, so that many share a layout.
+/// An endpoint or a block with records. Any field can be missing, empty, duplicate, or of another type. Each field has
+/// few variants, so that many values share a layout.
 fn odd_value() -> impl Strategy<Value = (Vec<u8>, String)> {
     let value = || {
         prop_oneof![
@@ -185,7 +185,7 @@ fn compare(bytes: &[u8]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The entries of a small cluster, with every kind in etcd.
+/// A small cluster's entries, with every kind in etcd.
 fn entries() -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut entries = Vec::new();
     SizedCluster::new(ClusterSpec::new(3), 200)

@@ -1,4 +1,4 @@
-//! The reader of plain JSON as a deserializer of serde.
+//! The reader of plain JSON as a serde deserializer.
 
 use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -6,7 +6,7 @@ use serde::forward_to_deserialize_any;
 
 use super::{Plain, Result, Unusual};
 
-/// The name with which `serde_json::value::RawValue` asks for the text of a value. If it ever changes, blocks with
+/// The name with which `serde_json::value::RawValue` asks for a value's text. If it ever changes, blocks with
 /// unknown fields go to the general reader.
 const RAW_VALUE: &str = "$serde_json::private::RawValue";
 
@@ -30,7 +30,7 @@ impl<'de> Plain<'de> {
     }
 }
 
-/// Types that do not occur in values of Calico.
+/// Types that do not occur in Calico values.
 macro_rules! leave_to_the_general_reader {
     ($($method:ident($($argument:ty),*))*) => {
         $(fn $method<V: Visitor<'de>>(self, $(_: $argument,)* _: V) -> Result<V::Value> {
@@ -180,7 +180,7 @@ impl<'de> SeqAccess<'de> for &mut Members<'_, 'de> {
     }
 }
 
-/// The value of a field whose name was read.
+/// The value of a field whose name has already been read.
 pub(super) struct OneValue<'r, 'de>(pub &'r mut Plain<'de>);
 
 impl<'de> MapAccess<'de> for OneValue<'_, 'de> {
@@ -195,7 +195,7 @@ impl<'de> MapAccess<'de> for OneValue<'_, 'de> {
     }
 }
 
-/// The text of a value in the form that `RawValue` expects: an object with one field.
+/// A value's text in the form that `RawValue` expects: an object with one field.
 struct RawValue<'de> {
     text: Option<&'de str>,
 }

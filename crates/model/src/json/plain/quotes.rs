@@ -1,17 +1,17 @@
-//! Finds the quotes of a text, 64 bytes at a time.
+//! Finds the quotes in a text, 64 bytes at a time.
 
 use super::{Result, Unusual};
 
 /// The number of bytes that are compared together, each with a bit of a `u64`.
 const BLOCK: usize = 64;
 
-/// Iterates over the quotes of a text. Each starts or ends a string, since the iteration stops at anything [`Unusual`]:
-/// a backslash, or a control character.
+/// Iterates over the quotes in a text. Each one starts or ends a string, since the iteration stops at anything
+/// [`Unusual`]: a backslash or a control character.
 pub(super) struct Quotes<'t> {
     bytes: &'t [u8],
     /// The end of the current block.
     end: usize,
-    /// The remaining quotes of that block, the first one in the lowest bit.
+    /// The remaining quotes in the current block, the first one in the lowest bit.
     ahead: u64,
 }
 
@@ -43,7 +43,7 @@ impl<'t> Quotes<'t> {
         Ok(place)
     }
 
-    /// The position of the first of some quotes in this block.
+    /// The position of the first of these quotes in the current block.
     #[inline]
     fn place_of(&self, quotes: u64) -> usize {
         self.end - BLOCK + quotes.trailing_zeros() as usize
@@ -67,7 +67,7 @@ fn without_lowest(bits: u64) -> u64 {
     bits & bits.wrapping_sub(1)
 }
 
-/// Fills the shorter last block of a text with blanks.
+/// Fills a text's shorter last block with blanks.
 fn filled(rest: &[u8]) -> [u8; BLOCK] {
     let mut block = [b' '; BLOCK];
     block[..rest.len()].copy_from_slice(rest);
@@ -77,7 +77,7 @@ fn filled(rest: &[u8]) -> [u8; BLOCK] {
 /// Gathers the lowest bits of eight bytes in the highest byte.
 const GATHER: u64 = 0x0102_0408_1020_4080;
 
-/// The quotes of a block, the first byte in the lowest bit. [`Unusual`] if a byte is a backslash or control character.
+/// The quotes in a block, the first byte in the lowest bit. [`Unusual`] if a byte is a backslash or control character.
 #[inline]
 fn quotes_in(block: &[u8; BLOCK]) -> Result<u64> {
     // Without branches, the compiler compares many bytes at once.
@@ -114,7 +114,7 @@ mod tests {
         ) {
             let is_plain = |byte: &u8| *byte >= b' ' && *byte != b'\\';
             let bytes: Vec<u8> = bytes.into_iter().filter(|byte| !plain || is_plain(byte)).collect();
-            // Any unusual byte rejects its whole block.
+            // Any unusual byte rejects its entire block.
             let usual: usize =
                 bytes.chunks(BLOCK).take_while(|block| block.iter().all(is_plain)).map(<[u8]>::len).sum();
             let expected: Vec<usize> = (0..usual).filter(|place| bytes[*place] == b'"').collect();
