@@ -21,10 +21,10 @@ use crate::request::AssignIp;
 use crate::store::{Query, Store};
 
 impl<S: Store> Allocator<S> {
-    /// Assigns one given address, and claims its block for the host if there is none. Reservations are ignored.
+    /// Assigns one given address. If its block does not exist, claims it for the host. Reservations are ignored.
     ///
     /// # Errors
-    /// If the address is taken, outside of the pools, or barred by strict affinity.
+    /// If the address is taken, in no enabled pool, or not allowed by strict affinity.
     pub async fn assign_ip(&self, request: &AssignIp) -> Result<()> {
         let address = request.address;
         let queries: Vec<Query> = [Query::Get(Key::IpamConfig), Query::Pools]
@@ -77,7 +77,7 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// One attempt; false if another client was faster.
+    /// Makes one attempt; false if another client wrote first.
     async fn try_assign(
         &self,
         request: &AssignIp,
@@ -131,13 +131,13 @@ impl<S: Store> Allocator<S> {
             });
         }
         if !is_made && let Some(id) = &request.handle {
-            // Calico leaves it counted.
+            // Calico leaves the address counted.
             self.decrement_or_warn(id, cidr, 1, handle).await;
         }
         Ok(is_made)
     }
 
-    /// The block with an address: the one of the pool's size, or one from before the pool's block size was changed.
+    /// The block with an address. It can have the pool's block size or an earlier one.
     async fn block_for(&self, address: IpAddr, cidr: IpNet) -> Result<Option<Versioned<Block>>> {
         let found = self.blocks_around(address).await?;
         let held = |block: &&Versioned<Block>| block.value.allocation_of(address).is_some();
@@ -146,7 +146,7 @@ impl<S: Store> Allocator<S> {
         Ok(chosen.cloned())
     }
 
-    /// The block with the address assigned, and its ordinal; `None` if it is taken.
+    /// The ordinal of the address, and the block after the assignment; `None` if the address is taken.
     fn with_assignment(
         &self,
         block: &Block,
@@ -176,7 +176,7 @@ impl<S: Store> Allocator<S> {
     /// True if a handle at its limit has the requested address already.
     ///
     /// # Errors
-    /// If it has other addresses, or none yet.
+    /// If the handle has other addresses, or none yet.
     async fn check_full_handle(&self, id: &str, request: &AssignIp) -> Result<bool> {
         let held = match self.ips_by_handle(id).await {
             Ok(held) => held,

@@ -15,12 +15,12 @@ use crate::error::{Error, Result};
 use crate::record::Record;
 use crate::store::{Entry, Query, Store, StoreError};
 
-/// The handling of a block in use that its node gives up.
+/// The handling of a block that its node gives up while addresses are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InUse {
     /// The node keeps it, which is an error.
     Refuse,
-    /// It loses its owner.
+    /// The block loses its owner.
     Release,
 }
 
@@ -28,15 +28,15 @@ pub enum InUse {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReleaseAffinity {
     pub in_use: InUse,
-    /// The sequence number that it must have, so that a block that changed since it was read is kept.
+    /// The sequence number that the block must have: a block that has changed since it was read is kept.
     pub sequence: Option<u64>,
 }
 
-/// An affinity and its block, as far as they are stored.
+/// An affinity and its block, each `None` if it does not exist.
 pub(crate) type AffinityAndBlock = (Option<Versioned<Affinity>>, Option<Versioned<Block>>);
 
 impl<S: Store> Allocator<S> {
-    /// The affinity of a holder for a block, in the state pending unless it is confirmed already.
+    /// Returns a holder's affinity for a block. Creates it as pending, unless it is confirmed already.
     pub(crate) async fn pending_affinity(&self, key: &AffinityKey) -> Result<Versioned<Affinity>> {
         let pending = Affinity::new(key.clone(), AffinityState::Pending);
         match self.store().create(&Record::Affinity(pending.clone())).await {
@@ -72,7 +72,7 @@ impl<S: Store> Allocator<S> {
     /// Creates the block of an affinity that was written as pending, and confirms the affinity.
     ///
     /// # Errors
-    /// [`Error::ClaimedByOther`] if the block has another owner or none; the affinity is deleted then.
+    /// [`Error::ClaimedByOther`] if the block has another owner or none. The affinity is deleted.
     pub(crate) async fn claim_block(
         &self,
         affinity: Versioned<Affinity>,
@@ -94,7 +94,7 @@ impl<S: Store> Allocator<S> {
             return Err(StoreError::Conflict(Key::Block(key.cidr)).into());
         };
         if found.value.owner() == Some(&key.owner()) {
-            // Another process of this holder was faster.
+            // Another process of this holder wrote first.
             self.confirm(affinity).await?;
             return Ok(found);
         }
@@ -114,11 +114,11 @@ impl<S: Store> Allocator<S> {
         }
     }
 
-    /// Returns the block of an affinity. A missing block is created, and a pending affinity confirmed. `found` is the
-    /// block as it was read together with the affinity or later.
+    /// Returns the block of an affinity. Creates a missing block, and confirms a pending affinity. `found` is the
+    /// block as it was read, together with the affinity or later.
     ///
     /// # Errors
-    /// [`Error::StaleAffinity`] if the block has another owner or none; the affinity is deleted then.
+    /// [`Error::StaleAffinity`] if the block has another owner or none. The affinity is deleted.
     pub(crate) async fn load_block(
         &self,
         affinity: Versioned<Affinity>,
@@ -139,7 +139,7 @@ impl<S: Store> Allocator<S> {
         }
 
         let pending = self.set_state(affinity, AffinityState::Pending).await?;
-        // The new revision makes a client fail that is about to take the block away.
+        // The new revision makes any client fail that is about to take the block away.
         block.value.update(|update| update.touch());
         let record = Record::Block(Arc::new(block.value.clone()));
         block.revision = self.store().update(&record, &block.revision).await?;
@@ -174,7 +174,7 @@ impl<S: Store> Allocator<S> {
             }
             return Err(Error::ClaimedByOther(key.cidr));
         }
-        // One time for both decisions: an address that cools down in between would leave an empty block without owner.
+        // Both decisions use one time: a cooldown that ends in between would leave an empty block without an owner.
         let now = self.now();
         let is_empty = block.value.without_cooled(now, config.cooldown()).is_empty();
         if conditions.in_use == InUse::Refuse && !is_empty {
@@ -228,7 +228,7 @@ pub(crate) fn block_of(entry: &Entry) -> Option<IpNet> {
     }
 }
 
-/// The largest block of another size than `block` among those that overlap it. It may overlap neighbours, too.
+/// The largest of the overlapping blocks, other than `block` itself. It can overlap neighbours, too.
 pub(crate) fn largest_other(overlapping: &[Entry], block: IpNet) -> Option<IpNet> {
     overlapping.iter().filter_map(block_of).filter(|cidr| *cidr != block).min_by_key(IpNet::prefix_len)
 }

@@ -19,18 +19,18 @@ use crate::full::Notes;
 use crate::record::Record;
 use crate::store::{Entry, Query, Store};
 
-/// The number of attempts while other clients are faster, as in Calico.
+/// The number of attempts if other clients keep writing first, as in Calico.
 pub(crate) const RETRIES: usize = 100;
 
 /// Calico's allocator on a datastore.
 ///
-/// Dropping an operation before it ends is like a crash: Calico and later operations can handle the state it leaves.
+/// Dropping an unfinished operation is like a crash: Calico and later operations can handle the state it leaves.
 #[derive(Clone, Debug)]
 pub struct Allocator<S> {
     store: S,
     pub(crate) trace: Trace,
     pub(crate) notes: Option<Arc<dyn Notes>>,
-    /// Empty blocks of others are taken over (Calico 3.32 and later).
+    /// Takes over empty blocks of other holders (Calico 3.32 and later).
     pub(crate) reclaims: bool,
 }
 
@@ -85,8 +85,8 @@ impl<S: Store> Allocator<S> {
         Ok(answers.into_iter().map(block).collect())
     }
 
-    /// The blocks that contain an address, whatever their size. There is more than one only if Calico made a block
-    /// inside another.
+    /// The blocks of any size that contain an address. There is more than one only if Calico created a block inside
+    /// another one.
     pub(crate) async fn blocks_around(&self, address: IpAddr) -> Result<Vec<Versioned<Block>>> {
         let cidrs: Vec<IpNet> = crate::walk::around(address).collect();
         Ok(self.blocks(&cidrs).await?.into_iter().flatten().collect())
@@ -108,7 +108,7 @@ impl<S: Store> Allocator<S> {
     }
 }
 
-/// The record of an answer to [`Query::Get`], if there is one; `take` gives `None` for another kind.
+/// The record in an answer to [`Query::Get`], if there is one. `take` returns `None` for records of another kind.
 fn one<T>(found: Vec<Entry>, take: impl FnOnce(Record) -> Option<T>) -> Result<Option<Versioned<T>>> {
     let Some(Entry { record, revision }) = found.into_iter().next() else { return Ok(None) };
     if let Record::Undecodable { key, reason } = record {

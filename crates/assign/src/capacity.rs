@@ -7,15 +7,15 @@ use calipam_model::config::IpamConfig;
 /// The decision about a node that needs another block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClaimDecision {
-    /// It holds as many blocks as it may, so it neither claims nor borrows.
+    /// The node is at its block limit, so it neither claims nor borrows.
     BlockLimit,
-    /// Nodes may not claim blocks, so they do not borrow, either.
+    /// Nodes may not claim blocks, so they do not borrow either.
     NoAutoAllocation,
     Claim,
 }
 
 impl ClaimDecision {
-    /// Decides for nodes that may still claim `headroom` blocks. Calico checks the block limit before all else.
+    /// Decides for nodes that may still claim `headroom` blocks. Calico checks the block limit first.
     pub(crate) fn of(config: &IpamConfig, headroom: u128) -> Self {
         match (headroom, config.auto_allocate_blocks) {
             (0, _) => Self::BlockLimit,
@@ -30,21 +30,21 @@ pub(crate) fn may_borrow(config: &IpamConfig) -> bool {
     !config.strict_affinity
 }
 
-/// The reason that there is no further address.
+/// The reason that no further address is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimLimit {
     BlockLimit,
     NoAutoAllocation,
-    /// Strict affinity keeps addresses in the blocks of others.
+    /// No address can be borrowed, since affinity is strict.
     StrictAffinity,
     NoBlockLeft,
 }
 
-/// The blocks and addresses beyond the own blocks of some nodes.
+/// The blocks and addresses that some nodes can get beyond their own blocks.
 pub struct ClaimCapacity<E> {
     /// Blocks that could be created.
     pub new_blocks: u128,
-    /// Free addresses in a number of empty blocks of others that may be taken over.
+    /// Returns the free addresses in a number of empty blocks of others that can be taken over.
     pub empty: E,
     /// Free addresses in blocks of others, the empty ones included.
     pub foreign: u128,
@@ -57,7 +57,7 @@ pub struct Claimable {
     pub claims: u128,
     /// Addresses in blocks of others.
     pub from_others: u128,
-    /// The reason that there is nothing after that.
+    /// The reason that no more addresses are available after these.
     pub end: ClaimLimit,
 }
 
@@ -67,7 +67,7 @@ impl Claimable {
     }
 }
 
-/// Computes the blocks and addresses for nodes that may still claim `headroom` blocks before their block limit.
+/// Computes the blocks and addresses available to nodes that may still claim `headroom` blocks.
 pub fn beyond_own_blocks(
     config: &IpamConfig,
     headroom: u128,
@@ -92,8 +92,8 @@ pub fn beyond_own_blocks(
 mod tests {
     use super::*;
 
-    /// Claims, addresses of others and the end: with two new blocks, two empty ones of 4 and of 3 addresses, and 9
-    /// free addresses of others.
+    /// Returns claims, addresses from others and the limit, for two new blocks, two empty ones with 4 and 3 addresses,
+    /// and 9 free addresses in blocks of others.
     fn assigned(strict: bool, auto: bool, headroom: u128) -> (u128, u128, ClaimLimit) {
         let config =
             IpamConfig { strict_affinity: strict, auto_allocate_blocks: auto, ..IpamConfig::default() };

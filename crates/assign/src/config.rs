@@ -9,16 +9,16 @@ use crate::record::Record;
 use crate::store::{Query, Store};
 
 impl<S: Store> Allocator<S> {
-    /// The stored configuration, or Calico's default, which is not written.
+    /// Returns the stored configuration, or Calico's default without writing it.
     pub async fn config(&self) -> Result<IpamConfig> {
         let [found] = self.read([Query::Get(Key::IpamConfig)]).await?;
         allocator::config(found)
     }
 
-    /// Changes the configuration. Like Calico, it writes one with a setting for virtual machines even if nothing changes.
+    /// Changes the configuration. Like Calico, writes it even if unchanged when it has a setting for virtual machines.
     ///
     /// # Errors
-    /// If the settings exclude each other, or another client has changed them meanwhile.
+    /// If the settings exclude each other, or another client changes them meanwhile.
     pub async fn set_config(&self, change: impl FnOnce(&mut IpamConfig)) -> Result<()> {
         let [found] = self.read([Query::Get(Key::IpamConfig)]).await?;
         let revision = found.first().map(|entry| entry.revision.clone());

@@ -1,4 +1,4 @@
-//! Errors of the allocator, in the words of Calico's allocator, which runtimes and scripts know.
+//! Errors of the allocator, worded like those of Calico's allocator, which runtimes and scripts know.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use crate::store::StoreError;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error after part of an operation was done, which stays done.
+/// An error in the middle of an operation. The part that was done stays done.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct Partly<T: std::fmt::Debug> {
@@ -27,7 +27,7 @@ pub enum Error {
     /// Automatic assignment without an intended use.
     #[error("must specify the intended use when assigning an IP")]
     UseRequired,
-    /// The pools that a request names are not of its family.
+    /// The pools that a request names belong to the other family.
     #[error("provided IPv{} IPPools list contains one or more IPv{} IPPools", .0.number(), 10 - .0.number())]
     WrongFamily(Family),
     #[error("resource does not exist: Node({0}) with error: <nil>")]
@@ -42,7 +42,7 @@ pub enum Error {
     /// No pool of the family is enabled, or none has blocks that are large enough.
     #[error("cannot find a qualified ippool")]
     NoQualifiedPool,
-    /// No pool that selects the node and namespace may be used for this.
+    /// No pool that selects the node and namespace allows this use.
     #[error("cannot find a qualified ippool, no pools match the required use ({})", use_name(*.0))]
     NoPoolForUse(PoolUse),
     /// No pool selects the node and namespace.
@@ -53,10 +53,10 @@ pub enum Error {
     PoolNotEnabled(IpNet),
     #[error("the selector of pool {pool} cannot be parsed: {reason}")]
     Selector { pool: String, reason: SelectorError },
-    /// The node holds as many blocks as it may.
+    /// The node is at its block limit.
     #[error("cannot allocate new block due to per host block limit")]
     BlockLimit,
-    /// Nodes must not claim blocks by themselves.
+    /// Nodes may not claim blocks.
     #[error("failed to find or claim a block")]
     NoAutoAllocation,
     /// A block that was just claimed has too few free addresses.
@@ -70,13 +70,13 @@ pub enum Error {
     )]
     InProgress { handle: String, existing: usize, required: u32 },
 
-    /// A requested address is in no enabled pool. Calico ends this text with a line break.
+    /// A requested address is in no enabled pool. Calico's message, too, ends with a line break.
     #[error("The provided IP address is not in a configured pool\n")]
     AddressOutsidePools(IpAddr),
     /// An assigned address is in no enabled pool.
     #[error("the provided IP address {0} is not in a configured pool")]
     OwnerOutsidePools(IpAddr),
-    /// The pool of an address must not be used for this.
+    /// The pool of an address does not allow this use.
     #[error(
         "IP address {address} is in IP pool \"{pool}\", which is not allowed for use \"{}\" (allowedUses: [{}])",
         use_name(*.wanted), use_names(.allowed)
@@ -85,18 +85,18 @@ pub enum Error {
     /// The address is allocated, cooling or reserved for Windows.
     #[error("resource already exists: {0} with error: Address already assigned in block")]
     AlreadyAssigned(IpAddr),
-    /// The block of the address is another node's, and affinity is strict.
+    /// The block of the address belongs to another node, and affinity is strict.
     #[error("Block host affinity does not match")]
     ForeignBlock(IpNet),
     /// The block of the address has no owner, and affinity is strict.
     #[error("Attempt to assign from block {0} with no affinity")]
     OwnerlessBlock(IpNet),
-    /// The handle has other addresses, and as many as it may.
+    /// The handle is at its limit, with other addresses.
     #[error(
         "handle {handle} already has IP(s) allocated, cannot assign additional IP {address} (maxAllocPerIPVersion={max})"
     )]
     HandleIsFull { handle: String, address: IpAddr, max: u32 },
-    /// A new block would share addresses with another one. Calico makes it, and gives addresses out twice.
+    /// A new block would share addresses with an existing one. Calico creates it and assigns addresses twice.
     #[error(
         "block {block} cannot be created: it overlaps block {existing}, which dates from before the pool's block size was changed"
     )]
@@ -108,12 +108,12 @@ pub enum Error {
     NotAssigned(IpAddr),
     #[error("resource does not exist: {0} with error: No valid IPPool")]
     NoPoolOf(IpAddr),
-    /// The address was released a short time ago.
+    /// The address was released recently and is still in cooldown.
     #[error("address {0} is in cooldown")]
     InCooldown(IpAddr),
     #[error("IP {address} is not assigned to handle {handle}")]
     NotOfHandle { address: IpAddr, handle: String },
-    /// The address has another handle, sequence number or owner than the request names. Nothing was changed.
+    /// The address has a different handle, sequence number or owner than the request expects. Nothing was changed.
     #[error("update conflict: {0}")]
     Changed(IpAddr),
 
@@ -130,7 +130,7 @@ pub enum Error {
     StaleAffinity(IpNet),
     #[error("IPAM block updated since we last read it")]
     BlockChanged(IpNet),
-    /// Addresses could come neither from new blocks nor from blocks of others.
+    /// The settings would allow addresses neither from new blocks nor from blocks of others.
     #[error("Cannot disable 'StrictAffinity' and 'AutoAllocateBlocks' at the same time")]
     NeitherStrictNorAutomatic,
     #[error("MaxBlocksPerHost requires StrictAffinity to be enabled")]
@@ -138,7 +138,7 @@ pub enum Error {
 
     #[error("{key} cannot be decoded: {reason}")]
     Undecodable { key: Key, reason: String },
-    /// Other clients were faster a hundred times.
+    /// Other clients wrote first a hundred times.
     #[error("Max retries hit - excessive concurrent IPAM requests")]
     TooManyConflicts,
     #[error(transparent)]
@@ -146,17 +146,17 @@ pub enum Error {
 }
 
 impl Error {
-    /// True if another client was faster.
+    /// True if another client wrote first.
     pub(crate) fn is_lost_race(&self) -> bool {
         matches!(self, Self::Store(error) if error.is_lost_race())
     }
 
-    /// True for a handle that is missing or cannot be decoded.
+    /// True if a handle is missing or cannot be decoded.
     pub(crate) fn is_lost_handle(&self) -> bool {
         matches!(self, Self::NoHandle(_) | Self::Undecodable { key: Key::Handle(_), .. })
     }
 
-    /// True if the datastore gave no answer, so that a write may have been made or not.
+    /// True if the datastore gave no answer. A write may or may not have been made.
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Self::Store(StoreError::Unavailable(_)))
     }

@@ -1,4 +1,4 @@
-//! The decisions of an allocator, which explain why a node gets an address or none.
+//! The allocator's decisions, which explain why a node gets an address or none.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,22 +11,22 @@ use calipam_model::pool::{Pool, PoolUse};
 
 use crate::family::Family;
 
-/// One decision. Events come in order; a decision about data that another client has changed meanwhile is repeated.
+/// One decision. Events come in order; if another client changes the data in between, the decision is made again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The search for addresses of a family begins.
     Family { family: Family, wanted: u32 },
     /// A pool serves the request.
     PoolServes { pool: String, cidr: IpNet },
-    /// A pool does not serve it.
+    /// A pool does not serve the request.
     PoolPassedOver { pool: String, cidr: IpNet, why: PoolPassedOver },
     /// An empty block of the holder was given up, since its pool no longer selects the node.
     GaveUp(AffinityKey),
     /// A block of the holder was read.
     OwnBlock { key: AffinityKey, found: OwnBlock },
-    /// No block of the holder has a free address. It holds `held` blocks of the pools, and may hold `limit`.
+    /// No block of the holder has a free address. The holder has `held` blocks in the pools, and may have `limit`.
     NeedsBlock { held: u32, limit: u32 },
-    /// The holder has as many blocks as it may.
+    /// The holder is at its block limit.
     BlockLimit { held: u32, limit: u32 },
     /// Nodes may not claim blocks.
     NoAutoAllocation,
@@ -40,13 +40,13 @@ pub enum Event {
     Claimed(AffinityKey),
     /// No pool has a block to claim.
     NothingToClaim,
-    /// Affinity is strict: addresses come from blocks of the holder alone.
+    /// Affinity is strict: addresses come only from the holder's blocks.
     NothingBorrowed,
-    /// Blocks of others were read: `blocks` of them in the pools.
+    /// Addresses are borrowed from blocks of others. The pool has `blocks` blocks.
     Borrows { pool: String, cidr: IpNet, blocks: usize },
     /// The block of a requested address.
     BlockOfAddress { address: IpAddr, block: IpNet, owner: Option<BlockOwner> },
-    /// The block of a requested address does not exist and is claimed.
+    /// The block of a requested address does not exist, so it is claimed.
     NoBlockOfAddress { address: IpAddr, block: IpNet },
     /// Addresses were assigned in a block.
     Assigned { block: IpNet, owner: Option<BlockOwner>, addresses: Vec<IpAddr> },
@@ -61,7 +61,7 @@ pub enum PoolPassedOver {
     /// Its status says that it is not allocatable.
     NotAllocatable,
     OtherFamily,
-    /// Its blocks have no addresses besides those that Windows reserves.
+    /// Its blocks have no addresses besides those reserved for Windows.
     BlocksTooSmall,
     /// Other pools were requested by name.
     NotRequested,
@@ -71,7 +71,7 @@ pub enum PoolPassedOver {
     NodeSelector(String),
     /// Its namespace selector does not select the namespace.
     NamespaceSelector(String),
-    /// Its `allowedUses` do not have the use.
+    /// Its `allowedUses` lack the use.
     Use(PoolUse),
 }
 
@@ -80,7 +80,7 @@ pub enum PoolPassedOver {
 pub enum OwnBlock {
     /// The number of free addresses that are not reserved.
     Free(u32),
-    /// It has no address to assign: `reserved` are free but reserved, `cooling` are in cooldown.
+    /// It has no address to assign. The numbers are free addresses that are reserved, and addresses in cooldown.
     Full { reserved: u32, cooling: u32 },
     /// A reservation covers it.
     Reserved(IpNet),
@@ -95,7 +95,7 @@ pub enum OwnBlock {
 /// The number of blocks that a search passed over, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
-    /// Reserved as a whole; a reservation of several counts once.
+    /// Completely reserved. A reservation that covers several blocks counts once.
     pub reserved: usize,
     /// A block of another size is there.
     pub other_size: usize,
@@ -103,7 +103,7 @@ pub struct Passed {
     pub undecodable: usize,
     /// Blocks without an address to assign.
     pub full: usize,
-    /// Blocks of others, or of none, in use and with free addresses.
+    /// Blocks of others or without an owner that are in use and have free addresses.
     pub in_use: usize,
     /// Empty blocks of others.
     pub empty: usize,
@@ -111,19 +111,19 @@ pub struct Passed {
     pub unread: usize,
 }
 
-/// The reason that an empty block of another holder stays with it.
+/// The reason that an empty block was not taken from its holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotReclaimed {
     /// It was claimed less than a minute ago.
     Young,
-    /// It has no owner who could give it up.
+    /// It has no owner that could give it up.
     NoOwner,
     /// Its owner could not give it up, for this reason.
     Failed(String),
 }
 
 impl PoolPassedOver {
-    /// The reason that a pool serves no request at all; `None` for an open pool.
+    /// The reason that a pool serves no request at all; `None` if the pool is enabled.
     pub fn of_state(pool: &Pool) -> Option<Self> {
         let states = [
             (pool.disabled, Self::Disabled),
@@ -158,7 +158,7 @@ impl fmt::Display for PoolPassedOver {
 /// Receives the decisions of an allocator.
 pub type Observer = Arc<dyn Fn(Event) + Send + Sync>;
 
-/// The observer of decisions, usually none.
+/// Passes decisions to an observer, if there is one.
 #[derive(Clone, Default)]
 pub(crate) struct Trace(Option<Observer>);
 
@@ -167,7 +167,7 @@ impl Trace {
         Self(Some(observer))
     }
 
-    /// Passes on a decision, which is built only if there is an observer.
+    /// Reports a decision. `event` is called only if there is an observer.
     pub(crate) fn record(&self, event: impl FnOnce() -> Event) {
         if let Some(observer) = &self.0 {
             observer(event());

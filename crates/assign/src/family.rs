@@ -1,4 +1,4 @@
-//! The two address families.
+//! Address families.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -32,7 +32,7 @@ impl Family {
         }
     }
 
-    /// The name in documents and keys.
+    /// The name used in documents and keys.
     pub fn name(self) -> &'static str {
         match self {
             Self::V4 => "ipv4",

@@ -1,4 +1,4 @@
-//! The results of searches that find nothing, kept for the next one on the same node.
+//! The results of searches that found nothing, kept for the next search on the same node.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,23 +11,23 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::family::Family;
 
-/// The time in which searches rely on an earlier one that found nothing. Addresses that others release in this time are
-/// found after it.
+/// For this time, searches rely on an earlier search that found nothing. Addresses that other nodes release are found
+/// only afterwards.
 const RECENT: SignedDuration = SignedDuration::from_secs(5);
 
-/// Blocks of a family that had no address to assign.
+/// The blocks of a family that had no address to assign.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FullBlocks {
-    /// A hash of the node, the pools, the reservations and the configuration. The blocks count for the same hash only.
+    /// A hash of node, pools, reservations and configuration. The blocks are valid only for searches with this hash.
     pub question: u64,
     /// The start of a search that read every block and found nothing.
     pub nothing_at: Option<Timestamp>,
-    /// The blocks, each with the revision that was read. A block with another revision must be read again.
+    /// The blocks, each with the revision at which it was read. A block with another revision must be read again.
     pub blocks: HashMap<IpNet, String, FixedState>,
 }
 
 impl FullBlocks {
-    /// True if nothing was found a moment ago. False if the clock went back.
+    /// True if a recent search found nothing. False if the clock went back.
     pub(crate) fn was_nothing(&self, now: Timestamp) -> bool {
         self.nothing_at.is_some_and(|then| {
             let age = now.duration_since(then);
@@ -43,12 +43,12 @@ impl FullBlocks {
 
 /// A place to keep full blocks for later calls on the same node. If it fails, the datastore is only read again.
 pub trait Notes: fmt::Debug + Send + Sync {
-    /// The full blocks of a family that were kept last.
+    /// Returns the full blocks of a family that were kept last.
     fn full_blocks(&self, family: Family) -> Option<FullBlocks>;
 
     fn keep_full_blocks(&self, family: Family, full: &FullBlocks);
 
-    /// Forgets that nothing was found, since addresses were released.
+    /// Forgets that a search found nothing. Called after addresses were released.
     fn forget_nothing(&self);
 }
 

@@ -1,4 +1,4 @@
-//! Counting addresses in handles (facts 3.8).
+//! The address counts of handles (facts 3.8).
 
 use calipam_model::IpNet;
 use calipam_model::handle::Handle;
@@ -10,22 +10,22 @@ use crate::family::Family;
 use crate::record::Record;
 use crate::store::{Entry, Store, StoreError};
 
-/// A handle as it was last read or written, if it exists; `None` before it was read.
+/// A handle as it was last read or written. `Some(None)` if it does not exist, `None` if it was not read yet.
 pub(crate) type Known = Option<Option<Versioned<Handle>>>;
 
 pub(crate) enum Increment {
     Done,
-    /// The handle may have no more addresses of the family.
+    /// The handle is at its limit of addresses in the family.
     Full,
 }
 
 impl<S: Store> Allocator<S> {
-    /// Counts `by` more addresses of `block`; `max` is the most of its family, 0 for no limit. `known` spares a read
-    /// and is kept up to date.
+    /// Counts `by` more addresses in `block`. `max` is the limit of addresses in its family; 0 for no limit. `known`
+    /// saves a read and is updated.
     ///
     /// # Errors
-    /// If the datastore gives no answer, the increment may have been made: such a handle counts too much, which is
-    /// harmless, and never too little.
+    /// If the datastore gives no answer. The increment may have been made: the handle then counts too much, which is
+    /// harmless, but never too little.
     pub(crate) async fn increment(
         &self,
         id: &str,
@@ -63,8 +63,8 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// Counts `by` fewer addresses of `block`, and deletes the handle with its last one. If it counts fewer, or is
-    /// not there, nothing is changed.
+    /// Counts `by` fewer addresses in `block`, and deletes the handle when it counts none. Changes nothing if it counts
+    /// fewer than `by` or does not exist.
     pub(crate) async fn decrement(&self, id: &str, block: IpNet, by: u32, known: &mut Known) -> Result<()> {
         for _ in 0..RETRIES {
             let stored = match known.take() {
@@ -83,7 +83,7 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// Writes another count of `block`; false if another client was faster.
+    /// Writes another count for `block`; false if another client wrote first.
     pub(crate) async fn set_count(
         &self,
         stored: Versioned<Handle>,
@@ -105,7 +105,7 @@ impl<S: Store> Allocator<S> {
                 *known = Some(stored);
                 Ok(true)
             }
-            // It is gone, and its counts with it.
+            // The handle is gone, and so are its counts.
             Err(StoreError::NotFound(_)) => {
                 *known = Some(None);
                 Ok(true)

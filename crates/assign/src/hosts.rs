@@ -15,7 +15,7 @@ use crate::pools;
 use crate::store::{Query, Store, StoreError};
 use crate::walk::blocks_in;
 
-/// Blocks that were claimed, and blocks that belong to others.
+/// The blocks that were claimed, and those that belong to others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claimed {
     pub claimed: Vec<IpNet>,
@@ -26,8 +26,8 @@ impl<S: Store> Allocator<S> {
     /// Claims all blocks of a CIDR for a holder.
     ///
     /// # Errors
-    /// If the CIDR is in no enabled pool or smaller than a block, or the datastore fails. Blocks claimed before that
-    /// stay claimed.
+    /// If the CIDR is in no enabled pool or smaller than a block, or the datastore fails. Blocks claimed before the
+    /// error stay claimed.
     pub async fn claim_affinity(
         &self,
         cidr: IpNet,
@@ -76,7 +76,7 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// Gives up the blocks that a node has in a CIDR. Blocks of others are left alone.
+    /// Gives up the blocks that a node has in a CIDR. Leaves blocks of others alone.
     ///
     /// # Errors
     /// If the CIDR is in no enabled pool or smaller than a block, or a block in use must be kept. Stops at the first
@@ -86,7 +86,7 @@ impl<S: Store> Allocator<S> {
         let (kind, holder, family) = (AffinityType::Host, node.to_owned(), Family::of(cidr));
         let [found] = self.read([Query::Affinities { kind, holder, family }]).await?;
         let affinities = affinities_of(found.into_iter()).into_iter().map(|affinity| affinity.value.key);
-        // Outside of the pool, too: Calico claims blocks there if the CIDR is larger than the pool.
+        // Includes blocks outside of the pool: Calico claims blocks there if the CIDR is larger than the pool.
         let mut own: Vec<AffinityKey> = affinities
             .filter(|key| cidr.contains(&key.cidr) && key.cidr.prefix_len() == pool.block_size)
             .collect();
@@ -133,7 +133,7 @@ impl<S: Store> Allocator<S> {
             let mut is_stale = false;
             for key in in_pool {
                 match self.give_up_retrying(key, &config, InUse::Release).await {
-                    // The affinity is gone now; another one may be the right one.
+                    // The affinity is gone now. Another one may be right.
                     Err(Error::ClaimedByOther(_)) => is_stale = true,
                     Err(Error::NoBlock(_) | Error::NoAffinity(_)) | Ok(()) => {}
                     Err(error) => return Err(error),
@@ -146,7 +146,7 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// Gives up all blocks of a host and deletes its entry in etcd. Its addresses stay allocated.
+    /// Gives up all blocks of a host, and deletes its etcd entry. Its addresses stay allocated.
     pub async fn remove_host(&self, kind: AffinityType, holder: &str) -> Result<()> {
         for _ in 0..RETRIES {
             self.release_host_affinities(kind.clone(), holder, InUse::Release).await?;
@@ -161,7 +161,7 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// Gives up a block. It is no error if the block is another's or gone.
+    /// Gives up a block. It is no error if the block is gone or belongs to another holder.
     pub(crate) async fn give_up_if_own(
         &self,
         key: &AffinityKey,
@@ -184,7 +184,7 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// The configuration, and the enabled pool of a CIDR that is at least as large as its blocks.
+    /// Returns the configuration, and the enabled pool of a CIDR that is at least as large as the pool's blocks.
     async fn pool_with_blocks(&self, cidr: IpNet) -> Result<(IpamConfig, Pool)> {
         let [config, pools] = self.read([Query::Get(Key::IpamConfig), Query::Pools]).await?;
         let pools = pools::pools(pools);
@@ -196,7 +196,7 @@ impl<S: Store> Allocator<S> {
     }
 }
 
-/// The blocks of a pool in a CIDR, which may be larger than the pool.
+/// The blocks of a pool in a CIDR, which can be larger than the pool.
 fn blocks_of(pool: &Pool, cidr: IpNet) -> impl Iterator<Item = IpNet> {
     let within = if cidr.contains(&pool.cidr) { pool.cidr } else { cidr };
     blocks_in(within, pool.block_size)

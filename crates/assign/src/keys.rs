@@ -1,4 +1,4 @@
-//! The keys of the blocks of a family, without their contents.
+//! The keys of a family's blocks, without their contents.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -48,7 +48,7 @@ impl BlockKeys {
     }
 }
 
-/// Blocks of other sizes than a given one.
+/// The blocks whose size differs from a given one.
 pub(crate) struct OtherSizes<'k> {
     keys: &'k BlockKeys,
     /// The prefix lengths of larger blocks.
@@ -58,7 +58,7 @@ pub(crate) struct OtherSizes<'k> {
 }
 
 impl OtherSizes<'_> {
-    /// True if one of them has addresses of `place`.
+    /// True if one of these blocks has addresses of `place`.
     pub(crate) fn overlap(&self, place: IpNet) -> bool {
         let around = |prefix: &u8| cidr::block_around(place.addr(), *prefix);
         self.with_smaller.contains(&place)

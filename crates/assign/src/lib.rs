@@ -1,9 +1,9 @@
-//! Calico's allocator: it assigns and releases addresses, claims blocks and gives them up (facts, section 3). It writes
-//! the same states in the same order as Calico's own, which can allocate at the same time. An interruption at any point
-//! leaves only states that Calico knows (facts 3.15). `docs/cni.md` lists the errors of Calico that it does not repeat.
+//! A Calico allocator: it assigns and releases addresses, claims blocks and gives them up (facts, section 3). It writes
+//! the same states in the same order as Calico's own, which can run at the same time. An interruption at any point
+//! leaves only states that Calico knows (facts 3.15). `docs/cni.md` lists the bugs of Calico that it does not repeat.
 //!
-//! [`Allocator`] has the operations. It works on any [`Store`]: [`MemoryStore`] is in memory, for tests and simulations,
-//! and [`SnapshotStore`] collects writes to show them.
+//! [`Allocator`] has the operations. It works on any [`Store`]: [`MemoryStore`] is in memory, for tests and
+//! simulations; [`SnapshotStore`] collects writes to show them.
 
 mod address;
 mod affinity;

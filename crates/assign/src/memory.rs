@@ -1,4 +1,4 @@
-//! A datastore in memory with a clock of its own, for tests and simulations. It keeps values as etcd would.
+//! A datastore in memory with its own clock, for tests and simulations. It keeps values as etcd would.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -18,20 +18,20 @@ use crate::store::{Entry, Query, Store, StoreError, Swap};
 pub struct Change {
     /// The path of the key.
     pub path: String,
-    /// There was a value before.
+    /// The key had a value before the write.
     pub existed: bool,
-    /// The value after; `None` if it was deleted.
+    /// The value after the write; `None` if it was deleted.
     pub value: Option<Vec<u8>>,
 }
 
-/// A fault of a write.
+/// The fault of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
     #[default]
     None,
-    /// It does not reach the datastore.
+    /// The write does not reach the datastore.
     Lost,
-    /// It takes effect, but the answer is lost.
+    /// The write takes effect, but the answer is lost.
     AnswerLost,
 }
 
@@ -45,8 +45,8 @@ pub struct MemoryStore {
 struct State {
     /// Values by path, with the revision of their last write.
     values: BTreeMap<String, (Vec<u8>, i64)>,
-    /// The number of writes of each path, which is its revision. Paths are counted separately, so that the order of
-    /// unrelated writes leaves no trace.
+    /// The number of writes to each path, which is its revision. Paths are counted separately, so that the order of
+    /// unrelated writes does not matter.
     revisions: BTreeMap<String, i64>,
     now: Timestamp,
     changes: Vec<Change>,
@@ -60,7 +60,7 @@ impl MemoryStore {
         Self { state: Mutex::new(State { now, ..State::default() }) }
     }
 
-    /// Lets other tasks go first at every request, as requests to a server do. A scheduler can then decide which
+    /// Lets other tasks go first at every request, as requests to a server do. This lets a scheduler decide which
     /// operation makes the next step.
     pub fn interleaved(self) -> Self {
         self.state().is_interleaved = true;
@@ -72,13 +72,13 @@ impl MemoryStore {
         self.state().fault = Some(Box::new(fault));
     }
 
-    /// Advances the clock. Each reading advances it by a microsecond, too.
+    /// Advances the clock. Reading the clock also advances it, by a microsecond.
     pub fn advance(&self, by: SignedDuration) {
         let now = &mut self.state().now;
         *now = now.saturating_add(by).unwrap_or(*now);
     }
 
-    /// Stores a value, whatever was there.
+    /// Stores a value, replacing any other.
     pub fn put(&self, path: &str, value: impl Into<Vec<u8>>) {
         self.state().change(path, Some(value.into()));
     }
@@ -93,7 +93,7 @@ impl MemoryStore {
         is_there
     }
 
-    /// Stores and deletes values in one transaction, and returns the revision that they all get.
+    /// Stores and deletes values in one transaction, and returns the revision of all of them.
     pub fn change_together(&self, changes: &[(String, Option<Vec<u8>>)]) -> i64 {
         let mut state = self.state();
         let last =
@@ -180,7 +180,7 @@ impl Store for MemoryStore {
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
         let mut answers = Vec::with_capacity(queries.len());
         for query in queries {
-            // One after the other, as on Kubernetes.
+            // Queries are answered one after the other, as on Kubernetes.
             self.turn().await;
             answers.push(self.state().read(query));
         }

@@ -19,12 +19,12 @@ use jiff::Timestamp;
 use crate::record::Record;
 use crate::store::{Entry, Query, Store, StoreError, Swap};
 
-/// A snapshot with indexes for an allocator, built once for many questions.
+/// A snapshot with indexes for the allocator, built once for many questions.
 pub(crate) struct IndexedSnapshot<'s> {
     pub(crate) snapshot: &'s Snapshot,
     blocks: HashMap<IpNet, usize>,
     nodes: HashMap<&'s str, usize>,
-    /// By holder.
+    /// Indexes of affinities in the snapshot, by holder.
     affinities: HashMap<(&'s AffinityType, &'s str), Vec<usize>>,
     /// Objects that cannot be decoded, each with the reason.
     undecodable: BTreeMap<&'s Key, &'s str>,
@@ -65,7 +65,7 @@ impl<'s> IndexedSnapshot<'s> {
         self.snapshot.defects.iter().any(|defect| defect.hidden_block() == Some(cidr))
     }
 
-    /// The affinities of a holder, those that are marked deleted included.
+    /// The affinities of a holder, including those that are marked deleted.
     pub(crate) fn affinities_of<'a>(
         &'a self,
         kind: &'a AffinityType,
@@ -77,8 +77,8 @@ impl<'s> IndexedSnapshot<'s> {
     }
 }
 
-/// A datastore on top of a snapshot, which stays as it is. Reads see earlier writes. The clock is at the time of the
-/// snapshot.
+/// A datastore on top of a snapshot, which it does not change. Reads see earlier writes. The clock shows the time of
+/// the snapshot.
 pub struct SnapshotStore<'s> {
     indexed: Arc<IndexedSnapshot<'s>>,
     avoided: Vec<IpAddr>,
@@ -89,13 +89,13 @@ pub struct SnapshotStore<'s> {
 struct Writes {
     /// The objects after their last write; `None` for deleted ones.
     current: BTreeMap<Key, Option<Entry>>,
-    /// The objects in the order of their first writes.
+    /// The keys of written objects, in the order of their first writes.
     order: Vec<Key>,
     count: i64,
 }
 
 impl Writes {
-    /// The objects that are asked for.
+    /// The objects that a query asks for.
     fn of(&self, query: &Query) -> impl Iterator<Item = Entry> {
         let asked_for = self.current.iter().filter(|(key, _)| query.asks_for(key));
         asked_for.filter_map(|(_, entry)| entry.clone())
@@ -121,13 +121,13 @@ impl<'s> SnapshotStore<'s> {
         Self { indexed, avoided: Vec::new(), writes: Mutex::default() }
     }
 
-    /// Keeps these addresses from automatic assignment, as a reservation would.
+    /// Excludes these addresses from automatic assignment, as a reservation would.
     pub fn avoiding(mut self, addresses: Vec<IpAddr>) -> Self {
         self.avoided = addresses;
         self
     }
 
-    /// The changes, in the order of the first write of each object, without objects that are as before.
+    /// The changes, in the order of each object's first write. Leaves out objects that did not change after all.
     pub fn into_writes(self) -> Vec<Write> {
         let writes = std::mem::take(&mut *self.writes());
         let write = |key: &Key| {
@@ -147,7 +147,7 @@ impl<'s> SnapshotStore<'s> {
         self.writes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The entry of the snapshot under a key.
+    /// The entry under a key in the snapshot.
     fn stored(&self, key: &Key) -> Option<Entry> {
         let snapshot = self.indexed.snapshot;
         let found = match key {
@@ -163,7 +163,7 @@ impl<'s> SnapshotStore<'s> {
             Key::Node(name) => self.indexed.node(name).map(entry(Record::Node)),
             Key::IpamConfig => snapshot.ipam_config.map(|config| Entry {
                 record: Record::Config(config),
-                // Nothing here writes it.
+                // Nothing that runs on a snapshot writes the configuration.
                 revision: Revision::Etcd(0),
             }),
             _ => None,
@@ -186,7 +186,7 @@ impl<'s> SnapshotStore<'s> {
     fn put(&self, key: Key, record: Option<Record>) -> Revision {
         let mut writes = self.writes();
         writes.count += 1;
-        // No revision that was read is equal to it.
+        // No revision in a snapshot has this value.
         let revision = Revision::Etcd(i64::MIN + writes.count);
         let entry = record.map(|record| Entry { record, revision: revision.clone() });
         if writes.current.insert(key.clone(), entry).is_none() {
@@ -195,7 +195,7 @@ impl<'s> SnapshotStore<'s> {
         revision
     }
 
-    /// The entry of a key. Finishes a deletion that stopped half-way, as Calico does (facts 2.9).
+    /// Returns the entry under a key. Finishes a deletion that stopped half-way, as Calico does (facts 2.9).
     fn get(&self, key: &Key) -> Option<Entry> {
         let found = self.current(key)?;
         if is_marked_deleted(&found.record) {

@@ -1,4 +1,4 @@
-//! Borrowing addresses from the blocks of others, if affinity is not strict.
+//! Borrowing addresses from other holders' blocks, unless affinity is strict.
 
 use calipam_model::block::Block;
 use calipam_model::snapshot::Versioned;
@@ -51,7 +51,7 @@ impl<S: Store> Search<'_, S> {
         Ok(())
     }
 
-    /// Takes the free addresses of a block, if any. False if the handle is at its limit and has all that it may have.
+    /// Takes free addresses from a block, if any. False if the handle is at its limit.
     async fn borrow_from(
         &self,
         mut block: Versioned<Block>,

@@ -19,16 +19,16 @@ use crate::request::AutoAssign;
 use crate::reserved::Reserved;
 use crate::store::{Entry, Query, Store};
 
-/// The time for which inputs count as current. Calico, too, misses a pool that is disabled or a reservation that is made
-/// just after an assignment begins.
+/// The time for which inputs count as current. Calico, too, misses a change of pools or reservations just after an
+/// assignment begins.
 const RECENT: SignedDuration = SignedDuration::from_secs(5);
 
-/// The data of a request apart from the blocks: configuration, pools, reservations, the node, its affinities and the
-/// handle.
+/// The data that a request needs besides the blocks: configuration, pools, reservations, the node, its affinities and
+/// the handle.
 #[derive(Debug)]
 pub struct Inputs {
     pub(super) made_at: Timestamp,
-    /// Others may have changed something since.
+    /// Read ahead by [`Allocator::read_inputs`], so other clients can have changed them since.
     pub(super) is_early: bool,
     pub(super) kind: AffinityType,
     pub(super) config: IpamConfig,
@@ -48,7 +48,7 @@ impl Inputs {
 }
 
 impl<S: Store> Allocator<S> {
-    /// Reads everything that a request needs apart from the blocks, in one round trip for both families.
+    /// Reads everything that a request needs besides the blocks, in one round trip for both families.
     ///
     /// Call this before waiting for a lock: on Kubernetes, lists can take a tenth of a second after a write, since the
     /// API server's cache catches up with etcd first. See [`Self::auto_assign_after`].
@@ -95,7 +95,7 @@ fn reserved(found: Vec<Entry>) -> Reserved {
     Reserved::new(&reservations)
 }
 
-/// The affinities of answers. Their order is that of the paths in etcd, on any datastore.
+/// The affinities in answers, in the order of their etcd paths on any datastore.
 pub(crate) fn affinities_of(found: impl Iterator<Item = Entry>) -> Vec<Versioned<Affinity>> {
     let affinity = |entry: Entry| match entry.record {
         Record::Affinity(value) => Some(Versioned { value, revision: entry.revision }),

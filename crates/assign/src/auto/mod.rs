@@ -1,4 +1,4 @@
-//! Automatic assignment (facts 3.4): own blocks first, then a new one, then those of others.
+//! Automatic assignment (facts 3.4): from own blocks first, then from a new one, then from those of others.
 
 mod borrow;
 mod inputs;
@@ -38,18 +38,18 @@ use crate::store::{Query, Store};
 use crate::walk;
 
 impl<S: Store> Allocator<S> {
-    /// Assigns any addresses. Fewer than requested are no error; the messages have the reasons.
+    /// Assigns any addresses. Fewer than requested are no error; the messages say why.
     ///
     /// # Errors
-    /// Addresses that were assigned before the error are in it, and stay assigned.
+    /// The error contains the addresses that were assigned before it. They stay assigned.
     pub async fn auto_assign(&self, request: &AutoAssign) -> Result<AutoAssigned, Box<Partly<AutoAssigned>>> {
         self.assign_families(None, request).await
     }
 
-    /// Assigns like [`Self::auto_assign`], after [`Self::read_inputs`] for the same request, of which only the pools and
-    /// the labels of the namespace may have been unknown. Addresses come from the blocks that the host had then. If
-    /// these do not suffice or the inputs are old, the datastore is read again, so that no block is claimed in addition
-    /// to those that other calls have claimed for the host since.
+    /// Assigns like [`Self::auto_assign`], after [`Self::read_inputs`] for the same request, in which the pools and the
+    /// namespace's labels could still be missing. Addresses come from the blocks that the host had when the inputs were
+    /// read. If these do not suffice or the inputs are old, the datastore is read again: another call can have claimed
+    /// a block for the host since, so that this call need not claim another.
     pub async fn auto_assign_after(
         &self,
         inputs: Inputs,
@@ -78,7 +78,7 @@ impl<S: Store> Allocator<S> {
         Ok(done)
     }
 
-    /// Assigns the addresses of a family, first by early inputs, then by current ones.
+    /// Assigns the addresses of a family, first with early inputs, then with current ones.
     async fn assign_family(
         &self,
         known: &mut Option<Inputs>,
@@ -193,7 +193,7 @@ impl<S: Store> Allocator<S> {
                 }
                 Err(error) if error.is_lost_race() => {}
                 Err(error) if error.is_unavailable() => return Err(error),
-                // In use, or another's: it stays.
+                // The block is in use or belongs to another holder, so it stays.
                 Err(_) => break,
             }
         }
@@ -206,7 +206,7 @@ fn reserves_for_windows(request: &AutoAssign, family: Family) -> bool {
     request.windows && family == Family::V4
 }
 
-/// The kind of holder that owns blocks for a use.
+/// The kind of holder that owns the blocks for a use.
 pub(crate) fn holder_kind(intended_use: Option<PoolUse>) -> AffinityType {
     match intended_use {
         Some(PoolUse::LoadBalancer) => AffinityType::Virtual,
@@ -214,7 +214,7 @@ pub(crate) fn holder_kind(intended_use: Option<PoolUse>) -> AffinityType {
     }
 }
 
-/// The limit of blocks of a host: the lower one of configuration and request, or Calico's default.
+/// The block limit of a host: the lower one of configuration and request, or Calico's default.
 fn block_limit(config: &IpamConfig, of_request: u32) -> u32 {
     match (config.max_blocks_per_host > 0, of_request) {
         (_, 0) => config.block_limit(),
@@ -238,15 +238,15 @@ struct Search<'r, S> {
     windows: bool,
     /// The pools to take addresses from.
     pools: Vec<Pool>,
-    /// The limit of blocks of the host.
+    /// The block limit of the host.
     limit: u32,
-    /// The number of blocks of these pools that the host holds.
+    /// The number of blocks that the host holds in these pools.
     owned: u32,
-    /// Blocks of the host that were not read yet.
+    /// Blocks of the host that have not been read yet.
     remaining: VecDeque<Versioned<Affinity>>,
     /// Blocks that were read ahead.
     ahead: HashMap<IpNet, Result<Option<Versioned<Block>>>>,
-    /// The blocks of the pools, once none is vacant.
+    /// The blocks of the pools; set once no place for a new block is left.
     survey: Option<Survey>,
     began: Timestamp,
     /// The full blocks that an earlier search with the same question found.
@@ -261,7 +261,7 @@ impl<S: Store> Search<'_, S> {
             && self.allocator.now().duration_since(self.began) > LONG
             && let Some(survey) = self.survey.take()
         {
-            // Addresses may have been released while thousands of blocks were read.
+            // Addresses can have been released while thousands of blocks were read.
             self.known = FullBlocks { blocks: survey.into_full(), nothing_at: None, ..self.known };
             self.began = self.allocator.now();
             self.take_any(assigned, handle).await?;
@@ -296,7 +296,7 @@ impl<S: Store> Search<'_, S> {
         }
     }
 
-    /// True if the host still has the affinities of early inputs: no other call has claimed a block for it since.
+    /// True if the host still has the affinities in `inputs`: no other call has claimed a block for it since.
     async fn has_same_affinities(&self, inputs: &Inputs) -> Result<bool> {
         let (kind, holder, family) = (self.kind.clone(), self.request.host.clone(), self.family);
         let [found] = self.allocator.read([Query::Affinities { kind, holder, family }]).await?;
@@ -340,7 +340,7 @@ impl<S: Store> Search<'_, S> {
         Ok(found)
     }
 
-    /// Takes missing addresses from a block of the host, as far as it has them.
+    /// Takes missing addresses from a block of the host, as many as are free.
     async fn take_all(
         &mut self,
         mut block: Versioned<Block>,

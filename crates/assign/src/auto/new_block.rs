@@ -1,4 +1,4 @@
-//! Finding a block for a host that needs another one, and claiming it (facts 3.4.1).
+//! Finding another block for a host, and claiming it (facts 3.4.1).
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ const MIN_RECLAIM_AGE: SignedDuration = SignedDuration::from_mins(1);
 /// A block that can be claimed.
 struct Candidate {
     cidr: IpNet,
-    /// It did not exist a moment ago.
+    /// The block did not exist a moment ago.
     is_new: bool,
 }
 
@@ -48,7 +48,7 @@ impl<S: Store> Search<'_, S> {
                         return Err(Error::NoRoom { block: key.cidr, free, wanted: 1 });
                     }
                     Err(error) if error.is_lost_race() => is_new = false,
-                    // Another candidate may do.
+                    // Another candidate may work.
                     Err(Error::ClaimedByOther(_) | Error::StaleAffinity(_)) => break,
                     Err(error) => return Err(error),
                 }
@@ -63,7 +63,7 @@ impl<S: Store> Search<'_, S> {
         self.allocator.load_block(pending, found, self.windows).await
     }
 
-    /// Finds the first place of the pools without a block. If there is none, finds a block of the host with a free
+    /// Finds the first place in the pools without a block. If there is none, finds a block of the host with a free
     /// address, or takes an empty block from another host.
     async fn candidate(&mut self) -> Result<Option<Candidate>> {
         let mut survey = match self.vacancy().await? {
@@ -79,7 +79,7 @@ impl<S: Store> Search<'_, S> {
             if let Some(cidr) = batch.gone {
                 break Some(Candidate { cidr, is_new: true });
             }
-            // Addresses can be borrowed from blocks in use, so that not all have to be read.
+            // If addresses can be borrowed from blocks in use, not all blocks have to be read.
             let is_enough = survey.is_complete() || may_borrow(&self.config) && survey.has_free();
             if (is_enough || !batch.empty.is_empty()) && !std::mem::replace(&mut is_reported, true) {
                 self.report_searched(&survey.passed);
@@ -138,7 +138,7 @@ impl<S: Store> Search<'_, S> {
         Ok(None)
     }
 
-    /// The seed of walks over single addresses.
+    /// The seed for walks over single addresses.
     pub(super) fn moment(&self) -> u64 {
         self.allocator.now().as_nanosecond() as u64
     }

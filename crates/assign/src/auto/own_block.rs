@@ -1,4 +1,4 @@
-//! The blocks that a host has.
+//! The blocks that a host already has.
 
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState};
@@ -14,14 +14,14 @@ use crate::event::{Event, OwnBlock};
 use crate::keys::BlockKeys;
 use crate::store::{Query, Store};
 
-/// Blocks that are read in one round trip.
+/// The number of blocks that are read in one round trip.
 const AHEAD: usize = 4;
 
 /// The outcome of an attempt to use a block of the host.
 enum Attempt {
     Done(OwnBlock),
     Free(Box<Versioned<Block>>, u32),
-    /// Another client was faster.
+    /// Another client wrote first.
     Conflict,
 }
 
@@ -42,7 +42,7 @@ impl<S: Store> Search<'_, S> {
         Ok(None)
     }
 
-    /// Drops the blocks that an earlier search found full and that still have the same revision.
+    /// Drops the blocks that an earlier search found full, if their revision is still the same.
     async fn pass_over_full(&mut self) -> Result<()> {
         let is_known = |affinity: &Versioned<Affinity>| {
             affinity.value.state == AffinityState::Confirmed
@@ -63,7 +63,7 @@ impl<S: Store> Search<'_, S> {
         Ok(())
     }
 
-    /// Reads a block of the host, and returns its state, and the block itself if it has a free address.
+    /// Reads a block of the host. Returns its state, and the block itself if it has a free address.
     async fn usable_block(
         &mut self,
         affinity: Versioned<Affinity>,
@@ -88,7 +88,7 @@ impl<S: Store> Search<'_, S> {
         Ok((None, None))
     }
 
-    /// Makes one attempt with the affinity and the block as they were just read.
+    /// Makes one attempt, with the affinity and the block that were just read.
     async fn try_own_block(&self, key: &AffinityKey, current: Result<AffinityAndBlock>) -> Result<Attempt> {
         let loaded = match current {
             Ok((Some(affinity), block)) => self.allocator.load_block(affinity, block, self.windows).await,
@@ -103,7 +103,7 @@ impl<S: Store> Search<'_, S> {
             Err(error) if error.is_lost_race() => Ok(Attempt::Conflict),
             Err(error) if error.is_unavailable() => Err(error),
             Err(Error::StaleAffinity(_)) => Ok(Attempt::Done(OwnBlock::Stale)),
-            // The next block may do.
+            // The next block may work.
             Err(error) => {
                 tracing::warn!(%key, %error, "a block of the node cannot be used");
                 Ok(Attempt::Done(OwnBlock::Unusable(error.to_string())))

@@ -1,4 +1,4 @@
-//! Reading the existing blocks in batches; all of them only if none has a free address.
+//! Reading existing blocks in batches. All are read only if none has a free address.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::record::Record;
 use crate::store::{Query, Store};
 use crate::walk::hash;
 
-/// The number of blocks in a batch. Full ones of Calico's usual size are half a megabyte.
+/// The number of blocks in a batch. A batch of full blocks of Calico's usual size has half a megabyte.
 const BATCH: usize = 32;
-/// The number of such batches. If so many blocks are full, most are, and later batches are larger.
+/// The number of such batches. If all their blocks are full, most others are, too, and later batches are larger.
 const SMALL_BATCHES: usize = 8;
-/// The number of addresses that the blocks of a later batch have.
+/// The number of addresses in the blocks of a later batch.
 const LATER_BATCH: u128 = 16_384;
 
 /// A block of a pool.
@@ -31,18 +31,18 @@ pub(super) struct Place {
     /// The distance from the start of the walk.
     pub distance: u128,
     pub cidr: IpNet,
-    /// A block of another size has some of its addresses, so that it is not claimed again.
+    /// A block of another size has some of its addresses, so it is not claimed again.
     pub overlaps: bool,
 }
 
-/// The blocks of the pools, of which some were read.
+/// The blocks of the pools, some of which were read.
 pub(super) struct Survey {
     /// Blocks that were not read, in reading order. Each host has its own order in a pool, so that hosts do not all want
     /// the same addresses.
     unread: VecDeque<Place>,
-    /// Blocks with free addresses, each with its pool, in the order of use.
+    /// Blocks with free addresses, each with the index of its pool, in order of use.
     free: VecDeque<(usize, Versioned<Arc<Block>>)>,
-    /// Blocks that stay full until they are written, with their revisions.
+    /// Blocks that stay full until somebody writes them, with their revisions.
     full: HashMap<IpNet, String, FixedState>,
     /// Counts of the blocks, by pool.
     pub passed: Vec<Passed>,
@@ -52,19 +52,19 @@ pub(super) struct Survey {
     batches: usize,
 }
 
-/// The blocks of a batch that may be claimed. Those to borrow from are in the survey.
+/// The blocks of a batch that can be claimed. Blocks to borrow from are in the survey.
 #[derive(Default)]
 pub(super) struct Batch {
     /// A block of the host with a free address.
     pub own: Option<IpNet>,
-    /// A block that was deleted meanwhile.
+    /// A block that has been deleted since its key was read.
     pub gone: Option<IpNet>,
     /// Empty blocks of others.
     pub empty: Vec<Versioned<Arc<Block>>>,
 }
 
 impl Survey {
-    /// `full` returns the revision of a block that is known to be full.
+    /// `full` returns the revision at which a block was found full.
     pub(super) fn new(
         host: &str,
         places: Vec<Place>,
@@ -110,7 +110,7 @@ impl Survey {
         self.unread.front().is_some_and(|place| place.pool == pool)
     }
 
-    /// The next block of a pool with free addresses. Pools are to be asked in order.
+    /// Returns the next block of a pool with free addresses. Callers ask for the pools in order.
     pub(super) fn next_free(&mut self, pool: usize) -> Option<Versioned<Arc<Block>>> {
         self.free.pop_front_if(|(other, _)| *other == pool).map(|(_, block)| block)
     }
@@ -120,7 +120,7 @@ impl Survey {
         self.blocks[pool]
     }
 
-    /// True if so many blocks were read in vain that the next search should not read them again.
+    /// True if so many full blocks were read that the next search should not read them again.
     pub(super) fn is_worth_keeping(&self) -> bool {
         self.batches > 1
     }
@@ -129,7 +129,7 @@ impl Survey {
         self.full
     }
 
-    /// Counts a place that was read as one of a kind.
+    /// Adds a place that was read to the count that `kind` selects.
     fn count(&mut self, place: &Place, kind: impl Fn(&mut Passed) -> &mut usize) {
         if !place.overlaps {
             let passed = &mut self.passed[place.pool];
@@ -141,7 +141,7 @@ impl Survey {
     /// Takes the next batch of blocks, in the order of the walks over their pools.
     fn next(&mut self) -> Vec<Place> {
         if self.batches == SMALL_BATCHES {
-            // The order of keys costs an API server the least. Each host begins at another key.
+            // Reading in the order of keys costs an API server least. Each host begins at a different key.
             let begin = self.unread.front().map(|place| place.cidr.to_string()).unwrap_or_default();
             let unread = self.unread.make_contiguous();
             unread.sort_by_cached_key(|place| {

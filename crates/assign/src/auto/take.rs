@@ -20,26 +20,26 @@ use crate::store::Store;
 
 /// The outcome of taking addresses from a block.
 pub(super) enum TakeOutcome {
-    /// All missing addresses that the block had were taken.
+    /// All missing addresses were taken, as far as the block had free ones.
     Done,
-    /// The handle is at its limit; the addresses that it has were taken.
+    /// The handle is at its limit. The result has the addresses that it already had.
     HandleFull,
-    /// Another client was faster.
+    /// Another client wrote first.
     LostRace,
-    /// The handle is at its limit but has fewer addresses than requested: the error if this lasts.
+    /// The handle is at its limit but has fewer addresses than requested. Contains the error to return if this lasts.
     Wait(Error),
 }
 
-/// The outcome of a write without an answer.
+/// The outcome of a write whose answer was lost.
 enum WriteOutcome {
     Made,
     NotMade,
-    /// It may still be under way.
+    /// The write may still be under way.
     Unknown,
 }
 
 impl<S: Store> Search<'_, S> {
-    /// Takes missing addresses from a block, as far as it has them. With `strict`, it must be a block of the host.
+    /// Takes missing addresses from a block, as many as are free. With `strict`, it must be a block of the host.
     pub(super) async fn take(
         &self,
         block: &Versioned<Block>,
@@ -91,7 +91,7 @@ impl<S: Store> Search<'_, S> {
         Ok(TakeOutcome::Done)
     }
 
-    /// Takes the existing addresses of a handle at its limit.
+    /// Takes the addresses that a handle at its limit already has.
     async fn take_existing(&self, id: &str, assigned: &mut Assigned) -> Result<TakeOutcome> {
         let held = match self.allocator.ips_by_handle(id).await {
             Ok(held) => held,
@@ -130,11 +130,11 @@ pub(crate) fn check_owner(block: &Block, owner: &calipam_model::block::BlockOwne
 }
 
 impl<S: Store> Allocator<S> {
-    /// Writes a block in which `ordinals` were assigned to `record`; false if another client was faster.
+    /// Writes a block in which `ordinals` were assigned to `record`; false if another client wrote first.
     ///
     /// # Errors
-    /// If the datastore gives no answer, and the assignment may have been made or may still be made. The handle must
-    /// keep counting it then.
+    /// If the datastore gives no answer. The assignment may have been made or may still be made, so the handle must
+    /// keep counting it.
     pub(crate) async fn write_assignment(
         &self,
         before: &Versioned<Block>,
@@ -154,14 +154,14 @@ impl<S: Store> Allocator<S> {
         }
     }
 
-    /// Finds out whether an assignment was made whose answer was lost.
+    /// Finds out whether an assignment was made although its answer was lost.
     async fn outcome(&self, before: &Versioned<Block>, ordinals: &[u32], record: &Attribute) -> WriteOutcome {
         let Ok(now) = self.block(before.value.cidr()).await else { return WriteOutcome::Unknown };
         let Some(now) = now else { return WriteOutcome::NotMade };
         if now.revision == before.revision {
             return WriteOutcome::Unknown;
         }
-        // Only one client can have written the sequence number of the block that was read.
+        // Only one client can have assigned under the sequence number of the block that was read.
         let is_made = ordinals.iter().all(|ordinal| {
             now.value.allocation(*ordinal).is_some_and(|found| {
                 let stored = found.attribute.to_attribute();
@@ -178,7 +178,7 @@ impl<S: Store> Allocator<S> {
         }
     }
 
-    /// Takes back an increment. A failure is only logged, since a handle that counts too much is harmless.
+    /// Undoes an increment. A failure is only logged, since a handle that counts too much is harmless.
     pub(crate) async fn decrement_or_warn(&self, id: &str, block: IpNet, by: u32, known: &mut Known) {
         if let Err(error) = self.decrement(id, block, by, known).await {
             tracing::warn!(handle = id, %block, %error, "the handle counts more addresses than it has");

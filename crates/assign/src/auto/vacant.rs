@@ -1,4 +1,4 @@
-//! Finding a place for a new block by the keys of the existing ones, without reading their contents.
+//! Finding a place for a new block from the keys of the existing blocks, without reading their contents.
 
 use std::collections::HashSet;
 
@@ -14,10 +14,10 @@ use crate::keys::BlockKeys;
 use crate::store::{Query, Store};
 use crate::walk::Walk;
 
-/// The number of places that each round trip looks at. In most pools one of the first is vacant. After the last batch, a
-/// list of all keys costs less.
+/// The number of places that each round trip looks at. In most pools, one of the first places is vacant. After the last
+/// batch, a list of all keys costs less.
 const BATCHES: [usize; 3] = [8, 64, 64];
-/// The number of blocks of other sizes in the way after which all keys are listed.
+/// All keys are listed once more than this number of blocks of other sizes were in the way.
 const MOST_IN_THE_WAY: usize = 4;
 
 /// A place for a new block, or all blocks of the pools if there is none.
@@ -59,7 +59,7 @@ impl<S: Store> Search<'_, S> {
             let places: Vec<IpNet> =
                 std::iter::from_fn(|| self.next_place(&mut walk, &mut passed)).take(count).collect();
             let is_last = places.len() < count;
-            // In a pool with room the very first place is vacant, so that one round trip is enough.
+            // In a pool with room, the very first place is usually vacant, and one round trip is enough.
             let guarded = places.first().copied().filter(|_| count == BATCHES[0]);
             let (taken, around_first) = self.taken(&places, guarded).await?;
             for place in places {
@@ -68,7 +68,7 @@ impl<S: Store> Search<'_, S> {
                 } else if taken.contains(&place) {
                     passed.unread += 1;
                 } else {
-                    // Its addresses may belong to a block from before the pool's block size was changed.
+                    // Its addresses can belong to a block from before the pool's block size was changed.
                     let other = if guarded == Some(place) {
                         around_first
                     } else {
@@ -89,7 +89,7 @@ impl<S: Store> Search<'_, S> {
         Ok(Nearby::Unknown)
     }
 
-    /// The next place of a walk that is not reserved as a whole.
+    /// The next place of a walk that is not completely reserved.
     fn next_place(&self, walk: &mut Walk, passed: &mut Passed) -> Option<IpNet> {
         loop {
             let place = walk.next()?;
@@ -99,7 +99,7 @@ impl<S: Store> Search<'_, S> {
         }
     }
 
-    /// The places that have blocks, and the block of another size that overlaps the guarded place.
+    /// Returns the places that have blocks, and the block of another size that overlaps `guarded`.
     async fn taken(
         &self,
         places: &[IpNet],
@@ -113,7 +113,7 @@ impl<S: Store> Search<'_, S> {
         Ok((found.iter().flatten().filter_map(block_of).collect(), other))
     }
 
-    /// Searches all places of all pools with a list of the keys.
+    /// Searches all places of all pools, with a list of all block keys.
     async fn in_list(&self) -> Result<Vacancy> {
         // Revisions show whether a block that was full has changed.
         let query = if self.known.blocks.is_empty() { Query::BlockKeys } else { Query::BlockRevisions };

@@ -29,16 +29,16 @@ pub struct Given {
     pub source: AddressSource,
 }
 
-/// The kind of block that gives an address.
+/// The kind of block from which an address comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressSource {
-    /// It is in a block of the node.
+    /// A block of the node.
     OwnBlock,
-    /// The node claims a block.
+    /// A block that the node claims.
     NewBlock,
-    /// The node takes over an empty block of another one.
+    /// An empty block that the node takes over from another node.
     Reclaimed,
-    /// It is in a block of another node or of none.
+    /// A block of another node, or one without an owner.
     Borrowed,
 }
 
@@ -46,15 +46,15 @@ pub enum AddressSource {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     pub reason: Reason,
-    /// Calico's message, as in the event of kubelet.
+    /// Calico's message, as in kubelet's event.
     pub calico: String,
-    /// The pools that do not serve it, by name.
+    /// The pools that do not serve the request, by name.
     pub pools: Vec<(String, PoolPassedOver)>,
-    /// The pools that serve it, by name.
+    /// The pools that serve the request, by name.
     pub serving: Vec<String>,
 }
 
-/// The reason for no address.
+/// The reason that a request gets no address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// There is no such node.
@@ -63,7 +63,7 @@ pub enum Reason {
     NoPool,
     /// Every pool of the family is disabled, being deleted or not allocatable.
     NoneEnabled,
-    /// Windows reserves every address of blocks so small.
+    /// Blocks are so small that every address is reserved for Windows.
     BlocksTooSmall,
     /// Every pool must be requested by name.
     NoneAutomatic,
@@ -71,15 +71,15 @@ pub enum Reason {
     NoneSelectsNode,
     /// No namespace selector selects the namespace.
     NoneSelectsNamespace,
-    /// No pool is for workloads.
+    /// No pool allows workloads.
     NoneForWorkloads,
     /// A pool that was named does not exist or is not enabled.
     NamedNotEnabled(IpNet),
     /// The selector of a pool does not parse.
     BrokenSelector(String),
-    /// The node holds as many blocks as it may.
+    /// The node is at its block limit.
     BlockLimit { held: u32, limit: u32 },
-    /// A Windows node has one block, and that is full.
+    /// The only block of a Windows node is full.
     SingleBlock,
     /// Nodes may not claim blocks.
     NoAutoAllocation,
@@ -95,12 +95,12 @@ pub enum Reason {
     OutsidePools(IpAddr),
     /// The requested address is in a block of another node, and affinity is strict.
     ForeignBlock(IpNet),
-    /// Something else, in Calico's words.
+    /// Another reason; see Calico's message.
     Other,
 }
 
 impl Reason {
-    /// The name in documents.
+    /// The name used in documents.
     pub fn name(&self) -> &'static str {
         match self {
             Self::NoNode => "no-node",

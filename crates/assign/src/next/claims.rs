@@ -1,4 +1,4 @@
-//! The blocks that nodes, and the virtual owner of LoadBalancer addresses, may still claim.
+//! The blocks that nodes and the virtual owner of LoadBalancer addresses may still claim.
 
 use std::collections::BTreeMap;
 
@@ -38,9 +38,9 @@ impl<'s> Holder<'s> {
 /// A block of a holder.
 struct HeldBlock {
     cidr: IpNet,
-    /// It does not exist yet: Calico creates it when the holder needs an address.
+    /// The block does not exist yet: Calico creates it when the holder needs an address.
     is_new: bool,
-    /// It counts for the block limit: there is an affinity, or Calico claims it when it finds it.
+    /// The block counts towards the block limit: it has an affinity, or Calico claims it on finding it.
     counts: bool,
 }
 
@@ -62,24 +62,24 @@ impl<'s> Outlook<'s> {
         self.indexed.snapshot.nodes.iter().map(|stored| Holder(Some(&stored.value))).collect()
     }
 
-    /// True if the selectors parse that apply to requests without a pool's name. Otherwise Calico refuses all of these.
+    /// True if the selectors of all open pools parse. Otherwise Calico refuses all requests that name no pool.
     pub fn selectors_parse(&self, family: Family) -> bool {
         self.open[family as usize].is_some()
     }
 
-    /// True if this pool may serve requests of the holder that name no pool.
+    /// True if this pool can serve requests of the holder that name no pool.
     pub fn serves(&self, pool: &Pool, holder: Holder<'_>) -> bool {
         let open = self.open[Family::of(pool.cidr) as usize].iter().flatten();
         open.into_iter().any(|open| std::ptr::eq(open.pool, pool) && open.selector.selects(holder.labels()))
     }
 
-    /// True if the node has or is about to create a block of the family.
+    /// True if the node has a block of the family, or is about to create one.
     pub fn holds_some(&self, node: &Node, family: Family) -> bool {
         self.held(Holder(Some(node))).any(|held| Family::of(held.cidr) == family)
     }
 
-    /// True for a Windows node with one block per family, as the plugin is installed there (`windows_use_single_network`).
-    /// False if the node holds several, which shows another setting.
+    /// True for a Windows node that uses one block per family, the usual setting there (`windows_use_single_network`).
+    /// False if the node holds several blocks, which shows another setting.
     pub(super) fn has_single_block(&self, node: &Node, family: Family) -> bool {
         let held = self.indexed.affinities_of(&AffinityType::Host, &node.name).map(|stored| &stored.value);
         let held = held.filter(|affinity| !affinity.deleted && Family::of(affinity.key.cidr) == family);
@@ -98,7 +98,7 @@ impl<'s> Outlook<'s> {
         }
     }
 
-    /// The limit in a request: 0 for the configured one.
+    /// The block limit to set in a request; 0 for the configured one.
     pub(super) fn most_blocks(&self, single_block: bool) -> u32 {
         match (single_block, self.limit) {
             (true, _) => 1,
@@ -107,8 +107,8 @@ impl<'s> Outlook<'s> {
         }
     }
 
-    /// The number of blocks that the holder may still claim for requests that `pool` serves. Its blocks in all other
-    /// pools that may serve them count, too, unless only requests that name `pool` reach it.
+    /// The number of blocks that the holder may still claim for requests that `pool` serves. Its blocks in other pools
+    /// that can serve the same requests count, too, unless only requests that name `pool` reach it.
     pub fn headroom(&self, holder: Holder<'_>, pool: &Pool, wanted: PoolUse) -> u32 {
         let family = Family::of(pool.cidr);
         let single = holder.0.is_some_and(|node| self.has_single_block(node, family));
@@ -132,8 +132,8 @@ impl<'s> Outlook<'s> {
         self.held(holder).filter(|held| held.is_new && pool.cidr.contains(&held.cidr)).count()
     }
 
-    /// The blocks of a holder, with or without an affinity. Affinities that cannot be decoded count. Affinities for a
-    /// block of another holder do not: Calico removes them when it finds them.
+    /// The blocks of a holder, with or without an affinity. Includes affinities that cannot be decoded, but not those
+    /// for a block of another holder: Calico removes them on finding them.
     fn held<'a>(&'a self, holder: Holder<'a>) -> impl Iterator<Item = HeldBlock> {
         let (kind, name) = holder.key();
         let affinities = self.indexed.affinities_of(kind, name).map(|stored| &stored.value);
@@ -158,7 +158,7 @@ impl<'s> Outlook<'s> {
         with_affinity.chain(without)
     }
 
-    /// A block as an allocator reads it, with cooled-down addresses free.
+    /// A block as an allocator sees it: addresses whose cooldown is over are free.
     fn current<'b>(&self, block: &'b Block) -> std::borrow::Cow<'b, Block> {
         block.without_cooled(self.indexed.snapshot.taken_at, self.config.cooldown())
     }

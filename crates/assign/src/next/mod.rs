@@ -1,8 +1,8 @@
-//! The address that the next pod on a node gets, or the reason that it gets none. The allocator itself answers, on a
-//! snapshot.
+//! The address that the next pod on a node gets, or the reason that it gets none. The allocator itself answers, running
+//! on a snapshot.
 //!
-//! Answers for many nodes are fast: a node with a free address in a block of its own gets that. All nodes that are alike
-//! share one answer: the same pools select them, and their own blocks are full.
+//! Answers for many nodes are fast. A node with a free address in one of its blocks gets that address. Nodes with full
+//! blocks share one answer if the same pools select them.
 
 mod answer;
 mod claims;
@@ -39,8 +39,8 @@ use crate::reserved::Reserved;
 /// The first version of Calico that takes empty blocks from other nodes.
 const RECLAIMS_SINCE: (u32, u32) = (3, 32);
 
-/// True if a node that finds no block to claim takes an empty one of another node. An unknown version of Calico counts as
-/// current.
+/// True if a node that finds no block to claim takes an empty one from another node. An unknown Calico version counts
+/// as current.
 pub fn reclaims_empty_blocks(snapshot: &Snapshot) -> bool {
     snapshot.is_calico_since(RECLAIMS_SINCE).unwrap_or(true)
 }
@@ -50,9 +50,9 @@ pub fn reclaims_empty_blocks(snapshot: &Snapshot) -> bool {
 pub struct NextAddress<'r> {
     pub node: &'r str,
     pub family: Family,
-    /// The pools that it names, by CIDR; empty for those that select node and namespace.
+    /// The pools that the request names, by CIDR; empty for those that select node and namespace.
     pub pools: &'r [IpNet],
-    /// `None` if unknown: pools with a namespace selector do not serve it then.
+    /// `None` if unknown: pools with a namespace selector do not serve the request.
     pub namespace_labels: Option<&'r BTreeMap<String, String>>,
 }
 
@@ -60,25 +60,25 @@ pub struct NextAddress<'r> {
 struct OpenPool<'s> {
     pool: &'s Pool,
     selector: NodeSelector,
-    /// It serves some namespaces only.
+    /// The pool serves only some namespaces.
     is_special: bool,
-    /// It serves some namespace, as far as namespaces are known.
+    /// The pool serves some namespace. Assumed if namespaces were not read.
     serves_some: bool,
 }
 
 impl OpenPool<'_> {
-    /// True if pods of some namespace get addresses from it.
+    /// True if pods in some namespace get addresses from the pool.
     fn is_usable(&self) -> bool {
         self.serves_some && self.pool.allows(PoolUse::Workload)
     }
 }
 
-/// A question that nodes have in common.
+/// A question that several nodes can share.
 #[derive(PartialEq, Eq, Hash)]
 struct Question {
     family: Family,
     pools: Vec<usize>,
-    /// The number of blocks of these pools that the node holds, if it may hold no more.
+    /// The number of blocks that the node holds in these pools, if it is at its block limit.
     held: Option<u32>,
     windows: bool,
     single_block: bool,
@@ -86,31 +86,31 @@ struct Question {
 
 type ByHolder<'s, T> = HashMap<(&'s AffinityType, &'s str), Vec<T>>;
 
-/// The allocator's answers to requests of the nodes of a snapshot.
+/// The allocator's answers to requests from nodes of a snapshot.
 pub struct Outlook<'s> {
     indexed: Arc<IndexedSnapshot<'s>>,
     config: IpamConfig,
-    /// Most blocks of a node in a family; `None` if there is no limit.
+    /// The block limit of a node in a family; `None` for no limit.
     limit: Option<u32>,
     reserved: Reserved,
-    /// `None` if a selector does not parse: Calico refuses every request then that names no pool.
+    /// The open pools, by family. `None` if a selector does not parse: Calico refuses every request that names no pool.
     open: [Option<Vec<OpenPool<'s>>>; 2],
     /// Affinities that cannot be decoded, by type and holder.
     unclear: ByHolder<'s, &'s AffinityKey>,
-    /// Blocks without an affinity of their owner, each with its content if it is sound.
+    /// Blocks for which their owner has no affinity, each with its content if it is sound.
     odd: ByHolder<'s, (IpNet, Option<&'s Block>)>,
     remembered: RefCell<HashMap<Question, Option<Arc<Refused>>>>,
 }
 
 /// The state of a node's own blocks.
 enum OwnBlocks {
-    /// One has a free address.
+    /// At least one block has a free address.
     Free,
-    /// All are full; this number counts for the block limit.
+    /// All blocks are full. Contains the number of blocks that count towards the block limit.
     Full(u32),
     /// The allocator changes affinities or blocks first.
     Odd,
-    /// The content of one of them is not known.
+    /// The content of a block is not known.
     Unknown,
 }
 
@@ -155,7 +155,7 @@ impl<'s> Outlook<'s> {
         })
     }
 
-    /// Returns the reason that no pod of any namespace gets an address on a node without naming a pool; `Ok(None)` if
+    /// Returns the reason that no pod in any namespace gets an address on a node without naming a pool; `Ok(None)` if
     /// some pod gets one.
     ///
     /// # Errors
@@ -213,7 +213,7 @@ impl<'s> Outlook<'s> {
             let mut result = without_waiting(allocator.auto_assign(&asked));
             let is_given = result.as_ref().is_ok_and(|done| done.addresses().next().is_some());
             if !is_given && allocator.store().has_writes() {
-                // It has cleaned up, for example a stale affinity. Kubelet asks again.
+                // The allocator has cleaned up something, such as a stale affinity. Kubelet asks again.
                 drop(events());
                 result = without_waiting(allocator.auto_assign(&asked));
             }
@@ -221,7 +221,7 @@ impl<'s> Outlook<'s> {
         })
     }
 
-    /// Answers a request for this address.
+    /// Answers a request for a given address.
     pub fn next_named(&self, node: &str, address: IpAddr) -> Answer {
         let windows = self.indexed.node(node).is_some_and(|node| node.value.is_windows());
         let asked =
@@ -250,8 +250,8 @@ impl<'s> Outlook<'s> {
         self.next_of_any(node, family).outcome.err().map(Arc::new)
     }
 
-    /// Answers the next pod on a node, of any namespace. If pods of most namespaces get nothing, tries one of a namespace
-    /// with pools of its own.
+    /// Answers for the next pod on a node, in any namespace. If pods in most namespaces get nothing, tries namespaces
+    /// with pools of their own.
     pub fn next_of_any(&self, node: &Node, family: Family) -> Answer {
         let ask = |pools: &[IpNet]| {
             self.next(&NextAddress { node: &node.name, family, pools, namespace_labels: None })
@@ -275,7 +275,7 @@ impl<'s> Outlook<'s> {
         answer
     }
 
-    /// Answers a pod of a namespace that names neither pool nor address.
+    /// Answers for a pod in a namespace that names neither pool nor address.
     ///
     /// # Errors
     /// If the answer depends on the labels of the namespace, and they were not read.
@@ -292,7 +292,7 @@ impl<'s> Outlook<'s> {
         self.indexed.snapshot.namespaces.as_ref()?.get(name)
     }
 
-    /// Returns the reason that a pod of a namespace gets no address without naming pool or address; `Ok(None)` if it
+    /// Returns the reason that a pod in a namespace gets no address without naming a pool or address; `Ok(None)` if it
     /// gets one.
     ///
     /// # Errors
@@ -357,7 +357,7 @@ impl<'s> Outlook<'s> {
         self.indexed.snapshot.pools.iter().map(|stored| &stored.value)
     }
 
-    /// The addresses of some pools that are in cooldown and would be free otherwise.
+    /// The addresses of some pools that would be free if they were not in cooldown.
     fn cooling_in(&self, pools: &[Pool]) -> Option<Cooling> {
         let snapshot = self.indexed.snapshot;
         let within =

@@ -39,7 +39,7 @@ impl World {
         self.put(&format!("{RESOURCE_PREFIX}nodes/{name}"), &labels)
     }
 
-    /// A /30, or /126, of a node.
+    /// Adds a /30 or /126 block of a node.
     fn block(&mut self, base: &str, owner: &str, taken: usize, record: &str) -> &mut Self {
         let (family, length) = if base.contains(':') { ("ipv6", 126) } else { ("ipv4", 30) };
         let free: Vec<String> = (taken..4).map(|ordinal| ordinal.to_string()).collect();
@@ -176,7 +176,7 @@ fn a_windows_node_has_one_block() {
         world
     };
     assert_eq!(windows(STRICT, &[]).reason(), None);
-    // Blocks of another size count as well.
+    // Blocks of any size count.
     assert_eq!(windows(STRICT, &[("n1", 4)]).reason(), Some(Reason::SingleBlock));
     assert_eq!(windows(STRICT, &[("n1", 4), ("n1", 4)]).reason(), None, "it has had a second one");
     let mut both = windows(STRICT, &[("n1", 4)]);
@@ -224,7 +224,7 @@ fn ipv6_has_blocks_of_its_own() {
 fn alike_nodes_and_odd_ones() {
     let mut world = World::new(STRICT, &[("n1", 4), ("n2", 4), ("n2", 4)]);
     assert_eq!(world.reason(), None, "the fourth block");
-    // A pending affinity of the node's: the block is still to come.
+    // The node has a pending affinity: its block does not exist yet.
     world.pool("small", r#""cidr":"10.0.0.0/28","blockSize":30"#);
     world.put("/calico/ipam/v2/host/n1/ipv4/block/10.0.0.12-30", r#"{"state":"pending"}"#);
     assert_eq!((world.reason(), world.refusal("n2", Family::V4).unwrap()), (None, None));
