@@ -22,7 +22,7 @@ use crate::store::{Query, Store};
 
 pub type OwnerAttributes = BTreeMap<String, String>;
 
-/// A change of the attributes of one of the two owners of an address.
+/// A change to the attributes of one of an address's two owners.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NewOwner {
     #[default]
@@ -31,7 +31,7 @@ pub enum NewOwner {
     Clear,
 }
 
-/// Changes of both owners of an address.
+/// Changes to both owners of an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnerUpdates {
     /// The owner that uses the address.
@@ -46,7 +46,7 @@ pub struct PodName {
     pub name: String,
 }
 
-/// The owner that is expected before a change.
+/// The expected owner before a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Expected {
     #[default]
@@ -56,7 +56,7 @@ pub enum Expected {
     Pod(PodName),
 }
 
-/// Conditions for changing owners. The condition of an owner that is kept is ignored.
+/// Conditions for changing owners. The condition for an owner that is kept is ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnerConditions {
     pub active: Expected,
@@ -67,7 +67,7 @@ impl<S: Store> Allocator<S> {
     /// The owner record of an assigned address.
     ///
     /// # Errors
-    /// [`Error::NotAssigned`], [`Error::InCooldown`], or if no pool or block has the address.
+    /// [`Error::NotAssigned`], [`Error::InCooldown`], or an error if no pool or block has the address.
     pub async fn assignment_attributes(&self, address: IpAddr) -> Result<Attribute> {
         let (config, pool) = self.config_and_pool(address).await?;
         let pool = pool.ok_or(Error::NoPoolOf(address))?;
@@ -82,10 +82,10 @@ impl<S: Store> Allocator<S> {
         Ok(record)
     }
 
-    /// Changes the attributes of the owners of an address that a handle has.
+    /// Changes the owner attributes of an address that belongs to a handle.
     ///
     /// # Errors
-    /// [`Error::NotOfHandle`], or [`Error::Changed`] if an owner is not the expected one. Nothing is changed then.
+    /// [`Error::NotOfHandle`], or [`Error::Changed`] if an owner is not the expected one. Nothing is changed.
     pub async fn set_owner_attributes(
         &self,
         address: IpAddr,
@@ -124,7 +124,7 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// The block of a pool's size that has an address, or one from before the size was changed.
+    /// The block with an address. It can have the pool's block size or an earlier one.
     async fn block_of(&self, address: IpAddr, pool: &Pool) -> Result<Versioned<Block>> {
         let cidr = cidr::block_around(address, pool.block_size).unwrap_or(IpNet::from(address));
         if let Some(block) = self.block(cidr).await? {
@@ -156,7 +156,7 @@ fn check(
         _ if *update == NewOwner::Keep => true,
         Expected::Any => true,
         Expected::None => is_empty,
-        // To Calico, a pod without namespace and name is no pod.
+        // Calico treats a pod without namespace and name as no pod.
         Expected::Pod(pod) if pod.namespace.is_empty() && pod.name.is_empty() => is_empty,
         Expected::Pod(pod) => has("pod", &pod.name) && has("namespace", &pod.namespace),
     };

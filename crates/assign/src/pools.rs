@@ -13,7 +13,7 @@ use crate::family::Family;
 use crate::record::Record;
 use crate::store::Entry;
 
-/// The pools of an answer, by name, without those that cannot be decoded.
+/// The pools in an answer, by name, without those that cannot be decoded.
 pub(crate) fn pools(found: Vec<Entry>) -> Vec<Pool> {
     let pool = |entry: Entry| match entry.record {
         Record::Pool(pool) => Some(pool),
@@ -40,7 +40,7 @@ pub(crate) struct PoolRequest<'a> {
     pub host: &'a str,
     pub node_labels: &'a BTreeMap<String, String>,
     pub namespace_labels: Option<&'a BTreeMap<String, String>>,
-    /// The pools to use, by CIDR; empty for those that select the node.
+    /// The requested pools, by CIDR; empty for those that select node and namespace.
     pub requested: &'a [IpNet],
     pub intended_use: PoolUse,
     pub windows: bool,
@@ -49,7 +49,7 @@ pub(crate) struct PoolRequest<'a> {
 /// The pools that serve a request.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ServingPools {
-    /// The pools that were requested, or select node and namespace, for any use.
+    /// The pools that were requested, or that select node and namespace, whatever their allowed uses.
     pub selecting: Vec<Pool>,
     /// The selecting pools that allow the intended use.
     pub usable: Vec<Pool>,
@@ -85,7 +85,7 @@ impl PoolRequest<'_> {
             }
         } else {
             for cidr in self.requested {
-                // If two have the same CIDR, Calico takes the last.
+                // If two pools have the same CIDR, Calico takes the last one.
                 let wanted = eligible.iter().rfind(|pool| pool.cidr == cidr.trunc());
                 let wanted = wanted.ok_or(Error::PoolNotEnabled(cidr.trunc()))?;
                 selecting.push(Pool::clone(wanted));
@@ -114,7 +114,7 @@ impl PoolRequest<'_> {
         Ok(ServingPools { selecting, usable })
     }
 
-    /// The reason that a pool does not serve the request even by name.
+    /// The reason that a pool does not serve the request, even if requested by name.
     fn closed(&self, pool: &Pool) -> Option<PoolPassedOver> {
         if Family::of(pool.cidr) != self.family {
             return Some(PoolPassedOver::OtherFamily);
@@ -122,7 +122,7 @@ impl PoolRequest<'_> {
         PoolPassedOver::of_state(pool)
     }
 
-    /// The reason that an open pool does not serve a request that names none.
+    /// The reason that an open pool does not serve a request that names no pool.
     fn unselected(&self, pool: &Pool) -> Result<Option<PoolPassedOver>> {
         let none = BTreeMap::new();
         // Calico ignores block sizes here, too: see `a Windows host claims a block with no room`.
@@ -141,12 +141,12 @@ impl PoolRequest<'_> {
         Ok(None)
     }
 
-    /// The longest prefix of blocks that have more addresses than Windows reserves.
+    /// The longest prefix of blocks with more addresses than are reserved for Windows.
     fn longest_prefix(&self) -> u8 {
         self.family.bits() - if self.windows { 3 } else { 0 }
     }
 
-    /// The longest prefix of blocks that have at least the addresses that Windows reserves.
+    /// The longest prefix of blocks with at least the addresses that are reserved for Windows.
     fn longest_possible_prefix(&self) -> u8 {
         self.family.bits() - if self.windows { 2 } else { 0 }
     }
@@ -161,12 +161,12 @@ impl NodeSelector {
         parse(pool, &pool.node_selector).map(Self)
     }
 
-    /// True if it selects a node with these labels.
+    /// True if the selector selects a node with these labels.
     pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
         self.0.matches(labels)
     }
 
-    /// True if it selects every node, whatever its labels.
+    /// True if the selector selects every node, whatever its labels.
     pub fn selects_all(&self) -> bool {
         self.0.selects_all()
     }

@@ -12,7 +12,7 @@ use calipam_model::pool::{Pool, Reservation};
 use calipam_model::writable::Object;
 use calipam_model::{DecodeError, IpNet};
 
-/// A record under its key. Blocks, affinities, handles and the configuration are written; the others are read only.
+/// A record under its key. Blocks, affinities, handles and the configuration are written; the others are only read.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
     Block(Arc<Block>),
@@ -20,12 +20,12 @@ pub enum Record {
     BlockKey(IpNet),
     Affinity(Affinity),
     Handle(Handle),
-    /// The configuration of the allocator: `/calico/ipam/v2/config`, or the object `default` of Kubernetes.
+    /// The configuration of the allocator: `/calico/ipam/v2/config`, or the Kubernetes object `default`.
     Config(IpamConfig),
     Pool(Pool),
     Reservation(Reservation),
     Node(Node),
-    /// The leftover `/calico/ipam/v2/host/<node>`.
+    /// The leftover key `/calico/ipam/v2/host/<node>`.
     Host(String),
     /// A record that cannot be decoded, such as a broken block.
     Undecodable {

@@ -19,26 +19,26 @@ pub struct AutoAssign {
     /// Number of IPv6 addresses.
     pub v6: u32,
     pub handle: Option<String>,
-    /// The attributes of the owner. `None` and an empty map are written alike; Calico shares only records without a map.
+    /// The owner's attributes. `None` and an empty map are written alike, but Calico shares only records without a map.
     pub attributes: Option<BTreeMap<String, String>>,
-    /// The IPv4 pools to take addresses from, by CIDR; empty for those that select node and namespace.
+    /// The requested IPv4 pools, by CIDR; empty for those that select node and namespace.
     pub pools_v4: Vec<IpNet>,
-    /// The IPv6 pools.
+    /// The requested IPv6 pools.
     pub pools_v6: Vec<IpNet>,
     /// The use of the addresses; required.
     pub intended_use: Option<PoolUse>,
-    /// The limit of blocks of the node in a family, if lower than the configured one; 0 for none.
+    /// The block limit of the node in a family, if lower than the configured one; 0 for none.
     pub max_blocks_per_host: u32,
-    /// The limit of addresses of the handle in a family; 0 for none. A handle at its limit gets the addresses it has.
+    /// The address limit of the handle in a family; 0 for none. A handle at its limit gets the addresses that it has.
     pub max_per_handle: u32,
-    /// The labels of the namespace, for selectors of pools.
+    /// The labels of the namespace, for pool selectors.
     pub namespace_labels: Option<BTreeMap<String, String>>,
     /// The node runs Windows: new blocks reserve their first three addresses and the last one.
     pub windows: bool,
 }
 
 impl AutoAssign {
-    /// The wanted number of addresses of a family, and the pools to take them from.
+    /// The number of addresses requested in a family, and the requested pools.
     pub(crate) fn of(&self, family: Family) -> (u32, &[IpNet]) {
         match family {
             Family::V4 => (self.v4, &self.pools_v4),
@@ -54,18 +54,18 @@ pub struct AssignIp {
     /// The node, or the virtual holder if the use is [`PoolUse::LoadBalancer`].
     pub host: String,
     pub handle: Option<String>,
-    /// The attributes of the owner; see [`AutoAssign::attributes`].
+    /// The owner's attributes; see [`AutoAssign::attributes`].
     pub attributes: Option<BTreeMap<String, String>>,
     /// The use of the address; `None` ignores the uses that the pool allows.
     pub intended_use: Option<PoolUse>,
-    /// The limit of addresses of the handle in a family; 0 for none.
+    /// The address limit of the handle in a family; 0 for none.
     pub max_per_handle: u32,
     /// The node runs Windows.
     pub windows: bool,
 }
 
 impl AssignIp {
-    /// A request of a node for an address, without handle, attributes and conditions.
+    /// A node's request for an address, without handle, attributes and conditions.
     pub fn new(host: impl Into<String>, address: IpAddr) -> Self {
         Self {
             address,
@@ -93,14 +93,14 @@ impl AutoAssigned {
     }
 }
 
-/// The assigned addresses of one family. Fewer than requested are no error of the allocator.
+/// The assigned addresses of one family. To the allocator, fewer than requested are no error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assigned {
     pub family: Family,
     pub requested: u32,
-    /// In order of assignment, with the prefix length of the block, or of a single address if the handle had it before.
+    /// In order of assignment, with the block's prefix length, or that of a single address if the handle had it before.
     pub addresses: Vec<IpNet>,
-    /// The reasons that there are not more.
+    /// The reasons that no more addresses were assigned.
     pub messages: Vec<Message>,
     /// The node runs Windows.
     pub windows: bool,
@@ -111,7 +111,7 @@ impl Assigned {
         Self { family, requested, addresses: Vec::new(), messages: Vec::new(), windows }
     }
 
-    /// The number of addresses that are still to be found.
+    /// The number of addresses that are still missing.
     pub fn missing(&self) -> u32 {
         self.requested.saturating_sub(self.addresses.len() as u32)
     }
@@ -122,7 +122,7 @@ impl Assigned {
         }
     }
 
-    /// The message of Calico's plugin if addresses are missing.
+    /// The message from Calico's plugin if addresses are missing.
     pub fn shortage(&self) -> Option<String> {
         if self.missing() == 0 {
             return None;
@@ -139,14 +139,14 @@ impl Assigned {
     }
 }
 
-/// The reason that a request was not met in full, printed in Calico's words.
+/// The reason that a request was not fully met, printed in Calico's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// There was no block to claim, and affinity is strict.
     StrictAffinity,
-    /// The node holds as many blocks as it may.
+    /// The node is at its block limit.
     BlockLimit(u32),
-    /// Nothing is left in these pools, not even in the blocks of others.
+    /// These pools have no free address left, not even in blocks of others.
     Exhausted(Vec<IpNet>),
     /// Nothing could be assigned in a block of the node.
     BlockFailed,

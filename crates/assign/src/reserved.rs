@@ -26,8 +26,8 @@ impl Reserved {
         self.cidrs.iter().any(|cidr| cidr.contains(&address))
     }
 
-    /// The reserved CIDR that contains all of `net`. Since neighbours are joined, there is one if all its addresses are
-    /// reserved.
+    /// The reserved CIDR that contains all of `net`. Since neighbouring CIDRs are joined, it exists if all addresses of
+    /// `net` are reserved.
     pub fn covering(&self, net: IpNet) -> Option<IpNet> {
         self.cidrs.iter().copied().find(|cidr| cidr.contains(&net))
     }

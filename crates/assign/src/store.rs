@@ -12,24 +12,24 @@ use crate::record::Record;
 
 /// A datastore as the allocator sees it: typed records under their keys, each with its revision.
 ///
-/// The futures need not be `Send`: the allocator runs on a current-thread runtime or under a scheduler of its own.
-/// An implementation may retry reads, never writes.
+/// The futures need not be `Send`: the allocator runs on a current-thread runtime or under its own scheduler.
+/// An implementation may retry reads, but never writes.
 ///
-/// On Kubernetes, Calico deletes in two steps (facts 2.9). If [`read`](Self::read) finds a record by key that is marked
-/// deleted, it finishes the deletion and returns nothing; from lists it leaves out marked affinities.
-/// [`swap`](Self::swap) makes both steps, of which the mark is the compare-and-swap.
+/// On Kubernetes, Calico deletes in two steps (facts 2.9): it marks the object deleted, then deletes it.
+/// [`swap`](Self::swap) makes both steps; the mark is the compare-and-swap. If [`read`](Self::read) finds a marked
+/// record by key, it finishes the deletion and returns nothing. It omits marked affinities from lists.
 #[allow(async_fn_in_trait, reason = "the futures of an allocator stay on one thread")]
 pub trait Store {
     fn now(&self) -> Timestamp;
 
     /// Answers independent queries in one round trip, in their order. The answer to a [`Query::Get`] has one entry or
-    /// none. Records that cannot be decoded come as [`Record::Undecodable`] and are never left out.
+    /// none. Records that cannot be decoded are returned as [`Record::Undecodable`], never left out.
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError>;
 
-    /// Makes one write, and returns the revision of the record that is stored then; of a deletion it means nothing.
+    /// Makes one write, and returns the new revision of the record, which has no meaning after a deletion.
     async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError>;
 
-    /// Stores a record if there is none under its key.
+    /// Stores a record; fails if one exists under its key.
     async fn create(&self, record: &Record) -> Result<Revision, StoreError> {
         self.swap(&Swap { record: record.clone(), read: None, deletes: false }).await
     }
@@ -39,7 +39,7 @@ pub trait Store {
         self.swap(&Swap { record: record.clone(), read: Some(revision.clone()), deletes: false }).await
     }
 
-    /// Deletes the record that was read.
+    /// Deletes a record, if it has not changed since it was read.
     async fn delete(&self, entry: &Entry) -> Result<(), StoreError> {
         let Entry { record, revision } = entry.clone();
         self.swap(&Swap { record, read: Some(revision), deletes: true }).await.map(drop)
@@ -63,20 +63,20 @@ impl<S: Store> Store for &S {
 /// A write: the compare-and-swap of one record.
 #[derive(Clone, Debug)]
 pub struct Swap {
-    /// The record as it is written, or that is deleted.
+    /// The record to write or delete.
     pub record: Record,
-    /// The revision at which it was read; `None` if there must be none under its key.
+    /// The revision at which the record was read; `None` if none may exist under its key.
     pub read: Option<Revision>,
     pub deletes: bool,
 }
 
 impl Swap {
-    /// The record that is stored then.
+    /// The record that this write leaves behind; `None` if it deletes.
     pub fn after(&self) -> Option<&Record> {
         (!self.deletes).then_some(&self.record)
     }
 
-    /// Fails where the datastore has another revision under the key than was read.
+    /// Fails unless `found`, the current revision under the key, is the one that was read.
     pub fn expect(&self, found: Option<&Revision>) -> Result<(), StoreError> {
         match (&self.read, found) {
             (None, Some(_)) => Err(StoreError::Exists(self.record.key())),
@@ -104,20 +104,20 @@ pub enum Query {
     },
     /// The affinities of all nodes in both families, without those of virtual holders.
     HostAffinities,
-    /// All blocks of a family with their contents. No assignment reads them, since they are large.
+    /// All blocks of a family with their contents. Assignments never read them, since they are large.
     Blocks(Family),
     /// The [`Record::BlockKey`] of a block, if it exists.
     BlockKey(IpNet),
-    /// The keys of all blocks of any size that have addresses of a CIDR, including the block with that CIDR.
+    /// The keys of blocks of any size that overlap a CIDR, including the block with that CIDR.
     Overlapping(IpNet),
-    /// The keys of all blocks of a family. Their revisions may be missing.
+    /// The keys of all blocks of a family. Their revisions can be missing.
     BlockKeys(Family),
     /// The keys of all blocks of a family, with revisions.
     BlockRevisions(Family),
 }
 
 impl Query {
-    /// True if it asks for keys of blocks, as the search for another block does.
+    /// True if the query asks for block keys, as the search for another block does.
     pub fn asks_for_block_keys(&self) -> bool {
         matches!(
             self,
@@ -125,7 +125,7 @@ impl Query {
         )
     }
 
-    /// The path in etcd of what it asks for, or what the paths of all that begin with.
+    /// The etcd path that the query reads, or the prefix of all paths that it reads.
     pub fn path(&self) -> String {
         let blocks = |family: Family| format!("{BLOCK_PREFIX}ipv{}/block/", family.number());
         match self {
@@ -142,7 +142,7 @@ impl Query {
         }
     }
 
-    /// True for the keys of what it asks for.
+    /// True if the query asks for the record under a key.
     pub fn asks_for(&self, key: &Key) -> bool {
         match (self, key) {
             (Self::Get(asked), found) => asked == found,
@@ -161,7 +161,7 @@ impl Query {
         }
     }
 
-    /// The record of what etcd has under a key, if it is asked for.
+    /// Decodes a value from etcd; `None` if the query does not ask for its key.
     pub fn decode(&self, key: &Key, value: &[u8]) -> Option<Record> {
         match key {
             key if !self.asks_for(key) => None,
@@ -171,7 +171,7 @@ impl Query {
     }
 }
 
-/// A record as it was read.
+/// A record and the revision at which it was read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     pub record: Record,
@@ -181,7 +181,7 @@ pub struct Entry {
 /// The reason that a request to the datastore failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// There is a record under the key already. Nothing was changed.
+    /// A record already exists under the key. Nothing was changed.
     #[error("resource already exists: {0}")]
     Exists(Key),
     /// The record has changed since it was read. Nothing was changed.
@@ -190,13 +190,13 @@ pub enum StoreError {
     /// The record is gone. Nothing was changed.
     #[error("resource does not exist: {0}")]
     NotFound(Key),
-    /// There was no definite answer: a write may have been made, or may be made later.
+    /// There was no definite answer: a write may have been made, or may still be made.
     #[error("{0}")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl StoreError {
-    /// True if another client was faster: reading again and trying again makes sense.
+    /// True if another client wrote first, so that reading and trying again makes sense.
     pub fn is_lost_race(&self) -> bool {
         matches!(self, Self::Exists(_) | Self::Conflict(_) | Self::NotFound(_))
     }

@@ -1,4 +1,4 @@
-//! Walks over the blocks of a pool. Their start depends on the host, so that hosts seldom want the same block.
+//! Walks over the blocks of a pool. The start depends on the host, so that hosts seldom want the same block.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,7 +6,7 @@ use calipam_model::IpNet;
 use calipam_model::cidr;
 use calipam_model::pool::Pool;
 
-/// A walk over the CIDRs of all blocks of a pool, once around.
+/// A walk over the CIDRs of all blocks of a pool, each once.
 #[derive(Clone, Debug)]
 pub(crate) struct Walk {
     pool: IpNet,
@@ -20,8 +20,8 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Begins a walk over `pool` for `host`, or for `moment` if blocks are single addresses: such walks should differ
-    /// from one request to the next.
+    /// Begins a walk over `pool`. Its start depends on `host`, or on `moment` if blocks are single addresses: those
+    /// walks should differ from one request to the next.
     pub(crate) fn new(pool: &Pool, host: &str, moment: u64) -> Self {
         let is_single = pool.block_size == pool.cidr.max_prefix_len();
         let seed = if is_single { scatter(moment) } else { hash(host) };
@@ -43,14 +43,14 @@ impl Walk {
         self.block(index)
     }
 
-    /// Goes on after the last block of `net`, which contains the current block.
+    /// Continues after the last block of `net`, which contains the current block.
     pub(crate) fn skip(&mut self, net: IpNet) {
         let index = (self.start + self.passed).wrapping_sub(1) % self.count.max(1);
         let end = self.index_of(last(net)).unwrap_or(self.count.saturating_sub(1)).max(index);
         self.passed += end - index;
     }
 
-    /// The distance of a block from the start of the walk; `None` if it is not of the pool.
+    /// The distance of a block from the start of the walk; `None` if the walk does not include the block.
     pub(crate) fn distance(&self, block: IpNet) -> Option<u128> {
         if block.prefix_len() != self.prefix || !self.pool.contains(&block) {
             return None;
@@ -77,7 +77,7 @@ impl Walk {
     }
 }
 
-/// The blocks with a prefix length in `net`, in order; the whole net if it is smaller than one.
+/// The blocks in `net` with a prefix length, in order; none if `net` is smaller.
 pub(crate) fn blocks_in(net: IpNet, prefix: u8) -> impl Iterator<Item = IpNet> {
     net.trunc().subnets(prefix).into_iter().flatten()
 }
@@ -88,13 +88,13 @@ pub fn around(address: IpAddr) -> impl Iterator<Item = IpNet> {
     prefixes.filter_map(move |prefix| cidr::block_around(address, prefix))
 }
 
-/// The CIDRs of blocks of any size that contain `net`, itself the last.
+/// The CIDRs of blocks of any size that contain `net`, ending with `net` itself.
 pub fn holding(net: IpNet) -> impl Iterator<Item = IpNet> {
     around(net.addr()).take_while(move |around| around.prefix_len() <= net.prefix_len())
 }
 
-/// The CIDRs of larger blocks that contain `net`, with keys that are not sorted next to its own: their first address
-/// differs, for IPv4 in more than the last number. A search for overlaps must read each of them by itself.
+/// The CIDRs of larger blocks that contain `net`, and whose keys are not sorted near its key: their first address
+/// differs, for IPv4 in more than the last number. A search for overlaps must read each of them separately.
 pub fn holding_elsewhere(net: IpNet) -> impl Iterator<Item = IpNet> {
     let is_beside = move |larger: &IpNet| match (larger.addr(), net.addr()) {
         (IpAddr::V4(a), IpAddr::V4(b)) => a.octets()[..3] == b.octets()[..3],
@@ -120,7 +120,7 @@ pub(crate) fn hash(text: &str) -> u64 {
     scatter(text.bytes().fold(0xcbf2_9ce4_8422_2325, step))
 }
 
-/// Spreads numbers that are close to each other (the finalizer of SplitMix64).
+/// Spreads numbers that are close to each other (SplitMix64's finalizer).
 fn scatter(number: u64) -> u64 {
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

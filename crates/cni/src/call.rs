@@ -24,14 +24,14 @@ use crate::machine::Owner;
 use crate::notes::{self, FileNotes};
 use crate::protocol::{Arguments, CniError, Command, Environment};
 
-/// The time limit for connecting to any of the endpoints.
+/// The time limit for connecting, however many endpoints are tried.
 const CONNECT: Duration = Duration::from_secs(15);
 /// The time limit for finding the pools of one family.
 pub(crate) const POOLS: Duration = Duration::from_secs(30);
 
-/// The marker next to the lock that the affinities of the node have labels. With the usual lock it is Calico's own marker.
+/// Marks, next to the lock, that the node's affinities have labels. Next to the usual lock it is Calico's own marker.
 const LABELLED: &str = "cni/ipam_upgraded";
-/// The lasting marker next to the file with the node's name: the folder of the lock is empty after a reboot. It names node
+/// The lasting marker next to the file with the node's name: the lock's folder is empty after a reboot. It names node
 /// and datastore, since disks outlive nodes.
 const LABELLED_BEFORE: &str = "calipam_labelled";
 
@@ -53,7 +53,7 @@ pub(crate) struct Call {
 pub(crate) type CallAllocator = Allocator<AllocatorStore>;
 
 impl Call {
-    /// Parses configuration and environment, in the order in which Calico's plugin finds errors.
+    /// Parses configuration and environment in the same order as Calico's plugin, so that errors are the same.
     pub(crate) fn new(
         configuration: Configuration,
         environment: Environment,
@@ -62,7 +62,7 @@ impl Call {
     ) -> Result<Self, CniError> {
         let settings = configuration.datastore.settings(variables)?;
         let (arguments, identity) = match command {
-            // These are about the node, not about one container.
+            // These commands concern the node, not one container.
             Command::Gc | Command::Status => (Arguments::default(), Identity::for_node(&configuration)),
             _ => {
                 let arguments = Arguments::read(&environment.args)?;
@@ -82,7 +82,7 @@ impl Call {
         Ok(self.allocator.get_or_init(|| allocator.with_notes(Arc::new(notes))))
     }
 
-    /// Logs the subject and the cost of the call, even if it has failed.
+    /// Logs the subject and the cost of the call, even if it failed.
     pub(crate) fn log_end(&self, is_done: bool) {
         let store = self.allocator.get().map(Allocator::store);
         let blocks = store.map(AllocatorStore::changed_blocks).unwrap_or_default();
@@ -102,7 +102,7 @@ impl Call {
         );
     }
 
-    /// A connection to the API server for namespaces, pods and machines: that of the datastore if it is the same server.
+    /// Connects to the API server for namespaces, pods and machines. Shares the datastore's connection to the same server.
     pub(crate) async fn lookup(&self, allocator: &CallAllocator) -> calipam_datastore::Result<Lookup> {
         let settings = self.configuration.datastore.lookups(&self.settings);
         let shared = allocator.store().kubernetes().filter(|_| settings == self.settings.kubernetes);
@@ -127,7 +127,7 @@ impl Call {
         Container { node: self.identity.node.clone(), handle: self.identity.handle.clone(), machine }
     }
 
-    /// True if the affinities of the node have their labels.
+    /// True if the node's affinities have labels.
     pub(crate) fn is_labelled(&self) -> bool {
         let is_ours = |file: File| {
             let (mut text, known) = (String::new(), self.lasting_text());
@@ -138,13 +138,13 @@ impl Call {
             || regular::open_own(&self.lasting_marker(), OpenOptions::new().read(true)).is_ok_and(is_ours)
     }
 
-    /// Notes that the affinities of the node have their labels.
+    /// Writes the markers which say that the node's affinities have labels.
     pub(crate) fn note_labelled(&self) {
         let marker = self.labelled_marker();
         if let Err(error) = touch(&marker) {
             tracing::warn!("cannot write {}: {error}", marker.display());
         }
-        // An error costs only another list after the next reboot.
+        // An error only costs another list after the next reboot.
         notes::replace(&self.lasting_marker(), &self.lasting_text()).ok();
     }
 

@@ -1,4 +1,4 @@
-//! Errors of the allocator and the datastore for a runtime, with a code that tells whether a retry may help.
+//! Conversion of allocator and datastore errors for a runtime, with a code that says whether a retry can help.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(crate) fn from_plugin(failure: Failure<CniError>) -> CniError {
     CniError::new(code(may_pass), failure.to_string())
 }
 
-/// Converts an error of the allocator. The code is 999 as in Calico, or 11 if a retry may help.
+/// Converts an allocator error. The code is 999 as in Calico, or 11 if a retry can help.
 pub(crate) fn from_allocator(error: &Error) -> CniError {
     CniError::new(code(may_pass(error)), error.to_string())
 }

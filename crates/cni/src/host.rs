@@ -1,4 +1,4 @@
-//! The node of a call, as the host of the plugin in `calipam-assign`.
+//! The host of a call, for the plugin code in `calipam-assign`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::lock::NodeLock;
 use crate::pools;
 use crate::protocol::CniError;
 
-/// The host of a call that is connected.
+/// The host of a connected call.
 #[derive(Debug)]
 pub(crate) struct CallHost<'c> {
     pub call: &'c Call,
@@ -25,7 +25,7 @@ impl CallHost<'_> {
         Plugin { allocator: self.allocator, host: self }
     }
 
-    /// The labels of the namespace, by which pools may select; `None` if the configuration has no access to Kubernetes.
+    /// The namespace's labels, for pool selectors; `None` if the configuration has no access to Kubernetes.
     async fn namespace_labels(&self) -> Result<Option<BTreeMap<String, String>>, CniError> {
         let namespace = &self.call.identity.namespace;
         if !self.call.configuration.reads_namespaces || namespace.is_empty() {
@@ -63,13 +63,13 @@ impl Host for CallHost<'_> {
         Ok(Lookup { pools_v4, pools_v6, namespace_labels: labels? })
     }
 
-    /// Labels affinities once in the life of the node.
+    /// Labels the node's affinities, once in the life of the node.
     async fn label_affinities(&self) {
         let store = self.allocator.store();
         if store.kubernetes().is_none() || self.call.is_labelled() {
             return;
         }
-        // Without labels all affinities of the cluster are listed, which is only slower.
+        // Without labels, all affinities of the cluster are listed, which is only slower.
         match store.label_affinities(&self.call.identity.node).await {
             Ok(labelled) => {
                 tracing::info!("all affinities of the node have labels, {labelled} of them since now");

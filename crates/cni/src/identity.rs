@@ -1,4 +1,4 @@
-//! The identity of a caller: node, container and pod, and the handle of its addresses (facts of the plugin, section 6).
+//! The identity of a call: node, container, pod, and the handle of its addresses (facts of the plugin, section 6).
 
 use calipam_files::regular;
 use calipam_model::plugin;
@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::config::{Configuration, NodeName};
 use crate::protocol::{Arguments, CniError, Environment};
 
-/// The namespace of containers that are no pods.
+/// The namespace of containers that are not pods.
 const DEFAULT_NAMESPACE: &str = "default";
 
 /// The node, container and pod that get addresses.
@@ -26,7 +26,7 @@ impl Identity {
     /// Determines the identity of a call.
     ///
     /// # Errors
-    /// If a name cannot be part of the name of a workload endpoint, as in Calico.
+    /// If a name cannot be part of a workload endpoint's name, as in Calico.
     pub(crate) fn new(
         configuration: &Configuration,
         environment: &Environment,
@@ -53,7 +53,7 @@ impl Identity {
         })
     }
 
-    /// The identity of a node, for calls about all its containers.
+    /// The identity of a node, for calls that concern all its containers.
     pub(crate) fn for_node(configuration: &Configuration) -> Self {
         Self {
             node: node_name(&configuration.node),
@@ -84,8 +84,8 @@ impl Identity {
     }
 }
 
-/// The node's name, from the first source that has one. Blanks around the name in the file are removed: no node's name
-/// has any, and with a line break Calico finds no node.
+/// The node's name, from the first source that has one. Trims blanks around a name in the file: no node name has any,
+/// and with a line break, Calico finds no node.
 pub(crate) fn node_name(sources: &NodeName) -> String {
     if !sources.stated.is_empty() {
         return sources.stated.clone();
@@ -101,7 +101,7 @@ pub(crate) fn node_name(sources: &NodeName) -> String {
     rustix::system::uname().nodename().to_string_lossy().trim().to_lowercase()
 }
 
-/// Refuses a text that cannot be part of the name of a workload endpoint.
+/// Refuses a text that cannot be part of a workload endpoint's name.
 fn check_segment(field: &str, value: &str) -> Result<(), CniError> {
     let reason = match value {
         "" => "field should be assigned",

@@ -1,7 +1,7 @@
-//! The lock of a node's plugins: an exclusive `flock` on the file that Calico's own plugin locks, too.
+//! The lock that a node's plugins share: an exclusive `flock` on the file that Calico's own plugin also locks.
 //!
-//! As in Calico, it is best effort: the datastore is safe without it, since every write is a compare-and-swap. It keeps
-//! the plugins of one node from conflicts with each other.
+//! As in Calico, the lock is best effort: the datastore is safe without it, since every write is a compare-and-swap. It
+//! avoids conflicts between the plugins on one node.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -13,15 +13,15 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use tracing::{debug, error};
 
-/// Holds the lock, if it could be taken, until it is dropped or the process ends.
+/// Holds the lock, if it could be taken, until dropped or until the process ends.
 #[derive(Debug)]
 pub(crate) struct NodeLock {
     _file: Option<File>,
 }
 
 impl NodeLock {
-    /// Waits for the lock without limit: the kernel takes it from a process that ends. Goes on without it if its file
-    /// cannot be created.
+    /// Waits for the lock without limit: the kernel releases it when its process ends. Continues without the lock if
+    /// the file cannot be created.
     pub(crate) fn take(path: &Path) -> Self {
         match lock(path) {
             Ok(file) => {
@@ -38,7 +38,7 @@ impl NodeLock {
 
 fn lock(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
-        // The file may exist although its folder cannot be created.
+        // The file can exist although its folder cannot be created.
         fs::create_dir_all(folder).ok();
     }
     let file = open(path)?;
@@ -54,7 +54,7 @@ fn lock(path: &Path) -> io::Result<File> {
 /// Opens the file. `flock` needs no write permission, so that a file of another user can be locked, too.
 fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    // The mode that Calico's plugin gives it.
+    // Calico's plugin uses the same mode.
     match options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path) {
         Ok(file) => Ok(file),
         Err(error) => regular::open(path).map_err(|_| error),

@@ -1,4 +1,4 @@
-//! Pods of KubeVirt's virtual machines, whose addresses belong to the machine (facts of the plugin, section 15).
+//! Pods of KubeVirt virtual machines. Their addresses belong to the machine (facts of the plugin, section 15).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use crate::call::{Call, CallAllocator};
 use crate::failure;
 use crate::protocol::CniError;
 
-/// The beginning of the names of all such pods. Nothing is looked up for others.
+/// The prefix of the names of virtual machines' pods. Nothing is looked up for other pods.
 const LAUNCHER: &str = "virt-launcher-";
-/// The limit of characters of the handle of a machine.
+/// The largest number of characters in a machine's handle.
 const HANDLE: usize = 128;
-/// The time limit for reading whether machines keep their addresses.
+/// The time limit for reading the setting that machines keep their addresses.
 const SETTING: Duration = Duration::from_secs(10);
 
-/// The error of Go's client if nothing configures access to Kubernetes.
+/// The error from Go's client if access to Kubernetes is not configured.
 const NO_CLUSTER: &str = "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER \
                           environment variable";
 
@@ -28,7 +28,7 @@ const NO_CLUSTER: &str = "invalid configuration: no configuration has been provi
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     Container,
-    /// The owner is not known: the pod may have been a machine's.
+    /// The pod is gone from the API server, so it is unknown whether it belonged to a machine.
     PodIsGone,
     Machine(Machine),
 }
@@ -37,19 +37,19 @@ pub(crate) enum Owner {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Machine {
     pub namespace: String,
-    /// The name of its instance.
+    /// The name of the machine's instance.
     pub name: String,
     pub instance_uid: String,
-    /// The UID of the machine; an instance can run without one.
+    /// The UID of the machine; `None` for an instance without a machine.
     pub machine_uid: Option<String>,
-    /// The migration whose target the pod is.
+    /// The migration that has the pod as its target.
     pub migration: Option<String>,
-    /// The machine, or its instance if there is no machine, is being deleted or is gone.
+    /// True if the machine, or its instance if there is no machine, is being deleted or is gone.
     pub is_being_deleted: bool,
 }
 
 impl Machine {
-    /// The handle of its addresses in a network.
+    /// The handle of the machine's addresses in a network.
     pub(crate) fn handle(&self, network: &str) -> String {
         let (prefix, suffix) = (format!("{network}.vmi."), format!("{}.{}", self.namespace, self.name));
         if prefix.len() + suffix.len() <= HANDLE {
@@ -61,7 +61,7 @@ impl Machine {
         handle
     }
 
-    /// Adds names and UIDs of the machine to the attributes of its pod.
+    /// Adds the machine's names and UIDs to its pod's attributes.
     pub(crate) fn describe(&self, attributes: &mut BTreeMap<String, String>) {
         let mut add = |key: &str, value: &str| attributes.insert(key.to_owned(), value.to_owned());
         add("vmi-name", &self.name);
@@ -75,7 +75,7 @@ impl Machine {
     }
 }
 
-/// The owner of the addresses that a pod gets, and the reason if it may not get them now.
+/// The owner of the addresses that a pod gets, and the reason if the pod may not get them now.
 #[derive(Debug)]
 pub(crate) struct Ownership {
     pub owner: Owner,
@@ -89,14 +89,14 @@ impl From<Owner> for Ownership {
     }
 }
 
-/// Finds the owner of the addresses that the pod of a call gets.
+/// Finds the owner of the addresses for the pod of a call.
 pub(crate) async fn find(call: &Call, allocator: &CallAllocator) -> Result<Ownership, CniError> {
     let pod = call.identity.pod.as_ref().filter(|(_, name)| name.starts_with(LAUNCHER));
     let Some((namespace, name)) = pod else { return Ok(Owner::Container.into()) };
     let failed = |error: calipam_datastore::Error| {
         let CniError { code, msg, .. } = failure::from_datastore(&error);
         let msg = match error {
-            // In the words of Calico's plugin.
+            // The message from Calico's plugin.
             calipam_datastore::Error::NoCluster(_) => NO_CLUSTER.to_owned(),
             _ => msg,
         };
@@ -122,9 +122,9 @@ fn no_machine(reason: &str) -> CniError {
     CniError::internal(format!("failed to get VMI info: {reason}"))
 }
 
-/// The machine of a launcher pod, and the reason if the pod may not get its addresses. The addresses of an instance that
-/// was deleted stay if a machine of that name could start it again. The pod of an instance that is gone or was replaced
-/// must not share the addresses with the pod of the next instance.
+/// Returns the machine of a launcher pod, and the reason if the pod may not get its addresses. The addresses of a
+/// deleted instance stay if a machine with its name could start it again. A pod whose instance is gone or was replaced
+/// must not share the addresses with the next instance's pod.
 async fn machine(
     lookup: &Lookup,
     namespace: &str,
@@ -168,7 +168,7 @@ async fn machine(
     Ok((machine, refusal.as_deref().map(no_machine)))
 }
 
-/// True if machines keep their addresses, or if that cannot be read.
+/// True if machines keep their addresses, or if the setting cannot be read.
 async fn keeps_addresses(allocator: &CallAllocator) -> bool {
     match timeout(SETTING, allocator.store().keeps_machine_addresses()).await {
         Ok(Ok(keeps)) => keeps,

@@ -1,4 +1,4 @@
-//! The check that the container has a network namespace of its own.
+//! The check that the container has its own network namespace.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -8,11 +8,11 @@ use crate::protocol::{CniError, Code, Environment};
 /// The plugin's own network namespace.
 const OWN: &str = "/proc/self/ns/net";
 
-/// Compares the container's namespace with the plugin's own. Calico's plugin does so after the addresses are allocated and
-/// printed; this one does so before, so that nothing stays allocated.
+/// Compares the container's namespace with the plugin's own. Calico's plugin does so after allocating and printing the
+/// addresses; this plugin does so before, so that nothing stays allocated.
 ///
 /// # Errors
-/// If they are the same. A path that cannot be opened is not an error: it need not exist.
+/// If both namespaces are the same. A path that cannot be opened is not an error: it need not exist.
 pub(crate) fn check(environment: &Environment) -> Result<(), CniError> {
     if environment.any_namespace || environment.namespace.is_empty() {
         return Ok(());

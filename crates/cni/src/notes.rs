@@ -1,5 +1,5 @@
-//! The full blocks that a search found, in files next to the lock for the next calls on the node. Files that are not as
-//! they were written are ignored.
+//! The full blocks that a search found, kept in files next to the lock for the next calls on the node. Damaged files
+//! are ignored.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
@@ -16,9 +16,9 @@ use jiff::Timestamp;
 const FORM: &str = "calipam full blocks 1";
 /// The last line, with the number of blocks.
 const END: &str = "end";
-/// Appended once addresses were released.
+/// Appended after addresses were released.
 const RELEASED: &str = "released\n";
-/// The age limit of files. Blocks of a restored cluster may have earlier revisions again, but a restore takes longer.
+/// The age limit of files. In a restored cluster, revisions can repeat, but a restore takes longer than this.
 const MAX_AGE: Duration = Duration::from_secs(600);
 /// The size limit of files. A hundred thousand blocks take a third of it.
 const MAX_SIZE: u64 = 8 << 20;
@@ -85,10 +85,10 @@ impl Notes for FileNotes {
     }
 }
 
-/// Writes a file in the place of anything that is there, without following links or waiting for pipes.
+/// Writes a file, replacing anything that is there, without following links or waiting for pipes.
 pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let new = path.with_extension("new");
-    // A call that was killed may have left it.
+    // A killed call can have left this file.
     fs::remove_file(&new).ok();
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     let written = file.write_all(text.as_bytes()).and_then(|()| fs::rename(&new, path));
@@ -98,7 +98,7 @@ pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     written
 }
 
-/// An ID of the datastore, made from its settings.
+/// An ID for the datastore, derived from its settings.
 pub(crate) fn datastore(settings: &Settings) -> String {
     sha256_hex(format!("{:?} {:?}", settings.target, settings.kubernetes))
 }
@@ -112,7 +112,7 @@ fn print(full: &FullBlocks, datastore: &str) -> String {
     text + &format!("{END} {}\n", full.blocks.len())
 }
 
-/// Parses a text; `None` if it is torn or for another datastore.
+/// Parses a text; `None` if it is damaged or for another datastore.
 fn parse(text: &str, datastore: &str) -> Option<FullBlocks> {
     let mut lines = text.split_inclusive('\n').map(|line| line.strip_suffix('\n'));
     if lines.next()?? != FORM {

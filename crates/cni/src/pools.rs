@@ -10,7 +10,7 @@ use crate::config::{Ipam, pool_cidr};
 use crate::failure;
 use crate::protocol::CniError;
 
-/// The CIDRs of the IPv4 and IPv6 pools that the configuration names. Reads the datastore only if one is given by name.
+/// The CIDRs of the configured IPv4 and IPv6 pools. Reads the datastore only if a pool is given by name.
 pub(crate) async fn resolve(
     ipam: &Ipam,
     allocator: &CallAllocator,
@@ -27,7 +27,7 @@ pub(crate) async fn resolve(
     Ok((resolve(&ipam.ipv4_pools, Family::V4)?, resolve(&ipam.ipv6_pools, Family::V6)?))
 }
 
-/// The CIDRs of all pools by name. A disabled pool may be named; it is refused later.
+/// The CIDRs of all pools by name. Includes disabled pools, which are refused later.
 async fn names(allocator: &CallAllocator) -> Result<BTreeMap<String, IpNet>, CniError> {
     let answers = allocator.store().read(&[Query::Pools]).await;
     let answers = answers.map_err(|error| failure::from_allocator(&error.into()))?;

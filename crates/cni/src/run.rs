@@ -1,4 +1,4 @@
-//! The run of the program, from environment and stdin to stdout and exit code.
+//! Running the program: from environment and stdin to stdout and exit code.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -23,7 +23,7 @@ pub(crate) const SUCCESS: u8 = 0;
 pub(crate) const FAILURE: u8 = 1;
 pub(crate) const USAGE: u8 = 2;
 
-/// Runs the plugin with the arguments, variables and streams of its process.
+/// Runs the plugin with the arguments, environment and streams of its process.
 pub fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let text = |text: OsString| text.to_string_lossy().into_owned();
@@ -39,7 +39,7 @@ pub fn run(
     stdin: &mut dyn Read,
     stdout: &mut dyn Write,
 ) -> u8 {
-    // Runtimes give no arguments; people and the DaemonSet do.
+    // Runtimes pass no arguments; people and the DaemonSet do.
     if let Some((action @ ("install" | "uninstall"), words)) =
         arguments.split_first().map(|(action, words)| (action.as_str(), words))
     {
@@ -84,12 +84,12 @@ pub fn run(
 const USAGE_TEXT: &str = "  -upgrade\n    \tUpgrade from host-local\n  -v\tDisplay version\n  \
     install, uninstall\n    \tReplace Calico's plugin, or restore it; `install -h` has the options";
 
-/// The program and its version, as in the annotation of a node.
+/// The program and its version, as in a node's annotation.
 pub(crate) fn version() -> String {
     format!("calipam {}", env!("CARGO_PKG_VERSION"))
 }
 
-/// Handles one call of a runtime, and returns the text for stdout.
+/// Handles one call from a runtime, and returns the text for stdout.
 fn call(variables: &BTreeMap<String, String>, stdin: &mut dyn Read) -> Result<Vec<u8>, CniError> {
     let command = match environment::command(variables) {
         Ok(Some(command)) => Some(command),
@@ -97,7 +97,7 @@ fn call(variables: &BTreeMap<String, String>, stdin: &mut dyn Read) -> Result<Ve
             about();
             return Ok(Vec::new());
         }
-        // The configuration is read before this is an error.
+        // The configuration is read before an unknown command is reported.
         Err(UnknownCommand) => None,
     };
     if command == Some(Command::Version) {
@@ -133,7 +133,7 @@ fn perform(
     environment: Environment,
     variables: &BTreeMap<String, String>,
 ) -> Result<Vec<u8>, CniError> {
-    // One thread is enough: a call mostly waits for the network.
+    // One thread is enough, since a call mostly waits for the network.
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| CniError::internal(format!("cannot start: {error}")))?;
     let call = Call::new(configuration, environment, variables, command);
@@ -172,7 +172,7 @@ fn supported_versions() -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Prints a description for a person who calls the plugin.
+/// Prints a description for a person who runs the plugin.
 fn about() {
     let versions = Version::ALL.map(Version::text).join(", ");
     eprintln!("Calico CNI IPAM {}\nCNI protocol versions supported: {versions}", version());

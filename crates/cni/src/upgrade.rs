@@ -27,10 +27,10 @@ use crate::protocol::CniError;
 /// The network whose addresses are taken over.
 const NETWORK: &str = "k8s-pod-network";
 const NODE: &str = "KUBERNETES_NODE_NAME";
-/// The number of attempts to write while others write to the same object.
+/// The number of attempts to write if others keep writing the same object.
 const ATTEMPTS: usize = 5;
 
-/// The reason that not all addresses of a node could be taken over.
+/// The reason that not all of a node's addresses could be taken over.
 #[derive(Debug, thiserror::Error)]
 pub enum UpgradeError {
     #[error("the datastore is not Kubernetes")]
@@ -69,13 +69,13 @@ impl UpgradeError {
     }
 }
 
-/// The files of host-local on the node.
+/// host-local's files on the node.
 pub struct NodeFiles {
     /// The folder with a file for each address that host-local has assigned.
     pub addresses: PathBuf,
-    /// The plugins that must not assign addresses any more.
+    /// The plugins that must no longer assign addresses.
     pub plugins: Vec<PathBuf>,
-    /// The time for plugins that run already to end.
+    /// The time to wait for running plugins to end.
     pub wait: Duration,
 }
 
@@ -89,7 +89,7 @@ impl Default for NodeFiles {
     }
 }
 
-/// Migrates, with retries until that is done, and returns the exit code.
+/// Migrates, retrying until done, and returns the exit code.
 pub fn run(variables: &BTreeMap<String, String>) -> u8 {
     log::start(&Log::default());
     let Some(node) = variables.get(NODE).filter(|node| !node.is_empty()) else {
@@ -122,8 +122,8 @@ pub fn run(variables: &BTreeMap<String, String>) -> u8 {
     0
 }
 
-/// Takes over the addresses that host-local has assigned. Addresses that were taken over before an error are passed over
-/// the next time. Nothing is begun if some address certainly cannot be taken over.
+/// Takes over the addresses that host-local has assigned. Addresses that were taken over before an error are skipped
+/// the next time. Does not begin if an address certainly cannot be taken over.
 pub async fn migrate(settings: &Settings, node: &str, files: &NodeFiles) -> Result<(), UpgradeError> {
     if settings.target != Target::Kubernetes {
         return Err(UpgradeError::NotKubernetes);
@@ -133,7 +133,7 @@ pub async fn migrate(settings: &Settings, node: &str, files: &NodeFiles) -> Resu
         return Ok(());
     }
     let allocator = connect(settings, Selecting::All).await?;
-    // The first answer shows which API group the cluster has.
+    // The first answer shows which API group the cluster uses.
     allocator.config().await?;
     let lookup = match allocator.store().kubernetes() {
         Some(client) => Lookup::through(client),
@@ -149,7 +149,7 @@ pub async fn migrate(settings: &Settings, node: &str, files: &NodeFiles) -> Resu
         Ok(()) => take_over(&allocator, &lookup, node, files).await,
         Err(reason) => Err(reason),
     };
-    // Also after an error: as long as the flag is off, no node of the cluster starts a pod.
+    // Also after an error: while the flag is off, no node of the cluster can start a pod.
     let ready = set_ready(&lookup, true).await;
     if let Err(reason) = &ready {
         tracing::error!("cannot restore datastoreReady of the cluster information: {reason}");
@@ -158,7 +158,7 @@ pub async fn migrate(settings: &Settings, node: &str, files: &NodeFiles) -> Resu
     remove_folder(&files.addresses)
 }
 
-/// Takes over each address, while nothing else assigns any.
+/// Takes over each address while nothing else assigns any.
 async fn take_over(
     allocator: &CallAllocator,
     lookup: &Lookup,
@@ -181,7 +181,7 @@ async fn pods_on(lookup: &Lookup, node: &str) -> Result<Vec<PodAddress>, Upgrade
     lookup.pods_on(node).await.map_err(UpgradeError::Pods)
 }
 
-/// Refuses an address of a pod in no enabled pool, since retries would not help.
+/// Refuses pod addresses that are in no enabled pool, since retries would not help.
 async fn check_pools(
     allocator: &CallAllocator,
     lookup: &Lookup,
@@ -209,7 +209,7 @@ async fn check_pools(
     Ok(())
 }
 
-/// Assigns the address of the IPIP tunnel of a node without one: as Calico with host-local, the first of its pod CIDR.
+/// Assigns an IPIP tunnel address to a node without one: as Calico with host-local, the first address of its pod CIDR.
 async fn migrate_tunnel(allocator: &CallAllocator, lookup: &Lookup, node: &str) -> Result<(), UpgradeError> {
     for _ in 0..ATTEMPTS {
         let found = lookup.node_addresses(node).await?;
@@ -232,7 +232,7 @@ async fn migrate_tunnel(allocator: &CallAllocator, lookup: &Lookup, node: &str) 
     Err(UpgradeError::NodeChanges(node.to_owned()))
 }
 
-/// The address after the base of an IPv4 pod CIDR; IPv6 needs no tunnel.
+/// The address after an IPv4 pod CIDR's base address. IPv6 needs no tunnel.
 fn tunnel_address(pod_cidr: &str) -> Result<Option<IpAddr>, UpgradeError> {
     match pod_cidr.parse::<ipnet::IpNet>() {
         Ok(ipnet::IpNet::V4(cidr)) => Ok(Some(after_base(cidr).into())),
@@ -245,7 +245,7 @@ fn after_base(cidr: Ipv4Net) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(cidr.addr()).wrapping_add(1))
 }
 
-/// The meaning of a file of host-local.
+/// The meaning of a host-local file.
 enum Content {
     Lock,
     /// The address that was assigned last.
@@ -286,7 +286,7 @@ async fn migrate_file(
     remove(file)
 }
 
-/// Assigns an address. An earlier attempt may have assigned it already.
+/// Assigns an address, unless an earlier attempt has already assigned it.
 async fn assign(
     allocator: &CallAllocator,
     node: &str,
@@ -320,7 +320,7 @@ async fn set_ready(lookup: &Lookup, ready: bool) -> Result<(), UpgradeError> {
     Err(reason)
 }
 
-/// The files of a folder, by name.
+/// The files in a folder, by name.
 fn list(folder: &Path) -> Result<Vec<PathBuf>, UpgradeError> {
     let read = || -> io::Result<Vec<PathBuf>> {
         fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect()
@@ -330,7 +330,7 @@ fn list(folder: &Path) -> Result<Vec<PathBuf>, UpgradeError> {
     Ok(files)
 }
 
-/// Takes the lock of host-local.
+/// Takes host-local's lock.
 fn lock(folder: &Path) -> Result<File, UpgradeError> {
     let path = folder.join("lock");
     let file = regular::open_lock(&path).map_err(UpgradeError::file(&path))?;

@@ -37,8 +37,8 @@ pub(super) struct Place {
 
 /// The blocks of the pools, some of which were read.
 pub(super) struct Survey {
-    /// Blocks that were not read, in reading order. Each host has its own order in a pool, so that hosts do not all want
-    /// the same addresses.
+    /// Blocks that were not read, in reading order. Each host has its own order in a pool, so hosts do not all want the
+    /// same addresses.
     unread: VecDeque<Place>,
     /// Blocks with free addresses, each with the index of its pool, in order of use.
     free: VecDeque<(usize, Versioned<Arc<Block>>)>,

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::request::{AssignIp, Assigned, AutoAssign};
 use crate::store::Store;
 
-/// A container that wants addresses.
+/// A call of ADD for a container.
 #[derive(Clone, Debug)]
 pub struct Add {
     pub container: Container,
@@ -29,7 +29,7 @@ pub enum Wanted {
     Any {
         v4: bool,
         v6: bool,
-        /// The limit of blocks of the node in a family; 0 for the configured one.
+        /// The block limit of the node in a family; 0 for the configured one.
         max_blocks_per_host: u32,
     },
 }
@@ -37,9 +37,9 @@ pub enum Wanted {
 /// The addresses that a container got.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Added {
-    /// IPv4 first, with the prefix length of the block if any address was requested.
+    /// IPv4 first. Each has the prefix length of its block, unless a given address was requested.
     pub addresses: Vec<IpNet>,
-    /// False for the target of a live migration, to which traffic does not go yet.
+    /// False for the target of a live migration, which does not get traffic yet.
     pub is_routed: bool,
 }
 
@@ -55,8 +55,8 @@ impl Add {
         self.container.machine.as_ref().map_or(&self.container.handle, |machine| &machine.handle)
     }
 
-    /// The limit of addresses of the handle in a family: one for a machine, so that two calls at the same time do not
-    /// give it two.
+    /// The address limit of the handle in a family; 0 for none. It is one for a machine, so that two calls at the same
+    /// time do not give it two.
     fn max_per_handle(&self) -> u32 {
         u32::from(self.container.machine.is_some())
     }
@@ -66,8 +66,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
     /// Gives a container addresses.
     ///
     /// # Errors
-    /// If fewer than the requested addresses are available. Nothing stays allocated then, unless the datastore stops
-    /// answering.
+    /// If fewer addresses than requested are available. Nothing stays allocated, unless the datastore stops answering.
     pub async fn add(&self, add: &Add) -> Result<Added, Failure<H::Error>> {
         if let Some(added) = self.reuse(add).await? {
             return Ok(added);
@@ -91,7 +90,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         }
     }
 
-    /// Returns the addresses that a machine has already. The target of a migration must have some.
+    /// Returns the addresses that a machine already has; `None` for new ones. The target of a migration must have some.
     async fn reuse(&self, add: &Add) -> Result<Option<Added>, Failure<H::Error>> {
         let Some(machine) = &add.container.machine else { return Ok(None) };
         self.within(REUSE, async {
@@ -108,7 +107,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
                 let owned = self.own(machine, *address, &add.attributes).await;
                 owned.map_err(|error| Failure::Owner { address: *address, error: error.into() })?;
             }
-            // Traffic goes to the target of a migration only after its end.
+            // The target of a migration gets traffic only after the migration.
             let is_routed = !machine.is_migration_target;
             let addresses: Vec<IpNet> = found.into_iter().map(IpNet::from).collect();
             Ok((!addresses.is_empty()).then_some(Added { addresses, is_routed }))
@@ -137,7 +136,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
 
     /// Assigns any addresses of the wanted families.
     async fn auto_assign(&self, add: &Add, mut request: AutoAssign) -> Result<Added, Failure<H::Error>> {
-        // Calls that wait for the lock have read most data by the time they get it.
+        // Most data is read while the call waits for the lock.
         let (lookup, inputs) =
             both(self.host.look_up(), self.within(OPERATION, self.allocator.read_inputs(&request))).await;
         let Lookup { pools_v4, pools_v6, namespace_labels } = lookup.map_err(Failure::LookUp)?;
@@ -171,7 +170,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         Ok(Added::routed(addresses))
     }
 
-    /// Releases addresses that were assigned before the other family failed. A machine keeps them for its next ADD.
+    /// Releases the addresses that were assigned before the other family failed. A machine keeps them for its next ADD.
     async fn undo(&self, add: &Add, addresses: Vec<IpAddr>) {
         if addresses.is_empty() || add.container.machine.is_some() {
             return;

@@ -1,4 +1,4 @@
-//! Two futures side by side, on any executor.
+//! Running two futures side by side, on any executor.
 
 use std::pin::pin;
 use std::task::Poll;

@@ -9,13 +9,13 @@ use super::{Container, Failure, Host, Machine, OPERATION, Plugin};
 use crate::error::Error;
 use crate::store::{Query, Store};
 
-/// A container that is gone.
+/// A call of DEL for a container.
 #[derive(Clone, Debug)]
 pub struct Del {
     pub container: Container,
-    /// The handle that the oldest plugins (Calico 2) gave it.
+    /// The handle that the oldest plugins (Calico 2) gave the container.
     pub old_handle: String,
-    /// The addresses that ADD gave it, as far as the runtime knows them.
+    /// The addresses from ADD, as far as the runtime knows them.
     pub previous: Vec<IpAddr>,
 }
 
@@ -27,7 +27,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
             match &del.container.machine {
                 Some(machine) => {
                     let disowned = self.del_of_machine(machine, &del.container.node).await;
-                    // It may have addresses of its own from before machines kept theirs.
+                    // The container can have its own addresses, from before machines kept theirs.
                     disowned.and(self.del_own(del).await)
                 }
                 None => self.del_own(del).await,
@@ -37,7 +37,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         Ok(())
     }
 
-    /// Releases both handles that a container can have. Looks up the old one while the other is released.
+    /// Releases both handles that a container can have. Looks up the old handle while the current one is released.
     async fn del_own(&self, del: &Del) -> Result<(), Error> {
         let Container { handle, node, .. } = &del.container;
         let (released, has_old) =
@@ -50,7 +50,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         released.and(old)
     }
 
-    /// True if there is an object of a handle, readable or not.
+    /// True if a handle object exists, readable or not.
     async fn has_handle(&self, handle: &str) -> Result<bool, Error> {
         let [found] = self.allocator.read([Query::Get(Key::Handle(handle.to_owned()))]).await?;
         Ok(!found.is_empty())
@@ -75,7 +75,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         let handle = &machine.handle;
         let addresses = match self.allocator.readable_ips_by_handle(handle).await {
             Ok(addresses) => addresses,
-            // Released by another DEL, or beyond repair by this one. Calico's plugin fails here, again and again.
+            // Another DEL released it, or this one cannot. Calico's plugin would fail on every retry.
             Err(error) if error.is_lost_handle() => {
                 tracing::info!(handle, "the machine has no address: {error}");
                 return Ok(());

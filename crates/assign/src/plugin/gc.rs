@@ -11,24 +11,24 @@ use crate::family::Family;
 use crate::record::Record;
 use crate::store::{Query, Store};
 
-/// A node and its containers that are alive.
+/// A call of GC for a node.
 #[derive(Clone, Debug)]
 pub struct Gc {
     pub node: String,
     pub network: String,
-    /// The IDs of the containers that are alive.
+    /// The IDs of containers that are alive.
     pub valid: BTreeSet<String>,
 }
 
 impl<S: Store, H: Host> Plugin<'_, S, H> {
-    /// Releases the handles `<network>.<container>` of a node whose container is not alive. All others are left alone:
-    /// those of machines, of other nodes and networks, and all whose container ID has a dot, since the end of the
-    /// network's name is not certain then.
+    /// Releases the node's handles `<network>.<container>` whose containers are not alive. Leaves others alone: those
+    /// of machines, other nodes and other networks, and those whose container ID has a dot, which makes the end of the
+    /// network name uncertain.
     ///
     /// # Errors
-    /// If the datastore fails. All other handles are released nevertheless.
+    /// If the datastore fails. The remaining handles are still released.
     pub async fn gc(&self, gc: &Gc) -> Result<(), Failure<H::Error>> {
-        // Reading all blocks of a large cluster takes long. Other calls need not wait for that.
+        // Reading all blocks of a large cluster takes long, so it is done without the lock.
         let stale = self.within(OPERATION, self.stale(gc)).await??;
         let _held = self.host.lock().await;
         self.within(OPERATION, async {
@@ -42,7 +42,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         Ok(())
     }
 
-    /// The handles of the network and node whose containers are not alive.
+    /// The handles of this network and node whose containers are not alive.
     async fn stale(&self, gc: &Gc) -> Result<BTreeSet<String>, Error> {
         let found = self.allocator.read(Family::BOTH.map(Query::Blocks)).await?;
         let mut stale = BTreeSet::new();
@@ -65,7 +65,7 @@ impl Gc {
             .collect()
     }
 
-    /// The container of a handle, if that is certain.
+    /// The container of a handle; `None` if uncertain.
     fn container_of<'h>(&self, handle: &'h str) -> Option<&'h str> {
         let container = handle.strip_prefix(&self.network)?.strip_prefix('.')?;
         (!container.is_empty() && !container.contains('.')).then_some(container)

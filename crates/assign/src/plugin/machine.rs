@@ -1,4 +1,4 @@
-//! The addresses of KubeVirt's virtual machines. They belong to the machine; its pods are their owners for a time.
+//! The addresses of KubeVirt virtual machines. They belong to the machine; its pods own them only for a time.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,12 +15,12 @@ pub struct Machine {
     pub pod: PodName,
     /// The pod is the target of a live migration.
     pub is_migration_target: bool,
-    /// The machine is being deleted or is gone: its addresses go with the last pod.
+    /// The machine is being deleted or is gone: its addresses are released with the last pod.
     pub is_being_deleted: bool,
 }
 
 impl<S: Store, H: Host> Plugin<'_, S, H> {
-    /// Makes the pod of a machine the active owner of an address, or the alternate one if it is the target of a migration.
+    /// Makes a machine's pod the active owner of an address, or the alternate owner if it is a migration target.
     pub(super) async fn own(
         &self,
         machine: &Machine,
@@ -37,10 +37,10 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         self.allocator.set_owner_attributes(address, &machine.handle, &updates, &conditions).await
     }
 
-    /// Removes the pod of a machine from the owners of an address, if it is one.
+    /// Removes a machine's pod from the owners of an address, if it is one of them.
     ///
     /// # Errors
-    /// If the datastore fails, or the owners change meanwhile. A later DEL sees the new ones.
+    /// If the datastore fails, or the owners change meanwhile. A later DEL sees the new owners.
     pub(super) async fn disown(&self, machine: &Machine, address: IpAddr) -> Result<()> {
         let record = match self.allocator.assignment_attributes(address).await {
             Ok(record) => record,
@@ -69,7 +69,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         }
     }
 
-    /// True if one of the addresses is still owned by a pod.
+    /// True if a pod still owns one of the addresses.
     pub(super) async fn has_owners(&self, addresses: &[IpAddr]) -> Result<bool> {
         for address in addresses {
             match self.allocator.assignment_attributes(*address).await {
@@ -87,7 +87,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
     }
 }
 
-/// True if the address was released meanwhile.
+/// True if the error shows that the address has been released meanwhile.
 fn is_gone(error: &Error) -> bool {
     matches!(error, Error::NotAssigned(_) | Error::InCooldown(_) | Error::NoBlock(_))
 }

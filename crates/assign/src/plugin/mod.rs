@@ -1,5 +1,5 @@
-//! The CNI plugin's ADD, DEL and GC, once a call is parsed (facts of the plugin, sections 7, 13, 15 and 19). The program
-//! and simulations run it: it has files, network and a clock only through its [`Store`] and its [`Host`].
+//! The CNI plugin's ADD, DEL and GC for parsed calls (facts of the plugin, sections 7, 13, 15 and 19). The program and
+//! simulations share this code: it reaches files, network and clock only through its [`Store`] and its [`Host`].
 
 mod add;
 mod both;
@@ -24,33 +24,33 @@ use crate::family::Family;
 use crate::release::{Release, unless_undecodable};
 use crate::store::Store;
 
-/// The time limit of an operation on the datastore, from the moment that the lock is held.
+/// The time limit of an operation on the datastore, not counting the wait for the lock.
 pub const OPERATION: Duration = Duration::from_secs(90);
 /// The time limit for releasing addresses that were assigned before an ADD failed.
 const UNDO: Duration = Duration::from_secs(30);
 /// The time limit for reusing a machine's addresses.
 const REUSE: Duration = Duration::from_secs(30);
 
-/// The environment of a call besides the datastore: the lock of its node, time limits and lookups.
+/// The environment of a call besides the datastore: the node's lock, time limits and lookups.
 #[allow(async_fn_in_trait, reason = "the futures of a call stay on one thread")]
 pub trait Host {
-    /// Holds the lock of the node until it is dropped.
+    /// Holds the node's lock until it is dropped.
     type LockGuard;
     /// The error of a lookup.
     type Error: std::fmt::Display;
 
-    /// Waits for the lock that the calls of a node take one after the other.
+    /// Waits for the node's lock, which serializes its calls.
     async fn lock(&self) -> Self::LockGuard;
 
-    /// Does some work; `None` if it was given up since it took longer than `limit`.
+    /// Does some work; `None` if it took longer than `limit` and was given up.
     async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T>;
 
-    /// Looks up the data of an ADD for any address that the allocator does not read.
+    /// Looks up the data for an ADD of any address that the allocator does not read.
     async fn look_up(&self) -> Result<Lookup, Self::Error> {
         Ok(Lookup::default())
     }
 
-    /// Makes sure that the affinities of the node can be found by labels (Kubernetes). Called with the lock held, before
+    /// Makes sure that the node's affinities can be found by labels (Kubernetes). Called with the lock held, before
     /// addresses are assigned.
     async fn label_affinities(&self) {}
 }
@@ -62,7 +62,7 @@ pub struct Lookup {
     pub pools_v4: Vec<IpNet>,
     /// The IPv6 pools.
     pub pools_v6: Vec<IpNet>,
-    /// The labels of the pod's namespace, if they are known.
+    /// The labels of the pod's namespace, if known.
     pub namespace_labels: Option<BTreeMap<String, String>>,
 }
 
@@ -72,11 +72,11 @@ pub struct Container {
     pub node: String,
     /// The handle of the container's own addresses.
     pub handle: String,
-    /// The machine whose addresses its pod gets instead.
+    /// The machine that the container's pod runs. The pod gets the machine's addresses instead.
     pub machine: Option<Machine>,
 }
 
-/// The reason that a call failed, printed in the words of Calico's plugin.
+/// The reason that a call failed, worded like the errors of Calico's plugin.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure<E> {
     #[error("{0}")]
@@ -89,10 +89,10 @@ pub enum Failure<E> {
     Short { family: Family, shortage: String },
     #[error("failed to get existing IPs for VM handle {handle}: {error}")]
     Existing { handle: String, error: Box<Error> },
-    /// The target of a live migration must get addresses that its machine has already.
+    /// The target of a live migration must get the addresses of its machine, which has none.
     #[error("migration target pod but no IP allocated to VM handle {0}")]
     NothingToMigrate(String),
-    /// The pod could not be made an owner of an address of its machine.
+    /// The pod could not become an owner of its machine's address.
     #[error("failed to set owner attributes for IP {address}: {error}")]
     Owner { address: IpAddr, error: Box<Error> },
 }
@@ -113,7 +113,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         self.host.within(limit, work).await.ok_or(Failure::TooSlow(limit))
     }
 
-    /// Releases addresses of a handle. Passes over those that it no longer has, and blocks that cannot be decoded.
+    /// Releases addresses of a handle. Skips those that it no longer has, and blocks that cannot be decoded.
     async fn release(&self, handle: &str, addresses: Vec<IpAddr>) -> Result<(), Error> {
         let mut result = Ok(());
         for address in addresses {
@@ -121,7 +121,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
             let released = match self.allocator.release_ips(&[request]).await {
                 Ok(_) => Ok(()),
                 Err(partly) => match partly.error {
-                    // It belongs to another handle by now.
+                    // The address now belongs to another handle.
                     Error::Changed(_) => Ok(()),
                     error => unless_undecodable(Err(error)),
                 },
@@ -134,8 +134,8 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         result
     }
 
-    /// Releases all addresses of a handle. If its object is missing, searches the blocks of `node` and releases `others`,
-    /// too, which may be in blocks of other nodes. Passes over blocks that cannot be decoded.
+    /// Releases all addresses of a handle. If its object is missing, searches the blocks of `node`, and also releases
+    /// `others`, which can be in blocks of other nodes. Skips blocks that cannot be decoded.
     async fn release_handle(&self, handle: &str, node: &str, others: &[IpAddr]) -> Result<(), Error> {
         match self.allocator.release_by_handle_wholly(handle).await {
             Ok(()) => {

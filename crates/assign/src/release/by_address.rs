@@ -19,8 +19,8 @@ use crate::pools;
 use crate::store::{Query, Store};
 
 impl<S: Store> Allocator<S> {
-    /// Releases allocated addresses. If one of a block does not match its request, nothing in that block is released;
-    /// other blocks are not affected.
+    /// Releases allocated addresses. If one does not match its request, nothing in its block is released. Other blocks
+    /// are not affected.
     pub async fn release_ips(&self, requests: &[Release]) -> Result<Released, Box<Partly<Released>>> {
         let mut done = Released::default();
         match self.release_all(requests, &mut done).await {
@@ -48,7 +48,7 @@ impl<S: Store> Allocator<S> {
         result
     }
 
-    /// Groups requests by block. Addresses outside of all pools and blocks are not allocated.
+    /// Groups requests by block. Reports addresses outside of all pools and blocks as not allocated.
     async fn group_by_block(
         &self,
         requests: &[Release],
@@ -89,7 +89,7 @@ impl<S: Store> Allocator<S> {
 
     /// Releases addresses of a block, and returns those that were not allocated.
     ///
-    /// An address that is not allocated in the block may be in a block from before the pool's block size was changed.
+    /// An address that is not allocated in the block can be in a block from before the pool's block size was changed.
     async fn release_from(
         &self,
         block: IpNet,

@@ -19,28 +19,28 @@ use crate::handle::Known;
 use crate::record::Record;
 use crate::store::{Query, Store};
 
-/// The handling of addresses that a handle counts but does not have.
+/// The handling of addresses that a handle counts but that no block records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leftovers {
-    /// They stay counted, as in Calico.
+    /// The addresses stay counted, as in Calico.
     Keep,
-    /// They are removed, in a way that a concurrent allocation notices.
+    /// The counts are removed, in a way that a concurrent allocation notices.
     Remove,
 }
 
 impl<S: Store> Allocator<S> {
-    /// Releases all addresses of a handle, as Calico does: if the handle counts more than the blocks have, it stays with
-    /// the rest. A block that cannot be decoded is passed over and logged, and the handle keeps its count there.
+    /// Releases all addresses of a handle, as Calico does: if the handle counts more than the blocks have, it keeps the
+    /// surplus. A block that cannot be decoded is logged and skipped, and the handle keeps its count for the block.
     ///
     /// # Errors
-    /// [`Error::NoHandle`] if there is no such handle; else the first error of a block, after all blocks were tried.
+    /// [`Error::NoHandle`] if there is no such handle; otherwise the first error of a block, after trying all blocks.
     pub async fn release_by_handle(&self, handle: &str) -> Result<()> {
         self.release_handle(handle, Leftovers::Keep).await
     }
 
-    /// Releases all addresses of a handle and removes its surplus counts, so that an interrupted release can be finished.
-    /// A block without addresses of the handle is written unchanged first. This makes an allocation start again that has
-    /// incremented the handle but not written the block yet.
+    /// Releases all addresses of a handle and removes its surplus counts, which finishes an interrupted release. First
+    /// writes blocks without addresses of the handle unchanged: an allocation that has incremented the handle, but not
+    /// written its block yet, then has to start again.
     pub async fn release_by_handle_wholly(&self, handle: &str) -> Result<()> {
         self.release_handle(handle, Leftovers::Remove).await
     }
@@ -64,7 +64,7 @@ impl<S: Store> Allocator<S> {
                     if leftovers == Leftovers::Keep {
                         return Ok(());
                     }
-                    // A write of an earlier call may have taken effect since.
+                    // A write from an earlier call can have taken effect since.
                     block = self.remove_leftover(id, cidr, &mut known).await?;
                     if block.is_none() {
                         return Ok(());
@@ -111,7 +111,7 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// Removes the count of a handle in a block without its addresses. If the block has some after all, returns it instead.
+    /// Removes a handle's count for a block without its addresses. Returns the block instead if it has some after all.
     async fn remove_leftover(
         &self,
         id: &str,
@@ -148,7 +148,7 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// The addresses of a handle, ascending within each block. Passes over blocks that are gone.
+    /// The addresses of a handle, ascending within each block. Skips blocks that are gone.
     ///
     /// # Errors
     /// [`Error::NoHandle`] if there is no such handle.
@@ -169,7 +169,7 @@ impl<S: Store> Allocator<S> {
     }
 
     /// The addresses that blocks record under a handle, even if the handle object is missing. Searches the blocks of
-    /// `host`, or all blocks if it is `None`. Passes over blocks that cannot be decoded.
+    /// `host`, or all blocks if it is `None`. Skips blocks that cannot be decoded.
     pub async fn search_handle(&self, handle: &str, host: Option<&str>) -> Result<Vec<IpAddr>> {
         let id = clean_id(handle);
         let blocks = match host {
@@ -205,7 +205,7 @@ impl<S: Store> Allocator<S> {
     }
 }
 
-/// The ordinals that are recorded under a handle. The recorded ID may go on after a carriage return.
+/// The ordinals that are recorded under a handle. Ignores the part of a recorded ID after a carriage return.
 fn ordinals_of(block: &Block, id: &str) -> Vec<u32> {
     block
         .handles()

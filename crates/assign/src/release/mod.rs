@@ -27,14 +27,14 @@ use crate::store::{Query, Store};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
     pub address: IpAddr,
-    /// The handle that must hold it; `None` for any.
+    /// The handle that must hold the address; `None` for any.
     pub handle: Option<String>,
-    /// The sequence number that its allocation must have; `None` for any.
+    /// The sequence number that the allocation must have; `None` for any.
     pub sequence: Option<u64>,
 }
 
 impl Release {
-    /// A request to release an address of any handle.
+    /// A request to release an address, whatever its handle.
     pub fn any(address: IpAddr) -> Self {
         Self { address, handle: None, sequence: None }
     }
@@ -43,16 +43,16 @@ impl Release {
 /// The outcome of requests to release addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Released {
-    /// Addresses that were not assigned, or are in cooldown already.
+    /// Addresses that were not assigned, or are already in cooldown.
     pub not_allocated: Vec<IpAddr>,
-    /// The requests whose block met no error.
+    /// The requests for blocks that had no error.
     pub without_error: Vec<Release>,
 }
 
 /// The settings that a release depends on.
 struct Settings {
     config: IpamConfig,
-    /// Read on demand: most releases do not need them.
+    /// The pools, read on demand: most releases do not need them.
     pools: OnceLock<Vec<Pool>>,
 }
 
@@ -70,7 +70,7 @@ impl<S: Store> Allocator<S> {
         Ok(())
     }
 
-    /// The pools, which are read once in a release.
+    /// The pools, which are read once per release.
     async fn pools_of<'s>(&self, settings: &'s Settings) -> Result<&'s [Pool]> {
         if let Some(pools) = settings.pools.get() {
             return Ok(pools);
@@ -111,7 +111,7 @@ impl<S: Store> Allocator<S> {
     }
 }
 
-/// Passes over a block that cannot be decoded: writing to it is not safe, and a release that failed would be repeated
+/// Treats a block that cannot be decoded as success: writing to it is not safe, and a failed release would be repeated
 /// forever.
 pub(crate) fn unless_undecodable(outcome: Result<()>) -> Result<()> {
     match outcome {
@@ -127,11 +127,11 @@ pub(crate) fn unless_undecodable(outcome: Result<()>) -> Result<()> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Address,
-    /// Calico leaves the sequence numbers of cooling addresses alone then (facts 3.7).
+    /// Calico does not change the sequence numbers of cooling addresses in this case (facts 3.7).
     Handle,
 }
 
-/// A block after the release of some addresses.
+/// Returns the block after the release of some addresses.
 fn without(block: &Block, ordinals: &[u32], by: By, config: &IpamConfig, now: Timestamp) -> Block {
     let cooldown = config.cooldown();
     let mut after = block.clone();
@@ -148,7 +148,7 @@ fn without(block: &Block, ordinals: &[u32], by: By, config: &IpamConfig, now: Ti
     after
 }
 
-/// The addresses that requests release in a block.
+/// The addresses of a block that requests release.
 #[derive(Debug, Default)]
 struct Losses {
     ordinals: Vec<u32>,

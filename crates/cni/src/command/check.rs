@@ -1,4 +1,4 @@
-//! CHECK: the container still has the addresses that ADD gave it. Calico's plugin answers without a read.
+//! CHECK: verifies that the container still has the addresses from ADD. Calico's plugin answers without reading.
 
 use std::net::IpAddr;
 
@@ -10,17 +10,17 @@ use crate::failure;
 use crate::machine::{self, Owner};
 use crate::protocol::CniError;
 
-/// Checks that the addresses of `prevResult` are the container's, or without `prevResult` that it has any.
+/// Checks that the addresses in `prevResult` belong to the container. Without `prevResult`, checks that it has any.
 ///
 /// # Errors
-/// If an address is missing or belongs to others, ADD would be refused, or the datastore fails.
+/// If an address is missing or belongs to another owner, ADD would be refused, or the datastore fails.
 pub(crate) async fn check(call: &Call) -> Result<(), CniError> {
     let allocator = call.connect().await?;
     let found = machine::find(call, allocator).await?;
     let handle = match (found.owner, found.refusal) {
         (Owner::PodIsGone, _) | (Owner::Container, None) => call.identity.handle.clone(),
         (Owner::Machine(machine), None) => machine.handle(&call.configuration.name),
-        // The addresses of the machine are not this pod's.
+        // The machine's addresses do not belong to this pod.
         (_, Some(refusal)) => return Err(refusal),
     };
     within(OPERATION, compare(call, allocator, &handle)).await?
@@ -42,7 +42,7 @@ async fn compare(call: &Call, allocator: &CallAllocator, handle: &str) -> Result
     Ok(())
 }
 
-/// Checks an address that the handle does not have: its object may be missing or lack the block.
+/// Checks an address that the handle does not list: the handle object can be missing or lack the block.
 async fn check_address(allocator: &CallAllocator, handle: &str, address: IpAddr) -> Result<(), CniError> {
     match allocator.assignment_attributes(address).await {
         Ok(record) if record.handle.as_deref() == Some(handle) => Ok(()),

@@ -13,7 +13,7 @@ pub(crate) async fn del(call: &Call) -> Result<(), CniError> {
     let allocator = call.connect().await?;
     let owner = machine::find(call, allocator).await?.owner;
     if owner == Owner::PodIsGone {
-        // Its machine is not known any more, but an ordinary handle can be released.
+        // The pod's machine is no longer known, but an ordinary handle can be released.
         tracing::info!("the pod is gone from the API server");
     }
     let del = Del {

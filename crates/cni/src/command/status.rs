@@ -1,4 +1,4 @@
-//! STATUS: succeeds if an ADD could succeed now.
+//! STATUS: checks that an ADD could succeed now.
 
 use calipam_assign::plugin::OPERATION;
 use calipam_assign::{Family, Query, Record, Store};
@@ -20,7 +20,7 @@ pub(crate) async fn status(call: &Call) -> Result<(), CniError> {
     checked.await.map_err(not_available)
 }
 
-/// Gives an error the code for a node on which no ADD can succeed.
+/// Changes an error's code to the one for a node on which no ADD can succeed.
 pub(crate) fn not_available(error: CniError) -> CniError {
     CniError { code: Code::NotAvailable, ..error }
 }
@@ -51,7 +51,7 @@ async fn check(configuration: &Configuration, allocator: &CallAllocator) -> Resu
     Ok(())
 }
 
-/// True if a workload of the node can get addresses of the pool: it is named, or none is and it selects the node.
+/// True if workloads on the node can get addresses from the pool: it is named, or no pool is and it selects the node.
 fn serves(pool: &Pool, named: &[String], node: &Node) -> bool {
     if !pool.is_enabled() || !pool.allows(PoolUse::Workload) {
         return false;

@@ -1,5 +1,5 @@
 //! Reading the fields of a JSON object as Go's decoder does: names match in any case, the last of several fields with
-//! one name wins, `null` leaves a field as it is, unknown fields are allowed.
+//! the same name wins, `null` leaves a field unchanged, and unknown fields are allowed.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// A field of a wrong type. The error does not have the value, which may be a secret.
+/// A field of the wrong type. The error omits the value, which could be a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the field {field} must be {kind}")]
 pub struct WrongType {
-    /// With its path, such as `policy.k8s_auth_token`.
+    /// The field with its path, such as `policy.k8s_auth_token`.
     field: String,
     kind: &'static str,
 }
 
-/// The fields of an object, undecoded, in their order.
+/// The undecoded fields of an object, in their order.
 #[derive(Default)]
 pub(super) struct Fields<'a> {
     /// The path of the object, such as `ipam.`; empty for the whole document.
@@ -58,7 +58,7 @@ impl<'a> Fields<'a> {
         self.get(name, "a string")
     }
 
-    /// An object within; without fields if it is not set.
+    /// A nested object; without fields if it is not set.
     pub(super) fn object(&self, name: &str) -> Result<Fields<'a>, WrongType> {
         let mut fields = Vec::new();
         for value in self.named(name) {

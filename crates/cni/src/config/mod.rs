@@ -1,5 +1,5 @@
-//! The network configuration on stdin (facts of the plugin, section 3): the configuration of the main plugin, of which
-//! this one uses a part.
+//! The network configuration on stdin (facts of the plugin, section 3). It configures the main plugin; this plugin uses
+//! only a part.
 
 mod json;
 mod settings;
@@ -18,7 +18,7 @@ use crate::protocol::{CniError, Code, Command, Version};
 
 /// The default file with the node's name.
 const NODE_NAME_FILE: &str = "/var/lib/calico/nodename";
-/// The default file of the lock, which Calico's own plugin takes, too.
+/// The default lock file, which Calico's own plugin also locks.
 const LOCK_FILE: &str = "/var/run/calico/ipam.lock";
 
 /// The part of the configuration that this plugin uses.
@@ -32,28 +32,28 @@ pub struct Configuration {
     pub node: NodeName,
     pub lock_file: PathBuf,
     pub log: Log,
-    /// The namespaces of pods are looked up, for the selectors of pools.
+    /// Looks up the namespaces of pods, for pool selectors.
     pub reads_namespaces: bool,
-    /// A node has one block at most.
+    /// Limits the node to one block per family.
     pub single_block: bool,
-    /// The addresses of `prevResult`, which CHECK compares and DEL frees.
+    /// The addresses in `prevResult`, which CHECK compares and DEL releases.
     pub previous: Vec<IpAddr>,
     /// `cni.dev/valid-attachments`: the containers that GC leaves alone; `None` if the field is missing. Only GC fails if
     /// it cannot be decoded.
     pub valid_containers: Result<Option<Vec<String>>, WrongType>,
 }
 
-/// The families and pools to assign addresses from.
+/// The families and pools from which addresses are assigned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ipam {
     pub ipv4: bool,
     pub ipv6: bool,
-    /// CIDRs or names; empty for all.
+    /// CIDRs or names; empty for all pools.
     pub ipv4_pools: Vec<String>,
     pub ipv6_pools: Vec<String>,
 }
 
-/// The fields about the datastore. The environment overrides them.
+/// The fields for the datastore.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Datastore {
     pub kind: String,
@@ -68,7 +68,7 @@ pub struct Datastore {
     pub policy: Policy,
 }
 
-/// The access to namespaces, pods and machines. The datastore does not use it.
+/// Access to namespaces, pods and machines. Not used for the datastore.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Policy {
     pub api_root: String,
@@ -84,7 +84,7 @@ impl std::fmt::Debug for Policy {
     }
 }
 
-/// The sources of the node's name, of which the first that has one counts.
+/// The sources of the node's name. The first one that has a name counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeName {
     pub stated: String,
@@ -112,7 +112,7 @@ impl Default for Log {
     }
 }
 
-/// A configuration with a valid name and version, whose other fields are not decoded yet.
+/// A configuration with a valid name and version. The other fields are not decoded yet.
 pub struct Document<'a> {
     fields: Fields<'a>,
     name: String,
@@ -123,7 +123,7 @@ impl<'a> Document<'a> {
     /// Reads the fields that every command needs, in the order in which Calico's plugin checks them.
     ///
     /// # Errors
-    /// If it is not JSON (6), has no name or a malformed one (7), or an unknown version (1).
+    /// If stdin is not JSON (6), or has no name or a malformed one (7), or an unknown version (1).
     pub fn read(stdin: &'a [u8], command: Option<Command>) -> Result<Self, CniError> {
         let text = std::str::from_utf8(stdin).map_err(broken)?;
         let fields = Fields::read(text).map_err(broken)?;
@@ -159,7 +159,7 @@ fn configuration(document: Document<'_>) -> Result<Configuration, WrongType> {
     let kubernetes = fields.object("kubernetes")?;
     let policy = fields.object("policy")?;
     let kubeconfig = kubernetes.text("kubeconfig")?;
-    // They are not used, but refused if they have a wrong type, as in Calico.
+    // These fields are not used, but as in Calico, the wrong type is an error.
     let _: (i64, i64) = (fields.get("qps", "a number")?, fields.get("burst", "a number")?);
     Ok(Configuration {
         version,
@@ -234,7 +234,7 @@ fn log(fields: &Fields<'_>) -> Result<Log, WrongType> {
     })
 }
 
-/// The addresses of the result of ADD, without those that cannot be parsed: Calico's plugin ignores the field.
+/// The addresses in ADD's result, without those that cannot be parsed: Calico's plugin ignores the field.
 fn previous(fields: &Fields<'_>) -> Vec<IpAddr> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
@@ -250,7 +250,7 @@ fn previous(fields: &Fields<'_>) -> Vec<IpAddr> {
     result.ips.into_iter().filter_map(address).collect()
 }
 
-/// The container IDs of the attachments that are still valid.
+/// The container IDs of attachments that are still valid.
 fn valid_containers(fields: &Fields<'_>) -> Result<Option<Vec<String>>, WrongType> {
     #[derive(Deserialize)]
     struct Attachment {
@@ -262,7 +262,7 @@ fn valid_containers(fields: &Fields<'_>) -> Result<Option<Vec<String>>, WrongTyp
     Ok(valid.map(|valid| valid.into_iter().map(|attachment| attachment.container).collect()))
 }
 
-/// Parses an entry of a list of pools as a CIDR, as Go does: with a prefix length, host bits masked off.
+/// Parses a pool list's entry as a CIDR, like Go: with a prefix length, host bits masked off.
 pub fn pool_cidr(entry: &str) -> Option<IpNet> {
     calipam_model::cidr::parse_pool(entry)
 }

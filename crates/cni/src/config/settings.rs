@@ -1,4 +1,4 @@
-//! The settings of connections, from the configuration and the environment.
+//! Connection settings, from the configuration and the environment.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use calipam_datastore::{Secret, SettingsError};
 use super::Datastore;
 use crate::protocol::CniError;
 
-/// The time limit for connecting to one endpoint: a runtime waits, and another endpoint may answer.
+/// The time limit for connecting to one endpoint. It is short: a runtime is waiting, and another endpoint may answer.
 const CONNECT: Duration = Duration::from_secs(3);
 /// The time limit of one request.
 const REQUEST: Duration = Duration::from_secs(10);
 
 impl Datastore {
-    /// The settings of the connection to the datastore. As in Calico, the fields override the variables of the
-    /// environment, except those with the prefix `CALICO_`, which override the fields.
+    /// The settings of the datastore connection. As in Calico, the fields override environment variables, except those
+    /// with the prefix `CALICO_`, which override the fields.
     pub fn settings(&self, environment: &BTreeMap<String, String>) -> Result<Settings, CniError> {
         let mut variables = environment.clone();
         let fields = [
@@ -42,7 +42,7 @@ impl Datastore {
         Ok(settings)
     }
 
-    /// The settings of lookups of namespaces, pods and machines: those of the datastore, overridden by `policy`.
+    /// The settings for looking up namespaces, pods and machines: the datastore's settings, overridden by `policy`.
     pub fn lookups(&self, datastore: &Settings) -> KubernetesSettings {
         let mut settings = datastore.kubernetes.clone();
         let policy = &self.policy;
@@ -64,7 +64,7 @@ impl Datastore {
     }
 }
 
-/// The message of an error, in the words of Calico's plugin if it has some.
+/// The message of an error, in the words of Calico's plugin if it has the same error.
 fn text(error: &SettingsError) -> String {
     match error {
         SettingsError::UnknownDatastore(kind) => format!("unknown datastore type: {kind}"),

@@ -1,4 +1,4 @@
-//! The folders of CNI plugins and their configuration in distributions of Kubernetes.
+//! The folders of CNI plugins and their configuration in Kubernetes distributions.
 
 use std::path::{Path, PathBuf};
 
@@ -39,7 +39,7 @@ pub(super) fn detect(root: &Path) -> Result<(PathBuf, PathBuf)> {
     let below = |folder: &str| root.join(folder.trim_start_matches('/'));
     let mut found: Vec<(PathBuf, PathBuf)> = Vec::new();
     for known in KNOWN {
-        // Compares real paths, since one folder of k3s may be a link to another.
+        // Compares real paths, since one k3s folder can be a link to another.
         let Ok(plugins) = below(known.plugins).canonicalize() else { continue };
         let is_new = found.iter().all(|(other, _)| *other != plugins);
         if is_new && plugins.join("calico-ipam").exists() {
@@ -78,7 +78,7 @@ mod tests {
     fn the_folder_with_calicos_plugin_is_found() {
         for known in KNOWN {
             let root = tempfile::tempdir().unwrap();
-            // There are folders without Calico's plugin, too.
+            // Other folders exist without Calico's plugin.
             fs::create_dir_all(root.path().join("opt/cni/bin")).unwrap();
             put(root.path(), known.plugins);
             let (plugins, configuration) = detect(root.path()).unwrap();

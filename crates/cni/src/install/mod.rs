@@ -1,4 +1,4 @@
-//! `calico-ipam install` and `uninstall`: replacing Calico's plugin by this program, and restoring it.
+//! `calico-ipam install` and `uninstall`: replacing Calico's plugin with this program, and restoring it.
 
 mod folders;
 mod options;
@@ -36,7 +36,7 @@ const RETRY: Duration = Duration::from_secs(10);
 /// The time after which the folder is read even without an event.
 const POLL: Duration = Duration::from_mins(1);
 
-/// Runs `install` or `uninstall` with the words after it, and returns the exit code.
+/// Runs `install` or `uninstall` with its arguments, and returns the exit code.
 pub(crate) fn run(action: &str, words: &[String], variables: &BTreeMap<String, String>) -> u8 {
     let options = match Options::read(action, words) {
         Ok(Some(options)) => options,
@@ -113,7 +113,7 @@ impl Installer<'_> {
         Ok(())
     }
 
-    /// Checks the datastore, unless this program is in place: the datastore may be away for a moment.
+    /// Checks the datastore, unless this program is in place: the datastore can be down for a moment.
     async fn check(&self) -> Result<()> {
         if !self.options.check || matches!(self.place.plugin()?, Program::This | Program::Ours) {
             return Ok(());
@@ -121,7 +121,7 @@ impl Installer<'_> {
         ready::check(&self.configuration, self.variables).await
     }
 
-    /// Keeps this program in place until a signal ends it.
+    /// Keeps this program in place until a signal ends the process.
     async fn stay(&self) -> Result<()> {
         let folder = self.place.folder();
         let mut changes = Changes::watch(folder).map_err(cannot("watch", folder))?;
@@ -164,7 +164,7 @@ impl Installer<'_> {
         if self.options.node.is_some() { self.annotate(false).await } else { Ok(()) }
     }
 
-    /// Looks at the folder, and puts this program in place if it is not.
+    /// Reads the folder, and puts this program in place if it is not.
     async fn round(&self, state: &mut State, checked: &mut bool, annotated: &mut Option<bool>) -> Result<()> {
         state.in_place = self.place.plugin()? == Program::This;
         if !*checked {
@@ -190,7 +190,7 @@ impl Installer<'_> {
         Ok(())
     }
 
-    /// Records at the node which plugin it uses.
+    /// Annotates the node with the plugin that it uses.
     async fn annotate(&self, in_place: bool) -> Result<()> {
         let Some(node) = &self.options.node else { return Ok(()) };
         let text = in_place.then(run::version);

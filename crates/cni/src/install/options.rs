@@ -1,4 +1,4 @@
-//! The words after `calico-ipam install` and `calico-ipam uninstall`.
+//! The arguments of `calico-ipam install` and `calico-ipam uninstall`.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Parses the words; `None` if help is requested.
+    /// Parses the arguments; `None` if help is requested.
     pub(super) fn read(action: &str, words: &[String]) -> Result<Option<Self>> {
         let is_install = action == "install";
         let mut options = Self {

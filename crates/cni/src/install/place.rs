@@ -1,7 +1,7 @@
-//! The files in the folder of the CNI plugins, and the steps that replace Calico's plugin by this program and restore it.
+//! The files in the folder of CNI plugins, and the steps to replace Calico's plugin with this program and restore it.
 //!
-//! `calico-ipam` changes by one rename at a time, so that it is a whole program at every moment, Calico's or this one. A
-//! run that is killed may leave names with a dot; the next run finishes its work.
+//! `calico-ipam` changes by one rename at a time, so it is a complete program at every moment, Calico's or this one. A
+//! killed run can leave names that begin with a dot; the next run finishes its work.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufReader, Read, Seek};
@@ -15,19 +15,19 @@ use rustix::io::Errno;
 
 use super::problem::{Problem, Result, cannot};
 
-/// The plugin that runtimes run.
+/// The name of the plugin that runtimes call.
 const PLUGIN: &str = "calico-ipam";
-/// The backup of Calico's own.
+/// The backup of Calico's plugin.
 const ORIGINAL: &str = "calico-ipam.calico";
 /// This program, while it is being copied.
 const PART: &str = ".calico-ipam.part";
-/// The whole copy of this program; after an exchange with the plugin, the former plugin.
+/// The complete copy of this program; after it was exchanged with the plugin, the former plugin.
 const NEXT: &str = ".calico-ipam.next";
 
-/// The time after its last change for which a file that is not whole counts as being written.
+/// For this time after its last change, an incomplete file counts as being written.
 const WRITING: Duration = Duration::from_mins(1);
 
-/// A mark that is in every version of this program, and in no other.
+/// A text that every version of this program contains, and no other program.
 #[used]
 static MARK: [u8; 64] = *b"calipam: this program takes the place of calico-ipam, of Calico ";
 
@@ -42,31 +42,31 @@ pub enum Program {
     Calicos,
     /// Not ours, and still being written: it cannot be executed, or its end is missing.
     Unfinished,
-    /// Not ours and not whole, and not written to for a minute.
+    /// Not ours, incomplete, and unchanged for a minute.
     Broken,
 }
 
 /// The result of [`Place::install`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Installed {
-    /// It was in place.
+    /// This program was already in place.
     Already,
-    /// It replaced another version of itself.
+    /// This program replaced another version of itself.
     Updated,
-    /// It replaced Calico's, which is kept.
+    /// This program replaced Calico's, which is kept as a backup.
     Replaced,
-    /// The plugin is missing, and so is the original: Calico has not been installed.
+    /// Both the plugin and the backup are missing: Calico has not been installed.
     NoCalico,
-    /// Somebody is writing the plugin, or it is broken and there is no original.
+    /// Another process is writing the plugin, or the plugin is broken and there is no backup.
     Unfinished,
 }
 
 /// The result of [`Place::restore`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restored {
-    /// Calico's is in place again.
+    /// Calico's plugin is in place again.
     Restored,
-    /// The plugin was not this program. A backup may be anybody's, and stays.
+    /// The plugin was not this program. A backup stays, since another program could have made it.
     Already,
 }
 
@@ -87,12 +87,12 @@ impl Place {
         &self.folder
     }
 
-    /// The kind of the plugin.
+    /// The kind of program that the plugin is.
     pub fn plugin(&self) -> Result<Program> {
         self.look(PLUGIN)
     }
 
-    /// Takes the lock for changing the folder, until the file is dropped or the process ends.
+    /// Takes the lock for changing the folder. It is held until the file is dropped or the process ends.
     pub fn lock(&self) -> Result<File> {
         let folder = File::open(&self.folder).map_err(cannot("open", &self.folder))?;
         match folder.try_lock() {
@@ -105,7 +105,7 @@ impl Place {
         }
     }
 
-    /// Replaces the plugin by this program, and keeps Calico's. A newer version of Calico's replaces the backup.
+    /// Replaces the plugin with this program, and keeps Calico's. A newer version of Calico's replaces the backup.
     pub fn install(&self) -> Result<Installed> {
         self.finish()?;
         let found = self.plugin()?;
@@ -116,7 +116,7 @@ impl Place {
             Program::Broken if !self.has_original()? => return Ok(Installed::Unfinished),
             Program::Missing | Program::Broken | Program::Ours | Program::Calicos => {}
         }
-        // If a plugin has appeared meanwhile, it is not overwritten; if it has changed, the new one is exchanged.
+        // A plugin that has appeared meanwhile is not overwritten. One that has changed is kept by the exchange.
         let how = if found == Program::Missing { RenameFlags::NOREPLACE } else { RenameFlags::EXCHANGE };
         let placed = self.copy().and_then(|()| self.rename(NEXT, PLUGIN, how));
         let finished = self.finish();
@@ -130,7 +130,7 @@ impl Place {
         let original = self.look(ORIGINAL)?;
         let kept = original == Program::Calicos;
         match self.plugin()? {
-            // A run that was killed has restored it.
+            // A killed run has already restored Calico's plugin.
             Program::Calicos if matches!(original, Program::This | Program::Ours) => {
                 self.remove(ORIGINAL)?;
                 Ok(Restored::Restored)
@@ -149,7 +149,7 @@ impl Place {
                 self.rename(ORIGINAL, PLUGIN, RenameFlags::EXCHANGE)?;
                 match self.look(ORIGINAL)? {
                     Program::This | Program::Ours | Program::Broken => self.remove(ORIGINAL)?,
-                    // Calico's installer was faster: its plugin is the newer one.
+                    // Calico's installer came first: its plugin is newer.
                     _ => self.rename(ORIGINAL, PLUGIN, RenameFlags::empty())?,
                 }
                 Ok(Restored::Restored)
@@ -170,13 +170,13 @@ impl Place {
         Ok(self.look(ORIGINAL)? == Program::Calicos)
     }
 
-    /// Finishes the exchange that this run or an earlier one has begun.
+    /// Finishes an exchange that this run or an earlier one has begun.
     fn finish(&self) -> Result<()> {
         self.remove(PART)?;
         match self.look(NEXT)? {
             Program::Missing => return Ok(()),
             Program::This | Program::Ours | Program::Broken => self.remove(NEXT)?,
-            // The plugin was a link to the original.
+            // The plugin was a link to the backup.
             _ if self.is_original(NEXT) => self.remove(NEXT)?,
             // The exchange was made.
             Program::Calicos | Program::Unfinished => self.rename(NEXT, ORIGINAL, RenameFlags::empty())?,
@@ -184,27 +184,27 @@ impl Place {
         self.sync()
     }
 
-    /// True if a name is a link to the original.
+    /// True if a name is a link to the backup.
     fn is_original(&self, name: &str) -> bool {
         let file = |name| fs::metadata(self.path(name)).map(|found| (found.dev(), found.ino()));
         file(name).is_ok_and(|found| file(ORIGINAL).is_ok_and(|original| original == found))
     }
 
-    /// Copies this program into the folder. It is on disk before it gets its name.
+    /// Copies this program into the folder. The copy is on disk before it gets its name.
     fn copy(&self) -> Result<()> {
         let (part, mut options) = (self.path(PART), OpenOptions::new());
         let mut source = File::open(&self.program).map_err(cannot("read", &self.program))?;
         let file = options.write(true).create_new(true).mode(0o755).open(&part);
         let mut file = file.map_err(cannot("create", &part))?;
         io::copy(&mut source, &mut file).map_err(cannot("write", &part))?;
-        // The umask does not matter.
+        // Sets the mode again, since the umask can restrict it.
         file.set_permissions(Permissions::from_mode(0o755)).map_err(cannot("write", &part))?;
         file.sync_all().map_err(cannot("write", &part))?;
         drop(file);
         self.rename(PART, NEXT, RenameFlags::empty())
     }
 
-    /// Determines the kind of a file. Follows links, as a runtime does.
+    /// Determines the kind of program in a file. Follows links, as a runtime does.
     fn look(&self, name: &str) -> Result<Program> {
         let path = self.path(name);
         let file = match regular::open(&path) {
@@ -271,7 +271,7 @@ fn is_same(one: &File, other: &File) -> io::Result<bool> {
     loop {
         let read = one.read(&mut left)?;
         right.resize(read, 0);
-        // A file that became shorter meanwhile is not the same.
+        // A file that has become shorter meanwhile is not the same.
         if other.read_exact(&mut right).is_err() || left[..read] != right {
             return Ok(false);
         }
@@ -294,7 +294,7 @@ fn has_mark(mut file: &File) -> io::Result<bool> {
         if mark.find(&window).is_some() {
             return Ok(true);
         }
-        // The mark may cross the border of two pieces.
+        // The mark can be split between two pieces.
         window.drain(..window.len().saturating_sub(MARK.len()));
     }
 }
@@ -306,7 +306,7 @@ fn is_whole(mut file: &File) -> io::Result<bool> {
         return Ok(false);
     }
     let mut head = [0; 64];
-    // A script may be shorter.
+    // Scripts can be shorter than this.
     if file.read_exact(&mut head).is_err() || !head.starts_with(b"\x7fELF\x02") {
         return Ok(!head.starts_with(b"\x7fELF"));
     }

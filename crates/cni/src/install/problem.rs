@@ -31,7 +31,7 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// The problem of an operation on a file, for `map_err`.
+/// Returns a function for `map_err` that describes a failed file operation.
 pub(super) fn cannot(doing: &str, path: &Path) -> impl FnOnce(io::Error) -> Problem {
     let what = format!("cannot {doing} {}", path.display());
     move |error| Problem::new(format!("{what}: {error}"))

@@ -16,11 +16,11 @@ use crate::command::status;
 use crate::config::Document;
 use crate::protocol::{Command, Environment, Version};
 
-/// Checks that an ADD on this node could succeed, and that the version of the cluster's Calico is supported.
+/// Checks that an ADD on this node could succeed, and that the cluster's Calico version is supported.
 ///
 /// # Errors
-/// If there is no configuration, the datastore does not answer or does not know the node, no pool serves it, or Calico is
-/// newer than the supported versions.
+/// If there is no configuration, the datastore does not answer or does not know the node, no pool serves the node, or
+/// Calico is newer than the supported versions.
 pub(super) async fn check(configuration: &Path, variables: &BTreeMap<String, String>) -> Result<()> {
     let text = network(configuration)?;
     let failed = |error: &dyn std::fmt::Display| {
@@ -36,7 +36,7 @@ pub(super) async fn check(configuration: &Path, variables: &BTreeMap<String, Str
     version(&settings).await
 }
 
-/// The configuration of the network whose addresses come from `calico-ipam`, in the form that the plugin gets.
+/// The configuration of the network that uses `calico-ipam`, in the form that the plugin gets.
 fn network(folder: &Path) -> Result<Vec<u8>> {
     let entries = fs::read_dir(folder).map_err(cannot("read", folder))?;
     let is_configuration = |path: &Path| {
@@ -44,7 +44,7 @@ fn network(folder: &Path) -> Result<Vec<u8>> {
             .and_then(|end| end.to_str())
             .is_some_and(|end| ["conf", "conflist", "json"].contains(&end))
     };
-    // Runtimes take the first one by name.
+    // Runtimes take the first configuration by name.
     let files: BTreeSet<_> =
         entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_configuration(path)).collect();
     let networks =
@@ -56,7 +56,7 @@ fn network(folder: &Path) -> Result<Vec<u8>> {
     Ok(found.to_string().into_bytes())
 }
 
-/// The part of a network's configuration for the plugin.
+/// The part of a network configuration that is for the plugin.
 fn calico_plugin(network: Value) -> Option<Value> {
     let plugins = network["plugins"].as_array().cloned().unwrap_or_else(|| vec![network.clone()]);
     let mut plugin = plugins.into_iter().find(|plugin| plugin["ipam"]["type"] == "calico-ipam")?;
@@ -65,7 +65,7 @@ fn calico_plugin(network: Value) -> Option<Value> {
     Some(plugin)
 }
 
-/// Refuses a version of Calico that is newer than the supported ones.
+/// Refuses a Calico version that is newer than the supported ones.
 async fn version(settings: &Settings) -> Result<()> {
     let key = Key::ClusterInformation("default".to_owned());
     let read = async { Datastore::open(settings).await?.reread(&[key].into()).await };

@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
-/// The limit of connections at a time; others wait.
+/// The number of connections that are served at a time; others wait.
 const CONNECTIONS: usize = 16;
 /// The time limit of a connection.
 const LIFETIME: Duration = Duration::from_secs(10);
@@ -24,13 +24,13 @@ const LIFETIME: Duration = Duration::from_secs(10);
 /// The state of the plugin on this node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
-    /// This program is the plugin.
+    /// True if this program is the plugin.
     pub in_place: bool,
-    /// The number of times that it replaced Calico's.
+    /// The number of times that this program replaced Calico's.
     pub replaced: u64,
     /// The number of failures.
     pub failed: u64,
-    /// The reason that it is not the plugin.
+    /// The reason that this program is not the plugin.
     pub reason: String,
 }
 
@@ -76,7 +76,7 @@ pub(super) async fn serve(listener: TcpListener, state: watch::Receiver<State>) 
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let Ok((stream, _)) = listener.accept().await else {
-            // No file descriptors are left, or the client is gone already.
+            // No file descriptor is left, or the client is already gone.
             sleep(Duration::from_millis(50)).await;
             continue;
         };
@@ -92,7 +92,7 @@ pub(super) async fn serve(listener: TcpListener, state: watch::Receiver<State>) 
             });
             let mut server = http1::Builder::new();
             server.timer(TokioTimer::new()).header_read_timeout(LIFETIME).keep_alive(false);
-            // An error of a connection concerns only its client.
+            // A connection error concerns only its client.
             let _ = timeout(LIFETIME, server.serve_connection(TokioIo::new(stream), service)).await;
             drop(place);
         });

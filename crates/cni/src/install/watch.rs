@@ -1,4 +1,4 @@
-//! Changes of a folder, as the kernel reports them (inotify).
+//! Changes to a folder, as reported by the kernel (inotify).
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -11,12 +11,12 @@ use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// The time without a change after which files in the folder count as written.
+/// The time without changes after which files in the folder count as complete.
 const QUIET: Duration = Duration::from_secs(1);
 /// The time limit for a series of changes.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// The changes of a folder since the last wait for them.
+/// The changes to a folder since the last wait.
 pub(super) struct Changes {
     changed: Receiver<()>,
 }
@@ -38,7 +38,7 @@ impl Changes {
         Ok(Self { changed })
     }
 
-    /// Waits until the folder has changed, and then not again for a second.
+    /// Waits until the folder has changed, and then until it does not change for a second.
     pub(super) async fn wait(&mut self) -> io::Result<()> {
         self.next().await?;
         let end = Instant::now() + LONGEST;
@@ -60,7 +60,7 @@ impl Changes {
 fn pass_on(events: &OwnedFd, sender: &Sender<()>) {
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut reader = Reader::new(events, &mut buffer);
-    // A signal that is not received yet is enough.
+    // If a signal is still waiting to be received, no other is needed.
     while reader.next().is_ok() && !sender.is_closed() {
         sender.try_send(()).ok();
     }

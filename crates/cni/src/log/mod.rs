@@ -1,4 +1,4 @@
-//! The log: to stderr and to a file if one is named, never to stdout (facts of the plugin, section 18).
+//! The log. It goes to stderr, and to a file if one is named; never to stdout (facts of the plugin, section 18).
 
 mod rotation;
 
@@ -10,8 +10,8 @@ use tracing::{Level, Metadata};
 
 use crate::config::Log;
 
-/// Sends the log to the targets of the configuration from now on. A file that cannot be written is not an error, since
-/// stderr has everything.
+/// Starts logging to the configured targets. A file that cannot be written is not an error, since stderr gets
+/// everything.
 pub(crate) fn start(settings: &Log) {
     let file = settings.file.as_deref().and_then(|path| match rotation::open(path, settings) {
         Ok(file) => Some(file),
@@ -21,15 +21,15 @@ pub(crate) fn start(settings: &Log) {
         }
     });
     let print = move |metadata: &Metadata<'_>, text: &str| {
-        // One write for each line, so that lines of several plugins do not mix. A full disk or a closed stderr must not
-        // end the work.
+        // Each line is one write, so that lines from several plugins do not mix. A full disk or a closed stderr must
+        // not end the work.
         let line = line(metadata, text);
         io::stderr().write_all(line.as_bytes()).ok();
         if let Some(mut file) = file.as_ref() {
             file.write_all(line.as_bytes()).ok();
         }
     };
-    // A second start in one process, as in tests, has no effect.
+    // A second start in the same process, as in tests, has no effect.
     tracing::subscriber::set_global_default(Printer { level: settings.level.into(), shown: |_| true, print })
         .ok();
 }

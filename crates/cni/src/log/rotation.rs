@@ -1,5 +1,5 @@
-//! Rotation of the log file, as in Calico's plugin: a file that is too large is renamed with its time, and old files of
-//! both plugins are removed.
+//! Rotation of the log file, as in Calico's plugin: a file that is too large is renamed to include the time, and old
+//! files of both plugins are removed.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -16,7 +16,7 @@ use crate::config::Log;
 const MEGABYTE: u64 = 1 << 20;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Opens the log file for appending, and renames it first if it is too large.
+/// Opens the log file for appending. If it is too large, renames it first.
 pub(super) fn open(path: &Path, settings: &Log) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
@@ -25,26 +25,26 @@ pub(super) fn open(path: &Path, settings: &Log) -> io::Result<File> {
     if file.metadata()?.len() < settings.max_size.saturating_mul(MEGABYTE) {
         return Ok(file);
     }
-    // Plugins that run at the same time see the same size. One of them renames the file; the others go on writing to the
-    // file that they have.
+    // Plugins that run at the same time see the same size. One of them renames the file; the others keep writing to the
+    // file that they have opened.
     if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() || !is_at(&file, path) {
         return append(path);
     }
     rotate(path)?;
     let new = append(path)?;
-    // An error leaves only too many files.
+    // An error only leaves too many files.
     prune(path, settings).ok();
     Ok(new)
 }
 
 fn append(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    // Does not wait for a pipe that no one reads.
+    // Does not wait for a pipe that nobody reads.
     options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
     options.create(true).append(true).mode(0o644).open(path)
 }
 
-/// True if the path still leads to this file.
+/// True if the path still points to this file.
 fn is_at(file: &File, path: &Path) -> bool {
     match (file.metadata(), fs::metadata(path)) {
         (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
@@ -58,7 +58,7 @@ fn rotate(path: &Path) -> io::Result<()> {
     fs::rename(path, path.with_file_name(format!("{start}{}-size{ending}", stamp(Timestamp::now()))))
 }
 
-/// The parts before and after the time in the names of old files.
+/// The parts of an old file's name before and after the time.
 fn name_parts(path: &Path) -> (String, String) {
     let text = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
     let ending = path.extension().map(|ending| format!(".{}", ending.to_string_lossy()));
@@ -87,8 +87,8 @@ fn prune(path: &Path, settings: &Log) -> io::Result<()> {
     Ok(())
 }
 
-/// The time in the name of an old file, as [`stamp`] writes it; `None` for files of other programs. Newer versions of
-/// Calico's plugin add a reason after it and pack the file, older ones do not.
+/// The time in an old file's name, as [`stamp`] writes it; `None` for files of other programs. Newer versions of
+/// Calico's plugin add a reason after the time and compress the file; older versions do not.
 fn stamp_of<'n>(rest: &'n str, ending: &str) -> Option<&'n str> {
     let model = "2006-01-02T15-04-05.000";
     let (time, rest) = rest.split_at_checked(model.len())?;

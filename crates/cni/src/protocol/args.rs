@@ -1,4 +1,4 @@
-//! `CNI_ARGS`: pairs of key and value, joined by semicolons (facts of the plugin, section 4).
+//! `CNI_ARGS`: key-value pairs, separated by semicolons (facts of the plugin, section 4).
 
 use std::net::IpAddr;
 
@@ -9,9 +9,9 @@ use super::CniError;
 pub struct Arguments {
     /// The address that ADD must assign.
     pub ip: Option<IpAddr>,
-    /// Namespace and name of the pod, if both are set: the orchestrator is Kubernetes then.
+    /// The pod's namespace and name, if both are set. In that case the orchestrator is Kubernetes.
     pub pod: Option<(String, String)>,
-    /// The namespace of a container without pod; tests of Calico set it.
+    /// The namespace of a container without a pod, set by Calico's tests.
     pub test_namespace: Option<String>,
 }
 
@@ -22,14 +22,14 @@ const POD_NAME: &str = "K8S_POD_NAME";
 const INFRA_CONTAINER: &str = "K8S_POD_INFRA_CONTAINER_ID";
 const TEST_NAMESPACE: &str = "CNI_TEST_NAMESPACE";
 
-/// The keys that every call knows.
+/// The keys that every call accepts.
 const POD_KEYS: &[&str] = &[IP, IGNORE_UNKNOWN, POD_NAMESPACE, POD_NAME, INFRA_CONTAINER];
-/// The keys that ADD knows when it looks for an address: pods need `IgnoreUnknown` there.
+/// The keys that ADD accepts when it looks for a requested address. Pods then need `IgnoreUnknown`.
 const ADDRESS_KEYS: &[&str] = &[IP, IGNORE_UNKNOWN];
 const TEST_KEYS: &[&str] = &[IGNORE_UNKNOWN, TEST_NAMESPACE];
 
 impl Arguments {
-    /// Parses the text of the variable.
+    /// Parses the value of the variable.
     pub fn read(text: &str) -> Result<Self, CniError> {
         let pairs = pairs(text)?;
         refuse_unknown(&pairs, POD_KEYS)?;
@@ -44,7 +44,7 @@ impl Arguments {
         Ok(Self { ip, pod, test_namespace })
     }
 
-    /// Refuses keys that ADD does not know when it looks for a requested address.
+    /// Refuses keys that ADD does not accept when it looks for a requested address.
     pub fn check_for_add(text: &str) -> Result<(), CniError> {
         refuse_unknown(&pairs(text)?, ADDRESS_KEYS)
     }
@@ -94,7 +94,7 @@ fn address(pair: &Pair<'_>) -> Result<Option<IpAddr>, CniError> {
         return Ok(None);
     }
     match pair.value.parse::<IpAddr>() {
-        // Like Go, treats an IPv4 address in the form of IPv6 as IPv4.
+        // Like Go, treats an IPv4-mapped IPv6 address as IPv4.
         Ok(ip) => Ok(Some(ip.to_canonical())),
         Err(_) => Err(bad(pair, &format!("invalid IP address: {}", pair.value))),
     }

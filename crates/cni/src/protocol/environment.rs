@@ -38,7 +38,7 @@ impl Command {
         }
     }
 
-    /// The variables that must not be empty, in the order in which errors name missing ones.
+    /// The variables that must not be empty, in the order in which errors list them.
     fn needs(self) -> &'static [&'static str] {
         match self {
             Self::Add | Self::Check => &[CONTAINER_ID, NAMESPACE, INTERFACE, PATH],
@@ -56,7 +56,7 @@ const INTERFACE: &str = "CNI_IFNAME";
 const PATH: &str = "CNI_PATH";
 const ARGS: &str = "CNI_ARGS";
 const NAMESPACE_OVERRIDE: &str = "CNI_NETNS_OVERRIDE";
-/// The limit of characters of an interface's name in Linux.
+/// The largest number of characters in a Linux interface's name.
 const INTERFACE_LENGTH: usize = 15;
 
 /// The parsed variables.
@@ -68,7 +68,7 @@ pub struct Environment {
     pub interface: String,
     /// The text of `CNI_ARGS`.
     pub args: String,
-    /// The namespace may be the plugin's own.
+    /// True if the namespace may be the plugin's own.
     pub any_namespace: bool,
 }
 
@@ -76,7 +76,7 @@ impl Environment {
     /// Reads the variables for a command.
     ///
     /// # Errors
-    /// If a variable that the command needs is malformed; else if some are missing, which the error names all.
+    /// If a variable that the command needs is malformed; otherwise, if any are missing. The error lists all of these.
     pub fn read(command: Command, variables: &BTreeMap<String, String>) -> Result<Self, CniError> {
         let value = |name: &str| variables.get(name).cloned().unwrap_or_default();
         let (missing, set): (Vec<&str>, Vec<&str>) =
@@ -95,11 +95,11 @@ impl Environment {
     }
 }
 
-/// A command that the specification does not have.
+/// A command that is not in the specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownCommand;
 
-/// The command; `None` if the variable is not set, which is how people call the program.
+/// The command; `None` if the variable is not set, as when a person runs the program.
 pub fn command(variables: &BTreeMap<String, String>) -> Result<Option<Command>, UnknownCommand> {
     match variables.get(COMMAND).map_or("", String::as_str) {
         "" => Ok(None),
@@ -114,7 +114,7 @@ pub fn invalid(msg: impl Into<String>) -> CniError {
     CniError::new(Code::InvalidEnvironment, msg)
 }
 
-/// A letter or digit, then letters, digits, `_`, `.` and `-`: container IDs and names of networks.
+/// True for a letter or digit followed by letters, digits, `_`, `.` and `-`, as in container IDs and network names.
 pub fn is_name(text: &str) -> bool {
     let may_follow = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(may_follow)

@@ -2,24 +2,24 @@
 
 use serde::{Serialize, Serializer};
 
-/// The kind of an error, with the numbers of the CNI specification.
+/// The kind of an error, numbered as in the CNI specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
     IncompatibleVersion,
-    /// A variable of the environment is missing or malformed, or the command is unknown.
+    /// An environment variable is missing or malformed, or the command is unknown.
     InvalidEnvironment,
     /// stdin cannot be read.
     Io,
-    /// stdin is not the JSON of a configuration.
+    /// stdin is not a JSON configuration.
     Decoding,
     InvalidConfiguration,
-    /// The network namespace of the container is the plugin's own.
+    /// The container's network namespace is the plugin's own.
     InvalidNamespace,
     /// The same call may succeed a little later.
     TryAgainLater,
     /// STATUS: no ADD can succeed.
     NotAvailable,
-    /// Any other error of the plugin.
+    /// Any other error.
     Internal,
 }
 

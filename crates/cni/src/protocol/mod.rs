@@ -1,7 +1,7 @@
-//! The CNI protocol as an IPAM plugin speaks it: environment, versions, results and errors.
+//! The CNI protocol for an IPAM plugin: environment, versions, results and errors.
 //!
-//! No library is used: those for Rust either end with CNI 1.0 or bring a runtime of their own, and the forms must be
-//! Calico's, such as the order of fields in each version, and errors without `cniVersion`.
+//! No library is used. Those for Rust either end with CNI 1.0 or bring their own runtime. The output must be like
+//! Calico's, with the same order of fields in each version, and errors without `cniVersion`.
 
 pub mod args;
 pub mod environment;
@@ -23,7 +23,7 @@ pub use self::version::Version;
 pub fn to_json(value: &impl Serialize) -> Vec<u8> {
     let mut json = Vec::new();
     let mut serializer = Serializer::with_formatter(&mut json, PrettyFormatter::with_indent(b"    "));
-    // Serialization of this crate's types to memory does not fail.
+    // Serializing this crate's types to memory does not fail.
     match value.serialize(&mut serializer) {
         Ok(()) => json,
         Err(error) => error.to_string().into_bytes(),

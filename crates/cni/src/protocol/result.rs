@@ -1,4 +1,4 @@
-//! The result of ADD in the form of each version (facts of the plugin, section 12).
+//! ADD's result in the format of each version (facts of the plugin, section 12).
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{CniError, Version, to_json};
 
-/// An address with its prefix length. Host bits stay.
+/// An address with its prefix length. Host bits are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
     pub ip: IpAddr,
@@ -29,7 +29,7 @@ impl Address {
 pub struct IpamResult {
     /// IPv4 first.
     pub addresses: Vec<Address>,
-    /// False for the target of a live migration, to which traffic does not go yet.
+    /// False for the target of a live migration, which does not get traffic yet.
     pub routed: bool,
 }
 
@@ -38,10 +38,10 @@ impl IpamResult {
         Self { addresses, routed: true }
     }
 
-    /// Checks that it can be printed in the form of a version.
+    /// Checks that the result can be printed in the format of a version.
     ///
     /// # Errors
-    /// In the oldest versions, if there is no address since none was requested.
+    /// In the oldest versions, if there is no address because none was requested.
     pub fn check(&self, version: Version) -> Result<(), CniError> {
         if self.addresses.is_empty() && version <= Version::V0_2_0 {
             return Err(CniError::internal("cannot convert: no valid IP addresses"));
@@ -49,7 +49,7 @@ impl IpamResult {
         Ok(())
     }
 
-    /// The text for stdout.
+    /// Returns the text for stdout.
     pub fn print(&self, version: Version) -> Vec<u8> {
         match version {
             Version::V0_1_0 | Version::V0_2_0 => to_json(&self.by_family(version)),
@@ -92,7 +92,7 @@ struct Route {
 #[derive(Serialize)]
 struct Empty {}
 
-/// 1.0.0 and later.
+/// The format of version 1.0.0 and later.
 #[derive(Serialize)]
 struct Listed {
     #[serde(rename = "cniVersion")]
@@ -108,7 +108,7 @@ struct Bare {
     address: String,
 }
 
-/// 0.3.0 to 0.4.0.
+/// The format of versions 0.3.0 to 0.4.0.
 #[derive(Serialize)]
 struct WithVersions {
     #[serde(rename = "cniVersion")]
@@ -126,7 +126,7 @@ struct Versioned {
     address: String,
 }
 
-/// 0.1.0 and 0.2.0.
+/// The format of versions 0.1.0 and 0.2.0.
 #[derive(Serialize)]
 struct ByFamily {
     #[serde(rename = "cniVersion")]

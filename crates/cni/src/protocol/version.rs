@@ -33,7 +33,7 @@ impl Version {
         }
     }
 
-    /// The version of a configuration; an empty text is the oldest.
+    /// Parses a configuration's version. An empty text is the oldest version.
     pub fn parse_configuration(text: &str) -> Result<Self, CniError> {
         if text.is_empty() {
             return Ok(Self::V0_1_0);
@@ -46,7 +46,7 @@ impl Version {
         })
     }
 
-    /// Refuses a command that came with a later version of the specification.
+    /// Refuses a command that was added in a later version of the specification.
     pub fn allow(self, command: Command) -> Result<(), CniError> {
         if self >= command.since() {
             return Ok(());
