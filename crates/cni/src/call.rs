@@ -102,7 +102,7 @@ impl Call {
         );
     }
 
-    /// Connects to the API server for namespaces, pods and machines. Shares the datastore's connection to the same server.
+    /// Connects to the API server for namespaces, pods and machines. Shares the datastore's connection if possible.
     pub(crate) async fn lookup(&self, allocator: &CallAllocator) -> calipam_datastore::Result<Lookup> {
         let settings = self.configuration.datastore.lookups(&self.settings);
         let shared = allocator.store().kubernetes().filter(|_| settings == self.settings.kubernetes);

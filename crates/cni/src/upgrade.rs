@@ -1,5 +1,5 @@
-//! `calico-ipam -upgrade`: takes over the addresses that host-local IPAM has assigned on this node (facts of the plugin,
-//! section 17). It runs as an init container of calico-node, on Kubernetes.
+//! `calico-ipam -upgrade`: takes over the addresses that host-local IPAM has assigned on this node (facts of the
+//! plugin, section 17). It runs as an init container of calico-node, on Kubernetes.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

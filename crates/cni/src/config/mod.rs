@@ -38,8 +38,8 @@ pub struct Configuration {
     pub single_block: bool,
     /// The addresses in `prevResult`, which CHECK compares and DEL releases.
     pub previous: Vec<IpAddr>,
-    /// `cni.dev/valid-attachments`: the containers that GC leaves alone; `None` if the field is missing. Only GC fails if
-    /// it cannot be decoded.
+    /// `cni.dev/valid-attachments`: the containers that GC leaves alone; `None` if the field is missing. If it cannot
+    /// be decoded, only GC fails.
     pub valid_containers: Result<Option<Vec<String>>, WrongType>,
 }
 

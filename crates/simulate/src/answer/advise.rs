@@ -1,4 +1,4 @@
-//! Advice on the block size, pool and limit of blocks of a cluster.
+//! Advice on a cluster's block size, pool and block limit.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use super::{BlockSizeRow, Run, percent};
 use crate::scenario::{PoolSpec, Scenario, ScenarioError};
 use crate::time::Micros;
 
-/// The mean time of an ADD from which a block size is slow, in thousandths of that with the quickest size.
+/// A block size is slow from this mean time of an ADD, in thousandths of the mean time with the fastest size.
 const SLOWER: u64 = 1_250;
-/// The 99th percentile of ADDs from which a block size is slow.
+/// A block size is slow from this 99th percentile of ADD times.
 const LONGEST: Micros = Micros::from_secs(1);
-/// The number of wasted addresses that weigh as much as a route, which costs every node of the cluster memory and time.
+/// The number of wasted addresses that cost as much as a route, which takes memory and time on every node.
 const ROUTE: u64 = 8;
-/// The part of the pool that stays free for added nodes, and for the pods of failed nodes while these hold their
-/// addresses: one fourth.
+/// A pool has one fourth more addresses than nodes need, for added nodes and for replacing the pods of failed nodes
+/// while these still hold their addresses.
 const SPARE: u128 = 4;
 
 /// A block size with its results.
@@ -31,7 +31,7 @@ const SPARE: u128 = 4;
 pub struct Candidate {
     #[serde(flatten)]
     pub row: BlockSizeRow,
-    /// The reasons to rule it out, if any.
+    /// The reasons to rule out this size, if any.
     pub drawbacks: Vec<Drawback>,
 }
 
@@ -42,37 +42,37 @@ pub enum Drawback {
     /// Pods stay without addresses.
     WaitingPods,
     StrandedNodes,
-    /// Addresses are borrowed, each with a route of its own.
+    /// Addresses are borrowed, each with its own route.
     Borrows,
-    /// An ADD takes much longer than with the quickest size, or one in a hundred longer than a second.
+    /// ADDs take much longer than with the fastest size, or one in a hundred takes longer than a second.
     Slow,
     /// A full node needs more blocks than a node may hold.
     BlockLimit,
 }
 
-/// The margin by which a block size is the best.
+/// The margin by which the best block size wins.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Tipping {
-    /// The second best size.
+    /// The second-best size.
     pub second: u8,
-    /// The additional cost of the second best size in wasted addresses and routes, in percent.
+    /// The additional cost of the second-best size in wasted addresses and routes, in percent.
     pub costs_more_percent: f64,
-    /// The nearest number of pods per node with which another size was the best in a run.
+    /// The nearest number of pods per node at which another size was the best in a run.
     pub pods_per_node: Option<u32>,
     /// The best size in that run.
     pub block_size: Option<u8>,
 }
 
-/// Advice on the block size, pool and limit of blocks of a cluster.
+/// Advice on a cluster's block size, pool and block limit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Advice {
     pub nodes: u32,
     pub pods_per_node: u32,
     pub max_pods_per_node: u32,
-    /// The prefix length of blocks. If the pools are too small for every candidate, the best one in a pool that is large
-    /// enough; `None` if none is good there, either.
+    /// The prefix length of blocks. If the pools are too small for every candidate, the best one in a larger pool;
+    /// `None` if no candidate is good there either.
     pub block_size: Option<u8>,
     /// The number of runs with each size.
     pub runs: u64,
@@ -83,16 +83,16 @@ pub struct Advice {
     pub pool_prefix: Option<u8>,
     /// The number of addresses that the pool must have.
     pub pool_addresses: Option<Count>,
-    /// True if the pools of the scenario suffice.
+    /// True if the scenario's pools suffice.
     pub pools_suffice: Option<bool>,
-    /// The number of blocks that a full node needs, and one more: the limit of blocks under strict affinity.
+    /// The number of blocks that a full node needs, plus one: the block limit under strict affinity.
     pub block_limit: Option<u32>,
     pub candidates: Vec<Candidate>,
 }
 
-/// Simulates a cluster with each of some block sizes, and finds the best: among the sizes without drawbacks in any run,
-/// the one with the lowest cost in wasted addresses and routes of all runs. If the pools are too small for every size,
-/// it finds the best in a larger one.
+/// Simulates a cluster with each block size, and finds the best: of the sizes without drawbacks in any run, the one
+/// with the lowest cost of wasted addresses and routes in all runs. If the pools are too small for every size, finds
+/// the best size in a larger pool.
 pub fn advise(scenario: &Scenario, sizes: &[u8], runs: u64) -> Result<Advice, ScenarioError> {
     let fresh = scenario.afresh();
     let has_v4 = fresh.pools_for_pods().any(|pool| cidr::is_v4(pool.cidr));
@@ -123,9 +123,9 @@ pub fn advise(scenario: &Scenario, sizes: &[u8], runs: u64) -> Result<Advice, Sc
     })
 }
 
-/// The runs with each of some block sizes.
+/// The runs with each block size.
 struct Trials {
-    /// The average pods of a node, by run.
+    /// The average number of pods per node, by run.
     pods_per_node: Vec<u32>,
     sizes: Vec<Trial>,
 }
@@ -169,12 +169,12 @@ impl Trials {
         self.sizes.iter().filter(|trial| trial.drawbacks.is_empty())
     }
 
-    /// The size with the lowest cost of all runs; the largest block among equals.
+    /// The size with the lowest cost in all runs; among equals, the largest blocks.
     fn best(&self) -> Option<u8> {
         self.sound().min_by_key(|trial| trial.cost()).map(|trial| trial.block_size)
     }
 
-    /// The pods of a node in each run, and the size with the lowest cost in it.
+    /// The number of pods per node in each run, and the size with the lowest cost in that run.
     fn winners(&self) -> impl Iterator<Item = (u32, u8)> {
         self.pods_per_node.iter().enumerate().filter_map(|(run, pods)| {
             let best = self.sound().min_by_key(|trial| cost(&trial.runs[run]))?;
@@ -204,17 +204,17 @@ impl Trial {
     }
 }
 
-/// The cost of a run: wasted addresses, and routes counted as [`ROUTE`] of them.
+/// The cost of a run: wasted addresses, plus [`ROUTE`] for each route.
 fn cost(run: &Run) -> u64 {
     run.blocks.wasted + run.blocks.routes * ROUTE
 }
 
-/// The pools of a family from which pods get addresses.
+/// The CIDRs of a family's pools from which pods get addresses.
 fn pools_of(scenario: &Scenario, family: Family) -> impl Iterator<Item = IpNet> {
     scenario.pools_for_pods().map(|pool| pool.cidr).filter(move |cidr| Family::of(*cidr) == family)
 }
 
-/// The sizes for a family, none larger than its largest pool.
+/// The sizes that belong to a family, without blocks larger than its largest pool.
 fn sizes_for(scenario: &Scenario, family: Family, sizes: &[u8]) -> Vec<u8> {
     let largest = pools_of(scenario, family).map(|cidr| cidr.prefix_len()).min().unwrap_or(0);
     let convert = |size: &u8| if family == Family::V4 || *size > 32 { *size } else { *size + 96 };
@@ -236,7 +236,7 @@ fn drawbacks(scenario: &Scenario, block_size: u8, run: &Run, quickest: Micros) -
     .collect()
 }
 
-/// The same cluster with one pool of the family that is large enough for every size.
+/// The same cluster with one pool in the family that is large enough for every size.
 fn with_larger_pool(scenario: &Scenario, family: Family, sizes: &[u8]) -> Scenario {
     let prefix = sizes.iter().map(|size| prefix_for(addresses_needed(scenario, *size), *size)).min();
     let largest = pools_of(scenario, family).min_by_key(IpNet::prefix_len);
@@ -253,29 +253,29 @@ fn with_larger_pool(scenario: &Scenario, family: Family, sizes: &[u8]) -> Scenar
     other
 }
 
-/// The number of blocks that a node needs for all pods that it takes.
+/// The number of blocks that a node needs at its pod limit.
 fn blocks_of_full_node(scenario: &Scenario, block_size: u8) -> u32 {
     scenario.max_pods_per_node.div_ceil(addresses(block_size))
 }
 
-/// The number of addresses of a block. Prefix lengths beyond 32 are IPv6, whose blocks are not larger than those of IPv4.
+/// The number of addresses in a block. Prefix lengths beyond 32 are IPv6, whose blocks are not larger than IPv4's.
 fn addresses(block_size: u8) -> u32 {
     1u32.checked_shl((bits(block_size) - block_size.min(128)).into()).unwrap_or(u32::MAX)
 }
 
-/// The prefix length of a single address in the family of a block size.
+/// The prefix length of a single address in a block size's family.
 fn bits(block_size: u8) -> u8 {
     if block_size > 32 { 128 } else { 32 }
 }
 
-/// The number of addresses of a pool in which every node has the blocks that it needs when full, with some to spare.
+/// The number of addresses in a pool that has all blocks that full nodes need, with some to spare.
 fn addresses_needed(scenario: &Scenario, block_size: u8) -> u128 {
     let blocks = u128::from(scenario.node_count()) * u128::from(blocks_of_full_node(scenario, block_size));
     let needed = blocks * u128::from(addresses(block_size));
     needed + needed.div_ceil(SPARE)
 }
 
-/// The prefix length of the smallest pool with this number of addresses.
+/// The prefix length of the smallest pool with at least this number of addresses.
 fn prefix_for(addresses: u128, block_size: u8) -> u8 {
     let needed = addresses.max(1).next_power_of_two().trailing_zeros();
     bits(block_size).saturating_sub(u8::try_from(needed).unwrap_or(u8::MAX))

@@ -4,8 +4,8 @@ use super::several::run_all;
 use super::{BlockSizeRow, BlockSizes, Run};
 use crate::scenario::{Scenario, ScenarioError};
 
-/// Runs a scenario with each of some block sizes, given as prefix lengths. The cluster begins empty, and as many pods
-/// arrive as it has.
+/// Runs a scenario with each block size, given as prefix lengths. An existing cluster begins without blocks, and as
+/// many pods arrive as it has.
 pub fn block_sizes(scenario: &Scenario, sizes: &[u8], runs: u64) -> Result<BlockSizes, ScenarioError> {
     let rows = with_each_size(&scenario.afresh(), sizes, runs)?;
     let row = |(block_size, shown): (u8, Vec<Run>)| BlockSizeRow { block_size, run: Run::of_several(&shown) };

@@ -1,4 +1,4 @@
-//! Causes by which two pods get one address.
+//! Causes of two pods getting the same address.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,16 +11,16 @@ use crate::time::Micros;
 
 /// The interval of checks.
 const CHECKS: Micros = Micros::from_secs(30);
-/// The time for which the cluster runs before the cause.
+/// The time that the cluster runs before the cause.
 const BEFORE: Micros = Micros::from_mins(5);
-/// The time for which it runs after the cause.
+/// The time that the cluster runs after the cause.
 const AFTER: Micros = Micros::from_mins(45);
-/// The default lifetime of pods: addresses are only assigned again if pods come and go.
+/// The default lifetime of pods. Addresses are reused only if pods come and go.
 const LIFETIME: Micros = Micros::from_mins(10);
 /// The time from the partition of a node until it is removed from the cluster.
 const REMOVAL: Micros = Micros::from_mins(6);
 
-/// A cause by which an address can get two owners.
+/// A cause that can give an address two owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
@@ -30,9 +30,9 @@ pub enum Cause {
     OldBackup,
     /// Pods share a handle by name, as in Calico 2.
     SharedHandle,
-    /// Addresses of running pods are released by hand.
+    /// Someone releases addresses of running pods by hand.
     FreedByHand,
-    /// A node is cut off and removed from the cluster, and its pods run on.
+    /// A node is cut off and removed from the cluster, but its pods keep running.
     Partition,
 }
 
@@ -51,16 +51,16 @@ impl Cause {
     }
 }
 
-/// A finding of checks after a cause.
+/// A finding that checks report after a cause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sighting {
     pub code: String,
-    /// Runs in which it was seen.
+    /// Number of runs in which the finding was seen.
     pub runs: u64,
-    /// Runs in which it was seen before any address had two owners.
+    /// Number of runs in which the finding was seen before any address had two owners.
     pub runs_before_clash: u64,
-    /// The time from the cause until it was first seen, as the median of those runs.
+    /// The time from the cause until the finding was first seen: the median of the runs in which it was.
     pub after: Micros,
 }
 
@@ -70,17 +70,17 @@ pub struct Sighting {
 pub struct CauseRow {
     pub cause: Cause,
     pub runs: u64,
-    /// Runs in which an address had two owners.
+    /// Number of runs in which an address had two owners.
     pub runs_with_clash: u64,
-    /// Addresses with two owners in all runs.
+    /// Number of addresses with two owners, in all runs.
     pub clashes: u64,
-    /// The time from the cause until the first address had two owners, as the median of the runs in which one had.
+    /// The time from the cause until the first address had two owners: the median of the runs in which one had.
     pub first_clash_after: Option<Micros>,
-    /// The findings of checks, the first ones first. Only findings of two checks in a row count, as with `--confirm`.
+    /// The findings of checks, earliest first. Only findings of two checks in a row count, as with `--confirm`.
     pub findings: Vec<Sighting>,
 }
 
-/// The causes by which two pods get one address.
+/// The effects of each cause.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Clashes {
@@ -96,7 +96,7 @@ struct Observation {
     findings: BTreeMap<&'static str, Micros>,
 }
 
-/// Runs a cluster `runs` times with each cause, each time with another seed.
+/// Runs a cluster `runs` times with each cause, each time with a different seed.
 pub fn clashes(scenario: &Scenario, causes: &[Cause], runs: u64) -> Result<Clashes, ScenarioError> {
     let jobs: Vec<(Cause, Scenario)> = causes
         .iter()
@@ -137,7 +137,7 @@ fn observe(scenario: &Scenario) -> Result<Observation, ScenarioError> {
     let at = end - AFTER;
     let world = simulate(scenario, |world| world.plan_checks(at - lifetime.min(BEFORE), CHECKS))?;
     let checks = &world.measured.borrow().checks;
-    // Earlier findings are no effects of the cause.
+    // Earlier findings are not effects of the cause.
     let before: BTreeSet<&str> =
         checks.iter().filter(|(seen, _)| *seen <= at).flat_map(|(_, codes)| codes.iter().copied()).collect();
     let mut findings = BTreeMap::new();

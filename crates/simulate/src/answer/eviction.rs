@@ -1,4 +1,4 @@
-//! The time until evicted pods run again elsewhere.
+//! The time until evicted pods are running elsewhere.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -7,18 +7,18 @@ use super::run::simulate;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::time::Micros;
 
-/// Pods that are evicted in batches. The next batch goes when all pods of the last one are ready elsewhere.
+/// An eviction of pods in batches. Each batch waits until all pods of the previous one are ready elsewhere.
 #[derive(Clone, Debug)]
 pub struct Eviction {
     /// The addresses whose pods are evicted.
     pub addresses: BTreeSet<IpAddr>,
-    /// The number of pods of a batch.
+    /// The number of pods in a batch.
     pub batch: usize,
     /// The time between two batches.
     pub pause: Micros,
     /// The time for which a batch may wait for addresses before the eviction stops.
     pub patience: Micros,
-    /// The possible times from a pod's addresses until it is ready, chosen at random.
+    /// The times that pods can take from getting addresses until ready. One is chosen at random for each pod.
     pub ready_after: Vec<Micros>,
 }
 
@@ -27,19 +27,19 @@ pub struct Eviction {
 pub struct Evicted {
     /// The number of pods to evict.
     pub pods: usize,
-    /// The number of pods that got other addresses. If some got none, the eviction stopped.
+    /// The number of pods that got other addresses. Less than `pods` if the eviction stopped.
     pub moved: usize,
-    /// The time until the last pod was ready, or the eviction stopped.
+    /// The time until the last pod was ready, or until the eviction stopped.
     pub took: Micros,
 }
 
-/// The time between two looks at the result.
+/// The interval of looking for the result.
 const STEP: Micros = Micros::from_mins(10);
 
-/// Evicts pods of the cluster that a scenario begins with.
+/// Evicts pods from the cluster with which a scenario begins.
 pub fn evict(scenario: &Scenario, eviction: &Eviction) -> Result<Evicted, ScenarioError> {
     let mut result = None;
-    // Nothing else happens meanwhile.
+    // Nothing else happens during the eviction.
     let scenario = Scenario { duration: Some(STEP), grace: None, ..scenario.clone() };
     let world = simulate(&scenario, |world| result = Some(world.begin_eviction(eviction)))?;
     loop {

@@ -1,4 +1,4 @@
-//! The fate of the addresses of a node that fails.
+//! The addresses of a node that fails, from the failure until they are free.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use super::several::{AtRank, side_by_side, variants};
 use crate::scenario::{GRACE, Scenario, ScenarioError};
 use crate::time::Micros;
 
-/// The state some time after a failure.
+/// The state at some time after a failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Point {
@@ -17,42 +17,42 @@ pub struct Point {
     pub held: u64,
     /// Blocks that the failed node holds.
     pub blocks: u64,
-    /// Pods that should run and do not: they have no addresses, or their node failed and they are not replaced yet.
+    /// Pods that should be running but are not: they have no addresses, or are not replaced yet after their node failed.
     pub waiting: u64,
 }
 
-/// The course of a failure.
+/// The course of events after a failure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Course {
     pub points: Vec<Point>,
-    /// The time from which the node held no address; `None` if it held some to the end.
+    /// The time after which the node held no addresses; `None` if it held some to the end.
     pub addresses_free_after: Option<Micros>,
-    /// The time from which the node had no block; `None` if it had some to the end.
+    /// The time after which the node held no blocks; `None` if it held some to the end.
     pub blocks_free_after: Option<Micros>,
-    /// The largest number of pods at a time that should run and did not.
+    /// The largest number of pods at a time that should have been running but were not.
     pub max_pending: u64,
-    /// The time from which all pods ran; `None` if some did not at the end.
+    /// The time after which all pods were running; `None` if some were not at the end.
     pub all_running_after: Option<Micros>,
 }
 
-/// The fate of the addresses of a node that fails.
+/// The result of a node's failure, with and without the collector.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Failure {
     pub node: String,
-    /// Addresses that it held when it failed.
+    /// Addresses that the node held when it failed.
     pub held: u64,
-    /// The time from its failure until the node is removed from the cluster; `None` for never.
+    /// The time from the failure until the node is removed from the cluster; `None` for never.
     pub removed_after: Option<Micros>,
     pub with_collector: Course,
     pub without_collector: Course,
-    /// Set if there were several runs.
+    /// Set for several runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<Box<FailureRange>>,
 }
 
-/// The range of the numbers of several runs.
+/// The range of each number over several runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FailureRange {
@@ -61,10 +61,10 @@ pub struct FailureRange {
     pub highest: Failure,
 }
 
-/// The number of times at which the state of a failure is recorded.
+/// The number of times that the state is recorded.
 const MOMENTS: u64 = 240;
 
-/// Runs a scenario in which a node fails `runs` times, with the collector of kube-controllers and without.
+/// Runs a scenario with a failing node `runs` times each with and without the collector of kube-controllers.
 pub fn failure(scenario: &Scenario, runs: u64) -> Result<Failure, ScenarioError> {
     let with = Scenario { grace: Some(scenario.grace.unwrap_or(GRACE)), ..scenario.clone() };
     // Both have the same duration.
@@ -100,7 +100,7 @@ impl Failure {
 
 fn course(scenario: &Scenario) -> Result<Course, ScenarioError> {
     let failed = scenario.event.as_ref().map(|planned| planned.at).unwrap_or_default();
-    // The first sample comes right after the failure, since events of the same time keep their order.
+    // The first sample is taken right after the failure, since events at the same time keep their order.
     let world = simulate(scenario, |world| world.plan_samples(failed, MOMENTS))?;
     let points = world.measured.borrow().points.clone();
     Ok(Course {

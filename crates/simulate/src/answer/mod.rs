@@ -1,4 +1,4 @@
-//! The results of simulations, as types that are printed and drawn elsewhere.
+//! The results of simulations, as types. They are printed and drawn elsewhere.
 
 mod advise;
 mod block_size;
@@ -36,11 +36,11 @@ pub struct Times {
     pub worst: Micros,
 }
 
-/// Statistics of the requests of a call to the datastore.
+/// Statistics of the number of requests that a call sends to the datastore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Requests {
-    /// Rounded to two digits after the point.
+    /// Rounded to two decimal places.
     pub mean: f64,
     pub median: u64,
     pub most: u64,
@@ -54,22 +54,22 @@ pub struct Adds {
     pub started: u64,
     /// ADDs that ended with an error.
     pub failed: u64,
-    /// ADDs that took too long.
+    /// ADDs that exceeded a time limit.
     pub too_long: u64,
-    /// The messages of ADDs that failed, with their numbers.
+    /// The number of failed ADDs by their error message.
     pub reasons: BTreeMap<String, u64>,
     /// From the call of the plugin to its answer.
     pub time: Times,
-    /// The times of ADDs that found a free address in a block of their node.
+    /// The times of ADDs that found a free address in one of their node's blocks.
     pub time_in_own_block: Times,
-    /// The times of ADDs that read all blocks, to claim one or to borrow from one.
+    /// The times of ADDs that searched other blocks, to claim one or to borrow from one.
     pub time_with_list: Times,
-    /// The times for which ADDs waited for the lock of their node.
+    /// The times that ADDs waited for their node's lock.
     pub waited: Times,
     pub requests: Requests,
     pub requests_in_own_block: Requests,
     pub requests_with_list: Requests,
-    /// Writes for which another client was faster.
+    /// Writes that failed because another client wrote first.
     pub conflicts: u64,
 }
 
@@ -83,22 +83,22 @@ pub struct BlockUse {
     pub addresses: u64,
     /// Allocated addresses.
     pub allocated: u64,
-    /// Free addresses in blocks that have an owner.
+    /// Free addresses in blocks with an owner.
     pub wasted: u64,
-    /// Wasted addresses in percent of the addresses in blocks.
+    /// Wasted addresses as a percentage of the addresses in blocks.
     pub wasted_percent: f64,
-    /// One for each block, and one for each borrowed address.
+    /// Routes: one for each block, and one for each borrowed address.
     pub routes: u64,
-    /// Addresses in blocks of other nodes.
+    /// Addresses that pods have from other nodes' blocks.
     pub borrowed: u64,
-    /// Borrowed addresses in percent of the allocated ones.
+    /// Borrowed addresses as a percentage of the allocated ones.
     pub borrowed_percent: f64,
     pub max_blocks_of_node: u64,
     /// Nodes that cannot get another address although their pools have free ones.
     pub stranded_nodes: u64,
 }
 
-/// The range of the numbers of several runs.
+/// The range of each number over several runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Range {
@@ -109,7 +109,7 @@ pub struct Range {
     pub highest: Run,
 }
 
-/// One run, or the median of several, number by number.
+/// One run, or the median of each number over several runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
@@ -117,12 +117,12 @@ pub struct Run {
     pub nodes: u32,
     /// Pods that have addresses at the end.
     pub pods: u64,
-    /// Pods that should run at the end and do not.
+    /// Pods that should be running at the end but are not.
     pub waiting_pods: u64,
-    /// The times from the creation of a pod to its address, including failed ADDs and the waits between them, for pods
-    /// that were created in the run and got one.
+    /// The times from a pod's creation until it got an address, including failed ADDs and the waits between them. Only
+    /// for pods that were created in the run and got one.
     pub time_to_address: Times,
-    /// The duration of the simulation.
+    /// The simulated time.
     pub simulated: Micros,
     pub adds: Adds,
     /// DELs that released their addresses.
@@ -130,9 +130,9 @@ pub struct Run {
     /// All requests to the datastore, including those of kube-controllers.
     pub datastore_requests: u64,
     pub blocks: BlockUse,
-    /// Addresses that two pods used at a time.
+    /// Addresses that two pods used at the same time.
     pub clashes: u64,
-    /// Set if there were several runs.
+    /// Set for several runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<Box<Range>>,
 }
@@ -144,7 +144,7 @@ pub struct Scale {
     pub rows: Vec<Run>,
 }
 
-/// A run with a block size.
+/// The run with one of the compared block sizes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockSizeRow {
@@ -161,7 +161,7 @@ pub struct BlockSizes {
     pub rows: Vec<BlockSizeRow>,
 }
 
-/// A share in percent, with two digits after the point.
+/// A percentage, rounded to two decimal places.
 pub(crate) fn percent(part: u64, of: u64) -> f64 {
     let hundredths =
         (u128::from(part) * 10_000 + u128::from(of) / 2).checked_div(u128::from(of)).unwrap_or(0);

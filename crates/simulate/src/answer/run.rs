@@ -24,7 +24,7 @@ pub fn runs(scenario: &Scenario, runs: u64) -> Result<Run, ScenarioError> {
     run_each(std::slice::from_ref(scenario), runs).map(|shown| shown.into_iter().next().unwrap_or_default())
 }
 
-/// Runs a scenario after `prepare` has planned more, and returns the world at its end.
+/// Runs a scenario after `prepare` has planned more events. Returns the world at the end.
 pub(super) fn simulate(
     scenario: &Scenario,
     prepare: impl FnOnce(&Rc<World>),
@@ -35,11 +35,11 @@ pub(super) fn simulate(
     Ok(Finished(world))
 }
 
-/// A world whose time is over.
+/// A world at the end of its run.
 pub(super) struct Finished(Rc<World>);
 
 impl Drop for Finished {
-    /// Drops the planned events, which hold the world and are held by it.
+    /// Drops the planned events, which hold references to the world that holds them.
     fn drop(&mut self) {
         self.0.engine.stop();
     }
@@ -54,7 +54,7 @@ impl std::ops::Deref for Finished {
 }
 
 impl World {
-    /// The results of a run at its end.
+    /// The results of the run.
     pub(super) fn show(&self) -> Run {
         let (measured, pods) = (self.measured.borrow(), self.pods.borrow());
         let snapshot = self.snapshot_of_blocks();
@@ -93,7 +93,7 @@ impl World {
             }
             for held in block.allocations().filter(|held| !held.attribute.is_cooling()) {
                 shown.allocated += 1;
-                // An address in a block without owner has a route of its own, but is not borrowed.
+                // An address in a block without an owner has its own route, but is not borrowed.
                 let is_own = |host: &str| held.attribute.get("node").is_none_or(|node| node == *host);
                 shown.borrowed += u64::from(host.is_some_and(|host| !is_own(host)));
                 shown.routes += u64::from(!host.is_some_and(is_own));
@@ -139,7 +139,7 @@ fn times(found: impl Iterator<Item = u32>) -> Times {
     Times { count, mean, median: at(500), p90: at(900), p99: at(990), worst: at(1_000) }
 }
 
-/// The value at a rank: the least one that `permille` thousandths do not exceed.
+/// Returns the smallest value that at least `permille` thousandths of all values do not exceed.
 pub(super) fn rank<T: Copy>(sorted: &[T], permille: usize) -> Option<T> {
     let place = (sorted.len() * permille).div_ceil(1_000).saturating_sub(1);
     sorted.get(place).copied()

@@ -1,10 +1,10 @@
-//! The effect of the size of a cluster.
+//! The effect of a cluster's size.
 
 use super::Scale;
 use super::several::run_each;
 use crate::scenario::{Scenario, ScenarioError};
 
-/// Runs a scenario with each of some numbers of nodes. Pods arrive at the same rate for each node.
+/// Runs a scenario with each number of nodes. The arrival rate of pods per node stays the same.
 pub fn scale(scenario: &Scenario, nodes: &[u32], runs: u64) -> Result<Scale, ScenarioError> {
     let before = scenario.node_count().max(1);
     let sized = |count: &u32| Scenario {

@@ -1,4 +1,4 @@
-//! Several runs of one cluster, with other seeds and numbers of pods.
+//! Several runs of one cluster, with different seeds and numbers of pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,16 +10,16 @@ use super::{Adds, BlockUse, Course, Failure, Point, Range, Requests, Run, Times}
 use crate::scenario::{Scenario, ScenarioError};
 use crate::time::Micros;
 
-/// The deviation of pods of a node from the average in repeated runs, in percent: schedulers do not place them evenly, and
-/// the average is not known before.
+/// The deviation of a node's pods from the average in repeated runs, in percent: schedulers do not place pods evenly,
+/// and the average is not known in advance.
 pub const SPREAD: u32 = 12;
 
-/// Runs each of some scenarios `runs` times. Refuses impossible scenarios before anything runs.
+/// Runs each scenario `runs` times. Refuses impossible scenarios before anything runs.
 pub(super) fn run_each(scenarios: &[Scenario], runs: u64) -> Result<Vec<Run>, ScenarioError> {
     Ok(run_all(scenarios, runs)?.iter().map(|shown| Run::of_several(shown)).collect())
 }
 
-/// Runs each of some scenarios `runs` times, and returns the runs of each in the order of [`variants`].
+/// Runs each scenario `runs` times, and returns its runs in the order of [`variants`].
 pub(super) fn run_all(scenarios: &[Scenario], runs: u64) -> Result<Vec<Vec<Run>>, ScenarioError> {
     scenarios.iter().try_for_each(Scenario::check)?;
     let jobs: Vec<Scenario> = scenarios.iter().flat_map(|scenario| variants(scenario, runs)).collect();
@@ -27,8 +27,8 @@ pub(super) fn run_all(scenarios: &[Scenario], runs: u64) -> Result<Vec<Vec<Run>>
     Ok(shown.chunks(runs.max(1) as usize).map(<[Run]>::to_vec).collect())
 }
 
-/// Does `work` for each of some jobs in parallel, and returns the results in the order of the jobs. Begins with the last
-/// jobs, which usually have more nodes or smaller blocks and take longest.
+/// Does `work` for jobs in parallel, and returns the results in the order of the jobs. Begins with the last jobs, which
+/// usually have more nodes or smaller blocks and take longest.
 pub(super) fn side_by_side<J: Sync, T: Send>(
     jobs: &[J],
     work: impl Fn(&J) -> Result<T, ScenarioError> + Sync,
@@ -39,8 +39,8 @@ pub(super) fn side_by_side<J: Sync, T: Send>(
     results.into_iter().collect()
 }
 
-/// A scenario and variants of it, each with a seed of its own, nodes with more and fewer pods, and fewer or more pods on
-/// average. A scenario with an event keeps the average, since the cluster would be full at another time.
+/// A scenario and variants of it. Each variant has its own seed, nodes with more and with fewer pods, and another
+/// average of pods. A scenario with an event keeps the average, so that the cluster is full at the same time.
 pub(super) fn variants(scenario: &Scenario, count: u64) -> Vec<Scenario> {
     let steps = (count.max(1) - 1).div_ceil(2);
     let variant = |number: u64| {
@@ -60,7 +60,7 @@ pub(super) fn variants(scenario: &Scenario, count: u64) -> Vec<Scenario> {
 }
 
 impl Run {
-    /// Combines several runs: each number is the median of theirs, with its range.
+    /// Combines several runs: each number is their median, with the range.
     pub(super) fn of_several(shown: &[Self]) -> Self {
         let all: Vec<&Self> = shown.iter().collect();
         if let [one] = all[..] {
@@ -72,9 +72,9 @@ impl Run {
     }
 }
 
-/// Results with numbers that can be ranked among those of other runs.
+/// Results whose numbers can be ranked among those of other runs.
 pub(super) trait AtRank: Sized {
-    /// The result whose every number is the least one that `permille` thousandths do not exceed.
+    /// Returns a result in which each number is the one at this rank; see [`rank`].
     fn at_rank(all: &[&Self], permille: usize) -> Self;
 }
 
@@ -92,7 +92,7 @@ macro_rules! of_numbers {
 
 of_numbers!(u32, u64, f64, Count, Micros);
 
-/// Ranks each field. Fields after the semicolon are those of the first run.
+/// Ranks each field. Fields after the semicolon are copied from the first run.
 macro_rules! of_fields {
     ($($name:ident { $($field:ident),* $(; $($first:ident),*)? })*) => {
         $(impl AtRank for $name {
@@ -138,7 +138,7 @@ impl AtRank for Vec<Point> {
     }
 }
 
-/// `None` is later than all times.
+/// Ranks `None` after all times.
 impl AtRank for Option<Micros> {
     fn at_rank(all: &[&Self], permille: usize) -> Self {
         let mut sorted: Vec<Self> = all.iter().map(|time| **time).collect();
@@ -147,7 +147,7 @@ impl AtRank for Option<Micros> {
     }
 }
 
-/// A missing name counts as 0.
+/// Counts a missing name as 0.
 impl AtRank for BTreeMap<String, u64> {
     fn at_rank(all: &[&Self], permille: usize) -> Self {
         let names: BTreeSet<&String> = all.iter().flat_map(|one| one.keys()).collect();

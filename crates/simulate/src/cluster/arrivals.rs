@@ -14,8 +14,7 @@ impl World {
         }
     }
 
-    /// Plans the first of `left` arrivals after the one that was due at `nanos`. Gaps vary between nothing and twice the
-    /// mean.
+    /// Plans the first of `left` arrivals after one at `nanos`. Gaps vary between zero and twice the mean.
     fn plan_next(self: &Rc<Self>, left: u64, nanos: u64) {
         let gap = self.scenario.arrival().gap_nanos();
         let nanos = nanos.saturating_add(self.random_below(gap.saturating_mul(2).saturating_add(1)));

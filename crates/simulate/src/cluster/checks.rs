@@ -12,8 +12,8 @@ use crate::time::Micros;
 type Findings = BTreeSet<(Code, String)>;
 
 impl World {
-    /// Plans checks from `begin` to the end. Only findings of two checks in a row are kept, as with `--confirm`: pods that
-    /// are starting or stopping look like a fault for a moment.
+    /// Plans checks from `begin` to the end. Keeps only findings of two checks in a row, as with `--confirm`: pods that
+    /// are starting or stopping look like faults for a moment.
     pub(crate) fn plan_checks(self: &Rc<Self>, begin: Micros, every: Micros) {
         self.plan_check(begin, every, Findings::new());
     }

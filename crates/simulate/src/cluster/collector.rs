@@ -1,5 +1,5 @@
-//! The collector of kube-controllers (facts 3.10, 3.12, 3.17). It decides by caches, which lag behind. On Kubernetes it
-//! reads each pod once more before it releases an address.
+//! The collector of kube-controllers (facts 3.10, 3.12, 3.17). Its decisions are based on caches, which lag behind. On
+//! Kubernetes, it reads each pod once more before releasing an address.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -19,27 +19,27 @@ use crate::datastore::Client;
 use crate::scenario::interval;
 use crate::time::Micros;
 
-/// The time between two looks at the signal to begin.
+/// The interval of looking for the signal to begin.
 const POLL: Micros = Micros::from_secs(1);
-/// The time until it tries again after an error.
+/// The time until the collector tries again after an error.
 const RETRY: Micros = Micros::from_secs(5);
-/// The limit of addresses that it releases at once.
+/// The largest number of addresses that the collector releases at once.
 const BATCH: usize = 10_000;
 
-/// The collector and its memory.
+/// The collector and its state.
 struct State {
     world: Rc<World>,
     grace: Micros,
     allocator: Allocator<Client>,
-    /// The blocks that their node does not need, by the time since which they are empty.
+    /// Empty blocks that their node does not need, with the time since which they have been empty.
     empty_since: BTreeMap<IpNet, Micros>,
 }
 
-/// A leaked address of a pod.
+/// An address that a pod leaked.
 struct Leak {
     pod: u32,
     release: Release,
-    /// The node of the pod is in the cluster.
+    /// True if the pod's node is in the cluster.
     has_node: bool,
 }
 
@@ -49,7 +49,7 @@ struct Garbage {
     leaks: Vec<Leak>,
     /// Blocks with addresses whose cooldown is over.
     cooled: Vec<IpNet>,
-    /// Nodes that are not in the cluster any more and hold no address in use.
+    /// Nodes that are no longer in the cluster and hold no address in use.
     nodes: Vec<String>,
     /// Blocks to give up, with their nodes.
     blocks: Vec<(IpNet, String)>,
@@ -68,7 +68,7 @@ impl World {
         self.server.data().config().unwrap_or_default().cooldown()
     }
 
-    /// Signals the collector to begin soon, since a node or a pod is gone.
+    /// Signals the collector to run soon, since a node or a pod is gone.
     pub(super) fn collect_soon(&self) {
         self.is_collecting.set(true);
     }
@@ -78,7 +78,7 @@ async fn run(mut state: State) {
     let engine = state.world.engine.clone();
     let mut next = interval(state.grace);
     loop {
-        // Signals are looked at once in a while, so that one run serves several.
+        // Looks for signals only at intervals, so that one run serves several.
         while engine.now() < next && !state.world.is_collecting.replace(false) {
             engine.sleep(POLL).await;
         }
@@ -107,7 +107,7 @@ impl State {
             self.free_cooled(block).await;
         }
         for (block, node) in found.blocks {
-            // If another client was faster, there is nothing to do.
+            // If another client wrote first, there is nothing to do.
             let _ = self.allocator.release_affinity(block, &node, InUse::Refuse).await;
         }
         for node in found.nodes {
@@ -119,7 +119,7 @@ impl State {
         is_done
     }
 
-    /// Confirms leaks, and returns the requests to release them. Reads no pod of a node that is gone.
+    /// Confirms leaks, and returns requests to release them. Does not read the pods of nodes that are gone.
     async fn confirmed(&self, leaks: Vec<Leak>) -> Vec<Release> {
         let mut confirmed = Vec::new();
         for Leak { pod, release, has_node } in leaks {
@@ -133,7 +133,7 @@ impl State {
         confirmed
     }
 
-    /// Writes a block without the addresses whose cooldown is over. If another client was faster, that one has done it.
+    /// Writes a block without the addresses whose cooldown is over. If another client wrote first, it has done this.
     async fn free_cooled(&self, block: IpNet) {
         let store = self.allocator.store();
         let Ok(found) = store.read(&[Query::Get(Key::Block(block))]).await else { return };
@@ -194,7 +194,7 @@ impl State {
         self.world.engine.now() - pod.gone_at.unwrap_or_default() >= self.grace
     }
 
-    /// The blocks that have been empty for the grace period and whose node has another one.
+    /// The blocks that have been empty for the grace period, and whose node has another block.
     fn find_unneeded(&mut self, blocks_of: &BTreeMap<&str, Vec<&Block>>) -> Vec<(IpNet, String)> {
         let now = self.world.engine.now();
         let mut unneeded = Vec::new();
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
     use crate::scenario::{Event, Planned, PoolSpec, Scenario};
 
-    /// Six nodes with ten pods each. The pods of one leave after six minutes.
+    /// Six nodes with ten pods each. The pods of one node leave after six minutes.
     fn world(change: impl FnOnce(&mut Scenario)) -> Rc<World> {
         let mut scenario = Scenario {
             nodes: 6,

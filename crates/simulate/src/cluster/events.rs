@@ -12,11 +12,11 @@ use crate::time::Micros;
 
 /// The age of the backup that is restored.
 const BACKUP: Micros = Micros::from_mins(4);
-/// The number of pods whose addresses are released by hand, or that share their handle with another.
+/// The number of pods whose addresses are released by hand, or that share their handle with another pod.
 const PODS: u32 = 3;
 /// The time until a pod is moved to another node.
 const MOVED: Micros = Micros::from_mins(1);
-/// The time from then on until its old node stops it.
+/// The time from moving a pod until its old node stops it.
 const LATE: Micros = Micros::from_secs(30);
 
 impl World {
@@ -31,7 +31,7 @@ impl World {
     }
 
     fn happen(self: &Rc<Self>, event: &Event) {
-        // The check of a scenario refuses an unknown node.
+        // `Scenario::check` refuses an unknown node.
         let node = event.node().and_then(|name| self.scenario.node_index(name)).unwrap_or_default();
         match event {
             Event::FailNode(_) => self.fail(node, Failure::Stopped),
@@ -46,8 +46,8 @@ impl World {
         self.nodes.borrow().get(node).pods.iter().copied().collect()
     }
 
-    /// Plans a backup of etcd and its restore. After that, endpoints of pods that started meanwhile are gone, and those of
-    /// pods that left are back.
+    /// Plans an etcd backup and its restore. After the restore, endpoints of pods that started since the backup are
+    /// gone, and those of pods that left since are back.
     fn plan_restore(self: &Rc<Self>, at: Micros) {
         let world = Rc::clone(self);
         self.engine.at(at - BACKUP, move || {
@@ -74,8 +74,8 @@ impl World {
         (0..count).map(|_| pick()).collect()
     }
 
-    /// Starts pods of a StatefulSet and moves each to another node. The first node stops the old pod only then and
-    /// releases the handle, which is the new pod's, too.
+    /// Starts StatefulSet pods and moves each to another node. The first node stops the old pod only afterwards. This
+    /// releases the handle, which the new pod also has.
     fn share_handles(self: &Rc<Self>) {
         for number in 0..PODS {
             let handle: Rc<str> = format!("default.web-{number}").into();
@@ -98,7 +98,7 @@ impl World {
     }
 }
 
-/// Releases the addresses of some running pods, as an operator does by hand.
+/// Releases addresses of some running pods, as an operator could by hand.
 async fn free(world: Rc<World>) {
     let is_labelled = true;
     let allocator = Allocator::new(Client::for_plugin(&world.server, is_labelled));

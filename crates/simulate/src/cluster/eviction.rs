@@ -1,4 +1,4 @@
-//! Eviction of pods in batches, as `migrate --evict` does it.
+//! Eviction of pods in batches, as in `migrate --evict`.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -7,11 +7,11 @@ use super::{Pod, World};
 use crate::answer::{Evicted, Eviction};
 use crate::time::Micros;
 
-/// The time between two looks at whether the pods of a batch run.
+/// The interval of checking whether the pods of a batch are running.
 const POLL: Micros = Micros::from_secs(1);
 
 impl World {
-    /// Begins an eviction, which sets the result when it has ended.
+    /// Begins an eviction. The returned cell gets the result when it ends.
     pub(crate) fn begin_eviction(self: &Rc<Self>, eviction: &Eviction) -> Rc<Cell<Option<Evicted>>> {
         let result = Rc::new(Cell::new(None));
         let (world, eviction, set) = (Rc::clone(self), eviction.clone(), Rc::clone(&result));
@@ -19,14 +19,14 @@ impl World {
         result
     }
 
-    /// The running pods with one of the addresses.
+    /// The running pods that have one of the addresses to evict.
     fn evicted(&self, eviction: &Eviction) -> Vec<u32> {
         let pods = self.pods.borrow();
         let is_evicted = |pod: &Pod| pod.runs && pod.addresses.iter().any(|a| eviction.addresses.contains(a));
         pods.all().filter(|(_, pod)| is_evicted(pod)).map(|(id, _)| id).collect()
     }
 
-    /// The time from a pod's addresses until it is ready: one of the given times, at random.
+    /// The time from a pod getting addresses until it is ready: one of the given times, at random.
     fn time_until_ready(&self, eviction: &Eviction) -> Micros {
         let place = self.random_below(eviction.ready_after.len() as u64) as usize;
         eviction.ready_after.get(place).copied().unwrap_or_default()
@@ -44,7 +44,7 @@ async fn evict(world: &Rc<World>, eviction: &Eviction) -> Evicted {
         let gone: Vec<u32> = batch.iter().copied().filter(|id| world.delete(*id)).collect();
         gone.iter().for_each(|id| world.replace(*id));
 
-        // Pods that no node takes yet are not in the list of pods.
+        // Pods that no node has room for are not in the list of pods yet.
         let until = world.engine.now() + eviction.patience;
         let started = || -> Vec<Micros> {
             world.pods.borrow().since(before).iter().filter_map(|pod| pod.started).collect()

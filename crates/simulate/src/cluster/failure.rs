@@ -1,4 +1,4 @@
-//! A node that fails, and the reaction of the control plane.
+//! Node failures and the control plane's reaction.
 
 use std::rc::Rc;
 
@@ -9,29 +9,29 @@ use crate::answer::Point;
 use crate::scenario::{DETECTION, EVICTION};
 use crate::time::Micros;
 
-/// The time from the removal of a node until Kubernetes' collector removes its pods.
+/// The time from a node's removal until Kubernetes' garbage collector removes its pods.
 const ORPHANS: Micros = Micros::from_secs(40);
 
 /// The addresses and blocks that a node held when it failed.
 pub(crate) struct HeldByFailed {
     node: Rc<str>,
     failed_at: Micros,
-    /// Block, ordinal and sequence number of each address.
+    /// The block, ordinal and sequence number of each address.
     allocations: Vec<(IpNet, u32, u64)>,
     blocks: Vec<IpNet>,
 }
 
-/// A way in which a node fails.
+/// The way in which a node fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// The machine stops.
     Stopped,
-    /// It is cut off, and its pods run on.
+    /// The node is cut off, but its pods keep running.
     CutOff,
 }
 
 impl World {
-    /// Plans samples from `begin` to the end, at `count` equal distances.
+    /// Plans samples from `begin` to the end, at `count` equal intervals.
     pub(crate) fn plan_samples(self: &Rc<Self>, begin: Micros, count: u64) {
         let duration = self.scenario.end() - begin;
         for moment in 0..=count {
@@ -48,7 +48,7 @@ impl World {
         let data = self.server.data();
         let is_held = |(cidr, ordinal, sequence): &&(IpNet, u32, u64)| {
             let found = data.block(*cidr).and_then(|block| block.allocation(*ordinal));
-            // A cooling address becomes free.
+            // A cooling address is not held: it becomes free.
             found.is_some_and(|found| found.sequence == *sequence && !found.attribute.is_cooling())
         };
         let has_owner = |cidr: &&IpNet| {
@@ -87,7 +87,7 @@ impl World {
         }
     }
 
-    /// Replaces the pods of a node. Their objects stay, since their containers may still run.
+    /// Replaces the pods of a node. Their objects stay, since their containers can still be running.
     fn evict(self: &Rc<Self>, node: u32) {
         self.pods_of(node).into_iter().for_each(|pod| self.replace(pod));
     }
@@ -111,7 +111,7 @@ impl World {
         self.collect_soon();
     }
 
-    /// Records the addresses and blocks of a node that fails now.
+    /// Records the addresses and blocks of a node that is failing now.
     fn note_held(&self, node: u32) {
         let node = Rc::clone(&self.nodes.borrow().get(node).name);
         let (mut blocks, mut allocations) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! The true users of addresses, whatever the datastore has.
+//! The actual users of addresses, whatever the datastore says.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ pub(crate) struct Clash {
 /// The user of each address.
 #[derive(Default)]
 pub(crate) struct Ledger {
-    /// Only looked up: nothing depends on the order.
+    /// The pod that uses each address. Only for lookups: nothing depends on the order.
     users: HashMap<IpAddr, u32, foldhash::fast::FixedState>,
     pub clashes: Vec<Clash>,
 }
@@ -52,7 +52,7 @@ mod tests {
         assert!(ledger.clashes.is_empty());
         ledger.take(address, 3, Micros(3));
         assert_eq!(ledger.clashes, [Clash { address, at: Micros(3) }]);
-        // The first user leaves, the second still uses it.
+        // The first user leaves, while the second one still uses the address.
         ledger.leave(address, 2);
         ledger.take(address, 4, Micros(4));
         assert_eq!(ledger.clashes.len(), 2);

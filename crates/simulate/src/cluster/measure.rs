@@ -1,4 +1,4 @@
-//! Measurements of the calls of the plugin.
+//! Measurements of plugin calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -11,11 +11,11 @@ use crate::time::Micros;
 pub(crate) struct Add {
     /// The time from the call of the plugin to its answer.
     pub time: Micros,
-    /// The part of it in which it waited for the lock of the node.
+    /// The part of `time` spent waiting for the node's lock.
     pub waited: Micros,
     pub requests: u32,
     pub conflicts: u32,
-    /// It listed all blocks, to claim one or to borrow from one.
+    /// True if the call searched other blocks, to claim one or to borrow from one.
     pub listed: bool,
     pub outcome: Outcome,
 }
@@ -23,9 +23,9 @@ pub(crate) struct Add {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Started(Vec<IpAddr>),
-    /// The message of the plugin.
+    /// Contains the plugin's error message.
     Failed(String),
-    /// The runtime or the plugin gave up after a time.
+    /// A time limit of the runtime or the plugin was exceeded.
     TooLong,
 }
 
@@ -36,20 +36,20 @@ pub(crate) struct Measured {
     pub started: Vec<Timed>,
     pub failed: u64,
     pub too_long: u64,
-    /// The messages of ADDs that failed, with their numbers.
+    /// The number of failed ADDs by their error message.
     pub reasons: BTreeMap<String, u64>,
     pub conflicts: u64,
     /// DELs that released their addresses.
     pub deleted: u64,
-    /// Pods for which no node has room now.
+    /// Number of pods for which no node currently has room.
     pub unschedulable: u64,
     pub held: Option<HeldByFailed>,
     pub points: Vec<Point>,
-    /// The codes that each check found, with its time.
+    /// The time of each check, and the codes that it found.
     pub checks: Vec<(Micros, BTreeSet<&'static str>)>,
 }
 
-/// An ADD that gave addresses, in little memory.
+/// The times of an ADD that gave addresses, in little memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timed {
     /// In microseconds, at most 71 minutes.

@@ -32,12 +32,12 @@ use crate::random::Random;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::time::Micros;
 
-/// The time without a start after which waiting pods are taken to be stuck.
+/// Waiting pods count as stuck if no pod has started for this time.
 const QUIET: Micros = Micros::from_mins(2);
 /// The longest extension of a run after its usual end.
 const EXTENSION: Micros = Micros::from_mins(60);
 
-/// The cluster, which all its parts share.
+/// The cluster, shared by all its parts.
 pub(crate) struct World {
     pub engine: Engine,
     pub server: Rc<Server>,
@@ -49,12 +49,12 @@ pub(crate) struct World {
     random: RefCell<Random>,
     /// The families in which pods get addresses.
     families: [bool; 2],
-    /// A run of the collector is planned.
+    /// True if the collector was signalled to run soon.
     is_collecting: Cell<bool>,
 }
 
 impl World {
-    /// Creates the cluster of a scenario at its start, with all events planned.
+    /// Creates a scenario's cluster at its start, with all events planned.
     pub(crate) fn new(scenario: &Arc<Scenario>) -> Result<Rc<Self>, ScenarioError> {
         scenario.check()?;
         let engine = Engine::default();
@@ -80,11 +80,11 @@ impl World {
         Ok(world)
     }
 
-    /// Runs to the end of the scenario. If it has no duration, goes on while waiting pods still start.
+    /// Runs to the end of the scenario. Without a set duration, continues while waiting pods still start.
     pub(crate) fn run(&self) {
         let end = self.scenario.end();
         self.engine.run_until(end);
-        // If pods come and go, some are always on their way.
+        // If pods come and go, some are always waiting.
         if self.scenario.duration.is_some() || self.scenario.lifetime.is_some() {
             return;
         }
@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    /// The number of pods that should run and do not.
+    /// The number of pods that should be running but are not.
     pub(crate) fn waiting_pods(&self) -> u64 {
         self.pods.borrow().missing() + self.measured.borrow().unschedulable
     }

@@ -1,4 +1,4 @@
-//! Nodes, and the choice of one for the next pod.
+//! Nodes, and choosing one for the next pod.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,21 +14,21 @@ use crate::scenario::Scenario;
 
 pub(crate) struct NodeState {
     pub name: Rc<str>,
-    /// The number of pods that it gets if the average node gets a hundred.
+    /// The number of pods that this node gets when the average node gets a hundred.
     weight: u32,
-    /// The lock of the node's plugin.
+    /// The lock that the calls of the node's plugin take.
     pub lock: Lock,
     /// The results of searches that found nothing, which the plugin keeps next to the lock.
     pub notes: Arc<MemoryNotes>,
-    /// Its machine runs and reaches the control plane.
+    /// True if the machine is running and reaches the control plane.
     pub is_alive: bool,
-    /// The cluster has its object.
+    /// True if the node's object exists in the cluster.
     pub is_in_cluster: bool,
-    /// Kubernetes: the affinities of the node have their labels.
+    /// On Kubernetes, true if the node's affinities have labels.
     pub is_labelled: Rc<Cell<bool>>,
-    /// Its pods that are not gone.
+    /// The node's pods that are not gone.
     pub pods: BTreeSet<u32>,
-    /// The current tasks of some of them.
+    /// The current tasks by pod; some pods have none.
     tasks: BTreeMap<u32, TaskId>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Nodes {
     all: Vec<NodeState>,
     /// The nodes that take pods, in any order.
     open: Vec<u32>,
-    /// The place of each node in `open`.
+    /// The index of each node in `open`.
     place: Vec<Option<usize>>,
     /// True for nodes that are cordoned or known to be down.
     closed: Vec<bool>,
@@ -84,7 +84,7 @@ impl Nodes {
         (0..).zip(&self.all)
     }
 
-    /// The node for the next pod: of two nodes that take pods, the one with fewer for its weight.
+    /// Chooses the node for the next pod: of two random nodes that take pods, the one with fewer for its weight.
     pub(crate) fn choose(&self, random: &mut Random) -> Option<u32> {
         let mut draw = || self.open.get(random.below(self.open.len() as u64) as usize).copied();
         let (first, second) = (draw()?, draw()?);
@@ -107,7 +107,7 @@ impl Nodes {
         self.reconsider(node);
     }
 
-    /// Sets the current task of a node for a pod.
+    /// Sets a node's current task for a pod.
     pub(crate) fn set_task(&mut self, node: u32, pod: u32, task: Option<TaskId>) {
         let state = self.get_mut(node);
         match task {
@@ -116,14 +116,14 @@ impl Nodes {
         }
     }
 
-    /// Lets a node fail, and returns its tasks, which are to be killed.
+    /// Marks a node as failed, and returns its tasks for the caller to kill.
     pub(crate) fn fail(&mut self, node: u32) -> Vec<TaskId> {
         let state = self.get_mut(node);
         state.is_alive = false;
         std::mem::take(&mut state.tasks).into_values().collect()
     }
 
-    /// Lets a node take no more pods.
+    /// Makes a node take no more pods.
     pub(crate) fn close(&mut self, node: u32) {
         self.closed[node as usize] = true;
         self.reconsider(node);
@@ -148,7 +148,7 @@ impl Nodes {
     }
 }
 
-/// The record of a node in the datastore.
+/// A node's record in the datastore.
 pub(super) fn record(scenario: &Scenario, index: u32) -> Node {
     if let Some(node) = scenario.start.as_ref().and_then(|start| start.nodes.get(index as usize)) {
         return node.clone();

@@ -1,4 +1,4 @@
-//! The CNI plugin on a simulated node: the same code as in its program, with a virtual lock and a virtual clock.
+//! The CNI plugin on a simulated node: the same code as in the real program, with a virtual lock and clock.
 
 use std::cell::{Cell, Ref};
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use crate::datastore::Client;
 use crate::engine::{Lock, LockGuard, within};
 use crate::time::Micros;
 
-/// One call, which is one process.
+/// One call, which corresponds to one process.
 struct Call<'w> {
     world: &'w World,
     id: u32,
@@ -28,10 +28,10 @@ struct Call<'w> {
     allocator: Allocator<Client>,
     /// The lock of the node.
     lock: Lock,
-    /// The affinities of the node have labels.
+    /// True if the node's affinities have labels.
     is_labelled: Rc<Cell<bool>>,
     started: Micros,
-    /// The time that it waited for the lock.
+    /// The time that the call waited for the lock.
     waited: Cell<Micros>,
 }
 
@@ -44,7 +44,7 @@ impl<'w> Call<'w> {
             let node = node(world, id);
             (node.name.to_string(), node.lock.clone(), Arc::clone(&node.notes), Rc::clone(&node.is_labelled))
         };
-        // The process looks for labels when it starts.
+        // The process checks for labels when it starts.
         let client = Client::for_plugin(&world.server, is_labelled.get());
         world.engine.sleep(world.server.draw(costs.start) + world.server.draw(costs.connect)).await;
         let handle = world.pods.borrow().get(id).handle(id);
@@ -152,12 +152,12 @@ pub(super) async fn add(world: &World, id: u32) -> Add {
     }
 }
 
-/// An ADD that the runtime gave up after a time.
+/// The result of an ADD that the runtime gave up after `time`.
 pub(super) fn given_up(time: Micros) -> Add {
     Add { time, waited: Micros::ZERO, requests: 0, conflicts: 0, listed: false, outcome: Outcome::TooLong }
 }
 
-/// DEL: releases the addresses of a pod. False if it failed.
+/// DEL: releases a pod's addresses; false if that failed.
 pub(super) async fn del(world: &World, id: u32) -> bool {
     let call = Call::begin(world, id).await;
     let del = plugin::Del {

@@ -9,34 +9,34 @@ use calipam_model::attributes::AttributeRef;
 use super::failure::Failure;
 use crate::time::Micros;
 
-/// The beginning of the names of pods.
+/// The prefix of pod names.
 const NAME: &str = "pod-";
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pod {
     pub node: u32,
-    /// The number of times that its sandbox was created again, each with a container ID of its own.
+    /// The number of times that the pod's sandbox was created again. Each has its own container ID.
     pub attempt: u32,
-    /// The time of the first request for its addresses.
+    /// The time of the first request for the pod's addresses.
     pub created: Micros,
-    /// The time at which it got its addresses.
+    /// The time at which the pod got its addresses.
     pub started: Option<Micros>,
     pub addresses: Box<[IpAddr]>,
-    /// The API server has it.
+    /// True if the API server has the pod.
     pub is_in_api: bool,
-    /// The time at which the API server deleted it.
+    /// The time at which the API server deleted the pod.
     pub gone_at: Option<Micros>,
-    /// Its containers run and use its addresses.
+    /// True if the pod's containers are running and using its addresses.
     pub runs: bool,
-    /// etcd: its endpoint exists.
+    /// On etcd, true if the pod's endpoint exists.
     pub has_endpoint: bool,
-    /// Its node failed while it ran: its object in the API server does not change any more.
+    /// True if the pod's node failed while it was running: its object in the API server no longer changes.
     pub is_of_failed_node: bool,
-    /// It ran on a node that failed and is not replaced yet.
+    /// True if the pod was running on a node that failed, and is not replaced yet.
     is_lost: bool,
-    /// Another pod was created in its place.
+    /// True if another pod was created in its place.
     is_replaced: bool,
-    /// Its handle, if that does not come from its container.
+    /// The handle, if it is not derived from the container.
     pub handle: Option<Rc<str>>,
 }
 
@@ -44,11 +44,11 @@ pub(crate) struct Pod {
 #[derive(Default)]
 pub(crate) struct Pods {
     all: Vec<Pod>,
-    /// The number of pods without addresses that are not replaced.
+    /// The number of pods that wait for addresses and are not replaced.
     waiting: u64,
-    /// The number of pods that ran on nodes that failed and are not replaced yet.
+    /// The number of pods that were running on failed nodes and are not replaced yet.
     lost: u64,
-    /// Pods that the cluster had at the start, by handle.
+    /// The pods that existed at the start, by handle.
     adopted: HashMap<Rc<str>, u32, foldhash::fast::FixedState>,
 }
 
@@ -74,12 +74,12 @@ impl Pods {
         self.all.len()
     }
 
-    /// The pods that were created since there were `count`.
+    /// The pods that were created after the first `count`.
     pub(super) fn since(&self, count: usize) -> &[Pod] {
         self.all.get(count..).unwrap_or_default()
     }
 
-    /// The pod that owns a record in a block; `None` if the record has another owner.
+    /// The pod that an owner record in a block names; `None` for other owners.
     pub(crate) fn of_record(&self, record: &AttributeRef<'_>) -> Option<u32> {
         if !self.adopted.is_empty()
             && let Some(id) = record.handle().and_then(|handle| self.adopted.get(handle.to_string().as_str()))
@@ -90,7 +90,7 @@ impl Pods {
         ((id as usize) < self.all.len()).then_some(id)
     }
 
-    /// True if an address that is recorded for a pod belongs neither to it nor to a pod that shares its handle.
+    /// True if an address recorded for a pod belongs neither to that pod nor to one that shares its handle.
     pub(crate) fn is_leaked(&self, id: u32, address: IpAddr) -> bool {
         let pod = self.get(id);
         let is_kept =
@@ -109,12 +109,12 @@ impl Pods {
         self.all.len() as u32 - 1
     }
 
-    /// Notes that the cluster had a pod at the start.
+    /// Notes that a pod existed at the start.
     pub(super) fn adopt(&mut self, id: u32, handle: Rc<str>) {
         self.adopted.insert(handle, id);
     }
 
-    /// Notes that a pod has its addresses.
+    /// Notes that a pod got its addresses.
     pub(super) fn set_started(&mut self, id: u32, addresses: Vec<IpAddr>, now: Micros) {
         self.waiting -= 1;
         let pod = &mut self.all[id as usize];
@@ -137,18 +137,18 @@ impl Pods {
         }
     }
 
-    /// The pods that were created in the simulation.
+    /// The pods that were created during the simulation.
     pub(crate) fn created(&self) -> impl Iterator<Item = &Pod> {
         // Adopted pods come first.
         self.all.iter().skip(self.adopted.len())
     }
 
-    /// The number of pods that should run and do not.
+    /// The number of pods that should be running but are not.
     pub(crate) fn missing(&self) -> u64 {
         self.waiting + self.lost
     }
 
-    /// Notes that the node of a pod failed.
+    /// Notes that a pod's node failed.
     pub(crate) fn lose(&mut self, id: u32, failure: Failure) {
         let pod = &mut self.all[id as usize];
         pod.is_of_failed_node = true;
@@ -158,7 +158,7 @@ impl Pods {
         }
     }
 
-    /// Notes that another pod replaces one; false if that was replaced before.
+    /// Notes that another pod replaces this one; false if it was already replaced.
     pub(super) fn replace(&mut self, id: u32) -> bool {
         let pod = &mut self.all[id as usize];
         if std::mem::replace(&mut pod.is_replaced, true) {
@@ -179,7 +179,7 @@ impl Pod {
         Self { node, created: now, is_in_api: true, ..Self::default() }
     }
 
-    /// The microseconds from its creation until it had addresses.
+    /// The microseconds from the pod's creation until it had addresses.
     pub(crate) fn time_to_address(&self) -> Option<u32> {
         self.started.map(|started| u32::try_from(started.0 - self.created.0).unwrap_or(u32::MAX))
     }
@@ -198,7 +198,7 @@ impl Pod {
         digits
     }
 
-    /// The handle of its addresses.
+    /// The handle of the pod's addresses.
     pub(crate) fn handle(&self, id: u32) -> String {
         match &self.handle {
             Some(handle) => handle.to_string(),
@@ -207,7 +207,7 @@ impl Pod {
     }
 }
 
-/// Spreads numbers that are close to each other (the finalizer of SplitMix64).
+/// Spreads numbers that are close to each other (SplitMix64's finalizer).
 fn scatter(number: u64) -> u64 {
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

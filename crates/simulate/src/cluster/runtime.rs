@@ -11,13 +11,13 @@ use crate::time::Micros;
 
 /// The time until a runtime tries again to start a pod.
 const RETRY: Micros = Micros::from_secs(10);
-/// The time until it repeats a DEL that failed.
+/// The time until a runtime repeats a failed DEL.
 const RETRY_DEL: Micros = Micros::from_secs(15);
-/// The time limit of an ADD or DEL in a runtime.
+/// A runtime's time limit for an ADD or DEL.
 const CALL: Micros = Micros::from_secs(220);
 
 impl World {
-    /// Takes over the running pods of the cluster to begin with.
+    /// Takes over the running pods of the cluster with which the scenario begins.
     pub(super) fn adopt_running_pods(self: &Rc<Self>) {
         let Some(start) = self.scenario.start.clone() else { return };
         for found in &start.pods {
@@ -30,7 +30,7 @@ impl World {
         }
     }
 
-    /// Lets a pod arrive on some node. If no node takes it, it waits for one.
+    /// Adds a pod on some node. If no node takes it, it waits for one.
     pub(super) fn arrive(self: &Rc<Self>) {
         let node = self.nodes.borrow().choose(&mut self.random.borrow_mut());
         match node {
@@ -46,7 +46,7 @@ impl World {
         }
     }
 
-    /// Lets a pod arrive on a node, which starts it if it is alive.
+    /// Adds a pod on a node, which starts the pod if the node is alive.
     pub(super) fn start_on(self: &Rc<Self>, node: u32, handle: Option<Rc<str>>) -> u32 {
         let id = self.make(node, handle);
         if self.nodes.borrow().get(node).is_alive {
@@ -70,7 +70,7 @@ impl World {
         self.pods.borrow_mut().set_started(id, addresses, now);
     }
 
-    /// Plans the end of a pod's life, at which another pod replaces it.
+    /// Plans the end of a pod's life, when another pod replaces it.
     fn plan_leaving(self: &Rc<Self>, id: u32) {
         let Some(lifetime) = self.scenario.lifetime else { return };
         let age = self.random.borrow_mut().around(lifetime, 900);
@@ -82,7 +82,7 @@ impl World {
         });
     }
 
-    /// Deletes a pod: its node stops it and releases its addresses. False if it was deleted before, or its node is down.
+    /// Deletes a pod: its node stops it and releases its addresses. False if it is already deleted or its node is down.
     pub(super) fn delete(self: &Rc<Self>, id: u32) -> bool {
         let (node, runs) = {
             let pods = self.pods.borrow();
@@ -97,7 +97,7 @@ impl World {
         true
     }
 
-    /// Ends the containers of a pod.
+    /// Ends a pod's containers.
     pub(super) fn stop(&self, id: u32) {
         let mut pods = self.pods.borrow_mut();
         let pod = pods.get_mut(id);
@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    /// Lets another pod arrive in the place of one, once.
+    /// Replaces a pod with another one, unless it was already replaced.
     pub(super) fn replace(self: &Rc<Self>, id: u32) {
         let is_first = self.pods.borrow_mut().replace(id);
         if is_first {
@@ -126,7 +126,7 @@ impl World {
 /// Starts a pod: the runtime calls the plugin until it gives addresses.
 async fn start(world: Rc<World>, id: u32) {
     loop {
-        // Boxed, so that waiting pods take little memory.
+        // Boxed so that waiting pods take little memory.
         let call = Box::pin(plugin::add(&world, id));
         let called = within(&world.engine, CALL, call).await;
         let add = called.unwrap_or_else(|_| plugin::given_up(CALL));

@@ -14,7 +14,7 @@ use super::World;
 use super::pods::Pod;
 
 impl World {
-    /// A snapshot as a check would read it now: on etcd with endpoints as well as the pods of Kubernetes.
+    /// Takes a snapshot as a check would read it now. On etcd, it has endpoints as well as Kubernetes pods.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let mut snapshot = self.snapshot_of_blocks();
         snapshot.mark_read([Source::Pods, Source::Handles]);
@@ -38,7 +38,7 @@ impl World {
         snapshot
     }
 
-    /// A snapshot of blocks, affinities, pools and nodes, which decide who can get an address.
+    /// Takes a snapshot of blocks, affinities, pools and nodes, which decide whether a node can get an address.
     pub(crate) fn snapshot_of_blocks(&self) -> Snapshot {
         let data = self.server.data();
         let mut snapshot = Snapshot {
@@ -72,7 +72,7 @@ fn texts(addresses: &[IpAddr]) -> Vec<String> {
 
 fn model_pod(id: u32, pod: &Pod, node: &str) -> ModelPod {
     let (name, container) = (Pod::name(id), pod.container(id));
-    // The plugin has emptied the annotations of a pod that is being stopped.
+    // The plugin has emptied the annotations of a pod that is stopping.
     let is_stopping = pod.started.is_some() && !pod.runs && !pod.is_of_failed_node;
     let texts = if is_stopping { Vec::new() } else { texts(&pod.addresses) };
     let annotation = texts.join(",");
