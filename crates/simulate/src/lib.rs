@@ -1,8 +1,8 @@
 //! Simulations of Calico's allocator on a simulated datastore, with a virtual clock.
 //!
-//! A [`Scenario`] is simulated and gives a [`Run`](answer::Run). The real allocator (`calipam-assign`) makes every request
-//! of every pod's ADD and DEL; a model of the datastore decides when each is done. One seed gives one run, on any machine.
-//! The functions of [`answer`] are experiments of many runs.
+//! Simulating a [`Scenario`] gives a [`Run`](answer::Run). The real allocator (`calipam-assign`) makes every request of
+//! every pod's ADD and DEL; a model of the datastore decides when each is done. The same seed gives the same run on any
+//! machine. The functions in [`answer`] are experiments with many runs.
 //!
 //! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
 

@@ -1,4 +1,4 @@
-//! Random numbers that are the same for a seed on any machine.
+//! Random numbers. The same seed gives the same numbers on any machine.
 
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -10,7 +10,7 @@ use crate::time::Micros;
 pub(crate) struct Random(Pcg64Mcg);
 
 impl Random {
-    /// The numbers of a seed for one purpose, so that the parts of a simulation do not change each other's numbers.
+    /// The numbers of a seed for one purpose, so that the parts of a simulation do not affect each other's numbers.
     pub(crate) fn new(seed: u64, purpose: u64) -> Self {
         Self(Pcg64Mcg::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ purpose))
     }
@@ -19,7 +19,7 @@ impl Random {
         self.0.next_u64()
     }
 
-    /// A number below `end`, or 0 if that is 0.
+    /// A number below `end`, or 0 if `end` is 0.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }

@@ -1,4 +1,4 @@
-//! Virtual time: whole microseconds, so that the same run gives the same times on any machine.
+//! Virtual time in integer microseconds, so that the same run gives the same times on any machine.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Mul, Sub};
@@ -7,10 +7,10 @@ use std::str::FromStr;
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 use serde::{Serialize, Serializer};
 
-/// The start of simulations. Any time would do; blocks show it as the time of claims.
+/// The start of simulations. Any time would work; blocks show it as the time of claims.
 const BEGIN: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
-/// A time since the start of a simulation, or a duration, in microseconds. Written as people do: `2ms`, `1h 30m`.
+/// A time since the start of a simulation, or a duration, in microseconds. Printed as `2ms` or `1h 30m`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Micros(pub u64);
 
@@ -54,7 +54,7 @@ impl From<std::time::Duration> for Micros {
     }
 }
 
-/// Negative durations become 0.
+/// Converts negative durations to 0.
 impl From<SignedDuration> for Micros {
     fn from(duration: SignedDuration) -> Self {
         Self(u64::try_from(duration.as_micros()).unwrap_or(if duration.is_negative() { 0 } else { u64::MAX }))
@@ -111,7 +111,7 @@ impl FromStr for Micros {
 }
 
 impl fmt::Display for Micros {
-    /// Two or three figures: `340µs`, `2.1ms`, `45s`, `2h 5m`.
+    /// Prints two or three digits: `340µs`, `2.1ms`, `45s`, `2h 5m`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tenths = |unit: u64| (self.0 + unit / 20) / (unit / 10);
         let text = match self.0 {

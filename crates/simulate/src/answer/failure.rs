@@ -17,7 +17,7 @@ pub struct Point {
     pub held: u64,
     /// Blocks that the failed node holds.
     pub blocks: u64,
-    /// Pods that should be running but are not: they have no addresses, or are not replaced yet after their node failed.
+    /// Pods that should be running but are not: they have no addresses, or their node failed and they need replacing.
     pub waiting: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The blocks of a family, by CIDR.
+//! A family's blocks, by CIDR.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use calipam_model::IpNet;
 use calipam_model::block::Block;
 use calipam_model::snapshot::{Revision, Versioned};
 
-/// Bytes of a block without its ordinals and owner records.
+/// The size of a block in bytes, without its ordinals and owner records.
 const EMPTY: u64 = 300;
-/// Bytes of an ordinal of a block.
+/// The size of each ordinal in a block, in bytes.
 const ORDINAL: u64 = 8;
-/// Bytes of an owner record, and its sequence number.
+/// The size of an owner record with its sequence number, in bytes.
 const OWNER_RECORD: u64 = 290;
 
 type Stored = Versioned<Arc<Block>>;
@@ -44,7 +44,7 @@ impl Blocks {
         self.all.len() as u64
     }
 
-    /// The rough length of all blocks as JSON.
+    /// The approximate size of all blocks as JSON, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -63,7 +63,7 @@ impl Blocks {
     }
 }
 
-/// The rough length of a block as JSON.
+/// The approximate size of a block as JSON, in bytes.
 fn bytes(block: &Block) -> u64 {
     EMPTY + u64::from(block.size()) * ORDINAL + block.attributes().len() as u64 * OWNER_RECORD
 }

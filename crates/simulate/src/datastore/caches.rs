@@ -1,14 +1,14 @@
-//! The caches from which an API server of Kubernetes (1.31 and later) answers lists: one for each kind of objects.
+//! The caches from which a Kubernetes API server (1.31 and later) answers lists, one for each kind of object.
 //!
-//! For each list the server asks etcd for the newest write to anything. If that was to the kind, its cache knows it at
-//! once. Otherwise the server must ask etcd for the progress of the cache, at most once in a period (100 ms), and lists
-//! wait for the answer. Others write meanwhile: a call that lists twice may wait twice.
+//! For each list, the server asks etcd for the newest write to any kind. If that write was to the listed kind, the
+//! cache already has it. Otherwise the server must ask etcd for the cache's progress, at most once per period (100 ms),
+//! and lists wait for the answer. Since others write meanwhile, a call that lists twice can wait twice.
 
 use calipam_assign::{Query, Record};
 
 use crate::time::Micros;
 
-/// A kind of objects.
+/// A kind of object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Blocks,
@@ -16,7 +16,7 @@ pub(super) enum Kind {
     Handles,
     Pools,
     Reservations,
-    /// Objects that are never listed here.
+    /// Objects that are never listed in simulations.
     Other,
 }
 
@@ -49,7 +49,7 @@ impl Kind {
 pub(super) struct Caches {
     /// The newest write, and its kind.
     newest: Option<(Micros, Kind)>,
-    /// The last time, by `Kind`, at which the server asked for the progress of a cache. It may be in the future.
+    /// The last time, by `Kind`, at which the server asked for a cache's progress. It can be in the future.
     asked: [Option<Micros>; 6],
 }
 
@@ -58,7 +58,7 @@ impl Caches {
         self.newest = Some((now, kind));
     }
 
-    /// The time at which a list with the newest write can be answered, if the server asks at most once in `period` and
+    /// The time at which a list with the newest write can be answered, if the server asks at most once per `period` and
     /// etcd answers after `trip`.
     pub(super) fn ready(&mut self, now: Micros, kind: Kind, period: Micros, trip: Micros) -> Micros {
         let Some((written, written_kind)) = self.newest else { return now };
@@ -67,7 +67,7 @@ impl Caches {
         }
         let asked = &mut self.asked[kind as usize];
         let next = match *asked {
-            // The answer to that includes the write.
+            // The answer to this earlier question includes the write.
             Some(asked) if written < asked => asked,
             Some(asked) => now.max(asked + period),
             None => now,

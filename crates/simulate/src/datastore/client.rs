@@ -16,21 +16,21 @@ use super::server::{Server, Work};
 use crate::engine::Answer;
 use crate::time::Micros;
 
-/// The limit of ranges in one transaction of etcd, as in `calipam-datastore`.
+/// The largest number of ranges in one etcd transaction, as in `calipam-datastore`.
 const RANGES: usize = 128;
 
-/// The number of blocks from which they are read by pages of a list of Kubernetes, as in `calipam-datastore`.
+/// From this number on, blocks on Kubernetes are read by pages of a list, as in `calipam-datastore`.
 const MANY: usize = 64;
-/// The number of blocks of a page.
+/// The number of blocks in a page.
 const PAGE: usize = 128;
 
-/// A client with its memory and counters.
+/// A client with its state and counters.
 pub(crate) struct Client {
     server: Rc<Server>,
     limiter: Option<Limiter>,
-    /// Kubernetes: all affinities are listed, since those of the node may have no labels yet.
+    /// On Kubernetes, true if all affinities are listed, since the node's may have no labels yet.
     lists_affinities: bool,
-    /// Kubernetes: the objects that the client has read, which it replaces without reading them again.
+    /// On Kubernetes, the objects that the client has read and so can replace without reading them again.
     known: RefCell<HashMap<Key, Revision, foldhash::fast::FixedState>>,
     requests: Cell<u32>,
     conflicts: Cell<u32>,
@@ -38,12 +38,12 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// The client of one call of the plugin.
+    /// Creates the client of one plugin call.
     pub(crate) fn for_plugin(server: &Rc<Server>, is_labelled: bool) -> Self {
         Self::new(server, None, !is_labelled)
     }
 
-    /// The client of kube-controllers.
+    /// Creates the client of kube-controllers.
     pub(crate) fn for_controllers(server: &Rc<Server>) -> Self {
         let costs = &server.costs;
         Self::new(server, Limiter::new(costs.controllers_qps, costs.controllers_burst), false)
@@ -66,7 +66,7 @@ impl Client {
         self.requests.get()
     }
 
-    /// The number of writes for which others were faster.
+    /// The number of writes that failed because another client wrote first.
     pub(crate) fn conflicts(&self) -> u32 {
         self.conflicts.get()
     }
@@ -81,7 +81,7 @@ impl Client {
         self.send_read(Work::Read, &[], Listing::default()).await;
     }
 
-    /// Reads the affinities of all nodes, as the plugin does once in the life of a node to label its own.
+    /// Reads the affinities of all nodes, as the plugin does once in the life of a node to label the node's own.
     pub(crate) async fn list_affinities(&self) {
         let listing = self.server.data().all_affinities();
         self.send_read(self.work(&Query::HostAffinities), &[], listing).await;
@@ -93,7 +93,7 @@ impl Client {
         self.limiter.as_ref().map_or(Micros::ZERO, |limiter| limiter.wait(self.server.engine.now()))
     }
 
-    /// Sends queries as one request; on Kubernetes it has only one.
+    /// Sends queries as one request. On Kubernetes, a request has only one query.
     fn ask(&self, queries: &[Query], listing: Listing) -> Answer<Vec<Vec<Entry>>> {
         self.send_read(queries.first().map_or(Work::Read, |query| self.work(query)), queries, listing)
     }
@@ -105,7 +105,7 @@ impl Client {
             .send(work, wait, listing, move |data| queries.iter().map(|query| data.read(query)).collect())
     }
 
-    /// The work of the server for a query.
+    /// The server's work for a query.
     fn work(&self, query: &Query) -> Work {
         let listed = Kind::listed_by(query).filter(|_| self.is_on_kubernetes());
         listed.map_or(Work::Read, Work::List)
@@ -125,7 +125,7 @@ impl Client {
         self.server.kind == DatastoreKind::Kubernetes
     }
 
-    /// Sends queries in requests of `size` queries, all at the same time.
+    /// Sends queries in requests of `size` queries each, all at the same time.
     async fn ask_in(&self, queries: &[Query], size: usize) -> Vec<Vec<Entry>> {
         let mut total = Listing::default();
         let mut asked = Vec::new();
@@ -162,7 +162,7 @@ impl Client {
         written
     }
 
-    /// Kubernetes: reads an object again if the client does not have it at this revision, to replace it as a whole.
+    /// On Kubernetes, reads an object again before replacing it, unless the client has it at this revision.
     async fn read_again(&self, key: &Key, revision: &Revision) -> Result<(), StoreError> {
         if !self.is_on_kubernetes() || self.known.borrow().get(key) == Some(revision) {
             return Ok(());
@@ -195,7 +195,7 @@ impl Store for Client {
             self.has_searched.set(true);
         }
         if !self.is_on_kubernetes() {
-            // One transaction, or several one after the other if there are too many queries.
+            // One transaction, or several in sequence if there are too many queries.
             let mut answers = Vec::with_capacity(queries.len());
             for part in queries.chunks(RANGES) {
                 answers.extend(self.ask_in(part, RANGES).await);
@@ -206,7 +206,7 @@ impl Store for Client {
         if queries.len() >= MANY && queries.iter().all(is_block) {
             return Ok(self.ask_in(queries, PAGE).await);
         }
-        // A query for overlapping blocks takes several requests there.
+        // On Kubernetes, a query for overlapping blocks takes several requests.
         let elsewhere = queries.iter().filter_map(|query| match query {
             Query::Overlapping(cidr) => Some(blocks_holding_elsewhere(*cidr).map(Query::BlockKey)),
             _ => None,
@@ -222,7 +222,7 @@ impl Store for Client {
         Ok(answers)
     }
 
-    /// Makes one write. Of the two steps of a deletion on Kubernetes the first counts (facts 2.9); the second takes the time of a request.
+    /// Makes one write. On Kubernetes, the first of a deletion's two steps counts (facts 2.9); the second takes time.
     async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
         let (key, kind, copy) = (swap.record.key(), Kind::of(&swap.record), swap.clone());
         if let Some(read) = &swap.read {

@@ -1,4 +1,4 @@
-//! The costs of requests: the time that each takes by itself. `server.rs` adds the time of waiting.
+//! The costs of requests: the time that each takes by itself. `server.rs` adds the waiting time.
 
 use calipam_model::snapshot::DatastoreKind;
 use serde::Serialize;
@@ -9,52 +9,52 @@ use super::profiles::{self, PROFILES};
 use super::server::Work;
 use crate::time::Micros;
 
-/// The costs of requests to a datastore. Times are those of a request that finds the server idle.
+/// The costs of requests to a datastore. Times are for an idle server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Costs {
-    /// From the call of the plugin until it connects.
+    /// The time from calling the plugin until it connects.
     pub start: Latency,
-    /// Connecting to the datastore, TLS included.
+    /// The time to connect to the datastore, including TLS.
     pub connect: Latency,
-    /// Reading single objects, or a few together on etcd.
+    /// The time to read an object, or on etcd a few together.
     pub read: Latency,
-    /// Writing one object.
+    /// The time to write an object.
     pub write: Latency,
-    /// The time of the server for each object of a list, in nanoseconds.
+    /// The server's time for each object in a list, in nanoseconds.
     pub object_nanos: u64,
-    /// The time of the server and the network for each KiB of a list, in nanoseconds.
+    /// The time of server and network for each KiB of a list, in nanoseconds.
     pub kib_nanos: u64,
-    /// The time of the client to decode each KiB of a list, in nanoseconds.
+    /// The client's time to decode each KiB of a list, in nanoseconds.
     pub decode_nanos: u64,
-    /// The processors of the server, which all requests share.
+    /// The number of processors of the server, which all requests share.
     pub threads: u64,
-    /// The number of reads that the server can do in a second.
+    /// The number of reads that the server can do per second.
     pub reads_per_second: u64,
-    /// The number of writes that the server can do in a second.
+    /// The number of writes that the server can do per second.
     pub writes_per_second: u64,
-    /// Kubernetes: the shortest time between two questions of the server to etcd for the progress of its caches, for which
+    /// On Kubernetes, the shortest interval at which the server asks etcd for the progress of its caches, for which
     /// lists wait; zero if the server answers lists otherwise (before 1.31).
     pub refresh: Micros,
-    /// The variation of latency up and down, in thousandths of it.
+    /// The variation of latencies up and down, in thousandths.
     pub jitter_permille: u64,
-    /// The limit of requests per second of kube-controllers on Kubernetes; 0 for no limit.
+    /// The limit of kube-controllers on Kubernetes, in requests per second; 0 for no limit.
     pub controllers_qps: u64,
-    /// The number of requests that kube-controllers may send before its limit counts.
+    /// The number of requests that kube-controllers may send before the limit takes effect.
     pub controllers_burst: u64,
 }
 
-/// The parts of the time of a request: the way to the server, the work of the server, the way back.
+/// The parts of a request's time: the way to the server, the server's work, the way back.
 pub(super) struct Parts {
     pub there: Micros,
     pub busy: Micros,
     pub back: Micros,
-    /// The work of the server after its answer.
+    /// The server's work after its answer.
     pub after: Micros,
 }
 
 impl Costs {
-    /// The costs to assume if nothing was measured: a datastore on servers of its own with solid-state disks.
+    /// The costs to assume if nothing was measured: a datastore on its own servers, with solid-state disks.
     pub fn assumed(kind: DatastoreKind) -> Self {
         let around = |millis| Latency::Around(Micros::from_millis(millis));
         match kind {
@@ -91,9 +91,9 @@ impl Costs {
         }
     }
 
-    /// The time of a request apart from waiting, with the latency that `draw` gives. The server's work for any request is
-    /// part of the latency; a rest that takes longer comes after the answer, so that an idle server answers in the time
-    /// that was measured. The time for a list comes on top.
+    /// The time of a request without waiting, with the latency that `draw` returns. The latency includes the server's
+    /// work for any request. Work that would take longer is done after the answer, so that an idle server answers in
+    /// the measured time. The time for a list is added.
     pub(super) fn request(
         &self,
         work: Work,
@@ -113,7 +113,7 @@ impl Costs {
         }
     }
 
-    /// The time for which any request keeps a processor of the server busy, in nanoseconds.
+    /// The time that any request keeps one of the server's processors busy, in nanoseconds.
     fn busy_nanos(&self, work: Work) -> u64 {
         let per_second = if work.is_write() { self.writes_per_second } else { self.reads_per_second };
         (1_000_000_000 * self.threads()).checked_div(per_second).unwrap_or(0)
@@ -128,7 +128,7 @@ impl Costs {
         self.threads.clamp(1, 256)
     }
 
-    /// The assumed costs of a datastore, with the differences in `text`.
+    /// A datastore's assumed costs, changed by `text`.
     pub(crate) fn of(kind: DatastoreKind, text: &str) -> Result<Self, CostsError> {
         if let Some(name) = profiles::named(text).filter(|_| kind == DatastoreKind::Kubernetes) {
             return Err(CostsError::ProfileOfEtcd(name));
@@ -165,7 +165,7 @@ impl Costs {
         Ok(())
     }
 
-    /// The costs by the names that [`Self::set`] knows.
+    /// The costs by the names that [`Self::set`] accepts.
     fn by_name(&mut self) -> [(&'static str, Cost<'_>); 14] {
         [
             ("start", Cost::Latency(&mut self.start)),
@@ -185,7 +185,7 @@ impl Costs {
         ]
     }
 
-    /// The name of each cost, with its value as [`Self::set`] reads it.
+    /// The name of each cost, with its value as [`Self::set`] accepts it.
     pub fn by_text(&self) -> [(&'static str, String); 14] {
         self.clone().by_name().map(|(name, cost)| {
             let text = match cost {
@@ -212,7 +212,7 @@ impl Costs {
 enum Cost<'c> {
     Latency(&'c mut Latency),
     Time(&'c mut Micros),
-    /// A number of nanoseconds for each object or KiB, which may also be given as a time.
+    /// A number of nanoseconds for each object or KiB, which can also be given as a time.
     Nanos(&'c mut u64),
     Number(&'c mut u64),
 }

@@ -1,4 +1,4 @@
-//! The content of the datastore, decoded and shared with its readers.
+//! The datastore's content, decoded and shared with its readers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use ipnet::{Ipv4Net, Ipv6Net};
 
 use super::blocks::Blocks;
 
-/// Bytes of an object other than a block, as servers send it.
+/// The size of an object other than a block, as servers send it, in bytes.
 const SMALL_OBJECT: u64 = 400;
-/// Bytes of the key of a block in a list of keys.
+/// The size of a block's key in a list of keys, in bytes.
 const KEY: u64 = 70;
 
 /// The size of a list.
@@ -30,13 +30,13 @@ pub(crate) struct Listing {
     pub bytes: u64,
 }
 
-/// The content of the datastore. Revisions are those of etcd even on Kubernetes, since the allocator only compares them.
+/// The datastore's content. Even on Kubernetes, revisions are like etcd's, since the allocator only compares them.
 #[derive(Clone, Default)]
 pub(crate) struct Data {
-    /// By family.
+    /// The blocks of each family.
     blocks: [Blocks; 2],
     affinities: BTreeMap<AffinityKey, (Affinity, i64)>,
-    /// By ID, packed, since a large cluster has a million handles. Nothing depends on their order.
+    /// Handles by packed ID, since a large cluster has a million of them. Nothing depends on their order.
     handles: HashMap<Text, (Handle, i64), foldhash::fast::FixedState>,
     config: Option<(IpamConfig, i64)>,
     pools: Vec<Pool>,
@@ -125,7 +125,7 @@ impl Data {
         }
     }
 
-    /// The size of the list that a server goes through for a query. Single objects and short lists count as nothing.
+    /// The size of the list that a server reads for a query. Single objects and short lists count as nothing.
     pub(crate) fn measure(&self, query: &Query) -> Listing {
         match query {
             Query::HostAffinities => self.all_affinities(),

@@ -1,4 +1,4 @@
-//! Latency: around one time, or as it was measured.
+//! Latency: around a given time, or as measured.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,20 +10,20 @@ use crate::time::{Micros, NotADuration};
 
 /// The ranks of the measured times, in thousandths.
 const RANKS: [u64; 5] = [0, 500, 900, 990, 1_000];
-/// The number of steps of a draw within a thousandth.
+/// The number of steps within a thousandth that a draw distinguishes.
 const FINE: u64 = 1_000;
 
 /// The time that something takes, which varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Latency {
-    /// Evenly around a time, within the jitter of the costs.
+    /// Evenly distributed around a time, within the jitter of the costs.
     Around(Micros),
-    /// The shortest time, the median, the 90th and the 99th percentile, and the longest; evenly between two of them.
+    /// The shortest time, median, 90th and 99th percentile, and longest time; evenly distributed between two of them.
     Measured([Micros; 5]),
 }
 
 impl Latency {
-    /// The latency of measured times in ascending order; `None` if there are none.
+    /// The latency from measured times in ascending order; `None` if there are none.
     pub fn measured(ascending: &[Micros]) -> Option<Self> {
         let last = ascending.len().checked_sub(1)? as u64;
         Some(Self::Measured(RANKS.map(|rank| ascending[(last * rank).div_ceil(1_000) as usize])))
@@ -49,7 +49,7 @@ impl Latency {
         times[part] + Micros(span.0.saturating_mul(drawn - from) / (to - from))
     }
 
-    /// The text that `--latency` takes, to the microsecond.
+    /// The text that `--latency` accepts, precise to the microsecond.
     pub fn text(self) -> String {
         let micros = |time: Micros| if time.is_zero() { "0".to_owned() } else { format!("{}us", time.0) };
         match self {

@@ -1,28 +1,28 @@
-//! The limit of requests that a client of Kubernetes observes.
+//! The rate limit that a Kubernetes client observes.
 
 use std::cell::Cell;
 
 use crate::time::Micros;
 
-/// A token bucket, counted in microseconds of requests.
+/// A token bucket, with requests counted in microseconds.
 #[derive(Debug)]
 pub(super) struct Limiter {
-    /// The time for one request at the limit.
+    /// The time that one request takes at the limit.
     gap: Micros,
-    /// The time by which a client may run ahead of the limit.
+    /// The time that a client may be ahead of the limit.
     ahead: Micros,
     /// The time at which the requests so far would have been sent at the limit.
     spent: Cell<Micros>,
 }
 
 impl Limiter {
-    /// A limit; `None` if `qps` is 0.
+    /// Creates a limiter; `None` if `qps` is 0.
     pub(super) fn new(qps: u64, burst: u64) -> Option<Self> {
         let gap = Micros(1_000_000u64.checked_div(qps)?);
         Some(Self { gap, ahead: gap * burst.max(1).saturating_sub(1), spent: Cell::default() })
     }
 
-    /// Counts a request and returns the time that it has to wait.
+    /// Counts a request, and returns the time that it has to wait.
     pub(super) fn wait(&self, now: Micros) -> Micros {
         let due = self.spent.get().max(now);
         self.spent.set(due + self.gap);

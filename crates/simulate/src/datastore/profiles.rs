@@ -1,7 +1,7 @@
-//! Latencies of etcd as others have published them, for users who cannot measure their own.
+//! Published etcd latencies, for users who cannot measure their own.
 
-/// The name of a profile, and its costs as `--latency` takes them. A write takes a read and the time until the disk has
-/// it (fdatasync). `docs/simulate.md` names the publications with percentiles of that.
+/// The name of a profile, and its costs as `--latency` accepts them. A write takes as long as a read plus a disk sync
+/// (fdatasync). `docs/simulate.md` names the publications with percentiles of the disk sync.
 type Profile = (&'static str, &'static str);
 
 pub(super) const PROFILES: [Profile; 3] = [

@@ -1,4 +1,4 @@
-//! The server. All requests share its processors in slices of time, and answers take their time.
+//! The server. All requests share its processors in time slices, and answers take time.
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::collections::VecDeque;
@@ -14,8 +14,8 @@ use crate::engine::{Answer, Engine, Slot, Watch};
 use crate::random::Random;
 use crate::time::Micros;
 
-/// The time for which a processor works on one request before the next one has its turn, as Go schedules. A long list thus
-/// slows reads and writes down without stopping them.
+/// The time that a processor works on one request before the next one's turn, as in Go's scheduler. A long list thus
+/// slows down reads and writes without stopping them.
 const SLICE: Micros = Micros::from_millis(10);
 
 /// The work of a request.
@@ -23,7 +23,7 @@ const SLICE: Micros = Micros::from_millis(10);
 pub(super) enum Work {
     /// A read of a single object, or on etcd of several.
     Read,
-    /// A list of a kind of objects on Kubernetes.
+    /// A list of one kind of object on Kubernetes.
     List(Kind),
     Write(Kind),
 }
@@ -34,26 +34,26 @@ impl Work {
     }
 }
 
-/// The processors of the server, and the requests that wait for them.
+/// The server's processors, and the requests that wait for them.
 struct Processors {
-    /// The number of idle ones.
+    /// The number of idle processors.
     idle: u64,
     waiting: VecDeque<Job>,
 }
 
 /// A request that has arrived.
 struct Job {
-    /// The time that a processor still has to work on it.
+    /// The remaining processor time before the answer.
     busy: Micros,
-    /// Called when that time is over.
+    /// Called when `busy` is over.
     finish: Box<dyn FnOnce()>,
-    /// The time that a processor works on it after that.
+    /// The processor time after the answer.
     after: Micros,
-    /// The client of a read, which may have given up. Servers do not read for closed connections.
+    /// Shows whether the client of a read still waits. Servers do not read for closed connections.
     client: Option<Watch>,
 }
 
-/// The server of the datastore, with its content.
+/// The datastore's server, with its content.
 pub(crate) struct Server {
     pub kind: DatastoreKind,
     pub costs: Costs,
@@ -87,7 +87,7 @@ impl Server {
         self.data.borrow_mut()
     }
 
-    /// Draws a time that varies like latency.
+    /// Draws a time around `mean` that varies like latency.
     pub(crate) fn varied(&self, mean: Micros) -> Micros {
         self.random.borrow_mut().around(mean, self.costs.jitter_permille)
     }
@@ -96,8 +96,8 @@ impl Server {
         latency.draw(&mut self.random.borrow_mut(), self.costs.jitter_permille)
     }
 
-    /// Sends a request after `wait`. The server does `action` when the request has its turn; a read only if the client still
-    /// waits.
+    /// Sends a request after `wait`. On its turn, the server does `action`; for a read, only if the client is still
+    /// waiting.
     pub(super) fn send<T: 'static>(
         self: &Rc<Self>,
         work: Work,
@@ -142,7 +142,7 @@ impl Server {
         });
     }
 
-    /// The time from the API server to its etcd and back: about half of a read.
+    /// The round trip from the API server to its etcd: about half of a read.
     fn trip_to_etcd(&self) -> Micros {
         Micros(self.costs.read.median().0 / 2)
     }
@@ -169,7 +169,7 @@ impl Server {
 }
 
 impl Job {
-    /// Answers, and returns the rest of the work.
+    /// Answers, and returns the remaining work.
     fn answered(self) -> Option<Self> {
         (self.finish)();
         let rest = Self { busy: self.after, finish: Box::new(|| ()), after: Micros::ZERO, client: None };
@@ -204,8 +204,8 @@ mod tests {
         Server::new(engine, DatastoreKind::Etcd, costs, Data::default(), 1)
     }
 
-    /// Sends three requests at once, the second of which is given up. Returns those that were done, and the whole seconds
-    /// until each answer.
+    /// Sends three requests at once, the second of which is given up. Returns those that were done, and the full
+    /// seconds until each answer.
     fn three(work: Work) -> (Vec<u32>, Vec<(u32, u64)>) {
         let engine = Engine::default();
         let server = server(&engine);
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn requests_share_the_processors_and_reads_that_were_given_up_take_none() {
-        // Three share the second that each of them takes, until the second is given up.
+        // The three requests take turns, each needing a second, until the second request is given up.
         assert_eq!(three(Work::Read), (vec![1, 3], vec![(1, 2), (3, 2)]));
         assert_eq!(three(Work::Write(Kind::Blocks)), (vec![1, 2, 3], vec![(1, 3), (3, 3)]));
     }

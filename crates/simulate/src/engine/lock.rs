@@ -1,4 +1,4 @@
-//! A lock that tasks get in the order in which they came.
+//! A lock that tasks get in the order in which they ask for it.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::{Engine, Slot};
 
-/// A lock; all clones are the same one.
+/// A lock. All clones are the same lock.
 #[derive(Clone)]
 pub(crate) struct Lock {
     engine: Engine,
@@ -39,7 +39,7 @@ impl Lock {
             state.waiting.push_back(slot.clone());
             slot
         };
-        // A task that is killed while it waits leaves a slot that nothing reads: a guard in it is dropped with it.
+        // A task that is killed while waiting leaves a slot that nothing reads. A guard in the slot is dropped with it.
         slot.answer(&self.engine).await
     }
 }

@@ -1,7 +1,7 @@
 //! The discrete-event engine: a virtual clock, a queue of events, and tasks that wait for them, on one thread.
 //!
-//! Time passes only from event to event. Events of the same time happen in the order in which they were queued, so that
-//! one seed gives one run.
+//! Time passes only from event to event. Events at the same time happen in the order in which they were queued, so the
+//! same seed always gives the same run.
 
 mod lock;
 mod slot;
@@ -20,7 +20,7 @@ use self::tasks::Tasks;
 pub(crate) use self::wait::within;
 use crate::time::Micros;
 
-/// The engine; all clones are the same one.
+/// The engine. All clones are the same engine.
 #[derive(Clone, Default)]
 pub(crate) struct Engine(Rc<Core>);
 
@@ -31,7 +31,7 @@ struct Core {
     /// Number of events queued so far.
     queued: Cell<u64>,
     tasks: RefCell<Tasks>,
-    /// The task that runs.
+    /// The running task.
     current: Cell<Option<TaskId>>,
 }
 
@@ -51,26 +51,26 @@ impl Engine {
         self.0.now.get()
     }
 
-    /// Does something at a time, or now if that has passed.
+    /// Does something at a time, or now if that time has passed.
     pub(crate) fn at(&self, time: Micros, action: impl FnOnce() + 'static) {
         self.push(time, Action::Call(Box::new(action)));
     }
 
-    /// Starts a task; it makes its first step when it is its turn.
+    /// Starts a task, which makes its first step on its turn.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + 'static) -> TaskId {
         let id = self.0.tasks.borrow_mut().add(Box::pin(task));
         self.push(self.now(), Action::Wake(id));
         id
     }
 
-    /// Kills a task. Its requests may still be answered.
+    /// Kills a task. Its requests can still be answered.
     pub(crate) fn kill(&self, id: TaskId) {
         let task = self.0.tasks.borrow_mut().remove(id);
         // Dropping the task may wake others.
         drop(task);
     }
 
-    /// Runs all events until `end`, and sets the clock to that.
+    /// Runs all events until `end`, and sets the clock to `end`.
     pub(crate) fn run_until(&self, end: Micros) {
         while let Some(event) = self.next(end) {
             self.0.now.set(event.at.max(self.now()));
@@ -96,12 +96,12 @@ impl Engine {
             if events.is_empty() && tasks.is_empty() {
                 break;
             }
-            // Dropping them may queue more.
+            // Dropping events and tasks can queue more.
             drop((events, tasks));
         }
     }
 
-    /// Lets a task go on if it is still there.
+    /// Lets a task continue, if it still exists.
     fn step(&self, id: TaskId) {
         let Some(mut task) = self.0.tasks.borrow_mut().take(id) else { return };
         let before = self.0.current.replace(Some(id));

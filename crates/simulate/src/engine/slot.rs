@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use super::{Engine, TaskId};
 use crate::time::Micros;
 
-/// A slot for an answer for which one task waits.
+/// A slot for an answer that one task waits for.
 pub(crate) struct Slot<T>(Rc<RefCell<Inner<T>>>);
 
 struct Inner<T> {
@@ -33,7 +33,7 @@ impl<T> Slot<T> {
         self.fill_at(engine, engine.now(), answer);
     }
 
-    /// Sends the answer, which arrives at a time.
+    /// Sends the answer, which arrives at `time`.
     pub(crate) fn fill_at(&self, engine: &Engine, time: Micros, answer: T) {
         let mut inner = self.0.borrow_mut();
         inner.answer = Some((time, answer));
@@ -42,7 +42,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// True if no task waits any more: the other clone was dropped.
+    /// True if no task is waiting any more: the other clone was dropped.
     pub(crate) fn is_abandoned(&self) -> bool {
         Rc::strong_count(&self.0) == 1
     }
@@ -60,7 +60,7 @@ impl<T: 'static> Slot<T> {
     }
 }
 
-/// Shows whether a task still waits for an answer.
+/// Shows whether a task is still waiting for an answer.
 pub(crate) struct Watch(Weak<dyn Any>);
 
 impl Watch {

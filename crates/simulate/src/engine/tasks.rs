@@ -1,11 +1,11 @@
-//! Tasks, with IDs that are never used again.
+//! Tasks, with IDs that are never reused.
 
 use std::pin::Pin;
 use std::task::{Context, Waker};
 
 pub(super) type Task = Pin<Box<dyn Future<Output = ()>>>;
 
-/// The ID of a task. No other task gets it after its end.
+/// The ID of a task, never reused for another task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TaskId {
     place: usize,
@@ -22,7 +22,7 @@ pub(super) struct Tasks {
 #[derive(Default)]
 struct Place {
     generation: u64,
-    /// `None` while the task runs, or if the place is free.
+    /// `None` while the task is running, or if the place is free.
     task: Option<Task>,
 }
 
@@ -46,7 +46,7 @@ impl Tasks {
         if place.generation == id.generation { place.task.take() } else { None }
     }
 
-    /// Puts back a task that has run, or `None` if it has ended. Returns a task that was removed meanwhile.
+    /// Puts back a task after a step, or `None` if it has ended. Returns the task if it was removed meanwhile.
     #[must_use = "dropping a task wakes others"]
     pub(super) fn put_back(&mut self, id: TaskId, task: Option<Task>) -> Option<Task> {
         let place = &mut self.places[id.place];
@@ -60,7 +60,7 @@ impl Tasks {
         None
     }
 
-    /// Removes a task. One that runs is dropped after its step.
+    /// Removes a task. A running task is dropped after its step.
     #[must_use = "dropping a task wakes others"]
     pub(super) fn remove(&mut self, id: TaskId) -> Option<Task> {
         let place = self.places.get_mut(id.place).filter(|place| place.generation == id.generation)?;
@@ -75,7 +75,7 @@ impl Tasks {
     }
 }
 
-/// Makes one step; true if the task has ended. Only events of the engine wake tasks.
+/// Makes one step; true if the task has ended. Only engine events wake tasks.
 pub(super) fn poll(task: &mut Task) -> bool {
     task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }

@@ -1,4 +1,4 @@
-//! Waiting for a time, and limits of time.
+//! Waiting for a time, and time limits.
 
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};

@@ -18,14 +18,14 @@ pub struct Planned {
 pub enum Event {
     /// The machine stops at once.
     FailNode(String),
-    /// The node is cut off from the control plane, and its pods run on.
+    /// The node is cut off from the control plane, but its pods keep running.
     PartitionNode(String),
     /// etcd is restored from a backup.
     RestoreBackup,
-    /// Pods of a plugin of Calico 2, whose handle is the pod's name, move to another node. Their old node is slow: its DEL
-    /// comes after the ADD of the new pod.
+    /// Pods move to another node. They come from a Calico 2 plugin, so their handle is the pod's name. Their old node
+    /// is slow: its DEL comes after the new pod's ADD.
     ShareHandles,
-    /// Addresses of running pods are released by hand.
+    /// Someone releases addresses of running pods by hand.
     FreeAddresses,
 }
 

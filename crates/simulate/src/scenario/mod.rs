@@ -1,4 +1,4 @@
-//! The scenario of a simulation: a cluster, its pods, an event, and the costs of its datastore.
+//! The scenario of a simulation: a cluster, its pods, an event, and the datastore's costs.
 
 mod check;
 mod event;
@@ -28,41 +28,41 @@ pub struct Scenario {
     /// The seed of all random numbers.
     pub seed: u64,
     pub datastore: DatastoreKind,
-    /// Differences from the assumed costs of the datastore: `read=2ms,write=5ms`.
+    /// Differences from the datastore's assumed costs, such as `read=2ms,write=5ms`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub latency: String,
     pub nodes: u32,
     /// Number of pods that arrive for each node.
     pub pods_per_node: u32,
-    /// The largest deviation of the pods of a node from the average, in percent, as schedulers cause it.
+    /// The largest deviation of a node's pods from the average, in percent. Schedulers do not place pods evenly.
     pub pod_spread: u32,
-    /// The number of pods that a node takes when others fail.
+    /// The pod limit of a node, which it can reach when others fail.
     pub max_pods_per_node: u32,
     pub pools: Vec<PoolSpec>,
     /// The families in which a pod gets addresses, as in the CNI configuration; by default those of the pools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub families: Option<Families>,
     pub strict_affinity: bool,
-    /// The limit of blocks of a node; 0 for Calico's 20.
+    /// The block limit of a node; 0 for Calico's default of 20.
     pub max_blocks_per_host: u32,
-    /// Time until a released address can be assigned again.
+    /// The time until a released address can be assigned again.
     pub cooldown: Micros,
-    /// The rate at which pods arrive in the whole cluster; by default one every five seconds on each node, and at most
-    /// 100 in a second.
+    /// The rate at which pods arrive in the cluster; by default one every five seconds for each node, and at most 100
+    /// per second in all.
     pub arrival: Option<Rate>,
-    /// The average life of a pod, by default without end. Another pod arrives for each that leaves.
+    /// The average lifetime of a pod, by default unlimited. Another pod arrives for each that leaves.
     pub lifetime: Option<Micros>,
-    /// The duration of the simulation; by default until two minutes after the last pod has arrived, and on while waiting
-    /// pods still start.
+    /// The duration of the simulation. By default, it ends two minutes after the last pod has arrived, or later if
+    /// waiting pods are still starting.
     pub duration: Option<Micros>,
-    /// The time from the failure of a node until it is removed from the cluster; `None` for never.
+    /// The time from a node's failure until it is removed from the cluster; `None` for never.
     pub removal: Option<Micros>,
-    /// The time that something must be unused before the collector of kube-controllers releases it (facts 3.17); `None`
-    /// for no collector.
+    /// The time that an address or block must be unused before the collector of kube-controllers releases it (facts
+    /// 3.17); `None` for no collector.
     pub grace: Option<Micros>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event: Option<Planned>,
-    /// The cluster to begin with. Its nodes replace `nodes`.
+    /// The cluster with which the simulation begins. Its nodes replace `nodes`.
     #[serde(skip)]
     pub start: Option<Arc<Start>>,
 }
@@ -76,7 +76,7 @@ pub enum Families {
     Dual,
 }
 
-/// A pool that all nodes may use.
+/// A pool for all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolSpec {
@@ -89,11 +89,11 @@ pub struct PoolSpec {
 pub(crate) const GRACE: Micros = Micros::from_mins(15);
 /// The time until the control plane notices that a node is gone.
 pub(crate) const DETECTION: Micros = Micros::from_secs(40);
-/// The time from then on until the pods of the node are replaced.
+/// The time after [`DETECTION`] until the pods of the node are replaced.
 pub(crate) const EVICTION: Micros = Micros::from_mins(5);
-/// The default limit of pods that arrive in five seconds: about as many as the scheduler of a large cluster places.
+/// The default limit of pods that arrive in five seconds: about as many as a large cluster's scheduler places.
 const MOST_ARRIVALS: u32 = 500;
-/// The default limit of pods of a node, as in Kubernetes.
+/// The default pod limit of a node, as in Kubernetes.
 const MAX_PODS: u32 = 110;
 
 impl Default for Scenario {
@@ -134,7 +134,7 @@ impl Scenario {
         }
     }
 
-    /// The name of a node, counted from 0.
+    /// The name of a node, by its index from 0.
     pub fn node_name(&self, index: u32) -> String {
         match &self.start {
             Some(start) => start.nodes.get(index as usize).map(|node| node.name.clone()).unwrap_or_default(),
@@ -174,7 +174,7 @@ impl Scenario {
         (DETECTION + EVICTION).max(self.removal.unwrap_or_default()) + collected
     }
 
-    /// The pools as the allocator sees them, including those of the cluster to begin with.
+    /// The pools as the allocator sees them, including those of the cluster in `start`.
     pub fn pools(&self) -> Vec<Pool> {
         let existing = self.start.iter().flat_map(|start| start.pools.iter().cloned());
         existing.chain(self.pools.iter().enumerate().map(|(index, spec)| spec.pool(index))).collect()
@@ -208,8 +208,8 @@ impl Scenario {
         (existing.is_some() || config != IpamConfig::default()).then_some(config)
     }
 
-    /// The same cluster without blocks, in which as many pods arrive as it has. Its nodes, pools, reservations and
-    /// configuration stay. A scenario without a cluster stays as it is.
+    /// The scenario with the same cluster without blocks, in which as many pods arrive as it has. Nodes, pools,
+    /// reservations and configuration stay. A scenario without a cluster does not change.
     pub fn afresh(&self) -> Self {
         let Some(start) = &self.start else { return self.clone() };
         let running = u32::try_from(start.pods.len()).unwrap_or(u32::MAX).div_ceil(self.node_count().max(1));
@@ -223,7 +223,7 @@ impl Scenario {
         }
     }
 
-    /// The same scenario with another block size in all pools of its family that can have such blocks; in all if none can.
+    /// The scenario with another block size in all pools of the family that can have such blocks; in all if none can.
     pub fn with_block_size(&self, size: u8) -> Self {
         let is_of_family = |cidr: IpNet| cidr::is_v4(cidr) == (size <= 32);
         let holds = |cidr: IpNet| is_of_family(cidr) && cidr.prefix_len() <= size;
@@ -242,7 +242,7 @@ impl Scenario {
     }
 }
 
-/// The time between two runs of the collector with a grace period.
+/// The interval between runs of a collector with a grace period.
 pub(crate) fn interval(grace: Micros) -> Micros {
     let half = Micros(grace.0 / 2);
     if half.is_zero() { Micros::from_mins(5) } else { half }

@@ -9,7 +9,7 @@ use crate::time::Micros;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// A number of events in a second, minute or hour.
+/// A number of events per second, minute or hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     count: u64,
@@ -65,7 +65,7 @@ impl FromStr for Rate {
         if count.trim_start().starts_with('-') {
             return Err(NotARate::Negative(text.to_owned()));
         }
-        // `0.5` is one in two seconds.
+        // `0.5` is one per two seconds.
         let (whole, fraction) = count.trim().split_once('.').unwrap_or((count.trim(), ""));
         if fraction.len() > 6 {
             return Err(refused());
@@ -75,7 +75,7 @@ impl FromStr for Rate {
         if count == 0 {
             return Err(NotARate::Zero(text.to_owned()));
         }
-        // More than one in a nanosecond is not possible.
+        // More than one per nanosecond is not possible.
         if count / scale / period > NANOS_PER_SECOND {
             return Err(refused());
         }

@@ -1,4 +1,4 @@
-//! The state of a cluster in which a simulation begins.
+//! The initial state of a simulated cluster.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use calipam_model::node::Node;
 use calipam_model::pool::{Pool, Reservation};
 use calipam_model::snapshot::Snapshot;
 
-/// The state of a cluster in which a simulation begins.
+/// The initial state of a simulated cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Start {
     pub nodes: Vec<Node>,
@@ -28,17 +28,17 @@ pub struct Start {
     pub left_out: usize,
 }
 
-/// A pod that has addresses already.
+/// A pod that already has addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartPod {
     pub handle: String,
-    /// The node that its record names.
+    /// The node that the pod's owner record names.
     pub node: String,
     pub addresses: Vec<IpAddr>,
 }
 
 impl Start {
-    /// The state of a cluster that was read. An allocation whose record names a node and a pod becomes a running pod;
+    /// The state of the cluster in a snapshot. An allocation whose record names a node and a pod becomes a running pod;
     /// others stay allocated.
     pub fn of(snapshot: &Snapshot) -> Self {
         let sound = |content: &BlockContent| match content {
