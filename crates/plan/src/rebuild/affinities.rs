@@ -1,5 +1,5 @@
-//! Affinities that are unconfirmed, stale or missing (facts 3.9, 3.15). A confirmed affinity without block stays: its
-//! host creates the block as soon as it wants an address.
+//! Affinities that are unconfirmed, stale or missing (facts 3.9, 3.15). A confirmed affinity without a block stays: its
+//! host creates the block as soon as it needs an address.
 
 use calipam_check::{Code, Finding, Subject};
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
@@ -48,22 +48,22 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
 /// A decision about an affinity.
 enum Decision<'f> {
     Delete(&'static str),
-    /// Delete it with its block, which loses its owner.
+    /// Delete the affinity with its block, which loses its owner.
     WithBlock,
     Confirm,
-    /// Delete its block and it.
+    /// Delete the block, then the affinity.
     Finish,
-    /// Set its labels again.
+    /// Write its labels again.
     Label,
-    /// Leave it, for a reason.
+    /// Leave the affinity, for a reason.
     Skip(&'f Finding, SkipReason, String),
-    /// Leave it, since its node may be alive.
+    /// Leave the affinity, since its node may be alive.
     SkipOfLiving(&'f Finding),
-    /// Leave it to others.
+    /// Leave the affinity unchanged here.
     Leave,
 }
 
-/// Decides about an affinity and plans that. Returns true if it is deleted.
+/// Decides about an affinity and plans the decision. Returns true if the affinity is deleted.
 fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, found: &[&Finding]) -> bool {
     let key = &affinity.value.key;
     let subject = Subject::affinity(key);
@@ -95,7 +95,7 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
         }
         Decision::Delete(why) => {
             let absent = gone.then(|| (Key::Node(key.node.clone()), Precondition::Absent));
-            // An affinity that is marked deleted does not count any more.
+            // An affinity that is marked deleted no longer counts.
             let not_owned =
                 (!affinity.value.deleted && !is_own(planner, key)).then(|| not_owned_by_holder(key));
             let evidence = absent.into_iter().chain(not_owned).collect();
@@ -200,7 +200,7 @@ fn unconfirmed<'f>(
             let detail = format!("{} is in the state {state:?}, which Calico does not know", value.key);
             Decision::Skip(finding, SkipReason::NeedsDecision, detail)
         }
-        // It is confirmed with its own block.
+        // The affinity is confirmed with its own block.
         _ if created.is_some_and(|block| block.owner() == Some(&value.key.owner())) => Decision::Leave,
         _ if !exists => Decision::Delete("there is no such block"),
         AffinityState::PendingDeletion
@@ -222,7 +222,7 @@ fn is_own(planner: &Planner<'_, '_>, key: &AffinityKey) -> bool {
 }
 
 /// Plans an edit of an affinity after a write of its block, so that a concurrent writer of the block fails. The block
-/// has to belong to the holder of the affinity still; its addresses may come and go.
+/// must still belong to the affinity's holder; its addresses may change.
 fn with_touch(planner: &mut Planner<'_, '_>, key: &AffinityKey, edit: Edit, what: Change, reason: String) {
     let is_written = planner.changes_addresses(key.cidr) || planner.corrupt.blocks.contains_key(&key.cidr);
     let Some(block) = planner.index().block(key.cidr).filter(|_| !is_written) else {
@@ -252,7 +252,7 @@ fn with_touch(planner: &mut Planner<'_, '_>, key: &AffinityKey, edit: Edit, what
     planner.before_blocks.push(made);
 }
 
-/// Notes conflicts of several affinities for one block as repaired if all but one are deleted.
+/// Marks conflicts between several affinities for one block as repaired if all but one are deleted.
 fn conflicts(planner: &mut Planner<'_, '_>, deleted: &[&Versioned<Affinity>]) {
     for finding in planner.findings(Code::AffinityConflict) {
         let Subject::Block(cidr) = finding.subject else { continue };

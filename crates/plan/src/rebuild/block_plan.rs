@@ -17,11 +17,11 @@ use crate::plan::Change;
 /// The plan for one block.
 #[derive(Default)]
 pub(super) struct BlockPlan<'s> {
-    /// By ordinal.
+    /// The planned addresses, by ordinal.
     pub addresses: BTreeMap<u32, AddressPlan>,
     /// The gone node that loses the block.
     pub loses_owner: Option<String>,
-    /// Affinities of that node, which are deleted with the block.
+    /// Affinities of the gone node, which are deleted with the block.
     pub released: Vec<&'s Versioned<Affinity>>,
     /// Affinities that are confirmed or created once the block is written.
     pub affinities: Vec<(Edit, Change)>,
@@ -49,7 +49,7 @@ pub(super) enum RecordEdit {
 }
 
 impl RecordEdit {
-    /// Returns the clean IDs of the handle that loses the address and of the one that gains it.
+    /// Returns the clean IDs of the handle that loses the address and of the handle that gains it.
     pub(super) fn handles(&self) -> [Option<String>; 2] {
         let handle = |record: &Attribute| {
             let id = record.handle.as_deref().filter(|id| !id.is_empty())?;

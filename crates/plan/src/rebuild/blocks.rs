@@ -36,7 +36,7 @@ fn of_missing_nodes(planner: &mut Planner<'_, '_>) {
     }
 }
 
-/// Deletes blocks without owner that record nothing, unless one of their addresses turns out to be in use.
+/// Deletes blocks without an owner that record nothing, unless one of their addresses turns out to be in use.
 fn empty(planner: &mut Planner<'_, '_>) {
     for finding in planner.findings(Code::EmptyUnownedBlock) {
         let Subject::Block(cidr) = finding.subject else { continue };

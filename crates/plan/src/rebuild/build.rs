@@ -56,7 +56,7 @@ fn block(
     }
 }
 
-/// Replaces a corrupt block by its final state in one write. Between two writes an address in use would be free.
+/// Replaces a corrupt block with its final state in one write. Between two writes, an address in use would be free.
 fn replace(
     cidr: IpNet,
     repaired: &Repaired,
@@ -80,8 +80,8 @@ fn replace(
     write_whole(cidr, edits, planned, counting, cooldown)
 }
 
-/// Writes a block as a whole. An address that is to be freed and is in use again stays recorded, and one whose user has
-/// gone stays free; all others are written.
+/// Writes an entire block at once. An address that should be freed but is in use again stays recorded, and an address
+/// whose user has gone stays free; all others are written.
 fn write_whole(
     cidr: IpNet,
     write: Vec<Edit>,
@@ -122,9 +122,9 @@ fn write_whole(
     action
 }
 
-/// Relaxes the preconditions of a group in a block that is written as a whole, where an address that is left out would
-/// be given out. So only an address without a user is left out; if its user has merely changed, it is recorded as
-/// planned. If the group also frees an address, the preconditions of that hold for the whole block.
+/// Relaxes the preconditions of a group in a block that is written at once, where an address that is left out would be
+/// given out. So only an address without a user is left out; if its user has merely changed, it is recorded as planned.
+/// If the group also frees an address, the preconditions of freeing it hold for the entire block.
 fn keep_in_use(addresses: &mut [AddressPlan], block: &mut Part) {
     let is_assigned = |address: &AddressPlan| matches!(address.edit, RecordEdit::Assign(_));
     if !addresses.iter().any(is_assigned) {
@@ -148,7 +148,7 @@ fn keep_in_use(addresses: &mut [AddressPlan], block: &mut Part) {
     }
 }
 
-/// Holds addresses in use that the corrupt block held without a record, and for which none can be made.
+/// Holds addresses in use that the corrupt block held without a record, and for which no record can be made.
 fn hold_unrecorded(cidr: IpNet, repaired: &Repaired, planned: &BlockPlan<'_>) -> Option<Edit> {
     let held = repaired.unrecorded.iter().filter(|ordinal| !planned.addresses.contains_key(ordinal));
     let records: Vec<(u32, Attribute)> = held.map(|ordinal| (*ordinal, Attribute::default())).collect();
@@ -179,8 +179,8 @@ fn address_edits(cidr: IpNet, addresses: &[&AddressPlan], cooldown: i64) -> Vec<
     edits.into_iter().map(|edit| Edit::Block(cidr, edit)).collect()
 }
 
-/// Edits a sound block address by address. The preconditions of an address hold for its part alone: if they fail, the
-/// others are written anyway.
+/// Edits a sound block address by address. The preconditions of an address hold only for its part: if they fail, the
+/// other parts are written anyway.
 fn edit(cidr: IpNet, mut planned: BlockPlan<'_>, mut counting: Counting, cooldown: i64) -> Action {
     let mut action = Action { step: Step::new(""), changes: Vec::new() };
     for addresses in group(std::mem::take(&mut planned.addresses)) {
@@ -229,7 +229,7 @@ fn part(cidr: IpNet, addresses: &[AddressPlan], counting: &mut Counting, cooldow
 }
 
 /// Groups the addresses of a block that change together: those of one handle, and those of handles between which an
-/// address moves. An address without handle changes alone.
+/// address moves. An address without a handle changes alone.
 fn group(addresses: BTreeMap<u32, AddressPlan>) -> Vec<Vec<AddressPlan>> {
     let mut addresses: Vec<AddressPlan> = addresses.into_values().collect();
     addresses.sort_by_cached_key(|address| {

@@ -1,4 +1,4 @@
-//! Files of the blocks before and after a plan, for people to compare.
+//! Files with the blocks before and after a plan, for people to compare.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ fn as_stored(datastore: DatastoreKind, cidr: IpNet, value: Value) -> Value {
     converted.and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or(value)
 }
 
-/// Returns one file for each host, by its name, with the blocks of the host after a plan as lines. The scripts that
+/// Returns one file for each host, by the host's name, with the host's blocks after a plan as lines. The scripts that
 /// rebuilt Calico 2.x wrote such files.
 pub fn host_files(files: &[BlockFile]) -> BTreeMap<String, String> {
     let mut hosts: BTreeMap<String, String> = BTreeMap::new();
@@ -42,13 +42,13 @@ pub fn host_files(files: &[BlockFile]) -> BTreeMap<String, String> {
     hosts
 }
 
-/// A block before and after a plan, in the JSON of etcd.
+/// A block before and after a plan, in etcd's JSON form.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockFile {
     pub cidr: IpNet,
     /// The name of the file: `10-244-1-0-26.json`.
     pub name: String,
-    /// The present block, if it exists. A corrupt block that is not JSON is a text.
+    /// The present block, if it exists. A corrupt block that is not JSON is a string.
     pub before: Option<Value>,
     /// The planned block, unless it is deleted.
     pub after: Option<Value>,

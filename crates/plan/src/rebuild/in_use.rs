@@ -1,4 +1,4 @@
-//! Records of addresses in use that have none, or one of a gone owner.
+//! Records of addresses in use that have no record, or a record of a gone owner.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -71,7 +71,7 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
     expect_as_read(planner);
 }
 
-/// Expects objects that were read to be as they were, instead of absent: an endpoint may be left of a gone pod.
+/// Expects objects that were read to be unchanged instead of absent: an endpoint may remain from a gone pod.
 fn expect_as_read(planner: &mut Planner<'_, '_>) {
     let blocks = || planner.blocks.values().flat_map(|planned| planned.addresses.values());
     let absent =
@@ -90,7 +90,7 @@ fn expect_as_read(planner: &mut Planner<'_, '_>) {
     }
 }
 
-/// Sources of records besides the uses of an address.
+/// Sources for records besides the uses of an address.
 struct Sources<'s> {
     networks: Networks,
     users: Users<'s>,
@@ -128,7 +128,7 @@ fn wanted_for(planner: &Planner<'_, '_>, sources: &Sources<'_>, address: IpAddr)
     }
 }
 
-/// Records an address that no block records, or only as cooling.
+/// Records an address that no block records, or only as cooling down.
 fn record(
     planner: &mut Planner<'_, '_>,
     sources: &Sources<'_>,
@@ -266,8 +266,8 @@ fn correct_node(
     Ok(())
 }
 
-/// Returns true if the recorded owner no longer exists. One that exists and has another address might come back to this
-/// one, or release it by its handle.
+/// Returns true if the recorded owner no longer exists. An owner that exists with another address might return to this
+/// address, or release it by its handle.
 fn is_gone(planner: &Planner<'_, '_>, owner: &RecordedOwner, claim: &Claim<'_>) -> bool {
     let index = planner.index();
     // A node that endpoints or pods name may exist although its object does not.
@@ -276,7 +276,7 @@ fn is_gone(planner: &Planner<'_, '_>, owner: &RecordedOwner, claim: &Claim<'_>) 
     }
 
     match owner {
-        // Endpoints name their containers, pods only in an annotation that not all have.
+        // Endpoints name their containers. Pods do so only in an annotation that some of them lack.
         RecordedOwner::Gone(reasons) => {
             !is_unnamed(reasons) || planner.basis.snapshot.has_read(Source::Endpoints)
         }

@@ -26,20 +26,20 @@ use crate::skipped::{Refusal, SkipReason, Skipped};
 #[derive(Default)]
 pub(super) struct MissingBlocks {
     blocks: BTreeMap<IpNet, BTreeMap<u32, AddressPlan>>,
-    /// Addresses in use for which no right record can be made. They must not be free in a new block.
+    /// Addresses in use for which no correct record can be made. They must not be free in a new block.
     held: BTreeMap<IpNet, BTreeMap<u32, IpAddr>>,
 }
 
 impl MissingBlocks {
-    /// Adds an address to the block that should contain it by the block size of its pool.
+    /// Adds an address to the block that should contain it, given the block size of its pool.
     pub(super) fn add(&mut self, planner: &Planner<'_, '_>, planned: AddressPlan) -> Result<(), Refusal> {
         let (cidr, ordinal) = expected_block(planner, planned.address)?;
         self.blocks.entry(cidr).or_default().insert(ordinal, planned);
         Ok(())
     }
 
-    /// Remembers an address in use that is skipped. If its block is created, an empty record holds it there, since a
-    /// free one would be given out a second time.
+    /// Remembers an address in use that is skipped. If its block is created, an empty record holds the address there,
+    /// since a free address would be given out again.
     pub(super) fn hold(&mut self, planner: &Planner<'_, '_>, address: IpAddr) {
         if let ([], Ok((cidr, ordinal))) =
             (&*blocks_around(planner.index(), address), expected_block(planner, address))
@@ -104,7 +104,7 @@ fn expected_block(planner: &Planner<'_, '_>, address: IpAddr) -> Result<(IpNet, 
     Ok((cidr, ordinal))
 }
 
-/// Plans the empty record of an address in use. Only a release that names the address frees it.
+/// Plans an empty record for an address in use. Only a release that names the address frees it.
 fn held_without_owner(address: IpAddr) -> AddressPlan {
     let detail = "in use, but recorded without an owner: deleting its user would not free it";
     let change = Change::new(Verb::AssignAddress, Subject::Address(address), detail, &[]);
@@ -169,8 +169,8 @@ fn create(
     }
 }
 
-/// Returns the block's own setting of strict affinity, which blocks of Calico 3.13 and older have. A new one gets that
-/// of the cluster if its siblings have any.
+/// Returns the block's own strict affinity setting, which blocks of Calico 3.13 and older have. A new block gets the
+/// cluster's setting if any of its siblings has its own.
 fn own_strict_affinity(basis: &Basis<'_>) -> Option<bool> {
     let mut siblings = basis.context.index.blocks.iter().filter_map(|block| block.sound);
     let is_old = basis.snapshot.is_calico_since((3, 14)) == Some(false);
@@ -179,8 +179,8 @@ fn own_strict_affinity(basis: &Basis<'_>) -> Option<bool> {
     says.then(|| config.is_some_and(|config| config.strict_affinity))
 }
 
-/// Returns the affinities for the block, but for those of types that Calico never writes. Unconfirmed ones do not count
-/// if there is a confirmed one.
+/// Returns the affinities for the block, except those of types that Calico never writes. Unconfirmed affinities are
+/// ignored if there is a confirmed one.
 fn holders<'s>(planner: &Planner<'_, 's>, cidr: IpNet) -> Vec<&'s Versioned<Affinity>> {
     let of_block = planner.basis.snapshot.affinities.iter().filter(|affinity| {
         let key = &affinity.value.key;
@@ -192,8 +192,8 @@ fn holders<'s>(planner: &Planner<'_, 's>, cidr: IpNet) -> Vec<&'s Versioned<Affi
     if confirmed.is_empty() { all } else { confirmed }
 }
 
-/// Returns the right owner of the block: the holder of its affinity, or else the node whose tunnel address is in it, or
-/// that uses most of it.
+/// Returns the right owner of the block: the holder of its affinity, or else the node whose tunnel address is in the
+/// block, or the node that uses most of it.
 fn owner(
     planner: &Planner<'_, '_>,
     cidr: IpNet,

@@ -1,7 +1,7 @@
 //! Plans of `rebuild`, which makes blocks, handles and affinities agree with the users of addresses.
 //!
-//! Correct records stay as they are. A sound block is edited address by address, so that a change elsewhere in it does
-//! no harm. A corrupt one is written anew as a whole, from its trustworthy parts and from the users of its addresses.
+//! Correct records stay unchanged. A sound block is edited address by address, so that a change elsewhere in it does no
+//! harm. A corrupt block is rewritten in one write, from its trustworthy parts and from the users of its addresses.
 
 mod affinities;
 mod block_plan;
@@ -33,7 +33,7 @@ use crate::basis::Basis;
 use crate::plan::{Plan, PlanKind};
 use crate::release::Observations;
 
-/// Returns true if only workload endpoints of the same etcd show who uses addresses. They may come from the same old
+/// Returns true if only workload endpoints in the same etcd show who uses addresses. They may come from the same old
 /// backup as the blocks.
 pub fn needs_endpoints_only(snapshot: &Snapshot) -> bool {
     snapshot.datastore != DatastoreKind::Kubernetes && !snapshot.has_read(Source::Pods)
@@ -43,7 +43,7 @@ pub fn needs_endpoints_only(snapshot: &Snapshot) -> bool {
 ///
 /// Leaked addresses are released by the rules of [`release::plan`](crate::release::plan()), to which `observations` and
 /// `cooldown` belong. If corrupt blocks are repaired, the snapshot is copied once and checked again as if they were
-/// sound: that shows what they hid.
+/// sound: this shows findings that they hid.
 pub fn plan(basis: &Basis<'_>, request: &Request, observations: &[Observations], cooldown: i64) -> Plan {
     let scope = Scope::new(request);
     let mut corrupt = CorruptBlocks::new(basis, &scope);

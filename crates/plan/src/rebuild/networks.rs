@@ -61,8 +61,8 @@ impl Networks {
         networks
     }
 
-    /// Returns the network of a container: that of its own handle, or else of most records of the node, or of the
-    /// cluster.
+    /// Returns the network of a container: from its own handle, or else the most frequent one in records of the node,
+    /// or of the cluster.
     pub(super) fn of(&self, container: &str, node: &str) -> Option<String> {
         let most = |counts: &BTreeMap<String, usize>| {
             counts.iter().max_by_key(|(_, count)| **count).map(|(network, _)| network.clone())

@@ -113,8 +113,8 @@ pub(super) fn blocks_around<'i, 's>(index: &'i Index<'s>, address: IpAddr) -> Ve
     around.filter(|block| block.sound.is_some()).collect()
 }
 
-/// Returns the CIDRs of stored blocks that are not in the index: undecodable ones, and those marked deleted, unless
-/// this plan finishes their deletion.
+/// Returns the CIDRs of stored blocks that are not in the index: undecodable blocks, and blocks that are marked
+/// deleted, unless this plan finishes their deletion.
 pub(super) fn hidden_blocks(snapshot: &Snapshot, goes: impl Fn(&StoredBlock) -> bool) -> HashSet<IpNet> {
     let deleted = snapshot.blocks.iter().filter(|block| block.value.content.is_deleted());
     let deleted = deleted.filter(|block| !goes(&block.value));

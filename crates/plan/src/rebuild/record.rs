@@ -19,7 +19,7 @@ pub(super) struct Wanted {
     pub evidence: Vec<(Key, Precondition)>,
 }
 
-/// Makes the record for an address from the uses of its only owner.
+/// Makes the record for an address from the uses by its only owner.
 pub(super) fn wanted(
     basis: &Basis<'_>,
     networks: &Networks,
@@ -44,8 +44,8 @@ pub(super) fn wanted(
                 DatastoreKind::EtcdV2 => Attribute::default(),
                 _ => Attribute::new(Some(&handle), [("node", name), ("type", kind.attribute())]),
             };
-            // A Kubernetes node changes with every heartbeat, so its version says nothing about its tunnel. If the
-            // address was given up since, the next check finds it leaked.
+            // A Kubernetes node changes with every heartbeat, so its version says nothing about its tunnel. If the node
+            // has given up the address since, the next check finds it leaked.
             let evidence = match snapshot.datastore {
                 DatastoreKind::Etcd | DatastoreKind::EtcdV2 => {
                     vec![(Key::Node(name.to_owned()), at(&node.revision))]
@@ -136,8 +136,8 @@ fn of_workload(
     Ok(Attribute::new(Some(&handle), owner))
 }
 
-/// Makes a record of Calico 2.x, which has no attributes. Its handle is `<namespace>.<pod>`, or network and container
-/// with the last CNI plugins, as other records show.
+/// Makes a Calico 2.x record, which has no attributes. Its handle is `<namespace>.<pod>`, or network and container with
+/// the last CNI plugins, as other records show.
 fn of_calico_2(networks: &Networks, workload: &Workload<'_>, sandbox: Option<(String, String)>) -> Attribute {
     let named = sandbox.and_then(|(container, node)| {
         let network = networks.of(&container, &node)?;

@@ -8,10 +8,10 @@ use calipam_model::block::BlockOwner;
 use calipam_model::cidr::overlap;
 use calipam_model::key::Key;
 
-/// A request to rebuild. Each kind of name that is given narrows it.
+/// A request to rebuild. Each kind of name in it narrows the scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// Blocks and affinities of its nodes, in its networks.
+    /// Blocks and affinities of the scope's nodes, in its networks.
     pub scope: calipam_check::Scope,
     /// These blocks, and affinities for them.
     pub blocks: Vec<IpNet>,

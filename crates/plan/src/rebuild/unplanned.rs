@@ -12,7 +12,7 @@ use crate::basis::Basis;
 use crate::plan::Action;
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
-/// Skips every finding in scope that nothing is planned for, in addition to `skipped_so_far`.
+/// Skips every finding in scope for which nothing is planned, in addition to `skipped_so_far`.
 pub(super) fn skipped(
     basis: &Basis<'_>,
     scope: &Scope<'_>,
@@ -130,8 +130,8 @@ fn suggested_action(finding: &Finding) -> Option<SuggestedAction> {
     }
 }
 
-/// Advises about a tunnel address in another node's block. The reason tells on which side of the node's own block it
-/// is.
+/// Advises about a tunnel address in another node's block. The reason says on which side of the node's own block the
+/// address is.
 fn tunnel_advice(basis: &Basis<'_>, finding: &Finding) -> (SkipReason, &'static str) {
     let advice = "restart calico-node there, so that it takes an address of its own block";
     let (Subject::Address(address), Evidence::Address(evidence)) = (&finding.subject, &finding.evidence)
@@ -154,7 +154,7 @@ fn tunnel_advice(basis: &Basis<'_>, finding: &Finding) -> (SkipReason, &'static 
     }
 }
 
-/// Advises about an undecodable object, which has no version to guard a write by.
+/// Advises about an undecodable object, which has no version that could guard a write.
 fn undecodable(basis: &Basis<'_>, finding: &Finding) -> (SkipReason, &'static str) {
     let path = finding.subject.to_string();
     let mut defects = basis.snapshot.defects.iter().filter(|defect| defect.path == path);

@@ -21,7 +21,7 @@ pub(super) enum Slot {
     Free,
     /// Held by the record with this index.
     Held(usize),
-    /// Held for an unknown owner. It gets an empty record, which only a person releases.
+    /// Held for an unknown owner. The ordinal gets an empty record, which only a person releases.
     Unknown,
 }
 
@@ -33,8 +33,8 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    /// Keeps what the block says, and finds records for ordinals that are held without a readable one: by the user of
-    /// the address, by the ordinals that Windows reserves, or because only one is left.
+    /// Keeps readable records of the block, and finds records for ordinals that are held without a readable one: by the
+    /// user of the address, by the ordinals that Windows reserves, or because only one record is left.
     pub(super) fn new(
         basis: &Basis<'_>,
         key: IpNet,
@@ -56,7 +56,7 @@ struct Sorter<'m, 'b, 's> {
     raw: &'m RawBlock,
     records: &'m [AttributeRef<'s>],
     slots: Vec<Slot>,
-    /// Ordinals that are held by unknown records so far.
+    /// Ordinals that are held by records that are not known yet.
     open: BTreeSet<u32>,
 }
 
@@ -68,8 +68,8 @@ impl Sorter<'_, '_, '_> {
         let contradicts =
             |(ordinal, index): (u32, &Option<i64>)| index.is_some() == listed.contains(&ordinal);
 
-        // A list of the wrong length that contradicts the free list may have lost entries in the middle. No position in
-        // it counts then.
+        // A list of the wrong length that contradicts the free list may have lost entries in the middle. In that case
+        // no position in it is reliable.
         let is_shifted = allocations.len() != *size as usize && (0..*size).zip(allocations).any(contradicts);
         let readable: &[Option<i64>] = if is_shifted { &[] } else { allocations };
 
@@ -113,7 +113,7 @@ impl Sorter<'_, '_, '_> {
         self.slots[ordinal as usize] = slot;
     }
 
-    /// Matches addresses in use with unused records. Returns the ordinals of those whose records are lost.
+    /// Matches addresses in use with unused records. Returns the ordinals of addresses in use whose records are lost.
     fn by_usage(&mut self) -> Vec<u32> {
         let unused = self.unused();
         let mut unrecorded = Vec::new();

@@ -30,7 +30,7 @@ pub(super) struct Repaired {
     pub revision: Revision,
     /// A description of the damage.
     pub broken: String,
-    /// Ordinals that are still used, but whose records are lost. They are free in `block`, and must not stay so.
+    /// Ordinals that are still used, but whose records are lost. They are free in `block`, and must not stay free.
     pub unrecorded: Vec<u32>,
 }
 
@@ -146,7 +146,7 @@ fn repair(
 }
 
 /// Returns true if the content belongs to the key of a block, and not to its field `cidr`: more of its records match
-/// the users of the addresses there, or it has none.
+/// the users of addresses at the key's CIDR, or it has no records.
 fn belongs_to_key(
     basis: &Basis<'_>,
     key: IpNet,
@@ -170,7 +170,7 @@ fn belongs_to_key(
     raw.allocations.iter().all(Option::is_none) || support(key) > support(stated)
 }
 
-/// Returns true if the record names a user of the address for certain.
+/// Returns true if the record certainly names a user of the address.
 fn is_users(basis: &Basis<'_>, record: &AttributeRef<'_>, cidr: IpNet, ordinal: u32) -> bool {
     let index = &basis.context.index;
     let vague = matches!(Claim::of(record), Claim::Anonymous | Claim::Unknown);

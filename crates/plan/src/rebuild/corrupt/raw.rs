@@ -59,7 +59,7 @@ impl RawBlock {
         Ok(Self { key, fields, size, allocations, free, attributes })
     }
 
-    /// Makes a block of the owner records alone, to decode them. Records beyond the size of the largest block cannot
+    /// Makes a block from the owner records alone, to decode them. Records beyond the size of the largest block cannot
     /// all be in use.
     pub(super) fn records(&self) -> Result<Block, Refusal> {
         if self.attributes.len() > MOST {
@@ -76,7 +76,7 @@ impl RawBlock {
         }
     }
 
-    /// Replaces the broken lists by the mapping. Everything else stays as it was.
+    /// Replaces the broken lists with the mapping. Everything else stays unchanged.
     pub(super) fn write(&mut self, mapping: &Mapping, now: Timestamp) {
         let mut indices = vec![None; self.attributes.len()];
         let mut kept = Vec::new();
@@ -121,13 +121,13 @@ impl RawBlock {
     }
 }
 
-/// Removes a field of any case, as Go's decoder finds it.
+/// Removes a field whose name matches in any case, as Go's decoder does.
 fn take(fields: &mut Map<String, Value>, name: &str) -> Option<Value> {
     let names: Vec<String> = fields.keys().filter(|key| key.eq_ignore_ascii_case(name)).cloned().collect();
     names.iter().filter_map(|key| fields.remove(key)).last()
 }
 
-/// Lets a record that was released in the future cool from now on.
+/// Makes a record with a future release time cool down from now on.
 fn not_in_future(mut record: Value, now: Timestamp) -> Value {
     let limit = now.saturating_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
     for (name, value) in record.as_object_mut().into_iter().flatten() {

@@ -1,7 +1,7 @@
 //! The counts of handles.
 //!
-//! A handle is written under its version at most once, before the blocks: its counts of blocks that the plan leaves
-//! alone are corrected. For every other block it counts up or down in the step that writes the block.
+//! A handle is written at its version at most once, before the blocks: this corrects its counts for blocks that the
+//! plan does not change. For every other block it counts up or down in the step that writes the block.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::RangeInclusive;
@@ -21,12 +21,12 @@ use crate::plan::{Change, Verb};
 use crate::release::may_release::{too_early_orphan, too_early_unsettled};
 use crate::skipped::{Refusal, SkipReason, Skipped};
 
-/// Edits of handles in the step of a block.
+/// Edits of handles in the step that writes a block.
 #[derive(Default)]
 pub(in crate::rebuild) struct Counting {
-    /// Rising counts, by clean ID. They are written before the block.
+    /// Edits that raise counts, by clean ID. They are written before the block.
     pub up: BTreeMap<String, Edit>,
-    /// Falling counts with their preconditions. They are written after the block.
+    /// Edits that lower counts, with their preconditions. They are written after the block.
     pub down: BTreeMap<String, (Edit, Vec<(Key, Precondition)>)>,
     pub changes: Vec<Change>,
 }
@@ -50,7 +50,7 @@ pub(in crate::rebuild) fn plan(planner: &mut Planner<'_, '_>, approved: &BTreeSe
         for finding in planner.basis.findings(code) {
             let Subject::Handle(id) = &finding.subject else { continue };
             let id = clean(id);
-            // A handle of an address that changes, or of a block that is created, is corrected as a whole.
+            // A handle of an address that changes, or of a block that is created, is corrected completely.
             let is_new =
                 |cidr: &IpNet| planner.blocks.get(cidr).is_some_and(|planned| planned.created.is_some());
             let in_scope =
@@ -125,7 +125,7 @@ fn too_early(
         return None;
     }
     let is_more = |(block, count): (IpNet, i64)| {
-        // No ADD writes to a corrupt block, and an earlier read could not see its handles' counts.
+        // No CNI ADD writes to a corrupt block, and an earlier read could not see the counts of its handles.
         count > recorded.get(&block).copied().unwrap_or_default()
             && !planner.corrupt.blocks.contains_key(&block)
     };
@@ -160,7 +160,7 @@ enum Observed<'s> {
     Object(&'s Versioned<Handle>),
     /// The object with its ID, which is marked deleted.
     MarkedDeleted(&'s Revision),
-    /// An object whose ID goes on after a carriage return. It stays, and is counted instead of the other.
+    /// An object whose ID continues after a carriage return. It stays, and is counted instead of the clean ID's object.
     Stray(&'s Versioned<Handle>),
     Missing,
 }
@@ -170,7 +170,7 @@ struct HandlePlan<'p, 's> {
     id: &'p str,
     /// The numbers of addresses that the blocks record.
     recorded: BTreeMap<IpNet, i64>,
-    /// The changes of these numbers.
+    /// The changes of the recorded numbers.
     moved: &'p BTreeMap<IpNet, i64>,
     observed: Observed<'s>,
     /// Objects with a carriage return in the ID that are deleted.
@@ -179,20 +179,20 @@ struct HandlePlan<'p, 's> {
     repairs: Vec<(Code, Subject)>,
 }
 
-/// A decision about the object of a handle, apart from its counts of blocks that are written.
+/// A decision about the object of a handle, apart from its counts for blocks that are written.
 enum Decision {
-    /// Its counts of untouched blocks are right, or keep their difference.
+    /// The counts for untouched blocks are right, or keep their difference.
     Keep,
-    /// No block records an address under it.
+    /// No block records an address under the handle.
     Delete(Revision),
-    /// The plan releases its last addresses, which it does not count: it is deleted after their last block.
+    /// The plan releases the handle's last addresses, which it does not count. It is deleted after their last block.
     DeleteAfter(IpNet, Revision),
-    /// Some of its counts are wrong or needless.
+    /// Some counts are wrong or needless.
     Correct(Revision, Vec<(IpNet, i64)>),
-    /// It does not exist although blocks record addresses under it.
+    /// The object does not exist although blocks record addresses under the handle.
     Create(Handle),
-    /// It is marked deleted although blocks record addresses under it. It counts nothing, and becomes a handle again
-    /// with its first count.
+    /// The object is marked deleted although blocks record addresses under the handle. It counts nothing, and becomes a
+    /// handle again with its first count.
     Revive(Vec<(IpNet, i64)>),
 }
 
@@ -211,7 +211,7 @@ impl HandlePlan<'_, '_> {
         };
 
         let (mut edits, mut evidence) = self.edits(decision);
-        // A corrupt block is replaced, so that it cannot be compared.
+        // A corrupt block is replaced, so it cannot be compared.
         let is_corrupt =
             |key: &Key| matches!(key, Key::Block(block) if planner.corrupt.blocks.contains_key(block));
         evidence.retain(|(key, _)| !is_corrupt(key));
@@ -260,8 +260,8 @@ impl HandlePlan<'_, '_> {
         Edit::Handle(self.id.to_owned(), edit)
     }
 
-    /// Compares the desired counts with the observed ones. Counts of blocks that change are written with the block, and
-    /// do not matter here.
+    /// Compares the desired counts with the observed ones. Counts for blocks that change are written with the block,
+    /// and are ignored here.
     fn decide(&self, desired: &BTreeMap<IpNet, i64>, is_unchecked: impl Fn(&IpNet) -> bool) -> Decision {
         let is_untouched = |block: &IpNet| !self.moved.contains_key(block) && !is_unchecked(block);
         let is_corrected = !self.repairs.is_empty();
@@ -273,7 +273,7 @@ impl HandlePlan<'_, '_> {
         };
 
         match (&self.observed, desired.is_empty(), self.moved.last_key_value()) {
-            // It has no findings, or they cannot be repaired.
+            // The object has no findings, or they cannot be repaired.
             (Observed::Stray(_), ..) => Decision::Keep,
             (Observed::MarkedDeleted(_) | Observed::Missing, ..) if !is_corrected => Decision::Keep,
 
@@ -298,7 +298,7 @@ impl HandlePlan<'_, '_> {
             (Observed::Missing, ..) => {
                 let mut handle = Handle::new(self.id);
                 recorded().for_each(|(block, count)| handle.set_count(block, count));
-                // A handle that only changing blocks record is created with the first of them.
+                // A handle that only changing blocks record is created with the first of these blocks.
                 let is_empty = handle.blocks().next().is_none();
                 if is_empty { Decision::Keep } else { Decision::Create(handle) }
             }
@@ -358,7 +358,7 @@ impl HandlePlan<'_, '_> {
         (Key::Block(block), Precondition::Records(self.id.to_owned(), count))
     }
 
-    /// Requires that the blocks of its object record nothing under it.
+    /// Requires that the blocks of the handle's object record nothing under the handle.
     fn none_recorded(&self) -> Vec<(Key, Precondition)> {
         self.claimed().into_keys().take(MOST_NAMED).map(|block| self.records(block, 0..=0)).collect()
     }
@@ -376,8 +376,8 @@ impl HandlePlan<'_, '_> {
         Change { action, subject, detail: detail.to_owned(), repairs: self.repairs.clone() }
     }
 
-    /// Adds the counts that are written with each changing block: the object has the numbers of the blocks afterwards.
-    /// Returns the first block with a count.
+    /// Adds the counts that are written with each changing block, so that the object has the same numbers as the blocks
+    /// afterwards. Returns the first block with a count.
     fn count_with_blocks(&self, countings: &mut Countings) -> Option<IpNet> {
         let target = match self.observed {
             Observed::Stray(stray) => stray.value.id().to_string(),
