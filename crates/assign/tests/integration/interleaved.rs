@@ -12,12 +12,12 @@ use crate::world::{Shape, World};
 /// The findings that a check may have while clients are at work or were killed (facts 3.15). Everything else would be
 /// damage.
 pub(crate) const OF_INTERRUPTIONS: &[Code] = &[
-    // Allocated, and no endpoint yet or no longer.
+    // Allocated, but with no endpoint yet or any longer.
     Code::LeakedAddress,
     // Counted before it is allocated, and still counted after it was released.
     Code::HandleCount,
     Code::OrphanHandle,
-    // Between the steps of a claim or of giving up.
+    // Between the steps of claiming or giving up a block.
     Code::UnsettledAffinity,
     Code::AffinityWithoutBlock,
     Code::AffinityBlockMismatch,
@@ -43,7 +43,7 @@ pub(crate) const OF_QUIET: &[Code] = &[
 pub(crate) fn assert_explained(world: &World, allowed: &[Code], when: &str) {
     let options = Options { grace: Some(SignedDuration::ZERO), ..Options::default() };
     for finding in check(&world.snapshot(), &options).findings {
-        // A check is right about a clock that went back.
+        // Checks rightly report a clock that went back.
         let is_of_clock = world.shape.clock_jumps
             && finding.code == Code::CorruptBlock
             && finding.message().contains("was released in the future");

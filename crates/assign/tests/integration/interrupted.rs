@@ -15,7 +15,7 @@ use crate::clients::{Allocating, attributes};
 use crate::interleaved::{OF_INTERRUPTIONS, OF_QUIET, assert_explained};
 use crate::world::{Pod, Shape, World, run};
 
-/// More than any operation has requests.
+/// More requests than any operation makes.
 const MANY: usize = 500;
 const ALL_V4: &str = "10.0.0.0/27";
 
@@ -152,7 +152,7 @@ impl Operation {
                 allocator.claim_affinity("10.0.0.0/28".parse().unwrap(), host, "b").await.unwrap();
             }
             Self::GiveUpEmptyBlocks => {
-                // Refuses the block of the pod.
+                // Keeps the pod's block, which is an error.
                 drop(allocator.release_host_affinities(host, "a", InUse::Refuse).await);
             }
             Self::GiveUpBlocksInUse => {

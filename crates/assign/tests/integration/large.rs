@@ -88,7 +88,7 @@ impl Recorder {
     }
 }
 
-/// A block as etcd has it.
+/// A block as etcd stores it.
 fn block(cidr: IpNet, node: &str, taken: usize) -> serde_json::Value {
     let allocations: Vec<Option<usize>> = (0..4).map(|ordinal| (ordinal < taken).then_some(0)).collect();
     let attributes = if taken > 0 { json!([{"handle_id": "h", "secondary": {}}]) } else { json!([]) };
@@ -199,7 +199,7 @@ fn the_only_empty_block_is_taken_over_under_strict_affinity() {
 #[test]
 fn a_block_of_the_host_without_affinity_is_found_before_others_are_borrowed_from() {
     let store = Recorder::empty();
-    // So few that all are read before anything is chosen.
+    // There are so few blocks that all are read before one is chosen.
     store.memory.put(
         &format!("{RESOURCES}/ippools/p"),
         json!({"spec": {"cidr": "10.0.0.0/27", "blockSize": 30}}).to_string(),
@@ -228,7 +228,7 @@ fn a_full_block_is_read_again_once_it_was_written() {
     refused();
     assert_eq!(store.blocks_read().iter().collect::<BTreeSet<_>>().len(), 256);
 
-    // Seconds later only the keys of the own blocks are read.
+    // Within a few seconds, only the keys of own blocks are read.
     refused();
     let queries = store.take();
     let keys: Vec<&Query> = queries.iter().filter(|query| query.asks_for_block_keys()).collect();

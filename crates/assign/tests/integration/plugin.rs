@@ -221,7 +221,7 @@ fn a_machine_keeps_its_address_in_a_migration() {
     let added = add(&store, &target).unwrap();
     assert_eq!(added, Added { addresses: vec![address.into()], is_routed: false });
 
-    // One pod ends, then the other one. The address is released only with the machine.
+    // First the source pod ends, then the target. The address is released only with the machine.
     end(&store, &source);
     end(&store, &target);
     assert!(is_allocated(&store, "net.vmi.ns.vm"));

@@ -82,7 +82,7 @@ impl World {
         self.doubtful.borrow_mut().insert(handle.to_owned());
     }
 
-    /// Notes that it has ended, so that the addresses of the handle are known.
+    /// Notes that the operation has ended, so that the handle's addresses are known.
     pub(crate) fn end(&self, handle: &str) {
         self.doubtful.borrow_mut().remove(handle);
     }

@@ -101,7 +101,7 @@ fn the_blocks_of_an_exhausted_pool_are_read_once() {
         refused();
         assert_read(&relay, MOST_OF_ALL, "refused after a while");
 
-        // This node is not told that another one releases an address.
+        // This node does not learn that another node releases an address.
         all[700].taken -= 1;
         world.put_blocks(&all[700..=700]);
         refused();
@@ -111,7 +111,7 @@ fn the_blocks_of_an_exhausted_pool_are_read_once() {
         assert_eq!(addresses(&result), [all[700].cidr.broadcast().to_string()]);
         assert_read(&relay, MOST_OF_ALL, "an address that was released");
         refused();
-        // The node finds an address at once that it releases itself.
+        // The node finds an address that it has released itself at once.
         runtime.call("DEL", "c2", POD).success();
         assert_eq!(addresses(&runtime.call("ADD", "c3", POD).success()), addresses(&result));
     });

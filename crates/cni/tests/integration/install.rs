@@ -23,7 +23,7 @@ use crate::world::World;
 
 /// All calls that change a folder or its files. The creation of a file shows at the next one.
 const CHANGES: [&str; 7] = ["renameat2", "rename", "unlink", "copy_file_range", "write", "fchmod", "fsync"];
-/// More than any run makes of one of them.
+/// More calls of one kind than any run makes.
 const MOST: usize = 50;
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -59,7 +59,7 @@ fn an_update_of_calico_that_was_not_replaced_yet_stays() {
     node.assert_beside(31, 30);
 }
 
-/// A backup that exists, or a link to it, may be anybody's.
+/// An existing backup, or a link to it, can come from another program.
 #[test]
 fn without_an_installation_nothing_is_removed() {
     let node = Node::with_calico(31);
@@ -371,7 +371,7 @@ fn it_is_not_installed_if_it_could_not_assign() {
     assert!(installed.status.success(), "{installed:?}");
     node.assert_installed(30);
 
-    // An installed one is not checked again: the datastore may be away for a moment.
+    // An installed plugin is not checked again: the datastore can be down for a moment.
     drop(world);
     assert!(install(&node).status.success());
     node.run(&["uninstall"]);

@@ -68,7 +68,7 @@ fn a_machine_keeps_its_addresses() {
     let second = runtime.call("ADD", "c2", &args("virt-launcher-vm-2")).success();
     assert_eq!(addresses(&second), addresses(&first));
     assert!(second["ips"][0]["address"].as_str().unwrap().ends_with("/32"), "{second}");
-    // So has the target of a migration, without routes.
+    // The target of a migration has the same address, without routes.
     start_pod(server, "virt-launcher-vm-3", &json!({"kubevirt.io/migrationJobUID": "m"}));
     let target = runtime.call("ADD", "c3", &args("virt-launcher-vm-3")).success();
     assert_eq!((addresses(&target), &target["routes"]), (addresses(&first), &Value::Null));

@@ -1,4 +1,4 @@
-//! No block is created over another one of any size, and all datastores answer queries for that alike.
+//! No block is created over another one of any size, and all datastores answer queries for overlaps alike.
 
 use std::collections::BTreeSet;
 

@@ -99,7 +99,7 @@ fn cluster(world: &World, flavour: Flavour) -> Value {
     get(world, &format!("{}/default", flavour.path("clusterinformations")))
 }
 
-/// The files of host-local on a node: assigned addresses, and its program.
+/// host-local's files on a node: assigned addresses, and its program.
 struct Node(TempDir);
 
 impl Node {

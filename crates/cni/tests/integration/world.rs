@@ -104,20 +104,20 @@ impl World {
         }
     }
 
-    /// Writes a key of etcd.
+    /// Writes an etcd key.
     pub(crate) fn put_key(&self, key: &str, value: &Value) {
         let Self::Etcd(etcd) = self else { panic!("only etcd has keys") };
         etcd.with_client(async |mut client| client.put(key, value.to_string(), None).await).unwrap();
     }
 
-    /// Deletes the keys of etcd with a prefix.
+    /// Deletes the etcd keys with a prefix.
     pub(crate) fn delete_prefix(&self, prefix: &str) {
         let Self::Etcd(etcd) = self else { panic!("only etcd has keys") };
         let options = etcd_client::DeleteOptions::new().with_prefix();
         etcd.with_client(async |mut client| client.delete(prefix, Some(options)).await).unwrap();
     }
 
-    /// Deletes the object of a handle, as a crash or a person may.
+    /// Deletes a handle object, as a crash or a person could.
     pub(crate) fn delete_handle(&self, id: &str) {
         match self {
             Self::Etcd(etcd) => {

@@ -36,7 +36,7 @@ fn many_pods_take_several_blocks_if_that_wastes_less() {
     assert_eq!(found.block_size, Some(27), "{found:?}");
     // 250 pods need 8 blocks of 32 on each node.
     assert_eq!((found.block_limit, found.pool_addresses.unwrap().0), (Some(9), 6 * 256 * 5 / 4));
-    // And 32 of 8, of which a node may hold 20.
+    // They need 32 blocks of 8, but a node may hold only 20.
     assert_eq!(drawbacks(&found, 29), [Drawback::BlockLimit]);
 }
 

@@ -36,7 +36,7 @@ fn a_handle_that_cannot_be_written_is_not_tried_again() {
     let given = cluster.addresses(&wants_as("host-a", 2, "h"));
     let writes = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&writes);
-    // The first write is that of the block.
+    // The first write is the block's.
     cluster.store.set_fault(move || match counted.fetch_add(1, Ordering::Relaxed) {
         0 => Fault::None,
         _ => Fault::Lost,

@@ -136,7 +136,7 @@ fn a_node_goes_on_in_the_block_that_it_has() {
     assert!(first != second && cluster.block().cidr().contains(&second[0]));
 }
 
-/// Replaces the pool from which `host-a` has addresses by another one.
+/// Replaces the pool from which `host-a` has addresses with another one.
 fn after_the_pool_was_deleted(host: &str) {
     let cluster = Cluster::new(&["10.0.0.0/24"]);
     cluster.node("host-b", &[]);

@@ -1,4 +1,4 @@
-//! A cluster in memory that is described by a few words.
+//! A cluster in memory, described in a few words.
 
 use std::net::IpAddr;
 
@@ -45,7 +45,7 @@ impl Cluster {
         self.store.put(&format!("{RESOURCES}/nodes/{name}"), node.to_string());
     }
 
-    /// Makes or changes a pool.
+    /// Creates or changes a pool.
     pub(super) fn pool(&self, cidr: &str, mut spec: Value) {
         spec["cidr"] = cidr.into();
         self.store.put(&pool_path(cidr), json!({"spec": spec}).to_string());

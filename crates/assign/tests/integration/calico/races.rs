@@ -100,8 +100,8 @@ fn one_host_claims_and_gives_up_the_same_blocks_many_times_at_once() {
     }
 }
 
-/// Lets one operation make `steps` steps, runs another one, and then the rest of the first; false if the first ended
-/// before.
+/// Lets the first operation make `steps` steps, runs the other one, and then the rest of the first. False if the first
+/// ended earlier.
 fn between(steps: usize, first: impl Future<Output = ()>, other: impl Future<Output = ()>) -> bool {
     let mut first = pin!(first);
     let mut context = Context::from_waker(Waker::noop());
@@ -194,7 +194,7 @@ fn a_block_in_which_an_address_is_assigned_while_it_is_given_up_is_not_deleted()
 #[test]
 fn a_host_that_lost_a_block_to_another_takes_the_next_and_cleans_up() {
     let cluster = sixteen_blocks();
-    // The affinity of a claim that was lost, and could not be deleted.
+    // A lost claim's affinity, which could not be deleted.
     crate::world::run(claim(&cluster.store, "host-b"));
     cluster.store.put("/calico/ipam/v2/host/host-a/ipv4/block/10.0.0.0-30", r#"{"state":"pending"}"#);
     assert_eq!(cluster.addresses(&wants("host-a", 1)).len(), 1);
