@@ -54,7 +54,7 @@ impl Skipped {
     }
 }
 
-/// The reason why something is left as it is, and the same with names and evidence.
+/// The reason why something is left as it is, and a text with names and evidence.
 pub(crate) type Refusal = (SkipReason, String);
 
 /// The reason why something is left as it is.
@@ -65,7 +65,7 @@ pub enum SkipReason {
     InUse,
     /// The allocation is younger than the grace period.
     Young,
-    /// It was seen unused only once.
+    /// The address was seen unused only once.
     SeenOnce,
     /// Other addresses of its handle stay, and a handle is released completely or not at all.
     HandleHeld,
@@ -73,13 +73,13 @@ pub enum SkipReason {
     NotFound,
     /// No block records the address.
     NotAllocated,
-    /// The address cools down already.
+    /// The address is already cooling down.
     Cooling,
     /// Windows reserves the address.
     WindowsReserved,
     /// A block that is corrupt or cannot be decoded hides it.
     Unchecked,
-    /// The objects that could show its owner were not read.
+    /// The objects that could show the owner were not read.
     NotRead,
     /// There is not a single object that shows who uses addresses: they are lost rather than gone.
     EvidenceLost,
@@ -90,15 +90,15 @@ pub enum SkipReason {
     NodeExists,
     /// The node is missing, but workloads name it.
     NodeMayLive,
-    /// It is named, but another option leaves it out.
+    /// The operator names it, but another option leaves it out.
     OutOfScope,
-    /// It is no longer what the report says.
+    /// The named thing is no longer what the report says.
     ReportDiffers,
     /// A block records the address already.
     AlreadyAssigned,
     /// The allocator has no address to give.
     NotAvailable,
-    /// Its owner is not known.
+    /// The owner is not known.
     OwnerNotFound,
     /// The node that would own it is not known.
     NodeUnknown,
@@ -116,7 +116,7 @@ pub enum SkipReason {
     ContainerUnknown,
     /// The datastore cannot hold an object for its handle.
     HandleNotStorable,
-    /// It is in no pool.
+    /// The address is in no pool.
     OutsidePools,
     /// Two blocks or pools overlap.
     Overlap,

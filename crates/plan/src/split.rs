@@ -1,5 +1,5 @@
-//! Plans of `split`, which replaces a pool by several smaller ones (facts 7.7). Blocks stay as they are: Calico matches
-//! them with pools by their CIDRs.
+//! Plans of `split`, which replaces a pool with several smaller ones (facts 7.7). Blocks stay as they are: Calico
+//! matches them with pools by CIDR.
 //!
 //! calicoctl disables the pool before it checks whether it can be split. Here everything is checked first, and only the
 //! drop-in disables the pool, to make the same writes as calicoctl. The parts overlap the pool for a moment, without
@@ -30,7 +30,7 @@ pub enum SplitRefusal {
         "error splitting the CIDR {cidr} into {parts} CIDRs: number to split CIDR into is not a valid power of 2: {parts}"
     )]
     NotPowerOfTwo { cidr: IpNet, parts: u32 },
-    /// More parts than [`MOST_PARTS`], or than the pool has addresses.
+    /// There are more parts than [`MOST_PARTS`], or than addresses in the pool.
     #[error("error splitting the CIDR {cidr} into {parts} CIDRs: {}", too_many(*cidr, *parts))]
     TooManyParts { cidr: IpNet, parts: u32 },
     /// A part would not hold a single block.
@@ -59,7 +59,7 @@ pub enum SplitRefusal {
     /// The pool is being deleted already.
     #[error("the pool {0} is being deleted")]
     BeingDeleted(String),
-    /// The datastore is not locked, and the call wants others to have locked it.
+    /// The datastore is not locked, although the request needs it locked.
     #[error("the datastore is not locked")]
     NotLocked,
 }

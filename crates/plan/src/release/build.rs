@@ -22,7 +22,7 @@ use crate::release::may_release::Chosen;
 use crate::release::unselected::{give_up, unselected};
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
-/// Returns the steps in this order: counts of handles, blocks, other affinities of gone nodes, handles without
+/// Returns the steps in this order: handle counts, blocks, other affinities of gone nodes, handles without
 /// allocations.
 pub(super) fn actions<'s>(basis: &Basis<'s>, selection: &mut Selection<'s>, cooldown: i64) -> Vec<Action> {
     let mut builder = Builder { basis, cooldown, actions: Vec::new() };
@@ -40,7 +40,7 @@ struct Builder<'b, 's> {
 }
 
 impl<'s> Builder<'_, 's> {
-    /// Corrects handles that count too much. They would be left over when all of their addresses are released.
+    /// Corrects handles that count too much. They would remain when all of their addresses are released.
     fn miscounts(&mut self, selection: &Selection<'_>) {
         let handles: BTreeSet<String> =
             selection.chosen.values().filter_map(|chosen| chosen.allocated.handle()).collect();
@@ -63,7 +63,7 @@ impl<'s> Builder<'_, 's> {
         }
     }
 
-    /// Adds one step for each block: its addresses, their handles, and its owner if that node is gone.
+    /// Adds one step for each block: its addresses, their handles, and its owner if the owner's node is gone.
     fn blocks(&mut self, selection: &mut Selection<'s>) {
         let findings = selection.chosen.values().filter_map(|chosen| chosen.finding);
         let preconditions = Preconditions::new(self.basis.snapshot, findings);
@@ -119,7 +119,7 @@ impl<'s> Builder<'_, 's> {
         Action { step: Step { reason, parts }, changes }
     }
 
-    /// Releases the addresses of one handle. All objects of the handle count down: there may be another one with a
+    /// Releases the addresses of one handle. All objects of the handle count down: there may be a second object with a
     /// carriage return in its ID.
     fn part(
         &self,

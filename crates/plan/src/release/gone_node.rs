@@ -11,7 +11,7 @@ use calipam_model::snapshot::Versioned;
 
 use crate::plan::{Action, Change, Verb};
 
-/// Expects objects of gone nodes that Calico still has to be as they were read, rather than absent.
+/// Expects objects of gone nodes that Calico still has to be unchanged, rather than absent.
 pub(crate) fn expect_stored_nodes(index: &Index<'_>, actions: &mut [Action]) {
     let parts = actions.iter_mut().flat_map(|action| &mut action.step.parts);
     for (key, expect) in parts.flat_map(|part| &mut part.evidence) {
@@ -53,8 +53,8 @@ pub(crate) fn release_affinity(action: &mut Action, affinity: &Versioned<Affinit
     action.changes.push(Change::new(Verb::DeleteAffinity, subject, detail, &repairs));
 }
 
-/// Requires that the holder of an affinity has not created or claimed the block since. Without the affinity it would
-/// not find its block.
+/// Requires that the holder of an affinity has not created or claimed the block since. Without the affinity, the holder
+/// would not find its block.
 pub(crate) fn not_owned_by_holder(key: &AffinityKey) -> (Key, Precondition) {
     (Key::Block(key.cidr), Precondition::Matches(Condition::NotOwnedBy(key.owner())))
 }

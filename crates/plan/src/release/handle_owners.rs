@@ -37,7 +37,7 @@ impl<'b, 's> HandleOwners<'b, 's> {
         }
     }
 
-    /// Returns a tunnel whose address no block records. One that is recorded, even without a handle, does not need the
+    /// Returns a tunnel whose address no block records. A recorded address, even without a handle, does not need the
     /// orphan.
     fn unrecorded_tunnel(&self, kind: TunnelKind, node: &str) -> Option<String> {
         let found = self.basis.context.index.node(node)?;

@@ -28,11 +28,11 @@ use crate::basis::handles::{Allocated, HandleAllocations};
 use crate::plan::{Change, Verb};
 use crate::skipped::{Refusal, SkipReason, Skipped};
 
-/// An allocation that is to be released.
+/// An allocation that should be released.
 #[derive(Clone, Debug)]
 pub(crate) struct Chosen<'s> {
     pub allocated: Allocated,
-    /// The finding that justifies it; `None` if the operator insists.
+    /// The finding that justifies the release; `None` if the operator insists.
     pub finding: Option<&'s Finding>,
 }
 
@@ -119,7 +119,7 @@ pub(crate) fn too_early_orphan(
     (!seen_before(basis, observations, seen)).then(|| seen_once(basis, finding.message()))
 }
 
-/// Refuses an affinity between two steps of Calico, whose holder may be about to create the block.
+/// Refuses an affinity in the middle of a Calico operation, whose holder may be about to create the block.
 pub(crate) fn too_early_affinity(
     basis: &Basis<'_>,
     affinity: &Versioned<Affinity>,
@@ -133,7 +133,7 @@ pub(crate) fn too_early_affinity(
     too_early_unsettled(basis, &key, revision, observations, what)
 }
 
-/// Refuses an object between two steps of Calico that was not seen twice in the same version.
+/// Refuses an object in the middle of a Calico operation that was not seen twice in the same version.
 pub(crate) fn too_early_unsettled(
     basis: &Basis<'_>,
     key: &Key,
@@ -150,7 +150,7 @@ fn seen_once(basis: &Basis<'_>, what: impl Into<String>) -> Refusal {
     (SkipReason::SeenOnce, format!("{what}: it must be found so twice, {grace:#} apart"))
 }
 
-/// Returns true if an observation as old as the grace period saw it, or there is no grace period.
+/// Returns true if an observation at least as old as the grace period saw it, or there is no grace period.
 fn seen_before(
     basis: &Basis<'_>,
     observations: &[Observations],
@@ -166,7 +166,7 @@ fn is_certain_at_once(basis: &Basis<'_>, finding: &Finding) -> bool {
     is_of_gone_node(basis, evidence) || is_of_long_finished(basis, evidence)
 }
 
-/// Returns true if the recorded node is gone, and no workload names it.
+/// Returns true if the recorded node is gone, and no workload names the node.
 fn is_of_gone_node(basis: &Basis<'_>, evidence: &AddressEvidence) -> bool {
     let alive = |node: String| basis.context.index.workloads_name_node(&node);
     let mut nodes = evidence.recorded_nodes().peekable();
@@ -251,8 +251,8 @@ fn why_kept(
     Some((SkipReason::HandleHeld, detail))
 }
 
-/// Returns true for handles whose addresses are released one by one. A handle of Calico 2.x is shared with earlier pods
-/// of the same name, and that of a tunnel names a node rather than one allocation.
+/// Returns true for handles whose addresses are released one by one. A Calico 2.x handle is shared with earlier pods of
+/// the same name, and a tunnel's handle names a node rather than one allocation.
 fn is_of_several(id: &str) -> bool {
     matches!(Claim::of_handle(id), Claim::LegacyPod { .. } | Claim::Tunnel { .. })
 }

@@ -28,8 +28,8 @@ pub struct Request {
     pub addresses: Vec<IpAddr>,
     /// IDs of handles.
     pub handles: Vec<String>,
-    /// The part of the cluster. Without `leaked`, `orphan_handles`, addresses and handles, everything of its nodes is
-    /// released; they must be gone.
+    /// The part of the cluster. Without `leaked`, `orphan_handles`, addresses and handles, everything that its nodes
+    /// hold is released; these nodes must be gone.
     pub scope: Scope,
     /// Every leaked address whose record names its owner.
     pub leaked: bool,
@@ -39,7 +39,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Returns true if everything of the nodes is to be released.
+    /// Returns true if everything that the nodes hold should be released.
     pub fn is_of_nodes(&self) -> bool {
         !self.leaked && !self.orphan_handles && self.addresses.is_empty() && self.handles.is_empty()
     }

@@ -14,11 +14,11 @@ use jiff::Timestamp;
 /// The record of an address when it was seen unused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// The record as far as the report has it.
+    /// The record, as far as the report shows it.
     pub record: PackedAttribute,
-    /// False if the report has the handle alone.
+    /// False if the report has only the handle.
     pub has_owner: bool,
-    /// The per-ordinal sequence number. `None` if the report lacks it: it may have been any allocation then.
+    /// The per-ordinal sequence number. `None` if the report lacks it: the allocation may have been any.
     pub sequence: Option<u64>,
 }
 
@@ -37,17 +37,17 @@ impl Observation {
 pub struct Observations {
     /// The time of the read.
     pub at: Timestamp,
-    /// Its name in messages: the path of a report.
+    /// The name of the read in messages: the path of a report.
     pub name: String,
     /// The GUID of the cluster.
     pub cluster: String,
-    /// True if only listed things are released. False for the first of two reads of one run.
+    /// True if only things that this read lists are released. False for the first of two reads in one run.
     pub narrows: bool,
-    /// Addresses that were seen unused. Where blocks overlap, there are several observations of one.
+    /// Addresses that were seen unused. Where blocks overlap, one address has several observations.
     pub addresses: HashMap<IpAddr, Vec<Observation>>,
     /// Revisions of handles that no allocation referred to.
     pub handles: HashMap<String, String>,
-    /// Revisions of handles whose counts differed from the blocks, and of affinities between two steps of Calico.
+    /// Revisions of handles whose counts differed from the blocks, and of affinities amid a Calico operation.
     pub unsettled: HashMap<Key, String>,
 }
 

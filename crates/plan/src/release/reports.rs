@@ -20,7 +20,7 @@ use super::observation::{Observation, Observations};
 pub enum ReportError {
     #[error("it is not a report: {0}")]
     NoReport(#[from] NoReport),
-    /// The report is of another cluster. Nothing overrides that.
+    /// The report is from another cluster. Nothing overrides that.
     #[error("it is about cluster {reported}, but this is cluster {found}")]
     OtherCluster {
         /// The GUID in the report.
@@ -69,7 +69,7 @@ impl ReportError {
         }
     }
 
-    /// Returns true if `--force` overrides it.
+    /// Returns true if `--force` overrides the objection.
     pub fn can_be_forced(&self) -> bool {
         matches!(self, Self::OtherVersion { .. } | Self::Stale | Self::NotLocked)
     }
@@ -177,7 +177,7 @@ fn leaked_handles(fields: &Map<String, Value>) -> HashMap<String, String> {
         .collect()
 }
 
-/// Returns the reasons not to use these reports together, by report. By calicoctl's rule one of them has to show the
+/// Returns the reasons not to use these reports together, by report. By calicoctl's rule, one of them has to show the
 /// current state of the lock (facts 5.4); the others may be older.
 pub fn objections(reports: &[ReadReport]) -> Vec<(&str, &ReportError)> {
     let one_is_fresh = reports.iter().any(|report| !report.objections.contains(&ReportError::Stale));

@@ -28,8 +28,8 @@ impl Scope {
         }
     }
 
-    /// Returns true for a finding that a check with the same nodes, pools and namespace shows, and that the named
-    /// addresses and handles include.
+    /// Returns true if a check of the same nodes, pools and namespace shows the finding, and the finding concerns one
+    /// of the named addresses or handles, if any are named.
     pub(super) fn has(&self, finding: &Finding, index: &Index<'_>) -> bool {
         self.part.has(finding)
             && match &finding.subject {
@@ -41,7 +41,7 @@ impl Scope {
             }
     }
 
-    /// Returns true for an address in scope, by what blocks record of it.
+    /// Returns true if an address is in scope, judged by its records in blocks.
     pub(super) fn has_address(&self, address: IpAddr, index: &Index<'_>) -> bool {
         let calipam_check::Scope { nodes, namespace, .. } = &self.part;
         let has_node = |name: &str| nodes.contains(name);

@@ -78,8 +78,8 @@ struct Selector<'b, 's> {
 }
 
 impl<'s> Selector<'_, 's> {
-    /// Chooses named addresses and handles, by the operator's word instead of earlier observations; without any,
-    /// everything of the nodes.
+    /// Chooses named addresses and handles, by the operator's word instead of earlier observations. Without names,
+    /// chooses everything that the nodes hold.
     fn named(&mut self, request: &Request) {
         if request.is_of_nodes() {
             request.scope.nodes.iter().for_each(|node| self.node(node));
@@ -108,7 +108,7 @@ impl<'s> Selector<'_, 's> {
         self.selection.scope.has(finding, &self.basis.context.index)
     }
 
-    /// Chooses every leaked address whose record names its owner. Reports narrow them.
+    /// Chooses every leaked address whose record names its owner. If there are reports, they narrow the choice.
     fn leaked(&mut self) {
         let reports: Vec<&Observations> = self.observations.iter().filter(|s| s.narrows).collect();
         if let Some((first, others)) = reports.split_first() {
@@ -182,7 +182,7 @@ impl<'s> Selector<'_, 's> {
         }
     }
 
-    /// Chooses everything of a gone node.
+    /// Chooses everything that a gone node holds.
     fn node(&mut self, node: &str) {
         let index = &self.basis.context.index;
         if index.node_exists(node) {

@@ -1,4 +1,4 @@
-//! Blocks of nodes that their pool no longer selects. Calico gives up such a block with its last address (facts 3.11).
+//! Blocks of nodes that the pool no longer selects. Calico gives up such a block with its last address (facts 3.11).
 
 use calipam_assign::NodeSelector;
 use calipam_check::Subject;
@@ -11,8 +11,8 @@ use calipam_model::snapshot::Versioned;
 use crate::basis::Basis;
 use crate::plan::{Action, Change, Verb};
 
-/// Returns the affinity of a block that is empty once `released` of its addresses are, and whose pool does not select
-/// its node. A block with addresses that cool down is not empty.
+/// Returns the affinity of a block that will be empty after `released` of its addresses are freed, and whose pool does
+/// not select its node. A block with addresses that are cooling down is not empty.
 pub(super) fn unselected<'s>(
     basis: &Basis<'s>,
     block: IpNet,

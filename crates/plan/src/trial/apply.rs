@@ -1,4 +1,4 @@
-//! Makes the steps of a plan on a snapshot.
+//! Applies the steps of a plan to a snapshot.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use super::touched::{indices, remove};
 use crate::plan::Plan;
 
-/// A step that cannot be made even on the data that it was planned on.
+/// A step that cannot be applied even to the data that it was planned on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the step for {step} cannot be made: {reason}")]
 pub struct StepError {
@@ -22,12 +22,12 @@ pub struct StepError {
     pub reason: Box<EditError>,
 }
 
-/// Makes all steps of a plan on the snapshot that it was planned on.
+/// Applies all steps of a plan to the snapshot that it was planned on.
 pub fn apply_plan(mut snapshot: Snapshot, plan: &Plan, now: Timestamp) -> Result<Snapshot, StepError> {
     apply_steps(&mut snapshot, plan, now).map(|()| snapshot)
 }
 
-/// Makes the steps, up to the first that cannot be made.
+/// Applies the steps, up to the first one that cannot be applied.
 pub(super) fn apply_steps(snapshot: &mut Snapshot, plan: &Plan, now: Timestamp) -> Result<(), StepError> {
     let mut objects = Objects::new(snapshot, plan);
     let result = plan.actions.iter().try_for_each(|action| {
@@ -129,7 +129,7 @@ impl<'s> Objects<'s> {
     }
 }
 
-/// Returns the revision of what a plan writes. It differs from all that were read.
+/// Returns the revision of objects that a plan writes. It differs from all revisions that were read.
 fn written(datastore: DatastoreKind, labels: BTreeMap<String, String>) -> Revision {
     match datastore {
         DatastoreKind::Etcd | DatastoreKind::EtcdV2 => Revision::Etcd(i64::MAX),

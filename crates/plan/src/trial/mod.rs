@@ -1,4 +1,4 @@
-//! The trial of a plan in memory. Steps that fail it are left out.
+//! The trial of a plan in memory. Steps that fail are left out.
 
 mod apply;
 mod touched;
@@ -37,7 +37,7 @@ pub enum FailedTrial {
 /// claims to repair have to be gone, and no new ones may appear. Steps that are involved in a failure are left out of
 /// the plan and skipped, and the rest is tried again.
 ///
-/// `report` is whole: neither filtered nor rechecked.
+/// `report` must be complete: neither filtered nor rechecked.
 pub fn try_plan(
     mut snapshot: Snapshot,
     report: Report,
@@ -61,7 +61,7 @@ pub fn try_plan(
             Err(error) => FailedTrial::Step(error),
             Ok(()) => match before.verify(&plan, &check(&snapshot, options)) {
                 Ok(()) => {
-                    // Freeing a million objects one by one takes its time, but the next step needs the memory.
+                    // Freeing a million objects one by one takes time, but the next step needs the memory.
                     let thread = std::thread::Builder::new().name("free".into());
                     thread.spawn(move || drop((snapshot, touched))).ok();
                     break;

@@ -12,7 +12,7 @@ use crate::plan::{Change, Plan, Verb};
 /// The reason why a plan must not be carried out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
-    /// Findings that it claims to repair and that would still be there.
+    /// Findings that the plan claims to repair, but that would still be there.
     pub remaining: Vec<(Code, Subject)>,
     /// Findings that are not there now and would be afterwards.
     pub new: Vec<Finding>,
@@ -94,7 +94,7 @@ impl FindingSet {
     }
 }
 
-/// The places where a plan records what was so already: the pool was as full before, and the node had as many blocks.
+/// The places where a plan only records the actual state: the pool was as full before, and the node had as many blocks.
 struct Recorded {
     networks: HashSet<IpNet>,
 }

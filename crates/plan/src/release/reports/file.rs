@@ -16,7 +16,7 @@ use super::{Observation, Observations, allocation, is_released};
 /// A report of either form, JSON or YAML.
 #[derive(Debug, Default)]
 pub struct ReportFile {
-    /// The fields but for the lists that grow with the cluster.
+    /// The fields except the lists that grow with the cluster.
     pub(super) fields: Map<String, Value>,
     /// The unused addresses among calicoctl's `allocations`.
     pub(super) listed: HashMap<IpAddr, Vec<Observation>>,
@@ -45,13 +45,13 @@ struct Unused {
     revision: String,
 }
 
-/// A record of a block. What a report does not tell matches every allocation, so that what it tells and cannot be read is an error.
+/// A record in a block. A field that a report lacks matches every allocation, so an unreadable field is an error.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Recorded {
     handle: Option<String>,
     attributes: Option<BTreeMap<String, String>>,
-    /// Its digits.
+    /// The digits of the sequence number.
     sequence_number: Option<String>,
 }
 
