@@ -1,5 +1,5 @@
-//! Every operation, interrupted before each of its requests in turn. A check must explain the state it leaves, a repeated
-//! DEL must clean it up, and the next pod of the node must get an address.
+//! Every operation, interrupted before each of its requests in turn. A check must explain the state it leaves, a
+//! repeated DEL must clean it up, and the next pod of the node must get an address.
 
 use std::net::IpAddr;
 use std::task::{Context, Waker};

@@ -115,8 +115,8 @@ impl World {
         self.begin(&pod.handle);
     }
 
-    /// Checks the invariants of every moment: the address of a pod is recorded for it in one block, and no handle counts
-    /// fewer addresses than blocks record.
+    /// Checks the invariants of every moment: the address of a pod is recorded for it in one block, and no handle
+    /// counts fewer addresses than blocks record.
     pub(crate) fn assert_sound(&self, seed: u64) {
         if self.store.take_changes().is_empty() {
             return;

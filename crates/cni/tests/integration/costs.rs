@@ -79,8 +79,8 @@ fn borrowing_reads_a_few_blocks() {
     });
 }
 
-/// The limit of KB of a search through blocks that are known to be full: on Kubernetes, keys with revisions are long, and a
-/// call after five seconds searches twice.
+/// The limit, in KB, of a search through blocks that are known to be full: on Kubernetes, keys with revisions are long,
+/// and a call after five seconds searches twice.
 const MOST_OF_ALL: usize = 1_500;
 
 #[test]

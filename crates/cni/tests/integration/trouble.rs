@@ -76,8 +76,8 @@ fn del_finds_a_borrowed_address_by_the_result_of_add() {
     assert_eq!(world.allocated().len(), 1);
 }
 
-/// Combines a block that contradicts itself or cannot be decoded with a handle object that is missing or cannot be decoded.
-/// DEL frees the addresses of the container in other blocks, and none of others.
+/// Combines a block that contradicts itself or cannot be decoded with a handle object that is missing or cannot be
+/// decoded. DEL releases the container's addresses in other blocks, and none of other containers.
 #[test]
 fn del_passes_over_objects_that_cannot_be_changed_safely() {
     for damage in [json!([0, 1]), json!("none")] {
