@@ -1,4 +1,4 @@
-//! A folder of dated exports of one cluster.
+//! A folder with dated exports from one cluster.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
@@ -20,12 +20,12 @@ use crate::export::{self, Header};
 use crate::recording::{self, remove_changes, write_state};
 use crate::regular;
 
-/// Prefix and suffix of the names of exports; the time is between them.
+/// Prefix and suffix of export names; the time is between them.
 const BEGIN: &str = "calipam-";
 const END: &str = ".jsonl.zst";
 /// The format of the time in a name, in UTC.
 const NAMED: &str = "%Y%m%dT%H%M%S%.fZ";
-/// The name of an export until it is complete.
+/// The name of an incomplete export.
 const WRITING: &str = ".calipam-writing";
 /// Keeps two runs from writing at the same time.
 const LOCK: &str = ".calipam-lock";
@@ -45,12 +45,12 @@ pub enum Part<'a> {
     Records {
         handle: Option<&'a str>,
     },
-    /// The pods of some namespaces and names, and their workload endpoints.
+    /// The pods with these namespaces and names, and their workload endpoints.
     Users(&'a BTreeSet<(String, String)>),
 }
 
 impl Part<'_> {
-    /// True for the keys of this part, both in exports of etcd and of Kubernetes.
+    /// True for the keys in this part, in exports of both etcd and Kubernetes.
     pub fn holds(&self, key: &[u8]) -> bool {
         let Ok(key) = std::str::from_utf8(key) else { return false };
         match self {
@@ -68,7 +68,7 @@ impl Part<'_> {
     }
 }
 
-/// Namespace and name of a pod, from its key or that of its endpoint.
+/// A pod's namespace and name, from its own key or its endpoint's.
 fn pod_of(key: &str) -> Option<(String, String)> {
     let is_endpoint = key.strip_prefix(ENDPOINT_PREFIX);
     let (namespace, name) = is_endpoint.or_else(|| key.strip_prefix("pods/"))?.split_once('/')?;
@@ -79,29 +79,29 @@ fn pod_of(key: &str) -> Option<(String, String)> {
     Some((namespace.to_owned(), pod))
 }
 
-/// One export of an archive.
+/// One export in an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Archived {
     pub path: PathBuf,
-    /// The time at which its data was read.
+    /// The time at which the data was read.
     pub taken_at: Timestamp,
-    /// The revision of its data; empty if there is none.
+    /// The revision of the data; empty if there is none.
     pub revision: String,
-    /// The GUID of its cluster; empty if it had none.
+    /// The cluster's GUID; empty if it had none.
     pub guid: String,
 }
 
 impl Archive {
-    /// Lists the exports of a folder. Ignores files with names that [`Adding::finish`] does not give.
+    /// Lists the exports in a folder. Ignores files with names that [`Adding::finish`] does not give.
     ///
     /// # Errors
-    /// If the folder or an export in it cannot be read, or the exports are of several clusters.
+    /// If the folder or an export in it cannot be read, or the exports are from several clusters.
     pub fn open(folder: &Path) -> Result<Self> {
         let (archive, damaged) = Self::sound(folder)?;
         damaged.into_iter().next().map_or(Ok(archive), Err)
     }
 
-    /// Lists the exports of a folder, and the errors of those whose header cannot be read.
+    /// Lists the exports in a folder, and the errors for those whose header cannot be read.
     pub fn sound(folder: &Path) -> Result<(Self, Vec<Error>)> {
         let failed = |error: io::Error| Error::new(folder, error);
         let (mut exports, mut damaged) = (Vec::new(), Vec::new());
@@ -141,15 +141,15 @@ impl Archive {
         self.exports.first().map(|export| export.guid.as_str())
     }
 
-    /// Neighbours of which the later one has the older revision: a clock was set back, or the datastore was restored in
-    /// between.
+    /// Successive exports of which the later one has the older revision: a clock was set back, or the datastore was
+    /// restored in between.
     pub fn set_back(&self) -> impl Iterator<Item = [&Archived; 2]> {
         let revision = |export: &Archived| export.revision.parse::<u64>().ok();
         let pairs = self.exports.windows(2).map(|pair| [&pair[0], &pair[1]]);
         pairs.filter(move |[first, second]| revision(second).is_some_and(|own| revision(first) > Some(own)))
     }
 
-    /// Returns an error for another cluster.
+    /// Returns an error if `guid` belongs to another cluster.
     pub(crate) fn require(&self, guid: &str) -> Result<()> {
         match self.guid() {
             Some(own) if own != guid => Err(self.other_cluster(guid)),
@@ -181,9 +181,9 @@ fn archived(path: PathBuf) -> Result<Archived> {
 pub struct Added {
     pub export: Archived,
     pub entries: u64,
-    /// The newest older export, if it has a later time: a clock was set back.
+    /// The newest export that was already there, if it has a later time: a clock was set back.
     pub later: Option<Timestamp>,
-    /// An export of the same time existed, and the new one was not needed.
+    /// An export with the same time existed, and the new one was not needed.
     pub was_there: bool,
 }
 
@@ -198,7 +198,7 @@ struct LockFile(File);
 
 impl Drop for LockFile {
     fn drop(&mut self) {
-        // A child process that is being started also has the file open, and would keep the lock.
+        // A child process that is just being started also has the file open, and would keep the lock.
         let _ = self.0.unlock();
     }
 }
@@ -222,7 +222,7 @@ impl Lock {
 #[derive(Debug)]
 pub struct Adding {
     archive: Archive,
-    /// A folder inside the archive, from which the export can be renamed; it also confines the leftovers of a kill.
+    /// A folder inside the archive, from which the export can be renamed. If the run is killed, it has the leftovers.
     writing: PathBuf,
     _lock: Lock,
 }
@@ -231,7 +231,7 @@ impl Adding {
     /// Locks the archive, and creates its folder if it is missing.
     ///
     /// # Errors
-    /// If the file cannot be written, another run writes to the archive, or it holds exports of several clusters.
+    /// If the file cannot be written, another run is writing to the archive, or it has exports from several clusters.
     pub fn begin(folder: &Path) -> Result<Self> {
         Self::with(folder, Lock::take(folder)?)
     }
@@ -255,11 +255,11 @@ impl Adding {
         self.writing.join("export.jsonl.zst")
     }
 
-    /// Finishes like [`Self::finish`], for a recorder whose clock may have been set back: an export that is not later
-    /// than all others, and than the recorded time `last`, gets the next time after them.
+    /// Like [`Self::finish`], for a recorder whose clock could have been set back: an export that is not later than all
+    /// other exports and the recorded time `last` gets the next time after them.
     ///
     /// # Errors
-    /// The same as for [`Self::finish`].
+    /// The same as in [`Self::finish`].
     pub fn finish_last(self, entries: u64, last: Option<Timestamp>) -> Result<Added> {
         let export = archived(self.path())?;
         let newest = self.archive.exports.last().map(|newest| newest.taken_at).max(last);
@@ -275,7 +275,7 @@ impl Adding {
     /// Gives the finished export its name.
     ///
     /// # Errors
-    /// If the export is of another cluster, or cannot be renamed.
+    /// If the export is from another cluster, or cannot be renamed.
     pub fn finish(self, entries: u64) -> Result<Added> {
         let mut export = archived(self.path())?;
         self.archive.require(&export.guid)?;
@@ -320,7 +320,7 @@ impl Archived {
         self.path.with_file_name(format!("{}{}", name.strip_suffix(END).unwrap_or(&name), recording::END))
     }
 
-    /// Removes the file and the changes after it, unless another run has done so.
+    /// Removes the file and the changes after it. It is no error if another run has already done so.
     pub fn remove(&self) -> Result<()> {
         let changes = self.changes();
         remove_changes(&changes).map_err(|error| Error::new(&changes, error))?;

@@ -1,4 +1,4 @@
-//! Reads all data of a file, an export or an etcd snapshot.
+//! Reads all data in a file, an export or an etcd snapshot.
 
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -20,7 +20,7 @@ use crate::kubectl;
 use crate::raw::{RawEntry, is_read};
 use crate::{CALICO_2_SOURCES, Progress, ProgressFn, regular};
 
-/// The number of bytes from which the kind of a file is recognized.
+/// The number of bytes at the start of a file by which its kind is recognized.
 const HEAD: u64 = (1 << 16) + 4096;
 /// The name of standard input, in place of a path.
 const STANDARD_INPUT: &str = "standard input";
@@ -30,7 +30,7 @@ const STANDARD_INPUT: &str = "standard input";
 pub struct DataFile {
     path: PathBuf,
     kind: FileKind,
-    /// The temporary file with the content of standard input, since it is read more than once.
+    /// The temporary file with the content of standard input, which is needed more than once.
     input: Option<Arc<TempPath>>,
 }
 
@@ -96,12 +96,12 @@ impl DataFile {
         self.kind
     }
 
-    /// Reads the whole file. This takes time, so it must not run on a thread that answers requests.
+    /// Reads the entire file. This takes time, so it must not run on a thread that answers requests.
     pub fn observe(&self, progress: &ProgressFn) -> Result<Snapshot> {
         self.observe_extent(&Extent::Whole, progress)
     }
 
-    /// Reads the given extent; files of Kubernetes objects are read as a whole.
+    /// Reads the given extent. Files of Kubernetes objects are read completely.
     pub fn observe_extent(&self, extent: &Extent, progress: &ProgressFn) -> Result<Snapshot> {
         let read = self.observe_path(|key| extent.has_key(key), extent.records(), progress);
         let mut snapshot =
@@ -113,7 +113,7 @@ impl DataFile {
         Ok(snapshot)
     }
 
-    /// Reads the entries of an export with wanted keys. All other data counts as read in part.
+    /// Reads the entries in an export whose keys are wanted. All other data counts as read in part.
     pub fn observe_some(
         &self,
         is_wanted: &(dyn Fn(&[u8]) -> bool + Sync),
@@ -156,7 +156,7 @@ impl DataFile {
         Ok(snapshot)
     }
 
-    /// Adds the wanted entries of an export.
+    /// Adds the wanted entries in an export.
     fn read_export(
         &self,
         snapshot: &mut Snapshot,
@@ -188,7 +188,7 @@ impl DataFile {
             },
         );
 
-        // An invalid line comes before a read error after it.
+        // An invalid line takes precedence over a later read error.
         let ended = match (ended, failure) {
             (ControlFlow::Break(Err(wrong)), _) | (_, Some(wrong)) => Err(wrong),
             (ControlFlow::Break(Ok(())), None) => export.finish(),
@@ -197,7 +197,7 @@ impl DataFile {
         ended.map(|()| export.header).map_err(failed)
     }
 
-    /// Adds the wanted entries of an etcd snapshot.
+    /// Adds the wanted entries in an etcd snapshot.
     fn read_snapshot(
         &self,
         snapshot: &mut Snapshot,
@@ -235,7 +235,7 @@ impl DataFile {
         kubectl::files_of(&self.path).map_err(|e| Error::new(&self.path, e))
     }
 
-    /// Sets the clock of a file that does not record when it was written. Times in the future come from wrong clocks.
+    /// Sets the clock for a file that does not record when it was written. Times in the future come from wrong clocks.
     fn set_clock(&self, snapshot: &mut Snapshot) -> Result<()> {
         let newest = newest_time(snapshot, Timestamp::now());
         snapshot.taken_at = newest.map_or_else(|| self.changed_at(), Ok)?;
@@ -249,7 +249,7 @@ impl DataFile {
     }
 }
 
-/// Applies the header of an export.
+/// Applies an export's header.
 pub(crate) fn describe(path: &Path, snapshot: &mut Snapshot, header: &Header) -> Result<()> {
     let line = |reason: String| Error::new(path, FileError::ExportLine { line: 1, reason });
     snapshot.datastore = match header.datastore.as_str() {
@@ -277,14 +277,14 @@ pub(crate) fn describe(path: &Path, snapshot: &mut Snapshot, header: &Header) ->
     Ok(())
 }
 
-/// Decodes one entry of an export.
+/// Decodes one entry in an export.
 pub fn of_entry(entry: &RawEntry<'_>) -> Snapshot {
     let mut snapshot = Snapshot::default();
     add(&mut snapshot, entry);
     snapshot
 }
 
-/// Adds an entry of an export.
+/// Adds an entry from an export.
 pub(crate) fn add(snapshot: &mut Snapshot, entry: &RawEntry<'_>) {
     if kubectl::is_exported(entry.key) {
         kubectl::add_exported(snapshot, entry.key, entry.value);
@@ -293,26 +293,26 @@ pub(crate) fn add(snapshot: &mut Snapshot, entry: &RawEntry<'_>) {
     }
 }
 
-/// True for the data folder of an etcd, with its snapshots and log.
+/// True for an etcd data folder, with snapshots and log.
 fn is_etcd_folder(path: &Path) -> bool {
     path.join("snap").is_dir() && path.join("wal").is_dir()
 }
 
-/// Changes an error of the temporary file into one of standard input.
+/// Turns an error about the temporary file into one about standard input.
 fn of_input(error: Error) -> Error {
     Error { path: STANDARD_INPUT.into(), ..error }
 }
 
 /// The newest time in the data that is not in the future.
 pub fn newest_time(snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
-    // An object from the future hides the creation times of the others: only the times in blocks remain.
+    // An object from the future hides the creation times of other objects: only the times in blocks remain.
     let is_past = |newest: &Timestamp| newest.duration_since(now) <= CLOCK_SKEW;
     let newest = snapshot.newest_creation.filter(is_past);
     newest.map(|newest| newest.min(now)).max(newest_in_blocks(snapshot, now))
 }
 
 /// The last time that a block was claimed, or an address allocated or released. Nodes and pods write these times by
-/// their own clocks: a time in the future has no meaning for the others.
+/// their own clocks, so a time in the future says nothing about the others.
 fn newest_in_blocks(snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
     let blocks = snapshot.blocks.iter().filter_map(|block| block.value.content.sound());
     let times = blocks.flat_map(|block| {

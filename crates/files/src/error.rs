@@ -1,4 +1,4 @@
-//! Errors of data files.
+//! Errors about data files.
 
 use std::io;
 use std::path::PathBuf;
@@ -20,12 +20,12 @@ impl Error {
         Self { path: path.into(), kind: kind.into() }
     }
 
-    /// Converts the error to that of a file in an archive.
+    /// Converts the error to one about a file in an archive.
     pub(crate) fn of_archive(self) -> Self {
         Self { kind: self.kind.of_archive(), ..self }
     }
 
-    /// True if the changes of a recording are damaged.
+    /// True if a recording's changes are damaged.
     pub(crate) fn is_damage(&self) -> bool {
         matches!(self.kind, FileError::ChangesDamaged { .. })
     }
@@ -36,7 +36,7 @@ impl Error {
     }
 }
 
-/// The reason that a data file cannot be used.
+/// The reason why a data file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// An error of the operating system.
@@ -44,30 +44,30 @@ pub enum FileError {
     Io(#[from] io::Error),
     #[error("the file is empty")]
     Empty,
-    /// It is neither an export nor an etcd snapshot.
+    /// The file is neither an export nor an etcd snapshot.
     #[error("neither an export of calipam, nor an etcd snapshot, nor Kubernetes objects in JSON{0}")]
     UnknownKind(String),
-    /// The data folder of an etcd member, or a backup of it by `etcdctl backup`.
+    /// An etcd member's data folder, or a backup of one from `etcdctl backup`.
     #[error("a data folder of etcd (`member/snap`, `member/wal`), which only etcd itself can read")]
     EtcdFolder,
-    /// A file of Kubernetes objects that is cut off or no JSON.
+    /// A file of Kubernetes objects that is cut off or not JSON.
     #[error("cannot read the Kubernetes objects: {0}")]
     Objects(String),
-    /// A list of Kubernetes objects after whose first page more follow.
+    /// A list of Kubernetes objects with only the first page.
     #[error("not all of its {kind}: {}", if *.remaining > 0 { format!("{remaining} objects more follow (`metadata.remainingItemCount`)") } else { "more objects follow (`metadata.continue`)".to_owned() })]
     ObjectsMissing { kind: String, remaining: u64 },
     #[error("holds no Calico data: there is no key under /calico/")]
     NoCalico,
-    /// Files of Kubernetes objects with none of Calico's.
+    /// Files of Kubernetes objects without any of Calico's.
     #[error("holds no object of Calico")]
     NoObjects,
-    /// An export of another version of the format.
+    /// An export in another version of the format.
     #[error("an export of version {0}; this program reads version 1")]
     ExportVersion(u64),
     /// An export that is cut off or has an invalid line.
     #[error("line {line} of the export: {reason}")]
     ExportLine {
-        /// Number of the line, from 1.
+        /// Line number, from 1.
         line: u64,
         reason: String,
     },
@@ -86,13 +86,13 @@ pub enum FileError {
     /// An export in an archive is damaged.
     #[error("{0}")]
     Archived(Box<FileError>),
-    /// The GUIDs of an archive and of an export of another cluster.
+    /// The archive's GUID, and that of an export from another cluster.
     #[error("an archive of cluster {:?}, not of {:?}", .guids[0], .guids[1])]
     OtherCluster { guids: [String; 2] },
-    /// Another run writes to the archive.
+    /// Another run is writing to the archive.
     #[error("another run writes to this archive")]
     ArchiveBusy,
-    /// The changes of a recording are damaged.
+    /// A recording's changes are damaged.
     #[error("damaged at byte {at}: what was recorded from there on cannot be read")]
     ChangesDamaged { at: u64 },
     /// Changes in another version of the format.
@@ -110,7 +110,7 @@ pub enum FileError {
 }
 
 impl FileError {
-    /// A hint to the next action, if there is one.
+    /// A hint about the next action, if there is one.
     pub fn hint(&self) -> Option<Hint> {
         Some(match self {
             Self::Empty | Self::UnknownKind(_) => Hint::new(
@@ -154,7 +154,7 @@ impl FileError {
         })
     }
 
-    /// Converts the error to that of a file in an archive, for which damaged data cannot be written again.
+    /// Converts the error to one about a file in an archive, for which damaged data cannot be written again.
     pub(crate) fn of_archive(self) -> Self {
         match self {
             Self::Empty

@@ -21,7 +21,7 @@ pub const CALICO_2_SOURCES: [Source; 8] = [
 /// The data to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Extent {
-    /// Everything for a check.
+    /// Everything that a check needs.
     #[default]
     Whole,
     /// These sources and data stored with them, with the block records that [`RecordDetail::Borrowers`] keeps. Rules
@@ -50,8 +50,8 @@ impl Extent {
         }
     }
 
-    /// True for a wanted entry, by its key in etcd or in an export of either datastore. Keys of no source are findings
-    /// of a whole read only.
+    /// True for a wanted entry, by its key in etcd or in an export of either datastore. Keys without a source lead to
+    /// findings only if everything is read.
     pub fn has_key(&self, key: &[u8]) -> bool {
         match self {
             Self::Whole => true,
@@ -59,7 +59,7 @@ impl Extent {
         }
     }
 
-    /// Records for every unwanted source that it was not read, unless it has a record already.
+    /// Records for every unwanted source that it was not read, unless the source already has a record.
     pub fn say(&self, snapshot: &mut Snapshot) {
         for source in Source::ALL.into_iter().filter(|source| !self.has(*source)) {
             let unread = || Coverage::Skipped(WhySkipped::NotNeeded);
@@ -68,12 +68,12 @@ impl Extent {
     }
 }
 
-/// Records the reason that a source is not read, unless it has a record already.
+/// Records the reason why a source is not read, unless the source already has a record.
 pub fn skip(snapshot: &mut Snapshot, source: Source, reason: WhySkipped) {
     snapshot.coverage.entry(source).or_insert_with(|| Coverage::Skipped(reason));
 }
 
-/// The source of an entry in etcd or in an export.
+/// The source to which an entry in etcd or in an export belongs.
 fn source_of(key: &[u8]) -> Option<Source> {
     if let Some(rest) = key.strip_prefix(IPAM_PREFIX.as_bytes()) {
         let is_below = |prefix: &str| key.starts_with(prefix.as_bytes());

@@ -1,5 +1,5 @@
-//! Frames of text in a file: zstd frames, each after a head in a skippable frame of zstd, so that `zstdcat` prints the
-//! text of the file. Both have checksums, which detect changed and missing bytes before decompression.
+//! Frames of text in a file: zstd frames, each after a head in a skippable zstd frame, so that `zstdcat` prints the
+//! file's text. Heads and frames have checksums, which detect changed and missing bytes before decompression.
 
 use std::io;
 
@@ -8,11 +8,11 @@ use zstd::zstd_safe;
 
 /// The first bytes of a head: a skippable frame of 12 bytes.
 pub const MAGIC: [u8; 8] = [0x57, 0x2A, 0x4D, 0x18, 12, 0, 0, 0];
-/// Length of a head: [`MAGIC`], the length of the frame, the CRC-32 of its bytes, and that of the head so far.
+/// Length of a head: [`MAGIC`], the frame's length, the CRC-32 of the frame, and the CRC-32 of the head so far.
 pub const HEAD: usize = MAGIC.len() + 12;
-/// Maximum text of one frame, in bytes, unless a single piece is larger.
+/// Maximum text in one frame, in bytes, unless a single piece is larger.
 pub const MOST_TEXT: usize = 4 << 20;
-/// Limit for the text of one frame: larger than any object.
+/// Limit for the text in one frame: larger than any object.
 const LIMIT: usize = 64 << 20;
 /// The fastest level, which finds repeated text.
 const LEVEL: i32 = 1;
@@ -28,13 +28,13 @@ impl Packer {
         Compressor::new(LEVEL).map(Self)
     }
 
-    /// Like [`Self::push`], but leaves out text that is also in `known`, which is needed to decompress the frame.
+    /// Like [`Self::push`], but leaves out text that is also in `known`. Decompressing the frame needs `known`, too.
     pub fn push_after(&mut self, known: &[u8], text: &[u8], frames: &mut Vec<u8>) -> io::Result<()> {
         self.0.set_dictionary(WITH_WHAT_IS_KNOWN, known)?;
         self.push(text, frames)
     }
 
-    /// Appends the frame of a text, with its head.
+    /// Appends a text's frame, with its head.
     pub fn push(&mut self, text: &[u8], frames: &mut Vec<u8>) -> io::Result<()> {
         if text.len() > LIMIT {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "more than a frame holds"));
@@ -65,14 +65,14 @@ fn head(length: u32, sum: u32) -> [u8; HEAD] {
 }
 
 impl Head {
-    /// Reads a head; `None` if the bytes are no head.
+    /// Reads a head; `None` if the bytes are not a head.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let number = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let (length, sum) = (number(8)?, number(12)?);
         (bytes == head(length, sum)).then_some(Self { length, sum })
     }
 
-    /// Decompresses the text of the frame.
+    /// Decompresses the frame's text.
     pub fn unpack(self, frame: &[u8]) -> io::Result<Vec<u8>> {
         self.unpack_after(&[], frame)
     }
@@ -92,7 +92,7 @@ impl Head {
     }
 }
 
-/// The error of a frame that is not as it was written.
+/// The error for a frame that is not as it was written.
 pub fn damaged() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "a frame is not what was written")
 }

@@ -19,11 +19,11 @@ use crate::objects::{Encoding, ListError};
 use crate::raw::RawEntry;
 use crate::regular;
 
-/// The kinds of virtual machines: instances need no machine, and stopped machines have no instance.
+/// The kinds of virtual machines. Instances can exist without a machine, and stopped machines have no instance.
 const MACHINES: [&str; 2] = ["virtualmachines", "virtualmachineinstances"];
-/// Bytes of a file that are read at a time.
+/// The number of bytes in a file that are read at a time.
 const PIECE: usize = 1 << 18;
-/// Kinds without objects in some clusters: they count as read if there are pools.
+/// Kinds that have no objects in some clusters: they count as read if there are pools.
 const MAY_BE_EMPTY: [Source; 4] = [
     Source::Reservations,
     Source::IpamConfig,
@@ -42,13 +42,13 @@ const NEVER_EMPTY: [Source; 8] = [
     Source::Machines,
 ];
 
-/// True if a file that begins with `head` may contain Kubernetes objects.
+/// True if a file that begins with `head` could contain Kubernetes objects.
 pub(crate) fn looks_like_objects(head: &[u8]) -> bool {
     let names = |field: &[u8]| head.windows(field.len()).any(|part| part == field);
     head.trim_ascii_start().starts_with(b"{") && names(b"\"apiVersion\"")
 }
 
-/// The files of a folder that may contain objects, with names that end in `.json`, in order.
+/// The files in a folder whose names end in `.json`, which could contain objects, in order.
 pub(crate) fn files_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -61,10 +61,10 @@ pub(crate) fn files_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Reads files of objects. An object in several of them counts once.
+/// Reads files of objects. An object in several files counts once.
 ///
 /// # Errors
-/// If a file cannot be read, is cut off, or has no objects of Calico.
+/// If a file cannot be read, is cut off, or has no Calico objects.
 pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
     let mut snapshot = Snapshot::default();
     let mut order = Vec::new();
@@ -89,7 +89,7 @@ pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
     tell_virtual_affinities(&mut snapshot);
     snapshot.mark_read(seen.iter().copied());
     if seen.contains(&Source::Machines) && !MACHINES.iter().all(|kind| kinds.contains(kind)) {
-        // One of the kinds alone does not show which machines exist.
+        // One kind alone does not show which machines exist.
         snapshot.coverage.insert(Source::Machines, Coverage::Skipped(WhySkipped::NotInFile));
     }
     if seen.contains(&Source::Pools) {
@@ -102,8 +102,8 @@ pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
     Ok(snapshot)
 }
 
-/// Lists from Calico's aggregated API lack the type of affinities. If there is no label either, the owner of the
-/// block determines it.
+/// Sets the type of affinities in lists from Calico's aggregated API, which omits it. If there is no label either, the
+/// block's owner determines the type.
 fn tell_virtual_affinities(snapshot: &mut Snapshot) {
     let owners = snapshot.blocks.iter().filter_map(|block| match block.value.content.owner()? {
         BlockOwner::Virtual(name) => Some((block.value.key, name.as_str())),
@@ -121,7 +121,7 @@ fn tell_virtual_affinities(snapshot: &mut Snapshot) {
     }
 }
 
-/// Reads files of objects; passes on the part of each that an export keeps.
+/// Reads files of objects; passes on the part of each object that an export keeps.
 pub(crate) fn read_entries(files: &[PathBuf], mut take: impl FnMut(&RawEntry<'_>)) -> Result<()> {
     each(files, |kind, object| {
         if let Some(entry) = kind.export(object, Encoding::Json) {
@@ -131,7 +131,7 @@ pub(crate) fn read_entries(files: &[PathBuf], mut take: impl FnMut(&RawEntry<'_>
     .map(drop)
 }
 
-/// Passes each object of some files to `take`; returns the sources with objects.
+/// Passes each object in some files to `take`; returns the contents of the files.
 fn each(files: &[PathBuf], take: impl FnMut(&KnownKind, &[u8])) -> Result<Seen> {
     let mut reader = Reader { take, known: HashSet::new(), seen: Seen::default() };
     for path in files {
@@ -140,12 +140,12 @@ fn each(files: &[PathBuf], take: impl FnMut(&KnownKind, &[u8])) -> Result<Seen> 
     Ok(reader.seen)
 }
 
-/// Adds an entry of an export of a Kubernetes datastore: its key is `<plural>/[<namespace>/]<name>`.
+/// Adds an entry from an export of a Kubernetes datastore. The key is `<plural>/[<namespace>/]<name>`.
 pub(crate) fn add_exported(snapshot: &mut Snapshot, key: &[u8], value: &[u8]) {
     if let Some(kind) = kind_of_key(key) {
         kind.add(snapshot, value, Encoding::Json);
-        // The allocator's configuration has another name in each API group, but may be missing. Blocks are all of one
-        // group, so the first one determines it.
+        // The allocator's configuration has another name in each API group, but can be missing. All blocks are in the
+        // same group, so the first one determines the group.
         snapshot.is_native |= kind.plural == "ipamconfigurations";
         if kind.source == Source::Blocks && snapshot.blocks.len() == 1 {
             let object: TypeMeta = serde_json::from_slice(value).unwrap_or_default();
@@ -154,13 +154,13 @@ pub(crate) fn add_exported(snapshot: &mut Snapshot, key: &[u8], value: &[u8]) {
     }
 }
 
-/// True if the object's group is the one in which Calico itself stores data. The aggregated API has the same group, but
+/// True if the object is in the group in which Calico itself stores data. The aggregated API has the same group, but
 /// serves neither blocks nor handles.
 fn is_of_native_group(kind: &KnownKind, api_version: &str) -> bool {
     matches!(kind.source, Source::Blocks | Source::Handles) && api_version.starts_with("projectcalico.org/")
 }
 
-/// True for keys of an export of a Kubernetes datastore.
+/// True for keys in an export of a Kubernetes datastore.
 pub(crate) fn is_exported(key: &[u8]) -> bool {
     kind_of_key(key).is_some()
 }
@@ -218,12 +218,12 @@ struct Name {
 impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
     fn file(&mut self, path: &Path) -> Result<(), FileError> {
         let Some(list) = self.pass(path, None)? else { return Ok(()) };
-        // Programs that sort fields by name write the kind of the items after them.
+        // Programs that sort fields by name write the items' kind after the items.
         self.pass(path, Some(&list)).map(drop)
     }
 
     /// Reads a file. If items were skipped because their type was not known yet, returns the type that the list names
-    /// after them.
+    /// after the items.
     fn pass(&mut self, path: &Path, known: Option<&TypeMeta>) -> Result<Option<TypeMeta>, FileError> {
         let damaged = |error: ListError| FileError::Objects(error.to_string());
         let mut file = regular::open(path)?;
@@ -252,12 +252,12 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
         }
         let meta = list.finish().map_err(damaged)?;
         let Ok(envelope) = envelope else { return Ok(None) };
-        // A list of one kind, as the API server prints it, also proves that there are no other objects.
+        // A list of one kind, as printed by the API server, also proves that there are no more objects of the kind.
         let kind = envelope.kind.strip_suffix("List").and_then(|name| by_name(name, &envelope.api_version));
         if let Some(kind) = kind {
             self.seen.add(kind, &envelope.api_version);
         }
-        // Objects on the next page would count as missing. A list without kind may contain any.
+        // Objects on the next page would count as missing. A list without a kind can contain any objects.
         if !meta.is_last() && (kind.is_some() || ["", "List"].contains(&envelope.kind.as_str())) {
             return Err(FileError::ObjectsMissing { kind: envelope.kind, remaining: meta.remaining });
         }
@@ -266,7 +266,7 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
 
     /// Reads an object; returns false if its type is unknown.
     fn object(&mut self, json: &[u8], of_list: Option<&TypeMeta>) -> bool {
-        // An undecodable object has no kind that is read.
+        // An undecodable object has no known kind.
         let mut object: TypeMeta = serde_json::from_slice(json).unwrap_or_default();
         if let (true, Some(list)) = (object.kind.is_empty(), of_list) {
             object.kind = list.kind.trim_end_matches("List").to_owned();
@@ -284,10 +284,10 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
     }
 }
 
-/// Kind and version of a list whose items have none, if they precede the items.
+/// A list's kind and version, for items that have none, if they precede the items.
 fn outer(envelope: &[u8]) -> Option<TypeMeta> {
     let whole = serde_json::from_slice(envelope).ok();
-    // The text up to the array of items, closed, is a whole object.
+    // The text up to the array of items, once closed, is a complete object.
     whole.or_else(|| serde_json::from_slice(&[envelope, b"]}"].concat()).ok())
 }
 

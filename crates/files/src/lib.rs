@@ -1,6 +1,6 @@
-//! Files of Calico's data, and decoding of their content, without any client.
+//! Files with Calico's data, and decoding of their content, without any client.
 //!
-//! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
+//! "Facts" in this crate's comments means the project's `docs/calico-ipam.md`.
 
 pub mod archive;
 mod data_file;

@@ -1,4 +1,4 @@
-//! The subset of protobuf that is needed here: varints, length-delimited fields, and the message KeyValue.
+//! The subset of protobuf that calipam needs: varints, length-delimited fields, and the message KeyValue.
 //! Bytes are not copied; truncated or malformed input gives `None`.
 
 use crate::raw::RawEntry;
@@ -19,7 +19,7 @@ pub fn put_number(out: &mut Vec<u8>, field: u32, number: u64) {
     }
 }
 
-/// Appends a field of bytes, unless it is empty, the default.
+/// Appends a bytes field, unless it is empty, which is the default.
 pub fn put_bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
     if !bytes.is_empty() {
         put_message(out, field, bytes);
@@ -33,7 +33,7 @@ pub fn put_message(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Reads a varint; returns it and its size. `None` if it is incomplete.
+/// Reads a varint; returns its value and size. `None` if it is incomplete.
 pub fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     // Nearly all tags and lengths take one byte.
     if let Some(byte) = bytes.first()
@@ -63,7 +63,7 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// The number, or 0 for a field of bytes.
+    /// The number, or 0 for a bytes field.
     pub fn number(self) -> u64 {
         match self {
             Self::Number(number) => number,
@@ -71,7 +71,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The bytes, or none for a number.
+    /// The bytes; empty for a number.
     pub fn bytes(self) -> &'a [u8] {
         match self {
             Self::Bytes(bytes) => bytes,

@@ -2,27 +2,27 @@
 
 use calipam_model::key::{IPAM_PREFIX, RESOURCE_PREFIX, source_of_resources};
 
-/// An entry of etcd, borrowed from its response or file.
+/// An etcd entry, borrowed from a response or file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawEntry<'a> {
     pub key: &'a [u8],
     pub value: &'a [u8],
-    /// Revision of the last change of the key.
+    /// Revision of the key's last change.
     pub mod_revision: i64,
     /// Revision at which the key was created.
     pub create_revision: i64,
-    /// Number of changes since then, from 1.
+    /// Number of writes since the key was created, from 1.
     pub version: i64,
-    /// The lease of the key; 0 for none. Calico's IPAM keys never have one (facts 1.15).
+    /// The key's lease; 0 for none. Calico's IPAM keys never have a lease (facts 1.15).
     pub lease: i64,
 }
 
-/// An owned entry of etcd.
+/// An owned etcd entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RawKv {
     pub key: Vec<u8>,
     pub value: Vec<u8>,
-    /// Revision of the last change of the key.
+    /// Revision of the key's last change.
     pub mod_revision: i64,
 }
 
@@ -44,7 +44,7 @@ impl RawEntry<'_> {
     }
 }
 
-/// True for keys in a whole read: all of IPAM, and the resources that show who uses addresses.
+/// True for keys that a full read includes: all of IPAM, and the resources that show who uses addresses.
 pub fn is_read(key: &[u8]) -> bool {
     if key.starts_with(IPAM_PREFIX.as_bytes()) {
         return true;

@@ -1,7 +1,7 @@
 //! Opens files safely. Anyone who can write to a folder can put a pipe there, which blocks forever, a link, or a file
 //! that controls a run: only regular files are read, and opening does not block.
 //!
-//! On Windows, the standard library knows no owner and mode of a file: the access lists of the folder protect it.
+//! On Windows, the standard library does not know a file's owner and mode: the folder's access lists protect the file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -26,7 +26,7 @@ pub fn read_to_string(path: &Path) -> io::Result<String> {
     Ok(content)
 }
 
-/// Opens a file in a folder to which others may have added links to other files.
+/// Opens a file in a folder to which others could have added links to other files.
 pub fn open_in_folder(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     match system::open_without_link(options, path) {
         Err(_) if path.is_symlink() => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a link")),
@@ -34,13 +34,13 @@ pub fn open_in_folder(path: &Path, options: &mut OpenOptions) -> io::Result<File
     }
 }
 
-/// Opens a lock file, which is created if it is missing. Its content stays.
+/// Opens a lock file, and creates it if it is missing. Its content stays.
 pub fn open_lock(path: &Path) -> io::Result<File> {
     // A pipe opened only for writing would fail before it can be recognized.
     open_in_folder(path, OpenOptions::new().read(true).write(true).create(true).truncate(false))
 }
 
-/// Opens a file in a folder of this user that must be trusted: it belongs to the user, and no one else may write it.
+/// Opens a file that must be trusted, in a folder of this user: it belongs to the user, and no one else may write it.
 pub fn open_own(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let file = open_in_folder(path, options)?;
     match system::why_not_own(&file.metadata()?) {
@@ -64,7 +64,7 @@ mod system {
     use rustix::fs::OFlags;
     use rustix::process::geteuid;
 
-    /// Write permission for the group or others.
+    /// The mode bits that let the group or others write.
     const OTHERS_WRITE: u32 = 0o022;
 
     pub(super) fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
@@ -98,7 +98,7 @@ mod system {
     use std::os::windows::fs::{FileExt, OpenOptionsExt};
     use std::path::Path;
 
-    /// FILE_FLAG_OPEN_REPARSE_POINT: opens a link itself, which is no regular file.
+    /// FILE_FLAG_OPEN_REPARSE_POINT: opens a link itself, which is not a regular file.
     const NO_LINK: u32 = 0x0020_0000;
 
     pub(super) fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {

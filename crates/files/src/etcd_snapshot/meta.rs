@@ -8,7 +8,7 @@ use crate::error::FileError;
 
 const MAGIC: u32 = 0xED0C_DAED;
 const VERSION: u32 = 2;
-/// Length of the header of a page.
+/// Length of a page header.
 pub(crate) const PAGE_HEADER: usize = 16;
 /// Length of the metadata covered by the checksum.
 const CHECKED: usize = 56;
@@ -22,11 +22,11 @@ pub(crate) struct Meta {
     pub root: u64,
     /// Number of pages in use.
     pub pages: u64,
-    /// The transaction that wrote the page: the higher one of two valid pages counts.
+    /// The transaction that wrote the page: if both pages are valid, the higher transaction counts.
     transaction: u64,
 }
 
-/// True if a file that begins with `head` may be a bbolt database. A little over 64 KiB are enough.
+/// True if a file that begins with `head` could be a bbolt database. A little over 64 KiB is enough.
 pub(crate) fn looks_like_snapshot(head: &[u8]) -> bool {
     let has_magic = |at: usize| number(head, at + PAGE_HEADER, 4) == Some(u64::from(MAGIC));
     has_magic(0) || PAGE_SIZES.iter().any(|size| has_magic(*size as usize))

@@ -30,9 +30,9 @@ use crate::regular;
 pub(super) use self::meta::looks_like_snapshot;
 pub(super) use self::sort::sort_by_key;
 
-/// The bucket of bbolt with all versions of all keys.
+/// The bbolt bucket with all versions of all keys.
 const KEY_BUCKET: &[u8] = b"key";
-/// Parts of the tree that are read together; most are a leaf of 4 KiB.
+/// The number of parts of the tree that are read together; most are a 4 KiB leaf.
 const SUBTREES: usize = 64;
 
 /// Facts about a snapshot file.
@@ -96,8 +96,8 @@ pub(crate) fn read_in_parts<P: Send>(
     read.map_err(|kind| Error::new(path, kind))
 }
 
-/// Reads the pages of a file with `read`, which also gets the number of the root, while computing the checksum. A wrong
-/// checksum explains any other damage, and makes the entries passed on before invalid.
+/// Reads a file's pages with `read`, which also gets the root's number, while computing the checksum. A wrong checksum
+/// explains any other damage, and makes all entries that were passed on invalid.
 fn while_verified(
     path: &Path,
     read: impl FnOnce(Pages, u64) -> FileResult<SnapshotInfo>,
@@ -135,7 +135,7 @@ mod tests;
 /// A result whose error has no path.
 type FileResult<T> = Result<T, FileError>;
 
-/// The results of the first pass over a file.
+/// The results from the first pass over a file.
 struct Survey {
     pages: Pages,
     /// Parts of the tree of keys, in order; most are a leaf.
@@ -194,7 +194,7 @@ impl Survey {
         Ok(entries)
     }
 
-    /// The facts about the file except for its checksum.
+    /// The facts about the file, except for its checksum.
     fn info(&self, entries: u64) -> SnapshotInfo {
         SnapshotInfo { revision: self.newest.revision, entries, verified: false }
     }
@@ -260,7 +260,7 @@ impl Hashers {
     }
 }
 
-/// The wanted versions in a part of the tree.
+/// The wanted versions in one part of the tree.
 #[derive(Default)]
 struct Seen {
     versions: Vec<(Identity, (i64, i64))>,
@@ -303,8 +303,8 @@ impl Newest {
 
 const DIGEST: u64 = 32;
 
-/// Compares the SHA-256 that `etcdctl snapshot save` writes after the database. True if it exists and matches; false if
-/// there is none, as in the database file of a member.
+/// Verifies the SHA-256 that `etcdctl snapshot save` writes after the database. True if it exists and matches; false if
+/// there is none, as in a member's database file.
 fn verify_checksum(path: &Path, page_size: u32) -> FileResult<bool> {
     let mut file = regular::open(path)?;
     let len = file.metadata()?.len();

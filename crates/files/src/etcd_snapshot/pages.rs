@@ -13,7 +13,7 @@ const BRANCH: u64 = 1;
 const LEAF: u64 = 2;
 /// Length of an element of a branch or leaf.
 const ELEMENT: usize = 16;
-/// Maximum depth of a tree: with more levels it would have more pages than fit on a disk.
+/// Maximum depth of a tree: with more levels, it would have more pages than fit on a disk.
 const MAX_DEPTH: u32 = 48;
 /// Maximum reads per page of the file. A tree has no page twice, and is read to find its parts, and then twice.
 const READS: u64 = 4;
@@ -54,8 +54,8 @@ impl Pages {
         Walk { pages: self, bytes: Vec::new() }.descend(root, 0, visit)
     }
 
-    /// Parts of the tree below page `root`, in order, small enough to share the work. In a tree with leaves at the same
-    /// depth, like all that bbolt writes, these are the leaves.
+    /// Parts of the tree below page `root`, in order, small enough to share the work. If all leaves have the same
+    /// depth, as in all trees that bbolt writes, the parts are the leaves.
     pub(super) fn subtrees(&self, root: u64) -> FileResult<Vec<u64>> {
         let (mut level, mut bytes) = (vec![root], Vec::new());
         for _ in 0..MAX_DEPTH {

@@ -1,4 +1,4 @@
-//! Sorts objects by key, as etcd returns them. A snapshot file has them in the order of their last change.
+//! Sorts objects by key, as etcd returns them. A snapshot file has objects in the order of their last change.
 
 use std::cmp::Ordering;
 use std::thread;
@@ -6,8 +6,8 @@ use std::thread;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 
-/// Bytes of a key that nearly always determine the order: keys of handles begin with the name of the network, those of
-/// endpoints with namespace and node.
+/// Bytes of a key that nearly always determine the order: handle keys begin with the network name, endpoint keys with
+/// namespace and node.
 const HEAD: usize = 48;
 
 /// Sorts objects by their keys.
@@ -29,7 +29,7 @@ pub(crate) fn sort_by_key(snapshot: &mut Snapshot) {
     snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
 }
 
-/// Sorts by texts, keeping only their beginnings in memory: a million whole texts would be as large as everything
+/// Sorts by texts, keeping only their beginnings in memory: a million full texts would be as large as everything
 /// else. The sort is stable.
 fn by_text<T>(items: &mut Vec<T>, write_key: impl Fn(&T, &mut String)) {
     let mut key = String::new();

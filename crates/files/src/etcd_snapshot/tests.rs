@@ -12,7 +12,7 @@ const PAGE: usize = 4096;
 struct Database(Vec<Vec<u8>>);
 
 impl Database {
-    /// Pages 0 and 1 are the meta pages, page 2 is the root bucket, page 3 the root of the bucket of keys.
+    /// Pages 0 and 1 are the meta pages, page 2 is the root bucket, page 3 the root of the key bucket.
     fn new() -> Self {
         let mut database = Self(vec![vec![0; PAGE]; 4]);
         let bucket: Vec<u8> = [3u64, 0].iter().flat_map(|n| n.to_le_bytes()).collect();

@@ -1,4 +1,4 @@
-//! One line of an export.
+//! One line in an export.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -18,7 +18,7 @@ pub(super) struct Line<'a> {
     /// The key in base64, if it is not text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key_bytes: Option<String>,
-    /// Revision of the last change, in decimal digits.
+    /// Revision of the entry's last change, in decimal digits.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     revision: Option<Cow<'a, str>>,
     /// The value, if it is JSON on one line.
@@ -33,7 +33,7 @@ pub(super) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// Creates the line of an entry.
+    /// Creates the line for an entry.
     pub(super) fn new(entry: &RawEntry<'a>) -> Self {
         let key = std::str::from_utf8(entry.key).ok().map(Cow::Borrowed);
         let key_bytes = key.is_none().then(|| STANDARD.encode(entry.key));
@@ -47,7 +47,7 @@ impl<'a> Line<'a> {
         Self { entries: Some(entries), ..Self::default() }
     }
 
-    /// Passes the entry of the line to `sink`.
+    /// Passes the entry in the line to `sink`.
     pub(super) fn give(&self, sink: &mut impl FnMut(&RawEntry<'_>)) -> Result<(), String> {
         let base64 = |text: &String| STANDARD.decode(text).map_err(|e| format!("not base64: {e}"));
         let key = match (&self.key, &self.key_bytes) {
@@ -68,8 +68,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Returns the value if a line can contain it and reading returns the same bytes. `null` goes to base64: it would
-/// read as a missing value.
+/// Returns the value if a line can contain it as JSON and reading returns the same bytes. `null` is written in base64:
+/// otherwise it would be read as a missing value.
 fn as_json(value: &[u8]) -> Option<&RawValue> {
     let text = std::str::from_utf8(value).ok()?;
     if text.contains(['\n', '\r']) || text.trim() != text || text == "null" {

@@ -1,9 +1,9 @@
-//! The export format: the input of a check as JSON lines, so that operators can send it and others can check it.
-//! `docs/export.md` describes it.
+//! The export format: the input for a check as JSON lines, so that operators can send it and others can check it.
+//! `docs/export.md` describes the format.
 //!
-//! The first line is a [`Header`], each further line an entry, and the last one a footer with the number of
-//! entries, without which an export is incomplete. A value that is JSON on one line is included as it is, any
-//! other value as base64, so that a check of the export sees exactly the bytes of the datastore.
+//! The first line is a [`Header`], the last line is a footer with the number of entries, and each line in between is an
+//! entry. Without the footer, an export is incomplete. A value that is JSON on one line is included as it is, any other
+//! value in base64, so that a check of the export sees exactly the datastore's bytes.
 
 mod line;
 mod read;
@@ -25,7 +25,7 @@ pub(crate) use self::read::read_some;
 pub use self::read::{Export, Tally, header_of, looks_like_export, read};
 pub use self::write::{Lines, Writer};
 
-/// The kind of file, in the first line.
+/// The text in the first line that identifies the kind of file.
 const FORMAT: &str = "calipam-export";
 /// The version of the format, the only one that this program writes and reads.
 pub const VERSION: u64 = 1;
@@ -39,11 +39,11 @@ pub struct Header {
     version: u64,
     /// `etcd`, `etcdv2` or `kubernetes`: the datastore that was exported.
     pub datastore: String,
-    /// The place from which it was read, without secrets.
+    /// The location from which the data was read, without secrets.
     pub location: String,
-    /// The revision at which it was read.
+    /// The revision at which the data was read.
     pub revision: String,
-    /// The time at which it was read, RFC 3339: the clock of a check of this export.
+    /// The time at which the data was read, RFC 3339: the clock when this export is checked.
     pub taken_at: String,
     /// The cluster's GUID, for people; a check uses the one in the entries.
     #[serde(default)]
@@ -53,7 +53,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Creates a header of this program's format.
+    /// Creates a header in this program's format.
     pub fn new(datastore: &str, location: &str, revision: &str, taken_at: &str) -> Self {
         Self {
             format: FORMAT.to_owned(),
@@ -67,7 +67,7 @@ impl Header {
         }
     }
 
-    /// Creates the header for an export of that snapshot.
+    /// Creates the header for an export of a snapshot.
     pub fn of_snapshot(snapshot: &Snapshot) -> Self {
         let (kind, taken_at) = (snapshot.datastore.to_string(), snapshot.taken_at.to_string());
         let mut header = Self::new(&kind, &snapshot.location, &snapshot.revision, &taken_at);
@@ -95,7 +95,7 @@ impl Header {
     }
 }
 
-/// Exports the content of a file: converts a snapshot of etcd to an export, or compresses or decompresses an export.
+/// Exports a file's content: converts an etcd snapshot to an export, or compresses or decompresses an export.
 pub fn export_file(file: &DataFile, path: &Path, progress: &ProgressFn) -> Result<u64> {
     let mut writer = Writer::create(path, &Header::of_snapshot(&file.observe(progress)?))?;
     let mut result = Ok(());

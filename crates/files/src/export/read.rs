@@ -15,12 +15,12 @@ use crate::regular;
 
 /// The first bytes of zstd files.
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
-/// Maximum length of a line: values in etcd are smaller than a tenth of it.
+/// Maximum length of a line: values in etcd are smaller than a tenth of this.
 const MAX_LINE: u64 = 1 << 28;
-/// Bytes of lines that are passed on together.
+/// The number of bytes that are passed on together, in complete lines.
 const PIECE: usize = 1 << 20;
 
-/// True if a file that begins with `head` may be an export, compressed or not.
+/// True if a file that begins with `head` could be an export, compressed or not.
 pub fn looks_like_export(head: &[u8]) -> bool {
     // The order of the header's fields is not part of the format.
     let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
@@ -31,13 +31,13 @@ pub fn looks_like_export(head: &[u8]) -> bool {
 /// Reads an export: every entry goes to `sink`.
 ///
 /// # Errors
-/// If the file cannot be read or decompressed, is of a later version, is cut off, or has a line that cannot be
+/// If the file cannot be read or decompressed, has a later version, is cut off, or has a line that cannot be
 /// decoded.
 pub fn read(path: &Path, sink: impl FnMut(&RawEntry<'_>)) -> Result<Header> {
     read_some(path, &|_| true, sink)
 }
 
-/// Reads the entries of an export with wanted keys. Only checks that the others are complete.
+/// Reads the entries in an export whose keys are wanted. Only checks that the other entries are complete.
 pub(crate) fn read_some(
     path: &Path,
     is_wanted: &dyn Fn(&[u8]) -> bool,
@@ -100,14 +100,14 @@ impl Export {
         Ok(self.lines.several()?.map(Piece))
     }
 
-    /// Reads the data after the footer: a compressed file ends with the checksum of its whole text.
+    /// Reads the data after the footer: a compressed file ends with the checksum of its entire text.
     pub fn finish(&mut self) -> FileResult<()> {
         while self.lines.several()?.is_some() {}
         Ok(())
     }
 }
 
-/// Some lines of an export.
+/// Some lines in an export.
 pub struct Piece(Vec<u8>);
 
 /// The decoded form of some lines.
@@ -115,7 +115,7 @@ pub struct Piece(Vec<u8>);
 pub struct Decoded {
     lines: u64,
     pub entries: u64,
-    /// The end of the export, if the last of the lines is one.
+    /// The end of the export, if the last line is one.
     end: Option<End>,
 }
 
@@ -129,7 +129,7 @@ enum End {
 }
 
 impl Piece {
-    /// Passes each entry with a wanted key to `sink`, up to the end of the export. Only checks that the others are
+    /// Passes each entry with a wanted key to `sink`, up to the end of the export. Only checks that other entries are
     /// complete.
     pub fn decode(
         &self,
@@ -154,14 +154,14 @@ impl Piece {
     }
 }
 
-/// The key at the start of a line, if it has no escapes: most lines can be skipped by it without decoding.
+/// The key at the start of a line, if it has no escapes. With it, most lines can be skipped without decoding.
 fn plain_key(line: &[u8]) -> Option<&[u8]> {
     let rest = line.strip_prefix(br#"{"key":""#)?;
     let key = rest.get(..memchr(b'"', rest)?)?;
     (!key.contains(&b'\\') && line.ends_with(b"}\n")).then_some(key)
 }
 
-/// Passes the entry of a line to `sink` if it is wanted; any other line ends the export.
+/// Passes the entry in a line to `sink` if it is wanted. A line without an entry ends the export.
 fn decode_line(
     text: &[u8],
     is_wanted: &(impl Fn(&[u8]) -> bool + ?Sized),
@@ -171,7 +171,7 @@ fn decode_line(
         return None;
     }
     let without_break = text.strip_suffix(b"\n").unwrap_or(text);
-    // Error positions are columns of the whole line.
+    // Error positions are columns in the complete line.
     let line = from_json::<Line<'_>>(without_break).or_else(|_| serde_json::from_slice(text));
     match line {
         Ok(Line { entries: Some(stated), .. }) => Some(End::Footer(stated)),
@@ -220,7 +220,7 @@ impl Tally {
         }
     }
 
-    /// The error of an export that ends here.
+    /// The error for an export that ends here.
     pub fn cut(&self) -> FileError {
         FileError::ExportCut { entries: self.entries }
     }
@@ -230,7 +230,7 @@ struct Lines {
     input: Box<dyn BufRead>,
     packed: bool,
     text: Vec<u8>,
-    /// The error after the lines that could still be read.
+    /// The read error, kept until the lines before it are passed on.
     failed: Option<std::io::Error>,
 }
 
@@ -255,7 +255,7 @@ impl Lines {
         Ok(len > 0)
     }
 
-    /// Reads about [`PIECE`] bytes of whole lines; `None` at the end.
+    /// Reads about [`PIECE`] bytes in complete lines; `None` at the end.
     fn several(&mut self) -> FileResult<Option<Vec<u8>>> {
         if let Some(error) = self.failed.take() {
             return Err(self.failure(error));
@@ -266,7 +266,7 @@ impl Lines {
             read = self.input.by_ref().take(MAX_LINE).read_until(b'\n', &mut piece);
         }
         if let Err(error) = read {
-            // The lines before the error count: they may end the export or be invalid.
+            // The lines before the error count: they could end the export or be invalid.
             let whole = piece.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);
             piece.truncate(whole);
             if piece.is_empty() {
@@ -277,7 +277,7 @@ impl Lines {
         Ok((!piece.is_empty()).then_some(piece))
     }
 
-    /// Errors of zstd appear as I/O errors.
+    /// Converts an I/O error. zstd errors appear as I/O errors, too.
     fn failure(&self, error: std::io::Error) -> FileError {
         if self.packed { FileError::Unpack(error.to_string()) } else { FileError::Io(error) }
     }

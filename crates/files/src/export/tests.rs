@@ -59,7 +59,7 @@ fn a_cut_export_is_never_taken_for_a_whole_one() {
         let path = folder.path().join(name);
         write(&path);
         let whole = std::fs::read(&path).unwrap();
-        // Only the last line feed may be missing.
+        // Only the last line feed is allowed to be missing.
         for len in 0..whole.len() - 1 {
             std::fs::write(&path, &whole[..len]).unwrap();
             assert!(read_all(&path).is_err(), "{name} cut at {len}");
@@ -77,7 +77,7 @@ fn a_changed_byte_of_a_compressed_export_is_found_out() {
         let mut changed = whole.clone();
         changed[place] ^= 0x10;
         std::fs::write(&path, &changed).unwrap();
-        // Some bits in the header of the frame have no meaning.
+        // Some bits in the frame header have no meaning.
         if let Ok(read) = read_all(&path) {
             assert_eq!(read, (header.clone(), entries()), "byte {place}");
         }

@@ -11,7 +11,7 @@ use super::line::Line;
 use crate::error::{Error, FileError, Result};
 use crate::raw::RawEntry;
 
-/// The default level of zstd, which compresses exports to about a tenth.
+/// zstd's default level, which compresses exports to about a tenth of their size.
 const LEVEL: i32 = 3;
 
 /// An export that is being written. It gets its name when it is complete; dropping the writer removes it.
@@ -36,14 +36,14 @@ impl Output {
 }
 
 impl Writer {
-    /// Creates an export at `path`, compressed if that ends with `.zst`. No other user may read it.
+    /// Creates an export at `path`, compressed if `path` ends with `.zst`. No other user may read the file.
     pub fn create(path: &Path, header: &Header) -> Result<Self> {
         let begin = || -> std::io::Result<Self> {
             let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let file = BufWriter::with_capacity(1 << 18, NamedTempFile::new_in(folder)?);
             let output = if path.extension().is_some_and(|e| e == "zst") {
                 let mut packed = zstd::Encoder::new(file, LEVEL)?;
-                // An archive is kept for years, and must not present as true what a disk has altered.
+                // An archive is kept for years, and must not present data that a disk has altered as correct.
                 packed.include_checksum(true)?;
                 Output::Packed(packed)
             } else {

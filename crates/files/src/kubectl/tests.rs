@@ -1,4 +1,4 @@
-//! Files and folders of objects in the form of kubectl and of exports.
+//! Files and folders of objects as in kubectl's output and in exports.
 
 use std::fs;
 
@@ -106,7 +106,7 @@ fn lists_of_all_kinds_and_single_objects() {
         json!({"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}});
     write(&folder, "a.json", &serde_json::to_string_pretty(&list).unwrap());
     write(&folder, "b.json", &pool().to_string());
-    // In the form of the API server, the items have no kind.
+    // As the API server prints lists, items have no kind.
     let mut other = pod(None);
     other["metadata"]["name"] = "web-1".into();
     let items = format!("{},{other}", pod(None));
@@ -137,7 +137,7 @@ fn the_kind_of_a_long_list_may_stand_behind_its_items() {
     assert!(text.len() > PIECE && text.find("\"items\"") < text.find("\"kind\""));
     let snapshot = read(folder.path(), &[write(&folder, "x.json", &text)]).unwrap();
     assert_eq!((snapshot.blocks.len(), snapshot.defects.len()), (2000, 0));
-    // A list without a kind holds none of Calico's objects.
+    // A list without a kind has none of Calico's objects.
     let nameless = text.replace("\"kind\":\"IPAMBlockList\"", "\"kind\":\"List\"");
     assert!(read(folder.path(), &[write(&folder, "x.json", &nameless)]).is_err());
 }

@@ -15,15 +15,15 @@ use super::wire::{decode, each};
 /// The state of a container in `status.containerStatuses`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Container {
-    /// It runs, according to the kubelet.
+    /// Running, according to the kubelet.
     Running,
-    /// It waits, maybe for its first start.
+    /// Waiting, perhaps for its first start.
     Waiting,
-    /// It has ended; `None` if the kubelet did not see the time.
+    /// Ended; `None` if the kubelet did not see the time.
     Ended(Option<Timestamp>),
 }
 
-/// The end of the pod's last container; `None` if one may be running or the time is unknown.
+/// The end of the pod's last container; `None` if one could be running or the time is unknown.
 pub(crate) fn all_ended_at<'a>(containers: impl IntoIterator<Item = &'a Container>) -> Option<Timestamp> {
     let mut last = None;
     for container in containers {
@@ -36,7 +36,7 @@ pub(crate) fn all_ended_at<'a>(containers: impl IntoIterator<Item = &'a Containe
     last
 }
 
-/// Writes the containers that have ended in the form of `status.containerStatuses`.
+/// Writes the ended containers in the form of `status.containerStatuses`.
 pub(crate) fn to_json<S: Serializer>(containers: &[Container], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(containers.iter().filter_map(|container| match container {
         Container::Ended(Some(at)) => Some(json!({"state": {"terminated": {"finishedAt": at.to_string()}}})),

@@ -1,4 +1,4 @@
-//! Calico's custom resources (facts 2.4 to 2.7). They arrive as JSON, whatever encoding is requested.
+//! Calico's custom resources (facts 2.4 to 2.7). They arrive as JSON, even if another encoding is requested.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ use super::meta::{Meta, identify};
 use super::names::{affinity_name, block_name, cidr_of_block, handle_name};
 use super::{ObjectError, Result, note_fields, path, to_json};
 
-/// The object name that Calico uses for kinds with a single object.
+/// Calico's object name for kinds with a single object.
 const DEFAULT: &str = "default";
 const BLOCKS: &str = "ipamblocks";
 const HANDLES: &str = "ipamhandles";
@@ -44,7 +44,7 @@ impl<'a> CustomResource<'a> {
     }
 }
 
-/// Reduces a custom resource to the part for an export: all but the managers of its fields.
+/// Reduces a custom resource to the part for an export: everything except its managed fields.
 pub(crate) fn export_custom(json: &[u8], _: Encoding) -> Result<Option<Vec<u8>>> {
     let mut object: Value = serde_json::from_slice(json)?;
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -53,7 +53,7 @@ pub(crate) fn export_custom(json: &[u8], _: Encoding) -> Result<Option<Vec<u8>>>
     to_json(&object)
 }
 
-/// Adds an IPAMBlock, with the key from its name if that is the name of a CIDR.
+/// Adds an IPAMBlock. Its key is the CIDR in its name if the name has the form of a CIDR.
 pub(crate) fn add_block(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Result<()> {
     let (meta, spec) = CustomResource::read(json)?;
     let content = BlockContent::parse_with(spec, snapshot.records)?;
@@ -79,7 +79,7 @@ fn wrong_name(name: &str, expected: &str) -> FieldDefect {
     FieldDefect::new("metadata.name", reason)
 }
 
-/// Adds an IPAMHandle. The ID is in `spec`; the name is the ID in lower case.
+/// Adds an IPAMHandle. The ID is in `spec`; the name is the lowercase ID.
 pub(crate) fn add_handle(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Result<()> {
     let (meta, spec) = CustomResource::read(json)?;
     let handle = Handle::parse_spec(spec)?;
@@ -93,13 +93,13 @@ pub(crate) fn add_handle(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> R
     Ok(())
 }
 
-/// `spec.handleID` of a handle that cannot be decoded otherwise.
+/// `spec.handleID` of a handle whose other data cannot be decoded.
 pub(super) fn stated_id(json: &[u8]) -> Option<String> {
     let value: Value = serde_json::from_slice(json).ok()?;
     value["spec"]["handleID"].as_str().map(str::to_owned).filter(|id| !id.is_empty())
 }
 
-/// `spec` of a BlockAffinity.
+/// A BlockAffinity's `spec`.
 #[derive(Deserialize)]
 struct AffinitySpec<'a> {
     #[serde(borrow)]
@@ -148,8 +148,8 @@ fn affinity(spec: &[u8], meta: &Meta<'_>) -> Result<Affinity> {
     Ok(affinity)
 }
 
-/// Holder and block. Calico's aggregated API omits `spec.type`, but there is still the label of Calico 3.31 and
-/// later.
+/// The affinity's holder and block. Calico's aggregated API omits `spec.type`, but Calico 3.31 and later also sets a
+/// label with the type.
 fn affinity_key(spec: &AffinitySpec<'_>, meta: &Meta<'_>) -> Result<AffinityKey> {
     let text = spec.cidr.as_deref().ok_or(DecodeError::Missing("cidr"))?;
     let cidr =
@@ -160,7 +160,7 @@ fn affinity_key(spec: &AffinitySpec<'_>, meta: &Meta<'_>) -> Result<AffinityKey>
     Ok(AffinityKey { kind, node: node.to_owned(), cidr })
 }
 
-/// Holder and block of an affinity that cannot be decoded otherwise.
+/// Holder and block of an affinity whose other data cannot be decoded.
 pub(super) fn stated_affinity(json: &[u8]) -> Option<AffinityKey> {
     let (meta, spec) = CustomResource::read(json).ok()?;
     affinity_key(&serde_json::from_slice(spec).ok()?, &meta).ok()
@@ -218,7 +218,7 @@ pub(crate) fn add_kube_controllers(snapshot: &mut Snapshot, json: &[u8], _: Enco
 pub(crate) fn add_ipam_config(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Result<()> {
     let (_, name) = identify(json, Encoding::Json);
     if name == DEFAULT {
-        // It has no fields that may be invalid alone.
+        // It has no fields that can be invalid on their own.
         let parse = |_: &str, json: &[u8]| IpamConfig::parse_resource(json).map(plain);
         snapshot.ipam_config = Some(resource(snapshot, json, "", |_| Key::IpamConfig, parse)?.0);
     } else {

@@ -1,4 +1,4 @@
-//! The list of kinds that are read, with the handling of their objects.
+//! The list of kinds that are read, and the functions for their objects.
 
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Defect, DefectKind, Snapshot, Source};
@@ -24,7 +24,7 @@ pub enum Flavour {
 }
 
 impl Flavour {
-    /// The flavour in the settings; any other text, or none, means the classic one.
+    /// The flavour named in the settings; any other text, or none, means the classic one.
     pub fn configured(text: &str) -> Self {
         if text.eq_ignore_ascii_case("projectcalico.org/v3") { Self::Native } else { Self::Classic }
     }
@@ -44,15 +44,15 @@ impl Flavour {
     }
 }
 
-/// The requested form of a response.
+/// The form in which a response is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accept {
     Json,
     /// Protobuf, or JSON from a server without it.
     Protobuf,
-    /// Only the `metadata` of the objects, in protobuf or JSON.
+    /// Only the objects' `metadata`, in protobuf or JSON.
     Metadata,
-    /// Only the `metadata` of the objects, in JSON.
+    /// Only the objects' `metadata`, in JSON.
     Names,
     /// `metadata` of one object, in JSON.
     OneMetadata,
@@ -61,7 +61,7 @@ pub enum Accept {
 }
 
 impl Accept {
-    /// The header `Accept` of the request.
+    /// The request's `Accept` header.
     pub fn header(self) -> &'static str {
         match self {
             Self::Json => "application/json",
@@ -93,9 +93,9 @@ pub struct KnownKind {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Group {
     Core,
-    /// The group of the current flavour.
+    /// The group for the current flavour.
     Calico,
-    /// Kinds that Calico has in one flavour only.
+    /// Kinds that Calico has only in one flavour.
     Only(Flavour),
     KubeVirt,
 }
@@ -119,7 +119,7 @@ const fn only(flavour: Flavour, kind: KnownKind) -> KnownKind {
     KnownKind { group: Group::Only(flavour), ..kind }
 }
 
-/// Creates a kind of machines, of which only namespace and name are needed.
+/// Creates a kind of virtual machines, of which only namespace and name are needed.
 const fn kubevirt(plural: &'static str, name: &'static str) -> KnownKind {
     let (source, add, export) = (Source::Machines, machine::add_machine, machine::export_machine);
     KnownKind { plural, name, source, accept: Accept::Metadata, add, group: Group::KubeVirt, export }
@@ -194,8 +194,8 @@ impl KnownKind {
         (self.export)(object, encoding)
     }
 
-    /// Key and value of the object in an export; `None` if it is not needed. An undecodable object is kept unchanged,
-    /// so that a check of the export finds it.
+    /// The object's key and value in an export; `None` if the object is not needed. An undecodable object is kept
+    /// unchanged, so that a check of the export finds it.
     pub fn export(&self, object: &[u8], encoding: Encoding) -> Option<RawKv> {
         let (namespace, name) = identify(object, encoding);
         let value = match self.reduced(object, encoding) {
@@ -210,7 +210,7 @@ pub fn by_plural(plural: &str) -> Option<&'static KnownKind> {
     KINDS.iter().find(|kind| kind.plural == plural)
 }
 
-/// The kind with that name and `apiVersion`. Other groups have nodes and pods of their own.
+/// The kind with this name and `apiVersion`. Other groups have their own nodes and pods.
 pub fn by_name(name: &str, api_version: &str) -> Option<&'static KnownKind> {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let is_in = |kind: &KnownKind| match kind.group {

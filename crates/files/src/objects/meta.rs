@@ -12,7 +12,7 @@ use super::list_splitter::Encoding;
 use super::wire::{decode, each, entry, text};
 use super::{ObjectError, Result};
 
-/// `metadata` of an object. Absent fields are empty.
+/// An object's `metadata`. Missing fields are empty.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Meta<'a> {
@@ -105,7 +105,7 @@ impl<'a> Meta<'a> {
         of_seconds.or_else(|| self.created.as_deref().and_then(parse_time))
     }
 
-    /// Reduces the metadata to the part for an export.
+    /// Reduces the metadata to the part that an export keeps.
     pub(crate) fn for_export(mut self, wanted: Wanted) -> Self {
         self.created = self.created_at().map(|created| Cow::Owned(created.to_string()));
         self.annotations.retain(|(name, _)| wanted.annotations.contains(&name.as_ref()));
@@ -118,12 +118,12 @@ impl<'a> Meta<'a> {
         self
     }
 
-    /// The version of the object, without its labels.
+    /// The object's version, without its labels.
     pub fn revision(&self) -> Revision {
         self.revision_with(BTreeMap::new())
     }
 
-    /// The version of the object, with its labels.
+    /// The object's version, with its labels.
     pub(crate) fn revision_with_labels(&self) -> Revision {
         let owned = |(name, value): &(Cow<'_, str>, Cow<'_, str>)| (name.to_string(), value.to_string());
         self.revision_with(self.labels.iter().map(owned).collect())
@@ -138,7 +138,7 @@ impl<'a> Meta<'a> {
     }
 }
 
-/// The `metadata` of an object that may be invalid otherwise; `None` if it cannot be decoded.
+/// An object's `metadata`, even if other parts are invalid; `None` if it cannot be decoded.
 pub fn metadata(object: &[u8], encoding: Encoding) -> Option<Meta<'_>> {
     #[derive(Deserialize)]
     struct Object<'a> {
@@ -150,7 +150,7 @@ pub fn metadata(object: &[u8], encoding: Encoding) -> Option<Meta<'_>> {
         Encoding::Json => serde_json::from_slice::<Object<'_>>(object).ok().and_then(|o| o.metadata),
         Encoding::Protobuf => {
             let mut meta = None;
-            // The fields after it may be malformed.
+            // The fields after the metadata could be malformed.
             let _ = each(object, |field, value| {
                 if field == 1 {
                     meta = Some(Meta::from_protobuf(value.bytes(), none)?);
@@ -162,7 +162,7 @@ pub fn metadata(object: &[u8], encoding: Encoding) -> Option<Meta<'_>> {
     }
 }
 
-/// Namespace and name of an object that may be invalid otherwise.
+/// An object's namespace and name, even if other parts are invalid.
 pub fn identify(object: &[u8], encoding: Encoding) -> (String, String) {
     let meta = metadata(object, encoding).unwrap_or_default();
     let name = if meta.name.is_empty() { "?" } else { &meta.name };
@@ -210,7 +210,7 @@ fn rfc3339<'a>(seconds: i64) -> Cow<'a, str> {
     Cow::Owned(Timestamp::from_second(seconds).map(|time| time.to_string()).unwrap_or_default())
 }
 
-/// Reads the seconds of a `Time`, its first field.
+/// Reads the seconds in a `Time`, which are its first field.
 pub fn seconds(message: &[u8]) -> Result<i64> {
     decode!(message, seconds: i64, value, { 1 => seconds = value.number() as i64 })
 }

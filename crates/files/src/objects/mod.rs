@@ -1,5 +1,5 @@
-//! Objects of Kubernetes: custom resources of Calico in one of two API groups, and the pods, nodes, services and
-//! machines that use addresses. Built-in kinds arrive as protobuf, custom resources as JSON only.
+//! Kubernetes objects: Calico's custom resources in one of two API groups, and the pods, nodes, services and machines
+//! that use addresses. Built-in kinds arrive as protobuf, custom resources only as JSON.
 
 mod containers;
 mod custom;
@@ -24,7 +24,7 @@ pub use self::kinds::Accept;
 pub use self::kinds::{Flavour, KUBEVIRT_GROUP, KnownKind};
 pub use self::list_splitter::{Encoding, ItemReader, ListError, ListMeta, protobuf};
 
-/// The reason that an object cannot be decoded.
+/// The reason why an object cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectError {
     #[error(transparent)]
@@ -49,7 +49,7 @@ type AddObject = fn(&mut Snapshot, &[u8], Encoding) -> Result<()>;
 /// Reduces an object to the part for an export, as JSON; `None` if it is not needed.
 type ExportObject = fn(&[u8], Encoding) -> Result<Option<Vec<u8>>>;
 
-/// An object of the core group in an export.
+/// An object from the core group in an export.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Exported<T> {

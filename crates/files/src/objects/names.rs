@@ -1,4 +1,4 @@
-//! Names of Calico's objects in Kubernetes (facts 2.3).
+//! Names of Calico objects in Kubernetes (facts 2.3).
 
 use calipam_model::affinity::AffinityKey;
 use calipam_model::digest::sha256_hex;
@@ -6,15 +6,15 @@ use calipam_model::{IpNet, cidr};
 
 /// Maximum length of a name.
 const MAX_NAME: usize = 253;
-/// Hexadecimal digits of the hash in a shortened name.
+/// The number of hexadecimal digits in a shortened name's hash.
 const HASH_DIGITS: usize = 11;
 
-/// The name of the block with that CIDR: `10-244-1-0-26`, `fd00-10-244---122`.
+/// The name of the block with this CIDR: `10-244-1-0-26`, `fd00-10-244---122`.
 pub fn block_name(cidr: IpNet) -> String {
     cidr.to_string().replace(['.', ':', '/'], "-")
 }
 
-/// The CIDR of a block from its name. `None` if no CIDR has that name.
+/// A block's CIDR, from its name. `None` if no CIDR has that name.
 pub fn cidr_of_block(name: &str) -> Option<IpNet> {
     let (address, prefix) = name.rsplit_once('-')?;
     let separators = [".", ":"].into_iter();
@@ -22,7 +22,7 @@ pub fn cidr_of_block(name: &str) -> Option<IpNet> {
     texts.filter_map(|text| cidr::parse_cidr(&text)).find(|cidr| block_name(*cidr) == name)
 }
 
-/// The name of an affinity: those of its holder and its block, shortened if too long.
+/// An affinity's name: the names of its holder and its block, shortened if too long.
 pub fn affinity_name(key: &AffinityKey) -> String {
     let block = block_name(key.cidr);
     let name = format!("{}-{block}", key.node);
@@ -37,7 +37,7 @@ pub fn affinity_name(key: &AffinityKey) -> String {
     format!("{}-{block}-{}", &key.node[..keep], &digits[..HASH_DIGITS])
 }
 
-/// The name of a handle: the ID in lower case.
+/// A handle's name: the lowercase ID.
 pub fn handle_name(id: &str) -> String {
     id.to_lowercase()
 }

@@ -1,4 +1,4 @@
-//! Namespaces: labels, by which pools select them, and annotations that name pools.
+//! Namespaces: their labels, by which pools select them, and their annotations that name pools.
 
 use calipam_model::pod::{self, listed};
 use calipam_model::snapshot::Snapshot;

@@ -21,13 +21,13 @@ const VXLAN: &str = "projectcalico.org/IPv4VXLANTunnelAddr";
 const VXLAN_V6: &str = "projectcalico.org/IPv6VXLANTunnelAddr";
 const WIREGUARD: &str = "projectcalico.org/IPv4WireguardInterfaceAddr";
 const WIREGUARD_V6: &str = "projectcalico.org/IPv6WireguardInterfaceAddr";
-/// Labels that Calico adds to those of Kubernetes: a JSON object.
+/// The annotation with labels that Calico adds to those from Kubernetes: a JSON object.
 const LABELS: &str = "projectcalico.org/labels";
 
-/// The public keys for IPv4 and IPv6.
+/// The annotations with the WireGuard public keys for IPv4 and IPv6.
 const KEYS: [&str; 2] = ["projectcalico.org/WireguardPublicKey", "projectcalico.org/WireguardPublicKeyV6"];
 
-/// The annotations in the order of [`TunnelKind::ALL`].
+/// The annotations with tunnel addresses, in the order of [`TunnelKind::ALL`].
 const TUNNELS: [&str; 5] = [IPIP, VXLAN, VXLAN_V6, WIREGUARD, WIREGUARD_V6];
 
 const WANTED: Wanted = Wanted {
@@ -181,7 +181,7 @@ fn add(snapshot: &mut Snapshot, object: &NodeObject<'_>) {
     snapshot.nodes.push(Versioned { value: node, revision: meta.revision() });
 }
 
-/// Labels of Kubernetes override those that Calico keeps.
+/// Returns the node's labels. Kubernetes labels override those that Calico keeps.
 fn labels(meta: &Meta<'_>, defects: &mut Vec<FieldDefect>) -> BTreeMap<String, String> {
     let mut labels: BTreeMap<String, String> = match meta.annotation(LABELS).map(serde_json::from_str) {
         None => BTreeMap::new(),
@@ -199,7 +199,7 @@ fn labels(meta: &Meta<'_>, defects: &mut Vec<FieldDefect>) -> BTreeMap<String, S
 mod tests {
     use super::*;
 
-    /// A field of a message that is a text or an embedded message.
+    /// A text or an embedded message as a field in a message.
     fn field(number: u8, content: &[u8]) -> Vec<u8> {
         [&[number << 3 | 2, content.len() as u8], content].concat()
     }

@@ -24,7 +24,7 @@ const FIXED: &str = "cni.projectcalico.org/ipAddrs";
 const AWS_IPS: &str = "vpc.amazonaws.com/pod-ips";
 const NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
 
-/// The name of that annotation in early versions of Multus.
+/// The name of the network status annotation in early Multus versions.
 const NETWORKS_STATUS: &str = "k8s.v1.cni.cncf.io/networks-status";
 
 const WANTED: Wanted = Wanted {
@@ -44,7 +44,7 @@ const WANTED: Wanted = Wanted {
     owners: true,
 };
 
-/// The conditions that are true once the sandbox of a pod has a network.
+/// The conditions that are true once a pod's sandbox has a network.
 const NETWORKED: [&str; 2] = ["PodReadyToStartContainers", "Ready"];
 
 type PodObject<'a> = Parts<'a, Spec<'a>, Status<'a>>;
@@ -105,7 +105,7 @@ pub(crate) fn add_pod(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding
 pub(crate) fn export_pod(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
     let mut pod = PodObject::read(object, encoding)?;
     pod.metadata = pod.metadata.for_export(WANTED);
-    // Of the containers, only the end of the last one is kept, if all have ended.
+    // If all containers have ended, only the end of the last one is kept.
     let ended = pod.status.ended_at();
     pod.status.container_statuses = ended.map(|at| Container::Ended(Some(at))).into_iter().collect();
     pod.status.conditions.retain(Condition::is_networked);
@@ -162,7 +162,7 @@ impl<'a> PodObject<'a> {
         snapshot.pods.push(Versioned { value: pod, revision: meta.revision() });
     }
 
-    /// The KubeVirt machine that the pod runs (facts 2.14).
+    /// The KubeVirt machine that is running in the pod (facts 2.14).
     fn machine(&self) -> Option<&str> {
         let owner = self.metadata.owner_references.iter().find(|owner| owner.controller)?;
         let is_machine = owner.kind == "VirtualMachineInstance"

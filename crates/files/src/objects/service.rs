@@ -1,4 +1,4 @@
-//! Services of the type LoadBalancer (facts 2.13), and the addresses of all others.
+//! LoadBalancer services (facts 2.13), and the addresses of all other services.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use super::meta::{Meta, Parts, Wanted};
 use super::wire::{decode, text};
 use super::{Result, export, note_fields, path};
 
-/// Annotations with which a service asks for addresses of Calico.
+/// Annotations with which a service asks for addresses from Calico.
 const ASKS: [&str; 3] =
     ["projectcalico.org/ipv4pools", "projectcalico.org/ipv6pools", "projectcalico.org/loadBalancerIPs"];
 
@@ -44,7 +44,7 @@ impl Spec<'_> {
         self.kind == "LoadBalancer"
     }
 
-    /// The cluster IPs. A service without any has the text `None`, or nothing.
+    /// The cluster IPs. A service without cluster IPs has the text `None`, or nothing.
     fn cluster_ips(&self) -> impl Iterator<Item = IpAddr> {
         let all =
             [&self.cluster_ip].into_iter().filter(|_| self.cluster_ips.is_empty()).chain(&self.cluster_ips);

@@ -1,4 +1,4 @@
-//! Helpers for protobuf messages of Kubernetes.
+//! Helpers for Kubernetes protobuf messages.
 
 use std::borrow::Cow;
 
@@ -37,7 +37,7 @@ pub(crate) fn text(value: Value<'_>) -> Result<Cow<'_, str>> {
     Ok(Cow::Borrowed(text))
 }
 
-/// An entry of a map: key and value.
+/// A map entry: key and value.
 pub(crate) fn entry(message: &[u8]) -> Result<(&[u8], &[u8])> {
     decode!(message, entry: (&[u8], &[u8]), value, { 1 => entry.0 = value.bytes(), 2 => entry.1 = value.bytes() })
 }

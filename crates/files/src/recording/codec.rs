@@ -1,4 +1,4 @@
-//! Encodes groups of changes as text of frames.
+//! Encodes groups of changes as the text of frames.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -17,34 +17,34 @@ const DELETED: u8 = 0;
 const WHOLE: u8 = 1;
 const DELTA: u8 = 2;
 
-/// Bytes of earlier text that help to compress the next one.
+/// The number of bytes of earlier text that help to compress the next text.
 const WINDOW: usize = 128 << 10;
-/// Compression level of values that are kept to record the next change as a difference.
+/// Compression level for values that are kept to record the next change as a difference.
 const LEVEL: i32 = 1;
 
-/// True for keys whose values often change in a few places: their differences are recorded. Most other objects are
-/// written once and then deleted.
+/// True for keys whose values often change in a few places: only differences are recorded. Most other objects are
+/// written once and later deleted.
 pub(super) fn has_deltas(key: &[u8]) -> bool {
     [BLOCK_PREFIX.as_bytes(), b"ipamblocks/", b"nodes/"].iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// The data of earlier groups on which the next group depends.
+/// The data from earlier groups on which the next group depends.
 pub(super) struct Codec {
     values: Values,
     /// The last texts.
     pub(super) known: Vec<u8>,
     pub(super) positions: Positions,
-    /// The revision of the last change, relative to which the next one is stored.
+    /// The revision of the last change. The next one is stored relative to it.
     revision: i64,
 }
 
 impl Codec {
-    /// Creates a codec that has no values of the full state yet.
+    /// Creates a codec that has no values from the full state yet.
     pub(super) fn new(positions: Positions) -> io::Result<Self> {
         Ok(Self { values: Values::new()?, known: vec![0], positions, revision: 0 })
     }
 
-    /// Adds a value of the full state.
+    /// Adds a value from the full state.
     pub(super) fn begin_with(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
         self.values.set(key, value)
     }
@@ -89,7 +89,7 @@ impl Codec {
         Ok(())
     }
 
-    /// Decodes a group with the changes of wanted keys. The positions may have wrong checksums for unwanted changes.
+    /// Decodes a group with the changes to wanted keys. Positions can have wrong checksums for unwanted changes.
     pub(super) fn decode(&mut self, text: &[u8], is_wanted: &dyn Fn(&[u8]) -> bool) -> io::Result<Group> {
         let mut group = self.take(&mut &*text, is_wanted).ok_or_else(damaged)??;
         self.reach(&group);
@@ -98,7 +98,7 @@ impl Codec {
         Ok(group)
     }
 
-    /// `None` if the text is cut short.
+    /// Decodes like [`Self::decode`]; `None` if the text is cut short.
     fn take(&mut self, text: &mut &[u8], is_wanted: &dyn Fn(&[u8]) -> bool) -> Option<io::Result<Group>> {
         let time = Timestamp::from_millisecond(take_u64(text)?.cast_signed()).ok()?;
         let set_back = jiff::SignedDuration::from_millis(take_u64(text)?.cast_signed());

@@ -1,19 +1,19 @@
-//! Differences between values of which most stays the same: an assignment changes a few places of its block.
+//! Differences between values that stay mostly the same: an assignment changes only a few places in its block.
 //!
-//! Both values are split after each comma and bracket. Calico moves the records of a block when one of them is removed,
-//! which changes many of the numbers in `allocations`: a difference names a record by its checksum instead.
+//! Both values are split after each comma and bracket. When a record in a block is removed, Calico moves the others,
+//! which changes many numbers in `allocations`: a difference names a record by its checksum instead.
 
 use std::ops::Range;
 
 use calipam_model::packing::{push_number, push_sized, take_bytes, take_u64};
 use memchr::memmem;
 
-/// The field of a block with the numbers of its records, by ordinal, and the field with the records.
+/// The fields of a block with the record numbers by ordinal, and with the records.
 const NUMBERS: &[u8] = br#""allocations":["#;
 const RECORDS: &[u8] = br#""attributes":["#;
-/// Bits of the checksum that names a record. If two are equal, the value is recorded whole.
+/// Bits of the checksum that names a record. If two checksums are equal, the full value is recorded.
 const SUM: u32 = 0xFF_FFFF;
-/// Equal parts in a row that end a difference.
+/// The number of equal parts in a row that end a difference.
 const RUN: usize = 8;
 /// Maximum number of parts in one difference.
 const MOST: usize = 400;
@@ -26,7 +26,7 @@ pub(super) fn delta(before: &[u8], after: &[u8]) -> Option<Vec<u8>> {
     is_exact.then_some(delta)
 }
 
-/// Applies a delta to the value before it; `None` if it does not fit.
+/// Applies a delta to the earlier value; `None` if it does not fit.
 pub(super) fn apply(before: &[u8], mut delta: &[u8]) -> Option<Vec<u8>> {
     let named = by_sum(before);
     let parts = parts(&named);
@@ -67,7 +67,7 @@ fn edits(mut before: &[&[u8]], mut after: &[&[u8]]) -> Option<Vec<u8>> {
     }
 }
 
-/// The numbers of parts to skip in each until the rest is alike. Tries a single replaced part first.
+/// The numbers of parts to skip in `before` and `after` until they agree again. Tries a single replaced part first.
 fn difference(before: &[&[u8]], after: &[&[u8]]) -> Option<(usize, usize)> {
     let goes_on = |&(gone, new): &(usize, usize)| {
         let (Some(before), Some(after)) = (before.get(gone..), after.get(new..)) else { return false };
@@ -78,7 +78,7 @@ fn difference(before: &[&[u8]], after: &[&[u8]]) -> Option<(usize, usize)> {
     std::iter::once((1, 1)).chain(all).find(goes_on)
 }
 
-/// Names the records of a block by their checksums; returns any other value unchanged.
+/// Replaces a block's record numbers with checksums; returns any other value unchanged.
 fn by_sum(value: &[u8]) -> Vec<u8> {
     rename(value, |number, sums| {
         let number: usize = std::str::from_utf8(number).ok()?.parse().ok()?;
@@ -86,7 +86,7 @@ fn by_sum(value: &[u8]) -> Vec<u8> {
     })
 }
 
-/// Names the records of a block by their numbers again.
+/// Replaces the checksums in a block with record numbers again.
 fn by_number(value: &[u8]) -> Vec<u8> {
     rename(value, |name, sums| {
         let sum = u32::from_str_radix(std::str::from_utf8(name.strip_prefix(b"~")?).ok()?, 16).ok()?;
@@ -111,7 +111,7 @@ fn rename(value: &[u8], name: impl Fn(&[u8], &[u32]) -> Option<String>) -> Vec<u
     renamed
 }
 
-/// The positions of the elements of an array.
+/// The positions of an array's elements.
 fn elements(text: &[u8], field: &[u8]) -> Option<Vec<Range<usize>>> {
     let mut from = memmem::find(text, field)? + field.len();
     let (mut depth, mut in_text, mut is_escaped) = (0_usize, false, false);

@@ -1,4 +1,4 @@
-//! The reach of recordings that were read so far, at which the next one continues.
+//! The reach of the recordings that have been read. The next recording continues there.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -11,20 +11,20 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub struct Reached {
     pub from: Timestamp,
-    /// The end of the time that is completely known.
+    /// The end of the period that is completely known.
     pub until: Timestamp,
     /// There is no gap between the earlier recordings and this one.
     pub continues: bool,
     /// Changes are recorded, even if there are none yet.
     pub is_recorded: bool,
-    /// The most that the recorder's clock was set back.
+    /// The longest time by which the recorder's clock was set back.
     pub set_back: SignedDuration,
-    /// Damage that ends it early.
+    /// Damage that ends the recording early.
     pub damage: Option<Error>,
 }
 
-/// The reach of the exports and recordings read so far. A change that two recorders have recorded is returned once: its
-/// revision identifies it, not a clock.
+/// The reach of the exports and recordings that have been read. If two recorders have recorded a change, it is returned
+/// once: its revision identifies it, not a clock.
 #[derive(Debug, Default)]
 pub struct Known {
     positions: Positions,
@@ -36,7 +36,7 @@ impl Known {
         self.positions.get(kind).is_some_and(|known| revision <= known.revision)
     }
 
-    /// Opens the changes of an export. Damage at their beginning means that there are none.
+    /// Opens the changes after an export. Damage at the beginning means that there are none.
     pub(super) fn open(
         &mut self,
         export: &Archived,
@@ -67,7 +67,7 @@ impl Known {
         Ok((changes, reached))
     }
 
-    /// The later one of this time and the known time, since clocks may disagree.
+    /// The later one of `time` and the known time, since clocks can disagree.
     fn not_before(&self, time: Timestamp) -> Timestamp {
         self.until.map_or(time, |until| time.max(until))
     }

@@ -1,5 +1,5 @@
 //! Recordings: archives that also keep the changes between exports. An export has a file next to it with the same name
-//! and the extension `.changes`: every change after the state of the export, in the order of arrival.
+//! and the extension `.changes`: every change after the export's state, in the order of arrival.
 //!
 //! The file consists of frames ([`crate::frames`]), each compressed with the text of earlier ones. The first holds a
 //! [`Header`] as JSON, every other a group of changes that were made durable together, with the time at which they
@@ -22,24 +22,24 @@ pub use self::read::{Changes, States, Told, Version, each_version, write_state};
 pub(crate) use self::write::remove_changes;
 pub use self::write::{Journal, Recorder};
 
-/// The extension, which replaces that of the export.
+/// The extension, which replaces the export's extension.
 pub(crate) const END: &str = ".changes";
 /// The kind of file and its version in the header.
 const FORMAT: &str = "calipam-changes";
 const VERSION: u32 = 1;
 
-/// A change of an object.
+/// A change to an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The key, in the form of an export.
+    /// The key, as in an export.
     pub key: Vec<u8>,
-    /// The revision of the change; on Kubernetes the version of its kind.
+    /// The revision of the change; on Kubernetes, its resource version, which is comparable within a kind.
     pub revision: i64,
     /// The value from this revision on; `None` if the object is deleted.
     pub value: Option<Vec<u8>>,
 }
 
-/// The end of the known changes of a kind. etcd, which has one revision for everything, is the kind `etcd`.
+/// The end of the known changes to a kind. etcd has one revision for everything, so it counts as one kind, `etcd`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     pub revision: i64,
@@ -66,7 +66,7 @@ impl Position {
 /// By kind.
 pub type Positions = BTreeMap<String, Position>;
 
-/// A checksum that tells a change from one in another history with the same revision.
+/// A checksum that distinguishes a change from one in another history with the same revision.
 pub fn sum(change: &Change) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&change.key);
@@ -75,7 +75,7 @@ pub fn sum(change: &Change) -> u32 {
     hasher.finalize()
 }
 
-/// The kind whose revisions apply to a key.
+/// The kind to which a key's revisions belong.
 pub fn kind_of(key: &[u8]) -> &str {
     let end = key.iter().position(|byte| *byte == b'/').unwrap_or_default();
     std::str::from_utf8(&key[..end]).ok().filter(|plural| !plural.is_empty()).unwrap_or("etcd")
@@ -84,9 +84,9 @@ pub fn kind_of(key: &[u8]) -> &str {
 /// Changes that became durable together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
-    /// The time at which they were known, by the recorder's clock, in milliseconds. Not before that of the last group.
+    /// The time at which the changes were known, by the recorder's clock, in milliseconds. Not before the last group's.
     pub time: Timestamp,
-    /// The time by which that clock was behind the last group: it was set back.
+    /// The time by which the recorder's clock was behind the last group, because it was set back.
     pub set_back: SignedDuration,
     /// Kinds whose changes are known up to a revision that is later than their last change.
     pub reached: BTreeMap<String, i64>,
@@ -102,7 +102,7 @@ pub struct Header {
     pub guid: String,
     /// The positions at which changes after the export begin.
     pub positions: Positions,
-    /// The datastore has another history than the earlier recording: revisions are not comparable.
+    /// The datastore's history differs from the earlier recording: revisions are not comparable.
     pub restored: bool,
 }
 

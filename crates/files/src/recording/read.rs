@@ -1,4 +1,4 @@
-//! Reads a recording: the successive states of a part of the data, or the whole state at a time.
+//! Reads a recording: the successive states of a part of the data, or the complete state at a point in time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -19,7 +19,7 @@ use crate::frames::{HEAD, Head};
 use crate::raw::RawEntry;
 use crate::regular;
 
-/// A filter of keys.
+/// A key filter: true for wanted keys.
 pub(super) type Wanted<'a> = &'a dyn Fn(&[u8]) -> bool;
 
 /// The groups of changes after an export.
@@ -28,14 +28,14 @@ pub struct Changes {
     path: PathBuf,
     file: BufReader<File>,
     codec: Codec,
-    /// The end of the last whole frame.
+    /// The end of the last complete frame.
     end: u64,
     /// Length of the file when it was opened: data that a recorder appends later is not read.
     length: u64,
 }
 
 impl Changes {
-    /// Opens the changes of an export; `None` if it has none. `is_wanted` selects keys whose changes will be read.
+    /// Opens the changes after an export; `None` if it has none. `is_wanted` selects keys whose changes will be read.
     pub fn open(export: &Archived, is_wanted: Wanted<'_>) -> Result<Option<Self>> {
         let path = export.changes();
         let failed = |error: io::Error| Error::new(&path, error);
@@ -68,7 +68,7 @@ impl Changes {
         Ok(Some(changes))
     }
 
-    /// The next group, with the changes of wanted keys. `None` at the end; a torn end is ignored, since it was never
+    /// The next group, with the changes to wanted keys. `None` at the end; a torn end is ignored, since it was never
     /// durable.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl Changes {
         Ok(Some(group))
     }
 
-    /// The end of the last whole frame.
+    /// The end of the last complete frame.
     pub fn end(&self) -> u64 {
         self.end
     }
@@ -90,7 +90,7 @@ impl Changes {
         self.codec
     }
 
-    /// Reads a frame; `None` if the file ends within it. A file that grew before it was filled ends with zeros.
+    /// Reads a frame; `None` if the file ends within the frame. A file that grew before it was filled ends with zeros.
     fn frame(&mut self) -> Result<Option<(Head, Vec<u8>)>> {
         let failed = |error: io::Error| Error::new(&self.path, error);
         let mut bytes = [0; HEAD];
@@ -118,7 +118,7 @@ impl Changes {
     }
 }
 
-/// Reads the values of a full state whose changes are recorded as differences.
+/// Reads those values from a full state whose changes are recorded as differences.
 pub(super) fn load(export: &Path, is_wanted: Wanted<'_>, codec: &mut Codec) -> Result<()> {
     let mut failed = None;
     read_some(export, is_wanted, |entry| {
@@ -128,7 +128,7 @@ pub(super) fn load(export: &Path, is_wanted: Wanted<'_>, codec: &mut Codec) -> R
     failed.map_or(Ok(()), |error| Err(Error::new(export, error)))
 }
 
-/// A statement of a recording about a part of the data, in order.
+/// One item from a recording about a part of the data, in order.
 pub enum Told {
     /// The last state lasted until this time.
     Unchanged(Timestamp),
@@ -136,7 +136,7 @@ pub enum Told {
     State(Box<Snapshot>),
 }
 
-/// The states of the wanted objects, export by export with the changes after each.
+/// The states of the wanted objects, export by export, with the changes after each export.
 #[derive(Default)]
 pub struct States {
     known: Known,
@@ -144,8 +144,8 @@ pub struct States {
 }
 
 impl States {
-    /// Passes on the states of the wanted objects after an export, until its changes end, without those that were
-    /// passed on before. `None` if another run has removed the export.
+    /// Passes on the states of the wanted objects after an export, until its changes end, without states that were
+    /// already passed on. `None` if another run has removed the export.
     pub fn tell(
         &mut self,
         export: &Archived,
@@ -182,7 +182,7 @@ impl States {
             Ok::<_, Error>(Told::State(Box::new(snapshot)))
         };
 
-        // If more is known about a kind, the export has an older state of it.
+        // If more is already known about a kind, the export has an older state of that kind.
         let is_newer = |key: &[u8]| match &changes {
             Some(changes) => {
                 let position = changes.header.positions.get(kind_of(key));
@@ -223,13 +223,13 @@ impl States {
     }
 }
 
-/// A version of single objects in a recording, in order.
+/// A version of one object in a recording, in order.
 pub enum Version<'a> {
-    /// The object in the export, or after a change at the given time.
+    /// The object as in the export, or after a change at the given time.
     Of(&'a RawEntry<'a>, Option<Timestamp>),
     /// The object with this key was deleted.
     Deleted(&'a [u8], Timestamp),
-    /// The export has no further objects; its changes follow.
+    /// The export has no more objects; its changes follow.
     Exported(&'a Reached),
 }
 
@@ -261,7 +261,7 @@ pub fn each_version(
     unless_missing(all())
 }
 
-/// Writes the state of an export and its changes at a time, or at their end, as an export. Returns its entry count.
+/// Writes the state at a time, or at the end of the changes after `export`, as an export. Returns its entry count.
 pub fn write_state(export: &Archived, until: Option<Timestamp>, path: &Path) -> Result<(Reached, u64)> {
     let failed = |error: io::Error| Error::new(path, error);
     let mut last: BTreeMap<Vec<u8>, Option<i64>> = BTreeMap::new();

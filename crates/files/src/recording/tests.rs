@@ -166,7 +166,7 @@ fn begin(recorder: &Recorder, state: &State, revision: i64, at: Timestamp) -> Jo
     begin_history(recorder, state, revision, at, None)
 }
 
-/// Begins a recording of another history, with the time of the last recording.
+/// Begins a recording of another history, with the last recording's time.
 fn begin_history(
     recorder: &Recorder,
     state: &State,
@@ -188,7 +188,7 @@ fn begin_history(
     Journal::create(&adding.finish_last(entries, last).unwrap(), positions, last.is_some()).unwrap()
 }
 
-/// Reads the exports of a folder with their changes, in order: the time and the revision of each state.
+/// Reads the exports in a folder with their changes, in order: the time and revision of each state.
 fn told(folder: &Path) -> (Vec<(Timestamp, i64)>, Vec<Reached>) {
     let (mut states, mut told) = (States::default(), Vec::new());
     let archive = Archive::open(folder).unwrap();
@@ -202,7 +202,7 @@ fn told(folder: &Path) -> (Vec<(Timestamp, i64)>, Vec<Reached>) {
     (told, reached)
 }
 
-/// The state of an export and its changes at a time.
+/// The state at a time, from an export and its changes.
 fn state_at(export: &Archived, until: Option<Timestamp>) -> (State, Reached) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.jsonl");
@@ -216,14 +216,14 @@ fn state_at(export: &Archived, until: Option<Timestamp>) -> (State, Reached) {
     (state, reached)
 }
 
-/// The only export of a folder.
+/// The only export in a folder.
 fn only(folder: &Path) -> Archived {
     let archive = Archive::open(folder).unwrap();
     assert_eq!(archive.exports().len(), 1);
     archive.exports()[0].clone()
 }
 
-/// A recording of a few groups, the state after each, and the length of its file then.
+/// A recording with a few groups: the state after each group, and the length of the file at that point.
 fn recorded(folder: &Path, groups: i64) -> Vec<(State, u64)> {
     let mut world = World::new(3, 40);
     let recorder = Recorder::open(folder).unwrap();
@@ -304,7 +304,7 @@ fn a_flipped_bit_is_named_with_its_place_and_ends_what_is_known() {
     let states = recorded(folder.path(), 4);
     let export = only(folder.path());
     let whole = fs::read(export.changes()).unwrap();
-    // Tries each byte of the first frames, and some of the others.
+    // Tries each byte in the first frames, and some of the other bytes.
     let places = (0..100).chain((100..whole.len()).step_by(41));
     for place in places {
         let mut flipped = whole.clone();
@@ -352,8 +352,8 @@ fn an_object_may_be_larger_than_a_frame_usually_is() {
     assert!(state_at(&only(folder.path()), None).0 == state);
 }
 
-/// The limit of issue 32: 40 bytes for each change while pods come and go, with the fifty changes of a second together.
-/// The random ID of a container alone has 32 bytes, and is written and deleted.
+/// The limit from issue 32: 40 bytes per change while pods come and go, with the fifty changes of a second together.
+/// A container's random ID alone has 32 bytes, and is written and deleted.
 #[test]
 fn a_change_takes_forty_bytes_or_less() {
     let folder = tempfile::tempdir().unwrap();

@@ -30,7 +30,7 @@ impl Recorder {
     /// Locks the folder, and creates it if it is missing.
     ///
     /// # Errors
-    /// If another run writes to the folder, or it cannot be written.
+    /// If another run is writing to the folder, or it cannot be written.
     pub fn open(folder: &Path) -> Result<Self> {
         Ok(Self { folder: folder.to_owned(), lock: Lock::take(folder)? })
     }
@@ -39,16 +39,16 @@ impl Recorder {
         &self.folder
     }
 
-    /// Begins a full state, to be written to the path of the result.
+    /// Begins a full state. The caller writes it to the path in the result.
     pub fn begin(&self) -> Result<Adding> {
         Adding::with(&self.folder, self.lock.clone())
     }
 
-    /// Opens the journal of the newest full state of this cluster, and cuts its torn end; `None` if changes cannot be
-    /// appended to any.
+    /// Opens the journal after this cluster's newest full state, and cuts its torn end; `None` if there is no journal
+    /// to which changes can be appended.
     ///
     /// # Errors
-    /// If the recording is of another cluster, or cannot be read or cut.
+    /// If the recording is from another cluster, or cannot be read or cut.
     pub fn resume(&self, guid: &str) -> Result<Option<Journal>> {
         // A damaged export does not prevent a new full state.
         let (archive, _) = Archive::sound(&self.folder)?;
@@ -68,14 +68,14 @@ pub struct Journal {
     file: File,
     codec: Codec,
     packer: Packer,
-    /// The time of the last group, or that of the full state.
+    /// The time of the last group, or else of the full state.
     last: Timestamp,
     length: u64,
 }
 
 impl Journal {
-    /// Begins after a full state, with changes from these positions on. `restored` means that the history is another
-    /// one than in the earlier recording.
+    /// Begins after a full state, with changes from these positions on. `restored` means that the history differs from
+    /// the earlier recording.
     pub fn create(added: &Added, positions: Positions, restored: bool) -> Result<Self> {
         let export = added.export.clone();
         let path = export.changes();
@@ -151,8 +151,8 @@ impl Journal {
         self.length
     }
 
-    /// Appends a group known at a time, and returns when it is on disk. After an error, nothing more can be appended
-    /// until the recording is opened again, which cuts the unfinished group.
+    /// Appends a group with the time at which it was known, and returns when it is on disk. After an error, nothing
+    /// more can be appended until the recording is opened again, which cuts the unfinished group.
     pub fn append(
         &mut self,
         now: Timestamp,
@@ -175,7 +175,7 @@ impl Journal {
         Ok(())
     }
 
-    /// The frames of a group, which is split into several if it is too large for one.
+    /// A group's frames: several if the group is too large for one frame.
     fn frames(
         &mut self,
         time: Timestamp,
@@ -224,7 +224,7 @@ impl Journal {
     }
 }
 
-/// Removes the changes of an export.
+/// Removes the changes after an export.
 pub(crate) fn remove_changes(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -1,4 +1,4 @@
-//! Splits a list in JSON into its items, without reading their content.
+//! Splits a JSON list into its items, without reading their content.
 
 use serde::Deserialize;
 
@@ -9,7 +9,7 @@ const MAX_ENVELOPE: usize = 1 << 20;
 /// Maximum bytes of one item; an API server accepts no object above a few megabytes.
 const MAX_ITEM: usize = 64 << 20;
 
-/// Reads a list in JSON.
+/// Reads a JSON list.
 #[derive(Debug, Default)]
 pub struct JsonList {
     /// Everything outside the items, as an empty list: `{"items":[],"metadata":{…}}`.
@@ -18,7 +18,7 @@ pub struct JsonList {
     item: Vec<u8>,
     position: Position,
     text: InText,
-    /// The number of open objects and arrays, either of the envelope or of the item.
+    /// The number of open objects and arrays, in either the envelope or the item.
     depth: usize,
 }
 
@@ -32,7 +32,7 @@ enum Position {
     Item,
 }
 
-/// A state for strings, in which braces have no meaning.
+/// The state within strings, where braces have no meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum InText {
     #[default]

@@ -1,5 +1,5 @@
-//! Splits a list into its items while the body of the response arrives: no list is ever in memory as a whole.
-//! `json.rs` and `protobuf.rs` find the ends of items.
+//! Splits a list into its items while the response body arrives: no complete list is ever in memory. `json.rs` and
+//! `protobuf.rs` find the ends of items.
 
 pub(crate) mod json;
 pub mod protobuf;
@@ -33,7 +33,7 @@ impl ListMeta {
     }
 }
 
-/// The reason that a body is not a list.
+/// The reason why a body is not a list.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
     #[error("it ends in the middle")]
@@ -68,7 +68,7 @@ pub enum ItemReader {
 }
 
 impl ItemReader {
-    /// Creates a reader for a body in that encoding.
+    /// Creates a reader for a body in the given encoding.
     pub fn new(encoding: Encoding) -> Self {
         match encoding {
             Encoding::Json => Self::Json(JsonList::default()),
@@ -84,7 +84,7 @@ impl ItemReader {
         }
     }
 
-    /// The metadata of the list, as soon as it is known: in protobuf before the items.
+    /// The list's metadata, as soon as it is known: in protobuf before the items.
     pub fn meta(&self) -> Option<&ListMeta> {
         match self {
             Self::Json(_) => None,

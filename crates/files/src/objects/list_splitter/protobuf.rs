@@ -1,16 +1,16 @@
-//! A list in Kubernetes' protobuf: an envelope of magic bytes and a message with the list as second field.
+//! A list in Kubernetes protobuf: an envelope made of magic bytes and a message with the list as its second field.
 
 use super::{ListError, ListMeta};
 use crate::protobuf::{Fields, Value, varint};
 
 /// The first bytes of every response in this encoding.
 const MAGIC: &[u8] = b"k8s\0";
-/// The field of the envelope with the object.
+/// The envelope's field with the object.
 const RAW: u64 = 2 << 3 | 2;
 /// Maximum bytes of one item; an API server accepts no object above a few megabytes.
 const MAX_FIELD: u64 = 64 << 20;
 
-/// Reads a list in protobuf.
+/// Reads a protobuf list.
 #[derive(Debug, Default)]
 pub struct ProtobufList {
     /// The beginning of an incomplete field.
@@ -40,7 +40,7 @@ enum Next<'a> {
 
 impl ProtobufList {
     pub fn feed(&mut self, mut piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), ListError> {
-        // Only a field that began in the last piece is copied; those after it are read in place.
+        // Only a field that began in the last piece is copied; later fields are read in place.
         let mut rest = std::mem::take(&mut self.rest);
         while !rest.is_empty() && !piece.is_empty() {
             let (more, others) = piece.split_at(missing(&rest).min(piece.len()));
@@ -141,7 +141,7 @@ fn next_field(bytes: &[u8]) -> Result<Next<'_>, ListError> {
     })
 }
 
-/// The missing bytes of an incomplete field; 1 if their number is not known yet.
+/// The number of bytes that an incomplete field lacks; 1 if it is not known yet.
 fn missing(begun: &[u8]) -> usize {
     let size =
         varints(begun).map(|(_, len, head)| head.saturating_add(usize::try_from(len).unwrap_or(usize::MAX)));

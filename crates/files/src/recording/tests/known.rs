@@ -1,4 +1,4 @@
-//! Clocks that are set back, several recorders, other histories: each change once and in order.
+//! Clocks that are set back, several recorders, other histories: each change is returned once and in order.
 
 use super::*;
 
@@ -41,7 +41,7 @@ fn what_is_recorded_until_a_clock_has_caught_up_is_told() {
     let mut journal = journal.renew(recorder.begin().unwrap()).unwrap();
     journal.append(time(5), BTreeMap::new(), delete(3)).unwrap();
     journal.append(time(6), BTreeMap::new(), put(4)).unwrap();
-    // The server no longer knows the changes after this: the next full state has a correct clock.
+    // The server no longer knows the changes after this state: the next full state has a correct clock.
     state.insert(key(), (9, b"{}".to_vec()));
     let mut journal = begin(&recorder, &state, 9, time(50));
     journal.append(time(60), BTreeMap::new(), delete(10)).unwrap();
@@ -56,7 +56,7 @@ fn what_is_recorded_until_a_clock_has_caught_up_is_told() {
     assert_eq!(journal.positions()["etcd"].last.unwrap().0, 10);
 }
 
-/// Each received the changes at other times and by another clock, and each was away for a while.
+/// Each recorder received the changes at different times and by its own clock, and each was away for a while.
 #[test]
 fn of_two_recorders_each_change_is_told_once_and_in_its_order() {
     let mut world = World::new(2, 8);
@@ -70,7 +70,7 @@ fn of_two_recorders_each_change_is_told_once_and_in_its_order() {
         states.insert(world.revision, world.state.clone());
     }
     let last = world.revision;
-    // Records from the first state at or after one revision until another. Each group is known `late` seconds after.
+    // Records from the first state at or after `from` until `until`. Each group is known `late` seconds later.
     let mut record = |folder: &Path, from: i64, until: i64, late: i64| {
         let recorder = Recorder::open(folder).unwrap();
         let (begin_at, state) = states.range(from..).next().unwrap();
@@ -87,7 +87,7 @@ fn of_two_recorders_each_change_is_told_once_and_in_its_order() {
         }
     };
     for (one, other) in [
-        // One takes over from the other; one is inside the other; both stop and restart; one has a clock far behind.
+        // One recorder takes over; one is inside the other; both stop and restart; one has a clock far behind.
         (vec![(first, first + 50)], vec![(first + 20, last + 1)]),
         (vec![(first, last + 1)], vec![(first + 20, first + 50)]),
         (vec![(first, first + 30), (first + 47, last + 1)], vec![(first + 23, first + 57)]),
@@ -111,7 +111,7 @@ fn of_two_recorders_each_change_is_told_once_and_in_its_order() {
     }
 }
 
-/// The same revisions come again after a restore, and are new.
+/// The same revisions occur again after a restore, and are new.
 #[test]
 fn another_history_is_told_from_its_beginning() {
     let folder = tempfile::tempdir().unwrap();
@@ -121,7 +121,7 @@ fn another_history_is_told_from_its_beginning() {
     };
     let mut journal = begin(&recorder, &State::new(), 1, time(0));
     journal.append(time(1), BTreeMap::new(), put("a", 5)).unwrap();
-    // The clock was set back as well, or is that of a server with a resolution of seconds.
+    // The clock was set back as well, or belongs to a server with a resolution of seconds.
     let mut journal = begin_history(&recorder, &State::new(), 2, time(1), Some(journal.last()));
     journal.append(time(10), BTreeMap::new(), put("b", 4)).unwrap();
     let (told, reached) = told(folder.path());
