@@ -11,7 +11,7 @@ use calipam_model::snapshot::Source;
 pub enum Severity {
     /// Traffic is or will be broken.
     Critical,
-    /// Capacity is lost, or Calico may fail on a structure.
+    /// Capacity is lost, or Calico could fail on a structure.
     Error,
     /// Data has drifted.
     Warning,

@@ -55,7 +55,7 @@ pub struct EarlierReport {
     pub findings: Vec<EarlierFinding>,
 }
 
-/// A finding in an earlier report. Its code may be unknown to this version.
+/// A finding in an earlier report. Its code can be unknown to this version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EarlierFinding {
     /// The name of the cluster in a fleet.
@@ -202,7 +202,7 @@ pub struct Changes {
     pub not_checked: Vec<EarlierFinding>,
     /// Sources that were read for the earlier report, but not for this one.
     pub not_read_now: Vec<Source>,
-    /// Sources that were read for this report, but not for the earlier one: findings that look new may be old.
+    /// Sources that were read for this report, but not for the earlier one: findings that look new can be old.
     pub not_read_then: Vec<Source>,
 }
 

@@ -211,12 +211,12 @@ impl<'s> Index<'s> {
         index
     }
 
-    /// Returns Calico's object of a node, if it was read. The node may be gone from Kubernetes.
+    /// Returns Calico's object for a node, if it was read. The node could be gone from Kubernetes.
     pub fn node(&self, name: &str) -> Option<&'s Node> {
         self.stored_node(name).map(|stored| &stored.value)
     }
 
-    /// Returns Calico's object of a node with its version.
+    /// Returns Calico's object for a node, with its version.
     pub fn stored_node(&self, name: &str) -> Option<&'s Versioned<Node>> {
         self.nodes.get(name).map(|position| &self.snapshot.nodes[*position as usize])
     }

@@ -5,7 +5,7 @@ use jiff::civil::DateTime;
 use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
 
-/// A writer's clock may be ahead of the reader's by this much; a time further in the future is not credible.
+/// A writer's clock can be ahead of the reader's by this much; a time further in the future is not credible.
 pub const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(1);
 
 /// Reads a time in either form, leniently: a fraction of any length, any offset, and Go's suffixes (a zone name, a

@@ -108,7 +108,7 @@ pub struct AddressEvidence {
     /// The users of the address. Findings about several addresses of one owner share its evidence.
     #[serde(serialize_with = "shared")]
     pub owners: Vec<Arc<OwnerEvidence>>,
-    /// What blocks record about the address.
+    /// The records about the address in blocks.
     pub records: Vec<RecordEvidence>,
     /// The last use of a leaked address, if an archive shows it.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -47,7 +47,7 @@ impl EarlierFleet {
     }
 
     /// Returns the changes in a cluster with the same GUID. `dropped` are the findings whose objects had changed by the
-    /// second read. Unless `all_read`, some clusters are missing, and findings between clusters may be missing, too.
+    /// second read. Unless `all_read`, some clusters are missing, and findings between clusters could be, too.
     pub fn changes(&mut self, cluster: &Cluster, dropped: &[Finding], all_read: bool) -> Changes {
         let guid = &cluster.report.cluster.guid;
         let known = self.clusters.remove(&cluster.name);

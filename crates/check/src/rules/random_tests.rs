@@ -108,7 +108,7 @@ pub(super) fn unread(dice: &mut Dice) -> Snapshot {
     snapshot
 }
 
-/// A cluster that may be broken in any way.
+/// A cluster that can be broken in any way.
 pub(super) fn entries(dice: &mut Dice) -> Entries {
     let mut entries = Entries::new();
     for cidr in CIDRS {

@@ -55,7 +55,7 @@ pub struct PoolView {
     /// In blocks that are corrupt or cannot be decoded.
     pub unknown: Count,
     pub free: Count,
-    /// The share of usable addresses that is taken, in whole percent, rounded down.
+    /// The share of usable addresses that is taken, in percent, rounded down.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percent: Option<u8>,
     /// Addresses that can be in use.

@@ -18,7 +18,7 @@ pub enum Precondition {
     /// The object is this version.
     At(Revision),
     /// The number of addresses that the block records under this handle is in the range; a missing block has none. The
-    /// block may have any version, but the write takes place only if that version is still current.
+    /// block can have any version, but the write takes place only if the block has not changed since it was read.
     Records(String, RangeInclusive<usize>),
     /// The object matches. The executor replaces this with the version that it has just read.
     Matches(Condition),

@@ -70,7 +70,7 @@ impl<'s> Checker<'_, 's> {
         }
     }
 
-    /// Returns true if a block that cannot be checked may hold addresses of the handle.
+    /// Returns true if a block that cannot be checked could hold the handle's addresses.
     fn is_unchecked(&self, group: &Group<'_, '_>) -> bool {
         if self.unchecked_blocks.is_empty() {
             return false;
