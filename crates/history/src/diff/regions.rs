@@ -59,7 +59,7 @@ pub(crate) fn of<'s>(old: &'s Snapshot, new: &'s Snapshot) -> Vec<Region<'s>> {
     let old = stored(old).into_iter().map(|stored| (stored, false));
     let new = stored(new).into_iter().map(|stored| (stored, true));
     let mut all: Vec<(Stored<'s>, bool)> = old.chain(new).collect();
-    // Of overlapping blocks the widest comes first, and contains the others.
+    // The widest of overlapping blocks comes first, and contains the others.
     all.sort_by_key(|(stored, is_new)| (stored.cidr, *is_new));
 
     let mut regions: Vec<Region<'s>> = Vec::with_capacity(all.len() / 2);

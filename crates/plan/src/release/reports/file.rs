@@ -37,7 +37,7 @@ impl ReportFile {
     }
 }
 
-/// What the evidence of an unused address or handle tells.
+/// The evidence in a finding about an unused address or handle.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Unused {
