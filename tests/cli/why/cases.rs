@@ -89,7 +89,7 @@ pub(super) fn all() -> Vec<Case> {
         ),
         case(
             pool_by_namespace(),
-            &["error pod-without-address annex/next"],
+            &["error pool-nearly-full 10.80.0.0/28", "error pod-without-address annex/next"],
             ["--pod", "annex/next"],
             1,
             "annex/next gets no IPv4 address on n1: no address of its pools is free",

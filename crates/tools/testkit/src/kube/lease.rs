@@ -20,8 +20,7 @@ const MOST_IDLE: usize = 3;
 const EVERYTHING: &str = "/";
 
 /// Prefixes of objects that the server itself renews.
-const RENEWED: [&str; 4] =
-    ["/registry/leases/", "/registry/masterleases/", "/registry/events/", "/registry/configmaps/kube-"];
+const RENEWED: [&str; 3] = ["/registry/leases/", "/registry/masterleases/", "/registry/configmaps/kube-"];
 
 /// The prefix of the definitions of kinds; a server whose definitions changed is not used again.
 const DEFINITIONS: &str = "/registry/apiextensions.k8s.io/";
