@@ -205,3 +205,21 @@ fn explored(binary: &Path, name: &str, minutes: &str, scenarios: &[&str]) -> Res
         _ => Err(format!("the explorer failed: {said}")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A mutant without its text is never tried.
+    #[test]
+    fn every_mutant_has_its_text_once() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+        let list: List = toml::from_str(&fs::read_to_string(root.join(LIST)).unwrap()).unwrap();
+        for Mutant { name, file, old, also, .. } in list.mutant {
+            let text = fs::read_to_string(root.join(&file)).unwrap();
+            for old in also.iter().map(|also| &also.old).chain([&old]) {
+                assert_eq!(text.matches(old.as_str()).count(), 1, "{name}: {}", file.display());
+            }
+        }
+    }
+}
