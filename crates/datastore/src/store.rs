@@ -190,7 +190,7 @@ impl Datastore {
                 with_kubernetes::add(kubernetes, &mut snapshot, progress).await?;
             }
             if *extent == Extent::Whole {
-                self.add_namespaces(&mut snapshot).await;
+                self.add_namespaces(&mut snapshot, false).await;
             }
             Ok(snapshot)
         })

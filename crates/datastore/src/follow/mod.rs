@@ -144,7 +144,7 @@ impl Datastore {
                 }
                 Self::EtcdV2(..) | Self::File(_) => return Ok(Err(WhyWhole::NotForThisDatastore)),
             };
-            self.add_namespaces(&mut snapshot).await;
+            self.add_namespaces(&mut snapshot, true).await;
             Ok(Ok((snapshot, followed)))
         })
     }

@@ -13,11 +13,12 @@ use crate::error::Result;
 use crate::store::Datastore;
 
 impl Datastore {
-    /// Adds the namespaces if a pool selects some or a pod waits for an address, and the account may list them.
-    pub(crate) async fn add_namespaces(&self, snapshot: &mut Snapshot) {
+    /// Adds the namespaces if a pool selects some, a pod waits for an address, or changes are followed, since then a pod may
+    /// wait later; and if the account may list them.
+    pub(crate) async fn add_namespaces(&self, snapshot: &mut Snapshot, is_followed: bool) {
         let Some(client) = self.kubernetes() else { return };
         let selects = snapshot.pools.iter().any(|pool| !pool.value.namespace_selector.is_empty());
-        if !selects && !snapshot.pods.iter().any(|pod| pod.value.waits()) {
+        if !selects && !is_followed && !snapshot.pods.iter().any(|pod| pod.value.waits()) {
             return;
         }
         match list::<Snapshot>(client).await {

@@ -56,7 +56,7 @@ async fn begin(datastore: &Datastore) -> Live {
     Live::begin(datastore, &criteria(0), &Unattended).await.unwrap().unwrap()
 }
 
-/// The snapshot in memory, with the time of another one.
+/// The snapshot in memory, with the time of another one, and its namespaces, which a whole read lists only if a pod waits.
 fn held(live: &Live, at: &Snapshot) -> Snapshot {
     let held = live.snapshot();
     let held = held.read().unwrap().clone();
@@ -65,6 +65,7 @@ fn held(live: &Live, at: &Snapshot) -> Snapshot {
         revision: at.revision.clone(),
         newest_creation: at.newest_creation,
         coverage: at.coverage.clone(),
+        namespaces: at.namespaces.clone(),
         ..sorted(held)
     }
 }
