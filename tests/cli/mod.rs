@@ -37,6 +37,7 @@ mod live_changes;
 mod login;
 mod manifests;
 mod map;
+mod options;
 mod other_ipam;
 mod page_widths;
 mod pages;

@@ -35,6 +35,8 @@ mod other_ipam;
 mod other_ipam_tests;
 mod owners;
 #[cfg(test)]
+mod plugin_tests;
+#[cfg(test)]
 mod pool_tests;
 mod pools;
 #[cfg(test)]
@@ -51,6 +53,8 @@ mod tunnel_tests;
 mod tunnels;
 mod unrecorded;
 pub(crate) mod without_address;
+#[cfg(test)]
+mod without_address_tests;
 mod workloads;
 
 use crate::Context;

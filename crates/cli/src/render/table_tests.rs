@@ -1,3 +1,5 @@
+use super::super::column::{example, number_of_kind, right};
+use super::super::text::thousands;
 use super::super::wrap::LONGEST;
 use super::*;
 

@@ -1,17 +1,14 @@
-//! The plugin replaces Calico's, stays in place next to Calico's installer, and restores it, even if it is killed.
+//! The plugin replaces Calico's and restores it, even if it is killed.
 
 use std::fs::{self, hard_link};
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant, SystemTime};
+use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 use calipam_cni::install::place::{Place, Program, Restored};
-use calipam_testkit::kube::Flavour;
 use calipam_testkit::servers::{EtcdVersion, Tool, left_out};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
@@ -25,7 +22,6 @@ use crate::world::World;
 const CHANGES: [&str; 7] = ["renameat2", "rename", "unlink", "copy_file_range", "write", "fchmod", "fsync"];
 /// More calls of one kind than any run makes.
 const MOST: usize = 50;
-const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn it_replaces_calicos_plugin_and_restores_it() {
@@ -232,108 +228,12 @@ fn killed_at_any_step_a_working_plugin_is_in_place() {
     }
 }
 
-/// An installer with `--watch`.
-struct Watcher {
-    child: Child,
-    /// The address of its metrics.
-    address: String,
-}
-
-impl Watcher {
-    fn start(mut command: Command) -> Self {
-        command.args(["--watch", "--listen", "127.0.0.1:0"]).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-        let line = lines.find(|line| line.contains("serves /metrics")).expect("it serves");
-        let address = line.rsplit(' ').next().unwrap().to_owned();
-        // Goes on reading its log, so that it can write.
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { child, address }
-    }
-
-    fn get(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    }
-
-    fn has(&self, metric: &str) -> bool {
-        self.get("/metrics").lines().any(|line| line == metric)
-    }
-
-    fn end(&mut self) -> Option<i32> {
-        let process = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
-        self.child.wait().unwrap().code()
-    }
-}
-
-impl Drop for Watcher {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
-}
-
-#[track_caller]
-fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !is_true() {
-        assert!(Instant::now() < end, "{what}");
-        sleep(Duration::from_millis(100));
-    }
-}
-
-#[test]
-fn it_stays_in_place_next_to_an_installer_that_overwrites_it_repeatedly() {
-    let node = Node::with_calico(20);
-    let mut watcher = Watcher::start(node.order(&["install"]));
-    wait_until("it is in place", || watcher.has("calipam_cni_in_place 1"));
-    assert!(watcher.get("/healthz").starts_with("HTTP/1.1 200 "));
-    node.assert_installed(20);
-
-    // As often as a broken calico-node restarts, and faster than the watcher waits for quiet.
-    for version in 21..=28 {
-        node.calico_installs(version);
-        let whole = fs::read(node.path("calico-ipam")).unwrap();
-        assert!(whole == calicos(version) || whole == fs::read(PLUGIN).unwrap());
-        sleep(Duration::from_millis(if version % 2 == 0 { 1500 } else { 200 }));
-    }
-    let is_back = || watcher.has("calipam_cni_in_place 1") && node.place().plugin().unwrap() == Program::This;
-    wait_until("it is in place again", is_back);
-    node.assert_installed(28);
-    let metrics = watcher.get("/metrics");
-    let replaced = metrics.lines().find_map(|line| line.strip_prefix("calipam_cni_replacements_total "));
-    assert!(replaced.unwrap().parse::<u32>().unwrap() >= 4, "{metrics}");
-
-    // An installer may remove it first, as older ones did; another run of its own is refused.
-    fs::remove_file(node.path("calico-ipam")).unwrap();
-    wait_until("a missing plugin is put there", || node.path("calico-ipam").exists());
-    let second = node.run(&["install"]);
-    assert_eq!(second.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&second.stderr).contains("is running"), "{second:?}");
-
-    assert_eq!(watcher.end(), Some(0));
-    node.assert_calicos(28);
-}
-
-#[test]
-fn with_keep_it_stays_when_the_installer_ends() {
-    let node = Node::with_calico(30);
-    let mut watcher = Watcher::start(node.order(&["install", "--keep"]));
-    wait_until("it is in place", || watcher.has("calipam_cni_in_place 1"));
-    assert_eq!(watcher.end(), Some(0));
-    node.assert_installed(30);
-}
-
 fn pipe(path: &Path) {
     mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
 }
 
 /// The configuration of a cluster's network, as Calico's installer writes it.
-fn configuration(world: &World) -> TempDir {
+pub(crate) fn configuration(world: &World) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let network = json!({"name": "net", "cniVersion": "0.3.1", "plugins": [world.runtime().configuration, {"type": "portmap"}]});
     fs::write(folder.path().join("10-calico.conflist"), network.to_string()).unwrap();
@@ -378,27 +278,5 @@ fn it_is_not_installed_if_it_could_not_assign() {
     let refused = install(&node);
     let error = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && error.contains("cannot assign addresses on this node"), "{error}");
-    node.assert_calicos(30);
-}
-
-#[test]
-fn the_node_records_which_plugin_it_uses() {
-    let world = World::kubernetes(Flavour::Classic);
-    let folder = configuration(&world);
-    let annotation = || {
-        let node = world.server().request("GET", "/api/v1/nodes/a", "").unwrap();
-        let node: serde_json::Value = serde_json::from_str(&node.body).unwrap();
-        node["metadata"]["annotations"]["calipam.io/cni-plugin"].as_str().map(str::to_owned)
-    };
-    let node = Node::with_calico(30);
-    let mut command = Command::new(PLUGIN);
-    command.args(["install", "--node", "a"]).arg("--bin-dir").arg(node.folder.path());
-    command.arg("--conf-dir").arg(folder.path()).env_clear().env("KUBECONFIG", world.server().kubeconfig());
-    let mut watcher = Watcher::start(command);
-    wait_until("the node is annotated", || annotation().is_some());
-    assert_eq!(annotation().unwrap(), format!("calipam {}", env!("CARGO_PKG_VERSION")));
-    node.assert_installed(30);
-    assert_eq!(watcher.end(), Some(0));
-    assert_eq!(annotation(), None);
     node.assert_calicos(30);
 }

@@ -13,4 +13,5 @@ mod overlap;
 mod runtime;
 mod trouble;
 mod upgrade;
+mod watch;
 mod world;

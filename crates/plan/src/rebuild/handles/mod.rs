@@ -2,6 +2,7 @@
 
 mod carriage_returns;
 mod counts;
+mod handle_plan;
 
 use std::collections::HashSet;
 

@@ -23,7 +23,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::BoxError;
 
-use super::{Footprint, PATIENCE, Place, Verdict, World, Write};
+use super::{Footprint, PATIENCE, Place, Values, Verdict, World, Write};
 
 /// The prefix of all objects.
 pub(crate) const ALL: &str = "/api";
@@ -155,6 +155,23 @@ impl Place {
             (status.as_u16(), super::timeless(value.to_string().as_bytes())).hash(&mut hasher);
             world.tell(*actor, hasher.finish());
         }
+    }
+}
+
+impl World {
+    /// Keeps the result of a list for its next pages; returns its number.
+    fn begin_list(&self, actor: usize, found: Values) -> i64 {
+        let mut state = self.state();
+        let lists = state.lists.entry(actor).or_default();
+        lists.push(found);
+        lists.len() as i64 - 1
+    }
+
+    /// The result of the list with a number.
+    fn begun_list(&self, actor: usize, number: i64) -> Values {
+        let state = self.state();
+        let list = usize::try_from(number).ok().and_then(|number| state.lists.get(&actor)?.get(number));
+        list.cloned().unwrap_or_default()
     }
 }
 

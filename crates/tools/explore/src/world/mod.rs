@@ -6,6 +6,7 @@ mod disk;
 pub(crate) mod etcd;
 mod footprint;
 pub(crate) mod kubernetes;
+mod late;
 mod lock;
 mod notes;
 mod turn;
@@ -26,6 +27,7 @@ pub use self::client::Client;
 pub(crate) use self::client::at_once;
 pub(crate) use self::disk::{Files, FreeDisk, OneDisk};
 pub use self::footprint::Footprint;
+use self::late::{Grace, OnTheWay};
 pub use self::lock::{LockGuard, NodeLock};
 pub(crate) use self::notes::{NodeNotes, path as notes_path};
 use self::turn::Pending;
@@ -127,22 +129,6 @@ struct State {
     touched: Footprint,
 }
 
-/// Events that precede the end of the grace period: the ADDs and late writes that were under way at its start.
-#[derive(Hash)]
-struct Grace {
-    adding: BTreeSet<usize>,
-    on_the_way: BTreeSet<RequestId>,
-}
-
-/// A write that may still take effect.
-pub(crate) struct OnTheWay {
-    pub what: String,
-    pub footprint: Footprint,
-    write: Write,
-    /// Its sender was killed.
-    is_orphan: bool,
-}
-
 impl World {
     /// An empty cluster.
     pub fn new(now: Timestamp) -> Self {
@@ -188,23 +174,8 @@ impl World {
     }
 
     /// Number of objects on a page of a list; 0 means all.
-    pub(crate) fn page(&self) -> usize {
+    fn page(&self) -> usize {
         self.page.load(Ordering::Relaxed)
-    }
-
-    /// Keeps the result of a list for its next pages; returns its number.
-    fn begin_list(&self, actor: usize, found: Values) -> i64 {
-        let mut state = self.state();
-        let lists = state.lists.entry(actor).or_default();
-        lists.push(found);
-        lists.len() as i64 - 1
-    }
-
-    /// The result of the list with a number.
-    fn begun_list(&self, actor: usize, number: i64) -> Values {
-        let state = self.state();
-        let list = usize::try_from(number).ok().and_then(|number| state.lists.get(&actor)?.get(number));
-        list.cloned().unwrap_or_default()
     }
 
     /// Replaces the values by objects of an API server with pages of `page` objects; 0 means all.
@@ -262,12 +233,6 @@ impl World {
         self.state().pending.keys().any(|id| id.actor == actor)
     }
 
-    /// The writes that may still take effect.
-    pub(crate) fn on_the_way(&self) -> Vec<(RequestId, String, Footprint)> {
-        let of = |(id, write): (&RequestId, &OnTheWay)| (*id, write.what.clone(), write.footprint.clone());
-        self.state().on_the_way.iter().map(of).collect()
-    }
-
     /// Decides on a request.
     pub(crate) fn decide(&self, id: RequestId, verdict: Verdict) {
         let mut state = self.state();
@@ -281,55 +246,6 @@ impl World {
         }
         drop(state);
         pending.waker.wake();
-    }
-
-    /// Turns the pending requests of a killed actor into late writes.
-    pub(crate) fn leave_behind(&self, actor: usize) {
-        let mut state = self.state();
-        state.adding.remove(&actor);
-        state.waits.remove(&actor);
-        let of_actor = RequestId { actor, number: 0 }..RequestId { actor: actor + 1, number: 0 };
-        let ids: Vec<RequestId> = state.pending.range(of_actor).map(|(id, _)| *id).collect();
-        for id in ids {
-            if let Some(pending) = state.pending.remove(&id) {
-                state.set_on_the_way(id, &pending);
-            }
-        }
-        state
-            .on_the_way
-            .iter_mut()
-            .filter(|(id, _)| id.actor == actor)
-            .for_each(|(_, write)| write.is_orphan = true);
-    }
-
-    /// Notes that a pod waits for its addresses.
-    pub(crate) fn begin_add(&self, actor: usize) {
-        self.state().adding.insert(actor);
-    }
-
-    /// Notes that a pod does not wait for addresses any more.
-    pub(crate) fn end_add(&self, actor: usize) {
-        self.state().adding.remove(&actor);
-    }
-
-    /// Delays the next request of an actor until the grace period is over.
-    pub(crate) fn wait_for_grace(&self, actor: usize) {
-        let mut state = self.state();
-        let has_begun = |actor: &&usize| state.told.contains_key(*actor);
-        let adding = state.adding.iter().filter(has_begun).copied().collect();
-        let on_the_way = state.on_the_way.keys().filter(|id| id.actor != actor).copied().collect();
-        state.waits.insert(actor, Grace { adding, on_the_way });
-        // The steps of all actors show which of them have begun, and the late writes.
-        let touched = Footprint::default().read_range("actor/").read_range("late/");
-        state.touched = std::mem::take(&mut state.touched).and(&touched);
-    }
-
-    /// Executes a late write; true if its sender was killed.
-    pub(crate) fn land(&self, id: RequestId) -> bool {
-        let write = self.state().on_the_way.remove(&id);
-        let Some(OnTheWay { write, is_orphan, .. }) = write else { return false };
-        write(&self.memory);
-        is_orphan
     }
 
     /// Starts a phase of an actor.
@@ -399,15 +315,4 @@ fn timeless(value: &[u8]) -> Vec<u8> {
         }
     }
     out
-}
-
-impl State {
-    /// Keeps a write as late; a read is dropped.
-    fn set_on_the_way(&mut self, id: RequestId, pending: &Pending) {
-        if let Some(write) = &pending.write {
-            let PendingRequest { what, footprint, .. } = pending.asked.clone();
-            self.on_the_way
-                .insert(id, OnTheWay { what, footprint, write: Arc::clone(write), is_orphan: false });
-        }
-    }
 }

@@ -1,0 +1,277 @@
+//! The plan for one handle: what becomes of its object, and which counts are written with blocks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+
+use calipam_check::{Code, Subject};
+use calipam_model::IpNet;
+use calipam_model::edit::{Edit, HandleEdit, Precondition};
+use calipam_model::handle::Handle;
+use calipam_model::key::Key;
+use calipam_model::snapshot::{Revision, Versioned};
+
+use super::super::planner::{Planner, action};
+use super::counts::Countings;
+use crate::basis::handles::{MOST_NAMED, recorded};
+use crate::plan::{Change, Verb};
+
+/// The object of a handle as it is now.
+pub(super) enum Observed<'s> {
+    /// The object with its ID.
+    Object(&'s Versioned<Handle>),
+    /// The object with its ID, which is marked deleted.
+    MarkedDeleted(&'s Revision),
+    /// An object whose ID continues after a carriage return. It stays, and is counted instead of the clean ID's object.
+    Stray(&'s Versioned<Handle>),
+    Missing,
+}
+
+/// The plan for one handle.
+pub(super) struct HandlePlan<'p, 's> {
+    pub(super) id: &'p str,
+    /// The numbers of addresses that the blocks record.
+    pub(super) recorded: BTreeMap<IpNet, i64>,
+    /// The changes of the recorded numbers.
+    pub(super) moved: &'p BTreeMap<IpNet, i64>,
+    pub(super) observed: Observed<'s>,
+    /// Objects with a carriage return in the ID that are deleted.
+    pub(super) strays: Vec<&'s Versioned<Handle>>,
+    /// The findings that are repaired. Without any, the object keeps its difference from the blocks.
+    pub(super) repairs: Vec<(Code, Subject)>,
+}
+
+/// A decision about the object of a handle, apart from its counts for blocks that are written.
+enum Decision {
+    /// The counts for untouched blocks are right, or keep their difference.
+    Keep,
+    /// No block records an address under the handle.
+    Delete(Revision),
+    /// The plan releases the handle's last addresses, which it does not count. It is deleted after their last block.
+    DeleteAfter(IpNet, Revision),
+    /// Some counts are wrong or needless.
+    Correct(Revision, Vec<(IpNet, i64)>),
+    /// The object does not exist although blocks record addresses under the handle.
+    Create(Handle),
+    /// The object is marked deleted although blocks record addresses under the handle. It counts nothing, and becomes a
+    /// handle again with its first count.
+    Revive(Vec<(IpNet, i64)>),
+}
+
+impl HandlePlan<'_, '_> {
+    pub(super) fn plan(self, planner: &mut Planner<'_, '_>, countings: &mut Countings) {
+        let desired = self.desired();
+        let decision = self.decide(&desired, |block| planner.index().is_unchecked(*block));
+        let counted = match &decision {
+            Decision::DeleteAfter(block, revision) => {
+                let delete = self.edit(HandleEdit::Delete(revision.clone()));
+                let down = &mut countings.entry(*block).or_default().down;
+                down.insert(self.id.to_owned(), (delete, self.none_recorded()));
+                Some(*block)
+            }
+            _ => self.count_with_blocks(countings),
+        };
+
+        let (mut edits, mut evidence) = self.edits(decision);
+        // A corrupt block is replaced, so it cannot be compared.
+        let is_corrupt =
+            |key: &Key| matches!(key, Key::Block(block) if planner.corrupt.blocks.contains_key(block));
+        evidence.retain(|(key, _)| !is_corrupt(key));
+        let only_strays = edits.is_empty() && !self.strays.is_empty();
+        edits.extend(self.strays.iter().map(|stray| {
+            let delete = HandleEdit::Delete(stray.revision.clone());
+            Edit::Handle(stray.value.id().to_string(), delete)
+        }));
+
+        // The change is reported with the first write that makes it.
+        let mut change = self.change(&desired, only_strays);
+        if !edits.is_empty() {
+            planner.before_blocks.push(action(format!("handle {}", self.id), edits, evidence, change));
+            return;
+        }
+        if change.repairs.is_empty() {
+            return;
+        }
+        if counted.is_none() {
+            change.detail = "it is correct as soon as the block is".to_owned();
+        }
+        if let Some(block) = counted.or_else(|| self.moved.keys().next().copied()) {
+            countings.entry(block).or_default().changes.push(change);
+        }
+    }
+
+    /// Returns the counts after the rebuild.
+    fn desired(&self) -> BTreeMap<IpNet, i64> {
+        let mut desired = self.recorded.clone();
+        for (block, by) in self.moved {
+            *desired.entry(*block).or_default() += by;
+        }
+        desired.retain(|_, count| *count != 0);
+        desired
+    }
+
+    /// Returns the present counts of the object.
+    fn claimed(&self) -> BTreeMap<IpNet, i64> {
+        match self.observed {
+            Observed::Object(object) => object.value.blocks().collect(),
+            _ => BTreeMap::new(),
+        }
+    }
+
+    fn edit(&self, edit: HandleEdit) -> Edit {
+        Edit::Handle(self.id.to_owned(), edit)
+    }
+
+    /// Compares the desired counts with the observed ones. Counts for blocks that change are written with the block,
+    /// and are ignored here.
+    fn decide(&self, desired: &BTreeMap<IpNet, i64>, is_unchecked: impl Fn(&IpNet) -> bool) -> Decision {
+        let is_untouched = |block: &IpNet| !self.moved.contains_key(block) && !is_unchecked(block);
+        let is_corrected = !self.repairs.is_empty();
+        let claimed = self.claimed();
+        let knows_moved = self.moved.keys().any(|block| claimed.contains_key(block));
+        let recorded = || {
+            let recorded = self.recorded.iter().filter(|(block, _)| is_untouched(block));
+            recorded.map(|(block, count)| (*block, *count))
+        };
+
+        match (&self.observed, desired.is_empty(), self.moved.last_key_value()) {
+            // The object has no findings, or they cannot be repaired.
+            (Observed::Stray(_), ..) => Decision::Keep,
+            (Observed::MarkedDeleted(_) | Observed::Missing, ..) if !is_corrected => Decision::Keep,
+
+            (Observed::Object(object), true, None) if is_corrected && claimed.keys().all(&is_untouched) => {
+                Decision::Delete(object.revision.clone())
+            }
+            (Observed::Object(object), true, Some((last, _))) if is_corrected && !knows_moved => {
+                Decision::DeleteAfter(*last, object.revision.clone())
+            }
+            (Observed::Object(object), ..) => {
+                let corrections = self.corrections(&claimed, is_untouched);
+                if corrections.is_empty() {
+                    Decision::Keep
+                } else {
+                    Decision::Correct(object.revision.clone(), corrections)
+                }
+            }
+
+            (Observed::MarkedDeleted(revision), true, _) => Decision::Delete((*revision).clone()),
+            (Observed::MarkedDeleted(_), false, _) => Decision::Revive(recorded().collect()),
+
+            (Observed::Missing, ..) => {
+                let mut handle = Handle::new(self.id);
+                recorded().for_each(|(block, count)| handle.set_count(block, count));
+                // A handle that only changing blocks record is created with the first of these blocks.
+                let is_empty = handle.blocks().next().is_none();
+                if is_empty { Decision::Keep } else { Decision::Create(handle) }
+            }
+        }
+    }
+
+    /// Returns corrections of wrong counts. Without findings to repair, these are only counts of 0, which would keep
+    /// the object when its last address is released.
+    fn corrections(
+        &self,
+        claimed: &BTreeMap<IpNet, i64>,
+        is_untouched: impl Fn(&IpNet) -> bool,
+    ) -> Vec<(IpNet, i64)> {
+        let is_corrected = !self.repairs.is_empty();
+        let blocks: BTreeSet<IpNet> = claimed.keys().chain(self.recorded.keys()).copied().collect();
+        let correction = |block: IpNet| {
+            let says = claimed.get(&block).copied();
+            let is = self.recorded.get(&block).copied().unwrap_or_default();
+            let is_needless = says == Some(0) && is == 0;
+            let is_wrong = says.unwrap_or_default() != is;
+            (is_needless || (is_wrong && is_corrected)).then_some((block, is))
+        };
+
+        blocks.into_iter().filter(is_untouched).filter_map(correction).collect()
+    }
+
+    /// Returns the edits before the blocks, with their preconditions: the blocks record nothing under a handle that is
+    /// deleted, and still something under one that is created.
+    fn edits(&self, decision: Decision) -> (Vec<Edit>, Vec<(Key, Precondition)>) {
+        match decision {
+            Decision::Keep | Decision::DeleteAfter(..) => (Vec::new(), Vec::new()),
+            Decision::Delete(revision) => {
+                (vec![self.edit(HandleEdit::Delete(revision))], self.none_recorded())
+            }
+            Decision::Correct(revision, counts) => {
+                let evidence = match self.observed {
+                    Observed::Object(object) => {
+                        recorded(self.id, &object.value, &counts.iter().copied().collect())
+                    }
+                    _ => Vec::new(),
+                };
+                (vec![self.edit(HandleEdit::Counts(revision, counts))], evidence)
+            }
+            Decision::Create(handle) => {
+                let evidence = handle.blocks().take(MOST_NAMED);
+                let evidence = evidence.map(|(block, _)| self.records(block, 1..=usize::MAX)).collect();
+                (vec![self.edit(HandleEdit::Create(handle))], evidence)
+            }
+            Decision::Revive(counts) => {
+                let edits = counts.into_iter().map(|(block, by)| self.edit(HandleEdit::Increment(block, by)));
+                (edits.collect(), Vec::new())
+            }
+        }
+    }
+
+    fn records(&self, block: IpNet, count: RangeInclusive<usize>) -> (Key, Precondition) {
+        (Key::Block(block), Precondition::Records(self.id.to_owned(), count))
+    }
+
+    /// Requires that the blocks of the handle's object record nothing under the handle.
+    fn none_recorded(&self) -> Vec<(Key, Precondition)> {
+        self.claimed().into_keys().take(MOST_NAMED).map(|block| self.records(block, 0..=0)).collect()
+    }
+
+    fn change(&self, desired: &BTreeMap<IpNet, i64>, only_strays: bool) -> Change {
+        let (action, detail) = match self.observed {
+            Observed::Object(_) if only_strays => {
+                (Verb::DeleteHandle, "its object with a carriage return, which is never found")
+            }
+            _ if desired.is_empty() => (Verb::DeleteHandle, "no allocation refers to it"),
+            Observed::Object(_) => (Verb::SetHandleCounts, "to what the blocks record"),
+            _ => (Verb::CreateHandle, "the blocks record addresses under it"),
+        };
+        let subject = Subject::Handle(self.id.to_owned());
+        Change { action, subject, detail: detail.to_owned(), repairs: self.repairs.clone() }
+    }
+
+    /// Adds the counts that are written with each changing block, so that the object has the same numbers as the blocks
+    /// afterwards. Returns the first block with a count.
+    fn count_with_blocks(&self, countings: &mut Countings) -> Option<IpNet> {
+        let target = match self.observed {
+            Observed::Stray(stray) => stray.value.id().to_string(),
+            _ => self.id.to_owned(),
+        };
+        let is_corrected = !self.repairs.is_empty();
+        let claimed = self.claimed();
+        let mut first = None;
+        for (block, moved) in self.moved {
+            let recorded = self.recorded.get(block).copied().unwrap_or_default();
+            // An object that is not corrected counts as if it were right, and so keeps its difference.
+            let says = if is_corrected { claimed.get(block).copied().unwrap_or_default() } else { recorded };
+            let by = recorded + moved - says;
+            let is_needless = says == 0 && claimed.contains_key(block);
+
+            let counting = countings.entry(*block).or_default();
+            let edit = |edit: HandleEdit| Edit::Handle(target.clone(), edit);
+            if by > 0 {
+                counting.up.insert(self.id.to_owned(), edit(HandleEdit::Increment(*block, by)));
+            } else if by < 0 {
+                let most = usize::try_from(recorded).unwrap_or_default();
+                let rests_on = (says > recorded).then(|| self.records(*block, 0..=most));
+                let down = (edit(HandleEdit::Decrement(*block, -by)), rests_on.into_iter().collect());
+                counting.down.insert(self.id.to_owned(), down);
+            } else if is_needless {
+                // Counting up by 0 removes a count of 0, which would keep the handle after the release of its last
+                // address.
+                counting.up.insert(self.id.to_owned(), edit(HandleEdit::Increment(*block, 0)));
+            } else {
+                continue;
+            }
+            first.get_or_insert(*block);
+        }
+        first
+    }
+}

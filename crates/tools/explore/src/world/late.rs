@@ -1,0 +1,91 @@
+//! Late writes, for which no sender waits any more, and the grace period, which waits for these and for ADDs.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::turn::{Pending, PendingRequest};
+use super::{Footprint, RequestId, State, World, Write};
+
+/// Events that precede the end of the grace period: the ADDs and late writes that were under way at its start.
+#[derive(Hash)]
+pub(super) struct Grace {
+    pub(super) adding: BTreeSet<usize>,
+    pub(super) on_the_way: BTreeSet<RequestId>,
+}
+
+/// A write that may still take effect.
+pub(super) struct OnTheWay {
+    pub(super) what: String,
+    footprint: Footprint,
+    write: Write,
+    /// Its sender was killed.
+    pub(super) is_orphan: bool,
+}
+
+impl World {
+    /// The writes that may still take effect.
+    pub(crate) fn on_the_way(&self) -> Vec<(RequestId, String, Footprint)> {
+        let of = |(id, write): (&RequestId, &OnTheWay)| (*id, write.what.clone(), write.footprint.clone());
+        self.state().on_the_way.iter().map(of).collect()
+    }
+
+    /// Turns the pending requests of a killed actor into late writes.
+    pub(crate) fn leave_behind(&self, actor: usize) {
+        let mut state = self.state();
+        state.adding.remove(&actor);
+        state.waits.remove(&actor);
+        let of_actor = RequestId { actor, number: 0 }..RequestId { actor: actor + 1, number: 0 };
+        let ids: Vec<RequestId> = state.pending.range(of_actor).map(|(id, _)| *id).collect();
+        for id in ids {
+            if let Some(pending) = state.pending.remove(&id) {
+                state.set_on_the_way(id, &pending);
+            }
+        }
+        state
+            .on_the_way
+            .iter_mut()
+            .filter(|(id, _)| id.actor == actor)
+            .for_each(|(_, write)| write.is_orphan = true);
+    }
+
+    /// Notes that a pod waits for its addresses.
+    pub(crate) fn begin_add(&self, actor: usize) {
+        self.state().adding.insert(actor);
+    }
+
+    /// Notes that a pod does not wait for addresses any more.
+    pub(crate) fn end_add(&self, actor: usize) {
+        self.state().adding.remove(&actor);
+    }
+
+    /// Delays the next request of an actor until the grace period is over.
+    pub(crate) fn wait_for_grace(&self, actor: usize) {
+        let mut state = self.state();
+        let has_begun = |actor: &&usize| state.told.contains_key(*actor);
+        let adding = state.adding.iter().filter(has_begun).copied().collect();
+        let on_the_way = state.on_the_way.keys().filter(|id| id.actor != actor).copied().collect();
+        state.waits.insert(actor, Grace { adding, on_the_way });
+        // The steps of all actors show which of them have begun, and the late writes.
+        let touched = Footprint::default().read_range("actor/").read_range("late/");
+        state.touched = std::mem::take(&mut state.touched).and(&touched);
+    }
+
+    /// Executes a late write; true if its sender was killed.
+    pub(crate) fn land(&self, id: RequestId) -> bool {
+        let write = self.state().on_the_way.remove(&id);
+        let Some(OnTheWay { write, is_orphan, .. }) = write else { return false };
+        write(&self.memory);
+        is_orphan
+    }
+}
+
+impl State {
+    /// Keeps a write as late; a read is dropped.
+    pub(super) fn set_on_the_way(&mut self, id: RequestId, pending: &Pending) {
+        if let Some(write) = &pending.write {
+            let PendingRequest { what, footprint, .. } = pending.asked.clone();
+            self.on_the_way
+                .insert(id, OnTheWay { what, footprint, write: Arc::clone(write), is_orphan: false });
+        }
+    }
+}

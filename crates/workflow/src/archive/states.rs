@@ -1,0 +1,107 @@
+//! States of an archive at a time, with the changes recorded until then.
+
+use std::path::{Path, PathBuf};
+
+use calipam_files::archive::{Archive, Archived};
+use calipam_files::recording::write_state;
+use jiff::{SignedDuration, Timestamp};
+use tempfile::TempDir;
+
+use super::{open, warn_of_gap};
+use crate::failure::Failure;
+use crate::operator::Operator;
+
+/// A state of an archive: an export, with or without the changes after it.
+pub struct ArchivedState {
+    pub path: PathBuf,
+    /// The time of the state.
+    pub at: Timestamp,
+    /// The temporary directory of a state that is not an export.
+    _written: Option<TempDir>,
+}
+
+impl ArchivedState {
+    fn of(export: &Archived) -> Self {
+        Self { path: export.path.clone(), at: export.taken_at, _written: None }
+    }
+
+    /// The state of an export with its changes until a time, or with all changes.
+    fn written(
+        export: &Archived,
+        until: Option<Timestamp>,
+        operator: &dyn Operator,
+    ) -> Result<Self, Failure> {
+        if !export.changes().exists() {
+            return Ok(Self::of(export));
+        }
+        let folder = tempfile::tempdir().map_err(Failure::io("write a temporary file"))?;
+        let path = folder.path().join(export.path.file_name().unwrap_or_default());
+        let (reached, _) = write_state(export, until, &path)?;
+        warn_of_gap(&reached, operator);
+        Ok(Self { path, at: reached.until, _written: Some(folder) })
+    }
+}
+
+/// The number of exports before a time whose changes are searched, since several recorders may have written them.
+const RECORDERS: usize = 3;
+/// A longer time without a write is a gap: a recorder writes once a minute, even without changes.
+const QUIET: SignedDuration = SignedDuration::from_secs(120);
+
+/// The state of an archive at a time: the last export until then, with the changes recorded until then.
+///
+/// # Errors
+/// If there is no earlier export.
+pub fn state_at(folder: &Path, time: Timestamp, operator: &dyn Operator) -> Result<ArchivedState, Failure> {
+    state_in(&open(folder, operator)?, folder, time, operator)
+}
+
+fn state_in(
+    archive: &Archive,
+    folder: &Path,
+    time: Timestamp,
+    operator: &dyn Operator,
+) -> Result<ArchivedState, Failure> {
+    let later = archive.exports().partition_point(|export| export.taken_at <= time);
+    let first = archive.exports().first().map(|export| export.taken_at);
+    let mut best: Option<ArchivedState> = None;
+    for export in archive.exports()[..later].iter().rev().take(RECORDERS) {
+        let state = ArchivedState::written(export, Some(time), operator)?;
+        let is_better = best.as_ref().is_none_or(|best| state.at > best.at);
+        if is_better {
+            best = Some(state);
+        }
+        if best.as_ref().is_some_and(|best| time.duration_since(best.at) <= QUIET) {
+            break;
+        }
+    }
+    let state = best.ok_or_else(|| {
+        let (folder, first) = (folder.display(), first.unwrap_or(time));
+        Failure::usage(format!("{folder} has no export of {time} or before; the first one is of {first}"))
+            .hint("name a later time, or a file: nothing is known from before the first export")
+    })?;
+    let exact = if state._written.is_some() { QUIET } else { SignedDuration::ZERO };
+    if time.duration_since(state.at) > exact {
+        let next = archive.exports().get(later).map(|export| format!(" until {}", export.taken_at));
+        let (at, until) = (state.at, next.unwrap_or_default());
+        operator.warn(format!("this is the state of {at}: nothing is known after it{until}"));
+    }
+    Ok(state)
+}
+
+/// The states around a time: the one [at that time](state_at), and the first export after it. Without a later export,
+/// the last recorded state.
+pub fn states_around(
+    folder: &Path,
+    time: Timestamp,
+    operator: &dyn Operator,
+) -> Result<(ArchivedState, Option<ArchivedState>), Failure> {
+    let archive = open(folder, operator)?;
+    let before = state_in(&archive, folder, time, operator)?;
+    let later = archive.exports().partition_point(|export| export.taken_at <= time);
+    let after = match (archive.exports().get(later), archive.exports().last()) {
+        (Some(next), _) => Some(ArchivedState::of(next)),
+        (None, Some(last)) if last.changes().exists() => Some(ArchivedState::written(last, None, operator)?),
+        _ => None,
+    };
+    Ok((before, after))
+}

@@ -1,0 +1,114 @@
+//! Options and words of all commands: calicoctl's spellings, `help`, `version`, durations, and certificates of etcd.
+
+use calipam_testkit::servers::{EtcdOptions, EtcdTls};
+use serde_json::Value;
+
+use super::program::{EXAMPLE, Run, calipam, command, expected, on_example};
+use super::selection::column;
+
+#[test]
+fn calicoctl_s_spellings_are_understood() {
+    for (theirs, ours) in [
+        (&["show", "--show-blocks"][..], &["show", "--blocks"][..]),
+        (&["ipam", "show", "--show-borrowed"], &["show", "--borrowed"]),
+        (&["show", "--show-configuration"], &["show", "--configuration"]),
+    ] {
+        let (theirs, ours) = (on_example(theirs), on_example(ours));
+        assert_eq!(theirs.stdout, ours.stdout);
+        assert_eq!(theirs.code, ours.code);
+    }
+}
+
+#[test]
+fn help_is_a_command() {
+    assert_eq!(calipam(&["help", "show"]).stdout, calipam(&["show", "--help"]).stdout);
+    assert_eq!(calipam(&["help"]).stdout, calipam(&["--help"]).stdout);
+    let unknown = calipam(&["help", "chek"]);
+    assert_eq!(unknown.code, 2, "{unknown:?}");
+}
+
+#[test]
+fn the_version_says_what_is_read() {
+    expected!("version", calipam(&["version"]).transcript());
+    let run = calipam(&["version", "-o", "json"]);
+    let json = run.json();
+    assert_eq!((&json["kind"], &json["program"]), (&"Version".into(), &"calipam".into()));
+    assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
+    assert!(
+        json["commit"].is_string() && json["reads"]["datastores"].as_array().unwrap().len() == 3,
+        "{json}"
+    );
+    let example = std::fs::read_to_string(super::program::root().join(EXAMPLE)).unwrap();
+    let header: Value = serde_json::from_str(example.lines().next().unwrap()).unwrap();
+    assert_eq!(json["reads"]["exportVersion"], header["version"], "{json}");
+    assert_eq!(json["cluster"], Value::Null, "no cluster is asked");
+}
+
+#[test]
+fn a_version_of_calico_is_known_or_not() {
+    let example = std::fs::read_to_string(super::program::root().join(EXAMPLE)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("cluster.jsonl");
+    let name = file.to_str().unwrap();
+    for (version, is_known, said) in [
+        ("v3.32.1", true, "Cluster     Calico v3.32.1, whose data is known\n"),
+        ("v3.99.0", false, "Cluster     Calico v3.99.0, which is not known\n"),
+        ("", false, "Cluster     does not name its version of Calico\n"),
+    ] {
+        let field = |version| format!("\"calicoVersion\":\"{version}\"");
+        std::fs::write(&file, example.replace(&field("v3.32.1"), &field(version))).unwrap();
+        let run = calipam(&["version", "--check-compat", "--datastore", name]);
+        assert_eq!(run.code, i32::from(!is_known), "{run:?}");
+        assert!(run.stdout.ends_with(said), "{run:?}");
+        let json = calipam(&["version", "--check-compat", "--datastore", name, "-o", "json"]).json();
+        assert_eq!(json["cluster"], serde_json::json!({"calicoVersion": version, "isKnown": is_known}));
+    }
+    assert_eq!(calipam(&["version", "--check-compat", "--datastore", "nowhere.jsonl"]).code, 3);
+}
+
+#[test]
+fn days_are_durations() {
+    let leaks = |grace| {
+        let run = on_example(&["check", "--rule", "leaked-address", "-o", "json", "--grace", grace]);
+        column(&run, "findings", "code").len()
+    };
+    assert_eq!((leaks("1d"), leaks("365d")), (leaks("24h"), leaks("8760h")));
+    assert!(leaks("1d") > leaks("365d"));
+}
+
+/// Certificates of etcd have the options, settings and errors of `etcdctl`.
+#[test]
+fn certificates_of_etcd_are_options() {
+    let run = calipam(&[
+        "check",
+        "--etcd-endpoints",
+        "https://127.0.0.1:1",
+        "--etcd-cacert",
+        "/nonexistent/ca.pem",
+    ]);
+    assert_eq!(run.code, 3, "{run:?}");
+    assert!(run.stderr.contains("/nonexistent/ca.pem"), "{run:?}");
+    let run = Run::of(
+        command(env!("CARGO_BIN_EXE_calipam"))
+            .args(["check", "--etcd-endpoints", "https://127.0.0.1:1", "--etcd-cert", "README.md"])
+            .output()
+            .unwrap(),
+    );
+    assert_eq!(run.code, 2, "{run:?}");
+}
+
+/// The options alone are enough for a server that requires certificates.
+#[test]
+fn a_server_with_tls_is_read_by_options() {
+    let etcd = EtcdOptions::new().tls(EtcdTls::ClientCertificates).start().unwrap();
+    let pki = etcd.pki().unwrap();
+    let path = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+    let run =
+        |options: &[&str]| calipam(&[&["show", "--etcd-endpoints", &etcd.endpoint()], options].concat());
+    let (ca, cert, key) = (path(&pki.ca), path(&pki.client.certificate), path(&pki.client.key));
+    let without = run(&["--etcd-cacert", &ca]);
+    assert!(without.code == 3 && without.stderr.contains("--etcd-cert FILE --etcd-key FILE`"), "{without:?}");
+    let with = run(&["--etcd-cacert", &ca, "--etcd-cert", &cert, "--etcd-key", &key]);
+    // The handshake succeeds, but this etcd is empty.
+    assert!(with.stderr.contains("holds no Calico data"), "{with:?}");
+}
