@@ -95,6 +95,11 @@ struct Writes {
 }
 
 impl Writes {
+    /// True for an object that a query asks for, and that is still as in the snapshot.
+    fn leaves(&self, query: &Query, key: &Key) -> bool {
+        query.asks_for(key) && !self.current.contains_key(key)
+    }
+
     /// The objects that a query asks for.
     fn of(&self, query: &Query) -> impl Iterator<Item = Entry> {
         let asked_for = self.current.iter().filter(|(key, _)| query.asks_for(key));
@@ -236,32 +241,31 @@ impl<'s> SnapshotStore<'s> {
         let writes = self.writes();
         let is_wanted = |found: &&Versioned<Affinity>| {
             let key = Key::Affinity(found.value.key.clone());
-            !found.value.deleted && query.asks_for(&key) && !writes.current.contains_key(&key)
+            !found.value.deleted && writes.leaves(query, &key)
         };
         stored.filter(is_wanted).map(entry(Record::Affinity)).chain(writes.of(query)).collect()
     }
 
     fn blocks(&self, query: &Query) -> Vec<Entry> {
         let writes = self.writes();
-        let is_wanted = |key: &Key| query.asks_for(key) && !writes.current.contains_key(key);
-        let stored =
-            self.indexed.snapshot.blocks.iter().filter(|stored| is_wanted(&Key::Block(stored.value.key)));
+        let stored = self.indexed.snapshot.blocks.iter();
+        let stored = stored.filter(|stored| writes.leaves(query, &Key::Block(stored.value.key)));
         let hidden = self.indexed.snapshot.defects.iter().filter_map(|defect| {
             let key = Key::Block(defect.hidden_block()?);
-            is_wanted(&key).then(|| undecodable(key, "it cannot be decoded".into()))
+            writes.leaves(query, &key).then(|| undecodable(key, "it cannot be decoded".into()))
         });
         stored.map(block).chain(hidden).chain(writes.of(query)).collect()
     }
 
     fn block_keys(&self, query: &Query) -> Vec<Entry> {
         let writes = self.writes();
-        let is_wanted = |key: &Key| query.asks_for(key) && !writes.current.contains_key(key);
-        let stored =
-            self.indexed.snapshot.blocks.iter().map(|stored| (stored.value.key, stored.revision.clone()));
+        let none = Revision::Etcd(0);
+        let stored = self.indexed.snapshot.blocks.iter().map(|stored| (stored.value.key, &stored.revision));
         let hidden = self.indexed.snapshot.defects.iter().filter_map(|defect| defect.hidden_block());
-        let of_snapshot = stored.chain(hidden.map(|cidr| (cidr, Revision::Etcd(0))));
-        let of_snapshot = of_snapshot.filter(|(cidr, _)| is_wanted(&Key::Block(*cidr)));
-        let old = of_snapshot.map(|(cidr, revision)| Entry { record: Record::BlockKey(cidr), revision });
+        let all = stored.chain(hidden.map(|cidr| (cidr, &none)));
+        let old = all
+            .filter(|(cidr, _)| writes.leaves(query, &Key::Block(*cidr)))
+            .map(|(cidr, revision)| Entry { record: Record::BlockKey(cidr), revision: revision.clone() });
         old.chain(writes.of(query).map(|entry| block_key(&entry))).collect()
     }
 }

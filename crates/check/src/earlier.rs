@@ -103,7 +103,7 @@ struct WrittenIdentity {
 }
 
 #[derive(Deserialize)]
-pub(crate) struct Findings {
+struct Findings {
     pub findings: Vec<EarlierFinding>,
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn write(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Failure> {
-    replace(path, write).map_err(Failure::io(format!("write {}", path.display())))
+    replace(path, write).map_err(Failure::io_at("write", path))
 }
 
 fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {

@@ -127,10 +127,6 @@ impl Archive {
         Ok((archive, damaged))
     }
 
-    pub fn folder(&self) -> &Path {
-        &self.folder
-    }
-
     /// The exports, ascending by time.
     pub fn exports(&self) -> &[Archived] {
         &self.exports

@@ -5,8 +5,7 @@ use std::net::IpAddr;
 use calipam_check::claim::{Claim, describe};
 use calipam_model::IpNet;
 use calipam_model::attributes::AttributeRef;
-use calipam_model::block::Block;
-use calipam_model::cidr::address_at;
+use calipam_model::block::{Allocation, Block};
 use serde::Serialize;
 
 use crate::diff::NodeName;
@@ -76,12 +75,13 @@ impl Change {
 #[derive(Clone, Copy, Debug)]
 pub struct Held<'s> {
     pub(crate) block: &'s Block,
-    pub(crate) ordinal: u32,
+    /// Read once: a comparison looks at its record many times.
+    pub(crate) allocation: Allocation<'s>,
 }
 
 impl<'s> Held<'s> {
     pub fn record(self) -> AttributeRef<'s> {
-        self.block.allocation(self.ordinal).map(|allocation| allocation.attribute).unwrap_or_default()
+        self.allocation.attribute
     }
 
     /// The CIDR of its block.
@@ -90,7 +90,7 @@ impl<'s> Held<'s> {
     }
 
     pub(crate) fn address(self) -> IpAddr {
-        address_at(self.block(), self.ordinal)
+        self.allocation.address
     }
 
     pub(crate) fn node_name(self) -> NodeName<'s> {
@@ -111,7 +111,8 @@ impl<'s> Held<'s> {
 
     /// True if the address belongs to an owner; false if it is cooling down or reserved for Windows.
     pub fn is_allocated(self) -> bool {
-        !self.record().is_cooling() && !self.record().is_windows_reserved()
+        let record = self.record();
+        !record.is_cooling() && !record.is_windows_reserved()
     }
 }
 
@@ -121,7 +122,7 @@ pub(crate) fn addresses<'s>(
     new: Option<&'s Block>,
 ) -> impl Iterator<Item = [Option<Held<'s>>; 2]> {
     let held = |block: Option<&'s Block>, ordinal: u32| {
-        block.filter(|block| block.allocation(ordinal).is_some()).map(|block| Held { block, ordinal })
+        block.and_then(|block| Some(Held { block, allocation: block.allocation(ordinal)? }))
     };
     let size = old.or(new).map_or(0, Block::size);
     let both = (0..size).map(move |ordinal| [held(old, ordinal), held(new, ordinal)]);
@@ -183,9 +184,9 @@ pub(crate) fn is_same_owner(old: &AttributeRef<'_>, new: &AttributeRef<'_>) -> b
 /// False if the address has certainly been assigned again: its sequence number (Calico 3.22.2 and later) or else its
 /// allocation time differs.
 fn is_same_allocation(old: Held<'_>, new: Held<'_>) -> bool {
-    let numbers = (old.block.sequence_of(old.ordinal), new.block.sequence_of(new.ordinal));
-    if old.block() == new.block() && numbers.0 != 0 && numbers.1 != 0 {
-        return numbers.0 == numbers.1;
+    let [old_number, new_number] = [old, new].map(|held| held.allocation.sequence);
+    if old.block() == new.block() && old_number != 0 && new_number != 0 {
+        return old_number == new_number;
     }
     match (old.record().get("timestamp"), new.record().get("timestamp")) {
         (Some(old), Some(new)) => old == new,

@@ -35,7 +35,7 @@ pub use self::failure::{Failure, Kind, Shown};
 pub use self::history::{History, Reach, Span, history, last_events};
 pub use self::live::{Live, LiveCounts, SharedSnapshot, Step};
 pub use self::migrate::{
-    Estimate, EvictError, Eviction, Group, MigrateRequest, Migrated, Moving, Pin, Surveyed, migrate,
+    Estimate, Eviction, Group, MigrateRequest, Migrated, Moving, Pin, Surveyed, migrate,
 };
 pub use self::operator::{Activity, Event, Meter, Operator, Pending, Proposal};
 pub use self::rates::{rates, rates_of_etcd, trends};

@@ -76,7 +76,7 @@ impl Run<'_> {
             }
 
             self.operator.tell(Event::StaleLock(&lock));
-            let consent = self.ask(self.question_of_lock(cluster)).await?;
+            let consent = self.operator.ask(self.question_of_lock(cluster)).await?;
             // Consent in advance was for the command, not for restoring a lock.
             if consent.was_typed() {
                 stays_locked = self.restore(&lock, consent).await?;

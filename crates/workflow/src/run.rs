@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use calipam_datastore::write::{Consent, Question};
 use calipam_datastore::{Datastore, clock};
 use calipam_model::hint::{Call, Hint};
 use calipam_model::snapshot::Snapshot;
@@ -126,9 +125,5 @@ impl<'a> Run<'a> {
             ))),
             None => Ok(()),
         }
-    }
-
-    pub(crate) async fn ask(&self, question: Question) -> Result<Consent, Failure> {
-        self.operator.ask(question).await
     }
 }

@@ -167,7 +167,7 @@ pub fn undo<'a>(
             let stays_locked = match (lock, run.writing()) {
                 (Some(lock), Some(_)) if leaves_pools(&plan, None) => stays_locked(&run, &lock),
                 (Some(lock), Some(_)) => {
-                    let consent = run.ask(run.question_of_lock(plan.cluster())).await?;
+                    let consent = run.operator.ask(run.question_of_lock(plan.cluster())).await?;
                     run.restore(&lock, consent).await?
                 }
                 (None, Some(writing)) => run.restore_stale_locks(writing, plan.cluster()).await?,
@@ -195,7 +195,7 @@ pub fn undo<'a>(
         }
         let mut question = plan.question(&datastore.location());
         question.others += usize::from(lock.is_some());
-        let consent = run.ask(question).await?;
+        let consent = run.operator.ask(question).await?;
 
         let agreed = consent.clone();
         let work = async |options| execute(datastore, &plan, consent, &options).await;

@@ -117,7 +117,7 @@ impl Run<'_> {
             }
             None => self.preflight(writing, &cluster, sources(summary.kind), changes).await?,
         };
-        let consent = self.ask(self.question(&summary)).await?;
+        let consent = self.operator.ask(self.question(&summary)).await?;
         holds(consent.was_typed()).await?;
 
         let executed = self

@@ -42,7 +42,7 @@ pub(super) struct Survey {
     unread: VecDeque<Place>,
     /// Blocks with free addresses, each with the index of its pool, in order of use.
     free: VecDeque<(usize, Versioned<Arc<Block>>)>,
-    /// Blocks that stay full until somebody writes them, with their revisions.
+    /// Blocks that stay full until a client writes them, with their revisions.
     full: HashMap<IpNet, String, FixedState>,
     /// Counts of the blocks, by pool.
     pub passed: Vec<Passed>,

@@ -3,6 +3,8 @@
 use calipam_assign::{Family, PoolPassedOver, Refused};
 use serde::Serialize;
 
+use super::owner::is_zero;
+
 /// Evidence about nodes whose next pod gets no address, or about a pod that is waiting for one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -29,10 +31,6 @@ impl NoAddressEvidence {
         let of = |refusal: &RefusalEvidence| format!("{} address: {}", refusal.of_family(), refusal.why);
         self.refusals.iter().map(of).collect::<Vec<_>>().join(and_no)
     }
-}
-
-fn is_zero(number: &usize) -> bool {
-    *number == 0
 }
 
 /// The reason why there is no address of a family.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Cluster;
 use crate::code::Code;
-use crate::earlier::{self, Changes, EarlierFinding, EarlierReport, Findings, NoReport, OfCluster};
+use crate::earlier::{self, Changes, EarlierFinding, EarlierReport, NoReport, OfCluster};
 use crate::finding::Finding;
 
 /// A report from `calipam check -o json` on several clusters.
@@ -24,6 +24,7 @@ pub struct EarlierFleet {
 struct Written {
     taken_at: Timestamp,
     clusters: Vec<OfCluster>,
+    findings: Vec<EarlierFinding>,
 }
 
 impl EarlierFleet {
@@ -32,8 +33,8 @@ impl EarlierFleet {
     /// # Errors
     /// If it is not a report on a fleet, or one of its findings has no code, no subject or no cluster.
     pub fn decode(report: &Value) -> Result<Self, NoReport> {
-        let Written { taken_at, clusters } = earlier::decode(report, "FleetReport", NoReport::NotOfFleet)?;
-        let Findings { findings } = earlier::decode(report, "FleetReport", NoReport::NotOfFleet)?;
+        let Written { taken_at, clusters, findings } =
+            earlier::decode(report, "FleetReport", NoReport::NotOfFleet)?;
         let of_each = clusters.into_iter().map(|mut of| {
             let name = std::mem::take(&mut of.name);
             (name, EarlierReport { taken_at, ..EarlierReport::of_cluster(of) })

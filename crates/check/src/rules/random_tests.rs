@@ -42,7 +42,7 @@ const IDS: [&str; 9] = [
     "x\r",
 ];
 
-/// The value, or sometimes one that makes no sense.
+/// The value, or sometimes an invalid one.
 fn perhaps_broken(dice: &mut Dice, value: Value) -> Value {
     match dice.below(12) {
         0 => json!([]),

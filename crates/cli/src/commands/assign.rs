@@ -30,7 +30,7 @@ pub(super) fn run(args: &AssignArgs, global: &Global, console: &Console) -> Resu
         intent: args.writing.intent((!args.dry_run).then(|| format!("assign {what}"))),
     };
     let on_file = (!args.dry_run).then(|| Failure::not_live("an assignment"));
-    repair::run(&args.writing, !args.dry_run, on_file, (global, console), async |datastore, person| {
+    repair::run(&args.writing, args.dry_run, on_file, (global, console), async |datastore, person| {
         calipam_workflow::assign(datastore, &request, person).await
     })
 }

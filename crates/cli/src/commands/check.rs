@@ -165,7 +165,7 @@ pub(crate) fn earlier<T>(
     path: &Path,
     decode: impl FnOnce(&Value) -> Result<T, NoReport>,
 ) -> Result<T, Failure> {
-    let file = regular::open(path).map_err(Failure::io(format!("read the report {}", path.display())))?;
+    let file = regular::open(path).map_err(Failure::io_at("read the report", path))?;
     let report = read_document(file).and_then(|value| decode(&value));
     report.map_err(|reason| no_report(path, &reason.into()))
 }

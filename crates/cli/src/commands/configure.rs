@@ -19,7 +19,7 @@ pub(super) fn run(args: &ConfigureArgs, global: &Global, console: &Console) -> R
     }
     let intent = args.writing.intent((!args.dry_run).then(|| "configure".into()));
     let request = ConfigureRequest { settings, foresees: true, intent };
-    repair::run(&args.writing, !args.dry_run, None, (global, console), async |datastore, person| {
+    repair::run(&args.writing, args.dry_run, None, (global, console), async |datastore, person| {
         calipam_workflow::configure(datastore, &request, person).await
     })
 }

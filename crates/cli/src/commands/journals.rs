@@ -8,9 +8,9 @@ use serde::Serialize;
 use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::hints;
+use crate::render::column::{left, right};
 use crate::render::document::Document;
 use crate::render::page::Text;
-use crate::render::table::{left, right};
 use crate::render::text::{quoted, thousands};
 
 /// The number of GUID characters that tables show.

@@ -27,7 +27,7 @@ pub(super) fn run(args: &RebuildArgs, global: &Global, console: &Console) -> Res
     };
     repair::run(
         &args.writing,
-        args.apply,
+        !args.apply,
         args.apply.then(|| repair::not_live("rebuild --apply")),
         (global, console),
         async |datastore, person| calipam_workflow::rebuild(datastore, &request, person).await,

@@ -32,7 +32,7 @@ pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Res
     };
     // Without --yes, a call on a file is a dry run; with --yes, the user expects a write.
     let on_file = (args.writing.yes && !args.dry_run).then(|| repair::not_live("release --yes"));
-    repair::run(&args.writing, !args.dry_run, on_file, (global, console), async |datastore, person| {
+    repair::run(&args.writing, args.dry_run, on_file, (global, console), async |datastore, person| {
         calipam_workflow::release(datastore, &request, person).await
     })
 }

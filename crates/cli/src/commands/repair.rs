@@ -16,10 +16,10 @@ use crate::render::document::Document;
 use crate::render::plan::{PlanDocument, fits};
 use crate::render::text::{count, quoted};
 
-/// Runs a command, which writes if it `applies`, and prints its result. `on_file` is the reason to refuse a file.
+/// Runs a command, which only plans if it is a `dry_run`, and prints its result. `on_file` is the reason to refuse a file.
 pub(super) fn run(
     writing: &WritingArgs,
-    applies: bool,
+    dry_run: bool,
     on_file: Option<Failure>,
     call: (&Global, &Console),
     work: impl AsyncFnOnce(&Datastore, &Person<'_>) -> Result<Repaired, Failure>,
@@ -31,7 +31,7 @@ pub(super) fn run(
             return Err(refused);
         }
         let repaired = work(&datastore, &Person::new(console, writing.yes)).await?;
-        finish(repaired, !applies, datastore.is_live(), console)
+        finish(repaired, dry_run, datastore.is_live(), console)
     })
 }
 

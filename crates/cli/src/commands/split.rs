@@ -15,7 +15,7 @@ pub(super) fn run(args: &SplitArgs, global: &Global, console: &Console) -> Resul
         disables_first: false,
         intent: args.writing.intent((!args.dry_run).then(|| format!("split {}", args.parts))),
     };
-    repair::run(&args.writing, !args.dry_run, None, (global, console), async |datastore, person| {
+    repair::run(&args.writing, args.dry_run, None, (global, console), async |datastore, person| {
         calipam_workflow::split(datastore, &request, person).await
     })
 }

@@ -56,8 +56,8 @@ enum Endpoints {
 }
 
 fn cidrs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Error> {
-    let texts = Vec::<String>::deserialize(deserializer).unwrap_or_else(|_| vec![String::new()]);
-    let cidrs: Option<Vec<IpNet>> = texts.iter().map(|text| cidr::parse_cidr(text)).collect();
+    let texts = Vec::<String>::deserialize(deserializer).ok();
+    let cidrs = texts.and_then(|texts| texts.iter().map(|text| cidr::parse_cidr(text)).collect());
     cidrs.ok_or_else(|| D::Error::custom("not a list of CIDRs such as [10.0.0.0/16, 172.16.4.0/22]"))
 }
 
@@ -65,7 +65,7 @@ pub(super) fn fleet(path: &Path, base: &Overrides) -> Result<Fleet, Failure> {
     let wrong = |message: String| {
         Failure::usage(format!("{}: {message}", path.display())).hint("docs/fleet.md has an example")
     };
-    let file = regular::open(path).map_err(Failure::io(format!("read {}", path.display())))?;
+    let file = regular::open(path).map_err(Failure::io_at("read", path))?;
     let value: Value = read_document(file).map_err(|error| wrong(format!("it is not YAML: {error}")))?;
     let File { clusters, taken } = File::deserialize(&value).map_err(|error| wrong(error.to_string()))?;
     let folder = path.parent().unwrap_or(Path::new(""));

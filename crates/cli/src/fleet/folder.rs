@@ -72,7 +72,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
         paths.sort();
         Ok(paths)
     };
-    list().map_err(Failure::io(format!("read the folder {}", folder.display())))
+    list().map_err(Failure::io_at("read the folder", folder))
 }
 
 /// The endings of readable files. Other dots are part of the name.

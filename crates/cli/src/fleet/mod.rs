@@ -54,7 +54,7 @@ impl Fleet {
     /// # Errors
     /// If it cannot be read, or names no clusters.
     pub(crate) fn read(path: &Path, base: &Overrides) -> Result<Self, Failure> {
-        let is_folder = fs::metadata(path).map_err(Failure::io(format!("read {}", path.display())))?.is_dir();
+        let is_folder = fs::metadata(path).map_err(Failure::io_at("read", path))?.is_dir();
         let fleet = if is_folder { folder::fleet(path)? } else { file::fleet(path, base)? };
         if fleet.clusters.is_empty() {
             return Err(Failure::usage(format!("{} names no cluster", path.display())));

@@ -122,7 +122,10 @@ fn of_cluster(
         Ok(Found { found: (snapshot, outcome), not_found }) => {
             let printed = console.fleet.as_ref().and_then(OfFleet::take_printed);
             let shown = printed.filter(|_| outcome != Outcome::Refused).map(|printed| (printed, outcome));
-            let pools = if lists_pools(args) { Pools::of(&snapshot) } else { Pools::default() };
+            let mut pools = if lists_pools(args) { Pools::of(&snapshot) } else { Pools::default() };
+            if args.find_range.is_some() {
+                pools.taken = taken(&snapshot);
+            }
             Ok(OfCluster { shown, not_found, pools })
         }
         Err(failure) if failure.kind == Kind::Refused && names_something => {
@@ -144,6 +147,15 @@ fn missing(mut clusters: Vec<(bool, Vec<Failure>)>) -> Vec<Failure> {
     missing
 }
 
+/// The ranges that a cluster uses.
+fn taken(snapshot: &Snapshot) -> Vec<IpNet> {
+    let ranges = Ranges::of(snapshot);
+    let pools = snapshot.pools.iter().map(|pool| pool.value.cidr);
+    let points = ranges.points.iter().map(|point| point.address.into());
+    let blocks = snapshot.blocks.iter().map(|block| block.value.key);
+    pools.chain(points).chain(ranges.reserved).chain(blocks).collect()
+}
+
 fn propose(prefix: u8, taken: Vec<IpNet>) -> Vec<IpNet> {
     let private: &[&str] = if prefix <= 32 { &PRIVATE_V4 } else { &PRIVATE_V6 };
     let within: Vec<IpNet> = private.iter().filter_map(|cidr| cidr::parse_cidr(cidr)).collect();
@@ -152,14 +164,14 @@ fn propose(prefix: u8, taken: Vec<IpNet>) -> Vec<IpNet> {
 
 impl Pools {
     fn of(snapshot: &Snapshot) -> Self {
-        let (pools, ranges) = (views::pools(snapshot).pools, Ranges::of(snapshot));
-        let of_pools = pools.iter().map(|pool| pool.cidr);
-        let points = ranges.points.iter().map(|point| point.address.into());
-        let blocks = snapshot.blocks.iter().map(|block| block.value.key);
-        let taken = of_pools.chain(points).chain(ranges.reserved).chain(blocks).collect();
+        let pools = views::pools(snapshot).pools;
         let enabled = || pools.iter().filter(|pool| pool.enabled && cidr::is_v4(pool.cidr));
         let sum = |number: fn(&PoolView) -> u128| enabled().map(number).fold(0, u128::saturating_add);
-        Self { number: pools.len(), v4: [sum(|pool| pool.in_use.0), sum(|pool| pool.total.0)], taken }
+        Self {
+            number: pools.len(),
+            v4: [sum(|pool| pool.in_use.0), sum(|pool| pool.total.0)],
+            taken: Vec::new(),
+        }
     }
 
     fn add(&mut self, more: Self) {

@@ -6,12 +6,13 @@ use calipam_check::{Changes, Code, EarlierFinding, Report, Severity, views};
 use calipam_model::snapshot::{Coverage, DatastoreKind, Source, WhySkipped};
 use clap::builder::styling::AnsiColor;
 
+use super::column::{Column, Kind, example, left, number_of_kind, right};
 use super::findings::Found;
 use super::header;
 use super::page::Text;
 use super::report::{Checked, changes};
 use super::show::use_of_pools;
-use super::table::{Column, Grid, Kind, example, left, number_of_kind, right};
+use super::table::Grid;
 use super::text::{count, join, thousands};
 
 /// Writes a report for people.

@@ -9,10 +9,11 @@ use calipam_model::snapshot::Snapshot;
 use calipam_workflow::Side;
 use serde::Serialize;
 
+use super::column::{Kind, example, left, number_of_kind, right};
 use super::document::Document;
 use super::header;
 use super::page::Text;
-use super::table::{Grid, Kind, example, left, number_of_kind, right};
+use super::table::Grid;
 use super::text::{count, thousands};
 
 /// The maximum number of nodes in a short table.

@@ -4,10 +4,10 @@ use calipam_check::{Code, Severity};
 use clap::builder::styling::Style;
 use serde::Serialize;
 
+use super::column::left;
 use super::document::Document;
 use super::markdown;
 use super::page::Text;
-use super::table::left;
 
 /// The documentation of all rules, with a section for each code.
 const FINDINGS: &str = include_str!("../../../../docs/findings.md");

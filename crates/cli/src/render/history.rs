@@ -5,9 +5,9 @@ use calipam_workflow::{History, Reach, Span};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::column::{Column, left, right};
 use super::document::Document;
 use super::page::Text;
-use super::table::{Column, left, right};
 use super::text::count;
 
 /// Digits of a GUID that are enough to tell clusters apart.

@@ -2,6 +2,7 @@
 
 mod bar;
 pub(crate) mod check;
+pub(crate) mod column;
 mod decisions;
 pub(crate) mod diff;
 pub(crate) mod document;

@@ -4,7 +4,8 @@ use std::io;
 
 use clap::builder::styling::Style;
 
-use super::table::{Column, Grid};
+use super::column::Column;
+use super::table::Grid;
 use super::text::escape;
 use super::wrap::on_page;
 

@@ -7,11 +7,12 @@ use calipam_repair::Execution;
 use calipam_workflow::Executed;
 use serde::Serialize;
 
+use super::column::{Kind, example, left, number_of_kind};
 use super::document::Document;
 use super::header;
 use super::page::Text;
 use super::show::cool_down;
-use super::table::{FEW, Grid, Kind, example, left, number_of_kind};
+use super::table::{FEW, Grid};
 use super::text::{count, thousands};
 use crate::hints::{self, Reader};
 

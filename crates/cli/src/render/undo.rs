@@ -6,10 +6,11 @@ use calipam_repair::journal::Header;
 use calipam_workflow::Executed;
 use serde::Serialize;
 
+use super::column::{Kind, example, left, number_of_kind};
 use super::document::Document;
 use super::page::Text;
 use super::plan::ShownExecution;
-use super::table::{FEW, Grid, Kind, example, left, number_of_kind};
+use super::table::{FEW, Grid};
 use super::text::count;
 
 /// An undo for YAML and JSON.

@@ -11,10 +11,10 @@ use calipam_model::node::Node;
 use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
+use super::column::{Column, left};
 use super::decisions::{self, Decision};
 use super::document::Document;
 use super::page::Text;
-use super::table::{Column, left};
 use crate::hints;
 
 /// The reason why a pod has an address or none.

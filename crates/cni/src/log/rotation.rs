@@ -39,7 +39,7 @@ pub(super) fn open(path: &Path, settings: &Log) -> io::Result<File> {
 
 fn append(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    // Does not wait for a pipe that nobody reads.
+    // Does not wait for a pipe without a reader.
     options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
     options.create(true).append(true).mode(0o644).open(path)
 }

@@ -261,7 +261,7 @@ fn every_call_logs_its_subject_and_cost_at_its_end() {
     assert_eq!(last_line(&runtime.call("GC", "", "")), format!("GC done {of_node} requests"));
 }
 
-/// A pipe that nobody reads, a folder or a link can be in the place of the plugin's files.
+/// A pipe without a reader, a folder or a link can be in the place of the plugin's files.
 #[test]
 fn garbage_next_to_the_lock_is_not_waited_for() {
     let world = World::kubernetes(Flavour::Classic);

@@ -57,8 +57,8 @@ pub(crate) async fn export(
     header.guid = guid.cloned().unwrap_or_default();
     let mut writer = Writer::create(path, &header.with_coverage(&coverage.coverage))?;
     // Namespaces are useful, but may be forbidden.
-    let namespaces: Vec<Listed<Exported>> = namespaces::list(client).await.unwrap_or_default();
-    for listed in first.iter().chain(&second).chain(&namespaces) {
+    let namespaces: Listed<Exported> = namespaces::list(client).await.unwrap_or_default();
+    for listed in first.iter().chain(&second).chain([&namespaces]) {
         writer.lines(&listed.taken.lines)?;
     }
     let versions = first.iter().chain(&second).map(|listed| listed.resource_version.as_str());

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use calipam_files::skip;
 use calipam_model::snapshot::{Snapshot, Source, WhySkipped};
 
-use super::whole::kubernetes::list::{Counter, Listed, Take};
-use super::whole::kubernetes::order::{Lists, lists};
+use super::whole::kubernetes::list::{self, Counter, Listed, Take};
 use crate::client::kubernetes::{KubeClient, kinds};
 use crate::error::Result;
 use crate::store::Datastore;
@@ -23,7 +22,7 @@ impl Datastore {
         }
         match list::<Snapshot>(client).await {
             Ok(listed) => {
-                listed.into_iter().for_each(|listed| snapshot.absorb(listed.taken));
+                snapshot.absorb(listed.taken);
                 snapshot.mark_read([Source::Namespaces]);
             }
             // Namespaces help to explain a waiting pod; missing ones are a gap only if a pool selects namespaces.
@@ -35,8 +34,7 @@ impl Datastore {
     }
 }
 
-pub(crate) async fn list<T: Take>(client: &Arc<KubeClient>) -> Result<Vec<Listed<T>>> {
-    let Ok(kind) = kinds::find(client.api(), Source::Namespaces) else { return Ok(Vec::new()) };
-    let reader = Lists { client: Arc::clone(client), counter: Counter::quiet() };
-    lists(&reader, vec![kind]).await
+pub(crate) async fn list<T: Take>(client: &Arc<KubeClient>) -> Result<Listed<T>> {
+    let Ok(kind) = kinds::find(client.api(), Source::Namespaces) else { return Ok(Listed::default()) };
+    list::list(client, &kind, &Counter::quiet()).await
 }

@@ -88,6 +88,9 @@ impl Backend {
         let Some(kubernetes) = &self.beside else { return self.store.commit(batch).await };
         let (beside, evidence): (Vec<_>, Vec<_>) =
             batch.evidence.iter().cloned().partition(|(key, _)| is_in_kubernetes(key));
+        if beside.is_empty() {
+            return self.store.commit(batch).await;
+        }
         if !kubernetes::holds(kubernetes, &beside).await? {
             return Ok(Swap::Conflict);
         }

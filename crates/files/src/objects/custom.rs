@@ -192,10 +192,8 @@ pub(crate) fn add_reservation(snapshot: &mut Snapshot, json: &[u8], _: Encoding)
 /// Adds ClusterInformation `default`.
 pub(crate) fn add_cluster(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Result<()> {
     if identify(json, Encoding::Json).1 == DEFAULT {
-        let parse = |_: &str, json: &[u8]| ClusterInformation::parse(json).map(plain);
-        let (cluster, meta) =
-            resource(snapshot, json, "clusterinformations", Key::ClusterInformation, parse)?;
-        snapshot.cluster = Some(cluster);
+        let (meta, _) = CustomResource::read(json)?;
+        snapshot.cluster = Some(ClusterInformation::parse(json)?);
         snapshot.cluster_revision = Some(meta.revision());
     }
     Ok(())
@@ -218,17 +216,12 @@ pub(crate) fn add_kube_controllers(snapshot: &mut Snapshot, json: &[u8], _: Enco
 pub(crate) fn add_ipam_config(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Result<()> {
     let (_, name) = identify(json, Encoding::Json);
     if name == DEFAULT {
-        // It has no fields that can be invalid on their own.
-        let parse = |_: &str, json: &[u8]| IpamConfig::parse_resource(json).map(plain);
-        snapshot.ipam_config = Some(resource(snapshot, json, "", |_| Key::IpamConfig, parse)?.0);
+        CustomResource::read(json)?;
+        snapshot.ipam_config = Some(IpamConfig::parse_resource(json)?);
     } else {
         snapshot.ignored_configs.push(name);
     }
     Ok(())
-}
-
-fn plain<T>(value: T) -> Parsed<T> {
-    Parsed { value, defects: Vec::new(), created: None }
 }
 
 /// Reads an object, and records its invalid fields.

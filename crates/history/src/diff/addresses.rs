@@ -68,6 +68,10 @@ pub(crate) fn walk<'s>(
     for region in regions {
         match region.pair() {
             Some((old, _)) if !scope.has_network(old.cidr()) => {}
+            Some((old, new)) if old == new => {
+                let held = old.allocations().map(|allocation| Held { block: old, allocation });
+                held.for_each(|held| walk.count([Some(held); 2], None));
+            }
             Some((old, new)) => differ::addresses(Some(old), Some(new)).for_each(|both| walk.compare(both)),
             None => walk.region(region),
         }
@@ -89,7 +93,7 @@ impl<'s> Walk<'s, '_> {
         for (side, stored) in [(0, &region.old), (1, &region.new)] {
             for block in stored.iter().filter_map(|stored| stored.block) {
                 for allocation in block.allocations().filter(|a| !region.hides(a.address.into())) {
-                    let held = Held { block, ordinal: allocation.ordinal };
+                    let held = Held { block, allocation };
                     addresses.entry(allocation.address).or_default()[side].push(held);
                 }
             }
@@ -98,6 +102,15 @@ impl<'s> Walk<'s, '_> {
     }
 
     fn compare(&mut self, states: [Option<Held<'s>>; 2]) {
+        // Reservations for Windows belong to the block.
+        let is_reserved = || states.iter().flatten().any(|held| held.record().is_windows_reserved());
+        let change = differ::of_address(states)
+            .filter(|change| !matches!(change, Change::Passed | Change::Cooled) || !is_reserved());
+        self.count(states, change);
+    }
+
+    /// Counts an address, and keeps its change, if the scope includes it.
+    fn count(&mut self, states: [Option<Held<'s>>; 2], change: Option<Change>) {
         let [before, after] = states;
         let Some(address) = before.or(after).map(Held::address) else { return };
         let is_wanted = states.iter().flatten().any(|held| held.node_name().is_in(self.scope));
@@ -110,10 +123,6 @@ impl<'s> Walk<'s, '_> {
             let (held, pool) = side.filter(|(held, _)| held.is_allocated())?;
             Some((held.node_name(), pool.unwrap_or_default()))
         };
-        // Reservations for Windows belong to the block.
-        let is_reserved = || states.iter().flatten().any(|held| held.record().is_windows_reserved());
-        let change = differ::of_address(states)
-            .filter(|change| !matches!(change, Change::Passed | Change::Cooled) || !is_reserved());
         self.walked.sums.count(change, allocated(old), allocated(new));
         if let Some(change) = change {
             let pool = new.or(old).and_then(|(_, pool)| pool);

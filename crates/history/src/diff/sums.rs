@@ -1,7 +1,6 @@
 //! The numbers of addresses that changed, by pool and by node.
 
 use std::collections::BTreeMap;
-use std::hash::Hash;
 use std::net::IpAddr;
 
 use calipam_check::Scope;
@@ -76,8 +75,7 @@ impl<'s> NodeName<'s> {
 /// The counters of sums.
 #[derive(Debug, Default)]
 pub(crate) struct Tally<'s> {
-    /// The total sum.
-    total: FastMap<(), Sum>,
+    total: Sum,
     pools: FastMap<&'s str, Sum>,
     nodes: FastMap<NodeName<'s>, Sum>,
 }
@@ -93,40 +91,33 @@ impl<'s> Tally<'s> {
         before: Option<Place<'s>>,
         after: Option<Place<'s>>,
     ) {
-        count(&mut self.total, change, before.map(drop), after.map(drop));
-        count(&mut self.nodes, change, before.map(|(node, _)| node), after.map(|(node, _)| node));
-        count(&mut self.pools, change, before.map(|(_, pool)| pool), after.map(|(_, pool)| pool));
+        use Change::{Assigned, Moved, Released, Renewed};
+        let moved = usize::from(matches!(change, Some(Moved | Renewed)));
+        let Self { total, pools, nodes } = self;
+        if let Some((node, pool)) = before {
+            for sum in [&mut *total, nodes.entry(node).or_default(), pools.entry(pool).or_default()] {
+                sum.before += 1;
+                sum.released += usize::from(change == Some(Released));
+                sum.moved += moved;
+            }
+        }
+        if let Some((node, pool)) = after {
+            let is_before = before.map(|(old_node, old_pool)| [true, old_node == node, old_pool == pool]);
+            let sums = [total, nodes.entry(node).or_default(), pools.entry(pool).or_default()];
+            for (sum, is_counted) in sums.into_iter().zip(is_before.unwrap_or_default()) {
+                sum.after += 1;
+                sum.assigned += usize::from(change == Some(Assigned));
+                sum.moved += if is_counted { 0 } else { moved };
+            }
+        }
     }
 
     pub(super) fn finish(self) -> Sums {
         Sums {
-            total: self.total.into_values().next().unwrap_or_default(),
+            total: self.total,
             by_pool: changed(self.pools, str::to_owned),
             by_node: changed(self.nodes, NodeName::text),
         }
-    }
-}
-
-/// Adds an address to the sums of both sides.
-fn count<N: Copy + Eq + Hash>(
-    sums: &mut FastMap<N, Sum>,
-    change: Option<Change>,
-    before: Option<N>,
-    after: Option<N>,
-) {
-    use Change::{Assigned, Moved, Released, Renewed};
-    let moved = usize::from(matches!(change, Some(Moved | Renewed)));
-    if let Some(name) = before {
-        let sum = sums.entry(name).or_default();
-        sum.before += 1;
-        sum.released += usize::from(change == Some(Released));
-        sum.moved += moved;
-    }
-    if let Some(name) = after {
-        let sum = sums.entry(name).or_default();
-        sum.after += 1;
-        sum.assigned += usize::from(change == Some(Assigned));
-        sum.moved += if before == after { 0 } else { moved };
     }
 }
 

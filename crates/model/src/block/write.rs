@@ -20,7 +20,7 @@ impl Serialize for Block {
         let sequences = (!self.null_sequences).then_some(Sequences(self));
         map.serialize_entry("sequenceNumberForAllocation", &sequences)?;
         map.serialize_entry("deleted", &self.deleted)?;
-        for (name, value) in self.extras.iter().flat_map(|extras| &extras.unknown) {
+        for (name, value) in self.unknown() {
             map.serialize_entry(name, value)?;
         }
         map.end()

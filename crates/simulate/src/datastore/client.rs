@@ -228,7 +228,7 @@ impl Store for Client {
         if let Some(read) = &swap.read {
             self.read_again(&key, read).await?;
         }
-        let revision = self.write(kind, move |data| data.swap(&copy)).await?;
+        let revision = self.write(kind, move |data| data.swap(copy)).await?;
         if !swap.deletes {
             self.remember(key, &revision);
         } else if self.is_on_kubernetes() {

@@ -178,16 +178,16 @@ impl Data {
         found.map(|(found, revision)| entry(Record::Affinity(found.clone()), *revision)).collect()
     }
 
-    pub(crate) fn swap(&mut self, swap: &Swap) -> Result<Revision, StoreError> {
+    pub(crate) fn swap(&mut self, swap: Swap) -> Result<Revision, StoreError> {
         let key = swap.record.key();
         swap.expect(self.revision_of(&key).as_ref())?;
         self.revision += 1;
-        match (key, swap.after()) {
-            (_, Some(record)) => self.put(record.clone()),
-            (Key::Block(cidr), None) => self.blocks_mut(Family::of(cidr)).remove(cidr),
-            (Key::Affinity(key), None) => drop(self.affinities.remove(&key)),
-            (Key::Handle(id), None) => drop(self.handles.remove(&Text::new(&id))),
-            (Key::IpamConfig, None) => self.config = None,
+        match (key, swap.deletes) {
+            (_, false) => self.put(swap.record),
+            (Key::Block(cidr), true) => self.blocks_mut(Family::of(cidr)).remove(cidr),
+            (Key::Affinity(key), true) => drop(self.affinities.remove(&key)),
+            (Key::Handle(id), true) => drop(self.handles.remove(&Text::new(&id))),
+            (Key::IpamConfig, true) => self.config = None,
             _ => {}
         }
         Ok(Revision::Etcd(self.revision))

@@ -109,17 +109,24 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     own.chain(folders.iter().flat_map(|folder| sources(folder))).collect()
 }
 
+/// Every source file of the crates: its place below `crates`, and its text.
+fn texts() -> impl Iterator<Item = (String, String)> {
+    let crates = root().join("crates");
+    sources(&crates).into_iter().map(move |path| {
+        (path.strip_prefix(&crates).unwrap().display().to_string(), fs::read_to_string(&path).unwrap())
+    })
+}
+
 /// `cargo xtask test` runs no tests of comments: rustdoc would be started for each crate, for nothing.
 #[test]
 fn no_comment_holds_a_test() {
-    for path in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")) {
-        let text = fs::read_to_string(&path).unwrap();
+    for (place, text) in texts() {
         let fences = text.lines().filter_map(|line| {
             let line = line.trim_start();
             line.strip_prefix("/// ```").or_else(|| line.strip_prefix("//! ```"))
         });
         let opening = fences.step_by(2).filter(|language| *language != "text").count();
-        assert_eq!(opening, 0, "{}: a block that is not `text` is a test", path.display());
+        assert_eq!(opening, 0, "{place}: a block that is not `text` is a test");
     }
 }
 
@@ -151,12 +158,9 @@ fn doc_comments_begin_with_the_thing_or_a_verb() {
         clauses("/// What it is.\n/// Of it.\nfn a() {}\n  /// The thing.\n\n/// As it is."),
         ["/// What it is.", "/// As it is."]
     );
-    let crates = root().join("crates");
     let mut found = [Vec::new(), Vec::new()];
-    for path in sources(&crates) {
-        let place = path.strip_prefix(&crates).unwrap().display().to_string();
+    for (place, text) in texts() {
         if !["/tests/", "/examples/", "tests.rs"].iter().any(|part| place.contains(part)) {
-            let text = fs::read_to_string(&path).unwrap();
             let comments = clauses(&text).into_iter().map(|comment| format!("{place}: {comment}"));
             found[usize::from(place.starts_with("tools/"))].extend(comments);
         }

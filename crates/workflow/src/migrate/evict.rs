@@ -33,7 +33,7 @@ pub struct Eviction {
 
 /// The reason why no more pods are evicted. Pods that were evicted before are back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EvictError {
+pub(crate) enum EvictError {
     #[error("pods are evicted through Kubernetes, but no kubeconfig was given")]
     NoKubernetes,
     #[error("{controller} has had only {ready} of {expected} pods ready for {waited:#}: eviction stopped")]

@@ -16,8 +16,9 @@ use calipam_plan::{Basis, Plan, PlanKind, SkipReason, Skipped};
 use jiff::SignedDuration;
 
 pub use self::estimate::Estimate;
+pub(crate) use self::evict::EvictError;
+pub use self::evict::Eviction;
 use self::evict::Moves;
-pub use self::evict::{EvictError, Eviction};
 pub use self::moving::{Group, Moving, Pin};
 use crate::failure::Failure;
 use crate::operator::{Activity, Operator, Pending, Proposal};
@@ -241,7 +242,7 @@ async fn evict(run: &Run<'_>, surveyed: &Surveyed, eviction: &Eviction) -> Resul
     let pods = surveyed.survey.users.iter().filter(|user| user.kind == UserKind::Pod).count();
     let cluster = crate::scope::guid(run.datastore).await?;
     let question = Question { pods, others: 0, ..run.question_of_lock(&cluster) };
-    run.ask(question).await?;
+    run.operator.ask(question).await?;
 
     let moves =
         Moves { machines: surveyed.moving.as_ref().is_some_and(|moving| moving.live_migration_moves) };

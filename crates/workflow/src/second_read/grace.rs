@@ -30,11 +30,8 @@ pub(crate) async fn plan_after_grace(
     mut observations: Vec<Observations>,
     plan: impl Fn(&Basis<'_>, &[Observations], i64) -> Plan,
 ) -> Result<Planned, Failure> {
-    let plan = async |seen: &CheckResult, observations: &[Observations]| {
-        let cooldown = cooldown(run.datastore, &seen.snapshot).await;
-        plan(&seen.basis(criteria), observations, cooldown)
-    };
-    let first = plan(&seen, &observations).await;
+    let seconds = cooldown(run.datastore, &seen.snapshot).await;
+    let first = plan(&seen.basis(criteria), &observations, seconds);
     let addresses = seen_once(&first);
     if addresses == 0 {
         return Ok(Planned { seen, plan: first, passed: None });
@@ -45,7 +42,7 @@ pub(crate) async fn plan_after_grace(
     let observation = Observations::of_report(&seen.report);
     let at = observation.at;
     observations.push(Observations { at: at.saturating_sub(after).unwrap_or(Timestamp::MIN), ..observation });
-    let expected = plan(&seen, &observations).await;
+    let expected = plan(&seen.basis(criteria), &observations, seconds);
     let Some(writing) = run.writing() else {
         run.operator.warn(format!(
             "{} found unused once; planned as if a second check, {after:#} later, had found the same",
@@ -68,7 +65,8 @@ pub(crate) async fn plan_after_grace(
     if let Some(observation) = observations.last_mut() {
         observation.at = at;
     }
-    let plan = plan(&seen, &observations).await;
+    let seconds = cooldown(run.datastore, &seen.snapshot).await;
+    let plan = plan(&seen.basis(criteria), &observations, seconds);
     Ok(Planned { seen, plan, passed: Some(passed) })
 }
 

@@ -1,4 +1,4 @@
-//! The test cases of Calico's allocator (libcalico-go/lib/ipam) for ADD, DEL and affinities, written anew from their
+//! The test cases of Calico's allocator (libcalico-go/lib/ipam) for ADD, DEL and affinities, rewritten from their
 //! setup, requests and expectations. If calipam differs on purpose, a test names the row of `docs/cni.md` by [`differs`].
 
 mod affinities;

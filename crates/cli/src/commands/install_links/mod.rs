@@ -42,7 +42,7 @@ pub(super) fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome,
     for name in LINKS.into_iter().chain(args.calicoctl.then_some(CALICOCTL)) {
         let path = directory.join(name);
         let install = || install(&path, link(&program, &path)?, args.force, || symlink(&program, &path));
-        let done = install().map_err(|error| failure("create", &path, error))?;
+        let done = install().map_err(Failure::io_at("create", &path))?;
         outcome = report(done, &path, outcome, console);
     }
     if !args.completions {
@@ -51,7 +51,7 @@ pub(super) fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome,
 
     for (path, text) in files(&share, is_there) {
         let install = || install(&path, file(&path, &text)?, args.force, || write(&path, &text));
-        let done = install().map_err(|error| failure("write", &path, error))?;
+        let done = install().map_err(Failure::io_at("write", &path))?;
         outcome = report(done, &path, outcome, console);
     }
     if is_there("zsh") {
@@ -68,7 +68,7 @@ fn remove(directory: &Path, program: &Path, share: &Path, console: &Console) -> 
     let files = files(share, |_| true).into_iter();
     let files = files.filter(|(path, text)| matches!(file(path, text), Ok(Found::Ours)));
     for path in links.chain(files.map(|(path, _)| path)) {
-        fs::remove_file(&path).map_err(|error| failure("remove", &path, error))?;
+        fs::remove_file(&path).map_err(Failure::io_at("remove", &path))?;
         console.say(&format!("removed {}", quoted(&path)));
     }
     Ok(Outcome::Clean)
@@ -99,7 +99,7 @@ fn is_there(shell: &str) -> bool {
 
 /// Returns `share` next to the directory, such as `/usr/local/share` for `/usr/local/bin`.
 fn share_of(directory: &Path) -> Result<PathBuf, Failure> {
-    let directory = fs::canonicalize(directory).map_err(|error| failure("find", directory, error))?;
+    let directory = fs::canonicalize(directory).map_err(Failure::io_at("find", directory))?;
     Ok(directory.parent().unwrap_or(&directory).join("share"))
 }
 
@@ -168,10 +168,6 @@ fn report(done: Done, path: &Path, outcome: Outcome, console: &Console) -> Outco
         }
     }
     outcome
-}
-
-fn failure(what: &str, path: &Path, error: io::Error) -> Failure {
-    Failure::io(format!("{what} {}", path.display()))(error)
 }
 
 /// Returns the path of the program with all links resolved.

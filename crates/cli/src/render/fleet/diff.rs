@@ -8,10 +8,11 @@ use serde_json::Value;
 
 use super::list::{OneUnreadable, unreadable};
 use crate::format::Format;
+use crate::render::column::{left, right};
 use crate::render::diff::{DifferenceDocument, State, not_compared, rows, said, table};
 use crate::render::document::Document;
 use crate::render::page::Text;
-use crate::render::table::{Grid, left, right};
+use crate::render::table::Grid;
 use crate::render::text::{count, thousands};
 
 /// The differences of each cluster.

@@ -7,7 +7,6 @@ use calipam_history::timeline::Event;
 use calipam_workflow::{History, Reach};
 use serde::Serialize;
 
-use super::InCluster;
 use super::list::{OneUnreadable, unreadable};
 use crate::render::document::Document;
 use crate::render::history::{event_columns, reach};
@@ -56,15 +55,21 @@ struct Written<'a> {
     name: IpAddr,
     unreadable: Vec<OneUnreadable<'a>>,
     clusters: Vec<OneCluster<'a>>,
-    events: Vec<InCluster<'a, &'a Event>>,
+    events: Vec<EventInCluster<'a>>,
+}
+
+#[derive(Serialize)]
+struct EventInCluster<'a> {
+    cluster: &'a str,
+    #[serde(flatten)]
+    event: &'a Event,
 }
 
 impl FleetHistory {
-    fn events(&self) -> impl Iterator<Item = InCluster<'_, &Event>> {
+    fn events(&self) -> impl Iterator<Item = EventInCluster<'_>> {
         let of_each = self.clusters.iter();
-        of_each.flat_map(|of| {
-            of.found.events.iter().map(|event| InCluster { cluster: &of.cluster, group: None, it: event })
-        })
+        of_each
+            .flat_map(|of| of.found.events.iter().map(|event| EventInCluster { cluster: &of.cluster, event }))
     }
 
     /// The number of clusters with events.

@@ -25,16 +25,6 @@ use super::page::Text;
 use super::report::{junit, prometheus};
 use crate::format::Format;
 
-/// A value of a cluster, for programs.
-#[derive(Serialize)]
-struct InCluster<'a, T> {
-    cluster: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    group: Option<&'a str>,
-    #[serde(flatten)]
-    it: T,
-}
-
 /// A finished check of several clusters.
 pub(crate) struct FleetReport {
     /// The time of the check.

@@ -9,9 +9,10 @@ use jiff::SignedDuration;
 
 use super::FleetReport;
 use crate::render::check::{color, summary, table};
+use crate::render::column::{left, right};
 use crate::render::page::Text;
 use crate::render::show::percent;
-use crate::render::table::{Grid, left, right};
+use crate::render::table::Grid;
 use crate::render::text::{count, thousands};
 
 pub(super) fn write(report: &FleetReport, text: &mut Text) {

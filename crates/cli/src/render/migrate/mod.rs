@@ -12,11 +12,12 @@ use jiff::Unit;
 use serde::Serialize;
 
 use self::shown::ShownSurvey;
+use super::column::{Kind, left, right};
 use super::document::Document;
 use super::header;
 use super::page::Text;
 use super::plan::{PlanDocument, Shown};
-use super::table::{FEW, Grid, Kind, left, right};
+use super::table::{FEW, Grid};
 use super::text::{count, shell_word, thousands};
 
 /// The state of a migration.

@@ -7,8 +7,9 @@ use calipam_model::block::Cooling;
 use super::{View, dash};
 use crate::hints;
 use crate::render::bar::bar;
+use crate::render::column::{Column, left, right};
 use crate::render::page::{Page, Text};
-use crate::render::table::{Column, Grid, left, right};
+use crate::render::table::Grid;
 use crate::render::text::thousands;
 
 /// A row in the list of pools: a pool, or the blocks outside all pools.

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use calipam_check::views::{Comparison, NodeComparison};
 
 use super::{View, or_dash};
+use crate::render::column::{Column, left, right};
 use crate::render::page::Text;
-use crate::render::table::{Column, left, right};
 use crate::render::text::thousands;
 
 impl View for Comparison {

@@ -10,8 +10,8 @@ use calipam_check::views::{
 use calipam_model::plugin::Plugin;
 
 use super::{View, dash, or_dash};
+use crate::render::column::{left, right};
 use crate::render::page::Text;
-use crate::render::table::{left, right};
 use crate::render::text::{count, thousands};
 
 impl View for NodeList {

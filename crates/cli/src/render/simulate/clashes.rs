@@ -3,8 +3,8 @@
 use calipam_simulate::answer::{Cause, CauseRow, Clashes, Sighting};
 
 use super::heading;
+use crate::render::column::{Column, left, right};
 use crate::render::page::Text;
-use crate::render::table::{Column, left, right};
 use crate::render::text::thousands;
 
 pub(super) fn write(clashes: &Clashes, text: &mut Text) {

@@ -5,8 +5,9 @@ use calipam_simulate::answer::{Course, Failure, Point};
 
 use super::runs::{HIGHEST, LOWEST};
 use super::{bars, heading};
+use crate::render::column::{left, right};
 use crate::render::page::Text;
-use crate::render::table::{Grid, left, right};
+use crate::render::table::Grid;
 use crate::render::text::{count, thousands};
 
 pub(super) fn write(failure: &Failure, text: &mut Text) {

@@ -3,8 +3,9 @@
 use calipam_simulate::answer::{BlockSizeRow, Run, Scale};
 
 use super::{bars, heading, share};
+use crate::render::column::{left, right};
 use crate::render::page::Text;
-use crate::render::table::{Grid, left, right};
+use crate::render::table::Grid;
 use crate::render::text::thousands;
 
 /// Latency of an ADD by the number of nodes.

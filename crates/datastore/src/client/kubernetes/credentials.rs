@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::error::Failure;
 
-/// Time limits for a plugin: if nobody can help it, and if it may wait for a login in a browser.
+/// Time limits for a plugin: without a person to answer it, and with a login in a browser.
 const UNATTENDED: Duration = Duration::from_mins(1);
 const INTERACTIVE: Duration = Duration::from_mins(10);
 
