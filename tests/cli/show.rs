@@ -102,7 +102,7 @@ fn numbers_add_up() {
     }
 }
 
-/// If only pools were exported, the headroom of nodes is unknown, not zero.
+/// If only pools were exported, the claimable blocks of nodes are unknown, not zero.
 #[test]
 fn what_is_not_known_is_no_number() {
     let folder = tempfile::tempdir().unwrap();

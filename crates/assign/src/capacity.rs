@@ -15,9 +15,9 @@ pub(crate) enum ClaimDecision {
 }
 
 impl ClaimDecision {
-    /// Decides for nodes that may still claim `headroom` blocks. Calico checks the block limit first.
-    pub(crate) fn of(config: &IpamConfig, headroom: u128) -> Self {
-        match (headroom, config.auto_allocate_blocks) {
+    /// Decides for nodes that may still claim `claimable` blocks. Calico checks the block limit first.
+    pub(crate) fn of(config: &IpamConfig, claimable: u128) -> Self {
+        match (claimable, config.auto_allocate_blocks) {
             (0, _) => Self::BlockLimit,
             (_, false) => Self::NoAutoAllocation,
             (_, true) => Self::Claim,
@@ -67,19 +67,19 @@ impl Claimable {
     }
 }
 
-/// Computes the blocks and addresses available to nodes that may still claim `headroom` blocks.
+/// Computes the blocks and addresses available to nodes that may still claim `claimable` blocks.
 pub fn beyond_own_blocks(
     config: &IpamConfig,
-    headroom: u128,
+    claimable: u128,
     offer: ClaimCapacity<impl FnOnce(u128) -> u128>,
 ) -> Claimable {
-    match ClaimDecision::of(config, headroom) {
+    match ClaimDecision::of(config, claimable) {
         ClaimDecision::BlockLimit => return Claimable::nothing(ClaimLimit::BlockLimit),
         ClaimDecision::NoAutoAllocation => return Claimable::nothing(ClaimLimit::NoAutoAllocation),
         ClaimDecision::Claim => {}
     }
-    let claims = offer.new_blocks.min(headroom);
-    let left = headroom - claims;
+    let claims = offer.new_blocks.min(claimable);
+    let left = claimable - claims;
     let (from_others, end) = match (left, may_borrow(config)) {
         (0, _) => (0, ClaimLimit::BlockLimit),
         (_, false) => ((offer.empty)(left), ClaimLimit::StrictAffinity),
@@ -94,11 +94,12 @@ mod tests {
 
     /// Returns claims, addresses from others and the limit, for two new blocks, two empty ones with 4 and 3 addresses,
     /// and 9 free addresses in blocks of others.
-    fn assigned(strict: bool, auto: bool, headroom: u128) -> (u128, u128, ClaimLimit) {
+    fn assigned(strict: bool, auto: bool, claimable: u128) -> (u128, u128, ClaimLimit) {
         let config =
             IpamConfig { strict_affinity: strict, auto_allocate_blocks: auto, ..IpamConfig::default() };
         let empty = |count: u128| [4, 3].iter().take(count as usize).sum();
-        let beyond = beyond_own_blocks(&config, headroom, ClaimCapacity { new_blocks: 2, empty, foreign: 9 });
+        let beyond =
+            beyond_own_blocks(&config, claimable, ClaimCapacity { new_blocks: 2, empty, foreign: 9 });
         (beyond.claims, beyond.from_others, beyond.end)
     }
 

@@ -11,7 +11,7 @@ use indicatif::MultiProgress;
 use terminal_size::Width;
 
 use crate::args::Global;
-use crate::exit::{Failure, Shown};
+use crate::exit::{Failure, FailureForm};
 use crate::format::Format;
 use crate::hints;
 use crate::render::document::{self, Document, Printed};
@@ -213,10 +213,10 @@ impl Console {
 
     /// Prints a failure with its hint.
     pub(crate) fn failure(&self, failure: &Failure) {
-        match failure.shown {
-            Shown::Labelled => self.labelled("error", ERROR, &failure.message),
-            Shown::Plain => failure.message.lines().for_each(|line| self.say(line)),
-            Shown::Already => return,
+        match failure.form {
+            FailureForm::Labelled => self.labelled("error", ERROR, &failure.message),
+            FailureForm::Plain => failure.message.lines().for_each(|line| self.say(line)),
+            FailureForm::Already => return,
         }
         if let Some(hint) = hints::of_failure(failure) {
             // A hint can have lines to copy, such as the rules of a role, but no text from the datastore.

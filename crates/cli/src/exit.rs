@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub(crate) use calipam_workflow::{Failure, Kind, Shown};
+pub(crate) use calipam_workflow::{Failure, FailureForm, Kind};
 
 /// The result of a command that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(crate) fn interrupted() -> Failure {
 /// The failure after a panic, which the panic hook has reported.
 pub(crate) fn panicked() -> Failure {
     let message = PANIC.get().cloned().unwrap_or_else(|| "internal error".into());
-    Failure::new(Kind::Internal, message).hint(REPORT_IT).shown(Shown::Already)
+    Failure::new(Kind::Internal, message).hint(REPORT_IT).form(FailureForm::Already)
 }
 
 /// Prints clap's text: help and version on stdout, errors on stderr.
@@ -48,7 +48,7 @@ pub(crate) fn command_line(error: &clap::Error) -> Result<Outcome, Failure> {
         }
         _ if error.use_stderr() => {
             let (message, hint) = what_clap_says(&error.to_string());
-            Err(Failure::usage(message).hint_if(hint).shown(Shown::Already))
+            Err(Failure::usage(message).hint_if(hint).form(FailureForm::Already))
         }
         _ => Ok(Outcome::Clean),
     }

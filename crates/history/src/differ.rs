@@ -73,13 +73,13 @@ impl Change {
 
 /// A record of an address in a block: allocated, cooling, or reserved.
 #[derive(Clone, Copy, Debug)]
-pub struct Held<'s> {
+pub struct AddressRecord<'s> {
     pub(crate) block: &'s Block,
     /// Read once: a comparison looks at its record many times.
     pub(crate) allocation: Allocation<'s>,
 }
 
-impl<'s> Held<'s> {
+impl<'s> AddressRecord<'s> {
     pub fn record(self) -> AttributeRef<'s> {
         self.allocation.attribute
     }
@@ -120,9 +120,9 @@ impl<'s> Held<'s> {
 pub(crate) fn addresses<'s>(
     old: Option<&'s Block>,
     new: Option<&'s Block>,
-) -> impl Iterator<Item = [Option<Held<'s>>; 2]> {
+) -> impl Iterator<Item = [Option<AddressRecord<'s>>; 2]> {
     let held = |block: Option<&'s Block>, ordinal: u32| {
-        block.and_then(|block| Some(Held { block, allocation: block.allocation(ordinal)? }))
+        block.and_then(|block| Some(AddressRecord { block, allocation: block.allocation(ordinal)? }))
     };
     let size = old.or(new).map_or(0, Block::size);
     let both = (0..size).map(move |ordinal| [held(old, ordinal), held(new, ordinal)]);
@@ -130,7 +130,7 @@ pub(crate) fn addresses<'s>(
 }
 
 /// Returns the change between two states of an address; `None` if there is none.
-pub(crate) fn of_address([before, after]: [Option<Held<'_>>; 2]) -> Option<Change> {
+pub(crate) fn of_address([before, after]: [Option<AddressRecord<'_>>; 2]) -> Option<Change> {
     use Change::{Assigned, Attributes, Cooled, Moved, Passed, Released, Renewed};
     match (before.filter(|held| held.is_allocated()), after.filter(|held| held.is_allocated())) {
         (Some(old), Some(new)) if !is_same_owner(&old.record(), &new.record()) => Some(Moved),
@@ -162,8 +162,9 @@ pub(crate) fn assigned_and_released(
     counts: impl Fn(&AttributeRef<'_>) -> bool,
 ) -> (u64, u64) {
     use Change::{Assigned, Moved, Released, Renewed};
-    let is_held =
-        |held: Option<Held<'_>>| held.is_some_and(|held| held.is_allocated() && counts(&held.record()));
+    let is_held = |held: Option<AddressRecord<'_>>| {
+        held.is_some_and(|held| held.is_allocated() && counts(&held.record()))
+    };
     let differing = addresses(old, new)
         .filter(|states| matches!(of_address(*states), Some(Assigned | Released | Moved | Renewed)));
     differing.fold((0, 0), |(assigned, released), [before, after]| {
@@ -183,7 +184,7 @@ pub(crate) fn is_same_owner(old: &AttributeRef<'_>, new: &AttributeRef<'_>) -> b
 
 /// False if the address has certainly been assigned again: its sequence number (Calico 3.22.2 and later) or else its
 /// allocation time differs.
-fn is_same_allocation(old: Held<'_>, new: Held<'_>) -> bool {
+fn is_same_allocation(old: AddressRecord<'_>, new: AddressRecord<'_>) -> bool {
     let [old_number, new_number] = [old, new].map(|held| held.allocation.sequence);
     if old.block() == new.block() && old_number != 0 && new_number != 0 {
         return old_number == new_number;

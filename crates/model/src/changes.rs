@@ -125,11 +125,11 @@ pub fn merge<T>(
         spans.push(start..from);
     }
     let mut renewed: Vec<Option<Versioned<T>>> = paths.iter().map(|_| None).collect();
-    let mut astray = Vec::new();
+    let mut unmatched = Vec::new();
     for object in fresh {
         match paths.binary_search_by(|path| compare(&object, path).reverse()) {
             Ok(index) if renewed[index].is_none() => renewed[index] = Some(object),
-            _ => astray.push(object),
+            _ => unmatched.push(object),
         }
     }
 
@@ -148,7 +148,7 @@ pub fn merge<T>(
     gone.extend(splice(list, &removed, added));
     gone.sort_by_key(|(position, _)| *position);
 
-    for object in astray {
+    for object in unmatched {
         let mut path = String::new();
         push_path(&object, &mut path);
         list.insert(list.partition_point(|other| compare(other, &path).is_lt()), object);

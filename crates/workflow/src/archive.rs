@@ -13,7 +13,7 @@ use calipam_check::{
 use calipam_datastore::Datastore;
 use calipam_files::archive::{Added, Archive, Archived, Part};
 use calipam_files::of_entry;
-use calipam_files::recording::{Known, Reached, States, Told, Version, each_version};
+use calipam_files::recording::{Known, Reached, StateUpdate, States, Version, each_version};
 use calipam_history::keep::Keep;
 use calipam_history::timeline::{About, ExportReader, RECORDS, USERS};
 use calipam_model::handle::clean_id;
@@ -133,8 +133,8 @@ pub fn archive_history(
         let concerned = concerned(&archive, part, &about)?;
         (exports, recorded) =
             each_state(&archive, &|key| concerned.contains(key), Some(operator), |told| match told {
-                Told::Unchanged(until) => reader.stands_until(until),
-                Told::State(snapshot) => reader.take(*snapshot, RECORDS),
+                StateUpdate::Unchanged(until) => reader.stands_until(until),
+                StateUpdate::State(snapshot) => reader.take(*snapshot, RECORDS),
             })?;
     } else {
         each(&archive, part, operator, |snapshot| {
@@ -146,8 +146,8 @@ pub fn archive_history(
     let pods = reader.pods();
     if !pods.is_empty() && is_recorded {
         each_state(&archive, &|key| Part::Users(&pods).holds(key), None, |told| match told {
-            Told::Unchanged(until) => reader.stands_until(until),
-            Told::State(snapshot) => reader.take(*snapshot, USERS),
+            StateUpdate::Unchanged(until) => reader.stands_until(until),
+            StateUpdate::State(snapshot) => reader.take(*snapshot, USERS),
         })?;
     } else if !pods.is_empty() {
         each(&archive, Part::Users(&pods), operator, |snapshot| reader.take(snapshot, USERS))?;
@@ -199,7 +199,7 @@ fn each_state(
     archive: &Archive,
     is_wanted: &dyn Fn(&[u8]) -> bool,
     operator: Option<&dyn Operator>,
-    mut take: impl FnMut(Told),
+    mut take: impl FnMut(StateUpdate),
 ) -> Result<(Vec<Timestamp>, Vec<Span>), Failure> {
     let (mut times, mut recorded): (_, Vec<Span>) = (Vec::new(), Vec::new());
     let mut states = States::default();

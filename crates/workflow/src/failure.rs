@@ -22,13 +22,13 @@ pub struct Failure {
     pub message: String,
     /// A suggestion for a fix.
     pub hint: Option<Hint>,
-    pub shown: Shown,
+    pub form: FailureForm,
     cause: Option<Box<dyn Error + Send + Sync>>,
 }
 
 /// The form in which the error is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum FailureForm {
     Labelled,
     /// The message alone.
     Plain,
@@ -53,7 +53,7 @@ pub enum Kind {
 
 impl Failure {
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hint: None, shown: Shown::Labelled, cause: None }
+        Self { kind, message: message.into(), hint: None, form: FailureForm::Labelled, cause: None }
     }
 
     pub fn refused(message: impl Into<String>) -> Self {
@@ -102,8 +102,8 @@ impl Failure {
     }
 
     #[must_use]
-    pub fn shown(self, shown: Shown) -> Self {
-        Self { shown, ..self }
+    pub fn form(self, form: FailureForm) -> Self {
+        Self { form, ..self }
     }
 
     /// The original library error.
@@ -114,7 +114,7 @@ impl Failure {
     /// Wraps a library error.
     pub(crate) fn of(kind: Kind, error: impl Error + Send + Sync + 'static, hint: Option<Hint>) -> Self {
         let message = error.to_string();
-        Self { kind, message, hint, shown: Shown::Labelled, cause: Some(Box::new(error)) }
+        Self { kind, message, hint, form: FailureForm::Labelled, cause: Some(Box::new(error)) }
     }
 }
 

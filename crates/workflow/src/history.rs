@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use calipam_datastore::Datastore;
 use calipam_datastore::read::{Lookup, NameKind, Past, PastOf};
-use calipam_history::timeline::{About, Event, Kept, Run, Version, What, Written, timeline};
+use calipam_history::timeline::{About, Event, JournaledWrite, Kept, Run, Version, What, timeline};
 use calipam_model::snapshot::Snapshot;
 use calipam_repair::journal::{ChangeRecord, JournalError, Listed, Outcome, Recorded, list};
 use jiff::Timestamp;
@@ -157,7 +157,7 @@ pub(crate) fn written(
     guid: &str,
     datastore: Option<&str>,
     operator: &dyn Operator,
-) -> Vec<Written> {
+) -> Vec<JournaledWrite> {
     let pass_over = |error: JournalError| {
         operator.warn(format!("{error}: changes of that run are not marked"));
     };
@@ -186,14 +186,14 @@ pub(crate) fn written(
     all
 }
 
-fn of_journal(journal: &Listed, recorded: &Recorded) -> Vec<Written> {
+fn of_journal(journal: &Listed, recorded: &Recorded) -> Vec<JournaledWrite> {
     let run = Run {
         command: recorded.header.command.clone(),
         started_at: recorded.header.started_at.clone(),
         journal: journal.path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
     };
     // `outcome` is the revision that was written; `None` if it is unknown because the run was killed.
-    let one = |change: &ChangeRecord, outcome: Option<Option<&str>>| Written {
+    let one = |change: &ChangeRecord, outcome: Option<Option<&str>>| JournaledWrite {
         run: run.clone(),
         path: change.key.clone(),
         revision: outcome.flatten().and_then(|revision| revision.parse().ok()),

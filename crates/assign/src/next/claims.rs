@@ -109,7 +109,7 @@ impl<'s> Outlook<'s> {
 
     /// The number of blocks that the holder may still claim for requests that `pool` serves. Its blocks in other pools
     /// that can serve the same requests count, too, unless only requests that name `pool` reach it.
-    pub fn headroom(&self, holder: Holder<'_>, pool: &Pool, wanted: PoolUse) -> u32 {
+    pub fn claimable(&self, holder: Holder<'_>, pool: &Pool, wanted: PoolUse) -> u32 {
         let family = Family::of(pool.cidr);
         let single = holder.0.is_some_and(|node| self.has_single_block(node, family));
         let limit = self.limit(single);

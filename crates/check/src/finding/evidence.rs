@@ -180,7 +180,7 @@ impl Serialize for RecordEvidence {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
-        struct Written<'a> {
+        struct RecordJson<'a> {
             block: IpNet,
             block_owner: &'a Option<BlockOwner>,
             ordinal: u32,
@@ -198,7 +198,7 @@ impl Serialize for RecordEvidence {
             sequence_number: u64,
         }
         let record = self.record.as_ref();
-        let written = Written {
+        let json = RecordJson {
             block: self.block,
             block_owner: &self.block_owner,
             ordinal: self.ordinal,
@@ -208,7 +208,7 @@ impl Serialize for RecordEvidence {
             released_at: record.released_at().map(|time| time.to_string()),
             sequence_number: self.sequence_number,
         };
-        written.serialize(serializer)
+        json.serialize(serializer)
     }
 }
 

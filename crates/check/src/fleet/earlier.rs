@@ -21,7 +21,7 @@ pub struct EarlierFleet {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Written {
+struct ReportedClusters {
     taken_at: Timestamp,
     clusters: Vec<OfCluster>,
     findings: Vec<EarlierFinding>,
@@ -33,7 +33,7 @@ impl EarlierFleet {
     /// # Errors
     /// If it is not a report on a fleet, or one of its findings has no code, no subject or no cluster.
     pub fn decode(report: &Value) -> Result<Self, NoReport> {
-        let Written { taken_at, clusters, findings } =
+        let ReportedClusters { taken_at, clusters, findings } =
             earlier::decode(report, "FleetReport", NoReport::NotOfFleet)?;
         let of_each = clusters.into_iter().map(|mut of| {
             let name = std::mem::take(&mut of.name);

@@ -151,7 +151,7 @@ impl Occupancy<'_, '_> {
         });
         // Blocks that an affinity names need no claim.
         let claims = users.iter().map(|user| {
-            u128::from(outlook.headroom(*user, pool, wanted)) + outlook.to_come(*user, pool) as u128
+            u128::from(outlook.claimable(*user, pool, wanted)) + outlook.to_come(*user, pool) as u128
         });
         let found = self.distribute(pool, &config, &stock, claims.sum());
         match by_name {
@@ -225,11 +225,11 @@ impl Occupancy<'_, '_> {
         pool: &Pool,
         config: &IpamConfig,
         stock: &PoolCapacity,
-        headroom: u128,
+        claimable_blocks: u128,
     ) -> Allocatable {
         let empty = |count: u128| stock.empty.iter().take(usize::try_from(count).unwrap_or(usize::MAX)).sum();
         let capacity = ClaimCapacity { new_blocks: stock.new_blocks, empty, foreign: stock.foreign };
-        let Claimable { claims, from_others, end } = beyond_own_blocks(config, headroom, capacity);
+        let Claimable { claims, from_others, end } = beyond_own_blocks(config, claimable_blocks, capacity);
 
         let unclaimed = self.unclaimed(pool);
         let per_block = 1u128.checked_shl((pool.cidr.max_prefix_len() - pool.block_size).into());

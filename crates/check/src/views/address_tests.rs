@@ -159,7 +159,7 @@ fn a_service_uses_its_address() {
 }
 
 #[test]
-fn headroom_follows_the_pools_of_a_request() {
+fn claimable_follows_the_pools_of_a_request() {
     let mut cluster = Cluster::new();
     cluster.0.mark_read(ALLOCATION_SOURCES);
     cluster.resource("ippools/other", json!({"cidr": "10.245.0.0/16", "blockSize": 30}));
@@ -173,9 +173,9 @@ fn headroom_follows_the_pools_of_a_request() {
     cluster.put("/calico/ipam/v2/config", json!({"auto_allocate_blocks": true, "maxBlocksPerHost": 3}));
     let rows = |cluster: &Cluster| -> Vec<(String, u32, Option<u32>)> {
         let node = nodes(&cluster.0).nodes.remove(0);
-        node.pools.into_iter().map(|p| (p.pool.unwrap_or_default(), p.blocks, p.headroom)).collect()
+        node.pools.into_iter().map(|p| (p.pool.unwrap_or_default(), p.blocks, p.claimable)).collect()
     };
-    let row = |pool: &str, blocks, headroom| (pool.to_owned(), blocks, Some(headroom));
+    let row = |pool: &str, blocks, claimable| (pool.to_owned(), blocks, Some(claimable));
     assert_eq!(rows(&cluster), [row("default", 1, 2), row("hand", 1, 2), row("other", 0, 2)]);
     cluster.put("/calico/ipam/v2/config", json!({"strict_affinity": true}));
     assert_eq!(rows(&cluster), [row("default", 1, 0), row("hand", 1, 0)], "no node may claim blocks");

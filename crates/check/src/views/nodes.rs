@@ -103,13 +103,13 @@ pub struct NodePool {
     pub family: &'static str,
     pub blocks: u32,
     /// The most blocks that the node may hold; `None` if there is no limit, as in Calico before 3.19. The limit applies
-    /// to one family in all pools together that one request can use: blocks in one pool reduce the headroom in
+    /// to one family in all pools together that one request can use: blocks in one pool lower `claimable` of
     /// another.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
     /// The number of blocks that the node may still claim from this pool; `None` if it is not known. 0 if the pool is
     /// disabled or does not select the node, if automatic allocation of blocks is off, or if the node does not exist.
-    pub headroom: Option<u32>,
+    pub claimable: Option<u32>,
 }
 
 pub fn nodes(snapshot: &Snapshot) -> NodeList {
@@ -134,17 +134,17 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
     }
     let outlook = Outlook::new(snapshot);
     if let Some(outlook) = &outlook {
-        add_headroom(&context, outlook, &mut rows);
+        add_claimable(&context, outlook, &mut rows);
     }
     let by_name: FastMap<&str, &Node> =
         snapshot.nodes.iter().map(|stored| (stored.value.name.as_str(), &stored.value)).collect();
-    for ((name, pool, family), Row { blocks, headroom, free }) in rows {
+    for ((name, pool, family), Row { blocks, claimable, free }) in rows {
         let known = outlook.as_ref().zip(by_name.get(name.as_str()));
         let limit = known.map(|(outlook, node)| outlook.block_limit(node, family));
         let limit = limit.filter(|limit| *limit != u32::MAX).or(snapshot.block_limit());
         let node = nodes.entry(name).or_default();
-        let headroom = outlook.is_some().then_some(headroom);
-        node.pools.push(NodePool { pool, family: family.name(), blocks, limit, headroom });
+        let claimable = outlook.is_some().then_some(claimable);
+        node.pools.push(NodePool { pool, family: family.name(), blocks, limit, claimable });
         node.family(family).free += free;
     }
     for (name, view) in &mut nodes {
@@ -200,7 +200,7 @@ type Rows = BTreeMap<(String, Option<String>, Family), Row>;
 #[derive(Default)]
 struct Row {
     blocks: u32,
-    headroom: u32,
+    claimable: u32,
     free: u32,
 }
 
@@ -240,7 +240,7 @@ fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
 }
 
 /// Adds the number of blocks that each node may claim from each pool, if there are any.
-fn add_headroom(context: &Context<'_>, outlook: &Outlook<'_>, rows: &mut Rows) {
+fn add_claimable(context: &Context<'_>, outlook: &Outlook<'_>, rows: &mut Rows) {
     let config = context.snapshot.effective_ipam_config().unwrap_or_default();
     if !config.auto_allocate_blocks {
         return;
@@ -255,13 +255,13 @@ fn add_headroom(context: &Context<'_>, outlook: &Outlook<'_>, rows: &mut Rows) {
             if pool.automatic && !outlook.serves(pool, holder) {
                 continue;
             }
-            let headroom = outlook.headroom(holder, pool, wanted).min(left);
+            let claimable = outlook.claimable(holder, pool, wanted).min(left);
             let key = (holder.name().to_owned(), Some(pool.name.clone()), Family::of(pool.cidr));
             // A manual pool serves requests that name it, so it is not shown for every node.
             if pool.automatic {
-                rows.entry(key).or_default().headroom = headroom;
+                rows.entry(key).or_default().claimable = claimable;
             } else if let Some(row) = rows.get_mut(&key) {
-                row.headroom = headroom;
+                row.claimable = claimable;
             }
         }
     }

@@ -127,7 +127,7 @@ fn nodes_and_borrowed_addresses() {
         (views[1].addresses, views[1].borrowed, views[1].borrowed_by_others, views[1].free),
         (2, 0, 1, 1)
     );
-    assert_eq!((views[0].pools[0].limit, views[0].pools[0].headroom), (Some(20), Some(2)));
+    assert_eq!((views[0].pools[0].limit, views[0].pools[0].claimable), (Some(20), Some(2)));
     let list = borrowed(&cluster.0, &Scope::default());
     assert_eq!((list.addresses.len(), list.unknown), (1, 1));
     let one = &list.addresses[0];

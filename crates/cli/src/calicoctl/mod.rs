@@ -16,7 +16,7 @@ mod version;
 use std::ffi::OsString;
 
 use calipam_repair::LockAction;
-use calipam_workflow::{Criteria, Executed, Shown};
+use calipam_workflow::{Criteria, Executed, FailureForm};
 use clap::{CommandFactory, FromArgMatches};
 use jiff::SignedDuration;
 
@@ -75,7 +75,7 @@ fn carry_out(command: &Command, global: &Global, console: &Console) -> Result<()
 
 /// Creates a failure in calicoctl's words, which are printed without a label.
 fn said(message: impl Into<String>) -> Failure {
-    Failure::refused(message).shown(Shown::Plain)
+    Failure::refused(message).form(FailureForm::Plain)
 }
 
 /// Prints the lines of a command on stdout.

@@ -52,12 +52,12 @@ fn read(folder: &Path) -> Result<Vec<Listed>, Failure> {
 #[serde(rename_all = "camelCase")]
 struct JournalList<'a> {
     folder: String,
-    journals: Vec<Shown<'a>>,
+    journals: Vec<JournalRow<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Shown<'a> {
+struct JournalRow<'a> {
     journal: String,
     started_at: &'a str,
     command: &'a str,
@@ -71,7 +71,7 @@ struct Shown<'a> {
 
 impl<'a> JournalList<'a> {
     fn new(folder: &Path, journals: &'a [Listed]) -> Self {
-        let shown = |listed: &'a Listed| Shown {
+        let row = |listed: &'a Listed| JournalRow {
             journal: listed.path.display().to_string(),
             started_at: &listed.header.started_at,
             command: &listed.header.command,
@@ -82,7 +82,7 @@ impl<'a> JournalList<'a> {
             state: listed.state,
             undone: listed.undone,
         };
-        Self { folder: folder.display().to_string(), journals: journals.iter().map(shown).collect() }
+        Self { folder: folder.display().to_string(), journals: journals.iter().map(row).collect() }
     }
 }
 
@@ -97,16 +97,16 @@ impl Document for JournalList<'_> {
         }
         let begun = |at: &str| at.get(..19).unwrap_or(at).replace('T', " ");
         let columns = vec![
-            left("STARTED", |journal: &Shown<'_>| begun(journal.started_at)),
-            left("CLUSTER", |journal: &Shown<'_>| match journal.cluster {
+            left("STARTED", |journal: &JournalRow<'_>| begun(journal.started_at)),
+            left("CLUSTER", |journal: &JournalRow<'_>| match journal.cluster {
                 "" => "-".to_owned(),
                 guid => guid.chars().take(GUID_SHOWN).collect(),
             }),
-            right("OBJECTS", |journal: &Shown<'_>| thousands(journal.objects)),
+            right("OBJECTS", |journal: &JournalRow<'_>| thousands(journal.objects)),
             left("STATE", state),
-            left("COMMAND", |journal: &Shown<'_>| journal.command),
-            left("LOCATION", |journal: &Shown<'_>| journal.location).wide(),
-            left("JOURNAL", |journal: &Shown<'_>| quoted(Path::new(&journal.journal))),
+            left("COMMAND", |journal: &JournalRow<'_>| journal.command),
+            left("LOCATION", |journal: &JournalRow<'_>| journal.location).wide(),
+            left("JOURNAL", |journal: &JournalRow<'_>| quoted(Path::new(&journal.journal))),
         ];
         text.table(&self.journals, columns);
     }
@@ -116,7 +116,7 @@ impl Document for JournalList<'_> {
     }
 }
 
-fn state(journal: &Shown<'_>) -> &'static str {
+fn state(journal: &JournalRow<'_>) -> &'static str {
     match journal.state {
         JournalState::Running => "running",
         JournalState::Damaged => "damaged",

@@ -17,7 +17,7 @@ use crate::fleet::{self, Fleet};
 use crate::format::Format;
 use crate::operator::Person;
 use crate::past::Past;
-use crate::render::show::{self as render, Shown, View};
+use crate::render::show::{self as render, View, ViewDocument};
 use crate::render::text::escape;
 use crate::{connect, hints};
 
@@ -95,7 +95,7 @@ fn print_subject(
 }
 
 fn print(view: &impl View, snapshot: &Snapshot, console: &Console) -> Result<(), Failure> {
-    console.print(&Shown::new(view, snapshot))
+    console.print(&ViewDocument::new(view, snapshot))
 }
 
 /// Reads the keys around an address or handle, the sources of a view, or everything. In the subject, replaces a handle

@@ -2,8 +2,8 @@
 
 use calipam_check::ClusterIdentity;
 use calipam_history::diff::{
-    AddressChange, AffinityChange, BlockChange, BlockState, Difference, FieldChange, FindingSummary,
-    HandleChange, Held, NamedSum, NotCompared, ObjectChange, Side as OnSide, Sum, Uncompared,
+    AddressChange, AddressRecord, AffinityChange, BlockChange, BlockState, Difference, FieldChange,
+    FindingSummary, HandleChange, NamedSum, NotCompared, ObjectChange, Side as OnSide, Sum, Uncompared,
 };
 use calipam_model::snapshot::Snapshot;
 use calipam_workflow::Side;
@@ -229,7 +229,7 @@ impl Row<'_> {
 }
 
 /// `pod default/web-0 on node-1`.
-fn holder(held: Option<Held<'_>>) -> String {
+fn holder(held: Option<AddressRecord<'_>>) -> String {
     let Some(held) = held else { return "free".to_owned() };
     if let Some(released_at) = held.record().released_at() {
         return format!("cooling since {released_at}");

@@ -19,7 +19,7 @@ use crate::hints::{self, Reader};
 /// A plan for YAML and JSON.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Shown<'a> {
+pub(super) struct PlanJson<'a> {
     cluster: &'a ClusterIdentity,
     totals: Totals,
     changes: &'a [Change],
@@ -208,9 +208,9 @@ impl<'a> PlanDocument<'a> {
         text.line(summary(self.plan));
     }
 
-    pub(super) fn shown(&self) -> Shown<'a> {
+    pub(super) fn shown(&self) -> PlanJson<'a> {
         let plan = self.plan;
-        Shown {
+        PlanJson {
             cluster: &plan.cluster,
             totals: plan.totals,
             changes: &plan.changes,

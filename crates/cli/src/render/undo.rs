@@ -16,7 +16,7 @@ use super::text::count;
 /// An undo for YAML and JSON.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Shown {
+struct UndoJson {
     /// The command of the run that is undone.
     command: String,
     started_at: String,
@@ -71,7 +71,7 @@ impl Document for UndoDocument<'_> {
     }
 }
 
-fn shown(undo: &UndoDocument<'_>) -> Shown {
+fn shown(undo: &UndoDocument<'_>) -> UndoJson {
     let UndoDocument { header, plan, run } = undo;
     let restored = plan.steps().iter().flat_map(|step| {
         step.objects.iter().map(|object| Restored {
@@ -89,7 +89,7 @@ fn shown(undo: &UndoDocument<'_>) -> Shown {
         objects: skipped.keys.iter().map(ToString::to_string).collect(),
         reason: skipped.reason.clone(),
     });
-    Shown {
+    UndoJson {
         command: header.command.clone(),
         started_at: header.started_at.clone(),
         cluster: header.cluster.clone(),
@@ -101,7 +101,7 @@ fn shown(undo: &UndoDocument<'_>) -> Shown {
     }
 }
 
-fn tables(shown: &Shown, text: &mut Text) {
+fn tables(shown: &UndoJson, text: &mut Text) {
     text.line(format!("Undoing `{}` of {}", shown.command, shown.started_at));
     text.blank();
     text.section(restored(shown, text.page.wide));
@@ -119,7 +119,7 @@ fn tables(shown: &Shown, text: &mut Text) {
     });
 }
 
-fn restored(shown: &Shown, wide: bool) -> Grid {
+fn restored(shown: &UndoJson, wide: bool) -> Grid {
     let columns = vec![
         left("ACTION", |object: &Restored| object.action),
         left("OBJECT", |object: &Restored| &object.object),
@@ -133,7 +133,7 @@ fn restored(shown: &Shown, wide: bool) -> Grid {
     Grid::short(wide, FEW, &shown.restored, columns, |object| (object.action, object.kind), of_kinds)
 }
 
-fn skipped(shown: &Shown, wide: bool) -> Grid {
+fn skipped(shown: &UndoJson, wide: bool) -> Grid {
     let objects = |skipped: &NotRestored| skipped.objects.join(", ");
     let columns = vec![left("OBJECT", objects), left("REASON", |skipped: &NotRestored| &skipped.reason)];
     let of_kinds = vec![

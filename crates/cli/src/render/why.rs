@@ -24,7 +24,7 @@ pub(crate) struct Why<'a> {
 }
 
 #[derive(Serialize)]
-struct Shown<'a> {
+struct WhyJson<'a> {
     cluster: ClusterIdentity,
     #[serde(skip_serializing_if = "Option::is_none")]
     pod: Option<&'a str>,
@@ -99,7 +99,7 @@ impl Document for Why<'_> {
 
     fn schema(&self) -> impl Serialize {
         let explanation = self.explanation;
-        Shown {
+        WhyJson {
             cluster: ClusterIdentity::of(self.snapshot),
             pod: explanation.pod.as_deref(),
             node: &explanation.node,

@@ -161,13 +161,13 @@ impl KubeFollowed {
     /// # Errors
     /// If the server cannot be reached, only once.
     pub(super) fn news(&mut self) -> Result<OrWhole<KubeNews>> {
-        let mut taken = Taken { blocks: self.blocks, ..Taken::default() };
+        let mut latest = LatestChanges { blocks: self.blocks, ..LatestChanges::default() };
         let reported = std::mem::take(&mut self.reported);
         for message in reported.into_iter().chain(self.watches.reported()) {
             match message {
                 _ if self.lost.is_some() => {}
-                Message::Change(known, change) => taken.change(known, change),
-                Message::Reached(kind, version) => taken.reach(kind, version),
+                Message::Change(known, change) => latest.change(known, change),
+                Message::Reached(kind, version) => latest.reach(kind, version),
                 Message::Current(..) => {}
                 Message::Broken(Broken::Lost(why)) => self.lost = Some(why),
                 Message::Broken(Broken::Failed(error)) => {
@@ -176,18 +176,18 @@ impl KubeFollowed {
                 }
             }
         }
-        Ok(self.lost.clone().map_or_else(|| Ok(taken.news(self.now())), Err))
+        Ok(self.lost.clone().map_or_else(|| Ok(latest.news(self.now())), Err))
     }
 }
 
 #[derive(Default)]
-struct Taken {
+struct LatestChanges {
     /// The last change of each object.
     changes: BTreeMap<objects::Changed, (&'static KnownKind, watch::Change)>,
     blocks: i64,
 }
 
-impl Taken {
+impl LatestChanges {
     fn change(&mut self, known: &'static KnownKind, change: watch::Change) {
         self.reach(known.plural, change.version.cast_signed());
         let (plural, source) = (known.plural, known.source);

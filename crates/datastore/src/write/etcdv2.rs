@@ -14,7 +14,7 @@ use calipam_model::writable::Object;
 
 use super::object::Stored;
 use super::{Batch, BatchError, Change, IN_FLIGHT, Limits, Precondition, Swap, are_expected};
-use crate::client::etcdv2::{Condition, EtcdV2Client, Written};
+use crate::client::etcdv2::{Condition, EtcdV2Client, WriteOutcome};
 use crate::error::{Error, Failure, Result};
 use crate::etcdv2::{READY, convert, flatten, path, sources};
 use crate::read::whole::etcdv2::{handle_indices, number};
@@ -145,11 +145,11 @@ pub(crate) async fn commit(client: &Arc<EtcdV2Client>, own: &OwnHandles, batch: 
         return Ok(Swap::Conflict);
     }
     Ok(match client.write(&path, value.as_deref(), condition).await? {
-        Written::At(index) => {
+        WriteOutcome::At(index) => {
             own.note(only, index);
             Swap::Done(vec![Some(Revision::Etcd(index))])
         }
-        Written::Conflict => Swap::Conflict,
+        WriteOutcome::Conflict => Swap::Conflict,
     })
 }
 

@@ -18,7 +18,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 pub use self::known::{Known, Reached};
-pub use self::read::{Changes, States, Told, Version, each_version, write_state};
+pub use self::read::{Changes, StateUpdate, States, Version, each_version, write_state};
 pub(crate) use self::write::remove_changes;
 pub use self::write::{Journal, Recorder};
 

@@ -129,7 +129,7 @@ pub(super) fn load(export: &Path, is_wanted: Wanted<'_>, codec: &mut Codec) -> R
 }
 
 /// One item from a recording about a part of the data, in order.
-pub enum Told {
+pub enum StateUpdate {
     /// The last state lasted until this time.
     Unchanged(Timestamp),
     /// A new state, with the revision of the change that led to it.
@@ -150,7 +150,7 @@ impl States {
         &mut self,
         export: &Archived,
         is_wanted: Wanted<'_>,
-        take: impl FnMut(Told),
+        take: impl FnMut(StateUpdate),
     ) -> Result<Option<Reached>> {
         unless_missing(self.tell_all(export, is_wanted, take))
     }
@@ -159,7 +159,7 @@ impl States {
         &mut self,
         export: &Archived,
         is_wanted: Wanted<'_>,
-        mut take: impl FnMut(Told),
+        mut take: impl FnMut(StateUpdate),
     ) -> Result<Reached> {
         let (changes, mut reached) = self.known.open(export, is_wanted)?;
         let mut base = BTreeMap::new();
@@ -179,7 +179,7 @@ impl States {
             snapshot.mark_all_partial();
             snapshot.taken_at = at;
             snapshot.revision = revision.map_or(snapshot.revision, |revision| revision.to_string());
-            Ok::<_, Error>(Told::State(Box::new(snapshot)))
+            Ok::<_, Error>(StateUpdate::State(Box::new(snapshot)))
         };
 
         // If more is already known about a kind, the export has an older state of that kind.
@@ -210,14 +210,14 @@ impl States {
                     None => drop(state.remove(&key_of)),
                 }
                 if !is_same {
-                    take(Told::Unchanged(last));
+                    take(StateUpdate::Unchanged(last));
                     take(snapshot(state, group.time, Some(revision))?);
                 }
             }
             last = group.time;
             Ok(true)
         })?;
-        take(Told::Unchanged(reached.until));
+        take(StateUpdate::Unchanged(reached.until));
         self.known.until = Some(reached.until);
         Ok(reached)
     }

@@ -193,7 +193,7 @@ fn told(folder: &Path) -> (Vec<(Timestamp, i64)>, Vec<Reached>) {
     let (mut states, mut told) = (States::default(), Vec::new());
     let archive = Archive::open(folder).unwrap();
     let mut take = |one| {
-        if let Told::State(snapshot) = one {
+        if let StateUpdate::State(snapshot) = one {
             told.push((snapshot.taken_at, snapshot.revision.parse().unwrap()));
         }
     };

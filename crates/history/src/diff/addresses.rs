@@ -11,13 +11,13 @@ use serde::{Serialize, Serializer};
 
 use super::regions::Region;
 use super::sums::{Pools, Tally};
-use crate::differ::{self, Change, Held, is_same_owner};
+use crate::differ::{self, AddressRecord, Change, is_same_owner};
 
-impl Serialize for Held<'_> {
+impl Serialize for AddressRecord<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let record = self.record().to_attribute();
         let (kind, name) = self.owner();
-        let mut object = serializer.serialize_struct("Held", 8)?;
+        let mut object = serializer.serialize_struct("AddressRecord", 8)?;
         object.serialize_field("block", &self.block())?;
         object.serialize_field("type", kind)?;
         object.serialize_field("allocatedTo", &name)?;
@@ -45,9 +45,9 @@ pub struct AddressChange<'s> {
     /// The smallest pool that contains it.
     pub pool: Option<&'s str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub before: Option<Held<'s>>,
+    pub before: Option<AddressRecord<'s>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub after: Option<Held<'s>>,
+    pub after: Option<AddressRecord<'s>>,
 }
 
 /// The result of comparing all blocks.
@@ -69,7 +69,7 @@ pub(crate) fn walk<'s>(
         match region.pair() {
             Some((old, _)) if !scope.has_network(old.cidr()) => {}
             Some((old, new)) if old == new => {
-                let held = old.allocations().map(|allocation| Held { block: old, allocation });
+                let held = old.allocations().map(|allocation| AddressRecord { block: old, allocation });
                 held.for_each(|held| walk.count([Some(held); 2], None));
             }
             Some((old, new)) => differ::addresses(Some(old), Some(new)).for_each(|both| walk.compare(both)),
@@ -89,11 +89,11 @@ struct Walk<'s, 'w> {
 impl<'s> Walk<'s, '_> {
     /// Compares a region whose blocks were claimed or released, overlap, or cannot be decoded.
     fn region(&mut self, region: &Region<'s>) {
-        let mut addresses: BTreeMap<IpAddr, [Vec<Held<'s>>; 2]> = BTreeMap::new();
+        let mut addresses: BTreeMap<IpAddr, [Vec<AddressRecord<'s>>; 2]> = BTreeMap::new();
         for (side, stored) in [(0, &region.old), (1, &region.new)] {
             for block in stored.iter().filter_map(|stored| stored.block) {
                 for allocation in block.allocations().filter(|a| !region.hides(a.address.into())) {
-                    let held = Held { block, allocation };
+                    let held = AddressRecord { block, allocation };
                     addresses.entry(allocation.address).or_default()[side].push(held);
                 }
             }
@@ -101,7 +101,7 @@ impl<'s> Walk<'s, '_> {
         addresses.into_values().flat_map(pairs).for_each(|states| self.compare(states));
     }
 
-    fn compare(&mut self, states: [Option<Held<'s>>; 2]) {
+    fn compare(&mut self, states: [Option<AddressRecord<'s>>; 2]) {
         // Reservations for Windows belong to the block.
         let is_reserved = || states.iter().flatten().any(|held| held.record().is_windows_reserved());
         let change = differ::of_address(states)
@@ -110,16 +110,16 @@ impl<'s> Walk<'s, '_> {
     }
 
     /// Counts an address, and keeps its change, if the scope includes it.
-    fn count(&mut self, states: [Option<Held<'s>>; 2], change: Option<Change>) {
+    fn count(&mut self, states: [Option<AddressRecord<'s>>; 2], change: Option<Change>) {
         let [before, after] = states;
-        let Some(address) = before.or(after).map(Held::address) else { return };
+        let Some(address) = before.or(after).map(AddressRecord::address) else { return };
         let is_wanted = states.iter().flatten().any(|held| held.node_name().is_in(self.scope));
         if !is_wanted || !self.scope.has_network(address.into()) {
             return;
         }
         let [old, new] = [(&mut self.old, before), (&mut self.new, after)]
             .map(|(pools, held)| held.map(|held| (held, pools.of(address, held.block()))));
-        let allocated = |side: Option<(Held<'s>, Option<&'s str>)>| {
+        let allocated = |side: Option<(AddressRecord<'s>, Option<&'s str>)>| {
             let (held, pool) = side.filter(|(held, _)| held.is_allocated())?;
             Some((held.node_name(), pool.unwrap_or_default()))
         };
@@ -132,7 +132,7 @@ impl<'s> Walk<'s, '_> {
 }
 
 /// Pairs the records of one address by owner. Several blocks can record an address if they overlap.
-fn pairs<'s>([before, mut after]: [Vec<Held<'s>>; 2]) -> Vec<[Option<Held<'s>>; 2]> {
+fn pairs<'s>([before, mut after]: [Vec<AddressRecord<'s>>; 2]) -> Vec<[Option<AddressRecord<'s>>; 2]> {
     let mut found = Vec::with_capacity(before.len().max(after.len()));
     let mut alone = Vec::new();
     for held in before {

@@ -11,7 +11,7 @@ use calipam_model::{IpNet, RawJson};
 use super::event::{Event, Holder, What};
 use super::state::{About, State};
 use super::when::{Recorded, recorded};
-use crate::differ::{self, Change, Held};
+use crate::differ::{self, AddressRecord, Change};
 
 /// An event with the time that the object records, before its time is determined.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Raw {
         Self { event: Event::new(what, subject, detail), recorded: at.and_then(recorded) }
     }
 
-    fn of_address(what: What, held: [Option<Held<'_>>; 2], detail: String) -> Option<Self> {
+    fn of_address(what: What, held: [Option<AddressRecord<'_>>; 2], detail: String) -> Option<Self> {
         let some = held[1].or(held[0])?;
         let record = some.record();
         let at = match what {
@@ -140,7 +140,7 @@ fn unknown_fields<'s>(before: &'s Block, after: &'s Block) -> impl Iterator<Item
     })
 }
 
-fn of_address(held: [Option<Held<'_>>; 2], with_block: bool) -> Vec<Raw> {
+fn of_address(held: [Option<AddressRecord<'_>>; 2], with_block: bool) -> Vec<Raw> {
     let [before, after] = held;
     let is_cooling = after.is_some_and(|held| held.record().is_cooling());
     let released = (What::Released, [before, None]);

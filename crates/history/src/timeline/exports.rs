@@ -14,7 +14,7 @@ use super::changes::{Raw, concerns, events};
 use super::event::{Event, Origin, Run, What};
 use super::state::{About, State, states};
 use super::when::{RECORDED_TO, Recorded, Uncertainty, When};
-use super::{Written, mark_reused};
+use super::{JournaledWrite, mark_reused};
 
 /// The sources of address records.
 pub const RECORDS: &[Source] = &[Source::Blocks, Source::Affinities, Source::Handles];
@@ -49,7 +49,7 @@ struct Write {
 
 impl<'a> ExportReader<'a> {
     /// Creates a reader, with calipam's writes from its journals.
-    pub fn new(about: &'a About, written: &[Written]) -> Self {
+    pub fn new(about: &'a About, written: &[JournaledWrite]) -> Self {
         let writes = written.iter().filter_map(|write| {
             let (run, is_certain) = (write.run.clone(), write.is_certain);
             Some(Write {

@@ -29,7 +29,7 @@ pub use self::when::{Uncertainty, When};
 
 /// A write of a calipam run, from its journal.
 #[derive(Clone, Debug)]
-pub struct Written {
+pub struct JournaledWrite {
     pub run: Run,
     pub path: String,
     /// The revision of the write; `None` if it deleted the object, or a killed run has not recorded the revision.
@@ -42,7 +42,7 @@ pub struct Written {
     pub is_certain: bool,
 }
 
-impl Written {
+impl JournaledWrite {
     /// The events of a write to a block.
     fn events(&self, about: &About) -> Vec<Raw> {
         let key = Key::parse(&self.path).ok().flatten().filter(|key| matches!(key, Key::Block(_)));

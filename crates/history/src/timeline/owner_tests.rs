@@ -4,7 +4,9 @@ use calipam_model::block::Block;
 use calipam_model::snapshot::{Snapshot, Source};
 
 use super::tests::{PATH, address, cidr, fresh, kept, pod, time, version, words};
-use super::{About, Event, ExportReader, RECORDS, Run, Uncertainty, Version, What, When, Written, timeline};
+use super::{
+    About, Event, ExportReader, JournaledWrite, RECORDS, Run, Uncertainty, Version, What, When, timeline,
+};
 
 #[test]
 fn a_block_that_is_deleted_takes_its_addresses_along() {
@@ -129,7 +131,7 @@ fn what_a_run_brought_back_is_older_than_its_write() {
     block.update(|update| update.assign(3, &pod("a", "2026-05-01 10:05:00 +0000 UTC"))).unwrap();
     let value = |block: &Block| serde_json::to_vec(block).unwrap();
     let run = Run { command: "undo".into(), started_at: "2026-05-01T10:05:30Z".into(), journal: "b".into() };
-    let written = [Written {
+    let written = [JournaledWrite {
         run,
         path: PATH.into(),
         revision: Some(21),

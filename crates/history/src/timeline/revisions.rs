@@ -9,7 +9,7 @@ use super::changes::{Raw, concerns, events};
 use super::event::{Event, Origin, Run, What};
 use super::state::{About, State};
 use super::when::{Anchor, Anchors, Recorded, When};
-use super::{Written, decode, mark_reused};
+use super::{JournaledWrite, decode, mark_reused};
 
 /// The value of a key from a revision on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct Kept {
 }
 
 /// Reads etcd revisions and journals as events, in the order of their writes.
-pub fn timeline(kept: &Kept, written: &[Written], about: &About) -> Vec<Event> {
+pub fn timeline(kept: &Kept, written: &[JournaledWrite], about: &About) -> Vec<Event> {
     let end = Anchor { revision: kept.newest.saturating_add(1), time: kept.read_at, is_of_write: true };
     let mut reader = Reader { written, about, states: BTreeMap::new(), events: Vec::new(), known: vec![end] };
     kept.base.iter().for_each(|version| reader.take(version, true));
@@ -59,7 +59,7 @@ pub fn timeline(kept: &Kept, written: &[Written], about: &About) -> Vec<Event> {
 }
 
 struct Reader<'a> {
-    written: &'a [Written],
+    written: &'a [JournaledWrite],
     about: &'a About,
     /// The last state of each object, and its revision.
     states: BTreeMap<Key, (i64, State)>,
@@ -100,7 +100,7 @@ impl Reader<'_> {
     /// Returns the run that wrote a version. If its journal has no revision, because the object was deleted or the run
     /// was killed, the replaced version and the new value identify it.
     fn run_of(&self, version: &Version, last: Option<i64>) -> Option<Run> {
-        let is_it = |write: &&Written| match write.revision {
+        let is_it = |write: &&JournaledWrite| match write.revision {
             Some(own) => own == version.revision,
             None => write.replaced == last && write.after == version.value,
         };
@@ -124,7 +124,7 @@ impl Reader<'_> {
 }
 
 /// The events that only journals have: etcd no longer has their revisions.
-fn forgotten(kept: &Kept, written: &[Written], about: &About) -> Vec<(i64, Raw)> {
+fn forgotten(kept: &Kept, written: &[JournaledWrite], about: &About) -> Vec<(i64, Raw)> {
     let mut found = Vec::new();
     for write in written.iter().filter(|write| write.is_certain) {
         let is_kept =

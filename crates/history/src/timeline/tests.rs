@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::{
-    About, Event, Kept, Key, Origin, Run, State, Uncertainty, Version, What, Written, decode, events,
+    About, Event, JournaledWrite, Kept, Key, Origin, Run, State, Uncertainty, Version, What, decode, events,
     timeline,
 };
 
@@ -139,7 +139,7 @@ fn runs_of_calipam_are_named_and_outlive_what_etcd_keeps() {
         journal: "a.journal".into(),
     };
     let value = |revision: i64| story.changes.iter().find(|v| v.revision == revision).unwrap().value.clone();
-    let write = |replaced: i64, revision: i64| Written {
+    let write = |replaced: i64, revision: i64| JournaledWrite {
         run: run.clone(),
         path: PATH.into(),
         revision: Some(revision),
@@ -160,7 +160,7 @@ fn runs_of_calipam_are_named_and_outlive_what_etcd_keeps() {
     assert_eq!((found[0].origin, found[0].by.as_ref()), (Origin::Journal, Some(&run)));
 
     // A run that was killed before it recorded the result of its write: the stored value shows it.
-    let open = |replaced: i64, revision: i64| Written {
+    let open = |replaced: i64, revision: i64| JournaledWrite {
         revision: None,
         is_certain: false,
         ..write(replaced, revision)
@@ -168,12 +168,12 @@ fn runs_of_calipam_are_named_and_outlive_what_etcd_keeps() {
     let found = timeline(&story, &[open(21, 22)], &address());
     let by: Vec<What> = found.iter().filter(|event| event.by.is_some()).map(|event| event.what).collect();
     assert_eq!(by, [What::Released]);
-    let other = Written { after: value(21), ..open(21, 22) };
+    let other = JournaledWrite { after: value(21), ..open(21, 22) };
     assert!(timeline(&story, &[other], &address()).iter().all(|event| event.by.is_none()));
     assert!(timeline(&later, &[open(21, 22)], &address()).is_empty(), "it may never have been written");
 
     // A deletion has no revision: the replaced version identifies it, even after etcd has lost that.
-    let deletion = Written { revision: None, after: None, ..write(25, 22) };
+    let deletion = JournaledWrite { revision: None, after: None, ..write(25, 22) };
     let found = timeline(&story, std::slice::from_ref(&deletion), &address());
     assert_eq!((found[6].what, found[6].by.as_ref()), (What::BlockReleased, Some(&run)));
     let later = Kept { oldest: 30, base: Vec::new(), changes: Vec::new(), ..story.clone() };

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use jiff::{SignedDuration, Timestamp};
 
 use super::apply::{Current, is_absent, is_version};
-use super::{BlockEdit, Edit, EditError, Held};
+use super::{AllocationGuard, BlockEdit, Edit, EditError};
 use crate::block::{Block, BlockUpdate};
 use crate::cidr::address_at;
 use crate::key::Key;
@@ -162,7 +162,7 @@ fn edit_block(
 }
 
 /// Checks that the address still has the record and sequence number from the plan.
-fn is_held(key: &Key, block: &Block, held: &Held) -> Result<(), EditError> {
+fn is_held(key: &Key, block: &Block, held: &AllocationGuard) -> Result<(), EditError> {
     let Some(found) = block.allocation(held.ordinal) else {
         let address = address_at(block.cidr(), held.ordinal);
         return Err(EditError::Free { key: key.clone(), address });
@@ -191,7 +191,7 @@ mod tests {
             "unallocated": [2, 3], "attributes": [{"releasedAt": "2026-05-01T10:00:00Z"},
             {"handle_id": "net.b"}], "sequenceNumber": 9, "sequenceNumberForAllocation": {"1": 7}}"#;
         let BlockContent::Sound(block) = BlockContent::parse(json).unwrap() else { panic!("not sound") };
-        let held = |ordinal| Held::new(&block.allocation(ordinal).unwrap());
+        let held = |ordinal| AllocationGuard::new(&block.allocation(ordinal).unwrap());
         let record = Attribute { handle: Some("net.a".into()), ..Attribute::default() };
         let cidr = block.cidr();
         let edits = [

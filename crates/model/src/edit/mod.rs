@@ -199,7 +199,7 @@ pub enum Edit {
 
 /// An allocated address at the time of the plan: the guard of its release or of a new record.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Held {
+pub struct AllocationGuard {
     pub ordinal: u32,
     /// The full owner record.
     pub record: PackedAttribute,
@@ -207,7 +207,7 @@ pub struct Held {
     pub sequence: u64,
 }
 
-impl Held {
+impl AllocationGuard {
     /// Records the current allocation.
     pub fn new(allocation: &Allocation<'_>) -> Self {
         let Allocation { ordinal, attribute, sequence, .. } = *allocation;
@@ -221,7 +221,7 @@ pub enum BlockEdit {
     /// Frees addresses, after a cooldown if that is above 0 seconds. Each must still have its record. As in Calico, a
     /// block without an owner that becomes empty is deleted (facts 3.12).
     Release {
-        held: Vec<Held>,
+        held: Vec<AllocationGuard>,
         /// Seconds of the cluster's cooldown, or 0 if its schema cannot store one.
         cooldown: i64,
     },
@@ -237,7 +237,7 @@ pub enum BlockEdit {
     },
     /// Replaces the record of an address, which must still have the old one.
     Record {
-        held: Box<Held>,
+        held: Box<AllocationGuard>,
         /// The new record.
         record: Box<Attribute>,
     },

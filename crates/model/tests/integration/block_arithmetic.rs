@@ -53,7 +53,7 @@ fn start() -> Timestamp {
 
 /// The expected state of an ordinal.
 #[derive(Clone, Debug, PartialEq)]
-enum Held {
+enum Slot {
     Owner(u8),
     Cooling(Timestamp),
     Windows,
@@ -62,7 +62,7 @@ enum Held {
 /// The expected state, computed without the block's arithmetic.
 struct Expected {
     size: u32,
-    held: BTreeMap<u32, (Held, Option<u64>)>,
+    held: BTreeMap<u32, (Slot, Option<u64>)>,
     free: Vec<u32>,
     owner: Option<String>,
     sequence: u64,
@@ -71,7 +71,7 @@ struct Expected {
 impl Expected {
     fn new(size: u32, windows: bool, sequence: u64) -> Self {
         let is_reserved = |o: &u32| windows && (*o < 3 || *o == size - 1);
-        let held = (0..size).filter(is_reserved).map(|o| (o, (Held::Windows, None))).collect();
+        let held = (0..size).filter(is_reserved).map(|o| (o, (Slot::Windows, None))).collect();
         let free = (0..size).filter(|o| !is_reserved(o)).collect();
         Self { size, held, free, owner: None, sequence }
     }
@@ -81,27 +81,27 @@ impl Expected {
         let changed = match operation {
             Operation::Assign { ordinal, owner } => {
                 let free = self.free.iter().position(|o| o == ordinal);
-                free.map(|at| self.free.remove(at)).is_some_and(|o| self.hold(o, Held::Owner(*owner)))
+                free.map(|at| self.free.remove(at)).is_some_and(|o| self.hold(o, Slot::Owner(*owner)))
             }
             Operation::AutoAssign { count, owner, reserved } => {
                 let open = self.free.iter().copied().filter(|o| !reserved.contains(o));
                 let taken: Vec<u32> = open.take(*count).collect();
                 self.free.retain(|o| !taken.contains(o));
-                taken.iter().fold(false, |_, o| self.hold(*o, Held::Owner(*owner)))
+                taken.iter().fold(false, |_, o| self.hold(*o, Slot::Owner(*owner)))
             }
             Operation::Release(ordinals) => self.release(ordinals.iter().copied().collect()),
             Operation::Cool(ordinals) => {
                 let cooled: BTreeSet<u32> = ordinals.iter().copied().filter(|o| self.can_cool(*o)).collect();
-                cooled.iter().fold(false, |_, o| self.hold(*o, Held::Cooling(now)))
+                cooled.iter().fold(false, |_, o| self.hold(*o, Slot::Cooling(now)))
             }
             Operation::CollectCooled { seconds } => {
                 let limit = SignedDuration::from_secs(*seconds);
-                let over = |h: &Held| matches!(h, Held::Cooling(at) if now.duration_since(*at) > limit);
+                let over = |h: &Slot| matches!(h, Slot::Cooling(at) if now.duration_since(*at) > limit);
                 let expired = self.held.iter().filter(|(_, (h, _))| over(h)).map(|(o, _)| *o).collect();
                 self.release(expired)
             }
             Operation::SetAttribute { ordinal, owner } => {
-                self.held.contains_key(ordinal) && self.hold(*ordinal, Held::Owner(*owner))
+                self.held.contains_key(ordinal) && self.hold(*ordinal, Slot::Owner(*owner))
             }
             Operation::SetOwner(node) => {
                 self.owner = Some(format!("host:node-{node}"));
@@ -117,13 +117,13 @@ impl Expected {
         self.sequence += u64::from(changed);
     }
 
-    fn hold(&mut self, ordinal: u32, held: Held) -> bool {
+    fn hold(&mut self, ordinal: u32, held: Slot) -> bool {
         self.held.insert(ordinal, (held, Some(self.sequence)));
         true
     }
 
     fn can_cool(&self, ordinal: u32) -> bool {
-        self.held.get(&ordinal).is_some_and(|(held, _)| !matches!(held, Held::Cooling(_)))
+        self.held.get(&ordinal).is_some_and(|(held, _)| !matches!(held, Slot::Cooling(_)))
     }
 
     fn release(&mut self, ordinals: BTreeSet<u32>) -> bool {
@@ -165,13 +165,13 @@ impl Expected {
     }
 }
 
-fn json_of(held: &Held) -> Value {
+fn json_of(held: &Slot) -> Value {
     match held {
-        Held::Owner(0) => serde_json::json!({}),
-        Held::Owner(owner) => serde_json::json!({"handle_id": format!("net.{owner}"),
+        Slot::Owner(0) => serde_json::json!({}),
+        Slot::Owner(owner) => serde_json::json!({"handle_id": format!("net.{owner}"),
             "secondary": {"node": "node-1", "pod": format!("pod-{owner}")}}),
-        Held::Cooling(at) => serde_json::json!({"releasedAt": at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()}),
-        Held::Windows => serde_json::json!({"handle_id": "windows-reserved-ipam-handle",
+        Slot::Cooling(at) => serde_json::json!({"releasedAt": at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()}),
+        Slot::Windows => serde_json::json!({"handle_id": "windows-reserved-ipam-handle",
             "secondary": {"note": "windows host rsvd"}}),
     }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use calipam_model::affinity::{AffinityKey, AffinityType};
 use calipam_model::attributes::Attribute;
 use calipam_model::block::{Block, BlockContent};
-use calipam_model::edit::{BlockEdit, Current, Edit, HandleEdit, Held, apply};
+use calipam_model::edit::{AllocationGuard, BlockEdit, Current, Edit, HandleEdit, apply};
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
@@ -14,7 +14,7 @@ use calipam_model::writable::Object;
 /// The error of releasing an address with `record` from the given block.
 fn refusal(record: &Attribute, sequence: u64, block: Block) -> String {
     let cidr = block.cidr();
-    let held = vec![Held { ordinal: 1, record: record.into(), sequence }];
+    let held = vec![AllocationGuard { ordinal: 1, record: record.into(), sequence }];
     let edits = [Edit::Block(cidr, BlockEdit::Release { held, cooldown: 60 })];
     let (revision, object) = (Revision::Etcd(7), Object::from(block));
     let now = "2026-05-01T10:01:00Z".parse().unwrap();
@@ -34,7 +34,7 @@ fn an_address_that_cools_was_released_and_not_reassigned() {
     let sequence = block.allocation(1).unwrap().sequence;
 
     let released = {
-        let held = vec![Held { ordinal: 1, record: (&first).into(), sequence }];
+        let held = vec![AllocationGuard { ordinal: 1, record: (&first).into(), sequence }];
         let edits = [Edit::Block(block.cidr(), BlockEdit::Release { held, cooldown: 60 })];
         let (revision, object) = (Revision::Etcd(7), Object::from(block.clone()));
         let current = |_: &Key| Some(Current { revision: &revision, object: Some(Cow::Borrowed(&object)) });
@@ -65,7 +65,7 @@ fn a_release_in_a_block_of_the_oldest_form_gives_it_no_owner() {
     let stored = br#"{"cidr":"10.0.0.0/30","hostAffinity":"node-1","allocations":[0,1,null,null],"unallocated":[2,3],"attributes":[{"handle_id":"x"},{"handle_id":"y"}],"deleted":false}"#;
     let key = Key::Block("10.0.0.0/30".parse().unwrap());
     let Ok(Some(Object::Block(BlockContent::Sound(block)))) = Object::parse(&key, stored) else { panic!() };
-    let held = vec![Held::new(&block.allocation(0).unwrap())];
+    let held = vec![AllocationGuard::new(&block.allocation(0).unwrap())];
     let edit = Edit::Block(block.cidr(), BlockEdit::Release { held, cooldown: 0 });
     let text = String::from_utf8(after(edit, Object::from(*block)).unwrap().encode()).unwrap();
     assert!(text.contains(r#""affinity":null"#) && text.contains(r#""hostAffinity":"node-1""#), "{text}");

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use calipam_model::IpNet;
 use calipam_model::block::Allocation;
-use calipam_model::edit::{Edit, HandleEdit, Held, Precondition, Unit};
+use calipam_model::edit::{AllocationGuard, Edit, HandleEdit, Precondition, Unit};
 use calipam_model::handle::Handle;
 pub(crate) use calipam_model::handle::clean_id as clean;
 use calipam_model::key::Key;
@@ -25,12 +25,12 @@ pub(crate) struct Allocated {
     pub block: IpNet,
     pub address: IpAddr,
     /// The guard of the address's release.
-    pub held: Held,
+    pub held: AllocationGuard,
 }
 
 impl Allocated {
     pub(crate) fn new(block: IpNet, allocation: &Allocation<'_>) -> Self {
-        Self { block, address: allocation.address, held: Held::new(allocation) }
+        Self { block, address: allocation.address, held: AllocationGuard::new(allocation) }
     }
 
     /// Returns the ID of the allocation's handle, as Calico compares it.
@@ -45,7 +45,7 @@ impl Allocated {
 }
 
 /// Returns the ID of the handle of an address, as Calico compares it.
-pub(crate) fn handle_of(held: &Held) -> Option<String> {
+pub(crate) fn handle_of(held: &AllocationGuard) -> Option<String> {
     let id = held.record.as_ref().handle().filter(|id| !id.is_empty())?;
     Some(id.cut_at_carriage_return().to_string())
 }

@@ -7,7 +7,7 @@ use calipam_model::IpNet;
 use calipam_model::affinity::Affinity;
 use calipam_model::attributes::Attribute;
 use calipam_model::block::Block;
-use calipam_model::edit::{Edit, Held, Precondition};
+use calipam_model::edit::{AllocationGuard, Edit, Precondition};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 
@@ -43,9 +43,9 @@ pub(super) struct AddressPlan {
 
 /// An edit of the record of an address.
 pub(super) enum RecordEdit {
-    Release(Held),
+    Release(AllocationGuard),
     Assign(Attribute),
-    Rewrite(Held, Attribute),
+    Rewrite(AllocationGuard, Attribute),
 }
 
 impl RecordEdit {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use calipam_check::{Code, Evidence, Report, Subject};
 use calipam_model::attributes::PackedAttribute;
-use calipam_model::edit::Held;
+use calipam_model::edit::AllocationGuard;
 use calipam_model::key::Key;
 use calipam_model::text::TextRef;
 use jiff::Timestamp;
@@ -24,7 +24,7 @@ pub struct Observation {
 
 impl Observation {
     /// Returns true if the same allocation still holds the address.
-    pub(crate) fn matches(&self, held: &Held) -> bool {
+    pub(crate) fn matches(&self, held: &AllocationGuard) -> bool {
         let (seen, now) = (self.record.as_ref(), held.record.as_ref());
         seen.handle().unwrap_or(TextRef::EMPTY) == now.handle().unwrap_or(TextRef::EMPTY)
             && self.sequence == Some(held.sequence)
@@ -87,7 +87,7 @@ impl Observations {
     }
 
     /// Returns true if the allocation was seen unused.
-    pub(crate) fn saw(&self, address: IpAddr, held: &Held) -> bool {
+    pub(crate) fn saw(&self, address: IpAddr, held: &AllocationGuard) -> bool {
         self.addresses
             .get(&address)
             .is_some_and(|seen| seen.iter().any(|observation| observation.matches(held)))

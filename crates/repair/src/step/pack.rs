@@ -139,7 +139,7 @@ mod tests {
     use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
     use calipam_model::attributes::Attribute;
     use calipam_model::block::Block;
-    use calipam_model::edit::{Condition, HandleEdit, Held, Precondition, Unit};
+    use calipam_model::edit::{AllocationGuard, Condition, HandleEdit, Precondition, Unit};
     use jiff::Timestamp;
 
     use super::*;
@@ -155,7 +155,7 @@ mod tests {
     fn release(count: u32) -> Step {
         let mut step = Step::new("a test");
         for ordinal in 0..count {
-            let held = Held { ordinal, record: Attribute::default().into(), sequence: 1 };
+            let held = AllocationGuard { ordinal, record: Attribute::default().into(), sequence: 1 };
             let id = format!("net.{ordinal}");
             let edits = vec![
                 Edit::Block(block(), BlockEdit::Release { held: vec![held], cooldown: 0 }),

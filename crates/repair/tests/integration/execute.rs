@@ -9,7 +9,7 @@ use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityState, AffinityType};
 use calipam_model::attributes::Attribute;
 use calipam_model::block::{Block, BlockOwner};
-use calipam_model::edit::{AffinityEdit, BlockEdit, Edit, HandleEdit, Held, Part, Step, Unit};
+use calipam_model::edit::{AffinityEdit, AllocationGuard, BlockEdit, Edit, HandleEdit, Part, Step, Unit};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 use calipam_repair::{Execution, Options, RepairError, execute};
@@ -17,12 +17,12 @@ use calipam_testkit::servers::Etcd;
 
 use crate::cluster::{Entries, consent, dump, guid, journal_path, observe, start};
 
-fn held(block: &Block, ordinal: u32) -> Held {
-    Held::new(&block.allocation(ordinal).unwrap())
+fn held(block: &Block, ordinal: u32) -> AllocationGuard {
+    AllocationGuard::new(&block.allocation(ordinal).unwrap())
 }
 
 /// The handle of a record.
-fn handle_of(held: &Held) -> String {
+fn handle_of(held: &AllocationGuard) -> String {
     held.record.as_ref().handle().unwrap().to_string()
 }
 
@@ -38,11 +38,11 @@ fn pod_blocks(snapshot: &Snapshot) -> Vec<(&Block, Vec<u32>)> {
 
 /// The release of addresses of a block with their handles, as a planner makes it.
 pub(crate) fn release(block: &Block, ordinals: &[u32], evidence: Vec<(Key, Precondition)>) -> Step {
-    let mut handles: BTreeMap<String, Vec<Held>> = BTreeMap::new();
+    let mut handles: BTreeMap<String, Vec<AllocationGuard>> = BTreeMap::new();
     for held in ordinals.iter().map(|ordinal| held(block, *ordinal)) {
         handles.entry(handle_of(&held)).or_default().push(held);
     }
-    let part = |(id, held): (String, Vec<Held>)| {
+    let part = |(id, held): (String, Vec<AllocationGuard>)| {
         let count = held.len() as i64;
         let edits = vec![
             Edit::Block(block.cidr(), BlockEdit::Release { held, cooldown: 0 }),

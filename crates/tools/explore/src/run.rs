@@ -244,7 +244,7 @@ impl<'s> Run<'s> {
         // Commands use the clock of the machine.
         clock::set_ahead(self.world.jumped());
         let polled = catch_unwind(AssertUnwindSafe(|| task.go_on()));
-        self.world.files.settle(number);
+        self.world.files.end_step(number);
         match polled {
             Ok(false) => {}
             Ok(true) => acting.task = None,

@@ -14,7 +14,7 @@ use percent_encoding::percent_decode_str;
 use crate::format::Format;
 use crate::render::document;
 use crate::render::page::Page;
-use crate::render::show::{AddressDetails, Shown, View};
+use crate::render::show::{AddressDetails, View, ViewDocument};
 
 /// The object of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +98,7 @@ impl Question {
 
 fn write(view: &impl View, snapshot: &Snapshot, format: Format) -> io::Result<Option<Vec<u8>>> {
     let mut text = Vec::new();
-    document::write(&Shown::new(view, snapshot), format, Page::default(), &mut text)?;
+    document::write(&ViewDocument::new(view, snapshot), format, Page::default(), &mut text)?;
     Ok(Some(text))
 }
 

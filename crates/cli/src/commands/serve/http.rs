@@ -55,7 +55,7 @@ const JSON: &str = "application/json";
 
 /// The served state and the allowed hosts.
 #[derive(Clone)]
-pub(super) struct Shown {
+pub(super) struct ServerState {
     pub served: watch::Receiver<Arc<Served>>,
     /// The age up to which a report counts as current.
     pub current: Duration,
@@ -66,7 +66,11 @@ pub(super) struct Shown {
 type Answer = Response<BoxBody<Bytes, Infallible>>;
 
 /// Serves until `stop` ends, and returns the result of `stop`.
-pub(super) async fn serve(listener: TcpListener, shown: Shown, stop: impl Future<Output = bool>) -> bool {
+pub(super) async fn serve(
+    listener: TcpListener,
+    state: ServerState,
+    stop: impl Future<Output = bool>,
+) -> bool {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let probes = Arc::new(Semaphore::new(PROBES));
     let (end, ending) = watch::channel(());
@@ -94,9 +98,9 @@ pub(super) async fn serve(listener: TcpListener, shown: Shown, stop: impl Future
             },
             stopped = &mut stop => break stopped,
         };
-        let (shown, asking, ending) = (shown.clone(), Arc::clone(&asking), ending.clone());
+        let (state, asking, ending) = (state.clone(), Arc::clone(&asking), ending.clone());
         connections.spawn(async move {
-            connection(stream, answers, &shown, &asking, ending).await;
+            connection(stream, answers, &state, &asking, ending).await;
             drop(place);
         });
         while connections.try_join_next().is_some() {}
@@ -125,14 +129,14 @@ impl Answers {
 async fn connection(
     stream: TcpStream,
     answers: Answers,
-    shown: &Shown,
+    state: &ServerState,
     asking: &Semaphore,
     mut ending: watch::Receiver<()>,
 ) {
     let end = ending.clone();
     let service = service_fn(|request: Request<hyper::body::Incoming>| {
         let end = end.clone();
-        async move { Ok::<_, Infallible>(respond(&request, answers, shown, asking, end).await) }
+        async move { Ok::<_, Infallible>(respond(&request, answers, state, asking, end).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -156,12 +160,12 @@ async fn connection(
 async fn respond<B>(
     request: &Request<B>,
     answers: Answers,
-    shown: &Shown,
+    state: &ServerState,
     asking: &Semaphore,
     end: watch::Receiver<()>,
 ) -> Answer {
     let uri = request.uri();
-    if !shown.hosts.admit(request) {
+    if !state.hosts.admit(request) {
         return plain(StatusCode::FORBIDDEN, OTHER_NAME);
     }
     if !answers.has(uri.path()) {
@@ -173,16 +177,16 @@ async fn respond<B>(
         return with(refusal, ALLOW, "GET, HEAD");
     }
 
-    let served = Arc::clone(&shown.served.borrow());
+    let served = Arc::clone(&state.served.borrow());
     match uri.path() {
-        "/events" => events(shown.served.clone(), end),
+        "/events" => events(state.served.clone(), end),
         "/ask" => match uri.query().and_then(Question::of_query) {
             Some(question) => answer_question(question, &served, Format::Wide, asking).await,
             None => plain(StatusCode::BAD_REQUEST, "/ask?q=TEXT: TEXT is missing"),
         },
         path => match Question::of_path(path) {
             Some(question) => answer_question(question, &served, Format::Json, asking).await,
-            None => answer_path(path, &served, shown.current, asking).await,
+            None => answer_path(path, &served, state.current, asking).await,
         },
     }
 }

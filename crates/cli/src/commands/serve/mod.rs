@@ -24,7 +24,7 @@ use tokio::sync::watch as state;
 use self::checks::Checks;
 use self::events::FindingEvents;
 use self::host::Hosts;
-use self::http::Shown;
+use self::http::ServerState;
 use self::served::Served;
 use super::check::Checker;
 use super::record;
@@ -86,8 +86,8 @@ async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Out
             () = ended => false,
         }
     };
-    let shown = Shown { served, current: interval.saturating_mul(CURRENT), hosts };
-    if http::serve(listener, shown, stop).await {
+    let server = ServerState { served, current: interval.saturating_mul(CURRENT), hosts };
+    if http::serve(listener, server, stop).await {
         // A running check only reads, so it can end with the process.
         return Ok(Outcome::Clean);
     }

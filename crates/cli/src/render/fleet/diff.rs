@@ -75,7 +75,7 @@ impl DiffOfCluster {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Written<'a> {
+struct FleetDiffJson<'a> {
     same: bool,
     unreadable: Vec<OneUnreadable<'a>>,
     only_old: &'a [String],
@@ -146,7 +146,7 @@ impl Document for FleetDiff {
     }
 
     fn schema(&self) -> impl Serialize {
-        Written {
+        FleetDiffJson {
             same: self.is_same(),
             unreadable: unreadable(&self.unreadable),
             only_old: &self.only_old,

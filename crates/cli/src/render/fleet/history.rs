@@ -49,7 +49,7 @@ struct OneCluster<'a> {
 }
 
 #[derive(Serialize)]
-struct Written<'a> {
+struct FleetHistoryJson<'a> {
     /// `ip`, as in the history of one cluster.
     about: &'static str,
     name: IpAddr,
@@ -103,7 +103,7 @@ impl Document for FleetHistory {
     }
 
     fn schema(&self) -> impl Serialize {
-        Written {
+        FleetHistoryJson {
             about: "ip",
             name: self.address,
             unreadable: unreadable(&self.unreadable),

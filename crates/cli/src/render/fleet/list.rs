@@ -34,7 +34,7 @@ pub(crate) struct ListOfCluster {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Written<'a> {
+struct FleetListJson<'a> {
     notes: &'a [String],
     unreadable: Vec<OneUnreadable<'a>>,
     clusters: Vec<OneCluster<'a>>,
@@ -92,7 +92,7 @@ impl Document for FleetList {
             }
             _ => None,
         });
-        Written {
+        FleetListJson {
             notes: &self.notes,
             unreadable: unreadable(&self.unreadable),
             clusters: clusters.collect(),

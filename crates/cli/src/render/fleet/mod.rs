@@ -127,7 +127,7 @@ impl Document for FleetReport {
     }
 
     fn schema(&self) -> impl Serialize {
-        schema::Written::new(self)
+        schema::FleetReportJson::new(self)
     }
 
     fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {

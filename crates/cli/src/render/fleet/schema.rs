@@ -13,7 +13,7 @@ use crate::render::findings::{ChangesOf, Found};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Written<'a> {
+pub(super) struct FleetReportJson<'a> {
     taken_at: Timestamp,
     notes: &'a [String],
     counts: Counts,
@@ -49,7 +49,7 @@ struct OneCluster<'a> {
     pools: &'a PoolList,
 }
 
-impl<'a> Written<'a> {
+impl<'a> FleetReportJson<'a> {
     pub(super) fn new(report: &'a FleetReport) -> Self {
         let clusters = &report.clusters;
         Self {

@@ -16,7 +16,7 @@ use super::column::{Kind, left, right};
 use super::document::Document;
 use super::header;
 use super::page::Text;
-use super::plan::{PlanDocument, Shown};
+use super::plan::{PlanDocument, PlanJson};
 use super::table::{FEW, Grid};
 use super::text::{count, shell_word, thousands};
 
@@ -35,7 +35,7 @@ struct ShownMigration<'a> {
     #[serde(flatten)]
     survey: ShownSurvey<'a>,
     #[serde(flatten)]
-    plan: Shown<'a>,
+    plan: PlanJson<'a>,
 }
 
 const KIND: &str = "MigrationPlan";

@@ -23,7 +23,7 @@ impl View for NodeList {
     }
 
     fn text(&self, text: &mut Text) {
-        let headroom = if text.page.wide { headroom_by_pool } else { headroom_by_family };
+        let claimable = if text.page.wide { claimable_by_pool } else { claimable_by_family };
         let columns = vec![
             left("NODE", |node: &NodeView| {
                 format!("{}{}", node.node, if node.exists { "" } else { " (missing)" })
@@ -33,7 +33,7 @@ impl View for NodeList {
             right("BORROWED", |node: &NodeView| thousands(node.borrowed)).hidden(2),
             right("BORROWED BY OTHERS", |node: &NodeView| thousands(node.borrowed_by_others)).hidden(1),
             left("FREE", |node: &NodeView| dash(Some(free_by_family(node)))),
-            left("CLAIMABLE", move |node: &NodeView| dash(Some(headroom(node)))).hidden(3),
+            left("CLAIMABLE", move |node: &NodeView| dash(Some(claimable(node)))).hidden(3),
             left("NO ADDRESS", |node: &NodeView| dash(Some(without_address(node)))),
             left("PLUGIN", |node: &NodeView| dash(Some(plugin(&node.plugin)))).wide(),
             left("TUNNELS", |node: &NodeView| dash(Some(tunnels(node)))).wide(),
@@ -73,37 +73,37 @@ fn without_address(node: &NodeView) -> String {
 }
 
 /// `16 of 20`, or `any number`.
-fn claimable(headroom: Option<u32>, limit: Option<u32>) -> String {
-    let Some(headroom) = headroom else { return "unknown".to_owned() };
+fn claimable(blocks: Option<u32>, limit: Option<u32>) -> String {
+    let Some(blocks) = blocks else { return "unknown".to_owned() };
     match limit {
-        Some(limit) => format!("{headroom} of {limit}"),
-        None if headroom == u32::MAX => "any number".to_owned(),
-        None => thousands(headroom),
+        Some(limit) => format!("{blocks} of {limit}"),
+        None if blocks == u32::MAX => "any number".to_owned(),
+        None => thousands(blocks),
     }
 }
 
 /// `16 of 20 ipv4`: all pools of a family have the same limit.
-fn headroom_by_family(node: &NodeView) -> String {
+fn claimable_by_family(node: &NodeView) -> String {
     let mut families: BTreeMap<&str, (Option<u32>, Option<u32>)> = BTreeMap::new();
     for held in &node.pools {
         let most = families.entry(held.family).or_insert((None, held.limit));
-        most.0 = most.0.max(held.headroom);
+        most.0 = most.0.max(held.claimable);
     }
     let families = families
         .into_iter()
-        .map(|(family, (headroom, limit))| format!("{} {family}", claimable(headroom, limit)));
+        .map(|(family, (blocks, limit))| format!("{} {family}", claimable(blocks, limit)));
     families.collect::<Vec<_>>().join(", ")
 }
 
 /// `16 of 20 in default-ipv4-ippool, extra-5; 0 of 20 in old-ippool`.
-fn headroom_by_pool(node: &NodeView) -> String {
+fn claimable_by_pool(node: &NodeView) -> String {
     let mut groups: BTreeMap<_, Vec<&str>> = BTreeMap::new();
     for held in &node.pools {
         let pool = held.pool.as_deref().unwrap_or("(no pool)");
-        groups.entry((Reverse(held.headroom), held.limit)).or_default().push(pool);
+        groups.entry((Reverse(held.claimable), held.limit)).or_default().push(pool);
     }
-    let groups = groups.into_iter().map(|((Reverse(headroom), limit), pools)| {
-        format!("{} in {}", claimable(headroom, limit), pools.join(", "))
+    let groups = groups.into_iter().map(|((Reverse(blocks), limit), pools)| {
+        format!("{} in {}", claimable(blocks, limit), pools.join(", "))
     });
     groups.collect::<Vec<_>>().join("; ")
 }

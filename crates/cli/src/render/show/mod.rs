@@ -44,7 +44,7 @@ pub(crate) trait View: Serialize {
 }
 
 /// A view with its cluster, and the sources that were read for it.
-pub(crate) struct Shown<'a, V> {
+pub(crate) struct ViewDocument<'a, V> {
     cluster: ClusterIdentity,
     coverage: &'a BTreeMap<Source, Coverage>,
     /// A note if Calico IPAM does not serve pods.
@@ -52,7 +52,7 @@ pub(crate) struct Shown<'a, V> {
     view: &'a V,
 }
 
-impl<'a, V: View> Shown<'a, V> {
+impl<'a, V: View> ViewDocument<'a, V> {
     pub(crate) fn new(view: &'a V, snapshot: &'a Snapshot) -> Self {
         let (cluster, note) = (ClusterIdentity::of(snapshot), note_of_other_ipam(snapshot));
         Self { cluster, coverage: &snapshot.coverage, note, view }
@@ -67,7 +67,7 @@ struct OfCluster<'a, T> {
     view: T,
 }
 
-impl<V: View> Document for Shown<'_, V> {
+impl<V: View> Document for ViewDocument<'_, V> {
     fn kind(&self) -> &'static str {
         V::KIND
     }

@@ -102,7 +102,7 @@ pub(crate) enum Condition {
 
 /// The outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Written {
+pub(crate) enum WriteOutcome {
     /// The write took place, at this index.
     At(i64),
     /// The condition did not hold.
@@ -220,7 +220,7 @@ impl EtcdV2Client {
         path: &str,
         value: Option<&str>,
         condition: Condition,
-    ) -> Result<Written> {
+    ) -> Result<WriteOutcome> {
         let condition = match condition {
             Condition::Absent => "prevExist=false".to_owned(),
             Condition::Index(index) => format!("prevIndex={index}"),
@@ -235,7 +235,7 @@ impl EtcdV2Client {
             None => Request::delete(url).body(Body::empty()),
         };
         let result = match self.send(request, self.settings.timeouts.request).await {
-            Ok(Answer { status, body, .. }) => self.written(status, &body),
+            Ok(Answer { status, body, .. }) => self.write_outcome(status, &body),
             Err(failure) => Err(failure),
         };
         result.map_err(|failure| {
@@ -246,13 +246,13 @@ impl EtcdV2Client {
         })
     }
 
-    fn written(&self, status: StatusCode, body: &Bytes) -> Result<Written, Failure> {
+    fn write_outcome(&self, status: StatusCode, body: &Bytes) -> Result<WriteOutcome, Failure> {
         match reply(body) {
             Some(Reply { node: Some(node), .. }) if status.is_success() => {
-                Ok(Written::At(node.modified_index))
+                Ok(WriteOutcome::At(node.modified_index))
             }
             Some(Reply { error_code: code::NOT_FOUND | code::COMPARE_FAILED | code::EXISTS, .. }) => {
-                Ok(Written::Conflict)
+                Ok(WriteOutcome::Conflict)
             }
             _ if status.is_success() => Err(Failure::Incomplete("its JSON cannot be decoded".into())),
             reply => Err(self.refusal(status, reply, body)),

@@ -16,8 +16,10 @@ fn a_clock_that_is_set_back_changes_no_order_and_is_told() {
     let mut told = Vec::new();
     let reached = States::default().tell(&only(folder.path()), &|_| true, |one| {
         told.push(match one {
-            Told::Unchanged(time) => (time, 0),
-            Told::State(snapshot) => (snapshot.taken_at, snapshot.handles.len() + snapshot.defects.len()),
+            StateUpdate::Unchanged(time) => (time, 0),
+            StateUpdate::State(snapshot) => {
+                (snapshot.taken_at, snapshot.handles.len() + snapshot.defects.len())
+            }
         });
     });
     let reached = reached.unwrap().unwrap();

@@ -145,7 +145,7 @@ pub(super) fn all() -> Vec<Scenario> {
         ),
         plain(
             "calico-add-beside-rebuild",
-            "a block without its handle is mended while a pod of Calico's plugin wants an address",
+            "a block without its handle is repaired while a pod of Calico's plugin wants an address",
             ONE_BLOCK,
             |before| before.leak_without_handle("a", "gone"),
             || vec![calipam("rebuild", false, &[Rebuild], &[Rebuild]), add(calico(any("a", "p")))],
@@ -153,7 +153,7 @@ pub(super) fn all() -> Vec<Scenario> {
         .large(),
         plain(
             "calico-del-beside-rebuild",
-            "a handle is mended while Calico's plugin, which needs it, stops the pod",
+            "a handle is repaired while Calico's plugin, which needs it, stops the pod",
             ONE_BLOCK,
             |before| {
                 before.pod("a", "p");

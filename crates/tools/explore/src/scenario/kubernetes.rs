@@ -120,7 +120,7 @@ pub(super) fn all() -> Vec<Scenario> {
         .large(),
         plain(
             "kubernetes-rebuild-beside-add",
-            "a block without its handle is mended while a pod wants an address",
+            "a block without its handle is repaired while a pod wants an address",
             KUBERNETES,
             |before| before.leak_without_handle("a", "gone"),
             || vec![calipam("rebuild", false, &[Rebuild], &[Rebuild]), add(on_kubernetes(any("a", "p")))],

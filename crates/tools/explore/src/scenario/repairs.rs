@@ -214,7 +214,7 @@ pub(super) fn all() -> Vec<Scenario> {
         ),
         plain(
             "rebuild-beside-add",
-            "a block without its handles is mended while a pod wants an address",
+            "a block without its handles is repaired while a pod wants an address",
             ONE_BLOCK,
             |before| before.leak_without_handle("a", "gone"),
             || vec![calipam("rebuild and undo", false, &[Rebuild], &[Rebuild]), add(any("a", "p"))],

@@ -59,7 +59,7 @@ impl Files {
     }
 
     /// Ends a step of an actor.
-    pub(crate) fn settle(&self, actor: usize) {
+    pub(crate) fn end_step(&self, actor: usize) {
         if let Some(folder) = self.state().folders.get_mut(&actor).filter(|folder| folder.is_admitted) {
             folder.is_admitted = false;
             folder.durable = folder.length();

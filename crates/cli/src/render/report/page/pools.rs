@@ -49,7 +49,7 @@ pub(super) fn section(list: &PoolList) -> Markup {
                 p.dim { (escape(&pool.name)) ": not all free addresses can be allocated: " (escape(&pool.limited_by.join("; "))) }
             }
             @if let Some(outside) = &list.outside {
-                p.notice { (thousands(outside.blocks)) " blocks lie in no pool, with " (thousands(outside.in_use)) " addresses in use." }
+                p.notice { (thousands(outside.blocks)) " blocks are in no pool, with " (thousands(outside.in_use)) " addresses in use." }
             }
         }
     }
