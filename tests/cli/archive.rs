@@ -139,7 +139,7 @@ fn kubernetes_has_an_archive() {
     let last = format!("this is the state of {}: nothing is known after it\n", times[2]);
     assert!(known("2999-01-01T00:00Z").contains(&last));
     assert!(!known(times[1]).contains("nothing is known"));
-    assert!(text.contains("changes between two of them, and after the last, are not known"), "{text}");
+    assert!(text.contains("changes between two exports, and after the last one, are not known"), "{text}");
     let early = calipam(&["diff", "--archive", archive, "--at", "2020-01-01T00:00Z"]);
     assert!(
         early.code == 2 && early.stderr.contains("has no export of 2020-01-01T00:00:00Z or before"),
@@ -193,10 +193,11 @@ fn a_leak_says_when_it_was_last_in_use() {
         "json",
     ];
     let one = calipam(&load);
-    assert!(one.code == 2 && one.stderr.contains(" tells no rates: it holds one state"), "{one:?}");
+    assert!(one.code == 2 && one.stderr.contains(" gives no rates: it has one state"), "{one:?}");
     assert_eq!(cluster.run(&["export", "--archive", archive]).code, 0);
     let two = calipam(&load);
-    let least = " 0 pods came and 0 pods left, of 1 on average; what came and left between two exports is not known\n";
+    let least = " 0 pods came and 0 pods left, of 1 on average; pods that came and left between two exports are not \
+                 counted\n";
     assert!(two.code == 0 && two.stderr.contains(least), "{two:?}");
     assert_eq!(two.json()["scenario"]["lifetime"], "2h");
 }
@@ -224,7 +225,7 @@ fn an_archive_is_of_one_cluster_and_never_half() {
     let lock = fs::File::open(archive.join(".calipam-lock")).unwrap();
     lock.lock().unwrap();
     let busy = on_example(&["export", "--archive", text]);
-    assert!(busy.code == 3 && busy.stderr.contains("another run writes to this archive"), "{busy:?}");
+    assert!(busy.code == 3 && busy.stderr.contains("another run is writing to this archive"), "{busy:?}");
     drop(lock);
 
     // The lock was replaced by another file.
@@ -251,7 +252,7 @@ fn an_archive_is_of_one_cluster_and_never_half() {
     let refused = calipam(&["export", "--archive", text, "--datastore", other.to_str().unwrap()]);
     assert!(refused.code == 3 && refused.stderr.contains("an archive of cluster \"0f0e1d2c"), "{refused:?}");
     let checked = calipam(&["check", "--archive", text, "--datastore", other.to_str().unwrap()]);
-    let said = "hint: name the archive of this cluster\n";
+    let said = "hint: name this cluster's archive\n";
     assert!(checked.code == 2 && checked.stderr.ends_with(said), "{checked:?}");
     assert_eq!(names(&archive).len(), 3);
 
@@ -300,7 +301,8 @@ fn an_archive_is_of_one_cluster_and_never_half() {
     let set_back = on_example(&["export", "--archive", text]);
     assert!(set_back.code == 0 && set_back.stderr.contains("a clock was set back"), "{set_back:?}");
     let told = calipam(&["history", "--archive", text, "--ip", "10.244.10.6"]);
-    let warning = "the export of 2026-06-03T08:00:00Z has older data than that of 2026-06-01T08:00:00Z";
+    let warning =
+        "the export from 2026-06-03T08:00:00Z has older data than the one from 2026-06-01T08:00:00Z";
     assert!(told.code == 0 && told.stderr.contains(warning), "{told:?}");
 
     // A damaged export is an error, and never an empty one.
@@ -313,7 +315,7 @@ fn an_archive_is_of_one_cluster_and_never_half() {
     fs::write(&newest, example.replace("2026-06-01T08:00:00Z", "2026-06-05T08:00:00Z")).unwrap();
     let newest = ["--datastore", newest.to_str().unwrap()];
     let added = calipam(&[&["export", "--archive", text, "--keep", "1h:all"], &newest[..]].concat());
-    assert!(added.code == 0 && added.stderr.contains("this export of the archive is damaged"), "{added:?}");
+    assert!(added.code == 0 && added.stderr.contains("this export in the archive is damaged"), "{added:?}");
     assert_eq!(fs::read_to_string(archive.join(&named)).unwrap(), "half");
     fs::remove_file(archive.join(&named)).unwrap();
     // A single changed bit is detected.

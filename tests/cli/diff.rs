@@ -140,7 +140,10 @@ fn two_clusters_are_compared_only_by_force() {
     );
     let run = calipam(&["diff", EXAMPLE, &other]);
     assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{run:?}");
-    assert!(run.stderr.contains("of two clusters: 0f0e1d2c") && run.stderr.contains("--force"), "{run:?}");
+    assert!(
+        run.stderr.contains("from different clusters: 0f0e1d2c") && run.stderr.contains("--force"),
+        "{run:?}"
+    );
     let forced = calipam(&["diff", EXAMPLE, &other, "--force"]);
     assert_eq!(forced.code, 1);
     assert!(forced.stdout.contains("clusterGUID"), "{forced:?}");

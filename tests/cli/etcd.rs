@@ -151,10 +151,10 @@ fn users_and_passwords() {
     };
     let refused = check(None);
     assert_eq!(refused.code, 3);
-    assert!(refused.stderr.contains("the server wants a user and password\nhint: set ETCD_USERNAME"));
+    assert!(refused.stderr.contains("the server requires a user name and password\nhint: set ETCD_USERNAME"));
     let wrong = check(Some(("guest", "wrong")));
     assert_eq!(wrong.code, 3);
-    assert!(wrong.stderr.contains("user or password are wrong"), "{wrong:?}");
+    assert!(wrong.stderr.contains("the user name or password is wrong"), "{wrong:?}");
     assert!(!wrong.transcript().contains("guest:wrong"), "{wrong:?}");
     // The user may read, but the cluster is empty.
     let empty = check(Some(("guest", "secret")));
@@ -167,7 +167,7 @@ fn certificates() {
     let plain = etcd.endpoint().replace("https://", "http://");
     let run = calipam(&["check", "--etcd-endpoints", &plain]);
     assert_eq!(run.code, 3);
-    assert!(run.stderr.contains("the server wants TLS\nhint: write the endpoint as https://"), "{run:?}");
+    assert!(run.stderr.contains("the server requires TLS\nhint: write the endpoint as https://"), "{run:?}");
     let run = on_etcd(&etcd, &["check"]);
     assert_eq!(run.code, 3);
     assert!(run.stderr.contains("ETCD_CA_CERT_FILE"), "{run:?}");

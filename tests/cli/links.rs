@@ -38,7 +38,11 @@ fn what_is_there_already_stays() {
     fs::write(folder.path().join("kubectl_complete-ipam"), "mine, too").unwrap();
     let run = calipam(&["install-links", folder.path().to_str().unwrap()]);
     assert_eq!(run.code, 1, "{run:?}");
-    assert_eq!(run.stderr.matches("exists and is something else; it is not replaced").count(), 2, "{run:?}");
+    assert_eq!(
+        run.stderr.matches("exists, but is a different file; it is not replaced").count(),
+        2,
+        "{run:?}"
+    );
     assert_eq!(fs::read_to_string(folder.path().join("ipam")).unwrap(), "mine");
     assert_eq!(fs::read_to_string(folder.path().join("kubectl_complete-ipam")).unwrap(), "mine, too");
     assert!(folder.path().join("kubectl-ipam").is_symlink());
@@ -113,7 +117,7 @@ fn completions_and_man_pages_are_installed_and_removed() {
     let refused = run(&["--completions"]);
     assert_eq!(refused.code, 1, "{refused:?}");
     assert!(
-        refused.stderr.contains("calipam.1 exists and is something else; it is not replaced"),
+        refused.stderr.contains("calipam.1 exists, but is a different file; it is not replaced"),
         "{refused:?}"
     );
     let removed = run(&["--remove"]);

@@ -77,7 +77,7 @@ fn credential_plugins() {
         failed.stderr.starts_with("your session has expired\nerror: "),
         "what the plugin says is shown: {failed:?}"
     );
-    assert_failed(&run("echo hunter2"), "what the credential plugin printed cannot be decoded");
+    assert_failed(&run("echo hunter2"), "the credential plugin's output cannot be decoded");
     assert_failed(
         &run(&credential(json!({"token": "hunter2"}))),
         "the server does not accept the credentials (401)",
@@ -111,7 +111,7 @@ fn a_credential_plugin_that_hangs_is_named() {
         let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
         let first = said.next().unwrap().unwrap();
         assert!(
-            first.contains("waiting for the credential plugin ") && first.contains("get-token"),
+            first.contains("waiting for the kubeconfig's credential plugin ") && first.contains("get-token"),
             "{first}"
         );
         end(Pid::from_child(&child), signal).unwrap();

@@ -51,9 +51,9 @@ fn a_version_of_calico_is_known_or_not() {
     let file = folder.path().join("cluster.jsonl");
     let name = file.to_str().unwrap();
     for (version, is_known, said) in [
-        ("v3.32.1", true, "Cluster     Calico v3.32.1, whose data is known\n"),
-        ("v3.99.0", false, "Cluster     Calico v3.99.0, which is not known\n"),
-        ("", false, "Cluster     does not name its version of Calico\n"),
+        ("v3.32.1", true, "Cluster     Calico v3.32.1, which calipam knows\n"),
+        ("v3.99.0", false, "Cluster     Calico v3.99.0, which calipam does not know\n"),
+        ("", false, "Cluster     does not name its Calico version\n"),
     ] {
         let field = |version| format!("\"calicoVersion\":\"{version}\"");
         std::fs::write(&file, example.replace(&field("v3.32.1"), &field(version))).unwrap();

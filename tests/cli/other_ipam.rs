@@ -84,7 +84,7 @@ fn pods_of_host_local_are_one_finding_and_nothing_to_rebuild() {
     assert_eq!(plan["changes"], json!([]), "{plan}");
     let compared = on(folder.path(), &["show", "--compare"]);
     assert!(
-        compared.stdout.contains("Pods have addresses of host-local, not of Calico IPAM"),
+        compared.stdout.contains("Pods have addresses from host-local, not from Calico IPAM"),
         "{compared:?}"
     );
 }

@@ -169,7 +169,7 @@ fn who_had_the_address_at_that_time() {
     assert!(line.starts_with("recording continues after "), "{line}");
     recorder.after(|| site.put_other());
     let said = recorder.terminate();
-    assert!(said.contains("a gap: the server no longer knows what has changed"), "{said}");
+    assert!(said.contains("a gap: the server no longer has the changes"), "{said}");
     let told = history();
     assert_eq!(events(&told)[7..], ["reused"], "{told}");
     assert_eq!(told["events"][7]["after"]["allocatedTo"], "shop/last-0");
@@ -210,7 +210,7 @@ fn who_had_the_address_at_that_time() {
     assert!(!shown.stderr.contains("nothing is known"), "{shown:?}");
     assert!(text.contains("; changes in a gap, and later ones, are not known"), "{text}");
     let early = calipam(&["show", "--archive", archive, "--at", "2020-01-01T00:00Z"]);
-    assert!(early.code == 2 && early.stderr.contains("has no export of"), "{early:?}");
+    assert!(early.code == 2 && early.stderr.contains("has no export from"), "{early:?}");
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn two_recorders_are_one_history_and_do_not_share_a_folder() {
     let (first, _) = Recorder::start(folders[0].path(), &connection);
     first.after(|| site.assign("web-0"));
     let busy = calipam(&["record", folders[0].path().to_str().unwrap(), connection[0], connection[1]]);
-    assert!(busy.code == 3 && busy.stderr.contains("another run writes to this archive"), "{busy:?}");
+    assert!(busy.code == 3 && busy.stderr.contains("another run is writing to this archive"), "{busy:?}");
     thread::sleep(Duration::from_millis(10));
     // Another recorder takes over, and both run for a while.
     let (second, _) = Recorder::start(folders[1].path(), &connection);
@@ -312,7 +312,7 @@ fn what_cannot_be_recorded_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let archive = folder.path().to_str().unwrap();
     let file = on_example(&["record", archive]);
-    assert!(file.code == 2 && file.stderr.contains("a recording needs the datastore itself"), "{file:?}");
+    assert!(file.code == 2 && file.stderr.contains("a recording needs a live datastore"), "{file:?}");
 
     // A folder with the exports of another cluster.
     let example = fs::read_to_string(root().join(EXAMPLE)).unwrap();

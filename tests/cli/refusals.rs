@@ -84,11 +84,7 @@ fn a_file_is_not_to_be_written() {
         (&["rebuild", "--apply"], "rebuild --apply", "`calipam rebuild --datastore"),
     ];
     for (arguments, what, hint) in cases {
-        refused(
-            arguments,
-            2,
-            &format!("error: a file is never changed; {what} needs the datastore itself\n"),
-        );
+        refused(arguments, 2, &format!("error: a file is never changed; {what} needs a live datastore\n"));
         refused(arguments, 2, &format!("hint: plan on it with {hint}"));
     }
 }

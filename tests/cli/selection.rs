@@ -99,7 +99,7 @@ fn a_selector_stands_for_nodes_by_their_labels() {
     let hints = run(&["check", "--selector", "rack == 'a'"]).stderr;
     assert!(hints.contains("release --leaked --selector 'rack == '\\''a'\\'''"), "{hints}");
     for (words, code, says) in [
-        (&["check", "--selector", "rack == 'b'"][..], 1, "the selector matches none of the nodes"),
+        (&["check", "--selector", "rack == 'b'"][..], 1, "the selector matches no node"),
         (&["check", "--selector", "rack=a"], 2, "expected a selector as in a pool's nodeSelector"),
         (&["release", "--node", "node-11", "--selector", "has(rack)"], 2, "a deleted node has no labels"),
         (&["release", "--selector", "has(rack)"], 2, "specify what to release"),
@@ -225,7 +225,7 @@ fn the_addresses_of_a_pod() {
     let lost = addresses("shop/search-6799fc88d8-4v7sw");
     assert!(lost.contains(&("10.244.10.5".to_owned(), "not recorded".to_owned())), "{lost:?}");
     let elsewhere = on_example(&["show", "--pod", "shop/search-6799fc88d8-4v7sw", "--pool", "extra-5"]);
-    let said = "error: the pod shop/search-6799fc88d8-4v7sw has no address on the nodes or in the pools that are named\n\
+    let said = "error: the pod shop/search-6799fc88d8-4v7sw has no address on the named nodes or in the named pools\n\
         hint: `calipam show --pod shop/search-6799fc88d8-4v7sw --datastore ";
     assert!(elsewhere.code == 1 && elsewhere.stderr.starts_with(said), "{elsewhere:?}");
     let gone = on_example(&["show", "--pod", "default/nobody"]);

@@ -310,7 +310,7 @@ fn a_wrong_call_ends_at_once() {
         (vec!["serve", "--listen", "9795", "-d", EXAMPLE], 2, "expected an address and a port"),
         (vec!["serve", "--interval", "0", "-d", EXAMPLE], 2, "the shortest interval"),
         (vec!["serve", "--interval", "99999d", "-d", EXAMPLE], 2, "the longest interval"),
-        ([&free[..], &["-d", "-"]].concat(), 2, "stdin can be read once only"),
+        ([&free[..], &["-d", "-"]].concat(), 2, "stdin can be read only once"),
         ([&free[..], &["--ignore", "/no/such/file", "-d", EXAMPLE]].concat(), 3, "cannot read /no/such/file"),
         (
             [&free[..], &["--rule", "half-deleted", "--skip-rule", "half-deleted", "-d", EXAMPLE]].concat(),

@@ -154,7 +154,7 @@ fn an_account_may_neither_watch_nor_tell_events_until_it_has_the_right() {
     let account = ["--as", "system:serviceaccount:calipam:calipam"];
     let options = ["--settle", "0", "--interval", "1s", "--events"];
     let mut server = Server::start(&[&options[..], &account, &datastore].concat());
-    server.wait_for_line("each check reads the whole cluster: what has changed cannot be watched: ");
+    server.wait_for_line("each check reads everything: changes cannot be watched: ");
     server.wait("/healthz", |answer| answer.status == 200);
     delete_pod(&cluster);
     let leaked = "leaked-address 10.0.0.0".to_owned();

@@ -30,7 +30,7 @@ fn serve_records_and_goes_on_where_it_cannot() {
     let second = Server::start(&arguments);
     second.wait("/healthz", |answer| answer.status == 200);
     let (code, said) = second.terminate();
-    assert!(code == Some(0) && said.contains("another run writes to this archive"), "{said}");
+    assert!(code == Some(0) && said.contains("another run is writing to this archive"), "{said}");
     assert_eq!(server.terminate().0, Some(0));
 }
 
@@ -83,7 +83,7 @@ fn a_disk_that_fills_leaves_a_gap_and_checks_go_on() {
     site.compact(kept);
 
     server.limit(None);
-    server.0.wait_for_line("a gap: the server no longer knows what has changed");
+    server.0.wait_for_line("a gap: the server no longer has the changes");
     after(&mut || _ = site.release());
     let told = calipam(&["history", "--archive", archive, "--ip", ADDRESS, "-o", "json"]).json();
     assert_eq!(spans(&told), 2, "{told}");

@@ -140,7 +140,8 @@ fn a_node_that_gets_no_address_is_named_with_the_reason() {
     let words: Vec<&str> = hint.split('`').next().unwrap().split(' ').collect();
     let explained = calipam(&words);
     assert!(
-        explained.code == 1 && explained.stdout.contains("holds 20 blocks and may hold 20"),
+        explained.code == 1
+            && explained.stdout.contains("the block limit of 20 is reached: the node holds 20"),
         "{explained:?}"
     );
 
@@ -159,7 +160,7 @@ fn a_node_that_gets_no_address_is_named_with_the_reason() {
     assert_eq!(
         families[0],
         json!({"family": "ipv4", "free": 0, "withoutAddress": true,
-            "reason": "the block limit is reached: it holds 20 blocks and may hold 20"})
+            "reason": "the block limit of 20 is reached: the node holds 20"})
     );
     assert!(families[1]["withoutAddress"] == false && families[1]["free"].as_u64() > Some(0), "{families:?}");
 
@@ -167,7 +168,7 @@ fn a_node_that_gets_no_address_is_named_with_the_reason() {
     let line = table.lines().find(|line| line.starts_with(node)).unwrap();
     assert!(
         line.contains("0 ipv4, ")
-            && line.ends_with("ipv4: the block limit is reached: it holds 20 blocks and may hold 20"),
+            && line.ends_with("ipv4: the block limit of 20 is reached: the node holds 20"),
         "{table}"
     );
 }
@@ -237,9 +238,9 @@ fn rows_alone_are_sorted_by_any_column() {
     for (arguments, why) in [
         (
             &["show", "--sort-by", "weight"][..],
-            "--sort-by: no column \"weight\"; there are POOL, CIDR, TOTAL, ",
+            "--sort-by: there is no column \"weight\", only POOL, CIDR, TOTAL, ",
         ),
-        (&["show", "--sort-by", "\u{1b}[31m"], "--sort-by: no column \"\\u{1b}[31m\";"),
+        (&["show", "--sort-by", "\u{1b}[31m"], "--sort-by: there is no column \"\\u{1b}[31m\","),
         (&["show", "--map", "--no-headers"], "only apply to tables, and this output is not a table"),
         (&["show", "-o", "yaml", "--sort-by", "free"], "only apply to tables"),
     ] {

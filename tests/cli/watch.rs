@@ -162,11 +162,11 @@ fn it_goes_on_while_the_datastore_is_away_but_not_where_it_never_was_there() {
     assert_eq!((gone.code, gone.stdout.as_str()), (3, ""), "{gone:?}");
     for (arguments, why) in [
         (&["show", "--watch=0s", "-d", EXAMPLE][..], "the shortest interval is `1s`"),
-        (&["show", "--watch", "-d", "-"], "stdin can be read once only"),
-        (&["check", "--watch", "-o", "html", "-d", EXAMPLE], "`serve` has the others"),
+        (&["show", "--watch", "-d", "-"], "stdin can be read only once"),
+        (&["check", "--watch", "-o", "html", "-d", EXAMPLE], "`serve` has the other formats"),
         (
             &["check", "--watch", "--sort-by", "none", "-d", EXAMPLE],
-            "--sort-by: no column \"none\"; there are SEVERITY, ",
+            "--sort-by: there is no column \"none\", only SEVERITY, ",
         ),
     ] {
         let run = calipam(arguments);

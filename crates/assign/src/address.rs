@@ -70,7 +70,7 @@ impl<S: Store> Allocator<S> {
                 Err(error) if error.is_lost_race() => {}
                 // Another client claimed the block: it exists now.
                 Err(Error::ClaimedByOther(_)) => {}
-                Err(error @ Error::InProgress { .. }) => tracing::debug!(%error, "tries again"),
+                Err(error @ Error::InProgress { .. }) => tracing::debug!(%error, "trying again"),
                 Err(error) => return Err(error),
             }
         }

@@ -99,7 +99,7 @@ impl<S: Store> Allocator<S> {
             return Ok(found);
         }
         if let Err(error) = self.delete_affinity(affinity).await {
-            tracing::warn!(%key, %error, "the affinity of a lost claim stays");
+            tracing::warn!(%key, %error, "cannot delete the affinity of a lost claim");
         }
         Err(Error::ClaimedByOther(key.cidr))
     }
@@ -170,7 +170,7 @@ impl<S: Store> Allocator<S> {
         }
         if block.value.owner().is_some_and(|owner| *owner != key.owner()) {
             if let Err(error) = self.delete_affinity(affinity).await {
-                tracing::warn!(%key, %error, "a stale affinity stays");
+                tracing::warn!(%key, %error, "cannot delete a stale affinity");
             }
             return Err(Error::ClaimedByOther(key.cidr));
         }

@@ -140,8 +140,10 @@ impl fmt::Display for PoolPassedOver {
             Self::Disabled => f.write_str("it is disabled"),
             Self::Deleting => f.write_str("it is being deleted"),
             Self::NotAllocatable => f.write_str("its status says that it is not allocatable"),
-            Self::OtherFamily => f.write_str("it is of the other IP family"),
-            Self::BlocksTooSmall => f.write_str("its blocks are too small for what Windows reserves"),
+            Self::OtherFamily => f.write_str("it is for the other IP family"),
+            Self::BlocksTooSmall => {
+                f.write_str("its blocks are too small for the addresses that Windows reserves")
+            }
             Self::NotRequested => f.write_str("other pools were requested"),
             Self::Manual => f.write_str("its assignmentMode is Manual: it must be requested by name"),
             Self::NodeSelector(selector) => {

@@ -21,15 +21,13 @@ pub enum NoReport {
     Unparsable(String),
     #[error("it is not a JSON object")]
     NotAnObject,
-    #[error("neither `kind: CheckReport` of `apiVersion: calipam/v1`, nor `clusterGUID`")]
+    #[error("it has neither `kind: CheckReport` of `apiVersion: calipam/v1` nor `clusterGUID`")]
     OtherDocument,
-    #[error(
-        "not `kind: FleetReport` of `apiVersion: calipam/v1`: the report of a fleet is compared with one of a fleet"
-    )]
+    #[error("not `kind: FleetReport` of `apiVersion: calipam/v1`: only two fleet reports can be compared")]
     NotOfFleet,
-    #[error("a finding names no cluster of the report: {0:?}")]
+    #[error("a finding names a cluster that is not in the report: {0:?}")]
     OfNoCluster(String),
-    #[error("it is in calicoctl's form, which has no findings")]
+    #[error("it is in calicoctl's format, which has no findings")]
     WithoutFindings,
     /// A field is missing or has another type.
     #[error("it cannot be read: {0}")]

@@ -140,7 +140,7 @@ pub fn note_of_other_ipam(snapshot: &Snapshot) -> Option<&'static str> {
         false if read(Source::Handles) => UNUSED,
         false => "There is no block and no affinity: Calico IPAM has assigned no address",
         true if index::is_for_services_only(snapshot) => SERVES_SERVICES,
-        true if index::is_host_local(snapshot) => "Pods have addresses of host-local, not of Calico IPAM",
+        true if index::is_host_local(snapshot) => "Pods have addresses from host-local, not from Calico IPAM",
         true => return None,
     })
 }

@@ -79,7 +79,7 @@ pub fn names_of_owners(owners: &[Arc<OwnerEvidence>]) -> String {
 pub fn names_of_mentions(mentions: &[Mention]) -> String {
     match mentions {
         // An object that cannot be decoded, or a node by its own address.
-        [] => "an object that is not its owner for certain".to_owned(),
+        [] => "an object that is not known to own it".to_owned(),
         _ => list(mentions),
     }
 }
@@ -97,11 +97,11 @@ pub(crate) fn name_of_claim(attribute: &AttributeRef<'_>) -> String {
         Claim::Container(id) => format!("container {id}"),
         Claim::Service => match (attribute.get("namespace"), attribute.get("service")) {
             (Some(namespace), Some(service)) => format!("service {namespace}/{service}"),
-            _ => format!("the service of {}", handle()),
+            _ => format!("the service with the handle {}", handle()),
         },
         Claim::Machine => match (attribute.get("namespace"), attribute.get("vmi-name")) {
             (Some(namespace), Some(machine)) => format!("virtual machine {namespace}/{machine}"),
-            _ => format!("the virtual machine of {}", handle()),
+            _ => format!("the virtual machine with the handle {}", handle()),
         },
         Claim::Foreign { handle } => format!("handle {handle}"),
         Claim::Unknown => format!("handle {}", handle()),

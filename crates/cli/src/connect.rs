@@ -123,7 +123,7 @@ pub(crate) async fn open_by(settings: &Settings, console: &Console) -> Result<Da
         Ok(opened) => opened?,
         Err(_) => {
             if let Some(plugin) = credential_plugin(&settings.kubernetes).await {
-                console.warn(&format!("waiting for the credential plugin {plugin} of the kubeconfig"));
+                console.warn(&format!("waiting for the kubeconfig's credential plugin {plugin}"));
             }
             opening.await?
         }

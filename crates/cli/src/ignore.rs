@@ -45,7 +45,7 @@ impl Ignored {
         let text = regular::read_to_string(path).map_err(Failure::io(format!("read {file}")))?;
         let entries = parse(&text).map_err(|(line, reason)| {
             Failure::usage(format!("{file}:{line}: {reason}")).hint(
-                "a line has a rule and a subject, such as `leaked-address 10.244.1.7`, and may end with \
+                "a line has a rule and a subject, such as `leaked-address 10.244.1.7`, and can end with \
                  `until 2027-01-31`",
             )
         })?;

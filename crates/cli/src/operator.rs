@@ -109,7 +109,7 @@ impl Operator for Person<'_> {
             }
             Event::LockStays => {
                 console.warn("the datastore stays locked: `--yes` does not restore a lock");
-                console.hint(&format!("to be asked for it: {} on a terminal", hints::again(&[], &["yes"])));
+                console.hint(&format!("to be asked, run {} on a terminal", hints::again(&[], &["yes"])));
             }
         }
     }

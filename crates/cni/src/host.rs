@@ -72,10 +72,10 @@ impl Host for CallHost<'_> {
         // Without labels, all affinities of the cluster are listed, which is only slower.
         match store.label_affinities(&self.call.identity.node).await {
             Ok(labelled) => {
-                tracing::info!("all affinities of the node have labels, {labelled} of them since now");
+                tracing::info!("all affinities of the node have labels; {labelled} got them now");
                 self.call.note_labelled();
             }
-            Err(error) => tracing::warn!("cannot label the affinities of the node: {error}"),
+            Err(error) => tracing::warn!("cannot label the node's affinities: {error}"),
         }
     }
 }

@@ -25,11 +25,11 @@ impl NodeLock {
     pub(crate) fn take(path: &Path) -> Self {
         match lock(path) {
             Ok(file) => {
-                debug!("holds the lock {}", path.display());
+                debug!("holding the lock {}", path.display());
                 Self { _file: Some(file) }
             }
             Err(error) => {
-                error!("continues without the lock {}: {error}", path.display());
+                error!("continuing without the lock {}: {error}", path.display());
                 Self { _file: None }
             }
         }

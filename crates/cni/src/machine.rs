@@ -173,7 +173,7 @@ async fn keeps_addresses(allocator: &CallAllocator) -> bool {
     match timeout(SETTING, allocator.store().keeps_machine_addresses()).await {
         Ok(Ok(keeps)) => keeps,
         Ok(Err(error)) => {
-            tracing::warn!("cannot read whether machines keep their addresses: {error}");
+            tracing::warn!("cannot read whether virtual machines keep their addresses: {error}");
             true
         }
         Err(_) => true,

@@ -62,7 +62,7 @@ impl Notes for FileNotes {
         if let Err(error) = read.as_ref()
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!("{} is ignored: {error}", self.path(family).display());
+            tracing::warn!("ignoring {}: {error}", self.path(family).display());
         }
         read.ok().flatten()
     }

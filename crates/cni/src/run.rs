@@ -63,8 +63,9 @@ pub fn run(
     }
     // A panic becomes an error like any other, since runtimes do not read stack traces.
     let called = catch_unwind(AssertUnwindSafe(|| call(variables, stdin)));
-    let called = called
-        .unwrap_or_else(|_| Err(CniError::internal("the plugin failed unexpectedly; stderr says where")));
+    let called = called.unwrap_or_else(|_| {
+        Err(CniError::internal("the plugin failed unexpectedly; stderr has the details"))
+    });
     let (text, code) = match called {
         Ok(text) => (text, SUCCESS),
         Err(error) => {

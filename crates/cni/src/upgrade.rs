@@ -51,13 +51,13 @@ pub enum UpgradeError {
     Assign { address: IpAddr, error: Error },
     #[error("there is no node {0}")]
     NoNode(String),
-    #[error("node {0} changed {ATTEMPTS} times while its tunnel address was written")]
+    #[error("node {0} changed {ATTEMPTS} times while its tunnel address was being written")]
     NodeChanges(String),
     #[error("the pod CIDR {0:?} of the node is not a CIDR")]
     PodCidr(String),
-    #[error("the cluster information changes again and again")]
+    #[error("the cluster information keeps changing")]
     ClusterInformationChanges,
-    #[error("{} is named after no address", .0.display())]
+    #[error("the file name of {} is not an address", .0.display())]
     FileName(PathBuf),
     #[error("{}: {error}", path.display())]
     File { path: PathBuf, error: io::Error },
@@ -114,7 +114,7 @@ pub fn run(variables: &BTreeMap<String, String>) -> u8 {
     };
     runtime.block_on(async {
         while let Err(reason) = migrate(&settings, node, &NodeFiles::default()).await {
-            tracing::error!("failed to migrate, tries again: {reason}");
+            tracing::error!("failed to migrate, trying again: {reason}");
             sleep(Duration::from_secs(1)).await;
         }
     });
@@ -152,7 +152,7 @@ pub async fn migrate(settings: &Settings, node: &str, files: &NodeFiles) -> Resu
     // Also after an error: while the flag is off, no node of the cluster can start a pod.
     let ready = set_ready(&lookup, true).await;
     if let Err(reason) = &ready {
-        tracing::error!("cannot restore datastoreReady of the cluster information: {reason}");
+        tracing::error!("cannot restore datastoreReady in the cluster information: {reason}");
     }
     done.and(ready)?;
     remove_folder(&files.addresses)
@@ -224,7 +224,7 @@ async fn migrate_tunnel(allocator: &CallAllocator, lookup: &Lookup, node: &str) 
         let attributes = [("node", node), ("type", "ipipTunnelAddress")];
         assign(allocator, node, address, &format!("ipip-tunnel-addr-{node}"), &attributes).await?;
         if lookup.set_tunnel_address(node, &found, address).await? {
-            tracing::info!("assigned {address} to the tunnel of the node");
+            tracing::info!("assigned {address} to the node's tunnel");
             return Ok(());
         }
         sleep(Duration::from_secs(1)).await;

@@ -256,7 +256,7 @@ pub(crate) fn describe(path: &Path, snapshot: &mut Snapshot, header: &Header) ->
         "etcd" => DatastoreKind::Etcd,
         "etcdv2" => DatastoreKind::EtcdV2,
         "kubernetes" => DatastoreKind::Kubernetes,
-        other => return Err(line(format!("the datastore {other:?} is not known to this program"))),
+        other => return Err(line(format!("this program does not know the datastore {other:?}"))),
     };
     snapshot.taken_at = header
         .taken_at

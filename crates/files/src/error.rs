@@ -45,21 +45,21 @@ pub enum FileError {
     #[error("the file is empty")]
     Empty,
     /// The file is neither an export nor an etcd snapshot.
-    #[error("neither an export of calipam, nor an etcd snapshot, nor Kubernetes objects in JSON{0}")]
+    #[error("neither a calipam export, nor an etcd snapshot, nor Kubernetes objects in JSON{0}")]
     UnknownKind(String),
     /// An etcd member's data folder, or a backup of one from `etcdctl backup`.
-    #[error("a data folder of etcd (`member/snap`, `member/wal`), which only etcd itself can read")]
+    #[error("an etcd data folder (`member/snap`, `member/wal`), which only etcd itself can read")]
     EtcdFolder,
     /// A file of Kubernetes objects that is cut off or not JSON.
     #[error("cannot read the Kubernetes objects: {0}")]
     Objects(String),
     /// A list of Kubernetes objects with only the first page.
-    #[error("not all of its {kind}: {}", if *.remaining > 0 { format!("{remaining} objects more follow (`metadata.remainingItemCount`)") } else { "more objects follow (`metadata.continue`)".to_owned() })]
+    #[error("not all of its {kind}: {}", if *.remaining > 0 { format!("{remaining} more objects follow (`metadata.remainingItemCount`)") } else { "more objects follow (`metadata.continue`)".to_owned() })]
     ObjectsMissing { kind: String, remaining: u64 },
     #[error("holds no Calico data: there is no key under /calico/")]
     NoCalico,
     /// Files of Kubernetes objects without any of Calico's.
-    #[error("holds no object of Calico")]
+    #[error("holds no Calico objects")]
     NoObjects,
     /// An export in another version of the format.
     #[error("an export of version {0}; this program reads version 1")]
@@ -90,10 +90,10 @@ pub enum FileError {
     #[error("an archive of cluster {:?}, not of {:?}", .guids[0], .guids[1])]
     OtherCluster { guids: [String; 2] },
     /// Another run is writing to the archive.
-    #[error("another run writes to this archive")]
+    #[error("another run is writing to this archive")]
     ArchiveBusy,
     /// A recording's changes are damaged.
-    #[error("damaged at byte {at}: what was recorded from there on cannot be read")]
+    #[error("damaged at byte {at}: the changes from there on cannot be read")]
     ChangesDamaged { at: u64 },
     /// Changes in another version of the format.
     #[error("changes of version {0}; this program reads version 1")]
@@ -102,7 +102,7 @@ pub enum FileError {
     #[error("the etcd snapshot is cut off: {0}")]
     SnapshotCut(String),
     /// An etcd snapshot whose checksum does not match.
-    #[error("the etcd snapshot is damaged: its checksum (SHA-256) does not fit its content")]
+    #[error("the etcd snapshot is damaged: its checksum (SHA-256) does not match its content")]
     SnapshotChecksum,
     /// An etcd snapshot whose pages are damaged.
     #[error("the etcd snapshot is damaged: {0}")]
@@ -114,17 +114,17 @@ impl FileError {
     pub fn hint(&self) -> Option<Hint> {
         Some(match self {
             Self::Empty | Self::UnknownKind(_) => Hint::new(
-                "a file is what {}, `etcdctl snapshot save FILE` or `kubectl get … -o json` has written",
+                "use a file that {}, `etcdctl snapshot save FILE` or `kubectl get … -o json` has written",
                 [Call::Export],
             ),
             Self::EtcdFolder => {
                 "serve a copy of it: `etcd --data-dir COPY --force-new-cluster --enable-v2 --listen-client-urls \
                  http://127.0.0.1:2399 --advertise-client-urls http://127.0.0.1:2399` (etcd 3.4 or older), and read that with \
-                 DATASTORE_TYPE=etcdv2. The data of Calico 3 lies in its file member/snap/db".into()
+                 DATASTORE_TYPE=etcdv2. Calico 3 data is in its file member/snap/db".into()
             }
             Self::NoCalico => {
                 "is this the etcd that Calico uses? A cluster often has another one for the Kubernetes API; \
-                 with the Kubernetes datastore, Calico uses no etcd of its own. Data of Calico 2.x is read with \
+                 with the Kubernetes datastore, Calico uses no etcd of its own. Calico 2.x data is read with \
                  DATASTORE_TYPE=etcdv2".into()
             }
             Self::ObjectsMissing { .. } => {
@@ -139,13 +139,13 @@ impl FileError {
                 Hint::new("write it again with {}, or copy it again", [Call::Export])
             }
             Self::SnapshotCut(_) | Self::SnapshotChecksum | Self::SnapshotDamaged(_) => {
-                "take it again with `etcdctl snapshot save FILE`; a copy of the file `member/snap/db` of an etcd that \
-                 runs is not consistent".into()
+                "take it again with `etcdctl snapshot save FILE`; a copy of a running etcd's file \
+                 `member/snap/db` is not consistent".into()
             }
             Self::OtherCluster { .. } => "each cluster has an archive of its own: name another folder".into(),
-            Self::ArchiveBusy => "wait until it has ended; files left by a killed run do no harm".into(),
+            Self::ArchiveBusy => "wait until the other run has ended; files left by a killed run do no harm".into(),
             Self::ChangesDamaged { .. } | Self::Archived(_) | Self::NoTime(_) => {
-                "move the file out of the archive: the time that it covered becomes a gap, which the output shows".into()
+                "move the file out of the archive: the time that it covered then shows as a gap".into()
             }
             Self::Io(error) if error.kind() == io::ErrorKind::NotFound => {
                 "is the path right, and does its folder exist?".into()

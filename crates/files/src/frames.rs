@@ -37,7 +37,7 @@ impl Packer {
     /// Appends a text's frame, with its head.
     pub fn push(&mut self, text: &[u8], frames: &mut Vec<u8>) -> io::Result<()> {
         if text.len() > LIMIT {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "more than a frame holds"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the text is too long for a frame"));
         }
         let frame = self.0.compress(text)?;
         let length = u32::try_from(frame.len()).map_err(io::Error::other)?;
@@ -94,7 +94,7 @@ impl Head {
 
 /// The error for a frame that is not as it was written.
 pub fn damaged() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "a frame is not what was written")
+    io::Error::new(io::ErrorKind::InvalidData, "a frame is damaged")
 }
 
 #[cfg(test)]

@@ -83,7 +83,7 @@ mod system {
         if metadata.uid() != geteuid().as_raw() {
             return Some("it belongs to another user");
         }
-        (metadata.mode() & OTHERS_WRITE != 0).then_some("others may write it: chmod go-w")
+        (metadata.mode() & OTHERS_WRITE != 0).then_some("others may write to it: chmod go-w")
     }
 
     pub(super) fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {

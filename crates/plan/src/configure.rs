@@ -33,7 +33,7 @@ pub enum ConfigureRefusal {
     /// The setting accepts 0 to `most`.
     #[error("{} takes 0 to {most}, not {setting}", setting.name())]
     OutOfRange { setting: IpamSetting, most: i64 },
-    #[error("the configuration that is stored cannot be decoded: {0}")]
+    #[error("the stored configuration cannot be decoded: {0}")]
     Undecodable(DecodeError),
 }
 
@@ -42,7 +42,7 @@ impl ConfigureRefusal {
         match self {
             Self::NeedsAutoAllocation => Some(Hint::new("set this with it: {}", [Call::AutoAllocation])),
             Self::LimitNeedsStrictAffinity => Some(Hint::new(
-                "set strict affinity, too, {}; or no limit, {}",
+                "also set strict affinity: {}; or set no limit: {}",
                 [Call::StrictAffinity, Call::NoBlockLimit],
             )),
             Self::Nothing | Self::OutOfRange { .. } | Self::Undecodable(_) => None,
@@ -134,10 +134,10 @@ fn follows(code: Code, subjects: &[Subject]) -> String {
     let more = if number > SHOWN { format!(" and {} more", number - SHOWN) } else { String::new() };
     let what = match code {
         Code::NodeOverBlockLimit => {
-            format!("{} above the limit of blocks", count(number, "node is", "nodes are"))
+            format!("{} above the block limit", count(number, "node is", "nodes are"))
         }
         Code::BorrowedUnderStrictAffinity => format!(
-            "{} still in a block of another node, which strict affinity does not allow",
+            "{} still in another node's block, which strict affinity does not allow",
             count(number, "address is", "addresses are")
         ),
         _ => format!("{} no further address for pods", count(number, "node gets", "nodes get")),
@@ -146,8 +146,8 @@ fn follows(code: Code, subjects: &[Subject]) -> String {
 }
 
 /// With etcd, Calico's allocator ignores the resource.
-const OTHER_RESOURCE: &str = "the resource IPAMConfiguration `default` differs; with etcd, Calico reads what is set here, and the two are \
-                              not kept in sync";
+const OTHER_RESOURCE: &str = "the IPAMConfiguration resource `default` differs; with etcd, Calico reads what is set here, and does not keep \
+                              the resource in sync";
 
 fn in_range(setting: &IpamSetting) -> Result<(), ConfigureRefusal> {
     let (number, most) = match setting {

@@ -11,9 +11,9 @@ use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
 /// A sign that etcd and Kubernetes belong to different clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Doubt {
-    #[error("most of its nodes were created after Calico recorded nodes of these names")]
+    #[error("most of its nodes were created after Calico recorded nodes with these names")]
     YoungerNodes,
-    #[error("of its {0} pods with addresses of the pools, Calico knows none")]
+    #[error("Calico knows none of its {0} pods with pool addresses")]
     UnknownPods(usize),
 }
 

@@ -277,8 +277,11 @@ impl Plan {
         let Self { kind, cluster, actions, skipped, mut warnings, .. } = self;
         let cooling = cooling(actions.iter().flat_map(|action| action.step.edits()));
         warnings.extend(cooling.map(|(addresses, seconds)| {
-            let what = count(addresses, "released address cools", "released addresses cool");
-            Hint::new(format!("{what} down for {seconds} s; {{}} ends that at once"), [Call::NoCooldown])
+            let what = count(addresses, "released address", "released addresses");
+            Hint::new(
+                format!("{what} will cool down for {seconds} s; {{}} ends the cooldown at once"),
+                [Call::NoCooldown],
+            )
         }));
         let (steps, changes): (Vec<Step>, Vec<Vec<Change>>) =
             actions.into_iter().map(|action| (action.step, action.changes)).unzip();

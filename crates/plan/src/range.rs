@@ -11,9 +11,9 @@ pub enum RangeRefusal {
     /// Routers forward no packets there, or the addresses belong to several machines.
     #[error("{cidr} overlaps {special}, which is for {purpose}")]
     Special { cidr: IpNet, special: &'static str, purpose: &'static str },
-    #[error("{cidr} covers {place}, a node of this cluster")]
+    #[error("{cidr} covers {place}, a node in this cluster")]
     Node { cidr: IpNet, place: Place },
-    #[error("{cidr} covers {place}, a service of this cluster")]
+    #[error("{cidr} covers {place}, a service in this cluster")]
     Service { cidr: IpNet, place: Place },
 }
 

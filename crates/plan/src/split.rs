@@ -34,12 +34,12 @@ pub enum SplitRefusal {
     #[error("error splitting the CIDR {cidr} into {parts} CIDRs: {}", too_many(*cidr, *parts))]
     TooManyParts { cidr: IpNet, parts: u32 },
     /// A part would not hold a single block.
-    #[error("a part such as {part} would be smaller than a block of the pool, which is a /{block_size}")]
+    #[error("a part such as {part} would be smaller than the pool's blocks, which are /{block_size}")]
     SmallerThanBlock { part: IpNet, block_size: u8 },
     #[error(transparent)]
     Range(#[from] RangeRefusal),
     /// A block is larger than a part, so that it would be in no pool.
-    #[error("the block {block} is larger than a part such as {part} and would be in no pool")]
+    #[error("the block {block} is larger than a part such as {part}, and would be in no pool")]
     BlockTooLarge { block: IpNet, part: IpNet },
     /// The name of a part is taken.
     #[error("the pool {0} already exists")]
@@ -47,13 +47,13 @@ pub enum SplitRefusal {
     /// Another program has to agree before the pool goes. Calico's pool controller would release the affinities of all
     /// blocks.
     #[error(
-        "the pool {pool} has the finalizer {finalizer}: if it were deleted now, Calico would release the affinities of its \
-         blocks and keep it until all of them are gone"
+        "the pool {pool} has the finalizer {finalizer}: if it were deleted now, Calico would release its blocks' \
+         affinities, and keep the pool until all blocks are gone"
     )]
     Finalizer { pool: String, finalizer: String },
     /// Calico refuses to create such a pool.
     #[error(
-        "the pool {0} has a namespaceSelector and allows the use Tunnel: Calico refuses both together where a pool is created"
+        "the pool {0} has a namespaceSelector and allows the use Tunnel: Calico refuses to create a pool with both"
     )]
     NamespaceSelectorOfTunnels(String),
     /// The pool is being deleted already.
@@ -73,18 +73,18 @@ impl SplitRefusal {
                 "the block dates from before the pool's block size was changed; split into fewer parts, or wait until it is gone".into()
             }
             Self::NameTaken(_) => Hint::new(
-                "if an earlier attempt left it behind, undo that; {} names its journal",
+                "if an earlier attempt left it behind, undo that attempt; {} names its journal",
                 [Call::Journals],
             ),
             Self::Finalizer { .. } => {
                 "disable the pool (`disabled: true`), wait until the finalizer is gone, split it, and enable the parts".into()
             }
-            Self::Range(_) => "move its users to a pool of another range, with `migrate`".into(),
+            Self::Range(_) => "move its users to a pool with another range, with `migrate`".into(),
             Self::NamespaceSelectorOfTunnels(_) => {
                 "set its allowedUses to Workload alone, or remove the namespaceSelector".into()
             }
             Self::NotLocked => {
-                "lock it with `calicoctl datastore migrate lock`; `calipam split` locks it by itself".into()
+                "lock it with `calicoctl datastore migrate lock`; `calipam split` locks it itself".into()
             }
             Self::BeingDeleted(_) => return None,
         })
@@ -94,7 +94,7 @@ impl SplitRefusal {
 fn too_many(cidr: IpNet, parts: u32) -> String {
     match parts {
         ..=MOST_PARTS => format!("the CIDR {cidr} is not large enough to be split into {parts} parts"),
-        _ => format!("more than {MOST_PARTS}"),
+        _ => format!("that is more than {MOST_PARTS}"),
     }
 }
 

@@ -45,7 +45,7 @@ impl RepairError {
             Self::StrangeKey { .. } => "use an unchanged copy of the journal".into(),
             Self::NotAgreed { .. } => "retry, and confirm the new plan".into(),
             Self::Lock { action: LockAction::Restore, .. } => {
-                "`calicoctl datastore migrate unlock` unlocks it; while it is locked no pod starts or stops"
+                "`calicoctl datastore migrate unlock` unlocks it; while it is locked, no pod can start or stop"
                     .into()
             }
             Self::Lock { .. } => Hint::new(

@@ -276,7 +276,7 @@ fn with_ready(raw: &[u8], ready: Option<bool>, locked_by: Option<&str>) -> Resul
     let mut value: Value = serde_json::from_slice(raw).map_err(undecodable)?;
     let object = value.as_object_mut().ok_or_else(|| not_object("ClusterInformation"))?;
     let spec = object.entry("spec").or_insert_with(|| Value::Object(serde_json::Map::new()));
-    let spec = spec.as_object_mut().ok_or_else(|| not_object("`spec` of ClusterInformation"))?;
+    let spec = spec.as_object_mut().ok_or_else(|| not_object("ClusterInformation's `spec`"))?;
     match ready {
         Some(ready) => spec.insert(FIELD.into(), ready.into()),
         None => spec.remove(FIELD),

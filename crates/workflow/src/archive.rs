@@ -72,7 +72,7 @@ pub fn archive<'a>(
 
         let (archive, damaged) = Archive::sound(folder)?;
         for error in damaged {
-            operator.warn(format!("{error}: this export of the archive is damaged, and left as it is"));
+            operator.warn(format!("{error}: this export in the archive is damaged, and is left unchanged"));
         }
         let removed = match keep {
             Some(keep) => thin_out(&archive, keep, added.export.taken_at)?,
@@ -81,7 +81,7 @@ pub fn archive<'a>(
         let exports = archive.exports().len() - removed.len();
         if let Some(later) = added.later {
             operator.warn(format!(
-                "the archive has an export of {later}, which is later than this one of {}: a clock was set back",
+                "the archive has an export from {later}, later than this one from {}: a clock was set back",
                 added.export.taken_at
             ));
         }
@@ -185,7 +185,8 @@ pub(crate) fn note_damage(export: &Archived, reached: &Reached, operator: &dyn O
     if reached.set_back > CLOCK_SKEW {
         let (path, by) = (export.changes(), reached.set_back);
         operator.warn(format!(
-            "the clock was set back by {by:#} while {} was recorded: later changes carry the time before that, until the clock had passed it",
+            "the clock was set back by {by:#} while {} was recorded: until it caught up, changes have the last time \
+             before the setback",
             quoted(&path)
         ));
     }
@@ -270,8 +271,8 @@ pub(crate) fn open_unless_empty(folder: &Path, operator: &dyn Operator) -> Resul
     }
     for [first, second] in archive.set_back().map(|pair| pair.map(|export| export.taken_at)) {
         operator.warn(format!(
-            "the export of {second} has older data than that of {first}: a clock was set back, or the datastore was \
-             restored; events between the two may be in another order"
+            "the export from {second} has older data than the one from {first}: a clock was set back, or the datastore \
+             was restored; events between them can be out of order"
         ));
     }
     Ok(Some(archive))
@@ -284,8 +285,8 @@ pub fn note_last_use(folder: &Path, report: &mut Report, operator: &dyn Operator
     if guids[0] != guids[1] {
         let [archive, checked] = guids;
         let message =
-            format!("the archive is of cluster {archive:?}, but the checked data is of {checked:?}");
-        return Err(Failure::usage(message).hint("name the archive of this cluster"));
+            format!("the archive is from cluster {archive:?}, but the checked data is from {checked:?}");
+        return Err(Failure::usage(message).hint("name this cluster's archive"));
     }
 
     let leaked = |finding: &&mut Finding| finding.code == Code::LeakedAddress;

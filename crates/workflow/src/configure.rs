@@ -63,7 +63,7 @@ pub fn configure<'a>(
             Some(Ok(snapshot)) => (snapshot, None),
             // A user who may write the configuration need not have permission to read everything.
             Some(Err(error)) => {
-                (few(), Some(format!("the effect on nodes and addresses is not known: {error}")))
+                (few(), Some(format!("the effect on nodes and addresses is unknown: {error}")))
             }
             None => (few(), None),
         };
@@ -73,7 +73,8 @@ pub fn configure<'a>(
                 Some(Object::IpamConfig(document)) => Some((&stored.revision, document)),
                 _ => {
                     let reason = Document::parse(&stored.raw).err();
-                    let reason = reason.unwrap_or_else(|| DecodeError::Json("it is no configuration".into()));
+                    let reason =
+                        reason.unwrap_or_else(|| DecodeError::Json("it is not a configuration".into()));
                     return Err(ConfigureRefusal::Undecodable(reason).into());
                 }
             },
@@ -101,10 +102,10 @@ async fn check_kept(datastore: &Datastore, settings: &[IpamSetting]) -> Result<(
     let Ok(config) = document.ipam_config() else { return Ok(()) };
     match settings.iter().find(|setting| !setting.is_set(&config)) {
         Some(setting) => Err(Failure::refused(format!(
-            "{} was written, but this cluster drops it: its custom resource definitions are older",
+            "{} was written, but this cluster drops it: its custom resource definitions are too old",
             setting.name()
         ))
-        .hint("install the custom resource definitions of the Calico that runs")),
+        .hint("install the custom resource definitions of the running Calico version")),
         None => Ok(()),
     }
 }

@@ -112,7 +112,7 @@ fn compare_clusters(
     let guids = [old, new].map(|snapshot| snapshot.guid().to_owned());
     if let Some(unknown) = [old, new].into_iter().zip(&guids).find(|(_, guid)| guid.is_empty()) {
         operator.warn(format!(
-            "{} does not name its cluster: it cannot be checked whether both are the same one",
+            "{} does not name its cluster: the two states might be from different clusters",
             unknown.0.location
         ));
         return Ok(());
@@ -121,12 +121,12 @@ fn compare_clusters(
         return Ok(());
     }
     if !force {
-        let message = format!("the two are of two clusters: {} and {}", guids[0], guids[1]);
+        let message = format!("the two states are from different clusters: {} and {}", guids[0], guids[1]);
         let hint = "name two states of the same cluster, or compare them anyway: {}";
         return Err(Failure::usage(message).hint(Hint::new(hint, [Call::Forced])));
     }
 
-    operator.warn(format!("--force: comparing two clusters, {} and {}", guids[0], guids[1]));
+    operator.warn(format!("--force: comparing different clusters, {} and {}", guids[0], guids[1]));
     Ok(())
 }
 

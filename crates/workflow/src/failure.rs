@@ -77,8 +77,8 @@ impl Failure {
 
     /// The error for a command that got a file, but needs a live datastore.
     pub fn not_live(what: &str) -> Self {
-        Self::usage(format!("a file is never changed; {what} needs the datastore itself"))
-            .hint("connect to the cluster itself")
+        Self::usage(format!("a file is never changed; {what} needs a live datastore"))
+            .hint("connect to the cluster")
     }
 
     pub fn no_journal_directory() -> Self {

@@ -159,7 +159,7 @@ pub(crate) fn written(
     operator: &dyn Operator,
 ) -> Vec<JournaledWrite> {
     let pass_over = |error: JournalError| {
-        operator.warn(format!("{error}: changes of that run are not marked"));
+        operator.warn(format!("{error}: changes by that run are not marked"));
     };
     let listed = match list(folder) {
         Ok(listed) => listed,

@@ -92,8 +92,8 @@ impl Run<'_> {
     pub(crate) fn warn_of_unclear(&self, lock: &StaleLock) {
         let StaleLock { command, started_at, journal, .. } = lock;
         self.operator.warn(format!(
-            "the datastore is locked: no pod starts or stops. the run `{command}` of {started_at} did not finish while it held the \
-             lock, but ClusterInformation has changed since, and another program may hold the lock (journal {})",
+            "the datastore is locked: no pod starts or stops. The run `{command}` of {started_at} locked it and did not \
+             finish; ClusterInformation has changed since, so another program might hold the lock now (journal {})",
             quoted(journal)
         ));
         self.operator
@@ -112,7 +112,9 @@ impl Run<'_> {
             Event::Said("The lock is restored.")
         } else {
             Event::Warning(
-                "the datastore stays locked: ClusterInformation has changed since, and another program may hold the lock".into(),
+                "the datastore stays locked: ClusterInformation has changed since, so another program might hold the \
+                 lock"
+                    .into(),
             )
         });
         Ok(!restored)

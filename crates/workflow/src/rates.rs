@@ -66,7 +66,7 @@ pub fn rates_of_etcd(datastore: &Datastore) -> Pending<'_, Result<Rates, Failure
 fn observed(rates: Rates, location: &Path) -> Result<Rates, Failure> {
     match rates.observed.is_zero() {
         true => Err(Failure::usage(format!(
-            "{} tells no rates: it holds one state, and no changes after it",
+            "{} gives no rates: it has one state, but no changes after it",
             location.display()
         ))
         .hint(Hint::new("{} records every change", [Call::Record(location.to_owned())]))),

@@ -75,7 +75,7 @@ pub fn rebuild<'a>(
                 let after = calipam_check::grace(&seen.snapshot, &criteria.options);
                 run.check_limit(first.changes().count() + waiting)?;
                 operator.info(format!(
-                    "{} found unused once and checked again in {after:#}: what does not have to wait is written first",
+                    "{} found unused once and will be checked again in {after:#}: the other changes are written first",
                     count(waiting, "address or handle was", "addresses or handles were")
                 ));
                 let first = tried(request, &scope, seen, first, request.output_dir.clone(), operator)?;
@@ -113,7 +113,7 @@ pub fn rebuild<'a>(
 
 /// The error if only etcd endpoints show what is running: after a restore they are as old as the blocks.
 fn pods_not_read() -> Failure {
-    let message = "no pods were read, and the endpoints in etcd may be as old as the blocks";
+    let message = "no pods were read, and the endpoints in etcd can be as old as the blocks";
     Failure::refused(message).hint(Hint::new(
         "pass a kubeconfig, so that pods are compared: {}; or trust the workload endpoints with {}",
         [Call::Kubeconfig, Call::EndpointsOnly],

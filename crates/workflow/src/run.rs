@@ -96,12 +96,11 @@ impl<'a> Run<'a> {
     pub(crate) fn refuse_doubtful(&self, snapshot: &Snapshot) -> Result<(), Failure> {
         match doubt(snapshot) {
             Some(doubt) if self.writing().is_some() && !self.datastore.names_kubernetes() => {
-                let message = format!(
-                    "the Kubernetes of the kubeconfig may be of another cluster than the etcd: {doubt}"
-                );
+                let message =
+                    format!("the kubeconfig's cluster might not be the one that uses this etcd: {doubt}");
                 Err(Failure::refused(message).hint(Hint::new(
-                    "name the context of the cluster that uses this etcd: {}; if it is this one, name it as well. Or read etcd alone, \
-                     without a kubeconfig",
+                    "name the context of the cluster that uses this etcd, even if it is the current one: {}. Or read etcd \
+                     alone, without a kubeconfig",
                     [Call::KubeconfigAndContext],
                 )))
             }

@@ -167,7 +167,7 @@ pub(crate) fn unknown_block(cidr: IpNet) -> Failure {
 
 /// An error for names that have no address in common.
 pub(crate) fn nothing_in_common(some: &str, others: &[IpNet]) -> Failure {
-    Failure::refused(format!("nothing of {some} is in {}", texts(others)))
+    Failure::refused(format!("{some} and {} have nothing in common", texts(others)))
         .hint(Hint::new("{} lists blocks with pool and node", [Call::ShowBlocks]))
 }
 
@@ -220,7 +220,7 @@ fn known_namespace(snapshot: &Snapshot, name: &str) -> Result<(), Failure> {
         return Ok(());
     }
     let message = format!("namespace {name:?} not found: no pod, endpoint, service or record names it");
-    let hint = did_you_mean(name, &known, "namespaces in which nothing has an address are not known");
+    let hint = did_you_mean(name, &known, "namespaces without any addresses are unknown");
     Err(Failure::refused(message).hint(hint))
 }
 
@@ -273,8 +273,8 @@ pub fn found_nodes(
     let is_named = |name: &String| names.is_empty() || found.contains(name);
     let selected: BTreeSet<String> = matching.map(|node| node.name.clone()).filter(is_named).collect();
     if selected.is_empty() {
-        return Err(Failure::refused("the selector matches none of the nodes").hint(
-            "labels are those of Calico's nodes: `calicoctl get nodes -o yaml` or `kubectl get nodes --show-labels`",
+        return Err(Failure::refused("the selector matches no node").hint(
+            "it selects by Calico's node labels: `calicoctl get nodes -o yaml` or `kubectl get nodes --show-labels`",
         ));
     }
     Ok(Found { found: selected, not_found })

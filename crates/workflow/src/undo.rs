@@ -60,8 +60,8 @@ async fn lock_of_run(run: &Run<'_>, journal: &Path, cluster: &str) -> Result<Opt
     let now = lock.recheck(run.datastore).await?;
     match now {
         LockState::AsItWas => run.operator.warn(format!(
-            "the run did not finish and left the datastore locked: no pod starts or stops; its undo restores `datastoreReady` \
-             (journal {})",
+            "the run did not finish and left the datastore locked: no pod starts or stops; undoing it restores \
+             `datastoreReady` (journal {})",
             quoted(&lock.journal)
         )),
         LockState::Unclear => run.warn_of_unclear(&lock),
@@ -124,7 +124,7 @@ fn leaves_pools(plan: &UndoPlan, run: Option<&Executed>) -> bool {
 
 /// Leaves the datastore locked, since no pod may start while pools overlap.
 fn stays_locked(run: &Run<'_>, lock: &StaleLock) -> bool {
-    run.operator.warn("the datastore stays locked: pools of that run are not undone, and may overlap".into());
+    run.operator.warn("the datastore stays locked: that run's pools are not undone, and can overlap".into());
     let Hint { text, calls } = lock.hint();
     run.operator.tell(Event::Hint(Hint::new(format!("once the reason is gone: {text}"), calls)));
     true

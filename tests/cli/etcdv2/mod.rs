@@ -260,14 +260,14 @@ fn connections_that_fail_say_why() {
     let run = calipam(&["check", "--datastore", "etcdv2", "--etcd-endpoints", &current.endpoint()]);
     assert_eq!(run.code, 3);
     assert!(
-        run.stderr.contains("does not serve the v2 API") && run.stderr.contains("--enable-v2"),
+        run.stderr.contains("does not serve etcd's v2 API") && run.stderr.contains("--enable-v2"),
         "{run:?}"
     );
 
     let Some(site) = Site::start() else { return };
     site.calico.client().require_login("s3cret").unwrap();
     let refused = site.run(&["check"]);
-    assert!(refused.code == 3 && refused.stderr.contains("user and password"), "{refused:?}");
+    assert!(refused.code == 3 && refused.stderr.contains("user name and password"), "{refused:?}");
     let login = |password: &str| {
         let mut command = site.command(&["check"]);
         let output = command.env("ETCD_USERNAME", "root").env("ETCD_PASSWORD", password).output();

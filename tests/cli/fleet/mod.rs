@@ -250,7 +250,7 @@ fn no_file_of_a_folder_keeps_others_from_being_read_or_hides_them() {
     let said =
         report["findings"].as_array().unwrap().iter().map(|finding| finding["message"].as_str().unwrap());
     let said: BTreeSet<&str> = said.collect();
-    assert!(said.iter().any(|said| said.contains("it has the GUID of a, and only one")), "{said:?}");
+    assert!(said.iter().any(|said| said.contains("it has the same GUID as a, and only one")), "{said:?}");
     let read = report["clusters"].as_array().unwrap().iter().map(|of| of["name"].as_str().unwrap());
     assert_eq!(read.collect::<BTreeSet<_>>(), ["a", "b", "b-2", "d", "evil", "prod_eu"].into());
 }

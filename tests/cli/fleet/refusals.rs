@@ -20,7 +20,7 @@ fn what_the_file_gets_wrong_is_refused_with_a_hint() {
             "cluster \"a\": unknown field `datastor`, expected one of `name`",
         ),
         ("cluster: []", "unknown field `cluster`, expected `clusters` or `taken`"),
-        ("clusters: [{name: a}]", "does not say where it is"),
+        ("clusters: [{name: a}]", "does not say how to connect"),
         ("clusters: [{name: a, datastore: a.jsonl, config: b.cfg}]", "has datastore and config"),
         ("clusters: [{datastore: a.jsonl}]", "cluster 1: missing field `name`"),
         (
@@ -28,7 +28,7 @@ fn what_the_file_gets_wrong_is_refused_with_a_hint() {
             "two clusters have the name \"a\"",
         ),
         ("clusters: []", "names no cluster"),
-        ("clusters: [{name: a b, datastore: a.j}]", "has a space in it"),
+        ("clusters: [{name: a b, datastore: a.j}]", "contains a space"),
         ("clusters: [{name: a, datastore: a.j, etcdKeyFile: k}]", "but no etcdEndpoints"),
         ("clusters: [{name: a, datastore: a.j}]\ntaken: [10.0.0.0/33]", "not a list of CIDRs"),
         (

@@ -170,7 +170,7 @@ fn what_the_allocator_never_gives_to_a_node_is_assigned_by_force_alone() {
     site.put(&key::affinity("virtual", "load-balancer", block), r#"{"state":"confirmed","deleted":false}"#);
 
     for (address, says) in
-        [("10.9.0.1", "do not include Workload"), ("10.9.3.1", "for services of the type LoadBalancer")]
+        [("10.9.0.1", "do not include Workload"), ("10.9.3.1", "for LoadBalancer services")]
     {
         let before = site.dump();
         let refused = assign(&site, &["--ip", address, "--node", &node]);

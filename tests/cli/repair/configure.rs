@@ -65,10 +65,10 @@ fn what_follows_is_said_before_the_question() {
     assert_eq!(plan.code, 0, "{plan:?}");
     let warnings = plan.json()["warnings"].to_string();
     for says in [
-        format!("after this, 1 node is above the limit of blocks: {}", first.name),
+        format!("after this, 1 node is above the block limit: {}", first.name),
         format!("after this, 1 node gets no further address for pods: {}", second.name),
         format!(
-            "after this, 1 address is still in a block of another node, which strict affinity does not allow: {}",
+            "after this, 1 address is still in another node's block, which strict affinity does not allow: {}",
             borrowed[0]
         ),
     ] {

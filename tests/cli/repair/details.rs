@@ -28,8 +28,8 @@ fn released_addresses_cool_down_where_the_cluster_says_so() {
         let run = site.release(&["--leaked"]);
         assert_eq!(run.code, 0);
         for (said, text) in [
-            (&planned.stderr, "2 released addresses cool down for 30 s; "),
-            (&run.stdout, "2 addresses cool down, the first until "),
+            (&planned.stderr, "2 released addresses will cool down for 30 s; "),
+            (&run.stdout, "2 addresses are cooling down, the first until "),
         ] {
             let is_said = said.contains(text) && said.contains("configure --ip-cooldown-seconds 0");
             assert_eq!(is_said, seconds == 30, "{planned:?} {run:?}");

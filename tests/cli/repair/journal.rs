@@ -166,8 +166,8 @@ fn what_is_no_journal_is_not_undone() {
     let other = text.replacen("\"format\":1", "\"format\":99", 1);
     let strange = text.replace("/calico/ipam/v2/handle/", "/registry/secrets/");
     let cases = [
-        ("words", "just words\n".to_owned(), "is not a journal of calipam", 3),
-        ("empty", String::new(), "is not a journal of calipam", 3),
+        ("words", "just words\n".to_owned(), "is not a calipam journal", 3),
+        ("empty", String::new(), "is not a calipam journal", 3),
         ("damaged", damaged, "line 2 of the journal", 3),
         ("other", other, "has format 99; this program reads format 1", 3),
         ("strange", strange, "line 2 of the journal", 3),

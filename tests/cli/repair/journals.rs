@@ -43,7 +43,7 @@ fn the_last_run_is_undone_where_it_was_made() {
     };
     let undone = last(&[]);
     assert_eq!(undone.code, 0, "{undone:?}");
-    let told = format!("connecting to where the journal was made: etcd {}\n", site.etcd.endpoint());
+    let told = format!("connecting to the journal's datastore: etcd {}\n", site.etcd.endpoint());
     assert!(undone.stderr.starts_with(&told), "{undone:?}");
     assert!(recorded(&site.dump()).contains_key(&second.address()));
     assert!(!recorded(&site.dump()).contains_key(&first.address()), "only the last one");

@@ -63,7 +63,7 @@ pub(super) fn run_and_kill(
 fn undo(command: &mut Command) {
     let undone = Terminal::new(150).answer(command, "y\ny\n");
     assert!(matches!(undone.code, Some(0 | 1)), "{undone:?}");
-    assert!(!undone.text.contains("another program may hold the lock"), "{undone:?}");
+    assert!(!undone.text.contains("another program might hold the lock"), "{undone:?}");
 }
 
 /// Runs `command` completely, then kills it at each of its last requests, and undoes each run.

@@ -206,7 +206,7 @@ fn an_undo_finds_the_context_of_its_journal() {
     assert_eq!(values(&site.objects()), values(&before));
     merged("there");
     let again = undo(&journal, &[]);
-    assert!(!again.stderr.contains("connecting to where"), "{again:?}");
+    assert!(!again.stderr.contains("connecting to the journal"), "{again:?}");
 }
 
 fn leaked_goes_and_comes_back(flavour: Flavour) {

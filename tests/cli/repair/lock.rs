@@ -312,7 +312,7 @@ fn a_stale_mark_unlocks_nothing() {
         std::io::Write::write_all(terminal, b"y\ny\n").unwrap();
     });
     assert_eq!(run.code, Some(0), "{run:?}");
-    assert!(run.text.replace("\r\n", " ").contains("another program may hold the lock"), "{run:?}");
+    assert!(run.text.replace("\r\n", " ").contains("another program might hold the lock"), "{run:?}");
     assert_eq!(site.value(INFORMATION).unwrap(), locked);
     // After the unlock, the stale lock is forgotten.
     site.put(INFORMATION, String::from_utf8(locked).unwrap().replace("false", "true"));

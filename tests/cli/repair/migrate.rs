@@ -177,11 +177,15 @@ fn a_refused_migration_changes_nothing() {
             1,
             "Calico does not allow blocks of /26, only /116 to /128",
         ),
-        (&["--from", OLD, "--to-cidr", "fd00:99::/64", "--block-size", "122"], 1, "are of two families"),
+        (
+            &["--from", OLD, "--to-cidr", "fd00:99::/64", "--block-size", "122"],
+            1,
+            "are from different IP families",
+        ),
         (&["--from", OLD, "--to-cidr", "10.99.0.0/16", "--block-size", "19"], 1, "/20 to /32"),
         (&["--from", OLD, "--to-cidr", "10.99.0.0/28"], 1, "10.99.0.0/28 is smaller than one block of /26"),
-        (&["--from", OLD, "--block-size", "28"], 1, "hint: its users move to a temporary pool and back"),
-        (&["--from", OLD, "--block-size", "26"], 1, "has blocks of /26 already"),
+        (&["--from", OLD, "--block-size", "28"], 1, "hint: move its users to a temporary pool and back"),
+        (&["--from", OLD, "--block-size", "26"], 1, "already has blocks of /26"),
         (&["--from", OLD, "--block-size", "19", "--via", "10.99.0.0/16"], 1, "/20 to /32"),
         (
             &["--from", OLD, "--block-size", "28", "--via", "10.98.0.0/16"],
@@ -195,7 +199,7 @@ fn a_refused_migration_changes_nothing() {
         (
             &["--datastore", "docs/examples/cluster.jsonl", "--from", OLD, "--to-cidr", "10.99.0.0/16"],
             2,
-            "a migration needs the datastore itself",
+            "a migration needs a live datastore",
         ),
         (&["--context", "a", "--context", "b", "--from", OLD], 2, "`migrate` works on one"),
     ] {
@@ -261,7 +265,7 @@ fn without_room_for_all_users_the_old_pool_stays_enabled() {
     let before = site.dump();
     let refused = migrate(&site, &[&narrow[..], &["--apply", "--yes"]].concat());
     assert_eq!(refused.code, 1, "{refused:?}");
-    assert!(refused.stderr.contains("of 12 users; first node-"), "{refused:?}");
+    assert!(refused.stderr.contains("of 12 users, first on node-"), "{refused:?}");
     assert_eq!(site.dump(), before);
     let forced = migrate(&site, &[&narrow[..], &["--apply", "--yes", "--force"]].concat());
     assert_eq!(forced.code, 0, "{forced:?}");
@@ -355,7 +359,7 @@ fn a_temporary_pool_names_no_pool_that_cannot_be() {
         site.put(&key::pool(OLD), temporary.to_string());
         let before = site.dump();
         let run = migrate(&site, &["resume", "--from", OLD, "--yes"]);
-        assert!(run.code == 1 && run.stderr.contains("cannot be the name of a pool"), "{name:?}: {run:?}");
+        assert!(run.code == 1 && run.stderr.contains("cannot be a pool name"), "{name:?}: {run:?}");
         assert!(!run.stderr.contains('\u{1b}'), "{run:?}");
         assert_eq!(site.dump(), before);
     }

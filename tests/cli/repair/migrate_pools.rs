@@ -10,7 +10,7 @@ use crate::cli::pty::Terminal;
 /// Phases must be undone in reverse order: otherwise, the cluster would be without a pool, or users without addresses.
 #[test]
 fn an_undo_leaves_an_enabled_pool_with_room_for_all_users() {
-    let last = "no other pool of its family would be enabled";
+    let last = "no pool of its family would be enabled";
     let refused = |site: &Site, run: &Run, says: &str| {
         let before = site.dump();
         let undo = site.undo(&journal_of(run));
@@ -42,7 +42,7 @@ fn an_undo_leaves_an_enabled_pool_with_room_for_all_users() {
     let disabled = migrate(&site, &go_on);
     assert_eq!(disabled.code, 0, "{disabled:?}");
     let enabled = site.undo(&journal_of(&disabled));
-    refused(&site, &enabled, "of 12 users; first node-");
+    refused(&site, &enabled, "of 12 users, first on node-");
 }
 
 /// Another client has deleted the only pool that could replace the old one.
@@ -113,13 +113,13 @@ fn each_phase_is_looked_at_again_after_the_question() {
     for meanwhile in
         [&(|| change(NEW, NEW, "10.99.0.0/16", true)) as &dyn Fn(), &|| site.delete(&key::pool(NEW))]
     {
-        asked(&resume_it, meanwhile, "create is next, not disable");
+        asked(&resume_it, meanwhile, "the next phase is create, not disable");
         assert_ne!(pool(&site, OLD).unwrap()["spec"]["disabled"], true);
         change(NEW, OLD, "10.99.0.0/16", false);
     }
     resume(&site, "disable");
     leave(&site);
     let cleaned = resume(&site, "clean-up");
-    asked(&resume_it, &|| assert_eq!(site.undo(&journal_of(&cleaned)).code, 0), "is not empty any more");
+    asked(&resume_it, &|| assert_eq!(site.undo(&journal_of(&cleaned)).code, 0), "is no longer empty");
     assert!(pool(&site, OLD).is_some());
 }

@@ -75,14 +75,14 @@ fn another_block_size_in_the_same_cidr_is_reached_through_a_temporary_pool() {
         assert_eq!(site.findings(&[]), BTreeSet::new());
         let again =
             migrate(&site, &["--from", OLD, "--block-size", size, "--via", "10.99.0.0/16", "--apply"]);
-        assert!(again.stderr.contains(&format!("has blocks of /{size} already")), "{again:?}");
+        assert!(again.stderr.contains(&format!("already has blocks of /{size}")), "{again:?}");
 
         // Blocks of the old size are not restored before the old pool.
         let cleaned = journal_of(&runs[2]);
         let before = site.dump();
         let refused = site.undo(&cleaned);
         assert_eq!(refused.code, 1, "{refused:?}");
-        assert!(refused.stdout.contains("which is newer, and has blocks of"), "{refused:?}");
+        assert!(refused.stdout.contains("which is newer and has blocks of"), "{refused:?}");
         assert_eq!(site.dump(), before);
 
         for run in runs.iter().rev() {
@@ -129,7 +129,7 @@ fn users_that_would_find_no_address_on_the_way_back_do_not_leave() {
     let through = ["--from", OLD, "--block-size", "31", "--via", "10.99.0.0/16", "--apply", "--yes"];
     let refused = migrate(&site, &through);
     assert_eq!(refused.code, 1, "{refused:?}");
-    let says = "with blocks of /31 10.244.0.0/16 has no addresses for 6 of 12 users; first node-1: ";
+    let says = "with blocks of /31, 10.244.0.0/16 has no addresses for 6 of 12 users, first on node-1: ";
     assert!(refused.stderr.contains(says), "{refused:?}");
     assert_eq!(site.dump(), before);
 }

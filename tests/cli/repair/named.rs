@@ -39,7 +39,7 @@ fn protected() -> (Cluster, Vec<(&'static str, IpAddr, String)>) {
     let cases = vec![
         ("in-use", pod.address(), owner),
         ("in-use", tunnel, format!("used by a tunnel of {node}")),
-        ("young", address_of(&cluster, young), "its pod may still be starting".into()),
+        ("young", address_of(&cluster, young), "its pod could still be starting".into()),
         ("cooling", address_of(&cluster, |r| r.released_at.is_some()), "is cooling down".into()),
         (
             "windows-reserved",

@@ -35,7 +35,7 @@ fn a_node_that_exists_keeps_everything() {
     );
     let unknown = site.release(&["--node", "node-of-nobody"]);
     assert_eq!(unknown.code, 1, "{unknown:?}");
-    assert!(unknown.stdout.contains("nothing is recorded for a node node-of-nobody"), "{unknown:?}");
+    assert!(unknown.stdout.contains("nothing is recorded for node node-of-nobody"), "{unknown:?}");
     assert_eq!((site.dump(), site.journals()), (before, Vec::new()));
 }
 

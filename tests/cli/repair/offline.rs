@@ -51,5 +51,5 @@ fn nothing_can_be_undone_in_a_file() {
     drop(Journal::create(&journal, &header).unwrap());
     let run = on_example(&["undo", journal.to_str().unwrap(), "--yes"]);
     assert_eq!(run.code, 2, "{run:?}");
-    assert!(run.stderr.contains("a file is never changed; an undo needs the datastore itself"), "{run:?}");
+    assert!(run.stderr.contains("a file is never changed; an undo needs a live datastore"), "{run:?}");
 }

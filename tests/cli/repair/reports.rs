@@ -242,7 +242,7 @@ fn objections_to_calicoctls_reports_can_be_forced() {
         ),
         (with("version", ""), vec!["--lock"], "a calicoctl without a version wrote it"),
         (with("clusterInformationRevision", "1"), vec!["--lock"], "it is stale"),
-        (good.to_string(), vec![], "for a locked datastore, and this one is not locked"),
+        (good.to_string(), vec![], "for a locked datastore, but this one is not locked"),
     ];
     for (number, (text, more, told)) in cases.into_iter().enumerate() {
         let path = file(&site, &format!("report-{number}"), text);

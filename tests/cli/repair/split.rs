@@ -146,7 +146,7 @@ fn a_refused_split_changes_nothing() {
         (pool(), vec!["1", "--name", "p"], 1, "not a valid power of 2: 1"),
         (pool(), vec!["0", "--name", "p"], 1, "not a valid power of 2: 0"),
         (pool(), vec!["16", "--name", "p"], 1, "is not large enough to be split into 16 parts"),
-        (pool(), vec!["4", "--name", "p"], 1, "smaller than a block of the pool, which is a /30"),
+        (pool(), vec!["4", "--name", "p"], 1, "smaller than the pool's blocks, which are /30"),
         (pool(), vec!["8192", "--name", "p"], 1, "more than 4096"),
         (kept, vec!["2", "--name", "p"], 1, "has the finalizer projectcalico.org/pool"),
         (of_namespaces, vec!["2", "--name", "p"], 1, "has a namespaceSelector and allows the use Tunnel"),

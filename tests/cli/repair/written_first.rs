@@ -58,7 +58,7 @@ fn both_parts_are_one_run_with_one_journal() {
     assert_eq!(run.code, 0, "{run:?}");
     let hint = "hint: without waiting here: `calipam check -o json --grace 2s";
     assert!(
-        run.stderr.contains("what does not have to wait is written first") && run.stderr.contains(hint),
+        run.stderr.contains("the other changes are written first") && run.stderr.contains(hint),
         "{run:?}"
     );
     let plan = run.json();

@@ -57,7 +57,7 @@ pub(super) fn all() -> Vec<Case> {
             &["error node-without-addresses n1"],
             ["--pod", "app/new"],
             0,
-            "an IPv4 address, if it asks for one, it does not get: every pool is Manual",
+            "if it asks for an IPv4 address, it gets none: every pool is Manual",
         ),
         case(
             pools_for_tunnels(),
@@ -71,28 +71,28 @@ pub(super) fn all() -> Vec<Case> {
             &["critical node-without-addresses ipv4/exhausted", "error pool-nearly-full 10.60.0.0/26"],
             ["--node", "n4"],
             1,
-            "the next pod gets no IPv4 address on n4: no address of its pools is free",
+            "the next pod gets no IPv4 address on n4: no address in its pools is free",
         ),
         case(
             windows_node(),
             &["critical node-without-addresses win-1", "error pod-without-address apps/iis"],
             ["--pod", "apps/iis"],
             1,
-            "its one block is full, and a Windows node gets no second one",
+            "its only block is full, and a Windows node gets no second one",
         ),
         case(
             pool_by_name(true),
             &[],
             ["--pod", "team/next"],
             0,
-            "nothing of IPAM stands in the way: team/next gets 10.20.0.14 on n1",
+            "IPAM is not the problem: team/next gets 10.20.0.14 on n1",
         ),
         case(
             pool_by_namespace(),
             &["error pool-nearly-full 10.80.0.0/28", "error pod-without-address annex/next"],
             ["--pod", "annex/next"],
             1,
-            "annex/next gets no IPv4 address on n1: no address of its pools is free",
+            "annex/next gets no IPv4 address on n1: no address in its pools is free",
         ),
         case(
             pool_of_namespaces(true),
@@ -110,7 +110,7 @@ pub(super) fn all() -> Vec<Case> {
             ],
             ["--pod", "shop/new"],
             1,
-            "no address of its pools is free; 16 addresses cool down, the first until",
+            "no address in its pools is free; 16 addresses are cooling down, the first until",
         ),
     ]
 }
@@ -242,5 +242,16 @@ pub(super) fn cooling_pool() -> Lists {
     lists.stuck("shop/new", "n1");
     // Sets the time of the lists.
     lists.pod("kube-system/later", "", json!({}), &format!("{now:.0}"), Some("192.0.2.9"));
+    lists
+}
+
+/// A full pool: a node that is gone has its only block, and a pod on another node is waiting.
+pub(super) fn gone_node_with_a_cooldown() -> Lists {
+    let pools = [("small", pool("10.60.0.0/28", json!({"blockSize": 28})))];
+    let mut lists = Lists::new(&pools, &[("n1", json!({}))]);
+    lists.settings(json!({"strictAffinity": false, "autoAllocateBlocks": true, "ipCooldownSeconds": 1200}));
+    lists.block("10.60.0.0/28", "dead-1", 16);
+    lists.delete_pods("dead-1");
+    lists.stuck("shop/new", "n1");
     lists
 }

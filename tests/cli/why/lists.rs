@@ -91,6 +91,10 @@ impl Lists {
         self.pod(name, node, json!({}), CREATED, None);
     }
 
+    pub(super) fn delete_pods(&mut self, node: &str) {
+        self.items.retain(|item| item["kind"] != "Pod" || item["spec"]["nodeName"] != node);
+    }
+
     /// Adds a block of a node, with its first addresses in use by pods.
     pub(super) fn block(&mut self, cidr: &str, node: &str, taken: usize) {
         let net: calipam_model::IpNet = cidr.parse().unwrap();

@@ -8,7 +8,7 @@ use calipam_testkit::servers::KubeApiserver;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::program::{calipam, root};
+use super::program::{Run, calipam, root};
 use lists::{CREATED, Lists, answer, findings, pool};
 
 #[test]
@@ -23,6 +23,9 @@ fn each_case_wherever_the_data_is() {
         case.check("API server", |arguments| calipam(&[arguments, &kubernetes].concat()));
         case.check("etcd", |arguments| calipam(&[arguments, &etcd].concat()));
     }
+
+    cases::gone_node_with_a_cooldown().write_to(&server);
+    released_addresses_cool_down_first(|arguments| calipam(&[arguments, &kubernetes].concat()));
 
     let case = cases::pool_of_namespaces(true);
     case.write_to(&server);
@@ -44,7 +47,27 @@ fn each_case_wherever_the_data_is() {
     assert!(checked.contains("not read: ") && checked.contains("namespaces, "), "{checked}");
 }
 
-const NOT_READ: &str = "pools select namespaces, and those were not read";
+/// The block of a deleted node is released, and the pod that waits for its addresses gets one when the cooldown ends.
+fn released_addresses_cool_down_first(run: impl Fn(&[&str]) -> Run) {
+    let new = ["--pod", "shop/new"];
+    let (code, sentence) = answer(&new, &run);
+    assert!(code == 1 && sentence.ends_with("no address in its pools is free"), "{sentence}");
+    let journal = tempfile::tempdir().unwrap();
+    let journal = journal.path().join("journal");
+    let journal = ["--journal", journal.to_str().unwrap()];
+    let command = ["release", "--node", "dead-1", "--yes", "--grace", "0"];
+    let released = run(&[&command[..], &journal].concat());
+    assert_eq!(released.code, 0, "{released:?}");
+    let (code, sentence) = answer(&new, &run);
+    for text in [&released.stdout, &sentence] {
+        assert!(text.contains("16 addresses are cooling down, the first until "), "{text}");
+    }
+    assert!(code == 1 && released.stdout.contains("configure --ip-cooldown-seconds 0"), "{released:?}");
+    assert_eq!(run(&["configure", "--ip-cooldown-seconds", "0", "--yes"]).code, 0);
+    assert_eq!(answer(&new, &run).0, 0);
+}
+
+const NOT_READ: &str = "pools select namespaces, which were not read";
 
 /// Creates the kubeconfig of an account with the role of the documentation, except for namespaces.
 fn kubeconfig_without_namespaces(server: &KubeApiserver) -> String {
@@ -125,7 +148,7 @@ fn the_pool_is_full() {
     let lists = cases::full_pool();
     assert_eq!(lists.run(&["check", "--fail-on", "error"]).code, 1);
     let nodes = lists.run(&["show", "--nodes"]).stdout;
-    assert!(nodes.contains("0 of 20 ipv4") && nodes.contains("no address of its pools is free"), "{nodes}");
+    assert!(nodes.contains("0 of 20 ipv4") && nodes.contains("no address in its pools is free"), "{nodes}");
 }
 
 /// Header and percentage distinguish addresses in cooldown from those in use.
@@ -139,7 +162,7 @@ fn the_pool_cools_down() {
     assert!(checked.contains("is 100 % full: 0 of 16 in use, 16 cooling down"), "{checked}");
     assert_eq!(lists.run(&["show", "-o", "json"]).json()["pools"][0]["percent"], json!(100));
     let shown = lists.run(&["show"]).stdout;
-    assert!(shown.contains("small: 16 addresses cool down, the first until "), "{shown}");
+    assert!(shown.contains("small: 16 addresses are cooling down, the first until "), "{shown}");
     assert!(shown.contains("configure --ip-cooldown-seconds 0"), "{shown}");
 }
 
@@ -164,10 +187,10 @@ fn pods_that_ipam_does_not_keep_waiting() {
     lists.pod("kube-system/host", "n1", json!({}), CREATED, None);
     assert_eq!(lists.findings(), [""; 0]);
     for (pod, code, says) in [
-        ("shop/volume", 0, "nothing of IPAM stands in the way: shop/volume gets 10.60.0.1 on n1"),
+        ("shop/volume", 0, "IPAM is not the problem: shop/volume gets 10.60.0.1 on n1"),
         ("shop/unbound", 0, "shop/unbound is not bound to a node yet"),
-        ("shop/nowhere", 1, "shop/nowhere gets no address: Calico knows no node n9"),
-        ("kube-system/host", 0, "uses the network of its node"),
+        ("shop/nowhere", 1, "shop/nowhere gets no address: Calico does not know node n9"),
+        ("kube-system/host", 0, "uses its node's network"),
         ("apps/10-60-0-0-26-0", 0, "has 10.60.0.0 on n1"),
     ] {
         let found = lists.answer(&["--pod", pod]);

@@ -130,10 +130,10 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoNode => f.write_str("Calico knows no such node"),
-            Self::NoPool => f.write_str("there is no pool of this family"),
+            Self::NoNode => f.write_str("Calico does not know the node"),
+            Self::NoPool => f.write_str("there is no pool for this family"),
             Self::NoneEnabled => f.write_str("no pool is enabled"),
-            Self::BlocksTooSmall => f.write_str("Windows reserves every address of blocks so small"),
+            Self::BlocksTooSmall => f.write_str("Windows reserves every address in blocks this small"),
             Self::NoneAutomatic => f.write_str("every pool is Manual: it must be requested by name"),
             Self::NoneSelectsNode => f.write_str("no pool selects the node"),
             Self::NoneSelectsNamespace => f.write_str("no pool selects the namespace"),
@@ -141,24 +141,24 @@ impl fmt::Display for Reason {
             Self::NamedNotEnabled(cidr) => write!(f, "the pool {cidr} does not exist or is not enabled"),
             Self::BrokenSelector(pool) => write!(f, "a selector of pool {pool} does not parse"),
             Self::BlockLimit { held, limit } => {
-                write!(f, "the block limit is reached: it holds {held} blocks and may hold {limit}")
+                write!(f, "the block limit of {limit} is reached: the node holds {held}")
             }
-            Self::SingleBlock => f.write_str("its one block is full, and a Windows node gets no second one"),
-            Self::NoAutoAllocation => f.write_str("automatic allocation of blocks is off"),
+            Self::SingleBlock => f.write_str("its only block is full, and a Windows node gets no second one"),
+            Self::NoAutoAllocation => f.write_str("automatic block allocation is off"),
             Self::StrictAffinity => {
                 f.write_str("no block is left to claim, and strict affinity forbids borrowing")
             }
-            Self::Exhausted(None) => f.write_str("no address of its pools is free"),
-            Self::Exhausted(Some(cooling)) => write!(f, "no address of its pools is free; {cooling}"),
+            Self::Exhausted(None) => f.write_str("no address in its pools is free"),
+            Self::Exhausted(Some(cooling)) => write!(f, "no address in its pools is free; {cooling}"),
             Self::WindowsNeedsStrictAffinity => {
-                f.write_str("Windows nodes need strict affinity, and it is off")
+                f.write_str("Windows nodes need strict affinity, but it is off")
             }
             Self::Taken(address) => write!(f, "{address} is taken"),
             Self::OutsidePools(address) => write!(f, "{address} is in no enabled pool"),
             Self::ForeignBlock(block) => {
-                write!(f, "strict affinity is on, and the block {block} is not the node's")
+                write!(f, "strict affinity is on, and the node does not own block {block}")
             }
-            Self::Other => f.write_str("the allocator fails"),
+            Self::Other => f.write_str("the allocator failed"),
         }
     }
 }

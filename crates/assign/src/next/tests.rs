@@ -198,7 +198,7 @@ fn cooldown_and_reservations() {
     let Some(Reason::Exhausted(Some(cools))) = cooling.reason() else { panic!("{:?}", cooling.reason()) };
     assert_eq!(
         cools.to_string(),
-        "4 addresses cool down, the first until 2026-05-01T12:10:00Z, the last until 2026-05-01T12:10:00Z"
+        "4 addresses are cooling down, the first until 2026-05-01T12:10:00Z, the last until 2026-05-01T12:10:00Z"
     );
     cooling.0.taken_at = cools.last + jiff::SignedDuration::from_secs(1);
     assert_eq!(cooling.reason(), None, "they are free by then");

@@ -175,11 +175,11 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         if addresses.is_empty() || add.container.machine.is_some() {
             return;
         }
-        tracing::info!("takes back {addresses:?}");
+        tracing::info!("taking back {addresses:?}");
         let undone = self.within(UNDO, self.release(add.handle(), addresses)).await;
         let undone = undone.and_then(|released| Ok(released?));
         if let Err(error) = undone {
-            tracing::error!("what was assigned stays until DEL: {error}");
+            tracing::error!("the assigned addresses stay until DEL: {error}");
         }
     }
 }

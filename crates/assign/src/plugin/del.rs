@@ -59,11 +59,11 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
     async fn release_old(&self, handle: &str) -> Result<(), Error> {
         match self.allocator.release_by_handle(handle).await {
             Ok(()) => {
-                tracing::info!(handle, "released the handle of an old plugin");
+                tracing::info!(handle, "released an old plugin's handle");
                 Ok(())
             }
             Err(error) if error.is_lost_handle() => {
-                tracing::info!(handle, "the handle of an old plugin is not released: {error}");
+                tracing::info!(handle, "cannot release an old plugin's handle: {error}");
                 Ok(())
             }
             Err(error) => Err(error),

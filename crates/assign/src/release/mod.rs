@@ -83,7 +83,7 @@ impl<S: Store> Allocator<S> {
     /// addresses are released already.
     async fn keep_affinity_consistent(&self, settings: &Settings, block: &Block) {
         if let Err(error) = self.try_keep_consistent(settings, block).await {
-            tracing::warn!(block = %block.cidr(), %error, "whether the node should keep the block is not known");
+            tracing::warn!(block = %block.cidr(), %error, "it is not known whether the node should keep the block");
         }
     }
 

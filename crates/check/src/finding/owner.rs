@@ -88,7 +88,7 @@ pub enum NoAddress {
 impl fmt::Display for NoAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoPool => f.write_str("no enabled pool has the use LoadBalancer"),
+            Self::NoPool => f.write_str("no enabled pool allows the use LoadBalancer"),
             Self::PoolsManual => f.write_str(
                 "the pools for load balancers are Manual: a service has to name one in the annotation projectcalico.org/ipv4pools or ipv6pools",
             ),

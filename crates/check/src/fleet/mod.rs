@@ -99,12 +99,12 @@ pub fn leave_out_doubles(clusters: &mut Vec<Cluster>, now: Timestamp) -> Vec<Str
         let Some(other) = counts.get(guid).filter(|counted| **counted != cluster.name) else { return true };
         if cluster.is_live {
             said.push(format!(
-                "{} is left out: it has the GUID of {other}, which was read later",
+                "{} is left out: it has the same GUID as {other}, which was read later",
                 cluster.name
             ));
             return false;
         }
-        let reason = format!("it has the GUID of {other}, and only one of the two counts");
+        let reason = format!("it has the same GUID as {other}, and only one of them counts");
         let unreadable = Cluster::unreadable(&cluster.name, location.clone(), reason);
         (cluster.report, cluster.pools, cluster.ranges) =
             (unreadable.report, unreadable.pools, unreadable.ranges);

@@ -97,7 +97,7 @@ fn check_announced(
         if !others.is_empty() {
             let further = partly.count();
             let says = |evidence: &ElsewhereEvidence| {
-                format!("is disabled, and covers only a part of {}", evidence.list(pool))
+                format!("is disabled, but covers only part of {}", evidence.list(pool))
             };
             found.push((of.cluster, finding(Code::DisabledPoolMismatch, of.pool, others, further, says)));
         }
@@ -208,7 +208,7 @@ fn pool(other: &Elsewhere) -> String {
 fn place(other: &Elsewhere) -> String {
     let name = match other.kind {
         ElsewhereKind::Services => {
-            return format!("addresses of the services {} in {}", other.cidr, other.cluster);
+            return format!("the service range {} in {}", other.cidr, other.cluster);
         }
         ElsewhereKind::Tunnel => format!("a tunnel of {}", other.name),
         kind => format!("{kind} {}", other.name),

@@ -47,7 +47,7 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
         let subject = Subject::Cluster(group[position].name.clone());
         let said = settings
             .iter()
-            .map(|(name, values)| format!("{name} is {}, and in the group {}", values[HERE], values[GROUP]));
+            .map(|(name, values)| format!("{name} is {}, but the group has {}", values[HERE], values[GROUP]));
         let says = said.collect::<Vec<_>>().join("; ");
         let evidence = Evidence::Configuration(settings);
         (position, Finding::new(Code::ClusterSettingsDiffer, subject, says, evidence))

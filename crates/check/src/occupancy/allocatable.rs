@@ -54,7 +54,7 @@ impl fmt::Display for Limit {
             Self::Disabled => "the pool is disabled",
             Self::Deleting => "the pool is being deleted",
             Self::NotAllocatable => "Calico has marked the pool as not allocatable",
-            Self::NoUse => "its allowedUses has no known use",
+            Self::NoUse => "its allowedUses contain no known use",
             Self::BrokenSelector => "not known: a node selector does not parse",
             Self::NoNode => "no node matches the node selector",
             Self::Manual => "its assignmentMode is Manual",
@@ -62,8 +62,8 @@ impl fmt::Display for Limit {
             Self::AutoAllocationOff => "nodes cannot claim blocks",
             Self::BlockLimit => "the block limit keeps nodes from claiming the rest",
             Self::StrictAffinity => "strict affinity forbids borrowing",
-            Self::BlockSize => "blocks of another size are not used",
-            Self::NotKnown => "not known: something that decides it was not read or does not decode",
+            Self::BlockSize => "blocks of a different size are not used",
+            Self::NotKnown => "not known: a necessary object was not read or cannot be decoded",
         })
     }
 }

@@ -60,7 +60,7 @@ fn check_mismatch(context: &Context<'_>, out: &mut Vec<Finding>) {
         .collect();
     if !settings.is_empty() {
         let says = format!(
-            "the IPAM settings that Calico uses and those of the resource IPAMConfiguration differ in {}",
+            "the IPAM settings that Calico uses differ from the IPAMConfiguration resource in {}",
             list(settings.keys())
         );
         out.push(finding(Code::ConfigurationMismatch, says, settings));

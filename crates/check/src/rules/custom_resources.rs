@@ -100,7 +100,7 @@ fn wrong_labels(
     let says = match severity {
         Severity::Info => {
             let holder = short(&key.node);
-            format!("has no labels yet, like all affinities of {holder}: it is not upgraded")
+            format!("has no labels yet, like all affinities of {holder}, which is not upgraded yet")
         }
         _ => format!("lacks the right labels: {}", list(wrong)),
     };

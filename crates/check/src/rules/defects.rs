@@ -28,8 +28,7 @@ fn finding(path: &str, defects: &[&Defect]) -> Finding {
         match &defect.kind {
             DefectKind::Key(reason) => {
                 let is_known = defects.iter().any(|defect| defect.key.is_some());
-                clause =
-                    if is_known { "is not the key that Calico looks up" } else { "is not a key of Calico" };
+                clause = if is_known { "is not the key that Calico looks up" } else { "is not a Calico key" };
                 evidence.reasons.push(reason.clone());
             }
             DefectKind::Value(reason) => evidence.reasons.push(reason.clone()),

@@ -56,7 +56,7 @@ fn check_objects(context: &Context<'_>, out: &mut Vec<Finding>) {
     let lacking: BTreeSet<&str> = owners.chain(holders).filter(|node| index.lacks_object(node)).collect();
     out.extend(lacking.into_iter().map(|node| {
         let (subject, evidence) = (Subject::Node(node.to_owned()), Evidence::Node(Box::default()));
-        let clause = "is a node of Kubernetes and holds blocks, but Calico has no object of it";
+        let clause = "is a Kubernetes node and holds blocks, but Calico has no node object for it";
         Finding::new(Code::NodeObjectMissing, subject, format!("{} {clause}", short(node)), evidence)
             .on_nodes([node])
             .depending_on([Key::Node(node.to_owned())])
@@ -76,7 +76,7 @@ fn finding(owner: OwnerEvidence) -> Finding {
     let (name, on) = (short(&owner.name), short(&owner.node));
     let says = match owner.kind == OwnerKind::Pod && owner.fields.is_empty() {
         true => format!(
-            "{name} waits for {on}, which does not exist, and may keep Calico from cleaning up what this node holds"
+            "{name} is waiting for {on}, which does not exist, and can block the cleanup of what {on} holds"
         ),
         false => format!("{name} is on {on}, which does not exist"),
     };

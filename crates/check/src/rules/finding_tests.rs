@@ -98,7 +98,7 @@ fn what_findings_say() {
     cluster.block("10.244.2.0/30", Some("host:node-2"), [pod("web-1"), none(), none(), none()]);
     cluster.endpoint("node-1", "web-1", &["10.244.2.0/32"]);
     cluster.put("/calico/ipam/v2/config", json!({"strict_affinity": true, "auto_allocate_blocks": true}));
-    let held = "10.244.2.0 allocated on node-1 from 10.244.2.0/30, a block of node-2";
+    let held = "10.244.2.0 allocated on node-1 from 10.244.2.0/30, which belongs to node-2";
     assert_eq!(message(&cluster, Code::BorrowedUnderStrictAffinity), held);
 
     let mut cluster = whole();

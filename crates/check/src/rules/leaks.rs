@@ -136,7 +136,7 @@ fn why(reason: Option<LeakReason>, record: &AttributeRef<'_>) -> String {
             _ => "but its node does not exist".to_owned(),
         },
         (Some(LeakReason::PodMoved), node) => {
-            format!("which is not on {} any more", node.as_deref().unwrap_or("its node"))
+            format!("which is no longer on {}", node.as_deref().unwrap_or("its node"))
         }
         (Some(LeakReason::NoOwner), Some(node)) => format!("which is gone from {node}"),
         (Some(LeakReason::NoOwner | LeakReason::ServiceGone | LeakReason::VmGone), _) => {
@@ -145,7 +145,7 @@ fn why(reason: Option<LeakReason>, record: &AttributeRef<'_>) -> String {
         (Some(LeakReason::PodHasOtherAddress), _) => "which has another address".to_owned(),
         (Some(LeakReason::PodFinished), _) => "which has finished".to_owned(),
         (Some(LeakReason::TunnelMoved), _) => "which has another address or none".to_owned(),
-        (Some(LeakReason::UnknownOwner) | None, _) => "and nothing uses it".to_owned(),
+        (Some(LeakReason::UnknownOwner) | None, _) => "but nothing uses it".to_owned(),
     }
 }
 

@@ -53,7 +53,8 @@ fn a_live_pod_recorded_on_another_node_is_what_the_collector_frees() {
     assert_eq!(verdict(&wrong), ["error wrong-node-recorded 10.244.1.4"], "young as it is");
     let report = check(&wrong.0, &Options::default());
     let finding = report.findings.iter().find(|f| f.code.name() == "wrong-node-recorded").unwrap();
-    let says = "10.244.1.4 used by default/web on node-1, but recorded on node-2, so that Calico takes it for leaked";
+    let says =
+        "10.244.1.4 used by default/web on node-1, but recorded on node-2, so Calico considers it leaked";
     assert_eq!(finding.message(), says);
     assert_eq!(finding.nodes, ["node-1", "node-2"]);
     let compared = views::compare(&wrong.0).unwrap();
@@ -145,7 +146,7 @@ fn a_pod_that_waits_for_a_node_that_is_gone_keeps_what_is_its_own() {
     cluster.0.nodes[1].value.kubernetes_name = Some("node-2".into());
     let gone = with_kubernetes_nodes(cluster, &["node-1"]);
     let lines = of_nodes(&gone);
-    let says = "endpoint-of-missing-node default/db-1: default/db-1 waits for node-2, which does not exist, and may keep Calico from cleaning up what this node holds";
+    let says = "endpoint-of-missing-node default/db-1: default/db-1 is waiting for node-2, which does not exist, and can block the cleanup of what node-2 holds";
     assert!(lines.contains(&says.to_owned()), "{lines:?}");
     let leaked = lines.iter().filter(|line| line.starts_with("leaked-address")).collect::<Vec<_>>();
     assert_eq!(leaked.len(), 1, "neither the tunnel nor the address of the pod that waits: {leaked:?}");
@@ -160,7 +161,7 @@ fn of_a_node_that_kubernetes_has_it_is_the_object_that_is_missing() {
     let alone = of_nodes(&with_kubernetes_nodes(Cluster(cluster.0.clone()), &["node-1"]));
     assert!(alone.iter().any(|line| line.starts_with("block-of-missing-node")), "{alone:?}");
     let lines = of_nodes(&with_kubernetes_nodes(cluster, &["node-1", "node-2"]));
-    let says = "node-object-missing node-2: node-2 is a node of Kubernetes and holds blocks, but Calico has no object of it";
+    let says = "node-object-missing node-2: node-2 is a Kubernetes node and holds blocks, but Calico has no node object for it";
     assert!(lines.contains(&says.to_owned()), "{lines:?}");
     assert!(
         lines.iter().all(|line| !line.contains("missing-node ") && !line.contains("does not exist")),

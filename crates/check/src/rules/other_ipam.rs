@@ -22,9 +22,9 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let who = if pods == 1 { "1 pod has an address".into() } else { format!("{pods} pods have addresses") };
     let left_over = match evidence.left_over {
         0 => String::new(),
-        count => format!(": left over in blocks are records of {} for pods", addresses(count)),
+        count => format!(", but blocks still record {} for pods", addresses(count)),
     };
-    let says = format!("{who} of host-local, not of Calico IPAM{left_over}");
+    let says = format!("{who} from host-local, not from Calico IPAM{left_over}");
     let subject = Subject::Configuration("default".into());
     let finding = Finding::new(Code::PodsWithoutCalicoIpam, subject, says, Evidence::OtherIpam(evidence));
     out.push(finding.with_severity(severity));

@@ -30,7 +30,7 @@ fn addresses_of_host_local_are_one_finding() {
     assert_eq!(verdict(&left_over), ["pods-without-calico-ipam default"]);
     let report = check(&left_over.0, &Options::default());
     let found = report.findings.iter().find(|finding| finding.subject.kind() == "configuration").unwrap();
-    let message = "2 pods have addresses of host-local, not of Calico IPAM: left over in blocks are records of 1 address for pods";
+    let message = "2 pods have addresses from host-local, not from Calico IPAM, but blocks still record 1 address for pods";
     assert_eq!((found.severity.to_string(), found.message()), ("warning".into(), message.into()));
 
     // A gone pod's record does not matter to the pod that now has its address.
@@ -75,7 +75,10 @@ fn a_cluster_with_calico_ipam_that_lost_records_is_no_such_cluster() {
 fn a_cluster_without_any_block_says_so() {
     let mut empty = cluster(Value::Null, "10.244.1.0/24", &PODS);
     empty.0.mark_read([Source::Affinities, Source::Handles]);
-    assert_eq!(note_of_other_ipam(&empty.0), Some("Pods have addresses of host-local, not of Calico IPAM"));
+    assert_eq!(
+        note_of_other_ipam(&empty.0),
+        Some("Pods have addresses from host-local, not from Calico IPAM")
+    );
     empty.0.blocks.clear();
     let unused = "There is no block, handle or affinity: this cluster does not use Calico IPAM";
     assert_eq!(note_of_other_ipam(&empty.0), Some(unused));

@@ -67,7 +67,7 @@ pub(super) fn wrong_node(
     let finding = finding(context, Code::WrongNodeRecorded, address, |evidence| {
         let pod = evidence.owners.iter().find(|owner| !owner.pod.is_empty());
         format!(
-            "used by {} on {}, but recorded on {}, so that Calico takes it for leaked",
+            "used by {} on {}, but recorded on {}, so Calico considers it leaked",
             short(pod.map_or("its pod", |owner| &owner.pod)),
             short(&node),
             short(&evidence.recorded_nodes().next().unwrap_or_default())
@@ -101,7 +101,7 @@ pub(crate) fn check_borrowing(context: &Context<'_>, address: &Address<'_, '_, '
         // A live migration leaves a machine's address in the block of its earlier node.
         if *host != node && Claim::of(&record.allocation.attribute) != Claim::Machine {
             let says = format!(
-                "allocated on {} from {}, a block of {}",
+                "allocated on {} from {}, which belongs to {}",
                 short(&node),
                 record.block.key,
                 short(host)
@@ -121,7 +121,7 @@ fn check_tunnel(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut 
             && hosts().all(|host| host != node)
         {
             let (of, field, by) = (short(node), kind.field(), short(host));
-            let says = format!("is a tunnel address of {of} ({field}), in a block of {by}");
+            let says = format!("is a tunnel address of {of} ({field}), but in {by}'s block");
             out.push(finding(context, Code::BorrowedTunnelAddress, address, |_| says).on_nodes([host]));
             return;
         }

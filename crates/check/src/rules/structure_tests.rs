@@ -344,7 +344,7 @@ fn defects_of_one_object_are_one_finding() {
     let found = findings(&cluster);
     let messages: Vec<String> = found.iter().map(Finding::message).collect();
     assert_eq!(found.len(), 3, "{messages:?}");
-    assert!(messages[0].contains("odd\\r\\nkey is not a key of Calico: "), "{messages:?}");
+    assert!(messages[0].contains("odd\\r\\nkey is not a Calico key: "), "{messages:?}");
     assert!(messages[1].ends_with("and 1 more"), "{messages:?}");
     assert_eq!(evidence(&found[1])["fields"].as_array().unwrap().len(), 2);
     assert_eq!(found[2].nodes, ["node-1"]);

@@ -75,6 +75,6 @@ fn unrecorded(context: &Context<'_>, position: u32, address: IpAddr) -> Option<F
     let uses = [Use { address, owner: Owner::Pod(position) }];
     let address = Address { address, records: &[], uses: &uses, blocks };
     Some(finding(context, Code::UnrecordedAddress, &address, |evidence| {
-        format!("used by {}, not assigned by Calico and {place}", evidence.users())
+        format!("used by {}, but not assigned by Calico and {place}", evidence.users())
     }))
 }

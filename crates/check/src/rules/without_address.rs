@@ -174,8 +174,8 @@ impl<'s> Judge<'_, 's> {
         };
         let waiting = match evidence.waiting_pods {
             0 => String::new(),
-            1 => "; 1 pod waits".to_owned(),
-            many => format!("; {many} pods wait"),
+            1 => "; 1 pod is waiting".to_owned(),
+            many => format!("; {many} pods are waiting"),
         };
         let says = format!("{who} no further {}{waiting}", evidence.says("; no further "));
         Finding::new(Code::NodeWithoutAddresses, subject, says, Evidence::NoAddress(Box::new(evidence)))

@@ -108,7 +108,7 @@ fn pod_without_endpoint(context: &Context<'_>, position: u32) -> Option<Finding>
         return None;
     }
     let owner = context.index.describe_pod(position);
-    let says = format!(" runs on {}, but has no endpoint", short(&owner.node));
+    let says = format!(" is running on {}, but has no endpoint", short(&owner.node));
     Some(finding(Code::PodWithoutEndpoint, owner, pod.key(), &says).depending_on(endpoints))
 }
 
@@ -144,7 +144,7 @@ fn node_mismatch(context: &Context<'_>, position: u32, pod: &Pod) -> Option<Find
     }
     let owner = context.index.describe_endpoint(position);
     let node = pod.node().to_string();
-    let says = format!(" is on {}, its pod on {node}", short(&owner.node));
+    let says = format!(" is on {}, but its pod is on {node}", short(&owner.node));
     let found = finding(Code::EndpointNodeMismatch, owner, key_of_endpoint(context, position), &says);
     Some(found.on_nodes([node]).depending_on([pod.key()]))
 }

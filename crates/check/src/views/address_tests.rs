@@ -132,7 +132,7 @@ fn overlapping_and_broken_blocks_are_all_shown() {
     assert_eq!((broken.state, codes(&broken)), (AddressState::Unknown, vec!["undecodable-object"]));
     let listed = blocks(&cluster.0).blocks;
     assert_eq!(listed.len(), 3);
-    assert!(listed[2].problems[0].starts_with("the value does not decode"), "{:?}", listed[2].problems);
+    assert!(listed[2].problems[0].starts_with("the value cannot be decoded"), "{:?}", listed[2].problems);
 }
 
 #[test]

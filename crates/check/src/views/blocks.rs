@@ -92,7 +92,7 @@ fn view(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, stored: &Stored<'_
     };
     let Some(block) = stored.block else {
         let reason = reason(context.snapshot, stored.key).unwrap_or_default();
-        view.problems.push(format!("the value does not decode: {reason}"));
+        view.problems.push(format!("the value cannot be decoded: {reason}"));
         return view;
     };
     view.owner = block.owner.cloned();

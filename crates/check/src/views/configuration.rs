@@ -49,7 +49,7 @@ fn settings_of(config: &IpamConfig, is_limited: bool) -> [(&'static str, String,
 pub fn configuration(snapshot: &Snapshot) -> ConfigurationView {
     let origin = match (&snapshot.ipam_config, snapshot.datastore) {
         _ if snapshot.effective_ipam_config().is_none() => {
-            "stored, but does not decode: Calico's default is shown"
+            "stored, but cannot be decoded: Calico's default is shown"
         }
         (None, _) if !snapshot.ignored_configs.is_empty() => {
             "Calico's default: there is no IPAM configuration called default"

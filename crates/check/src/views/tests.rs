@@ -184,7 +184,7 @@ fn a_node_without_addresses_is_shown_by_family() {
     cluster.block("fd00::/126", Some("host:node-1"), taken);
     cluster.put("/calico/ipam/v2/host/node-1/ipv6/block/fd00::-126", json!({"state": "confirmed"}));
     cluster.put("/calico/ipam/v2/config", json!({"auto_allocate_blocks": true, "maxBlocksPerHost": 1}));
-    let full = Some("the block limit is reached: it holds 1 blocks and may hold 1".to_owned());
+    let full = Some("the block limit of 1 is reached: the node holds 1".to_owned());
     assert_eq!(families(&cluster), [("ipv4", 2, Some(false), None), ("ipv6", 0, Some(true), full)]);
     // A node that does not exist asks for no address.
     cluster.0.nodes.clear();

@@ -96,11 +96,11 @@ impl Explanation {
                 let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
                 format!("{who} has {} on {node}", addresses.join(", "))
             }
-            PodStanding::NotBound => format!("{who} is not bound to a node yet: IPAM is asked after that"),
-            PodStanding::HostNetwork => format!("{who} uses the network of its node, and needs no address"),
-            PodStanding::Finished => format!("{who} has finished, and needs no address"),
+            PodStanding::NotBound => format!("{who} is not bound to a node yet: IPAM is asked once it is"),
+            PodStanding::HostNetwork => format!("{who} uses its node's network, so it needs no address"),
+            PodStanding::Finished => format!("{who} has finished, so it needs no address"),
             PodStanding::BypassesIpam => format!("{who} names its addresses itself: IPAM is not asked"),
-            PodStanding::NoNode => format!("{who} gets no address: Calico knows no node {node}"),
+            PodStanding::NoNode => format!("{who} gets no address: Calico does not know node {node}"),
             PodStanding::UnknownPool(pool) => {
                 format!(
                     "{who} gets no address on {node}: it asks for the pool {}, which does not exist",
@@ -108,10 +108,10 @@ impl Explanation {
                 )
             }
             PodStanding::NotKnown => {
-                format!("what {who} gets on {node} is not known: the data is not complete")
+                format!("it is not known what {who} gets on {node}: the data is incomplete")
             }
             PodStanding::NamespacesNotRead => format!(
-                "what {who} gets on {node} is not known: pools select namespaces, and those were not read"
+                "it is not known what {who} gets on {node}: pools select namespaces, which were not read"
             ),
             PodStanding::Asks => self.answers(&who, &node),
         }
@@ -137,7 +137,7 @@ impl Explanation {
             parts.push(match (self.pod.is_some(), given.is_empty()) {
                 (_, true) => format!("no pool says which addresses {who} gets on {node}"),
                 (true, false) => {
-                    format!("nothing of IPAM stands in the way: {who} gets {} on {node}", given.join(", "))
+                    format!("IPAM is not the problem: {who} gets {} on {node}", given.join(", "))
                 }
                 (false, false) => format!("{who} on {node} gets {}{only}", given.join(", ")),
             });
@@ -145,10 +145,8 @@ impl Explanation {
         for family in self.families.iter().filter(|family| !family.is_needed) {
             if let Some(refused) = family.refused() {
                 let name = family.family;
-                parts.push(format!(
-                    "an {name} address, if it asks for one, it does not get: {}",
-                    family.why(refused)
-                ));
+                parts
+                    .push(format!("if it asks for an {name} address, it gets none: {}", family.why(refused)));
             }
         }
         parts.join("; ")

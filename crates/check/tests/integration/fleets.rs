@@ -68,8 +68,8 @@ fn pools_over_the_services_of_another_cluster_are_found() {
     let within = with_services(["10.3.0.0/16", "", "10.1.0.0/24 10.1.255.0/24 10.9.0.0/16"]);
     assert_eq!(found(&within), [covers("a", "10.1.0.0/16"), covers("c", "10.3.0.0/16")].into());
     let said = within[0].report.findings[0].message();
-    let expected = "default-ipv4-ippool (10.1.0.0/16) covers addresses of the services 10.1.0.0/24 in c, \
-        addresses of the services 10.1.255.0/24 in c";
+    let expected = "default-ipv4-ippool (10.1.0.0/16) covers the service range 10.1.0.0/24 in c, \
+        the service range 10.1.255.0/24 in c";
     assert_eq!(said.replace(" and ", ", "), expected);
 }
 
@@ -157,7 +157,7 @@ fn a_cluster_that_is_named_twice_counts_once() {
     let again = Cluster { name: "again".into(), ..clusters[0].clone() };
     clusters.push(again);
     let said = leave_out_doubles(&mut clusters, "2027-01-01T00:00:00Z".parse().unwrap());
-    assert_eq!(said, ["again is left out: it has the GUID of a, which was read later"]);
+    assert_eq!(said, ["again is left out: it has the same GUID as a, which was read later"]);
     assert_eq!(clusters.iter().map(|c| c.name.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
 }
 

@@ -12,12 +12,12 @@ const SOURCE: &str = concat!("calipam ", env!("CARGO_PKG_VERSION"));
 const ENVIRONMENT: [(&str, &str); 7] = [
     (
         "DATASTORE_TYPE",
-        "etcdv3, etcdv2 or kubernetes, as for calicoctl; CALICO_DATASTORE_TYPE takes precedence; the same holds for those below.",
+        "etcdv3, etcdv2 or kubernetes, as for calicoctl. The name with the prefix CALICO_ takes precedence, here and below.",
     ),
-    ("ETCD_ENDPOINTS", "URLs of etcd, comma-separated."),
+    ("ETCD_ENDPOINTS", "etcd URLs, comma-separated."),
     ("ETCD_CA_CERT_FILE, ETCD_CERT_FILE, ETCD_KEY_FILE", "Certificates and key for etcd."),
     ("ETCD_USERNAME, ETCD_PASSWORD", "User and password for etcd."),
-    ("KUBECONFIG", "The kubeconfig; with etcd, pods and services are read from it as well."),
+    ("KUBECONFIG", "The kubeconfig; with etcd, also used to read pods and services."),
     (
         "NO_COLOR, CLICOLOR_FORCE",
         "Print no colors, or print them to files and pipes as well; --color overrides both.",
@@ -28,9 +28,9 @@ const ENVIRONMENT: [(&str, &str); 7] = [
 const FILES: [(&str, &str); 3] = [
     (
         "/etc/calico/calicoctl.cfg",
-        "The settings file of calicoctl; if it exists, the variables above are ignored.",
+        "calicoctl's configuration file; if it exists, the variables above are ignored.",
     ),
-    ("~/.kube/config", "The kubeconfig if none is named."),
+    ("~/.kube/config", "The kubeconfig, if no other is named."),
     ("~/.local/state/calipam/*.journal", "Journals of runs that wrote something, for calipam undo."),
 ];
 

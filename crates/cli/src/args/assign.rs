@@ -17,13 +17,13 @@ pub(crate) struct AssignArgs {
     /// This address; can be repeated
     #[arg(long = "ip", value_name = "ADDRESS", value_parser = address, value_delimiter = ',', group = "what", help_heading = WHAT)]
     pub addresses: Vec<IpAddr>,
-    /// Number of addresses to assign, chosen as for a pod; of each family if the pools are of both
+    /// Number of addresses to assign, chosen as for a pod; of each family, if the pools have both
     #[arg(long, value_name = "N", group = "what", value_parser = clap::value_parser!(u32).range(1..), help_heading = WHAT)]
     pub count: Option<u32>,
     /// The node that the addresses are for
     #[arg(long, value_name = "NODE", help_heading = WHAT)]
     pub node: String,
-    /// Choose from this pool, by name or CIDR, instead of those that select the node; can be repeated
+    /// Choose from this pool, by name or CIDR, instead of from those that select the node; can be repeated
     #[arg(
         long = "pool",
         value_name = "POOL",
@@ -52,6 +52,6 @@ pub(crate) struct AssignArgs {
 fn attribute(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err("an attribute is KEY=VALUE".to_owned()),
+        _ => Err("expected KEY=VALUE".to_owned()),
     }
 }

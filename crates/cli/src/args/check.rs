@@ -24,7 +24,7 @@ const REPORTS: &str = "Reports";
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub options: CheckOptions,
-    /// Exit with 1 from this severity on, or `never`
+    /// Exit with 1 from this severity up, or `never`
     #[arg(
         long,
         value_enum,
@@ -44,7 +44,7 @@ pub(crate) struct CheckArgs {
         help_heading = REPORTS
     )]
     pub archive: Option<PathBuf>,
-    /// Check the state at this time, from the folder of --archive
+    /// Check the state at this time, from the --archive folder
     #[arg(
         long,
         value_name = "TIME",
@@ -63,7 +63,7 @@ pub(crate) struct CheckArgs {
         help_heading = REPORTS
     )]
     pub output_files: Vec<OutputFile>,
-    /// Also write the file of `calicoctl ipam check --output`
+    /// Also write the report that `calicoctl ipam check --output` writes
     #[arg(
         long,
         value_name = "FILE",
@@ -91,7 +91,7 @@ pub(crate) struct CheckArgs {
 pub(crate) enum FailOn {
     /// Traffic is or will be broken
     Critical,
-    /// Capacity is lost, or Calico may fail on the data
+    /// Capacity is lost, or Calico can fail on the data
     Error,
     /// Inconsistent data
     #[default]

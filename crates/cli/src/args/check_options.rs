@@ -28,7 +28,7 @@ pub(crate) struct CheckOptions {
         help_heading = SELECTION
     )]
     pub rules: Vec<Code>,
-    /// No findings of these rules; comma-separated or repeated
+    /// Leave out findings of these rules; comma-separated or repeated
     #[arg(
         long = "skip-rule",
         value_name = "RULE",
@@ -50,7 +50,7 @@ pub(crate) struct CheckOptions {
     /// Only findings in this pool, by name or CIDR; can be repeated
     #[arg(long = "pool", value_name = "POOL", value_delimiter = ',', help_heading = SELECTION)]
     pub pools: Vec<String>,
-    /// Ignore the findings in this file: lines as `check -o ignore` prints
+    /// Ignore the findings in this file, in the format of `check -o ignore`
     #[arg(long, value_name = "FILE", value_hint = FilePath, help_heading = SELECTION)]
     pub ignore: Option<PathBuf>,
 
@@ -59,7 +59,7 @@ pub(crate) struct CheckOptions {
     pub grace: Option<SignedDuration>,
     #[command(flatten)]
     pub recheck: RecheckArgs,
-    /// Read again after this time, and report what was found twice
+    /// Read again after this time, and report only what is found twice
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = CHECKING)]
     pub confirm: Option<SignedDuration>,
     /// Usage above which a pool is nearly full, in percent
@@ -75,7 +75,7 @@ pub(crate) struct CheckOptions {
 
 fn percent(text: &str) -> Result<f64, String> {
     let text = text.strip_suffix('%').unwrap_or(text).trim();
-    let number: f64 = text.parse().map_err(|_| "expected a number of percent such as `90`".to_owned())?;
+    let number: f64 = text.parse().map_err(|_| "expected a percentage such as `90`".to_owned())?;
     if (0.0..=100.0).contains(&number) { Ok(number) } else { Err("expected a number from 0 to 100".into()) }
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct ConfigureArgs {
     /// Maximum blocks per node; needs strict affinity; 0 for the built-in limit
     #[arg(long, value_name = "N", help_heading = SETTINGS)]
     pub max_blocks_per_host: Option<i64>,
-    /// Whether stopped KubeVirt machines keep their addresses (Calico 3.32 and later)
+    /// Whether stopped KubeVirt virtual machines keep their addresses (Calico 3.32 and later)
     #[arg(long, value_name = "Enabled|Disabled", ignore_case = true, hide_possible_values = true, help_heading = SETTINGS)]
     pub kubevirt_ip_persistence: Option<Persistence>,
     /// Seconds until a released address can be assigned again, 0 to 1200 (Calico 3.33 and later)

@@ -20,8 +20,8 @@ const FILTER: &str = "Filters";
 /// Options of `diff`.
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
-    /// The earlier state: a file, `etcd`, `etcd@REVISION`, or `kubernetes`; with several clusters, a file or folder that names an
-    /// earlier state of each, as for --fleet
+    /// The earlier state: a file, `etcd`, `etcd@REVISION`, or `kubernetes`; with several clusters, a file or
+    /// folder with an earlier state of each, as for --fleet
     #[arg(
         value_name = "OLD",
         value_parser = StateName::parse,
@@ -37,14 +37,14 @@ pub(crate) struct DiffArgs {
         required_unless_present_any = ["archive", "fleet", "context"]
     )]
     pub new: Option<StateName>,
-    /// Compare the state at --at in this archive with the next export, or with the named state; with several clusters, this
-    /// folder has an archive of each, which is compared with its state now
+    /// Compare the state at --at in this archive with the next export, or with NEW. With several clusters, this folder
+    /// has an archive for each, which is compared with the cluster's present state
     #[arg(long, value_name = "DIR", value_hint = DirPath, requires = "at")]
     pub archive: Option<PathBuf>,
     /// A time with its zone, such as 2026-11-20T03:12Z
     #[arg(long, value_name = "TIME", value_parser = time_with_zone, requires = "archive")]
     pub at: Option<Timestamp>,
-    /// Compare them even if they are of different clusters
+    /// Compare even states of different clusters
     #[arg(long)]
     pub force: bool,
     #[command(flatten)]

@@ -14,7 +14,7 @@ pub(super) const FLEET: &str = "Many clusters";
 /// Options of the commands that read many clusters at once.
 #[derive(Debug, Args)]
 pub(crate) struct FleetArgs {
-    /// Clusters in this YAML file, or exports in this folder
+    /// Read clusters from this YAML file, or exports from this folder
     #[arg(
         long,
         value_name = "FILE|DIR",
@@ -23,7 +23,8 @@ pub(crate) struct FleetArgs {
         help_heading = FLEET
     )]
     pub fleet: Option<PathBuf>,
-    /// The contexts route to each other: compare their clusters; `--context` can be repeated, and takes `*`, `?`
+    /// Also compare the clusters of the contexts, which route to each other; `--context` can be repeated, and takes `*`,
+    /// `?`
     #[arg(long, conflicts_with = "fleet", help_heading = FLEET)]
     pub routed: bool,
     /// Number of clusters to read at a time

@@ -37,7 +37,8 @@ pub(crate) struct Global {
     )]
     pub color: When,
 
-    /// `etcd`, `etcdv2` (Calico 2.x), `kubernetes`, or a file: an export, an etcd snapshot, JSON of kubectl; `-`: stdin
+    /// `etcd`, `etcdv2` (Calico 2.x), `kubernetes`, or a file: an export, an etcd snapshot, or
+    /// kubectl's JSON output; `-` reads stdin
     #[arg(
         short,
         long,
@@ -47,13 +48,13 @@ pub(crate) struct Global {
         help_heading = CONNECTION
     )]
     pub datastore: Option<String>,
-    /// Settings file of calicoctl [default: /etc/calico/calicoctl.cfg]
+    /// calicoctl's configuration file [default: /etc/calico/calicoctl.cfg]
     #[arg(short, long, global = true, value_name = "FILE", value_hint = FilePath, help_heading = CONNECTION)]
     pub config: Option<PathBuf>,
-    /// URLs of etcd, comma-separated
+    /// etcd URLs, comma-separated
     #[arg(long, global = true, value_name = "URLS", value_hint = Url, help_heading = CONNECTION)]
     pub etcd_endpoints: Option<String>,
-    /// CA certificate of etcd
+    /// CA certificate for etcd
     #[arg(long, global = true, value_name = "FILE", value_hint = FilePath, help_heading = CONNECTION)]
     pub etcd_cacert: Option<PathBuf>,
     /// Client certificate for etcd
@@ -62,10 +63,10 @@ pub(crate) struct Global {
     /// Key of the client certificate for etcd
     #[arg(long, global = true, value_name = "FILE", value_hint = FilePath, help_heading = CONNECTION)]
     pub etcd_key: Option<PathBuf>,
-    /// The kubeconfig; with etcd, pods and services are read from it as well
+    /// The kubeconfig; with etcd, also used to read pods and services
     #[arg(long, global = true, value_name = "FILE", value_hint = FilePath, help_heading = CONNECTION)]
     pub kubeconfig: Option<String>,
-    /// The context; kubectl's other options work, too: see `calipam --help`
+    /// The context; kubectl's other options work too: see `calipam --help`
     #[arg(id = "context", long = "context", global = true, value_name = "NAME", help_heading = CONNECTION)]
     pub contexts: Vec<String>,
     /// kubectl's options for the connection.
@@ -76,7 +77,7 @@ pub(crate) struct Global {
 /// The use of colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum When {
-    /// On a terminal, as NO_COLOR, CLICOLOR_FORCE, CLICOLOR and TERM have it
+    /// On a terminal, unless NO_COLOR, CLICOLOR_FORCE, CLICOLOR or TERM say otherwise
     #[default]
     Auto,
     /// In files and pipes as well

@@ -7,7 +7,7 @@ Start with `check`. The --help of each command shows examples.";
 /// After `calipam --help`.
 pub(super) const TOP: &str = "\
 Examples:
-  calipam check                               what is wrong, with calicoctl's settings
+  calipam check                               find what is wrong; uses calicoctl's settings
   calipam check --etcd-endpoints https://10.0.0.5:2379
   calipam export cluster.jsonl.zst            write the data to a file, to check it elsewhere
   calipam check --datastore cluster.jsonl.zst
@@ -22,9 +22,9 @@ Settings come from --config, otherwise /etc/calico/calicoctl.cfg, otherwise the 
 
 Exit codes:
   0  nothing found
-  1  findings; or something named does not exist, or was skipped
+  1  findings, or something that was named does not exist or was skipped
   2  wrong usage or settings
-  3  the datastore, a file or a permission failed
+  3  a datastore, file or permission error
   4  an internal error
   130  interrupted";
 
@@ -36,15 +36,16 @@ Exit code 1 if there are findings. `calipam check --help` shows examples.";
 pub(super) const CHECK: &str = "\
 Examples:
   calipam check -o wide                       every finding
-  calipam check --node 'gpu-*' -o wide        what concerns some nodes
+  calipam check --node 'gpu-*' -o wide        findings about some nodes
   calipam check --fail-on error -q            in cron: exit code 1 at severity error or above
   calipam check --compare-with last.json --fail-on-new        new findings since a report
   calipam check --context 'prod-*' --routed   many clusters, and what is wrong between them
 
-A line for --ignore: `RULE SUBJECT`, or `RULE SUBJECT until 2027-01-31`, and comments after `#`.
-Severities: critical: traffic is or will be broken; error: capacity is lost, or Calico may fail on
+A line for --ignore is `RULE SUBJECT` or `RULE SUBJECT until 2027-01-31`; `#` begins a comment.
+Severities: critical: traffic is or will be broken; error: capacity is lost, or Calico can fail on
 the data; warning: inconsistent data; info: nothing to repair.
-Formats: name, subjects; prometheus, metrics; junit, for CI; html, a page; ignore, for --ignore.
+Formats: `name` prints subjects, `prometheus` metrics, `junit` XML for CI, `html` a page, and
+`ignore` lines for --ignore.
 
 Exit codes: 0 nothing at or above --fail-on; 1 findings; 2 usage; 3 datastore; 4 internal.
 `calipam explain` lists the rules, and `calipam explain RULE` explains one.";
@@ -69,9 +70,9 @@ Examples:
   calipam show --blocks --pool default-ipv4-ippool
   calipam show --borrowed -o json             addresses used on a node that does not own the block
   calipam show --configuration                the allocator's settings
-  calipam show --compare                      pods against endpoints and blocks, node by node
+  calipam show --compare                      compare pods with endpoints and blocks, by node
 
---ip and --handle read only what belongs to the address or handle. The line Partial
+--ip and --handle read only what belongs to the address or handle. A line `Partial`
 names what was only partly read; findings that depend on it are not checked.
 
 Exit codes: 0 shown, whatever the findings; 1 the address or handle does not exist; 2 usage;
@@ -84,13 +85,13 @@ Examples:
   calipam diff snapshot.db etcd -o wide       before a restore: what it would revert
   calipam diff etcd@48250 etcd                since a revision that etcd still has
   calipam diff cluster.jsonl snapshot.db --node node-7
-  calipam diff monday --fleet fleet.yaml      each cluster of a fleet since its export of Monday
+  calipam diff monday --fleet fleet.yaml      each cluster of a fleet since Monday's export
   calipam diff cluster.jsonl etcd -o json | jq '.addresses[] | select(.change == \"assigned\")'
 
 What cannot be decoded, or was read on one side only, is listed as not compared, never as gone.
-Findings are compared by the pods and endpoints that both sides have.
+If only one side has pods or endpoints, findings are compared without them.
 
-Exit codes: 0 the same; 1 different; 2 usage, or two clusters; 3 datastore; 4 internal.";
+Exit codes: 0 the same; 1 different; 2 usage, or different clusters; 3 datastore; 4 internal.";
 
 /// After `calipam history --help`.
 pub(super) const HISTORY: &str = "\
@@ -99,8 +100,8 @@ Examples:
   calipam history --ip 10.244.1.7 --fleet fleet.yaml  in each cluster of a fleet
   calipam history --node node-7 -o json | jq '.events[].what'
 
-etcd keeps revisions until compaction, mostly ten minutes; the output says how far back it reaches.
-It has no times: where an object has none, the known times before and after it are shown.
+etcd keeps revisions until they are compacted, usually for ten minutes; the output says how far back
+they go. Revisions have no times: if an object has none, the known times before and after are shown.
 
 Exit codes: 0 shown; 1 nothing is known about it; 2 usage; 3 datastore; 4 internal.";
 
@@ -114,7 +115,7 @@ Examples:
   calipam release --leaked --dry-run          what would be released
   calipam release --leaked                    check twice, 15 minutes apart, ask, release
   calipam release --leaked --node node-7      on one node; also --pool, --namespace, --selector
-  calipam release --node node-7               everything of a deleted node
+  calipam release --node node-7               everything that belongs to a deleted node
   calipam release --ip 10.244.1.7             one address that is not in use
   calipam release --handle k8s-pod-network.3f9a6c0b7d2e
   calipam release --orphan-handles
@@ -122,12 +123,12 @@ Examples:
   calipam release --from-report first.json --yes
   calipam release --leaked --yes --max-changes 500 -q     in cron
 
-An address in use is never released; its owner is named. A leaked address must be found unused
-twice, --grace apart: every normal deletion of a pod looks like a leak for a moment.
+Without --force, an address in use is never released; its owner is named. A leaked address must be
+found unused twice, --grace apart: every normal pod deletion looks like a leak for a moment.
 A handle is released completely or not at all.
 
-Different options are combined with AND, values of one option with OR (--node a --node b); so are
---leaked and --orphan-handles.
+Different options are combined with AND. Values of one option (--node a --node b) are combined with
+OR, as are --leaked and --orphan-handles.
 
 Every write is recorded in a journal first, and is made only if nothing has changed since the
 read. `calipam undo JOURNAL` restores what was there.
@@ -143,17 +144,17 @@ Prints a plan; --apply carries it out. `calipam rebuild --help` shows examples."
 pub(super) const REBUILD: &str = "\
 Examples:
   calipam rebuild                             print what would change, what is skipped, and why
-  calipam rebuild --output-dir plan           and write each block before and after into a file
+  calipam rebuild --output-dir plan           also write each block, before and after, to a file
   calipam rebuild --block 10.244.1.0/26 --apply
   calipam rebuild --node node-7 --apply
-  calipam rebuild --datastore cluster.jsonl   plan on an export, on a laptop
+  calipam rebuild --datastore cluster.jsonl   plan from an export, on a laptop
 
 --pool, --node and --block are combined with AND, values of one option with OR.
 What is correct is kept: attributes, the order of free addresses, cooldowns and reservations.
 What you have to decide yourself is listed as skipped, with the reason.
 
-With etcd, endpoints can come from the same old backup as the blocks. Pass --kubeconfig, so that
-pods are compared; without it, --apply needs --endpoints-only.
+With etcd, endpoints can come from the same old backup as the blocks. Pass --kubeconfig to compare
+pods; without it, --apply needs --endpoints-only.
 
 Exit codes: 0 planned or applied; 1 something was skipped or had changed; 2 usage, or no
 confirmation; 3 datastore or journal; 4 internal.";
@@ -164,12 +165,12 @@ Examples:
   calipam split 4 --name default-ipv4-ippool --dry-run
   calipam split 2 --cidr 10.244.0.0/16
 
-The parts are called split-NAME-0, split-NAME-1 and so on, with all other settings of the pool.
-Blocks are not changed: Calico matches them with pools by their CIDRs. Everything is checked
+The parts are named split-NAME-0, split-NAME-1 and so on, and keep all other settings of the pool.
+Blocks are not changed: Calico matches them to pools by CIDR. Everything is checked
 before anything is written: a part is never smaller than a block, and no block spans two parts.
 
-The datastore is locked while it runs. The pool is never disabled; with etcd the parts replace it
-in one transaction. `calipam undo JOURNAL` restores the pool.
+The datastore is locked during the split. The pool is never disabled; with etcd, the parts replace
+it in one transaction. `calipam undo JOURNAL` restores the pool.
 
 Exit codes: 0 split; 1 refused, or something had changed; 2 usage, or no terminal to ask on;
 3 datastore or journal; 4 internal.";
@@ -184,13 +185,13 @@ Examples:
   calipam migrate --from default-ipv4-ippool --to-cidr 10.200.0.0/16
   calipam migrate --from default-ipv4-ippool --to-cidr 10.200.0.0/16 --block-size 28 --apply
   calipam migrate --from old --to new         to a pool that exists
-  calipam migrate --from old --block-size 28 --via 10.200.0.0/16    the same CIDR, other blocks
-  calipam migrate status                      its state, and who still has to move
+  calipam migrate --from old --block-size 28 --via 10.200.0.0/16    the same CIDR, other block size
+  calipam migrate status                      its state, and what still has to move
   calipam migrate resume                      carry out the next phase, on any machine
   calipam migrate resume --evict --batch 5    evict the pods that still have to move
 
-The phases: create the new pool, disable the old one, move, clean-up, delete the old pool. Each run
-carries out one of them, and `calipam undo JOURNAL` undoes it. Which one is next follows from the
+Phases: create the new pool, disable the old one, move, clean up, delete the old pool. Each run
+carries out one phase, and `calipam undo JOURNAL` undoes it. The next phase follows from the
 datastore alone: nothing about a migration is kept anywhere else.
 
 Pods move when they are restarted: by you, or by --evict, which respects disruption budgets. Nodes
@@ -208,17 +209,17 @@ Examples:
 
 Other settings are not changed. A limit on blocks needs strict affinity, and without strict
 affinity nodes must be allowed to claim blocks. Addresses that are borrowed when strict
-affinity is switched on stay until they are released.
+affinity is switched on stay borrowed until they are released.
 
-With etcd, Calico reads these settings; the resource IPAMConfiguration is not kept in sync.
-`calipam undo JOURNAL` restores what was set.
+With etcd, Calico reads these settings; the IPAMConfiguration resource is not kept in sync.
+`calipam undo JOURNAL` restores the previous settings.
 
 Exit codes: 0 set; 1 refused, or something had changed; 2 usage, or no terminal to ask on;
 3 datastore or journal; 4 internal.";
 
 /// After `calipam assign -h`.
 pub(super) const ASSIGN_SHORT: &str = "\
-Shows a plan and asks. `calipam assign --help` shows examples.";
+Shows a plan and asks before it writes. `calipam assign --help` shows examples.";
 
 /// After `calipam assign --help`.
 pub(super) const ASSIGN: &str = "\
@@ -228,14 +229,14 @@ Examples:
   calipam assign --count 4 --node node-7 --pool external --handle vpn.gateway
   calipam release --handle printer                     release them
 
-The plan comes from the allocator of the CNI plugin, run on the data that was read. All of it is
+The plan comes from the CNI plugin's allocator, run on the data that was read. Either all of it is
 written or nothing: an address that a pod got in the meantime is not taken. The allocator never
 chooses addresses that a pod, node or service uses without a record, nor those that are only for
-services or tunnels; to assign one with --ip, add --force. --ip can name a reserved address.
-Pools with a namespace selector are only used with --pool.
+services or tunnels. To assign such an address with --ip, add --force. --ip can name a reserved
+address. Pools with a namespace selector are used only with --pool.
 
-`check` cannot know who uses such an address: it reports a leaked address with an unknown owner,
-which only `release --ip` or `release --handle` frees. List it in a file for --ignore.
+`check` cannot know who uses an address that was assigned by hand: it reports a leaked address with
+an unknown owner. Only `release --ip` or `release --handle` frees it. List it in an --ignore file.
 
 With a file (--datastore FILE), only --dry-run works.
 
@@ -256,7 +257,7 @@ Examples:
   calipam simulate --pool 10.244.0.0/20 --nodes 20 --advise  block size, pool, maximum blocks
   calipam simulate --datastore cluster.jsonl.zst --pods-per-node 2
 
-It connects with the options of `calipam --help`; docs/simulate.md describes the model.
+All connection options work: see `calipam --help`. docs/simulate.md describes the model.
 Exit codes: 0 simulated; 2 usage, or an impossible cluster; 3 datastore or file; 4 internal.";
 
 /// After `calipam undo --help`.
@@ -269,7 +270,7 @@ Examples:
 
 An object that has changed since the run is not touched, nor is anything that was written together
 with it. An undo has its own journal, and can be undone.
-Without connection options it connects to the datastore of the run.";
+Without connection options, it connects to the run's datastore.";
 
 /// After `calipam serve --help`.
 pub(super) const SERVE: &str = "\
@@ -286,7 +287,7 @@ Paths:
   /livez        200
 
 Checks run one after the other; requests never read the datastore. If a check fails, the last good
-report is still served, and `calipam_up` is 0. It ends with 0 on SIGTERM and ctrl-c.
+report is still served, and `calipam_up` is 0. It exits with 0 on SIGTERM and ctrl-c.
 
 Exit codes: 0 ended by a signal; 2 usage or settings; 3 it cannot listen; 4 internal.";
 
@@ -297,10 +298,10 @@ Examples:
   calipam history --archive /var/lib/calipam/archive --ip 10.244.1.7
   calipam show --archive /var/lib/calipam/archive --at 2026-11-20T03:12Z --ip 10.244.1.7
 
-It starts with an export of everything, and then records what changes: every revision of etcd, or
-what the Kubernetes API reports. After a pause it goes on where it ended, if the server still knows
-what has changed since; otherwise it exports everything again, and the gap is shown.
-Changes are on disk a second or two after they are known. It ends with 0 on SIGTERM and ctrl-c.
+It starts with an export of everything, and then records what changes: every etcd revision, or what
+the Kubernetes API reports. When it is started again, it resumes where it stopped, if the server
+still has the changes since then. Otherwise it exports everything again and reports the gap.
+Changes are on disk a second or two after they are known. It exits with 0 on SIGTERM and ctrl-c.
 
 If something fails, it says so and tries again every ten seconds.
 
@@ -314,7 +315,7 @@ Examples:
   calipam check --datastore cluster.jsonl.zst
 
 An export contains what a check reads: IPAM data, pools, nodes, workload endpoints and
-configuration. It contains no secrets, but names of pods, nodes and labels.";
+configuration. It contains no secrets, but it contains the names of pods, nodes and labels.";
 
 /// After `calipam explain --help`.
 pub(super) const EXPLAIN: &str = "\
@@ -324,7 +325,7 @@ Examples:
   calipam explain --pod default/web-0         why it gets no address, and what to do
   calipam explain --node node-7 -o wide       with each step of the allocator
 
-Exit code 1 if the pod or node gets no address. A rule is named by its code, as in the column CODE of `check`.";
+Exit code 1 if the pod or node gets no address. RULE is a code from the column CODE of `check`.";
 
 /// After `calipam version --help`.
 pub(super) const VERSION: &str = "\
@@ -333,7 +334,7 @@ Examples:
   calipam version -o json | jq -r .commit
   calipam version --check-compat              before an upgrade of calipam or Calico
 
-Exit code 1 if --check-compat finds a version of Calico that this program does not know, or none.";
+Exit code 1 if --check-compat finds a Calico version that this program does not know, or none.";
 
 /// After `calipam completion --help`.
 pub(super) const COMPLETION: &str = "\
@@ -344,8 +345,8 @@ Examples:
   calipam completion powershell >> $PROFILE
   calipam completion elvish >> ~/.config/elvish/rc.elv
 
-Nodes, pools, blocks, handles and addresses complete from the cluster that the command line names.
-`calipam install-links --completions` installs the scripts of all shells.";
+Nodes, pools, blocks, handles and addresses are completed from the cluster that the options name.
+`calipam install-links --completions` installs the scripts for the installed shells.";
 
 /// After `calipam install-links --help`.
 pub(super) const INSTALL_LINKS: &str = "\
@@ -354,10 +355,10 @@ The links are:
   kubectl-ipam           a kubectl plugin: `kubectl ipam check`
   kubectl-calico         a kubectl plugin: `kubectl calico ipam check`
   kubectl_complete-ipam, kubectl_complete-calico
-                         names by which kubectl completes `kubectl ipam` and `kubectl calico`
+                         the names under which kubectl completes `kubectl ipam` and `kubectl calico`
 
-A link is ours if it leads to this program, a man page or script if this program
-writes the same. What is something else stays; --force replaces it.
+A link belongs to calipam if it leads to this program; a man page or script does if this program
+would write the same text. Other files are kept, unless --force replaces them.
 
 Examples:
   calipam install-links ~/.local/bin

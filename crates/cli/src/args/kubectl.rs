@@ -24,7 +24,7 @@ pub(crate) struct KubectlArgs {
     /// URL of the API server
     #[arg(short, long, global = true, value_name = "URL", value_hint = Url, hide_short_help = true)]
     pub server: Option<String>,
-    /// Bearer token for the API server; other users of this machine may see it
+    /// Bearer token for the API server; other users of this machine can see it
     #[arg(long, global = true, value_name = "TOKEN", value_parser = secret, hide_short_help = true)]
     pub token: Option<Secret>,
     /// User to impersonate
@@ -39,13 +39,13 @@ pub(crate) struct KubectlArgs {
         hide_short_help = true
     )]
     pub as_groups: Vec<String>,
-    /// Timeout of one request to the API server, such as `30s`, or a number of seconds; 0 for no limit
+    /// Timeout for each request to the API server, such as `30s`, or a number of seconds; 0 for no limit
     #[arg(long, global = true, value_name = "DURATION", value_parser = request_timeout, hide_short_help = true)]
     pub request_timeout: Option<Duration>,
     /// Skip TLS verification of the API server
     #[arg(long, global = true, hide_short_help = true)]
     pub insecure_skip_tls_verify: bool,
-    /// CA certificate of the API server
+    /// CA certificate for the API server
     #[arg(long, global = true, value_name = "FILE", value_hint = FilePath, hide_short_help = true)]
     pub certificate_authority: Option<PathBuf>,
     /// Client certificate for the API server
@@ -68,7 +68,7 @@ pub(crate) struct KubectlArgs {
         hide_short_help = true
     )]
     pub client_key: Option<PathBuf>,
-    /// The name in the certificate of the API server, if it differs from that in the URL
+    /// The name in the API server's certificate, if it differs from that in the URL
     #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
     pub tls_server_name: Option<String>,
 }

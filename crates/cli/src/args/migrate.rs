@@ -36,37 +36,37 @@ pub(crate) struct MigrateArgs {
     /// The CIDR of the new pool, which is created with the settings of the old one
     #[arg(long, value_name = "CIDR", help_heading = POOLS)]
     pub to_cidr: Option<IpNet>,
-    /// The name of the new pool [default: that of the old one and the CIDR]
+    /// The name of the new pool [default: the old pool's name and the CIDR]
     #[arg(long, value_name = "NAME", requires = "to_cidr", help_heading = POOLS)]
     pub to_name: Option<String>,
-    /// The block size of the new pool, as prefix length [default: that of the old pool]
+    /// The block size of the new pool, as a prefix length [default: that of the old pool]
     #[arg(long, value_name = "LENGTH", conflicts_with = "to", requires = "from", help_heading = POOLS)]
     pub block_size: Option<u8>,
-    /// The CIDR of a temporary pool, through which the old CIDR gets blocks of another size
+    /// The CIDR of a temporary pool, to change the block size of the old CIDR
     #[arg(long, value_name = "CIDR", conflicts_with_all = ["to", "to_cidr"], requires = "block_size", help_heading = POOLS)]
     pub via: Option<IpNet>,
-    /// Carry out the next phase; without this it is only printed
+    /// Carry out the next phase; without --apply, it is only printed
     #[arg(long)]
     pub apply: bool,
-    /// Continue even if the other pools lack addresses for all users of the old one
+    /// Continue even if the other pools have too few addresses for all users of the old pool
     #[arg(long)]
     pub force: bool,
     /// Evict the pods that still have to move; disruption budgets are respected
     #[arg(long, help_heading = EVICTING)]
     pub evict: bool,
-    /// Maximum number of evicted pods that are not ready again yet
+    /// Maximum number of evicted pods that are not yet ready again
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), requires = "evict", help_heading = EVICTING)]
     pub batch: u32,
     /// Time between two batches
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration::parse, requires = "evict", help_heading = EVICTING)]
     pub pause: SignedDuration,
-    /// Stop if for this long evicted pods are not ready again, or budgets allow no eviction
+    /// Stop if, for this long, evicted pods do not get ready again or budgets allow no eviction
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse, requires = "evict", help_heading = EVICTING)]
     pub patience: SignedDuration,
     /// Only pods on this node; can be repeated
     #[arg(long = "node", value_name = "NODE", value_delimiter = ',', requires = "evict", help_heading = EVICTING)]
     pub nodes: Vec<String>,
-    /// Only pods of this namespace
+    /// Only pods in this namespace
     #[arg(long, value_name = "NAMESPACE", requires = "evict", help_heading = EVICTING)]
     pub namespace: Option<String>,
     #[command(flatten)]

@@ -79,14 +79,14 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     #[command(flatten)]
     Ipam(IpamCommand),
-    /// Print the completion script of a shell
+    /// Print the completion script for a shell
     ///
     /// The shell runs calipam at each TAB to complete commands, options and values.
     #[command(after_long_help = help::COMPLETION)]
     Completion(CompletionArgs),
-    /// Link the other names of this program into a directory
+    /// Link this program's other names into a directory
     ///
-    /// These are the names under which kubectl finds its plugins, and a short one.
+    /// These are a short name, and the names under which kubectl finds its plugins.
     #[command(after_long_help = help::INSTALL_LINKS)]
     InstallLinks(InstallLinksArgs),
     /// Print the version, the commit, and the data formats that can be read
@@ -118,12 +118,13 @@ pub(crate) enum IpamCommand {
     Show(ShowArgs),
     /// Compare two states of a cluster: addresses, blocks, handles, pools, findings
     ///
-    /// Prints which addresses were assigned, released or moved from OLD to NEW, and what else differs. Changes nothing.
+    /// Prints which addresses were assigned, released or moved between OLD and NEW, and what else differs.
+    /// Changes nothing.
     #[command(after_long_help = help::DIFF)]
     Diff(DiffArgs),
     /// Show the history of an address, a handle, a block or a node
     ///
-    /// Prints events from the revisions of etcd, or from an archive or recording. Changes nothing.
+    /// Prints events from etcd revisions, or from an archive or recording. Changes nothing.
     #[command(after_long_help = help::HISTORY)]
     History(HistoryArgs),
     /// Release unused addresses, and delete orphan handles
@@ -136,14 +137,14 @@ pub(crate) enum IpamCommand {
     /// Prints a plan; --apply shows it, asks, and carries it out.
     #[command(after_help = help::REBUILD_SHORT, after_long_help = help::REBUILD)]
     Rebuild(RebuildArgs),
-    /// Replace an IP pool by smaller ones of equal size; blocks are kept
+    /// Replace an IP pool with smaller ones of equal size; blocks are kept
     ///
     /// Shows a plan, and asks before it writes.
     #[command(after_long_help = help::SPLIT)]
     Split(SplitArgs),
-    /// Move from one IP pool to another, phase by phase: a new range or block size
+    /// Move from one IP pool to another, phase by phase, to change range or block size
     ///
-    /// Prints the state of the migration and the plan of its next phase; --apply shows it, asks, and carries it out.
+    /// Prints the state of the migration and the plan for its next phase; --apply shows it, asks, and carries it out.
     #[command(after_help = help::MIGRATE_SHORT, after_long_help = help::MIGRATE)]
     Migrate(MigrateArgs),
     /// Set how addresses are allocated: strict affinity, blocks per node, cooldown
@@ -153,7 +154,7 @@ pub(crate) enum IpamCommand {
     Configure(ConfigureArgs),
     /// Assign addresses by hand
     ///
-    /// Assigns the addresses of --ip, or as many as --count says. Shows a plan, and asks before it writes.
+    /// Assigns the addresses that --ip names, or as many as --count says. Shows a plan, and asks before it writes.
     #[command(after_help = help::ASSIGN_SHORT, after_long_help = help::ASSIGN)]
     Assign(AssignArgs),
     /// Simulate a cluster: pod start times, block sizes, node failures
@@ -161,31 +162,31 @@ pub(crate) enum IpamCommand {
     /// Runs the allocator on a simulated datastore, and prints how long pods wait. Changes nothing.
     #[command(after_help = help::SIMULATE_SHORT, after_long_help = help::SIMULATE)]
     Simulate(Box<SimulateArgs>),
-    /// Undo a run of a command that writes, from its journal
+    /// Undo what a run changed, using its journal
     ///
     /// Restores what `release`, `rebuild`, `assign`, `split`, `migrate`, `configure` or an earlier `undo` changed. Shows a plan, and
     /// asks before it writes.
     #[command(after_long_help = help::UNDO)]
     Undo(UndoArgs),
-    /// Check repeatedly, and serve metrics, report and page over HTTP
+    /// Check repeatedly, and serve metrics, a report and a page over HTTP
     ///
-    /// Checks at an interval and serves the last report that succeeded. Changes nothing.
+    /// Checks at an interval and serves the report of the last check that succeeded. Changes nothing.
     #[command(after_long_help = help::SERVE)]
     Serve(ServeArgs),
-    /// Export what a check reads to a file
+    /// Export everything that a check reads to a file
     ///
     /// Every command can read the file with --datastore, on any machine.
     #[command(after_long_help = help::EXPORT)]
     Export(ExportArgs),
-    /// Record every change of the IPAM data, until a signal ends it
+    /// Record every change to the IPAM data, until a signal ends it
     ///
     /// Adds full states and the changes after them to a folder, which `history`, `diff` and `show` read. Changes nothing else.
     #[command(after_long_help = help::RECORD)]
     Record(RecordArgs),
     /// Explain a rule, or why a pod or node gets no address
     ///
-    /// Prints of a rule its severity, the risk, the possible causes, and what to do. Of a pod or node it prints the answer of the
-    /// allocator in one sentence, then what to do.
+    /// For a rule, prints its severity, the risk, the possible causes, and what to do. For a pod or node, prints
+    /// the allocator's answer in one sentence, and what to do.
     #[command(after_long_help = help::EXPLAIN)]
     Explain(ExplainArgs),
 }
@@ -193,8 +194,8 @@ pub(crate) enum IpamCommand {
 /// Options of `export`.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// The file to write, compressed if its name ends in `.zst`; `-` for standard output. Of several clusters, the folder
-    /// in which each gets a file
+    /// The file to write, compressed if its name ends in `.zst`; `-` for standard output. With several clusters, the
+    /// folder in which each gets a file
     #[arg(value_name = "FILE", value_hint = FilePath, required_unless_present = "archive")]
     pub file: Option<PathBuf>,
     /// Overwrite an existing file
@@ -203,7 +204,7 @@ pub(crate) struct ExportArgs {
     /// Add a dated, compressed export to this folder instead
     #[arg(long, value_name = "DIR", value_hint = DirPath, conflicts_with = "file")]
     pub archive: Option<PathBuf>,
-    /// Prune the archive afterwards: which exports to keep up to which age, such as `24h:all,30d:daily,1y:monthly`
+    /// Prune the archive afterwards: which exports to keep, and up to which age, such as `24h:all,30d:daily,1y:monthly`
     #[arg(long, value_name = "RULES", requires = "archive")]
     pub keep: Option<calipam_history::keep::Keep>,
     #[command(flatten)]
@@ -213,7 +214,7 @@ pub(crate) struct ExportArgs {
 /// Options of `explain`.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// The rules; without one, all rules are listed
+    /// The rules to explain; without any, all rules are listed
     #[arg(
         value_name = "RULE",
         value_delimiter = ',',
@@ -221,10 +222,10 @@ pub(crate) struct ExplainArgs {
         hide_possible_values = true
     )]
     pub rules: Vec<calipam_check::Code>,
-    /// Why this pod gets an address, or none
+    /// Explain why this pod gets an address, or none
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = show::pod, conflicts_with_all = ["rules", "node"])]
     pub pod: Option<calipam_check::views::PodName>,
-    /// Why the next pod of this node gets an address, or none
+    /// Explain why the next pod on this node gets an address, or none
     #[arg(long, value_name = "NODE", conflicts_with = "rules")]
     pub node: Option<String>,
 }
@@ -232,7 +233,7 @@ pub(crate) struct ExplainArgs {
 /// Options of `version`.
 #[derive(Debug, Args)]
 pub(crate) struct VersionArgs {
-    /// Also read which version of Calico the cluster has; exit code 1 unless its data is known
+    /// Also read the cluster's Calico version; exit code 1 unless calipam knows its data
     #[arg(long)]
     pub check_compat: bool,
 }
@@ -257,10 +258,10 @@ pub(crate) struct InstallLinksArgs {
     /// Also link `calicoctl`: it replaces the real one if the directory comes first in PATH
     #[arg(long)]
     pub calicoctl: bool,
-    /// Replace what is something else
+    /// Replace other files that have these names
     #[arg(long)]
     pub force: bool,
-    /// Remove the links to this program, and what it installs
+    /// Remove the links to this program, and the files that it installed
     #[arg(long, conflicts_with_all = ["completions", "calicoctl", "force"])]
     pub remove: bool,
 }

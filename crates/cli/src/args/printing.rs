@@ -11,13 +11,13 @@ const SHORTEST: SignedDuration = SignedDuration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub(crate) struct PrintingArgs {
-    /// Print the rows of the table alone, without header and notes
+    /// Print only the rows of the table, without header and notes
     #[arg(long, help_heading = PRINTING)]
     pub no_headers: bool,
-    /// Sort by this column, such as `free` or `"IN USE"`; `-free`: descending
+    /// Sort by this column, such as `free`, `"IN USE"`, or `-free` (descending)
     #[arg(long, value_name = "COLUMN", allow_hyphen_values = true, help_heading = PRINTING)]
     pub sort_by: Option<String>,
-    /// Print again when something has changed; read at least so often
+    /// Print again when something changes; read at least this often
     #[arg(
         short = 'w',
         long,

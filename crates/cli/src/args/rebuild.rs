@@ -27,10 +27,10 @@ pub(crate) struct RebuildArgs {
     /// Only this block; can be repeated
     #[arg(long = "block", value_name = "CIDR", value_delimiter = ',', help_heading = SCOPE)]
     pub blocks: Vec<IpNet>,
-    /// Carry out the plan; without this it is only printed
+    /// Carry out the plan; without --apply, it is only printed
     #[arg(long)]
     pub apply: bool,
-    /// Write each block before and after to a file in this directory
+    /// Write each block, before and after, to a file in this directory
     #[arg(long, value_name = "DIR", value_hint = DirPath)]
     pub output_dir: Option<PathBuf>,
     /// Apply without pods from Kubernetes: with etcd, trust the workload endpoints
@@ -48,10 +48,10 @@ pub(crate) struct UndoArgs {
     /// The journal of the run to undo
     #[arg(value_name = "JOURNAL", value_hint = FilePath, group = "journal_to_undo")]
     pub run: Option<PathBuf>,
-    /// Undo the newest run that is not undone yet, of the cluster in the connection options or of any
+    /// Undo the newest run that is not undone yet; with connection options, the newest on that cluster
     #[arg(long, group = "journal_to_undo")]
     pub last: bool,
-    /// List the journals of this user, newest first
+    /// List this user's journals, newest first
     #[arg(long, group = "journal_to_undo")]
     pub list: bool,
     /// Print what would be restored and change nothing

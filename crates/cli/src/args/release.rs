@@ -23,8 +23,8 @@ pub(crate) struct ReleaseArgs {
     /// This address; can be repeated
     #[arg(long = "ip", value_name = "ADDRESS", value_parser = address, value_delimiter = ',', help_heading = TARGETS)]
     pub addresses: Vec<IpAddr>,
-    /// Alone: everything of this deleted node. With another target: only what concerns this node, deleted or not. Can be
-    /// repeated; wildcards `*`, `?`
+    /// On its own: everything that belongs to this deleted node. With another target: only what concerns this node,
+    /// deleted or not. Can be repeated; wildcards `*`, `?`
     #[arg(long = "node", value_name = "NODE", value_delimiter = ',', help_heading = TARGETS)]
     pub nodes: Vec<String>,
     /// Every leaked address whose owner is recorded
@@ -33,8 +33,8 @@ pub(crate) struct ReleaseArgs {
     /// Every handle that no allocation refers to
     #[arg(long, help_heading = TARGETS)]
     pub orphan_handles: bool,
-    /// Addresses that earlier reports list and a new check confirms (`calipam check -o json` or
-    /// `calicoctl ipam check --output`); of several reports, those that all list
+    /// Addresses that an earlier report lists (`calipam check -o json` or `calicoctl ipam check --output`) and a new
+    /// check confirms; with several reports, those that all of them list
     #[arg(
         long = "from-report",
         value_name = "FILE",
@@ -43,8 +43,8 @@ pub(crate) struct ReleaseArgs {
         help_heading = TARGETS
     )]
     pub reports: Vec<PathBuf>,
-    /// Release one --ip or --handle even if it is in use; with --from-report, skip the checks of a report's
-    /// version and age and of the lock, and also release addresses without a recorded owner
+    /// Release one --ip or --handle even if it is in use. With --from-report, do not check a report's version and age
+    /// or the lock, and also release addresses without a recorded owner
     #[arg(long, help_heading = TARGETS)]
     pub force: bool,
     /// Only in this pool, by name or CIDR; can be repeated

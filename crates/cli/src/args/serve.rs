@@ -33,7 +33,7 @@ pub(crate) struct ServeArgs {
     /// always allowed
     #[arg(long = "allow-host", value_name = "NAME", value_delimiter = ',', help_heading = SERVING)]
     pub hosts: Vec<String>,
-    /// Check at least this often; a change of the cluster is checked at once
+    /// Check at least this often; a change in the cluster is checked at once
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = interval, help_heading = SERVING)]
     pub interval: SignedDuration,
     /// Report new findings as Kubernetes Events, on the pod or node that they concern

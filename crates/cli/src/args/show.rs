@@ -44,7 +44,7 @@ pub(crate) struct ShowArgs {
     /// The IPAM configuration
     #[arg(long, alias = "show-configuration", group = "subject", help_heading = SUBJECT)]
     pub configuration: bool,
-    /// Compare the pods of Kubernetes with the records of Calico, node by node
+    /// Compare Kubernetes pods with Calico's records, node by node
     #[arg(long, group = "subject", help_heading = SUBJECT)]
     pub compare: bool,
     /// A map of every pool, with findings; one cell per block, or per several blocks in large pools
@@ -54,7 +54,7 @@ pub(crate) struct ShowArgs {
     #[arg(long, requires = "object", help_heading = SUBJECT)]
     pub all_owners: bool,
 
-    /// Only this node; can be repeated; `*` and `?` are wildcards. Alone: the addresses of the node
+    /// Only this node; can be repeated; `*` and `?` are wildcards. On its own: the node's addresses
     #[arg(
         long = "node",
         value_name = "NODE",
@@ -63,7 +63,7 @@ pub(crate) struct ShowArgs {
         help_heading = FILTER
     )]
     pub in_nodes: Vec<String>,
-    /// Only nodes whose labels match, as in a nodeSelector: `rack == 'a'`. Alone: their addresses
+    /// Only nodes whose labels match, as in a nodeSelector: `rack == 'a'`. On its own: their addresses
     #[arg(long, value_name = "SELECTOR", value_parser = selector,
         conflicts_with_all = ["ip", "handle", "configuration", "map"], help_heading = FILTER)]
     pub selector: Option<Selector>,
@@ -82,7 +82,7 @@ pub(crate) struct ShowArgs {
     /// A time with its zone, such as 2026-11-20T03:12Z
     #[arg(long, value_name = "TIME", value_parser = time_with_zone, requires = "archive", help_heading = PAST)]
     pub at: Option<Timestamp>,
-    /// With several clusters: propose ranges of this size, such as `/16` or `/48`, that none of them uses
+    /// With several clusters: propose ranges of this size, such as `/16` or `/48`, that no cluster uses
     #[arg(long, value_name = "/LENGTH", value_parser = prefix, help_heading = FLEET)]
     pub find_range: Option<u8>,
     #[command(flatten)]
@@ -96,7 +96,7 @@ fn prefix(text: &str) -> Result<u8, String> {
     let length = text.strip_prefix('/').unwrap_or(text).parse().ok();
     length
         .filter(|length| (1..=128).contains(length))
-        .ok_or_else(|| "expected a length such as `/16`".to_owned())
+        .ok_or_else(|| "expected a prefix length such as `/16`".to_owned())
 }
 
 /// Reads `NAMESPACE/NAME`.

@@ -24,7 +24,7 @@ const REMOVAL: Micros = Micros::from_mins(10);
 /// Options of `simulate`. Its help fits 60 lines: each has one.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SimulateArgs {
-    /// Number of nodes; several, comma-separated, for one run each
+    /// Number of nodes; a comma-separated list makes one run for each
     #[arg(long, value_name = "NUMBER", value_delimiter = ',', help_heading = CLUSTER)]
     pub nodes: Vec<u32>,
     /// Average number of pods per node
@@ -36,10 +36,10 @@ pub(crate) struct SimulateArgs {
     /// A pool; can be repeated
     #[arg(long = "pool", value_name = "CIDR", help_heading = CLUSTER)]
     pub pools: Vec<IpNet>,
-    /// The prefix length of blocks; `24..29` for one run each
+    /// Prefix length of blocks; `24..29` makes one run for each
     #[arg(long, value_name = "LENGTH|RANGE", help_heading = CLUSTER)]
     pub block_size: Option<Sizes>,
-    /// Families of a pod: ipv4, ipv6 or dual [default: as the pools]
+    /// IP families: ipv4, ipv6 or dual [default: those of the pools]
     #[arg(long, value_enum, value_name = "FAMILIES", hide_possible_values = true, help_heading = CLUSTER)]
     pub families: Option<FamiliesName>,
     /// Nodes use addresses from their own blocks only
@@ -54,17 +54,17 @@ pub(crate) struct SimulateArgs {
     /// etcd or kubernetes [default: that of the cluster, else etcd]
     #[arg(long, value_enum, value_name = "KIND", hide_possible_values = true, help_heading = CLUSTER)]
     pub model: Option<Model>,
-    /// As `read=2ms,write=5ms`, or local-nvme, cloud-disk or loaded
+    /// Such as `read=2ms,write=5ms`, local-nvme, cloud-disk or loaded
     #[arg(long, value_name = "NAME=VALUE,…", help_heading = CLUSTER)]
     pub latency: Option<String>,
 
-    /// New pods, as `20/s` [default: 1 per node in 5s, at most 100/s]
+    /// Rate of new pods [default: 1 per node in 5s, at most 100/s]
     #[arg(long, value_name = "RATE", allow_hyphen_values = true, help_heading = LOAD)]
     pub arrival: Option<Rate>,
-    /// Average life of pods, which are then replaced [default: forever]
+    /// Average pod lifetime; a new pod replaces it [default: forever]
     #[arg(long, value_name = "DURATION", help_heading = LOAD)]
     pub lifetime: Option<Micros>,
-    /// Both as an archive, a recording, or etcd itself remembers them
+    /// Take --arrival and --lifetime from an archive, recording or etcd
     #[arg(long, value_name = "FOLDER|etcd", value_hint = DirPath, help_heading = LOAD)]
     pub rates_from: Option<PathBuf>,
     /// How long to simulate [default: until nothing changes]
@@ -76,14 +76,15 @@ pub(crate) struct SimulateArgs {
     /// The leak grace period of kube-controllers [default: 15m]
     #[arg(long, value_name = "DURATION", help_heading = LOAD)]
     pub grace: Option<Micros>,
-    /// Seed of everything random
+    /// Seed for all random choices
     #[arg(long, value_name = "NUMBER", help_heading = LOAD)]
     pub seed: Option<u64>,
 
-    /// Follow the addresses of a node that fails [default: the first]
+    /// Follow the addresses of a node that fails [default: the first node]
     #[arg(long, value_name = "NODE", num_args = 0..=1, default_missing_value = "", help_heading = QUESTION)]
     pub fail_node: Option<String>,
-    /// When two pods get one address: old-backup, shared-handle, freed-by-hand, partition, or none for comparison [default: all]
+    /// Show when two pods get one address: old-backup, shared-handle, freed-by-hand, partition, or none for comparison
+    /// [default: all]
     #[arg(
         long,
         value_name = "CAUSE",
@@ -98,7 +99,7 @@ pub(crate) struct SimulateArgs {
     /// Recommend a block size, a pool size and maximum blocks per node
     #[arg(long, help_heading = QUESTION)]
     pub advise: bool,
-    /// Runs of each, for ranges [default: 1; --advise: 5, --clashes: 20]
+    /// Runs per scenario, for ranges [default: 1; --advise: 5, --clashes: 20]
     #[arg(long, value_name = "NUMBER", help_heading = QUESTION)]
     pub runs: Option<NonZeroU32>,
 }

@@ -82,7 +82,7 @@ impl CriteriaArgs {
 /// The recheck of what could be a change in progress.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RecheckArgs {
-    /// Recheck what may be in progress after this; 0: never
+    /// Recheck changes in progress after this; 0 for never
     #[arg(
         long,
         value_name = "DURATION",

@@ -7,8 +7,8 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::args::Global;
 
-/// calipam, called as calicoctl: its `ipam` commands, the lock of the datastore and `version`. Every other command runs the
-/// real calicoctl: the program that CALIPAM_CALICOCTL names, else the next one in PATH.
+/// calipam under the name calicoctl: the `ipam` commands, the datastore lock and `version`. Every other command
+/// runs the real calicoctl: the program that CALIPAM_CALICOCTL names, else the next one in PATH.
 #[derive(Debug, Parser)]
 #[command(name = "calicoctl", disable_help_subcommand = true, max_term_width = 100)]
 pub(super) struct Calicoctl {
@@ -18,10 +18,10 @@ pub(super) struct Calicoctl {
     /// The name of the kubeconfig context to use
     #[arg(long, global = true, value_name = "NAME")]
     context: Option<String>,
-    /// Set the log level; info and debug say what is read
+    /// Set the log level; info and debug show what is read
     #[arg(short, long, global = true, default_value = "panic", value_name = "LEVEL")]
     log_level: LogLevel,
-    /// Accepted; versions are never compared
+    /// Has no effect: versions are never compared
     #[arg(long, global = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", action = ArgAction::Set)]
     #[allow(dead_code)]
     allow_version_mismatch: bool,
@@ -45,7 +45,7 @@ pub(super) enum Command {
     Ipam(Ipam),
     /// Calico datastore management
     Datastore(Datastore),
-    /// Display the version of calicoctl that this stands for, and of the cluster
+    /// Display the version of calicoctl that this replaces, and that of the cluster
     Version(VersionArgs),
     /// Any other command, with everything that follows it: for the real calicoctl.
     #[command(external_subcommand)]
@@ -132,7 +132,7 @@ pub(super) struct ReleaseArgs {
     /// Release all leaked addresses from the report; can be repeated
     #[arg(long, value_name = "FILE")]
     pub from_report: Vec<PathBuf>,
-    /// Pass over the version of a report and the lock; with --ip, release although it is in use
+    /// Do not check a report's version or the lock; with --ip, release the address even if it is in use
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", action = ArgAction::Set)]
     pub force: bool,
 }
@@ -155,7 +155,7 @@ pub(super) struct ShowArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct SplitArgs {
-    /// How many pools to make of it
+    /// Number of pools to create
     #[arg(value_name = "NUMBER", allow_negative_numbers = true)]
     pub number: String,
     /// CIDR of the IP pool to split

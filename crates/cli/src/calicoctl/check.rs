@@ -59,7 +59,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
 /// Prints on stderr how this check differs from calicoctl's.
 fn say_what_differs(snapshot: &Snapshot, report: &Report, console: &Console) {
     if !snapshot.has_read(Source::Services) {
-        console.warn("services were not read: what is recorded for services counts as in use");
+        console.warn("services were not read: addresses recorded for services count as in use");
     }
     let others = report.findings.iter().filter(|finding| !LOOKED_FOR.contains(&finding.code)).count();
     if others > 0 {

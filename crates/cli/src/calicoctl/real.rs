@@ -73,10 +73,10 @@ fn next_in_path(tried: &[PathBuf]) -> Option<PathBuf> {
 
 fn missing(command: &str) -> Failure {
     Failure::usage(format!(
-            "`{}` is a command of the real calicoctl; this is calipam under its name, and PATH has no other calicoctl",
+            "`{}` is a command of the real calicoctl, but this is calipam under its name, and PATH has no other calicoctl",
             escape(command)
         )).hint(format!(
-            "to have both, put the real calicoctl into a folder of PATH, or name it: \
+            "to have both, put the real calicoctl into a folder in PATH, or name it: \
              `export {VARIABLE}=/opt/calico/bin/calicoctl`"
         ))
 }

@@ -62,7 +62,7 @@ fn one(address: IpAddr, force: bool, global: &Global, console: &Console) -> Resu
             "error: IP address {address} is not released: {}",
             hints::plan::skipped(skipped, Reader::Document)
         );
-        let hint = "calicoctl would have released it; with `--force` this releases it, too".to_owned();
+        let hint = "calicoctl would have released it; with `--force`, calipam releases it too".to_owned();
         return Err(said(message).hint_if((!force).then_some(hint)));
     }
     finish(repaired.run, console)?;

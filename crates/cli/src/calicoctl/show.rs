@@ -202,7 +202,7 @@ fn holder(attribute: &AttributeRef<'_>) -> (String, String) {
 /// Formats the settings under their Go names. For KubeVirt, calicoctl prints a memory address; this prints the setting.
 fn configuration(snapshot: &Snapshot) -> Result<String, Failure> {
     let config = snapshot.effective_ipam_config();
-    let config = config.ok_or_else(|| said("error: the configuration that is stored cannot be decoded"))?;
+    let config = config.ok_or_else(|| said("error: the stored configuration cannot be decoded"))?;
     let settings = [
         IpamSetting::StrictAffinity(config.strict_affinity),
         IpamSetting::AutoAllocateBlocks(config.auto_allocate_blocks),

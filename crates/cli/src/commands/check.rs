@@ -264,7 +264,7 @@ fn hints(report: &Report, filter: &Filter, console: &Console) {
     steps.extend(explain_refusal(report));
     steps.iter().for_each(|step| console.hint(step));
     if !report.rechecked && !report.findings.iter().all(|finding| finding.depends_on.is_empty()) {
-        console.note("this is a single read: some findings may be changes in progress");
+        console.note("this is a single read: some findings could be changes in progress");
     }
 }
 

@@ -76,7 +76,7 @@ fn refuse(old: &StateName, new: &StateName, global: &Global) -> Result<(), Failu
         return Err(Failure::usage(format!(
             "`diff` names what it reads as OLD and NEW; --datastore {named} has no effect here"
         ))
-        .hint(format!("such as {}", hints::command_elsewhere(&["diff", "backup.db", "etcd"]))));
+        .hint(format!("for example {}", hints::command_elsewhere(&["diff", "backup.db", "etcd"]))));
     }
     if old.datastore == "-" && new.datastore == "-" {
         return Err(Failure::usage("stdin cannot be both OLD and NEW"));
@@ -100,8 +100,8 @@ fn hint(found: &Difference<'_>, old: &Side, new: &Side, console: &Console) {
     let is_backup = !old.datastore.is_live() && new.revision.is_none() && new.datastore.is_live();
     if is_backup && at_risk > 0 && console.format.is_for_people() {
         console.hint(&format!(
-            "after a restore of OLD, {} would be free again or belong to an earlier owner, and be assigned a second time \
-             while in use",
+            "after a restore of OLD, {} would be free again or belong to an earlier owner, and could be assigned a second \
+             time while in use",
             count(at_risk, "address that is allocated now", "addresses that are allocated now")
         ));
     }

@@ -35,7 +35,7 @@ pub(super) fn run(args: &ExportArgs, global: &Global, console: &Console) -> Resu
         && OTHER_COMPRESSIONS.contains(&ending)
     {
         return Err(Failure::usage(format!("{}: exports are not compressed as .{ending}", file.display()))
-            .hint("a name that ends in .zst compresses; another tool compresses standard output"));
+            .hint("a name that ends in .zst compresses the export; standard output can be piped to another tool"));
     }
     if file.exists() && !args.overwrite {
         return Err(Failure::usage(format!("{} exists", file.display())).hint(format!(

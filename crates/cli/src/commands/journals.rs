@@ -120,7 +120,7 @@ fn state(journal: &JournalRow<'_>) -> &'static str {
     match journal.state {
         JournalState::Running => "running",
         JournalState::Damaged => "damaged",
-        JournalState::LockLeft => "lock left",
+        JournalState::LockLeft => "left a lock",
         _ if journal.undone => "undone",
         JournalState::Interrupted => "interrupted",
         JournalState::Ended => "ended",

@@ -44,7 +44,7 @@ pub(crate) fn run(cli: Cli, name: &str, applet: Applet, console: &Console) -> Re
     start_log(global.verbose);
     console.format.is_one_of(Format::of_command(name), name)?;
     if global.names_several() && !["check", "show", "diff", "history", "export"].contains(&name) {
-        return Err(Failure::usage(format!("--context names several clusters, and `{name}` works on one")).hint("`check`, `show`, `diff`, `history` and `export` take several; repairs work on one cluster at a time"));
+        return Err(Failure::usage(format!("--context names several clusters, but `{name}` works on one")).hint("`check`, `show`, `diff`, `history` and `export` take several; repairs work on one cluster at a time"));
     }
     match command {
         Command::Ipam(command) | Command::BelowIpam { command } => run_ipam(command, global, console),
@@ -99,10 +99,10 @@ fn printing(
     match args.watch {
         None => run(&console),
         Some(_) if global.datastore.as_deref() == Some("-") => {
-            Err(Failure::usage("stdin can be read once only: name the file"))
+            Err(Failure::usage("stdin can be read only once: name the file"))
         }
         Some(_) if !Format::of_command("show").contains(&console.format) => {
-            Err(Failure::usage("--watch prints tables, names, YAML and JSON; `serve` has the others"))
+            Err(Failure::usage("--watch prints tables, names, YAML and JSON; `serve` has the other formats"))
         }
         Some(every) => watch::repeat(every, global, &console, run),
     }

@@ -83,14 +83,14 @@ fn targets(args: &ReleaseArgs) -> Result<Request, Failure> {
     }
     if request.is_of_nodes() && args.selector.is_some() {
         return Err(Failure::usage(
-            "--selector needs another target than --node: a deleted node has no labels",
+            "--selector needs a target other than --node: a deleted node has no labels",
         )
-        .hint("such as --leaked"));
+        .hint("for example --leaked"));
     }
     let filtered = !args.pools.is_empty() || args.namespace.is_some() || args.selector.is_some();
     if request.force == Force::Named && (named != 1 || others || filtered) {
         return Err(Failure::usage("--force needs exactly one --ip or --handle")
-            .hint("without it, what is in use is skipped and its owner named"));
+            .hint("without it, what is in use is skipped, and its owner is named"));
     }
     Ok(request)
 }

@@ -120,7 +120,7 @@ pub(crate) fn outcome(
     }
     for (journal, reason) in &execution.passed_over {
         console.warn(&format!(
-            "{} is the journal of a run that did not finish, and was skipped: {reason}",
+            "the journal {} was skipped, although its run did not finish: {reason}",
             quoted(journal)
         ));
     }

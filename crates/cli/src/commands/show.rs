@@ -171,10 +171,7 @@ fn details(
     let view = views::address(snapshot, address);
     print(&render::AddressDetails { view: &view, events }, snapshot, console)?;
     if view.pools.is_empty() && view.blocks.is_empty() && view.owners.is_empty() {
-        console.hint(&format!(
-            "it is in none of the pools and blocks; {} lists the pools",
-            hints::command(&["show"])
-        ));
+        console.hint(&format!("it is in no pool or block; {} lists the pools", hints::command(&["show"])));
         return Ok(Outcome::Refused);
     }
     hint_at_the_rest(&view.partly_read, ["--ip", &address.to_string()], console);
@@ -201,13 +198,13 @@ fn addresses(
     if let (Some((namespace, name)), true) = (pod, list.addresses.is_empty()) {
         let pod = format!("{namespace}/{name}");
         if !within(&Scope::default()).addresses.is_empty() {
-            let all = format!("{} shows all that it has", hints::command(&["show", "--pod", &pod]));
-            let message = format!("the pod {pod} has no address on the nodes or in the pools that are named");
+            let all = format!("{} shows all its addresses", hints::command(&["show", "--pod", &pod]));
+            let message = format!("the pod {pod} has no address on the named nodes or in the named pools");
             return Err(Failure::refused(message).hint(all));
         }
         if let Some(explanation) = views::explain_pod(snapshot, namespace, name) {
             return Err(Failure::refused(explanation.sentence())
-                .hint(format!("{} says more", hints::command(&["explain", "--pod", &pod]))));
+                .hint(format!("{} explains it", hints::command(&["explain", "--pod", &pod]))));
         }
         return Err(Failure::refused(format!(
             "no address is recorded for the pod {pod}, and it is not known to use one"
@@ -233,7 +230,7 @@ pub(super) fn near_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Opti
 
 /// Returns the command with a kubeconfig, from which pods are read.
 fn name_kubeconfig() -> String {
-    format!("name the kubeconfig of the cluster, {}", hints::connected(&["--kubeconfig", "FILE"], &[]))
+    format!("name the cluster's kubeconfig: {}", hints::connected(&["--kubeconfig", "FILE"], &[]))
 }
 
 /// Compares pods and records, such as before and after manual repairs; exit code 1 if they differ.
@@ -254,7 +251,7 @@ fn compare(scope: &Scope, snapshot: &Snapshot, console: &Console) -> Result<Outc
 fn handle(id: &str, snapshot: &Snapshot, console: &Console) -> Result<Outcome, Failure> {
     let Some(view) = views::handle(snapshot, id) else {
         return Err(Failure::refused(format!("there is no handle {id:?}")).hint(format!(
-            "{} lists handles that allocations name without an object",
+            "{} lists handles that allocations name but that have no object",
             hints::command(&["check", "--rule", "missing-handle", "-o", "wide"])
         )));
     };

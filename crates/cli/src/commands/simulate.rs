@@ -51,7 +51,8 @@ fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result
 
     let [arrived, left] = [(rates.arrived, "came"), (rates.left, "left")]
         .map(|(number, what)| format!("{} {what}", count(number as usize, "pod", "pods")));
-    let least = if rates.is_least { "; what came and left between two exports is not known" } else { "" };
+    let least =
+        if rates.is_least { "; pods that came and left between two exports are not counted" } else { "" };
     console.info(&format!(
         "{}: in {:#} {arrived} and {left}, of {:.0} on average{least}",
         folder.display(),
@@ -146,7 +147,7 @@ fn hint(answers: &Answers, console: &Console) {
     if let Some(advice) = &answers.advice
         && advice.block_size.is_none()
     {
-        console.hint("every block size has drawbacks: a larger pool (`--pool`) may help");
+        console.hint("every block size has drawbacks: a larger pool (`--pool`) can help");
     }
     if answers.scale.is_some() {
         let sizes = hints::again(&["--block-size", "24..29"], &["block_size"]);

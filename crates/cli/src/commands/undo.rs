@@ -112,7 +112,7 @@ fn at_journal(global: &Global, header: &Header, console: &Console) -> Global {
     }
     let context = there.contexts.iter().map(|name| format!(" (context {name})")).collect::<String>();
     let Header { datastore, location, .. } = header;
-    console.info(&format!("connecting to where the journal was made: {datastore} {location}{context}"));
+    console.info(&format!("connecting to the journal's datastore: {datastore} {location}{context}"));
     there
 }
 

@@ -63,7 +63,7 @@ pub(super) fn run(args: &VersionArgs, global: &Global, console: &Console) -> Res
         commit: env!("CALIPAM_COMMIT"),
         reads: Reads {
             datastores: ["etcd v3", "crd.projectcalico.org/v1", "projectcalico.org/v3"],
-            files: ["export of calipam", "etcd snapshot", "Kubernetes list"],
+            files: ["calipam export", "etcd snapshot", "Kubernetes list"],
             export_version: calipam_files::export::VERSION,
             journal_version: calipam_repair::journal::FORMAT,
             calico_version: newest_known(),
@@ -87,9 +87,9 @@ async fn ask(global: &Global, console: &Console) -> Result<Cluster, Failure> {
 impl Cluster {
     fn text(&self) -> String {
         match (self.calico_version.as_str(), self.is_known) {
-            ("", _) => "does not name its version of Calico".to_owned(),
-            (version, true) => format!("Calico {}, whose data is known", escape(version)),
-            (version, false) => format!("Calico {}, which is not known", escape(version)),
+            ("", _) => "does not name its Calico version".to_owned(),
+            (version, true) => format!("Calico {}, which calipam knows", escape(version)),
+            (version, false) => format!("Calico {}, which calipam does not know", escape(version)),
         }
     }
 }
@@ -108,7 +108,7 @@ impl Document for Version {
             format!("Datastores  {}", reads.datastores.join(", ")),
             format!("Files       {}", reads.files.join(", ")),
             format!(
-                "Formats     exports of version {}, journals of version {}",
+                "Formats     export version {}, journal version {}",
                 reads.export_version, reads.journal_version
             ),
             format!("Calico      up to {}", reads.calico_version),

@@ -57,8 +57,8 @@ impl Values {
 /// Suggests datastore kinds and files.
 fn datastores(typed: &OsStr) -> Vec<CompletionCandidate> {
     let kinds = [
-        ("etcd", "etcd v3, the datastore of its own"),
-        ("etcdv2", "etcd v2, the datastore of Calico 2.x"),
+        ("etcd", "etcd v3, Calico's own datastore"),
+        ("etcdv2", "etcd v2, Calico 2.x's datastore"),
         ("kubernetes", "The Kubernetes API"),
     ];
     let begun = |(kind, _): &(&str, &str)| typed.to_str().is_some_and(|typed| kind.starts_with(typed));

@@ -58,7 +58,7 @@ pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<O
             _ => return Err(Failure::usage(
                 "with several clusters, OLD is a file or folder of earlier states; or use --archive and --at",
             )
-            .hint("such as a folder of `export --fleet`: docs/fleet.md")),
+            .hint("for example a folder that `export --fleet` has written: see docs/fleet.md")),
         };
     let compared: Vec<Result<_, Failure>> =
         each(&fleet.clusters, &args.fleet, console, |cluster, console| {

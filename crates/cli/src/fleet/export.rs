@@ -63,7 +63,7 @@ fn prepare(paths: &[PathBuf], args: &ExportArgs) -> Result<(), Failure> {
         )));
     }
     for folder in paths.iter().filter_map(|path| path.parent()) {
-        fs::create_dir_all(folder).map_err(Failure::io_at("make the folder", folder))?;
+        fs::create_dir_all(folder).map_err(Failure::io_at("create the folder", folder))?;
     }
     Ok(())
 }

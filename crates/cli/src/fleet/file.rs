@@ -99,7 +99,7 @@ impl Entry {
         let named: Vec<&str> = sources.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect();
         let one = "it needs one of datastore, etcdEndpoints, kubeconfig and context, and config";
         match named[..] {
-            [] => Err(format!("it does not say where it is: {one}")),
+            [] => Err(format!("it does not say how to connect: {one}")),
             [_] if has_certificates && !has_etcd => {
                 Err("it has certificates for etcd, but no etcdEndpoints".to_owned())
             }

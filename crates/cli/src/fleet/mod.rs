@@ -63,7 +63,7 @@ impl Fleet {
         let is_odd = |cluster: &&Named| cluster.name.chars().any(|c| c.is_whitespace() || c.is_control());
         if let Some(odd) = fleet.clusters.iter().find(is_odd) {
             return Err(Failure::usage(format!(
-                "{}: the name {:?} has a space in it",
+                "{}: the name {:?} contains a space",
                 path.display(),
                 odd.name
             )));

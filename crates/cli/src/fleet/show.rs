@@ -53,7 +53,7 @@ pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<O
     let of_one = of_one.iter().find(|(_, is_given)| *is_given);
     refuse(of_one.map(|(name, _)| *name), "name one cluster")?;
     if args.find_range.is_some() && !lists_pools(args) {
-        return Err(Failure::usage("--find-range is for the list of pools"));
+        return Err(Failure::usage("--find-range works only with the list of pools"));
     }
     // Hints would be the same for each cluster.
     let quiet = Console { quiet: true, ..console.clone() };
@@ -92,7 +92,7 @@ pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<O
     if let Some(prefix) = args.find_range {
         document.free = Some(propose(prefix, pools.taken));
         if !document.unreadable.is_empty() {
-            document.notes.push("Ranges that look free may be used by clusters that were not read".into());
+            document.notes.push("Ranges that look free can be in use in clusters that were not read".into());
         }
     }
     console.print(&document)?;

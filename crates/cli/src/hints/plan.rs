@@ -40,12 +40,11 @@ pub(crate) fn skipped(skipped: &Skipped, reader: Reader) -> String {
                     format!("{command} records its addresses again")
                 }
                 Remedy::RestartPod { .. } | Remedy::RestartCalicoNode(_) => {
-                    format!("{command} restarts the one for whom it is not recorded")
+                    format!("{command} restarts the one that it is not recorded for")
                 }
                 Remedy::Rebuild(_) => format!("{command} repairs it"),
-                Remedy::ReleaseLeaked | Remedy::ReleaseNodes(_) | Remedy::ReleaseOrphanHandles => {
-                    format!("{command} does it")
-                }
+                Remedy::ReleaseOrphanHandles => format!("{command} deletes it"),
+                Remedy::ReleaseLeaked | Remedy::ReleaseNodes(_) => format!("{command} releases it"),
             }
         }
     };

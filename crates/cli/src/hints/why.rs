@@ -12,7 +12,7 @@ pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation) -> Vec<Strin
     let describe = || {
         let (namespace, name) = explanation.pod.as_deref()?.split_once('/')?;
         let (namespace, name) = (shell_word(namespace), shell_word(name));
-        Some(format!("see what it waits for: `kubectl describe pod --namespace {namespace} {name}`"))
+        Some(format!("see what it is waiting for: `kubectl describe pod --namespace {namespace} {name}`"))
     };
     match &explanation.standing {
         PodStanding::Has(addresses) => addresses
@@ -23,13 +23,19 @@ pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation) -> Vec<Strin
             .chain(describe())
             .collect(),
         PodStanding::NoNode => {
-            vec!["see whether calico-node runs there: `kubectl get pods --all-namespaces -o wide`".to_owned()]
+            vec![
+                "see whether calico-node is running there: `kubectl get pods --all-namespaces -o wide`"
+                    .to_owned(),
+            ]
         }
         PodStanding::UnknownPool(_) => {
-            vec![format!("correct its annotation; the pools are: {}", command(&["show"]))]
+            vec![format!("correct its annotation; to list the pools: {}", command(&["show"]))]
         }
         PodStanding::NamespacesNotRead => {
-            vec!["let the account list namespaces: `kubectl auth can-i list namespaces`".to_owned()]
+            vec![
+                "let the account list namespaces; to check this: `kubectl auth can-i list namespaces`"
+                    .to_owned(),
+            ]
         }
         PodStanding::NotKnown => vec![format!("see what is missing: {}", command(&["check", "-o", "wide"]))],
         PodStanding::Asks => match explanation.refusal() {
@@ -49,7 +55,7 @@ fn of_refusal(snapshot: &Snapshot, explanation: &Explanation, refused: &Refused)
     };
     let configure = |words: &[&str]| command(&[&["configure"][..], words].concat());
     match &refused.reason {
-        Reason::NoNode => vec!["see whether calico-node runs there: `kubectl get nodes`".to_owned()],
+        Reason::NoNode => vec!["see whether calico-node is running there: `kubectl get nodes`".to_owned()],
         Reason::NoPool => vec!["add a pool: `calicoctl create -f POOL.yaml`".to_owned()],
         Reason::NoneEnabled => patches(refused, "enable it", r#"{"spec":{"disabled":false}}"#, |why| {
             matches!(why, PoolPassedOver::Disabled)
@@ -117,10 +123,10 @@ fn of_refusal(snapshot: &Snapshot, explanation: &Explanation, refused: &Refused)
             .chain(free_some())
             .collect(),
         Reason::WindowsNeedsStrictAffinity => {
-            vec![format!("turn it on: {}", configure(&["--strict-affinity", "true"]))]
+            vec![format!("turn strict affinity on: {}", configure(&["--strict-affinity", "true"]))]
         }
         Reason::Taken(address) => {
-            vec![format!("see whose it is: {}", command(&["show", "--ip", &address.to_string()]))]
+            vec![format!("see who has it: {}", command(&["show", "--ip", &address.to_string()]))]
         }
         Reason::OutsidePools(_) => vec![format!("name an address of an enabled pool: {}", command(&["show"]))],
         Reason::ForeignBlock(_) => {

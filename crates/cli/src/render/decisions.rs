@@ -126,7 +126,7 @@ pub(super) fn of(snapshot: &Snapshot, node: &Node, event: &Event) -> Decision {
             (DecisionStep::OwnBlock, Subject::Address(*address), detail, vec![Key::Block(*block)])
         }
         Event::NoBlockOfAddress { address, block } => {
-            let detail = format!("its block {block} does not exist: it is claimed");
+            let detail = format!("its block {block} does not exist, and is claimed");
             (DecisionStep::Claim, Subject::Address(*address), detail, vec![Key::Block(*block)])
         }
         Event::Assigned { block, owner, addresses } => {
@@ -157,13 +157,17 @@ fn own_block(snapshot: &Snapshot, key: &AffinityKey, found: &OwnBlock) -> (Strin
         OwnBlock::Full { reserved: 0, cooling: 0 } => "the node's own: full".to_owned(),
         OwnBlock::Full { reserved, cooling } => {
             keys.extend(reservations(snapshot, key.cidr));
-            format!("the node's own: full; {reserved} free ones are reserved, {cooling} are cooling down")
+            format!(
+                "the node's own: full; {reserved} free addresses are reserved, {cooling} are cooling down"
+            )
         }
         OwnBlock::Reserved(cidr) => {
             keys.extend(reservations(snapshot, *cidr));
-            "the node's own: reserved as a whole".to_owned()
+            "the node's own: completely reserved".to_owned()
         }
-        OwnBlock::Stale => "belongs to another: the node's affinity is stale and was removed".to_owned(),
+        OwnBlock::Stale => {
+            "belongs to another owner: the node's affinity is stale and was removed".to_owned()
+        }
         OwnBlock::Gone => "its affinity is gone".to_owned(),
         OwnBlock::Unusable(reason) => format!("cannot be used: {reason}"),
     };
@@ -175,8 +179,8 @@ fn passed_over(passed: Passed) -> String {
     let Passed { reserved, other_size, undecodable, full, in_use, empty, unread } = passed;
     let parts = [
         (full, "full"),
-        (in_use, "of others with free addresses"),
-        (empty, "of others and empty"),
+        (in_use, "owned by others, with free addresses"),
+        (empty, "owned by others and empty"),
         (unread, "not examined"),
         (reserved, "reserved"),
         (other_size, "taken by a block of another size"),
@@ -194,7 +198,7 @@ fn passed_over(passed: Passed) -> String {
 fn not_reclaimed(why: &NotReclaimed) -> String {
     match why {
         NotReclaimed::Young => "claimed less than a minute ago".to_owned(),
-        NotReclaimed::NoOwner => "nothing could release it".to_owned(),
+        NotReclaimed::NoOwner => "it has no owner that could release it".to_owned(),
         NotReclaimed::Failed(reason) => reason.clone(),
     }
 }

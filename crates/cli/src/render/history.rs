@@ -17,7 +17,7 @@ const GUID_SHOWN: usize = 16;
 pub(super) fn reach(reach: &Reach) -> String {
     match reach {
         Reach::Etcd { oldest_revision, newest_revision, .. } if oldest_revision == "1" => {
-            format!("etcd keeps everything since it began, up to revision {newest_revision}")
+            format!("etcd has everything from the beginning up to revision {newest_revision}")
         }
         Reach::Etcd { oldest_revision: oldest, newest_revision, .. } => format!(
             "etcd keeps revisions {oldest} to {newest_revision}; everything before {oldest} is compacted"
@@ -33,7 +33,7 @@ fn of_exports(exports: &[Timestamp]) -> String {
     let (Some(first), Some(last)) = (exports.first(), exports.last()) else { return "no export".to_owned() };
     let number = count(exports.len(), "export", "exports");
     let mut line = format!(
-        "{number} from {} to {}; changes between two of them, and after the last, are not known",
+        "{number} from {} to {}; changes between two exports, and after the last one, are not known",
         short(first),
         short(last)
     );
@@ -132,7 +132,7 @@ fn time(when: &When) -> String {
         None => known,
         Some(Uncertainty::ClocksDisagree) => format!("{known} (clocks disagree)"),
         Some(Uncertainty::Copied) => format!("{known} (by the record; stored later)"),
-        Some(Uncertainty::NoZone) => format!("{known} (recorded without zone)"),
+        Some(Uncertainty::NoZone) => format!("{known} (recorded without a time zone)"),
     }
 }
 

@@ -161,7 +161,7 @@ fn summary(plan: &PlanSummary) -> String {
         (handles, count(handles, "handle", "handles")),
         (affinities, count(affinities, "affinity", "affinities")),
         (pools, count(pools, "pool", "pools")),
-        (configurations, "the configuration of the allocator".to_owned()),
+        (configurations, "the allocator's configuration".to_owned()),
     ];
     let parts: Vec<String> =
         parts.into_iter().filter(|(number, _)| *number > 0).map(|(_, text)| text).collect();

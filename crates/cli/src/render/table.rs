@@ -154,8 +154,8 @@ impl Grid {
         let note = match hidden.as_slice() {
             [] => return Ok(table),
             _ if page.rows_only => return Ok(table),
-            [one] => format!("({one} is hidden: narrow terminal; `-o wide` shows it)"),
-            several => format!("({} are hidden: narrow terminal; `-o wide` shows them)", join(several)),
+            [one] => format!("({one} is hidden in a narrow terminal; `-o wide` shows it)"),
+            several => format!("({} are hidden in a narrow terminal; `-o wide` shows them)", join(several)),
         };
         Ok(table + &on_page(&note, 0, page) + "\n")
     }
@@ -166,7 +166,7 @@ impl Grid {
         let plain = |name: &str| name.replace(['-', '_'], " ").to_lowercase();
         let Some(by) = self.columns.iter().find(|column| plain(column.title) == plain(wanted)) else {
             let titles: Vec<&str> = self.columns.iter().map(|column| column.title).collect();
-            return Err(format!("--sort-by: no column \"{wanted}\"; there are {}", join(&titles)));
+            return Err(format!("--sort-by: there is no column \"{wanted}\", only {}", join(&titles)));
         };
         let mut order: Vec<usize> = (0..self.rows).collect();
         order.sort_by(|one, other| {

@@ -79,7 +79,7 @@ fn columns_are_left_out_last_and_by_name() {
     assert_eq!(
         filled(page(36)),
         "NAME                 TOTAL  FREE\na-pool-of-some-name      1     3\n\
-         (COOLING is hidden: narrow terminal;\n`-o wide` shows it)\n"
+         (COOLING is hidden in a narrow\nterminal; `-o wide` shows it)\n"
     );
     assert!(filled(Page { wide: true, ..page(36) }).contains("COOLING"));
     assert!(filled(page(26)).contains("(COOLING and TOTAL are"));

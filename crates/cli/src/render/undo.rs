@@ -110,7 +110,7 @@ fn tables(shown: &UndoJson, text: &mut Text) {
         return text.line("Nothing to restore: everything is as it was before that run");
     }
     if shown.already > 0 {
-        text.line(format!("{} already as before that run", count(shown.already, "object is", "objects are")));
+        text.line(format!("{} already restored", count(shown.already, "object is", "objects are")));
     }
     let objects = count(shown.restored.len(), "object", "objects");
     text.line(match shown.skipped.len() {

@@ -15,7 +15,7 @@ pub(crate) async fn gc(call: &Call) -> Result<(), CniError> {
     let valid = call.configuration.valid_containers.as_ref();
     let valid = valid.map_err(|error| CniError::internal(format!("failed to load netconf: {error}")))?;
     let Some(valid) = valid else {
-        let text = "cni.dev/valid-attachments is missing: it is not known which containers are alive";
+        let text = "cni.dev/valid-attachments is missing, so the live containers are unknown";
         return Err(CniError::new(Code::InvalidConfiguration, text));
     };
     let gc = Gc {

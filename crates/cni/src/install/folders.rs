@@ -51,7 +51,7 @@ pub(super) fn detect(root: &Path) -> Result<(PathBuf, PathBuf)> {
         [only] => Ok(only.clone()),
         [] => {
             let looked = names(KNOWN.iter().map(|known| known.plugins.to_owned()).collect());
-            let problem = Problem::new(format!("no calico-ipam on this machine; looked at {looked}"));
+            let problem = Problem::new(format!("no calico-ipam on this machine; looked in {looked}"));
             Err(problem.hint("if the CNI plugins are elsewhere, name the folder with --bin-dir"))
         }
         several => {

@@ -101,7 +101,7 @@ impl Installer<'_> {
         self.check().await?;
         let folder = self.place.folder().display();
         let done = match self.place.install()? {
-            Installed::Already => "was in place already",
+            Installed::Already => "was already in place",
             Installed::Updated => "replaced another version of itself",
             Installed::Replaced => "replaced Calico's, which is kept as calico-ipam.calico",
             other => return Err(Problem::new(reason(other).to_owned())),
@@ -130,7 +130,7 @@ impl Installer<'_> {
             let listener = TcpListener::bind(address).await;
             let listener = listener.map_err(|e| Problem::new(format!("cannot listen at {address}: {e}")))?;
             let address = listener.local_addr().unwrap_or(*address);
-            tracing::info!("serves /metrics and /healthz at {address}");
+            tracing::info!("serving /metrics and /healthz at {address}");
             tokio::spawn(serve::serve(listener, receiver));
         }
         let termination = termination()?;
@@ -179,7 +179,7 @@ impl Installer<'_> {
                 state.replaced += 1;
                 tracing::info!("replaced Calico's plugin, which is kept");
             }
-            Installed::NoCalico | Installed::Unfinished => tracing::info!("waits: {}", reason(installed)),
+            Installed::NoCalico | Installed::Unfinished => tracing::info!("waiting: {}", reason(installed)),
         }
         state.in_place = matches!(installed, Installed::Already | Installed::Updated | Installed::Replaced);
         state.reason = reason(installed).to_owned();
@@ -205,7 +205,9 @@ impl Installer<'_> {
 fn reason(installed: Installed) -> &'static str {
     match installed {
         Installed::NoCalico => "there is no calico-ipam to replace: Calico is not installed here yet",
-        Installed::Unfinished => "calico-ipam is being written, or broken and not kept as calico-ipam.calico",
+        Installed::Unfinished => {
+            "calico-ipam is being written, or is broken and was not kept as calico-ipam.calico"
+        }
         Installed::Already | Installed::Updated | Installed::Replaced => "",
     }
 }

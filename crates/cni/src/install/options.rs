@@ -12,14 +12,14 @@ Usage: calico-ipam install [--watch] [options]
 
 install replaces Calico's calico-ipam with this program, and keeps Calico's as
 calico-ipam.calico; uninstall restores Calico's. The folder contains a complete
-calico-ipam at every moment.
+calico-ipam at all times.
 
   --bin-dir DIR      the folder of the CNI plugins [default: the one on this
                      machine in which Calico has installed its own]
   --conf-dir DIR     the folder of the CNI configuration [default:
                      /etc/cni/net.d], for the checks before the installation:
                      the datastore answers, knows the node and has a pool for
-                     it, and the version of Calico is supported
+                     it, and Calico's version is supported
   --no-check         skip these checks
 
 Only for install:
@@ -27,7 +27,8 @@ Only for install:
   --watch            keep running, and replace Calico's plugin again when Calico's
                      installer has restored it. On SIGTERM, restore Calico's
   --keep             with --watch: leave this program installed at the end
-  --listen ADDRESS   serve /metrics and /healthz there, such as 127.0.0.1:9796
+  --listen ADDRESS   serve /metrics and /healthz at this address, such as
+                     127.0.0.1:9796
   --node NAME        record in the annotation calipam.io/cni-plugin of this
                      Kubernetes node which plugin it uses, with the pod's service
                      account or the user's kubeconfig
@@ -107,7 +108,7 @@ fn address(text: &str) -> Result<SocketAddr> {
 }
 
 fn usage(what: String) -> Problem {
-    Problem::new(what).hint("`calico-ipam install -h` says what it takes")
+    Problem::new(what).hint("`calico-ipam install -h` lists the options")
 }
 
 #[cfg(test)]

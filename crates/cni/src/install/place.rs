@@ -158,7 +158,7 @@ impl Place {
                 let what =
                     format!("{} is missing; {PLUGIN} is left unchanged", self.path(ORIGINAL).display());
                 Err(Problem::new(what).hint(
-                    "restart the node's pod of calico-node, which installs Calico's: \
+                    "restart the node's calico-node pod, which installs Calico's plugin: \
                      `kubectl -n calico-system delete pod --selector k8s-app=calico-node --field-selector \
                      spec.nodeName=NODE`",
                 ))

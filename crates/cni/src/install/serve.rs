@@ -38,12 +38,7 @@ impl State {
     fn metrics(&self) -> String {
         let version = env!("CARGO_PKG_VERSION");
         let values = [
-            (
-                "in_place",
-                "gauge",
-                "1 if calipam is the plugin calico-ipam of the node.",
-                u64::from(self.in_place),
-            ),
+            ("in_place", "gauge", "1 if calipam is the node's calico-ipam plugin.", u64::from(self.in_place)),
             ("replacements_total", "counter", "How often calipam replaced Calico's plugin.", self.replaced),
             ("failures_total", "counter", "How often checking or replacing failed.", self.failed),
         ];

@@ -52,7 +52,7 @@ impl Changes {
     }
 
     async fn next(&mut self) -> io::Result<()> {
-        self.changed.recv().await.ok_or_else(|| io::Error::other("the kernel reports no changes any more"))
+        self.changed.recv().await.ok_or_else(|| io::Error::other("the kernel no longer reports changes"))
     }
 }
 

@@ -181,7 +181,7 @@ fn without_a_lock_the_work_goes_on() {
     let runtime = runtime.with("ipam_lock_file", file.join("ipam.lock").display().to_string());
     let outcome = runtime.call("ADD", "c", "");
     outcome.success();
-    assert!(outcome.stderr.contains("continues without the lock"), "{outcome:?}");
+    assert!(outcome.stderr.contains("continuing without the lock"), "{outcome:?}");
     runtime.call("DEL", "c", "").success();
     world.assert_empty();
 }

@@ -52,7 +52,7 @@ fn addresses_that_cannot_be_taken_over_are_refused_before_the_cluster_is_stopped
     let before = cluster(&world, flavour);
     for (name, expected) in [
         ("fd00:8::46", "fd00:8::46 of pod ns/web-0 is in no enabled pool"),
-        ("fd00:7::zz", "is named after no address"),
+        ("fd00:7::zz", "is not an address"),
     ] {
         let node = Node::with(&[("10.7.0.70", "c1"), (name, "c1")]);
         let reason = node.migrate(&world).unwrap_err();

@@ -29,7 +29,7 @@ impl Watcher {
         command.args(["--watch", "--listen", "127.0.0.1:0"]).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-        let line = lines.find(|line| line.contains("serves /metrics")).expect("it serves");
+        let line = lines.find(|line| line.contains("serving /metrics")).expect("it serves");
         let address = line.rsplit(' ').next().unwrap().to_owned();
         // Goes on reading its log, so that it can write.
         std::thread::spawn(move || lines.for_each(drop));

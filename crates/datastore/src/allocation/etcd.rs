@@ -66,7 +66,7 @@ impl EtcdStore {
         let mut retries = Retries::new();
         loop {
             let client = self.connection.current();
-            let what = "what an allocation needs";
+            let what = "the data for an allocation";
             let Ok(answer) = tokio::time::timeout(SILENCE, client.get(ranges, what)).await else {
                 let error = client.error(what, Cause::TimedOut(SILENCE.as_secs()).into());
                 if !client.has_other_endpoints() {
@@ -101,12 +101,12 @@ impl EtcdStore {
             None => 0,
             // An absent key would match 0.
             Some(Revision::Etcd(revision)) if *revision > 0 => *revision,
-            Some(other) => return Err(self.refused(&format!("{other} is not a revision of etcd"))),
+            Some(other) => return Err(self.refused(&format!("{other} is not an etcd revision"))),
         };
         let change = match swap.after().map(Record::encode) {
             None => TxnOp::delete(path.as_str(), None),
             Some(Some(value)) => TxnOp::put(path.as_str(), value, None),
-            Some(None) => return Err(self.refused("records of this kind are not written")),
+            Some(None) => return Err(self.refused("records of this kind are never written")),
         };
         let compare = Compare::mod_revision(path.as_str(), CompareOp::Equal, before);
         let look = TxnOp::get(path.as_str(), Some(GetOptions::new().with_keys_only()));

@@ -32,8 +32,9 @@ pub(crate) async fn require_exact(client: &EtcdClient) -> Result<(), WhyWhole> {
     if is_exact {
         return Ok(());
     }
-    let reason =
-        format!("etcd {version} may confirm too early that these are all changes; 3.4.25 and 3.5.8 do not");
+    let reason = format!(
+        "etcd {version} can report too early that there are no more changes; 3.4.25 and 3.5.8 do not"
+    );
     Err(WhyWhole::CannotWatch(reason))
 }
 
@@ -45,15 +46,14 @@ pub(crate) async fn since(
 ) -> Result<Vec<Change>, Broken> {
     let is_another = |reason: String| Err(Broken::Lost(WhyWhole::AnotherHistory(reason)));
     if newest < reached {
-        return is_another(format!("its revision was {reached}, and is {newest}"));
+        return is_another(format!("its revision was {reached}, but is now {newest}"));
     }
     let known = last.map_or(reached, |(revision, _)| revision);
     let from = known + i64::from(last.is_none());
     if from > newest {
         return Ok(Vec::new());
     }
-    let mut changes = match client.changes(&[range()], (from, newest), &Due::new(), "what has changed").await
-    {
+    let mut changes = match client.changes(&[range()], (from, newest), &Due::new(), "the changes").await {
         Err(Error::Request { failure: Failure::Compacted, .. }) => {
             return Err(Broken::Lost(WhyWhole::Compacted));
         }
@@ -62,7 +62,7 @@ pub(crate) async fn since(
     if let Some((revision, own)) = last
         && !changes.iter().any(|change| change.revision == revision && sum(change) == own)
     {
-        return is_another(format!("at revision {revision} something else was written"));
+        return is_another(format!("revision {revision} has other content than before"));
     }
     changes.retain(|change| change.revision > known && is_read(&change.key));
     Ok(changes)

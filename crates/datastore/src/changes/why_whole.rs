@@ -27,7 +27,7 @@ impl WhyWhole {
 
     /// The reason for an API server that does not confirm that it has reported everything.
     pub(crate) fn old_server() -> Self {
-        let reason = "only Kubernetes 1.33 and later says when it has reported all changes";
+        let reason = "only Kubernetes 1.33 and later confirms that it has reported all changes";
         Self::CannotWatch(reason.to_owned())
     }
 }
@@ -35,14 +35,14 @@ impl WhyWhole {
 impl fmt::Display for WhyWhole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::New => f.write_str("nothing is known of it yet"),
-            Self::Compacted => f.write_str("the server no longer knows what has changed since"),
+            Self::New => f.write_str("nothing has been read yet"),
+            Self::Compacted => f.write_str("the server no longer has the changes since the last read"),
             Self::AnotherHistory(reason) => {
-                write!(f, "the datastore has another history, such as after a restore: {reason}")
+                write!(f, "the datastore's history is different, as after a restore: {reason}")
             }
-            Self::Interrupted => f.write_str("the server broke off what it reported"),
-            Self::CannotWatch(reason) => write!(f, "what has changed cannot be watched: {reason}"),
-            Self::NotForThisDatastore => f.write_str("only etcd v3 and Kubernetes report what has changed"),
+            Self::Interrupted => f.write_str("the server stopped reporting changes"),
+            Self::CannotWatch(reason) => write!(f, "changes cannot be watched: {reason}"),
+            Self::NotForThisDatastore => f.write_str("only etcd v3 and Kubernetes report changes"),
         }
     }
 }

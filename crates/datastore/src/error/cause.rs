@@ -21,7 +21,7 @@ pub enum Cause {
     #[error("the connection broke: {0}")]
     Broken(String),
     /// The connection is not encrypted, but the server wants TLS.
-    #[error("the server wants TLS")]
+    #[error("the server requires TLS")]
     ServerWantsTls,
     /// The connection should be encrypted, but the server does not use TLS.
     #[error("the server does not use TLS")]
@@ -31,11 +31,11 @@ pub enum Cause {
     CertificateNotTrusted,
     #[error("the server's certificate has expired or is not valid yet")]
     CertificateExpired,
-    #[error("the server's certificate is for another name")]
+    #[error("the server's certificate is for a different name")]
     CertificateWrongName,
     #[error("the server's certificate is not acceptable: {0}")]
     CertificateBad(String),
-    #[error("the server wants a client certificate")]
+    #[error("the server requires a client certificate")]
     ClientCertificateRequired,
     #[error("the server does not accept the client certificate")]
     ClientCertificateRefused,

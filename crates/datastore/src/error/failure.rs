@@ -20,9 +20,9 @@ pub enum Failure {
     #[error("the answer is not complete: {0}")]
     Incomplete(String),
     /// etcd has authentication on, and no user was given.
-    #[error("the server wants a user and password")]
+    #[error("the server requires a user name and password")]
     AuthNeeded,
-    #[error("user or password are wrong")]
+    #[error("the user name or password is wrong")]
     WrongPassword,
     /// A plugin, an identity provider or a file did not provide credentials for Kubernetes.
     #[error("authentication failed: {0}")]
@@ -52,10 +52,10 @@ pub enum Failure {
     #[error("the object has changed (409): {0}")]
     Conflict(String),
     /// Kubernetes: status 429.
-    #[error("the server has too much to do (429)")]
+    #[error("the server is overloaded (429)")]
     TooManyRequests,
     /// Kubernetes: the object is rejected.
-    #[error("the server refuses it ({code}): {message}")]
+    #[error("the server rejects the request ({code}): {message}")]
     Refused {
         /// The HTTP status, below 500.
         code: u16,
@@ -67,7 +67,7 @@ pub enum Failure {
         code: u16,
         message: String,
     },
-    #[error("it does not serve the v2 API of etcd")]
+    #[error("it does not serve etcd's v2 API")]
     NoV2Api,
     #[error("this is not an etcd v3 server: {0}")]
     NotEtcd(String),

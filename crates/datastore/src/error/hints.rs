@@ -33,7 +33,7 @@ impl Error {
                 };
             }
             Self::Permission { missing, .. } => format!(
-                "add this to a ClusterRole of the user (docs/kubernetes/rbac.yaml has all that is needed):\n{}",
+                "add this to a ClusterRole of the user (docs/kubernetes/rbac.yaml has all of them):\n{}",
                 rules(missing)
             )
             .into(),
@@ -51,7 +51,7 @@ impl Error {
                 format!("`etcd@{oldest}` can be read; earlier states can only come from a snapshot or an export").into()
             }
             Self::RevisionCompacted { .. } => {
-                "etcd drops what is older than its last compaction: take a newer revision, or a snapshot or export of that time".into()
+                "etcd drops what is older than its last compaction: use a newer revision, or a snapshot or export from that time".into()
             }
             Self::RevisionAhead { .. } => {
                 "is it a revision of this etcd? A restored etcd continues from the revision of its snapshot".into()
@@ -61,12 +61,12 @@ impl Error {
             }
             Self::NoCalico { .. } => return FileError::NoCalico.hint(),
             Self::NoCalicoKinds { .. } => Hint::new(
-                "is this the right cluster? To use another one: {}. If Calico keeps its data in etcd: {}",
+                "is this the right cluster? To use a different one: {}. If Calico keeps its data in etcd: {}",
                 [Call::Context, Call::EtcdInstead],
             ),
             Self::HostLocal => {
-                "there is nothing to check then: each node assigns addresses from its own pod CIDR. If that is \
-                 not so, unset USE_POD_CIDR (field usePodCIDR)".into()
+                "nothing can be checked: each node assigns addresses from its own pod CIDR. If that is wrong, \
+                 unset USE_POD_CIDR (field usePodCIDR)".into()
             }
             Self::OtherCluster { .. } => {
                 "name the kubeconfig or context of the cluster that uses this etcd, or none to read etcd alone".into()
@@ -130,10 +130,10 @@ fn etcd(failure: &Failure) -> Option<Hint> {
             "calipam sends up to 128: start etcd with `--max-txn-ops 128`, the usual limit".into()
         }
         Failure::NoV2Api => {
-            "etcd 3.4 and 3.5 serve it with `--enable-v2`, older ones always, 3.6 not at all. Calico 3 uses etcd v3, \
-             DATASTORE_TYPE=etcdv3".into()
+            "etcd 3.4 and 3.5 serve it with `--enable-v2`, older versions always, and 3.6 never. Calico 3 uses \
+             etcd v3, DATASTORE_TYPE=etcdv3".into()
         }
-        Failure::NotEtcd(_) => "etcd listens for clients at port 2379, for its peers at 2380".into(),
+        Failure::NotEtcd(_) => "etcd listens for clients on port 2379, and for its peers on 2380".into(),
         _ => return None,
     })
 }
@@ -145,7 +145,7 @@ fn etcd_connection(cause: &Cause) -> Option<Hint> {
             [Call::Etcd],
         ),
         Cause::NameNotResolved => Hint::new("check the host names in ETCD_ENDPOINTS or {}", [Call::Etcd]),
-        Cause::Broken(_) => "retry; if it happens again, see the log of etcd".into(),
+        Cause::Broken(_) => "retry; if it happens again, see etcd's log".into(),
         Cause::ServerWantsTls => Hint::new(
             "write the endpoint as https://…, and give the CA certificate with ETCD_CA_CERT_FILE (field \
              etcdCACertFile) or {}",
@@ -161,7 +161,8 @@ fn etcd_connection(cause: &Cause) -> Option<Hint> {
             "write the endpoint with a name or address that the certificate lists".into()
         }
         Cause::ClientCertificateRequired => Hint::new(
-            "give certificate and key with ETCD_CERT_FILE and ETCD_KEY_FILE (fields etcdCertFile, etcdKeyFile) or {}",
+            "give the certificate and key with ETCD_CERT_FILE and ETCD_KEY_FILE (fields etcdCertFile, etcdKeyFile) \
+             or {}",
             [Call::EtcdKeyPair],
         ),
         Cause::ClientCertificateRefused => {
@@ -177,32 +178,30 @@ const RENEW: &str = "renew the server's certificate, or correct this machine's c
 const LOG_IN_AGAIN: &str =
     "does `kubectl get nodes` work with this kubeconfig? Tokens and certificates expire: log in again";
 const LOOK_AT_LOG: &str =
-    "retry; if it happens again, see the log of the API server and of any proxy in front of it";
+    "retry; if it happens again, see the logs of the API server and of any proxy in front of it";
 
 fn kubernetes(failure: &Failure) -> Option<Hint> {
     Some(match failure {
         Failure::Connection(cause) => return kubernetes_connection(cause),
         Failure::Login(_) | Failure::Unauthorized => LOG_IN_AGAIN.into(),
-        Failure::PermissionDenied(_) => {
-            "docs/kubernetes/rbac.yaml has the ClusterRole that is needed".into()
-        }
+        Failure::PermissionDenied(_) => "docs/kubernetes/rbac.yaml has the necessary ClusterRole".into(),
         Failure::Compacted => {
-            "the etcd of the API server is compacted faster than a list can be read: run it again when there is \
-             less load".into()
+            "the API server's etcd is compacted faster than a list can be read: retry when there is less load"
+                .into()
         }
-        Failure::TooManyRequests => "run it again when the API server is less busy".into(),
+        Failure::TooManyRequests => "retry when the API server is less busy".into(),
         Failure::Server { .. } | Failure::Incomplete(_) => LOOK_AT_LOG.into(),
         Failure::NotKubernetes(_) => SERVER_FIELD.into(),
         _ => return None,
     })
 }
 
-const SERVER_FIELD: &str = "check the field `server` of the cluster in the kubeconfig";
+const SERVER_FIELD: &str = "check the cluster's `server` field in the kubeconfig";
 
 fn kubernetes_connection(cause: &Cause) -> Option<Hint> {
     Some(match cause {
         Cause::Refused | Cause::TimedOut(_) | Cause::Network(_) => Hint::new(
-            "is the API server running, and is this its address? Another cluster of the kubeconfig: {}",
+            "is the API server running, and is this its address? To use another cluster in the kubeconfig: {}",
             [Call::Context],
         ),
         Cause::NameNotResolved => SERVER_FIELD.into(),
@@ -229,18 +228,19 @@ impl SettingsError {
                 Hint::new("give another file, {}, or none to use the environment", [Call::OtherConfig])
             }
             Self::BadFile { .. } => {
-                "the file is that of calicoctl: apiVersion projectcalico.org/v3, kind CalicoAPIConfig, spec".into()
+                "expected calicoctl's configuration file: apiVersion projectcalico.org/v3, kind CalicoAPIConfig, spec"
+                    .into()
             }
             Self::UnknownField { similar: Some(similar), .. } => format!("did you mean `{similar}`?").into(),
             Self::UnknownField { similar: None, .. } => {
-                "fields are those of calicoctl's configuration file".into()
+                "the fields are those of calicoctl's configuration file".into()
             }
-            Self::BadVariable { .. } => "unset it, or set it as calicoctl reads it".into(),
+            Self::BadVariable { .. } => "unset it, or set a value that calicoctl accepts".into(),
             Self::UnknownDatastore(_) => {
                 "DATASTORE_TYPE (field datastoreType) is `etcdv3` or `kubernetes`; `etcdv2` for Calico 2.x".into()
             }
             Self::NoEndpoints => Hint::new(
-                "set them with ETCD_ENDPOINTS, the field etcdEndpoints of the settings file or {}",
+                "set them with ETCD_ENDPOINTS, the settings file's field etcdEndpoints, or {}",
                 [Call::Etcd],
             ),
             Self::BadEndpoint { .. } => "expected an endpoint such as https://10.0.0.5:2379".into(),
@@ -253,7 +253,7 @@ impl SettingsError {
                 "keep either etcdCACert, etcdCert and etcdKey, or etcdCACertFile, etcdCertFile and etcdKeyFile"
                     .into()
             }
-            Self::HalfKeyPair(_) => "set both ETCD_CERT_FILE and ETCD_KEY_FILE, or none of them".into(),
+            Self::HalfKeyPair(_) => "set both ETCD_CERT_FILE and ETCD_KEY_FILE, or neither".into(),
             Self::UnreadablePem { .. } | Self::BadPem { .. } => "certificates and keys are PEM files".into(),
             Self::ContextAlone(_) => {
                 Hint::new("name the kubeconfig that has it with KUBECONFIG or {}", [Call::Kubeconfig])

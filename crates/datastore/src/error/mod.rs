@@ -22,8 +22,8 @@ pub enum Error {
     Settings(#[from] SettingsError),
     /// There is no way to connect to Kubernetes.
     #[error(
-        "cannot use Kubernetes: no kubeconfig is named, there is none at ~/.kube/config, and this does not run in a pod of \
-         a cluster ({0})"
+        "cannot use Kubernetes: no kubeconfig is named, there is none at ~/.kube/config, and this is not running in \
+         a pod ({0})"
     )]
     NoCluster(String),
     /// The kubeconfig, or a setting that replaces it, is invalid.
@@ -67,10 +67,10 @@ pub enum Error {
         missing: Vec<Permission>,
     },
     /// The datastore is a file.
-    #[error("{location}: a file is only read, never changed")]
+    #[error("{location}: files are read, but never changed")]
     NotWritable { location: String },
     /// The action is not possible or not supported for Calico 2.x data.
-    #[error("{location}: the data of Calico 2.x (etcd v2) is read and repaired, but not used to {what}")]
+    #[error("{location}: Calico 2.x data (etcd v2) can be read and repaired, but not used to {what}")]
     NotForCalico2 { location: String, what: &'static str },
     /// etcd compacted the revision at every attempt to read it.
     #[error("{endpoint}: compacted the revision that was being read {attempts} times in a row")]
@@ -87,7 +87,7 @@ pub enum Error {
     #[error("{endpoint}: has not reached revision {revision}")]
     RevisionAhead { endpoint: String, revision: i64 },
     /// Past revisions exist only in etcd.
-    #[error("{location}: cannot be read at a past revision: it is not an etcd")]
+    #[error("{location}: cannot be read at a past revision: it is not etcd")]
     NoRevisions { location: String },
     /// etcd, or a snapshot of it, has no Calico keys.
     #[error("{location}: holds no Calico data: there is no key under /calico/")]
@@ -103,7 +103,7 @@ pub enum Error {
     HostLocal,
     /// etcd and Kubernetes belong to different clusters.
     #[error(
-        "{endpoint}: is not the Kubernetes of this etcd: of its {nodes} nodes only {known} occur among Calico's"
+        "{endpoint}: is not the cluster that uses this etcd: only {known} of its {nodes} nodes are among Calico's"
     )]
     OtherCluster {
         /// The URL of the API server.
@@ -270,7 +270,7 @@ mod tests {
         ]);
         assert_eq!(
             error.to_string(),
-            "cannot use etcd: https://a:2379: connection refused; https://b:2379: user or password are wrong"
+            "cannot use etcd: https://a:2379: connection refused; https://b:2379: the user name or password is wrong"
         );
         assert!(!error.is_usage() && Error::from(SettingsError::SrvUnsupported("x".into())).is_usage());
     }

@@ -31,7 +31,7 @@ pub enum SettingsError {
         expected: &'static str,
     },
     /// The datastore type is neither `etcdv3`, `etcdv2` nor `kubernetes`.
-    #[error("the datastore type {0:?} is not known")]
+    #[error("unknown datastore type {0:?}")]
     UnknownDatastore(String),
     /// The etcd datastore is set, but no endpoint.
     #[error("no etcd endpoint is set")]
@@ -67,7 +67,7 @@ pub enum SettingsError {
     #[error("the {what} is not usable: {reason}")]
     BadPem { what: &'static str, reason: &'static str },
     /// A context is set without the kubeconfig that would define it.
-    #[error("the context {0:?} is named, but no kubeconfig")]
+    #[error("the context {0:?} is named, but no kubeconfig is")]
     ContextAlone(String),
     /// There is no kind of datastore or file with that name.
     #[error("no data file or datastore {0:?}: it is neither `etcd`, nor `kubernetes`, nor a file")]

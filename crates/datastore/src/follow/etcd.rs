@@ -47,7 +47,7 @@ impl EtcdFollowed {
         let reason = if now.identity != self.identity {
             "it is another cluster".to_owned()
         } else if now.raft_term < self.raft_term {
-            format!("its raft term was {}, and is {}", self.raft_term, now.raft_term)
+            format!("its raft term was {}, but is now {}", self.raft_term, now.raft_term)
         } else {
             return Ok(());
         };

@@ -117,7 +117,7 @@ impl Past {
         let (mut at, mut is_first) = (newest, false);
         let mut versions = Vec::new();
         while versions.len() < RECENT && !is_first {
-            let found = match client.get(&[Range::key(key).at(at)], "the past").await {
+            let found = match client.get(&[Range::key(key).at(at)], "past revisions").await {
                 Err(Error::Request { failure: Failure::Compacted, .. }) => break,
                 found => found?,
             };
@@ -230,13 +230,13 @@ impl Reading<'_> {
     async fn read_ends(&mut self, ranges: &[Range], due: &mut Due) -> Result<()> {
         let at = |revision: i64| ranges.iter().map(|range| range.clone().at(revision)).collect::<Vec<_>>();
         for part in at(self.past.oldest).chunks(MAX_OPERATIONS) {
-            for entry in self.client.get(part, "the past").await?.entries() {
+            for entry in self.client.get(part, "past revisions").await?.entries() {
                 due.insert(entry.key.to_vec(), None);
                 self.past.base.push(entry.to_owned());
             }
         }
         for part in at(self.past.newest).chunks(MAX_OPERATIONS) {
-            for entry in self.client.get(part, "the past").await?.entries() {
+            for entry in self.client.get(part, "past revisions").await?.entries() {
                 if entry.mod_revision > self.past.oldest {
                     due.insert(entry.key.to_vec(), Some(entry.mod_revision));
                 } else {
@@ -252,7 +252,7 @@ impl Reading<'_> {
     async fn watch(&mut self, ranges: &[Range], due: &Due) -> Result<()> {
         if self.past.newest > self.past.oldest {
             let span = (self.past.oldest + 1, self.past.newest);
-            self.past.changes.extend(self.client.changes(ranges, span, due, "the past").await?);
+            self.past.changes.extend(self.client.changes(ranges, span, due, "past revisions").await?);
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ const KIND: &str = "CalicoAPIConfig";
 pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Values, SettingsError> {
     let bad = |reason: String| SettingsError::BadFile { path: path.to_owned(), reason };
     let document: Value = serde_yaml::from_slice(text).map_err(|e| bad(syntax(&e)))?;
-    let Value::Mapping(document) = document else { return Err(bad("it holds no fields".into())) };
+    let Value::Mapping(document) = document else { return Err(bad("it has no fields".into())) };
     let (mut version, mut kind, mut spec) = (None, None, None);
     for (name, value) in named(&document, &bad)? {
         match name.to_ascii_lowercase().as_str() {
@@ -37,7 +37,7 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Values, SettingsError> {
     match spec {
         None | Some(Value::Null) => Ok(Values::default()),
         Some(Value::Mapping(spec)) => read_spec(path, spec),
-        Some(_) => Err(bad("`spec` must hold fields".into())),
+        Some(_) => Err(bad("`spec` must contain fields".into())),
     }
 }
 
@@ -70,11 +70,7 @@ fn named<'m>(
     bad: &impl Fn(String) -> SettingsError,
 ) -> Result<Vec<(&'m str, &'m Value)>, SettingsError> {
     let entry = |(name, value): (&'m Value, &'m Value)| Some((name.as_str()?, value));
-    mapping
-        .iter()
-        .map(entry)
-        .collect::<Option<_>>()
-        .ok_or_else(|| bad("the name of a field is not text".into()))
+    mapping.iter().map(entry).collect::<Option<_>>().ok_or_else(|| bad("a field name is not text".into()))
 }
 
 fn unknown(path: &Path, name: &str) -> SettingsError {
@@ -86,8 +82,8 @@ fn syntax(error: &serde_yaml::Error) -> String {
     let message = error.to_string();
     match error.location() {
         _ if message.starts_with("duplicate entry") => message,
-        Some(at) => format!("no valid YAML at line {}, column {}", at.line(), at.column()),
-        None => "no valid YAML".to_owned(),
+        Some(at) => format!("invalid YAML at line {}, column {}", at.line(), at.column()),
+        None => "invalid YAML".to_owned(),
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) fn tls(
 /// Checks a PEM text; the error does not contain the text.
 fn check_pem(text: &[u8], is_key: bool) -> Result<(), &'static str> {
     let reason = |error: pem::Error| match error {
-        pem::Error::NoItemsFound => "it holds no such PEM block",
+        pem::Error::NoItemsFound => "it has no such PEM block",
         _ => "its PEM text is damaged",
     };
     if is_key {

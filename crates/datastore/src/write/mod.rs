@@ -118,7 +118,7 @@ pub enum Swap {
 /// The reason that a batch cannot be sent.
 #[derive(Debug, thiserror::Error)]
 enum BatchError {
-    #[error("{0} changes cannot be made at once")]
+    #[error("{0} changes cannot be made in one write")]
     Several(usize),
     #[error("two different states of {0} are expected")]
     TwoStates(Key),
@@ -128,17 +128,17 @@ enum BatchError {
     NotInEtcd(Key),
     #[error("a write compares versions")]
     NoVersion,
-    #[error("{0} is not a revision of etcd")]
+    #[error("{0} is not an etcd revision")]
     NotARevision(Revision),
-    #[error("{0:?} is not an index of etcd")]
+    #[error("{0:?} is not an etcd index")]
     NotAnIndex(Precondition),
-    #[error("{0} is not there to be deleted")]
+    #[error("{0} cannot be deleted: it does not exist")]
     DeletesNothing(Key),
-    #[error("{0} is not deleted")]
+    #[error("{0} is never deleted")]
     NeverDeleted(&'static str),
     #[error("the value is not text")]
     NoText,
-    #[error("{0} is not one key of Calico 2.x")]
+    #[error("{0} is not a single key in Calico 2.x")]
     NotInCalico2(Key),
     #[error("{0}")]
     Undecodable(String),

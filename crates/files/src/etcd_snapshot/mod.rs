@@ -211,12 +211,10 @@ fn find_key_bucket(pages: &Pages, root: u64) -> FileResult<u64> {
     })?;
     match found {
         Some(0) => {
-            Err(FileError::SnapshotDamaged("its bucket of keys is inline, which etcd never writes".into()))
+            Err(FileError::SnapshotDamaged("its key bucket is inline, which etcd never writes".into()))
         }
         Some(root) => Ok(root),
-        None => {
-            Err(FileError::SnapshotDamaged("it is a bbolt database without etcd's bucket of keys".into()))
-        }
+        None => Err(FileError::SnapshotDamaged("it is a bbolt database without etcd's key bucket".into())),
     }
 }
 
@@ -230,8 +228,7 @@ struct Version<'a> {
 impl<'a> Version<'a> {
     /// Reads a leaf, whose key is the revision, followed by `t` for a deletion.
     fn read(element: &Element<'a>) -> FileResult<Self> {
-        let damaged =
-            || FileError::SnapshotDamaged("an entry of its bucket of keys cannot be decoded".into());
+        let damaged = || FileError::SnapshotDamaged("an entry of its key bucket cannot be decoded".into());
         let number = |range: std::ops::Range<usize>| {
             let bytes: [u8; 8] = element.key.get(range)?.try_into().ok()?;
             Some(i64::from_be_bytes(bytes))
@@ -311,7 +308,7 @@ fn verify_checksum(path: &Path, page_size: u32) -> FileResult<bool> {
     match len % u64::from(page_size) {
         0 => return Ok(false),
         DIGEST => {}
-        rest => return Err(FileError::SnapshotCut(format!("{rest} bytes follow its last whole page"))),
+        rest => return Err(FileError::SnapshotCut(format!("{rest} bytes follow its last complete page"))),
     }
     let mut hasher = Context::new(&SHA256);
     let mut left = len - DIGEST;

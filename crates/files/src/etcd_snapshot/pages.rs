@@ -40,7 +40,7 @@ impl Pages {
         let (page_size, len) = (u64::from(meta.page_size), file.metadata()?.len());
         let needed = meta.pages.saturating_mul(page_size);
         if len < needed {
-            return Err(FileError::SnapshotCut(format!("{len} of {needed} bytes are there")));
+            return Err(FileError::SnapshotCut(format!("it has only {len} of {needed} bytes")));
         }
         Ok(Self { file, page_size, count: meta.pages, read: AtomicU64::new(0) })
     }
@@ -80,7 +80,7 @@ impl Pages {
     /// Reads a page with its overflow pages.
     fn load(&self, page: u64, bytes: &mut Vec<u8>) -> FileResult<()> {
         if page >= self.count {
-            return Err(damaged(page, "is after the last one"));
+            return Err(damaged(page, "is after the last page"));
         }
         if self.read.fetch_add(1, Ordering::Relaxed) > READS * self.count {
             return Err(damaged(page, "is part of a loop"));
@@ -88,12 +88,12 @@ impl Pages {
         bytes.resize(self.page_size as usize, 0);
         self.fill(bytes, page * self.page_size)?;
         if number(bytes, 0, 8) != Some(page) {
-            return Err(damaged(page, "states another number"));
+            return Err(damaged(page, "states a different page number"));
         }
         let overflow = number(bytes, 12, 4).unwrap_or_default();
         let len = (overflow + 1) * self.page_size;
         if page + overflow >= self.count || len > MAX_PAGE {
-            return Err(damaged(page, "overflows the file"));
+            return Err(damaged(page, "extends beyond the file"));
         }
         let first = bytes.len();
         bytes.resize(len as usize, 0);
@@ -133,7 +133,7 @@ impl Walk<'_> {
             }
             LEAF => (0..elements(&self.bytes)).try_for_each(|i| {
                 let element = leaf_element(&self.bytes, i)
-                    .ok_or_else(|| damaged(page, "has an element outside of it"))?;
+                    .ok_or_else(|| damaged(page, "has an element outside the page"))?;
                 visit(&element)
             }),
             flags => Err(damaged(page, &format!("is neither branch nor leaf (flags {flags:#x})"))),

@@ -212,7 +212,7 @@ impl Tally {
             None => ControlFlow::Continue(()),
             Some(End::Footer(stated)) if stated == self.entries => ControlFlow::Break(Ok(())),
             Some(End::Footer(stated)) => {
-                let reason = format!("it counts {stated} entries, but {} are there", self.entries);
+                let reason = format!("it states {stated} entries, but there are {}", self.entries);
                 ControlFlow::Break(Err(wrong(reason)))
             }
             Some(End::Cut) => ControlFlow::Break(Err(self.cut())),

@@ -329,7 +329,7 @@ fn one_run_records_one_cluster_in_a_folder() {
     recorded(folder.path(), 1);
     let recorder = Recorder::open(folder.path()).unwrap();
     let busy = Recorder::open(folder.path()).unwrap_err().to_string();
-    assert!(busy.contains("another run writes to this archive"), "{busy}");
+    assert!(busy.contains("another run is writing to this archive"), "{busy}");
     let Err(other) = recorder.resume("another") else { panic!("it is of another cluster") };
     assert!(other.to_string().contains(GUID) && other.to_string().contains("another"), "{other}");
     drop(recorder);

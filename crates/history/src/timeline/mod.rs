@@ -84,7 +84,7 @@ pub(crate) fn mark_reused(events: &mut [Event]) {
                 event.detail = format!("in {block}, while {holder} holds it in {cidr}");
             } else if let Some(earlier) = last.get(&event.subject) {
                 event.what = What::Reused;
-                let again = if earlier == now { "again".to_owned() } else { format!("earlier of {earlier}") };
+                let again = if earlier == now { "again".to_owned() } else { format!("previously {earlier}") };
                 event.detail = again;
             }
         }

@@ -88,7 +88,7 @@ fn the_story_of_an_address() {
     assert_eq!(found[2].time.before, Some(time("2026-05-01T10:30:00Z")));
     assert_eq!(found[4].time.at, Some(time("2026-05-01T10:40:00Z")));
     assert_eq!(found[6].time.before, Some(time("2026-05-01T12:00:00Z")));
-    assert_eq!(found[3].detail, "earlier of pod ns/a");
+    assert_eq!(found[3].detail, "previously pod ns/a");
     let elsewhere = About::Address("10.0.0.4".parse().unwrap());
     assert_eq!(
         words(&timeline(&story(), &[], &elsewhere)),

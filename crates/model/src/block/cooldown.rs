@@ -46,9 +46,12 @@ impl fmt::Display for Cooling {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { addresses, first, last } = self;
         match addresses {
-            1 => write!(f, "1 address cools down until {first:.0}"),
+            1 => write!(f, "1 address is cooling down until {first:.0}"),
             many => {
-                write!(f, "{many} addresses cool down, the first until {first:.0}, the last until {last:.0}")
+                write!(
+                    f,
+                    "{many} addresses are cooling down, the first until {first:.0}, the last until {last:.0}"
+                )
             }
         }
     }

@@ -37,10 +37,10 @@ pub enum NotServed {
 impl fmt::Display for NotServed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::ControllerOff => "kube-controllers does not run its controller loadbalancer",
-            Self::NoSection => "KubeControllersConfiguration has no section loadBalancer",
+            Self::ControllerOff => "kube-controllers is not running its loadbalancer controller",
+            Self::NoSection => "KubeControllersConfiguration has no loadBalancer section",
             Self::OnlyByEnvironment => {
-                "KubeControllersConfiguration has no section loadBalancer, without which this version of Calico serves nobody"
+                "KubeControllersConfiguration has no loadBalancer section, which this version of Calico requires"
             }
         })
     }

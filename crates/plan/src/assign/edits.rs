@@ -121,7 +121,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
                 let detail = if before.is_deleted() {
                     HALF_DELETED.to_owned()
                 } else {
-                    format!("empty, and its pool does not select {} any more", self.request.node)
+                    format!("empty, and its pool no longer selects {}", self.request.node)
                 };
                 self.note(Verb::DeleteBlock, Subject::Block(self.cidr), detail);
                 self.edit(BlockEdit::Delete(revision));
@@ -165,7 +165,8 @@ impl<'a, 's> BlockSteps<'a, 's> {
         let assigned = assigned.filter(|allocation| !allocation.attribute.is_windows_reserved());
         let records: Vec<(u32, Attribute)> =
             assigned.map(|allocation| (allocation.ordinal, allocation.attribute.to_attribute())).collect();
-        let owner = after.owner().map_or_else(|| "without owner".to_owned(), |owner| format!("of {owner}"));
+        let owner =
+            after.owner().map_or_else(|| "without an owner".to_owned(), |owner| format!("of {owner}"));
 
         for (ordinal, record) in &records {
             let handle =
@@ -224,11 +225,11 @@ impl<'a, 's> BlockSteps<'a, 's> {
                 // Before the block, as Calico does: a crash leaves an affinity whose holder creates the block, never a
                 // block that its owner does not find.
                 self.edits.insert(0, edit(AffinityEdit::Create(Box::new(after.clone()))));
-                self.note(Verb::CreateAffinity, subject(), format!("the block is {}'s", key.node));
+                self.note(Verb::CreateAffinity, subject(), format!("the block belongs to {}", key.node));
             }
             (Some((before, revision)), None) => {
                 self.edits.push(edit(AffinityEdit::Delete(revision)));
-                let not_its_own = "the block is not its holder's any more";
+                let not_its_own = "its holder no longer owns the block";
                 let detail = if before.deleted { HALF_DELETED } else { not_its_own };
                 self.note(Verb::DeleteAffinity, subject(), detail);
             }

@@ -101,7 +101,7 @@ impl Planner<'_, '_> {
 
         let id = self.request.handle.clone()?;
         if clean_id(&id) != id || !is_storable_id(&id, snapshot.datastore) {
-            let detail = format!("{id:?} cannot be the ID of a handle in this datastore");
+            let detail = format!("{id:?} cannot be a handle ID in this datastore");
             return Some(Skipped::new(Subject::Handle(id), SkipReason::HandleNotStorable, detail));
         }
 

@@ -24,7 +24,8 @@ pub(super) fn explain(basis: &Basis<'_>, node: &str, address: IpAddr, error: &Er
         Error::ForeignBlock(cidr) => {
             let owner = basis.context.index.block(*cidr).and_then(|block| block.owner);
             let owner = owner.map_or_else(|| "another node".to_owned(), ToString::to_string);
-            let detail = format!("{address} is in block {cidr} of {owner}, and strict affinity is on");
+            let detail =
+                format!("{address} is in block {cidr}, which belongs to {owner}, and strict affinity is on");
             (SkipReason::NotAvailable, detail)
         }
         other => (SkipReason::NotAvailable, format!("{address}: {}", other.to_string().trim())),
@@ -60,7 +61,7 @@ pub(super) fn never_given(basis: &Basis<'_>, address: IpAddr) -> Option<Skipped>
     });
     let detail = match (of_services, basis.context.index.enabled_pool_around(address)) {
         (Some(block), _) => {
-            format!("{address} is in block {block}, which is for services of the type LoadBalancer")
+            format!("{address} is in block {block}, which is for LoadBalancer services")
         }
         (None, Some(pool)) if !pool.allows(PoolUse::Workload) => {
             format!("{address} is in pool {}: {}", pool.name, PoolPassedOver::Use(PoolUse::Workload))
@@ -98,7 +99,7 @@ fn taken(basis: &Basis<'_>, address: IpAddr) -> Refusal {
     let mut records =
         blocks.filter_map(|cidr| basis.context.index.block(cidr)?.sound?.allocation_of(address));
     let Some(record) = records.next() else {
-        return (SkipReason::AlreadyAssigned, format!("{address} is already to be assigned"));
+        return (SkipReason::AlreadyAssigned, format!("this plan already assigns {address}"));
     };
 
     match Claim::of(&record.attribute) {

@@ -88,13 +88,13 @@ impl<'s> Planner<'_, 's> {
         let (cooling, held): (Vec<_>, Vec<_>) = held.partition(|held| held.attribute.is_cooling());
         // Released addresses cool down first. Calico keeps a block while addresses are cooling down.
         if !cooling.is_empty() || (released > 0 && cooldown > 0) {
-            let detail = format!("addresses of block {cidr} cool down: it can be deleted after that");
+            let detail = format!("addresses in block {cidr} have to cool down before it can be deleted");
             self.skipped.push(Skipped::new(Subject::Block(cidr), SkipReason::Cooling, detail));
             return;
         }
         if held.len() > released {
             let detail = format!(
-                "block {cidr} holds {} that nothing uses and that are not known to be leaked, such as {}",
+                "block {cidr} holds {} that nothing uses but that are not known to be leaked, such as {}",
                 count(held.len() - released),
                 held[0].address
             );
@@ -178,7 +178,9 @@ impl<'s> Planner<'_, 's> {
             if !affinity.value.deleted {
                 whole.require(not_owned_by_holder(key));
             }
-            let why = format!("no block of its holder is there, and pool {} is disabled", self.pool);
+            let cause =
+                if affinity.value.deleted { "it is marked deleted" } else { "its holder has no such block" };
+            let why = format!("{cause}, and pool {} is disabled", self.pool);
             let changes = vec![Change::new(Verb::DeleteAffinity, Subject::affinity(key), why, &[])];
             self.actions.push(Action { step, changes });
         }

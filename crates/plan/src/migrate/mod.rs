@@ -244,11 +244,11 @@ pub fn plan_pools(
         (Phase::Create, Some(new), Some(stored)) => {
             is_free(new, stored)?;
             let edit = PoolEdit::Enable(stored.clone());
-            action(old, new, edit, Verb::EnablePool, "it exists, and is disabled".to_owned())
+            action(old, new, edit, Verb::EnablePool, "it exists, but is disabled".to_owned())
         }
         (Phase::Disable, ..) => {
             is_free(old, &stored.old)?;
-            let why = "addresses that are in use stay, and no new ones come from it".to_owned();
+            let why = "addresses that are in use stay, but no new ones are assigned from it".to_owned();
             let disable = PoolEdit::Disable(stored.old.clone());
             resting_on_others(snapshot, migration, action(old, old, disable, Verb::DisablePool, why))
         }

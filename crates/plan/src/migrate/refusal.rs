@@ -21,14 +21,14 @@ pub enum MigrateRefusal {
     SamePool(String),
     /// Two pools cannot have the same CIDR, and one pool cannot have blocks of two sizes.
     #[error(
-        "{cidr} is the CIDR of the pool {pool} itself: blocks of /{block_size} can only be created there once its present ones are gone"
+        "{cidr} is the CIDR of the pool {pool} itself: blocks of /{block_size} can only be created there once its present blocks are gone"
     )]
     SameCidr { pool: String, cidr: IpNet, block_size: u8 },
-    #[error("the pool {pool} has blocks of /{size} already")]
+    #[error("the pool {pool} already has blocks of /{size}")]
     SameBlockSize { pool: String, size: u8 },
     /// The migration to another block size in the same CIDR has begun, with another size or another temporary pool.
     #[error(
-        "the migration to blocks of /{block_size} in {cidr} through the temporary pool {temporary} has begun"
+        "the migration to blocks of /{block_size} in {cidr}, through the temporary pool {temporary}, has already begun"
     )]
     OtherBegun { temporary: String, cidr: IpNet, block_size: u8 },
     /// All users of that pool would have to move on with the users of the old one.
@@ -36,7 +36,7 @@ pub enum MigrateRefusal {
     NotTemporary { pool: String, cidr: IpNet },
     #[error("the pool {pool} has blocks of /{size}, not of /{wanted}")]
     OtherBlockSize { pool: String, size: u8, wanted: u8 },
-    #[error("{old} and {new} are of two families")]
+    #[error("{old} and {new} are from different IP families")]
     OtherFamily { old: IpNet, new: IpNet },
     #[error("Calico does not allow blocks of /{size}, only /{least} to /{most}")]
     NoBlockSize { size: u8, least: u8, most: u8 },
@@ -51,46 +51,48 @@ pub enum MigrateRefusal {
     BlockInTheWay { block: IpNet, cidr: IpNet, block_size: u8 },
     #[error("{cidr} is the CIDR of the pool {pool}, not of {wanted}")]
     OtherName { cidr: IpNet, pool: String, wanted: String },
-    #[error("{0:?} cannot be the name of a pool: lower-case letters, digits, `-` and `.` can")]
+    #[error("{0:?} cannot be a pool name: only lower-case letters, digits, `-` and `.` are allowed")]
     NoName(String),
     #[error("the pool {0} already exists, with another CIDR")]
     NameTaken(String),
-    #[error("the new pool {0} is being deleted, or Calico says that nothing can be allocated there")]
+    #[error("the new pool {0} is being deleted, or Calico says that nothing can be allocated from it")]
     NewPoolUnusable(String),
     #[error("the pool {0} is being deleted")]
     BeingDeleted(String),
     /// Calico refuses to create such a pool.
     #[error(
-        "the pool {0} has a namespaceSelector and allows the use Tunnel: Calico refuses both together where a pool is created"
+        "the pool {0} has a namespaceSelector and allows the use Tunnel: Calico refuses to create a pool with both"
     )]
     NamespaceSelectorOfTunnels(String),
     /// Without the old pool, some users would not get an address again.
-    #[error("without {pool} there are no addresses for {missing} of {needed} users; first {node}: {reason}")]
+    #[error(
+        "without {pool}, there are no addresses for {missing} of {needed} users, first on {node}: {reason}"
+    )]
     NoRoom { pool: String, missing: u32, needed: u32, node: String, reason: String },
     /// The users could leave the pool, and not come back.
     #[error(
-        "with blocks of /{block_size} {cidr} has no addresses for {missing} of {needed} users; first {node}: {reason}"
+        "with blocks of /{block_size}, {cidr} has no addresses for {missing} of {needed} users, first on {node}: {reason}"
     )]
     NoRoomBack { cidr: IpNet, block_size: u8, missing: u32, needed: u32, node: String, reason: String },
     /// Without this pool no pod gets an address of its family.
-    #[error("no other pool of its family would be enabled without {0}")]
+    #[error("without {0}, no pool of its family would be enabled")]
     LastPool(String),
     /// The migration has no pool to go to.
-    #[error("there is no other enabled pool of its family to leave {0} for")]
+    #[error("there is no other enabled pool of its family to replace {0}")]
     NoOtherPool(String),
     /// Others have changed pools, blocks or addresses since the plan was shown.
-    #[error("{pool} has changed meanwhile: {now} is next, not {phase}")]
+    #[error("{pool} has changed in the meantime: the next phase is {now}, not {phase}")]
     PhaseHasChanged { pool: String, phase: Phase, now: Phase },
     /// Something uses the pool that was found empty.
-    #[error("the pool {0} is not empty any more")]
+    #[error("the pool {0} is no longer empty")]
     NoLongerEmpty(String),
     /// Another program has to agree before the pool is deleted.
     #[error(
-        "the pool {pool} has the finalizer {finalizer}: Calico itself deletes it, and looks for blocks before"
+        "the pool {pool} has the finalizer {finalizer}: Calico itself deletes the pool, after looking for blocks"
     )]
     Finalizer { pool: String, finalizer: String },
     /// Another program would change the pool back.
-    #[error("the pool {pool} is managed by {manager}, which brings back what others change")]
+    #[error("the pool {pool} is managed by {manager}, which reverts changes by others")]
     ManagedBy { pool: String, manager: String },
 }
 
@@ -102,8 +104,8 @@ impl MigrateRefusal {
             Self::SeveralBegun(_) => "name one of them with --from".into(),
             Self::SameCidr { pool, cidr, block_size } => Hint::new(
                 format!(
-                    "its users move to a temporary pool and back: {{}}, where OTHER-CIDR is free, and has room for all of them; or, where one \
-                     half of {cidr} has, split it, and move from half to half (docs/migrate.md)"
+                    "move its users to a temporary pool and back: {{}}, where OTHER-CIDR is free and has room for all of them; or, if \
+                     one half of {cidr} has room, split it, and move from half to half (docs/migrate.md)"
                 ),
                 [Call::MigrateThrough { pool: pool.clone(), block_size: *block_size }],
             ),
@@ -122,12 +124,12 @@ impl MigrateRefusal {
                 format!("Calico assigns addresses twice where blocks overlap; {{}} shows what {block} holds"),
                 [Call::ShowBlock(*block)],
             ),
-            Self::Range(_) => "name a range that nothing else has, in this cluster or next to it".into(),
+            Self::Range(_) => "name a range that nothing else uses, in this cluster or around it".into(),
             Self::OtherBlockSize { .. } => {
                 "a pool has one block size; name another CIDR, or omit --block-size".into()
             }
             Self::NewPoolUnusable(_) => {
-                "its condition Allocatable says why; if it was only just enabled, wait a moment; or name another pool".into()
+                "its condition Allocatable says why; if it was only just enabled, wait a moment, or name another pool".into()
             }
             Self::NoRoom { .. } => {
                 Hint::new("name a larger pool; the table shows each node, and {} continues anyway", [Call::Forced])
@@ -143,7 +145,7 @@ impl MigrateRefusal {
                 [Call::Name(pool.clone())],
             ),
             Self::ManagedBy { .. } => {
-                "change spec.calicoNetwork.ipPools of its resource Installation: it creates, disables and deletes pools there".into()
+                "change spec.calicoNetwork.ipPools in its Installation resource: the operator then changes the pools".into()
             }
             Self::NamespaceSelectorOfTunnels(_) => {
                 "set its allowedUses to Workload alone, or remove the namespaceSelector".into()

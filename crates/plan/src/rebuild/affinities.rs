@@ -116,7 +116,7 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
             let what = Change::new(Verb::DeleteAffinity, subject, why, &repairs);
             let mut action = action(reason(), edits, Vec::new(), what);
             let block =
-                Change::new(Verb::DeleteBlock, Subject::Block(key.cidr), "its release is finished", &[]);
+                Change::new(Verb::DeleteBlock, Subject::Block(key.cidr), "this finishes its release", &[]);
             action.changes.push(block);
             planner.before_blocks.push(action);
             true
@@ -129,7 +129,12 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
             false
         }
         Decision::Label => {
-            let what = Change::new(Verb::LabelAffinity, subject, "by which Calico finds it", &repairs);
+            let what = Change::new(
+                Verb::LabelAffinity,
+                subject,
+                "with the labels by which Calico finds it",
+                &repairs,
+            );
             let state = AffinityEdit::State(revision, affinity.value.state.clone());
             planner.before_blocks.push(action(reason(), edit(state), Vec::new(), what));
             false

@@ -76,11 +76,11 @@ fn half_deleted(planner: &mut Planner<'_, '_>) {
         };
         if !planner.finishes(&block.value) {
             let (reason, why) = match block.value.content.sound() {
-                Some(_) => (SkipReason::InUse, "records addresses, which may be in use"),
-                None => (SkipReason::CorruptBeyondRepair, "cannot be read"),
+                Some(_) => (SkipReason::InUse, "but records addresses, which could be in use"),
+                None => (SkipReason::CorruptBeyondRepair, "and cannot be read"),
             };
             let detail = format!(
-                "{cidr} is marked deleted and {why}; Calico treats it as gone: recreate what uses its addresses, then \
+                "{cidr} is marked deleted {why}; Calico treats it as gone: recreate what uses its addresses, then \
                  delete it by hand"
             );
             planner.skip(finding, reason, detail);

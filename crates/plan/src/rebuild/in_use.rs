@@ -158,7 +158,7 @@ fn record(
     };
 
     if !planner.may_change(block) {
-        return Err((SkipReason::NeedsDecision, format!("{} is not to be rebuilt", block.key)));
+        return Err((SkipReason::NeedsDecision, format!("this plan does not rebuild {}", block.key)));
     }
     let Some(ordinal) = ordinal_of(block.key, address) else { return Ok(()) };
 
@@ -215,7 +215,7 @@ fn rewrite(
         return Err(refusal);
     }
     if !is_gone(planner, &owner, &claim) {
-        let detail = "the recorded owner may exist: find out which of them owns the address, recreate the other, \
+        let detail = "the recorded owner could still exist: find out which of them owns the address, recreate the other, \
                       and rebuild again";
         return Err((SkipReason::OwnerMayLive, detail.into()));
     }
@@ -252,7 +252,10 @@ fn correct_node(
     let pod = &planner.basis.snapshot.pods[position as usize].value;
     let node = index.calico_node(pod.node());
     if !index.node_exists(&node) {
-        return Err((SkipReason::NodeUnknown, format!("{node}, on which it runs, does not exist in Calico")));
+        return Err((
+            SkipReason::NodeUnknown,
+            format!("{node}, on which it is running, does not exist in Calico"),
+        ));
     }
 
     let mut record = held.held.record.as_ref().to_attribute();

@@ -51,14 +51,14 @@ fn choose<'s>(planner: &mut Planner<'_, 's>) -> Choice<'s> {
         } else if let Some((reason, why)) = uncountable {
             planner.skip(finding, reason, format!("{address}: {why}"));
         } else if !in_scope {
-            let detail = format!("{address} is also recorded in a block that is not to be rebuilt");
+            let detail = format!("{address} is also recorded in a block that this plan does not rebuild");
             planner.skip(finding, SkipReason::Overlap, detail);
         } else if let Some((reason, detail)) = too_early(planner.basis, finding, &held, planner.observations)
         {
             if held.iter().any(|held| planner.corrupt.blocks.contains_key(&held.block)) {
                 // No earlier read could have seen the address in the repaired block.
                 let detail =
-                    format!("{}: its block is repaired first; rebuild again after that", finding.message());
+                    format!("{}: its block is repaired first; then rebuild again", finding.message());
                 planner.skip(finding, SkipReason::Unchecked, detail);
             } else {
                 planner.skip(finding, reason, detail);
@@ -86,9 +86,9 @@ fn tunnel_of_calico2(planner: &Planner<'_, '_>, held: &[Allocated]) -> Option<Re
     let record = held.record.as_ref();
     let is_anonymous = record.handle().is_none() && record.owner().is_empty();
     let host = planner.index().block(*block)?.owner.and_then(BlockOwner::host).filter(|_| is_anonymous)?;
-    let about = format!("{address} is held without a handle, as for the tunnel of {host},");
+    let about = format!("{address} is held without a handle, like the tunnel address of {host},");
     let Some(node) = planner.index().node(host) else {
-        return Some((SkipReason::NodeUnknown, format!("{about} and there is no host {host}")));
+        return Some((SkipReason::NodeUnknown, format!("{about} but there is no host {host}")));
     };
 
     let tunnels = node.tunnels.iter().map(|(_, address)| *address);
@@ -102,7 +102,7 @@ fn tunnel_of_calico2(planner: &Planner<'_, '_>, held: &[Allocated]) -> Option<Re
         tunnel if tunnel < block.network() => SkipReason::TunnelAddressTooLow,
         _ => SkipReason::TunnelAddressTooHigh,
     };
-    Some((reason, format!("{about} whose IpInIpTunnelAddr is {tunnel}, outside of the block {block}")))
+    Some((reason, format!("{about} whose IpInIpTunnelAddr is {tunnel}, outside the block {block}")))
 }
 
 /// Keeps the addresses of handles that cannot be released completely. An address that gets another owner also leaves

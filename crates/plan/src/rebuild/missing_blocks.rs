@@ -122,7 +122,7 @@ fn create(
     if let Some(other) = overlapping(planner.index(), hidden, cidr) {
         return Err((
             SkipReason::Overlap,
-            format!("{other} is already there, with another size or unreadable"),
+            format!("{other} already exists, with a different size or unreadable"),
         ));
     }
 
@@ -131,7 +131,7 @@ fn create(
     if !planner.scope.has_block(cidr, Some(&owner)) {
         return Err((
             SkipReason::NeedsDecision,
-            format!("it would be a block of {owner}, which is not in scope"),
+            format!("it would belong to {owner}, which is not in scope"),
         ));
     }
 
@@ -152,7 +152,7 @@ fn create(
     });
 
     if let Err(error) = assigned {
-        return Err((SkipReason::WindowsReserved, format!("{error} in a block of a Windows node")));
+        return Err((SkipReason::WindowsReserved, format!("{error} in a Windows node's block")));
     }
 
     let affinities = affinity(cidr, &owner, &held);
@@ -212,7 +212,7 @@ fn owner(
         [affinity] => return known(affinity.value.key.owner()),
         [first, second, ..] => {
             let (first, second) = (&first.value.key.node, &second.value.key.node);
-            let detail = format!("both {first} and {second} hold an affinity for it; delete one of these");
+            let detail = format!("both {first} and {second} hold an affinity for it; delete one of them");
             return Err((SkipReason::NeedsDecision, detail));
         }
         [] => {}
@@ -243,7 +243,7 @@ fn owner(
     match best {
         Some((node, _)) => Ok(BlockOwner::Host(node)),
         None if for_services() => Ok(BlockOwner::Virtual(LOAD_BALANCER.to_owned())),
-        None => Err((SkipReason::NodeUnknown, "no node that exists uses it".into())),
+        None => Err((SkipReason::NodeUnknown, "no existing node uses it".into())),
     }
 }
 
@@ -257,7 +257,7 @@ fn affinity(cidr: IpNet, owner: &BlockOwner, held: &[&Versioned<Affinity>]) -> V
         let edit = AffinityEdit::State(affinity.revision.clone(), AffinityState::Confirmed);
         let repaired = [Code::UnsettledAffinity];
         let change =
-            Change::new(Verb::ConfirmAffinity, Subject::affinity(key), "its block is there again", &repaired);
+            Change::new(Verb::ConfirmAffinity, Subject::affinity(key), "its block exists again", &repaired);
         return vec![(Edit::Affinity(key.clone().into(), edit), change)];
     }
 

@@ -63,7 +63,7 @@ pub fn plan(basis: &Basis<'_>, request: &Request, observations: &[Observations],
     plan.skipped.sort();
     if needs_endpoints_only(basis.snapshot) && !request.endpoints_only {
         plan.warnings.push(
-            "pods were not read: only workload endpoints say who uses addresses, and after a restore they may be as old \
+            "pods were not read: only workload endpoints show who uses addresses, and after a restore they can be as old \
              as the blocks; pass a kubeconfig or --endpoints-only"
                 .into(),
         );

@@ -106,7 +106,7 @@ fn of_workload(
     let pod = first.pod.to_string();
     if workloads.iter().any(|w| w.machine.is_some_and(|m| !m.is_empty())) || pod.starts_with("virt-launcher-")
     {
-        let detail = "a virtual machine uses it, whose record needs UIDs that calipam does not read; \
+        let detail = "a virtual machine uses it, and its record needs UIDs that calipam does not read; \
                       migrate or restart the machine, so that Calico records an address for it";
         return Err((SkipReason::NeedsDecision, detail.into()));
     }
@@ -115,18 +115,18 @@ fn of_workload(
     }
 
     let unknown = |what: &str| {
-        let detail = format!("{what}: the deletion of its pod could never free the address; restart the pod");
+        let detail = format!("{what}: deleting its pod could never free the address; restart the pod");
         (SkipReason::ContainerUnknown, detail)
     };
 
     let Some((container, node)) = sandbox(basis, uses) else {
-        return Err(unknown("the ID of its container is not known"));
+        return Err(unknown("its container ID is not known"));
     };
     if node.is_empty() {
         return Err((SkipReason::NodeUnknown, "its user names no node".into()));
     }
     let Some(network) = networks.of(&container, &node) else {
-        return Err(unknown("no other record shows the name of the network"));
+        return Err(unknown("no other record shows the network name"));
     };
 
     let handle = format!("{network}.{container}");

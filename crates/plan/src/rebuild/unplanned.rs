@@ -95,12 +95,12 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static 
         Code::ServiceWithoutAddress => (Why::NeedsDecision, "see why Calico's controller ignores it"),
         Code::ServiceAddressExtra => (Why::NeedsDecision, "release the address if nothing uses it"),
         Code::PoolOverlapsNodes | Code::PoolOverlapsServices => {
-            (Why::Overlap, "move its users to a pool of another range, and disable it")
+            (Why::Overlap, "move its users to a pool with another range, and disable this one")
         }
-        Code::InvalidPoolSelector => (Why::NeedsDecision, "correct the selector of the pool"),
+        Code::InvalidPoolSelector => (Why::NeedsDecision, "correct the pool's selector"),
         Code::PoolNearlyFull => (Why::NeedsDecision, "add a pool"),
         Code::NodeWithoutAddresses | Code::PodWithoutAddress => {
-            (Why::NeedsDecision, "give its nodes a pool or a block that they may use")
+            (Why::NeedsDecision, "give its nodes a pool or a block that they can use")
         }
         Code::PodsWithoutCalicoIpam => {
             (Why::NeedsDecision, "release what is left over, unless nodes are about to change to Calico IPAM")
@@ -133,7 +133,7 @@ fn suggested_action(finding: &Finding) -> Option<SuggestedAction> {
 /// Advises about a tunnel address in another node's block. The reason says on which side of the node's own block the
 /// address is.
 fn tunnel_advice(basis: &Basis<'_>, finding: &Finding) -> (SkipReason, &'static str) {
-    let advice = "restart calico-node there, so that it takes an address of its own block";
+    let advice = "restart calico-node there, so that it takes an address from its own block";
     let (Subject::Address(address), Evidence::Address(evidence)) = (&finding.subject, &finding.evidence)
     else {
         return (SkipReason::NeedsDecision, advice);

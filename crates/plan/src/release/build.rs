@@ -82,7 +82,7 @@ impl<'s> Builder<'_, 's> {
                 clear_owner(&mut action, block, &node);
             } else if let Some(affinity) = unselected(self.basis, block, chosen.len(), self.cooldown) {
                 let node = &affinity.value.key.node;
-                let why = format!("it is empty then, and its pool does not select {node}");
+                let why = format!("it will be empty, and its pool does not select {node}");
                 give_up(&mut action, affinity, why);
             }
             for affinity in held.affinities.remove(&block).unwrap_or_default() {

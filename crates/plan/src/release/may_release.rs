@@ -86,7 +86,7 @@ pub(crate) fn too_early(
 ) -> Option<Refusal> {
     if let Some(what) = basis.missing_evidence {
         let detail = format!(
-            "{}: but there is not a single {what} in the whole cluster: they were probably lost; restore them first",
+            "{}; but there is not a single {what} in the cluster: they were probably lost, so restore them first",
             finding.message()
         );
         return Some((SkipReason::EvidenceLost, detail));
@@ -147,7 +147,7 @@ pub(crate) fn too_early_unsettled(
 
 fn seen_once(basis: &Basis<'_>, what: impl Into<String>) -> Refusal {
     let (what, grace) = (what.into(), basis.context.grace);
-    (SkipReason::SeenOnce, format!("{what}: it must be found so twice, {grace:#} apart"))
+    (SkipReason::SeenOnce, format!("{what}: it must be found in this state twice, {grace:#} apart"))
 }
 
 /// Returns true if an observation at least as old as the grace period saw it, or there is no grace period.
@@ -294,7 +294,7 @@ fn why_kept_address(basis: &Basis<'_>, address: IpAddr) -> Refusal {
     }
     if index.is_mentioned(address) {
         let names = names_of_mentions(&index.mentions(address));
-        return (SkipReason::InUse, format!("{address} is named by {names}, which may use it"));
+        return (SkipReason::InUse, format!("{address} is named by {names}, which could use it"));
     }
 
     let reasons = records.iter().map(|record| why_kept_record(basis, record));
@@ -315,7 +315,7 @@ fn why_kept_record(basis: &Basis<'_>, record: &Allocation<'_>) -> Refusal {
         _ if basis.context.is_young(&record.attribute) => {
             let grace = basis.context.grace;
             let detail =
-                format!("{address} was allocated less than {grace:#} ago: its pod may still be starting");
+                format!("{address} was allocated less than {grace:#} ago: its pod could still be starting");
             (SkipReason::Young, detail)
         }
         claim => match unread(basis.snapshot, &claim) {
@@ -323,15 +323,16 @@ fn why_kept_record(basis: &Basis<'_>, record: &Allocation<'_>) -> Refusal {
                 (SkipReason::NotRead, format!("{address}: it is not known what uses addresses"))
             }
             Some(source) => {
-                let what = if source == Unread::Services { "services" } else { "virtual machines" };
+                let what = if source == Unread::Services { "service" } else { "virtual machine" };
                 (
                     SkipReason::NotRead,
-                    format!("{address} is allocated to one of the {what}, which were not read"),
+                    format!("{address} is allocated to a {what}, and {what}s were not read"),
                 )
             }
-            None => {
-                (SkipReason::OwnerMayLive, format!("{address} is unused now, but its owner may still exist"))
-            }
+            None => (
+                SkipReason::OwnerMayLive,
+                format!("{address} is unused now, but its owner could still exist"),
+            ),
         },
     }
 }

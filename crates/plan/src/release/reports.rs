@@ -39,13 +39,13 @@ pub enum ReportError {
     #[error("it is stale: cluster information has changed since it was written")]
     Stale,
     /// calicoctl's reports are for a locked datastore. `--force` overrides that.
-    #[error("calicoctl wrote it, whose reports are for a locked datastore, and this one is not locked")]
+    #[error("calicoctl wrote it, whose reports are for a locked datastore, but this one is not locked")]
     NotLocked,
 }
 
 fn other_version(reported: &str, found: &str) -> String {
     match reported {
-        "" => format!("a calicoctl without a version wrote it, and the cluster runs {found}"),
+        "" => format!("a calicoctl without a version wrote it, but the cluster runs {found}"),
         _ => format!("calicoctl {reported} wrote it, but the cluster runs {found}"),
     }
 }

@@ -163,7 +163,7 @@ impl<'s> Selector<'_, 's> {
                     format!("{address} is not the allocation that {} lists", report.name)
                 } else {
                     format!(
-                        "{} does not say the sequence number of {address}: which allocation it saw cannot be known",
+                        "{} does not give the sequence number of {address}: it is not known which allocation it saw",
                         report.name
                     )
                 };
@@ -186,7 +186,7 @@ impl<'s> Selector<'_, 's> {
     fn node(&mut self, node: &str) {
         let index = &self.basis.context.index;
         if index.node_exists(node) {
-            let detail = format!("node {node} exists; only what belongs to a node that is gone is released");
+            let detail = format!("node {node} exists; only what belongs to a deleted node is released");
             self.skip_other(Subject::Node(node.to_owned()), SkipReason::NodeExists, detail);
             return;
         }
@@ -197,7 +197,7 @@ impl<'s> Selector<'_, 's> {
         let known = index.workloads_name_node(node) || !findings.is_empty();
 
         if !known {
-            let detail = format!("nothing is recorded for a node {node}");
+            let detail = format!("nothing is recorded for node {node}");
             self.skip_other(Subject::Node(node.to_owned()), SkipReason::NotFound, detail);
             return;
         }

@@ -87,9 +87,7 @@ pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Om
     let stranded: Made = made.extract_if(.., |made| is_stranded(&made.key)).collect();
 
     if !stranded.is_empty() && !revert(context, group, stranded).await {
-        return Ended::Partly(
-            "a handle that was counted for an address has been changed by others since".into(),
-        );
+        return Ended::Partly("others have since changed a handle that was counted for an address".into());
     }
     if made.is_empty() { Ended::Already } else { Ended::Written }
 }
@@ -163,7 +161,7 @@ async fn run_task(
             WriteResult::Refused(reason) => return Ok(TaskResult::Conflict(reason)),
             WriteResult::Unclear(keys) => {
                 return Ok(TaskResult::Conflict(format!(
-                    "the answer of the datastore was lost, and {} was changed by others since",
+                    "the datastore's answer was lost, and others have since changed {}",
                     keys.join(", ")
                 )));
             }
@@ -284,7 +282,7 @@ async fn finish_deletions(context: &Context, batch: &Batch) -> Option<String> {
             tokio::time::sleep(RESEND_PAUSE * resend as u32).await;
         }
         if let Some(reason) = failure {
-            return Some(format!("{key} is marked deleted, and could not be deleted: {reason}"));
+            return Some(format!("{key} is marked deleted, but could not be deleted: {reason}"));
         }
     }
 

@@ -277,7 +277,7 @@ impl Execution {
             }
             Ended::Partly(reason) => {
                 self.partly += 1;
-                let reason = format!("it was written in part, and the rest was not: {reason}");
+                let reason = format!("only part of it was written: {reason}");
                 self.conflicts.push(conflict(group.reason.clone(), reason, Vec::new()));
             }
             Ended::Already => {

@@ -20,12 +20,12 @@ pub enum JournalError {
     #[error("cannot read the journal {}: {reason}", path.display())]
     Read { path: PathBuf, reason: String },
     /// The file does not begin like a journal.
-    #[error("{} is not a journal of calipam", path.display())]
+    #[error("{} is not a calipam journal", path.display())]
     NoJournal { path: PathBuf },
     /// Another version of calipam wrote the journal.
     #[error("the journal {} has format {found}; this program reads format {FORMAT}", path.display())]
     OtherFormat { path: PathBuf, found: u32 },
-    #[error("the run that writes the journal {} is still running", path.display())]
+    #[error("the run that is writing the journal {} has not ended", path.display())]
     Alive { path: PathBuf },
     /// A line, numbered from 1, has a fault.
     #[error("line {line} of the journal {}: {reason}", path.display())]
@@ -69,11 +69,11 @@ pub enum LineFault {
     SecondIntent(u64),
     #[error("an outcome of the intent {0}, which is missing")]
     OutcomeOfNothing(u64),
-    #[error("an outcome of the intent {0} with another number of objects")]
+    #[error("an outcome of the intent {0} with a different number of objects")]
     OutcomeOfOthers(u64),
     #[error("a second outcome of the intent {0}")]
     SecondOutcome(u64),
-    #[error("{0} is changed twice at once")]
+    #[error("one intent changes {0} twice")]
     ChangedTwice(String),
     #[error("a value of {0} is not base64")]
     NotBase64(String),

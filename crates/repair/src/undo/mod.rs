@@ -194,7 +194,7 @@ impl UndoPlan {
     }
 }
 
-const UNRESOLVED: &str = "the run ended while it was written, and others have changed it since";
+const UNRESOLVED: &str = "the run ended while it was being written, and others have since changed it";
 const BROKEN: &str = "others changed it between two writes of the run";
 
 /// Returns true if deletions have two steps, of which the first is a mark.

@@ -63,7 +63,7 @@ pub(super) fn why_refused(found: &[(&UndoObject, State)]) -> Option<String> {
 
 /// Explains that an object that must not change has changed, by a late write of the run or by others.
 pub(super) fn changed_since_plan(object: &UndoObject) -> String {
-    format!("{} has changed since this was planned: undo the run again", object.key)
+    format!("{} has changed since this undo was planned: undo the run again", object.key)
 }
 
 /// Returns true if the object is as the run left it.
@@ -246,7 +246,7 @@ fn of_another_size(object: &UndoObject, newer: &[&Pool]) -> Option<String> {
     let pool = newer.iter().find(|pool| overlap(pool.cidr, cidr) && pool.block_size != cidr.prefix_len())?;
     let Pool { name, block_size, .. } = pool;
     Some(format!(
-        "{} would be in the pool {name}, which is newer, and has blocks of /{block_size}",
+        "{} would be in the pool {name}, which is newer and has blocks of /{block_size}",
         object.key
     ))
 }
@@ -292,7 +292,7 @@ pub(super) async fn refusals(
         step.objects.iter().find_map(|object| {
             let footprint = Footprint::of(object)?;
             let (other, _) = others.iter().find(|(key, cidr)| footprint.overlaps(key, *cidr))?;
-            Some(format!("{} would overlap {other}, which was not there before the run", object.key))
+            Some(format!("{} would overlap {other}, which did not exist before the run", object.key))
         })
     };
     Ok(steps.iter().map(refusal).collect())

@@ -226,7 +226,7 @@ fn names() -> String {
 pub enum CostsError {
     #[error("{0:?} is neither NAME=VALUE nor a profile ({profiles})", profiles = PROFILES.map(|(name, _)| name).join(", "))]
     NoValue(String),
-    #[error("the profile {0} is of an etcd, not of an API server")]
+    #[error("the profile {0} is for etcd, not for an API server")]
     ProfileOfEtcd(&'static str),
     #[error("{0:?} is not a cost; the costs are {names}", names = names())]
     Name(String),

@@ -22,7 +22,7 @@ pub enum ScenarioError {
     NoNodes,
     #[error("no pod arrives: the pods of each node are 0")]
     NoPods,
-    #[error("{pods} pods on each node are more than the {most} that a node takes")]
+    #[error("{pods} pods on each node are more than a node's maximum of {most}")]
     TooManyPodsOfNode { pods: u32, most: u32 },
     #[error("a block of /{block_size} is larger than the pool {pool}")]
     BlockLargerThanPool { pool: IpNet, block_size: u8 },
@@ -30,7 +30,7 @@ pub enum ScenarioError {
     BlockSize { pool: IpNet, block_size: u8, least: u8, most: u8 },
     #[error("the pools {0} and {1} overlap")]
     PoolsOverlap(IpNet, IpNet),
-    #[error("a limit of blocks for each node needs strict affinity, as in Calico")]
+    #[error("a limit on blocks per node needs strict affinity, as in Calico")]
     LimitNeedsStrictAffinity,
     #[error(
         "{nodes} nodes with {pods} pods are more than can be simulated: at most {MOST_NODES} and {MOST_PODS}"

@@ -76,7 +76,7 @@ fn state_in(
     }
     let state = best.ok_or_else(|| {
         let (folder, first) = (folder.display(), first.unwrap_or(time));
-        Failure::usage(format!("{folder} has no export of {time} or before; the first one is of {first}"))
+        Failure::usage(format!("{folder} has no export from {time} or before; the first one is from {first}"))
             .hint("name a later time, or a file: nothing is known from before the first export")
     })?;
     let exact = if state._written.is_some() { QUIET } else { SignedDuration::ZERO };

@@ -39,14 +39,14 @@ pub(crate) enum EvictError {
     #[error("{controller} has had only {ready} of {expected} pods ready for {waited:#}: eviction stopped")]
     NotReady { controller: String, ready: usize, expected: usize, waited: SignedDuration },
     /// Something still assigns from the old pool.
-    #[error("the new pod {pod} got an address of the old pool again: eviction stopped")]
+    #[error("the new pod {pod} got an address from the old pool again: eviction stopped")]
     AddressOfOldPool { pod: String },
     #[error(
         "for {waited:#}, disruption budgets have allowed none of {pods} pods to be evicted, such as {example}"
     )]
     Budgets { pods: usize, example: String, waited: SignedDuration },
     /// The nodes of the pods are down, or a finalizer blocks them.
-    #[error("evicted pods have not ended for {waited:#}: {pods}, such as {example}")]
+    #[error("evicted pods have not ended after {waited:#}: {pods}, such as {example}")]
     NotEnded { pods: usize, example: String, waited: SignedDuration },
 }
 
@@ -56,12 +56,14 @@ impl EvictError {
             Self::NoKubernetes => Hint::new("pass a kubeconfig: {}", [Call::Kubeconfig]),
             Self::NotReady { .. } => Hint::new("once its pods are ready, {} continues", [Call::Again]),
             Self::AddressOfOldPool { .. } => Hint::new(
-                "an annotation or the configuration of the CNI plugin may ask for the pool: {} shows annotations",
+                "an annotation or the CNI plugin's configuration might ask for the pool: {} shows annotations",
                 [Call::MigrateStatus(None)],
             ),
-            Self::Budgets { .. } => "`kubectl get poddisruptionbudgets -A` shows what they allow".into(),
+            Self::Budgets { .. } => {
+                "`kubectl get poddisruptionbudgets -A` shows what the budgets allow".into()
+            }
             Self::NotEnded { .. } => Hint::new(
-                "is their node down? `kubectl get nodes` shows it; once they are gone, {} goes on",
+                "is their node down? `kubectl get nodes` shows it; once the pods are gone, {} continues",
                 [Call::Again],
             ),
         })
@@ -117,7 +119,7 @@ impl Eviction {
                 if !tied.is_empty() {
                     let tied = count(tied.len(), "pod", "pods");
                     operator.warn(format!(
-                        "not evicted, since an annotation asks for the old pool or an address of it: {tied}"
+                        "not evicted, since an annotation asks for the old pool or an address in it: {tied}"
                     ));
                 }
                 for machine in refused.values() {

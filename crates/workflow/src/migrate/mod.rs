@@ -154,7 +154,8 @@ async fn wait_for_grace(
     let after = calipam_check::grace(&seen.snapshot, &request.criteria.options).min(ADD);
     if after.is_positive() {
         run.operator.info(format!(
-            "checking the pool again in {after:#}, before it is deleted: a pod that was starting when it was disabled may still get a block there"
+            "checking the pool again in {after:#}, before it is deleted: a pod that was starting when it was disabled can \
+             still get a block in it"
         ));
         wait(after, Activity::WaitingForSecondRead, run.operator).await;
     }

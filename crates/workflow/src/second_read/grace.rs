@@ -83,7 +83,8 @@ pub(crate) fn warn_of_short_grace(snapshot: &Snapshot, criteria: &Criteria, oper
     let grace = calipam_check::grace(snapshot, &criteria.options);
     if grace < CNI_OPERATION {
         operator.warn(format!(
-            "a grace period of {grace:#} is shorter than a CNI operation can take: an address that is just being assigned may look unused; use 10s or more"
+            "a grace period of {grace:#} is shorter than a CNI operation can take: an address that is just being \
+             assigned can look unused; use 10s or more"
         ));
     }
 }

@@ -119,6 +119,7 @@ impl<'s> Checker<'_, 's> {
         let id = group.id.to_string();
         let more = match wrong.len() {
             1 => String::new(),
+            2 => ", and one more block differs".to_owned(),
             count => format!(", and {} more blocks differ", count - 1),
         };
         let HandleBlockEvidence { block, in_handle, in_block } = &wrong[0];

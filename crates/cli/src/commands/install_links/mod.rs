@@ -30,7 +30,7 @@ pub(super) fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome,
     let directory = &args.directory;
     if !directory.is_dir() {
         return Err(Failure::refused(format!("{} is not a directory", quoted(directory)))
-            .hint("create it, and name one that is in PATH"));
+            .hint("create it, or name another directory in PATH"));
     }
     let program = program()?;
     let share = share_of(directory)?;
@@ -158,11 +158,11 @@ fn install(
 fn report(done: Done, path: &Path, outcome: Outcome, console: &Console) -> Outcome {
     match done {
         Done::Created => console.say(&format!("created {}", path.display())),
-        Done::There => console.verbose(&format!("{} is there", path.display())),
+        Done::There => console.verbose(&format!("{} exists already", path.display())),
         Done::Foreign => {
             let path = path.display();
             console.warn(&format!(
-                "{path} exists and is something else; it is not replaced (`--force` replaces it)"
+                "{path} exists, but is a different file; it is not replaced (`--force` replaces it)"
             ));
             return Outcome::Refused;
         }

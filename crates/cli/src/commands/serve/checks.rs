@@ -148,7 +148,7 @@ impl<'a> Checks<'a> {
             // `None` if nothing was recorded before this run.
             Ok(past) => past,
             Err(error) => {
-                console.warn(&format!("the forecast goes on without what was recorded: {error}"));
+                console.warn(&format!("the forecast continues without the recorded history: {error}"));
                 None
             }
         };
@@ -159,7 +159,7 @@ impl<'a> Checks<'a> {
     fn not_followed(&mut self, why: &WhyWhole) {
         let is_new = self.not_followed.replace(why.clone()).as_ref() != Some(why);
         if is_new && *why != WhyWhole::NotForThisDatastore {
-            self.console.warn(&format!("each check reads the whole cluster: {why}"));
+            self.console.warn(&format!("each check reads everything: {why}"));
         }
     }
 

@@ -49,7 +49,7 @@ const PROBE: Duration = Duration::from_secs(3);
 const GOODBYE: Duration = Duration::from_secs(3);
 
 const OTHER_NAME: &str =
-    "use the address of this server or `localhost`; other names must be allowed with `--allow-host NAME`";
+    "use this server's address or `localhost`; other names must be allowed with `--allow-host NAME`";
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 

@@ -43,7 +43,7 @@ const CURRENT: u32 = 3;
 /// If it cannot listen, or the first check finds that the call or its settings are wrong.
 pub(super) fn run(args: ServeArgs, global: Global, console: &Console) -> Result<Outcome, Failure> {
     if global.datastore.as_deref() == Some("-") {
-        return Err(Failure::usage("stdin can be read once only: name the file"));
+        return Err(Failure::usage("stdin can be read only once: name the file"));
     }
     // Reports wrong options before anything is opened.
     Checker::new(&args.options)?;

@@ -199,12 +199,12 @@ fn how_long(Estimate { pods, not_moved, batch, each, total }: &Estimate) -> Stri
     if *not_moved > 0 {
         let left = thousands(*not_moved);
         return format!(
-            "Evicting {all}, {batch} at a time, would stop after {total:#}: simulated with this cluster's blocks, {left} of them do not move, because a batch finds no free addresses"
+            "Evicting {all}, {batch} at a time, would stop after {total:#}. In a simulation with this cluster's blocks, {left} of them do not move, because a batch finds no free addresses"
         );
     }
     let each = each.round(Unit::Second).unwrap_or(*each);
     format!(
-        "Evicting {all}, {batch} at a time, takes about {total:#}: simulated with this cluster's blocks, and with how long the pods took at their last start, half of them {each:#} or less. Waiting for disruption budgets comes on top"
+        "Evicting {all}, {batch} at a time, takes about {total:#}, without waits for disruption budgets. The estimate is a simulation with this cluster's blocks and the pods' last start times; half of them started within {each:#}"
     )
 }
 
@@ -243,11 +243,13 @@ fn command(group: &Group, moving: &Moving) -> Option<String> {
 
 fn without_command(group: &Group) -> &'static str {
     match group.kind.as_deref() {
-        None => "no controller recreates it: delete and create it",
-        Some("VirtualMachineInstance") => "it keeps its address, also in a live migration: docs/migrate.md",
-        Some("Job") => "ends by itself",
+        None => "no controller recreates it: delete it and create it again",
+        Some("VirtualMachineInstance") => {
+            "it keeps its address, even in a live migration: see docs/migrate.md"
+        }
+        Some("Job") => "it ends by itself",
         Some("Node") => "static: restart it on its node",
-        Some(_) => "delete its pods one by one, or --evict",
+        Some(_) => "delete its pods one by one, or use --evict",
     }
 }
 
@@ -289,7 +291,7 @@ fn notes(surveyed: &Surveyed) -> Vec<String> {
     let mut notes = match &surveyed.moving {
         Some(moving) => moving.unread.clone(),
         None => vec![
-            "Kubernetes was not asked: controllers, disruption budgets and annotations are not known"
+            "Kubernetes was not read: controllers, disruption budgets and annotations are not known"
                 .to_owned(),
         ],
     };

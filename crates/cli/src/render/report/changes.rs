@@ -31,7 +31,7 @@ pub(crate) fn lines(changes: &Changes, report: &Report) -> Vec<String> {
         lines.push(format!("Not checked: {} ({because})", by_code(&changes.not_checked)));
     }
     if let Some(unread) = sources(&changes.not_read_then) {
-        lines.push(format!("{unread} were not read for the earlier report: what is new may be older"));
+        lines.push(format!("{unread} were not read for the earlier report: new findings could be older"));
     }
     lines
 }

@@ -50,13 +50,13 @@ pub(in crate::render) fn write_fleet(report: &FleetReport, out: &mut dyn Write) 
     metrics.run(&RunMetrics { up: true, took: report.took, exit_code: report.exit_code, live: None });
     for (cluster, changes) in report.each() {
         metrics.cluster = Some(&cluster.name);
-        let help = "1 if the cluster of the fleet could be read and checked, otherwise 0.";
+        let help = "1 if the cluster could be read and checked, otherwise 0.";
         metrics.set("cluster_up", help, &[], f64::from(u8::from(cluster.is_read)));
         metrics.findings(&cluster.report, Code::ALL.iter().copied());
         if !cluster.is_read {
             continue;
         }
-        let help = "When the data of the cluster was read, in seconds since 1970.";
+        let help = "When the cluster's data was read, in seconds since 1970.";
         metrics.set(
             "cluster_taken_at_timestamp_seconds",
             help,
@@ -159,7 +159,7 @@ impl Metrics<'_> {
 
     /// Adds the counters of following the cluster.
     fn live(&mut self, live: &LiveCounts) {
-        let help = "Keys of the datastore that have changed since the start.";
+        let help = "Datastore keys that have changed since the start.";
         self.set("live_changes", help, &[], live.changes as f64);
         self.set(
             "live_checks",
@@ -203,7 +203,7 @@ impl Metrics<'_> {
             };
             let source = source.to_string();
             let labels = [("source", source.as_str()), ("coverage", read)];
-            self.set("source_coverage", "How much was read of a source; always 1.", &labels, 1.0);
+            self.set("source_coverage", "How much of a source was read; always 1.", &labels, 1.0);
         }
 
         let counts = &report.counts;
@@ -242,19 +242,19 @@ impl Metrics<'_> {
             of(Code::NodeWithoutAddresses).flat_map(|finding| &finding.nodes).collect();
         let help = "Nodes whose next pod gets no address.";
         self.set("nodes_without_addresses", help, &[], nodes.len() as f64);
-        let help = "Pods that wait for an address that IPAM does not give them.";
+        let help = "Pods that are waiting for an address and get none from IPAM.";
         self.set("pods_without_address", help, &[], of(Code::PodWithoutAddress).count() as f64);
     }
 
     /// Adds the changes since the report that this one was compared with.
     fn changes(&mut self, changes: &Changes, report: &Report) {
-        let help = "When the cluster was read for the report that this one was compared with.";
+        let help = "When the cluster was read for the earlier report of the comparison.";
         self.set("compared_report_timestamp_seconds", help, &[], seconds(changes.since));
         let counts = changes.counts(report).into_iter().map(|(change, number)| (change.to_string(), number));
         let others = [("gone", changes.gone.len()), ("not_checked", changes.not_checked.len())];
         let others = others.map(|(change, number)| (change.to_owned(), number));
         for (change, number) in counts.chain(others) {
-            let help = "Findings by change since the report that this one was compared with.";
+            let help = "Findings by change since the earlier report.";
             self.set("findings_changed", help, &[("change", change.as_str())], number as f64);
         }
     }
@@ -293,7 +293,7 @@ impl Metrics<'_> {
             ["ippool_assigned_total", "ippool_released_total", "ippool_exhaustion_seconds"];
         self.declare(assigned, "counter", "Addresses of the pool that were assigned since the start.");
         self.declare(released, "counter", "Addresses of the pool that were released since the start.");
-        let help = "In how many seconds nodes get no more addresses of the pool, if it goes on as in the last day; absent for an hour \
+        let help = "Seconds until nodes get no more addresses from the pool, at the rate of the last day; absent for an hour \
                     after the start.";
         self.declare(exhaustion, "gauge", help);
         for view in &list.pools {
@@ -320,7 +320,7 @@ impl Metrics<'_> {
             self.set("node_blocks", "Blocks that the node owns.", &node, f64::from(view.blocks));
             let help = "Addresses recorded for the node, in its own blocks and in others.";
             self.set("node_allocations_in_use", help, &node, f64::from(view.addresses));
-            let help = "Of these, addresses in blocks that are not the node's own.";
+            let help = "Addresses recorded for the node in blocks that it does not own.";
             self.set("node_allocations_borrowed", help, &node, f64::from(view.borrowed));
         }
     }

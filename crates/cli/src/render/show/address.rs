@@ -186,7 +186,7 @@ fn words_of_status(status: OwnerStatus) -> &'static str {
         OwnerStatus::UsesIt => ", which uses it",
         OwnerStatus::NamesOthers => ", which exists but does not name this address",
         OwnerStatus::Gone => ", which does not exist",
-        OwnerStatus::Unknown => ", of which nothing is known",
+        OwnerStatus::Unknown => ", about which nothing is known",
     }
 }
 
@@ -213,6 +213,6 @@ fn add(text: &mut Text, name: &str, value: impl Display) {
 fn add_partly_read(text: &mut Text, sources: &[Source]) {
     if !sources.is_empty() {
         let sources: Vec<String> = sources.iter().map(ToString::to_string).collect();
-        add(text, "Partial", format!("not all of {} were read: use --all-owners", sources.join(", ")));
+        add(text, "Partial", format!("not all {} were read: use --all-owners", sources.join(", ")));
     }
 }

@@ -61,7 +61,7 @@ impl View for PoolList {
         let mut notes: Vec<String> = Vec::new();
         for pool in self.pools.iter().filter(|pool| pool.unknown.0 > 0) {
             let unknown = thousands(pool.unknown);
-            notes.push(format!("{}: {unknown} addresses in blocks that are corrupt", pool.name));
+            notes.push(format!("{}: {unknown} addresses in corrupt blocks", pool.name));
         }
         for (pool, [first, last]) in self.pools.iter().filter_map(|pool| Some((pool, pool.cooled?))) {
             let addresses = usize::try_from(pool.cooling.0).unwrap_or(usize::MAX);
@@ -82,7 +82,7 @@ impl View for PoolList {
 /// The length of the cooldown, and the command that ends it.
 pub(crate) fn cool_down(cooling: &Cooling) -> String {
     let end = hints::command(&["configure", "--ip-cooldown-seconds", "0"]);
-    format!("{cooling}; {end} ends that at once")
+    format!("{cooling}; {end} ends the cooldown at once")
 }
 
 fn pool_columns<'a>(page: Page) -> Vec<Column<'a, PoolRow<'a>>> {

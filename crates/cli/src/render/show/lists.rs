@@ -134,7 +134,7 @@ impl View for BorrowedList {
         let mut notes = vec![count(self.addresses.len(), "borrowed address", "borrowed addresses")];
         if self.unknown > 0 {
             let unknown = count(self.unknown, "allocation has", "allocations have");
-            notes.push(format!("{unknown} no recorded node: unknown whether borrowed"));
+            notes.push(format!("{unknown} no recorded node, and could be borrowed"));
         }
         text.notes(&notes);
     }

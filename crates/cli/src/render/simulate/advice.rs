@@ -50,7 +50,7 @@ pub(super) fn lines(advice: &Advice) -> Vec<String> {
     }
     if let Some(limit) = advice.block_limit {
         lines.push(format!(
-            "Limit of blocks (maxBlocksPerHost, with strict affinity): {limit}, one more than a full node needs."
+            "Block limit (maxBlocksPerHost, with strict affinity): {limit}, one more than a full node needs."
         ));
     }
     lines

@@ -28,23 +28,23 @@ pub(super) fn lines(run: &Run) -> Vec<String> {
     let pods = thousands(run.pods + run.waiting_pods);
     let mut lines = vec![
         match run.waiting_pods {
-            0 => format!("{pods} pods run"),
-            waiting => format!("{} of {pods} pods do not run", thousands(waiting)),
+            0 => format!("{pods} pods are running"),
+            waiting => format!("{} of {pods} pods are not running", thousands(waiting)),
         },
-        format!("From the creation of a pod to its address: {}", in_words(&run.time_to_address)),
+        format!("From pod creation to address: {}", in_words(&run.time_to_address)),
         format!(
             "ADDs that succeed: {}; {} fail",
             in_words(&adds.time),
             thousands(adds.failed + adds.too_long)
         ),
         format!(
-            "Requests of an ADD: {} in a block of the node, {} if another block is needed; {} conflicts in all",
+            "Requests per ADD: {} in a block that the node owns, {} if it needs another block; {} conflicts in all",
             adds.requests_in_own_block.median,
             adds.requests_with_list.median,
             thousands(adds.conflicts)
         ),
         format!(
-            "Blocks: {} with {} addresses, {} % of them wasted; {} routes; {} addresses borrowed; maximum blocks of a node: {}",
+            "Blocks: {} with {} addresses, {} % of them wasted; {} routes; {} addresses borrowed; maximum blocks on a node: {}",
             thousands(blocks.blocks),
             thousands(blocks.addresses),
             share(blocks.wasted_percent),
@@ -78,8 +78,8 @@ fn in_words(times: &Times) -> String {
 pub(super) fn facts(run: &Run) -> Vec<(&'static str, String)> {
     let (wait, adds, blocks) = (&run.time_to_address, &run.adds, &run.blocks);
     vec![
-        ("Pods that do not run", thousands(run.waiting_pods)),
-        ("Pods that run", thousands(run.pods)),
+        ("Pods that are not running", thousands(run.waiting_pods)),
+        ("Pods that are running", thousands(run.pods)),
         ("From creation to address, median", wait.median.to_string()),
         ("From creation to address, 90 %", wait.p90.to_string()),
         ("From creation to address, 99 %", wait.p99.to_string()),

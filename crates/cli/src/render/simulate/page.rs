@@ -41,7 +41,7 @@ pub(super) fn write(answers: &Answers, out: &mut dyn Write) -> io::Result<()> {
                 @if let Some(clashes) = &answers.clashes { (of_clashes(clashes)) }
                 @if let Some(advice) = &answers.advice { (of_advice(advice)) }
                 h2 { "Assumptions" }
-                p { "What requests to the datastore cost (" code { "--latency" } "), and whether an option set it." }
+                p { "The cost of datastore requests (" code { "--latency" } "), and whether an option set it." }
                 (table(&["", "", ""], costs(answers)))
                 h2 { "Scenario" }
                 pre { (scenario) }
@@ -112,8 +112,8 @@ fn of_scale(scale: &Scale) -> Markup {
     html! {
         h2 { "ADD latency by cluster size" }
         (grid(&scale_table(scale)))
-        (svg::bars("Time of an ADD, by nodes", &THREE, &times))
-        (svg::bars("Requests of an ADD, by nodes", &["in own block", "with a new block"], &requests))
+        (svg::bars("Time per ADD, by number of nodes", &THREE, &times))
+        (svg::bars("Requests per ADD, by number of nodes", &["in own block", "with a new block"], &requests))
     }
 }
 
@@ -130,7 +130,7 @@ fn size_charts<'a>(rows: impl Iterator<Item = &'a BlockSizeRow> + Clone) -> Mark
         rows.clone().map(|row| (format!("/{}", row.block_size), value(row))).collect()
     };
     html! {
-        (svg::bars("Time of an ADD, by block size", &THREE, &by(|row| three(&row.run.adds.time))))
+        (svg::bars("Time per ADD, by block size", &THREE, &by(|row| three(&row.run.adds.time))))
         (svg::bars("Wasted addresses, by block size", &[""], &by(|row| vec![number(row.run.blocks.wasted)])))
         (svg::bars("Routes, by block size", &[""], &by(|row| vec![number(row.run.blocks.routes)])))
     }
@@ -151,8 +151,8 @@ fn of_failure(failure: &Failure) -> Markup {
         h2 { "Addresses of a node that fails" }
         p { (failure.node) ": " (thousands(failure.held)) " addresses held when it failed." }
         (grid(&failure::table(failure)))
-        (svg::lines("Addresses that the node holds, from the failure on", &end.to_string(), &held))
-        (svg::lines("Pods that should run and do not", &end.to_string(), &waiting))
+        (svg::lines("Addresses that the node holds after its failure", &end.to_string(), &held))
+        (svg::lines("Pods that should be running but are not", &end.to_string(), &waiting))
     }
 }
 

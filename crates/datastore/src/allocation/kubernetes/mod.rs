@@ -120,7 +120,9 @@ impl KubeStore {
         };
         let target = locate(&client, &key).ok_or_else(|| failed(Failure::NotFound))?;
         let value = match swap.after().map(Record::encode) {
-            Some(None) => return Err(failed(Failure::Other("records of this kind are not written".into()))),
+            Some(None) => {
+                return Err(failed(Failure::Other("records of this kind are never written".into())));
+            }
             value => value.flatten(),
         };
         let read = match &swap.read {

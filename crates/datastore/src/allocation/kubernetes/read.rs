@@ -106,7 +106,7 @@ pub(super) async fn get(client: &Arc<KubeClient>, key: &Key) -> Result<Answer> {
             misses_kind: false,
         });
     }
-    let failure = Failure::Conflict("it is marked deleted, and others keep writing to it".into());
+    let failure = Failure::Conflict("it is marked deleted, but other clients keep writing to it".into());
     Err(client.write_error(kind.known.plural, failure))
 }
 
@@ -126,7 +126,7 @@ pub(super) fn object_entries(key: &Key, mut snapshot: Snapshot, revision: &Revis
     }
     let found = entries(snapshot, |found| found == key);
     let other = || {
-        let reason = "the object of that name is another one, or cannot be decoded".to_owned();
+        let reason = "the object with that name is a different one, or cannot be decoded".to_owned();
         Entry { record: Record::Undecodable { key: key.clone(), reason }, revision: revision.clone() }
     };
     let mut found: Vec<Entry> =

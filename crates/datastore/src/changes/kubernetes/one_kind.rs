@@ -76,7 +76,7 @@ impl OneKind {
     async fn newest(&self) -> Result<i64, Broken> {
         let newest = newest(&self.client, &self.kind).await.map_err(|failure| self.failed(failure))?;
         if newest.cast_signed() < self.known {
-            return Err(is_another(format!("its version was {}, and is {newest}", self.known)));
+            return Err(is_another(format!("its version was {}, but is now {newest}", self.known)));
         }
         Ok(newest.cast_signed())
     }
@@ -96,7 +96,7 @@ impl OneKind {
                     return Ok(());
                 }
                 Some(_) => {
-                    return Err(is_another(format!("as version {version} something else was written")));
+                    return Err(is_another(format!("version {version} has other content than before")));
                 }
                 None => return Err(not_all()),
             }
@@ -207,7 +207,9 @@ fn is_another(reason: String) -> Broken {
 }
 
 fn not_all() -> Broken {
-    Broken::Lost(WhyWhole::CannotWatch("the API server does not say that this is all".to_owned()))
+    Broken::Lost(WhyWhole::CannotWatch(
+        "the API server does not confirm that these are all changes".to_owned(),
+    ))
 }
 
 fn is_gone() -> Broken {

@@ -56,7 +56,7 @@ impl EtcdClient {
                 // Nothing was written for the maximum time of a request.
                 Err(failure)
                     if failure == Cause::TimedOut(self.settings.timeouts.request.as_secs()).into() => {}
-                Err(failure) => return Err(self.error("what is written next", failure)),
+                Err(failure) => return Err(self.error("the next changes", failure)),
             }
         }
     }

@@ -295,7 +295,7 @@ impl EtcdV2Client {
                 Failure::AuthNeeded
             }
             (401 | 403, _) | (_, Some((code::FORBIDDEN, _))) => Failure::PermissionDenied(
-                "the user does not exist, has another password, or lacks the right".into(),
+                "the user does not exist, the password is wrong, or a permission is missing".into(),
             ),
             (500.., Some((_, message))) => Failure::NoQuorum(message.trim().to_owned()),
             (500.., None) => Failure::NoQuorum(text),

@@ -55,7 +55,7 @@ pub(super) fn configuration(
     config.accept_invalid_certs = cluster.insecure_skip_tls_verify.unwrap_or(false);
     config.disable_compression = cluster.disable_compression.unwrap_or(false);
     let proxy = cluster.proxy_url.filter(|url| !url.is_empty());
-    config.proxy_url = proxy.map(|url| proxy::parse("the proxy-url of the kubeconfig", &url)).transpose()?;
+    config.proxy_url = proxy.map(|url| proxy::parse("the kubeconfig's proxy-url", &url)).transpose()?;
     config.tls_server_name = cluster.tls_server_name;
     config.auth_info = user;
     Ok(config)

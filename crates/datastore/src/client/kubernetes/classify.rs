@@ -26,12 +26,12 @@ pub(crate) fn login_failure(error: &AuthError) -> String {
             format!("the credential plugin {} failed with {}", program_of(cmd), out.status)
         }
         AuthError::AuthExecStart(error) => format!("the credential plugin cannot be started: {error}"),
-        AuthError::AuthExecParse(_) => "what the credential plugin printed cannot be decoded".into(),
+        AuthError::AuthExecParse(_) => "the credential plugin's output cannot be decoded".into(),
         AuthError::ReadTokenFile(error, path) => {
             format!("cannot read the token file {}: {error}", path.display())
         }
         AuthError::InvalidBearerToken(_) | AuthError::InvalidBasicAuth(_) => {
-            "the credentials hold characters that a header cannot".into()
+            "the credentials have characters that a header cannot contain".into()
         }
         // The messages of these errors name the cause.
         AuthError::Oidc(error) => error.to_string(),

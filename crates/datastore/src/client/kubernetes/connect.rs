@@ -21,7 +21,7 @@ use crate::secret::redact_url;
 use crate::settings::KubernetesSettings;
 
 /// The name of an inline kubeconfig in errors.
-const INLINE: &str = "the field kubeconfigInline of the settings";
+const INLINE: &str = "the settings' field kubeconfigInline";
 
 /// The configuration of the connection that the settings describe.
 pub(crate) async fn config(settings: &KubernetesSettings) -> Result<Config, Error> {
@@ -33,7 +33,7 @@ pub(crate) async fn config(settings: &KubernetesSettings) -> Result<Config, Erro
     }
     // kube would demand one of its features, which operators do not know.
     if config.auth_info.auth_provider.as_ref().is_some_and(|provider| provider.name == "gcp") {
-        let reason = "it logs in by the auth-provider gcp, which Google has ended: \
+        let reason = "it logs in with the auth-provider gcp, which Google has removed: \
             `gcloud container clusters get-credentials` writes a new one";
         return Err(Error::Kubeconfig { what: "the kubeconfig".into(), reason: reason.into() });
     }
@@ -225,7 +225,7 @@ pub(super) fn certificates_of(pem: &[u8], what: &str) -> Result<Vec<Vec<u8>>, Er
     if found.is_empty() {
         return Err(Error::Kubeconfig {
             what: what.to_owned(),
-            reason: "it holds no PEM block `CERTIFICATE-----`".into(),
+            reason: "it has no PEM block `CERTIFICATE-----`".into(),
         });
     }
     Ok(found.into_iter().map(|certificate| certificate.to_vec()).collect())
@@ -241,8 +241,8 @@ pub(super) fn bad(what: &str, error: &KubeconfigError) -> Error {
         return Error::KubeconfigFile { what: what.into(), reason: error.to_string() };
     }
     let reason = match error {
-        KubeconfigError::Parse(_) => "it is not the YAML of a kubeconfig".into(),
-        KubeconfigError::CurrentContextNotSet => "it has no current context, and none is named".into(),
+        KubeconfigError::Parse(_) => "it is not a kubeconfig in YAML".into(),
+        KubeconfigError::CurrentContextNotSet => "it has no current context, and no context is named".into(),
         KubeconfigError::LoadContext(name) => format!("context {name:?} does not exist"),
         KubeconfigError::LoadClusterOfContext(name) => format!("cluster {name:?} does not exist"),
         KubeconfigError::ParseClusterUrl(_) => "the URL of its cluster cannot be decoded".into(),

@@ -44,7 +44,7 @@ async fn within(limit: Duration, config: Config, make: Make) -> Result<kube::Res
             let seconds = limit.as_secs();
             let killed = if cfg!(target_os = "linux") { ", and was killed" } else { "" };
             Err(Failure::Login(format!(
-                "the credential plugin {name} did not end within {seconds} s{killed}"
+                "the credential plugin {name} did not finish within {seconds} s{killed}"
             )))
         }
     }

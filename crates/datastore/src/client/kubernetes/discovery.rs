@@ -127,7 +127,7 @@ async fn plurals(client: &KubeClient, group: &str, version: &str) -> Result<BTre
 }
 
 async fn read<T: DeserializeOwned>(client: &KubeClient, path: &str) -> Result<Option<T>> {
-    client.get_json(path, Accept::Json, "which kinds there are").await
+    client.get_json(path, Accept::Json, "the list of kinds").await
 }
 
 #[cfg(test)]

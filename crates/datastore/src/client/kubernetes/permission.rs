@@ -32,7 +32,7 @@ pub(crate) async fn require(client: &Arc<KubeClient>, permissions: Vec<Permissio
     let mut missing: Vec<Permission> = match tasks::all(IN_FLIGHT, reviews).await {
         Ok(reviewed) => reviewed.into_iter().flatten().collect(),
         Err(Failure::NotFound | Failure::PermissionDenied(_)) => return Ok(()),
-        Err(failure) => return Err(client.error("what the user may do", failure)),
+        Err(failure) => return Err(client.error("the user's permissions", failure)),
     };
     if missing.is_empty() {
         return Ok(());

@@ -54,7 +54,7 @@ impl TokenFile {
 
 fn read(path: &std::path::Path) -> Result<HeaderValue, String> {
     let text = regular::read_to_string(path).map_err(|error| error.to_string())?;
-    bearer(text.trim()).ok_or_else(|| "it holds no token: a token is one line of printable characters".into())
+    bearer(text.trim()).ok_or_else(|| "it has no token: a token is one line of printable characters".into())
 }
 
 /// The header with a token; `None` if the token is empty or does not fit in a header.

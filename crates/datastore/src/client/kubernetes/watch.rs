@@ -89,7 +89,7 @@ impl Watch {
                 let answer = answer.lasting(Duration::from_secs(seconds.into()));
                 Ok(Self { answer, text: Vec::new(), taken: 0 })
             }
-            Encoding::Protobuf => Err(Failure::NotKubernetes("it does not answer in JSON".to_owned())),
+            Encoding::Protobuf => Err(Failure::NotKubernetes("its answer is not JSON".to_owned())),
         }
     }
 
@@ -107,12 +107,12 @@ impl Watch {
             }
             self.text.drain(..std::mem::take(&mut self.taken));
             if self.text.len() > MAX_CHANGE {
-                return Err(Failure::NotKubernetes("a change is longer than any object".to_owned()));
+                return Err(Failure::NotKubernetes("a change is longer than any object can be".to_owned()));
             }
             match self.answer.piece().await? {
                 Some(piece) => self.text.extend_from_slice(&piece),
                 None if self.text.is_empty() => return Ok(None),
-                None => return Err(Failure::Incomplete("a change ends in the middle".to_owned())),
+                None => return Err(Failure::Incomplete("a change is cut off".to_owned())),
             }
         }
     }
@@ -150,7 +150,9 @@ fn parse_event(line: &[u8]) -> Result<WatchEvent, Failure> {
         #[serde(borrow)]
         object: &'a RawValue,
     }
-    let strange = |reason: String| Failure::NotKubernetes(format!("it reports no change: {reason}"));
+    let strange = |reason: String| {
+        Failure::NotKubernetes(format!("it reports something other than a change: {reason}"))
+    };
     let event: Event<'_> = serde_json::from_slice(line).map_err(|error| strange(error.to_string()))?;
     let object = event.object.get().as_bytes();
     if event.kind == "ERROR" {

@@ -74,7 +74,7 @@ impl Reader<'_> {
                 0 => some.iter().cloned().chain([number_of_endpoints()]).collect(),
                 revision => some.iter().map(|range| range.clone().at(revision)).collect(),
             };
-            let mut found = self.client.get(&pinned, "what belongs to it").await?;
+            let mut found = self.client.get(&pinned, "the related objects").await?;
             if is_first {
                 self.revision = found.revision;
                 self.endpoints = found.ranges.pop().map_or(0, |number| number.count());

@@ -25,7 +25,7 @@ pub(crate) async fn read(client: &EtcdClient, keys: &[Key]) -> Result<Vec<Option
     let mut found = Vec::with_capacity(keys.len());
     for part in keys.chunks(LIMITS.conditions) {
         let ranges: Vec<Range> = part.iter().map(|key| Range::key(key.to_string())).collect();
-        let read = client.get(&ranges, "what is to be changed").await?;
+        let read = client.get(&ranges, "the objects to change").await?;
         for (key, mut answer) in part.iter().zip(read.ranges) {
             let stored = answer.take_kvs().pop().map(|kv| {
                 let revision = Revision::Etcd(kv.mod_revision());

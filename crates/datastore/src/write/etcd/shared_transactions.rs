@@ -105,7 +105,7 @@ impl SharedTransactions {
         let paths = reads.iter().flat_map(|read| &read.paths);
         let ranges: Vec<Range> = paths.map(|path| Range::key(path.as_str())).collect();
         // After a failure, each read is sent alone.
-        if let Ok(answers) = client.get(&ranges, "what is to be changed").await {
+        if let Ok(answers) = client.get(&ranges, "the objects to change").await {
             let mut values = answers.ranges.into_iter().map(|mut answer| {
                 answer.take_kvs().pop().map(|kv| (kv.mod_revision(), kv.into_key_value().1.into()))
             });
@@ -128,7 +128,7 @@ impl SharedTransactions {
             Some(Sent::Conflict) => Ok(Swap::Conflict),
             Some(Sent::NoneOfSeveral) => super::commit(client, batch).await,
             Some(Sent::Failed(failure)) => Err(client.write_error(&super::what(batch), failure)),
-            None => Err(client.write_error(&super::what(batch), Failure::broken("it was given up"))),
+            None => Err(client.write_error(&super::what(batch), Failure::broken("the write was abandoned"))),
         }
     }
 

@@ -180,7 +180,7 @@ async fn create(
     let is_ours =
         matches!(key, Key::Block(_) | Key::Handle(_) | Key::Affinity(_) | Key::Pool(_) | Key::IpamConfig);
     if !is_ours {
-        return Err(Failure::Other("objects of this kind are not created".into()));
+        return Err(Failure::Other("objects of this kind are never created".into()));
     }
     let mut object = json!({
         "apiVersion": format!("{}/{}", flavour.group(), flavour.version()),
@@ -204,7 +204,7 @@ pub(crate) async fn expected(
     expected: &Revision,
 ) -> Result<Value, Failure> {
     let object = client.get(path, Accept::Json).await?.json().await?;
-    of_version(object, expected).ok_or_else(|| Failure::Conflict("it has another version".into()))
+    of_version(object, expected).ok_or_else(|| Failure::Conflict("its version is different".into()))
 }
 
 /// The object that was read; `None` if it is not the expected version.
@@ -306,7 +306,7 @@ async fn delete(
         }
         object = now;
     }
-    Err(Failure::Conflict("it is marked deleted, and others keep writing to it".into()))
+    Err(Failure::Conflict("it is marked deleted, but other clients keep writing to it".into()))
 }
 
 /// The second step of a deletion, for this version of an object.

@@ -36,21 +36,21 @@ impl ListMeta {
 /// The reason why a body is not a list.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
-    #[error("it ends in the middle")]
+    #[error("it is cut off")]
     Cut,
     #[error("it is not a complete list: {0}")]
     Envelope(serde_json::Error),
     #[error("it has neither items nor metadata")]
     Nothing,
-    #[error("a bracket closes that was not opened")]
+    #[error("a closing bracket has no opening bracket")]
     Bracket,
-    #[error("it holds no items")]
+    #[error("it has no items")]
     NoItems,
     #[error("an item is not an object")]
     NoObject,
-    #[error("one of its items does not end")]
+    #[error("one of its items is cut off")]
     EndlessItem,
-    #[error("it does not begin as Kubernetes' protobuf does")]
+    #[error("it does not begin like Kubernetes protobuf")]
     NoProtobuf,
     #[error("an item is larger than its list")]
     LargeItem,

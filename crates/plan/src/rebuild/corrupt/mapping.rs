@@ -198,8 +198,8 @@ impl Sorter<'_, '_, '_> {
 
         let Some((kind, node)) = tunnel else {
             let detail = format!(
-                "{key} holds {open} unused addresses and {} owner records, and does not say which \
-                 is whose; delete it by hand where its addresses are not needed, then rebuild",
+                "{key} holds {open} unused addresses and {} owner records, but does not say which \
+                 belong together; if its addresses are not needed, delete it by hand, then rebuild",
                 named.len()
             );
             return beyond(detail);
@@ -220,7 +220,7 @@ impl Sorter<'_, '_, '_> {
                 (SkipReason::TunnelAddressTooLow, detail)
             }
             Some(address) if key.contains(&address) => beyond(format!(
-                "{key} does not say which of its addresses are whose; delete it by hand, then rebuild"
+                "{key} does not say who owns which of its addresses; delete it by hand, then rebuild"
             )),
             Some(address) => {
                 let detail = format!("{field} of {node} is {address}, which is after {key}");

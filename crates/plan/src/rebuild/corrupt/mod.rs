@@ -101,6 +101,7 @@ fn words(problems: &[BlockProblem]) -> String {
     match problems {
         [] => String::new(),
         [only] => only.to_string(),
+        [first, _] => format!("{first}, and one more problem"),
         [first, others @ ..] => format!("{first}, and {} more problems", others.len()),
     }
 }
@@ -127,7 +128,7 @@ fn repair(
 
     if content.cidr() != key && !belongs_to_key(basis, key, content.cidr(), &raw, &records) {
         return Err(beyond(format!(
-            "{key} holds the content of {}, and nothing shows that it belongs here; delete one of them by hand",
+            "{key} holds the content of {}, but nothing shows that it belongs here; delete one of them by hand",
             content.cidr()
         )));
     }

@@ -35,7 +35,7 @@ impl RawBlock {
         };
 
         let Some(Value::Object(mut fields)) = value else {
-            return Err(beyond(format!("{key} is not a JSON object any more; delete it by hand")));
+            return Err(beyond(format!("{key} is no longer a JSON object; delete it by hand")));
         };
 
         let size = size(key).min(MOST as u128) as u32;
@@ -63,7 +63,11 @@ impl RawBlock {
     /// all be in use.
     pub(super) fn records(&self) -> Result<Block, Refusal> {
         if self.attributes.len() > MOST {
-            return Err(beyond(format!("{} has {} owner records", self.key, self.attributes.len())));
+            return Err(beyond(format!(
+                "{} has {} owner records, more than any block can use",
+                self.key,
+                self.attributes.len()
+            )));
         }
         let slots: Vec<Option<usize>> = (0..MOST).map(|o| (o < self.attributes.len()).then_some(o)).collect();
         let free: Vec<usize> = (self.attributes.len()..MOST).collect();

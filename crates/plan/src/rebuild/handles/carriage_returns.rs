@@ -34,7 +34,8 @@ pub(in crate::rebuild) fn plan_carriage_returns(planner: &mut Planner<'_, '_>) -
             .iter()
             .find(|held| planner.index().block(held.block).is_none_or(|block| !planner.may_change(block)));
         if let Some(outside) = outside {
-            let detail = format!("{id} is also recorded in {}, which is not to be rebuilt", outside.block);
+            let detail =
+                format!("{id} is also recorded in {}, which this plan does not rebuild", outside.block);
             planner.skip(finding, SkipReason::HandleHeld, detail);
             continue;
         }

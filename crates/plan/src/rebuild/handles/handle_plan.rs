@@ -92,7 +92,7 @@ impl HandlePlan<'_, '_> {
             return;
         }
         if counted.is_none() {
-            change.detail = "it is correct as soon as the block is".to_owned();
+            change.detail = "it is correct once the block is".to_owned();
         }
         if let Some(block) = counted.or_else(|| self.moved.keys().next().copied()) {
             countings.entry(block).or_default().changes.push(change);
@@ -227,7 +227,7 @@ impl HandlePlan<'_, '_> {
     fn change(&self, desired: &BTreeMap<IpNet, i64>, only_strays: bool) -> Change {
         let (action, detail) = match self.observed {
             Observed::Object(_) if only_strays => {
-                (Verb::DeleteHandle, "its object with a carriage return, which is never found")
+                (Verb::DeleteHandle, "its object whose key has a carriage return, which Calico never finds")
             }
             _ if desired.is_empty() => (Verb::DeleteHandle, "no allocation refers to it"),
             Observed::Object(_) => (Verb::SetHandleCounts, "to what the blocks record"),

@@ -167,7 +167,7 @@ fn summary(report: &Report) -> Markup {
         @if let Some(unread) = unread(&report.coverage, report.cluster.datastore) { p.notice { "Not everything was read: " (escape(&unread)) "." } }
         @for note in &report.notes { p.notice { (escape(note)) } }
         @if !report.rechecked && !report.findings.is_empty() {
-            p.dim { "A single read: some findings may be changes in progress." }
+            p.dim { "A single read: some findings could be changes in progress." }
         }
     }
 }

@@ -77,7 +77,7 @@
   };
 
   const states = { f: "free", u: "used", c: "cooling", w: "reserved" };
-  const stateWords = { f: "free", u: "allocated", c: "cooling", w: "reserved by Windows" };
+  const stateWords = { f: "free", u: "allocated", c: "cooling", w: "reserved for Windows" };
   // `u40f24` → 40 times u, 24 times f.
   const expand = (text) => [...text.matchAll(/([a-z])(\d+)/g)].flatMap(([, s, n]) => Array(Number(n)).fill(s));
 
@@ -86,7 +86,7 @@
     const [cidr, blockOwner] = [row.cells[0].textContent, row.cells[1].textContent];
     panel.replaceChildren();
     const title = document.createElement("h4");
-    title.textContent = `${cidr}, ${blockOwner || "without owner"}`;
+    title.textContent = `${cidr}, ${blockOwner || "no owner"}`;
     panel.append(title);
     for (const { message, severity } of findingsOf.get(`block/${cidr}`) || []) {
       const line = document.createElement("p");

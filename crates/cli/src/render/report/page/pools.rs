@@ -100,7 +100,7 @@ pub(super) fn maps(maps: &[PoolMap]) -> Markup {
             ul.legend.script {
                 li { "In an open block:" }
                 @for (class, words) in
-                    [("free", "free"), ("used", "allocated"), ("cooling", "cooling"), ("reserved", "reserved by Windows")]
+                    [("free", "free"), ("used", "allocated"), ("cooling", "cooling"), ("reserved", "reserved for Windows")]
                 { li { i class=(class) {} " " (words) } }
                 li { "a frame: findings" }
             }
@@ -125,7 +125,7 @@ fn figure(index: usize, map: &PoolMap) -> Markup {
             }
             @match &map.blocks {
                 Some(blocks) => details { summary { "Blocks as a table" } div.scroll { (compact(table(blocks))) } },
-                None => p.dim { "Its blocks are too many for this page: " code { "calipam show --blocks" } },
+                None => p.dim { "It has too many blocks for this page: " code { "calipam show --blocks" } },
             }
         }
     }

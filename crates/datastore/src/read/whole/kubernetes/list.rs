@@ -137,7 +137,7 @@ pub(crate) async fn list_from<T: Take>(
                 | Failure::Incomplete(_)
                 | Failure::Server { code: 504, .. },
             ) if limit == 0 => {
-                tracing::info!("{}: the list ended in the middle, reading it in pages", kind.known.plural);
+                tracing::info!("{}: the list was cut off, reading it in pages", kind.known.plural);
                 limit = PAGE;
             }
             Err(Failure::Compacted) if attempt < ATTEMPTS => {
@@ -180,7 +180,7 @@ impl<T: Take> Run<'_, T> {
                 return Ok(());
             }
             if meta.next.is_empty() {
-                let missing = format!("{} items more, and no way to the next page", meta.remaining);
+                let missing = format!("{} items are left, but the answer names no next page", meta.remaining);
                 return Err(Failure::Incomplete(missing));
             }
             answer = match ahead.join_next().await {
