@@ -36,7 +36,7 @@ pub(crate) struct ReleaseAffinity {
 pub(crate) type AffinityAndBlock = (Option<Versioned<Affinity>>, Option<Versioned<Block>>);
 
 impl<S: Store> Allocator<S> {
-    /// Returns a holder's affinity for a block. Creates it as pending, unless it is confirmed already.
+    /// Returns a holder's affinity for a block. Unless it is confirmed, creates it as pending or makes it so.
     pub(crate) async fn pending_affinity(&self, key: &AffinityKey) -> Result<Versioned<Affinity>> {
         let pending = Affinity::new(key.clone(), AffinityState::Pending);
         match self.store().create(&Record::Affinity(pending.clone())).await {
@@ -69,7 +69,7 @@ impl<S: Store> Allocator<S> {
         Ok(self.store().delete(&entry).await?)
     }
 
-    /// Creates the block of an affinity that was written as pending, and confirms the affinity.
+    /// Creates the block of an affinity, unless the holder owns it already, and confirms the affinity.
     ///
     /// # Errors
     /// [`Error::ClaimedByOther`] if the block has another owner or none. The affinity is deleted.
@@ -107,14 +107,14 @@ impl<S: Store> Allocator<S> {
     async fn confirm(&self, affinity: Versioned<Affinity>) -> Result<()> {
         let key = affinity.value.key.clone();
         let Err(error) = self.set_state(affinity, AffinityState::Confirmed).await else { return Ok(()) };
-        // Another process of this holder may have confirmed it.
+        // Another process of this holder could have confirmed it.
         match self.affinity(&key).await {
             Ok(Some(found)) if found.value.state == AffinityState::Confirmed => Ok(()),
             _ => Err(error),
         }
     }
 
-    /// Returns the block of an affinity. Creates a missing block, and confirms a pending affinity. `found` is the
+    /// Returns the block of an affinity. Creates the block if it is missing, and confirms the affinity. `found` is the
     /// block as it was read, together with the affinity or later.
     ///
     /// # Errors
@@ -139,7 +139,7 @@ impl<S: Store> Allocator<S> {
         }
 
         let pending = self.set_state(affinity, AffinityState::Pending).await?;
-        // The new revision makes any client fail that is about to take the block away.
+        // With the new revision, any client that is about to take the block away fails.
         block.value.update(|update| update.touch());
         let record = Record::Block(Arc::new(block.value.clone()));
         block.revision = self.store().update(&record, &block.revision).await?;
@@ -228,7 +228,7 @@ pub(crate) fn block_of(entry: &Entry) -> Option<IpNet> {
     }
 }
 
-/// The largest of the overlapping blocks, other than `block` itself. It can overlap neighbours, too.
+/// The largest of the overlapping blocks, other than `block` itself. It can also overlap neighbours of `block`.
 pub(crate) fn largest_other(overlapping: &[Entry], block: IpNet) -> Option<IpNet> {
     overlapping.iter().filter_map(block_of).filter(|cidr| *cidr != block).min_by_key(IpNet::prefix_len)
 }

@@ -44,7 +44,7 @@ impl<S: Store> Allocator<S> {
         Self { trace: Trace::to(observer), ..self }
     }
 
-    /// Keeps the results of searches that find nothing, so that the next search reads less.
+    /// Keeps the full blocks that a search finds, so that the next search reads less.
     pub fn with_notes(self, notes: Arc<dyn Notes>) -> Self {
         Self { notes: Some(notes), ..self }
     }

@@ -44,7 +44,7 @@ pub enum ClaimLimit {
 pub struct ClaimCapacity<E> {
     /// Blocks that could be created.
     pub new_blocks: u128,
-    /// Returns the free addresses in a number of empty blocks of others that can be taken over.
+    /// Returns how many addresses are free in the given number of empty blocks of others that can be taken over.
     pub empty: E,
     /// Free addresses in blocks of others, the empty ones included.
     pub foreign: u128,

@@ -15,7 +15,7 @@ impl<S: Store> Allocator<S> {
         allocator::config(found)
     }
 
-    /// Changes the configuration. Like Calico, writes it even if unchanged when it has a setting for virtual machines.
+    /// Changes the configuration. Like Calico, writes even an unchanged one if it has a setting for virtual machines.
     ///
     /// # Errors
     /// If the settings exclude each other, or another client changes them meanwhile.

@@ -156,7 +156,7 @@ impl Error {
         matches!(self, Self::NoHandle(_) | Self::Undecodable { key: Key::Handle(_), .. })
     }
 
-    /// True if the datastore gave no answer. A write may or may not have been made.
+    /// True if the datastore gave no answer. It is unknown if a write was made.
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Self::Store(StoreError::Unavailable(_)))
     }

@@ -1,4 +1,4 @@
-//! The allocator's decisions, which explain why a node gets an address or none.
+//! The allocator's decisions, which explain why a node does or does not get an address.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -24,7 +24,7 @@ pub enum Event {
     GaveUp(AffinityKey),
     /// A block of the holder was read.
     OwnBlock { key: AffinityKey, found: OwnBlock },
-    /// No block of the holder has a free address. The holder has `held` blocks in the pools, and may have `limit`.
+    /// No block of the holder has a free address. The holder has `held` of `limit` blocks in the pools.
     NeedsBlock { held: u32, limit: u32 },
     /// The holder is at its block limit.
     BlockLimit { held: u32, limit: u32 },
@@ -52,7 +52,7 @@ pub enum Event {
     Assigned { block: IpNet, owner: Option<BlockOwner>, addresses: Vec<IpAddr> },
 }
 
-/// The reason that a pool does not serve a request, in the order of the checks.
+/// The reason that a pool does not serve a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolPassedOver {
     Disabled,
@@ -99,13 +99,13 @@ pub struct Passed {
     pub reserved: usize,
     /// A block of another size is there.
     pub other_size: usize,
-    /// A block that cannot be decoded.
+    /// Blocks that cannot be decoded.
     pub undecodable: usize,
     /// Blocks without an address to assign.
     pub full: usize,
-    /// Blocks of others or without an owner that are in use and have free addresses.
+    /// Blocks with free addresses that are in use or belong to the holder.
     pub in_use: usize,
-    /// Empty blocks of others.
+    /// Empty blocks of others, and blocks that were deleted meanwhile.
     pub empty: usize,
     /// Blocks that were not read.
     pub unread: usize,

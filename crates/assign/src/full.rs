@@ -1,4 +1,4 @@
-//! The results of searches that found nothing, kept for the next search on the same node.
+//! The full blocks that a search found, kept for the next search on the same node.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::family::Family;
 
-/// For this time, searches rely on an earlier search that found nothing. Addresses that other nodes release are found
+/// The time for which searches rely on an earlier one that found nothing. Addresses that other nodes release are found
 /// only afterwards.
 const RECENT: SignedDuration = SignedDuration::from_secs(5);
 
@@ -41,7 +41,7 @@ impl FullBlocks {
     }
 }
 
-/// A place to keep full blocks for later calls on the same node. If it fails, the datastore is only read again.
+/// A place to keep full blocks for later calls on the same node. If it fails, the blocks are merely read again.
 pub trait Notes: fmt::Debug + Send + Sync {
     /// Returns the full blocks of a family that were kept last.
     fn full_blocks(&self, family: Family) -> Option<FullBlocks>;

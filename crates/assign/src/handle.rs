@@ -24,7 +24,7 @@ impl<S: Store> Allocator<S> {
     /// saves a read and is updated.
     ///
     /// # Errors
-    /// If the datastore gives no answer. The increment may have been made: the handle then counts too much, which is
+    /// If the datastore gives no answer. The increment could have been made: the handle then counts too much, which is
     /// harmless, but never too little.
     pub(crate) async fn increment(
         &self,
@@ -83,7 +83,7 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// Writes another count for `block`; false if another client wrote first.
+    /// Writes a new count for `block`, or deletes a handle that then counts none; false if another client wrote first.
     pub(crate) async fn set_count(
         &self,
         stored: Versioned<Handle>,

@@ -76,7 +76,7 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// Gives up the blocks that a node has in a CIDR. Leaves blocks of others alone.
+    /// Gives up a node's blocks in a CIDR that have the pool's block size. Leaves blocks of others alone.
     ///
     /// # Errors
     /// If the CIDR is in no enabled pool or smaller than a block, or a block in use must be kept. Stops at the first
@@ -133,7 +133,7 @@ impl<S: Store> Allocator<S> {
             let mut is_stale = false;
             for key in in_pool {
                 match self.give_up_retrying(key, &config, InUse::Release).await {
-                    // The affinity is gone now. Another one may be right.
+                    // The affinity is gone now. Another one can be right.
                     Err(Error::ClaimedByOther(_)) => is_stale = true,
                     Err(Error::NoBlock(_) | Error::NoAffinity(_)) | Ok(()) => {}
                     Err(error) => return Err(error),
@@ -196,7 +196,7 @@ impl<S: Store> Allocator<S> {
     }
 }
 
-/// The blocks of a pool in a CIDR, which can be larger than the pool.
+/// The blocks of a pool in a CIDR. The CIDR can be larger than the pool.
 fn blocks_of(pool: &Pool, cidr: IpNet) -> impl Iterator<Item = IpNet> {
     let within = if cidr.contains(&pool.cidr) { pool.cidr } else { cidr };
     blocks_in(within, pool.block_size)

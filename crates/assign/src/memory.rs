@@ -78,7 +78,7 @@ impl MemoryStore {
         *now = now.saturating_add(by).unwrap_or(*now);
     }
 
-    /// Stores a value, replacing any other.
+    /// Stores a value, replacing any earlier one.
     pub fn put(&self, path: &str, value: impl Into<Vec<u8>>) {
         self.state().change(path, Some(value.into()));
     }

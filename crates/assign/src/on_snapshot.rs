@@ -77,8 +77,8 @@ impl<'s> IndexedSnapshot<'s> {
     }
 }
 
-/// A datastore on top of a snapshot, which it does not change. Reads see earlier writes. The clock shows the time of
-/// the snapshot.
+/// A datastore on top of a snapshot. It does not change the snapshot. Reads see earlier writes. The clock shows the
+/// time of the snapshot.
 pub struct SnapshotStore<'s> {
     indexed: Arc<IndexedSnapshot<'s>>,
     avoided: Vec<IpAddr>,
@@ -100,7 +100,7 @@ impl Writes {
         query.asks_for(key) && !self.current.contains_key(key)
     }
 
-    /// The objects that a query asks for.
+    /// The written objects that a query asks for, without deleted ones.
     fn of(&self, query: &Query) -> impl Iterator<Item = Entry> {
         let asked_for = self.current.iter().filter(|(key, _)| query.asks_for(key));
         asked_for.filter_map(|(_, entry)| entry.clone())
@@ -270,7 +270,7 @@ impl<'s> SnapshotStore<'s> {
     }
 }
 
-/// Runs an operation on a snapshot, which never waits.
+/// Runs an operation on a snapshot. Such an operation never waits.
 pub fn without_waiting<T>(operation: impl Future<Output = T>) -> T {
     let mut operation = pin!(operation);
     let mut context = Context::from_waker(Waker::noop());
@@ -297,7 +297,7 @@ fn block(stored: &Versioned<StoredBlock>) -> Entry {
     Entry { record, revision: stored.revision.clone() }
 }
 
-/// The key of a block's entry.
+/// A block's entry without its content.
 fn block_key(found: &Entry) -> Entry {
     let record = match found.record.key() {
         Key::Block(cidr) => Record::BlockKey(cidr),
@@ -306,7 +306,7 @@ fn block_key(found: &Entry) -> Entry {
     Entry { record, revision: found.revision.clone() }
 }
 
-/// Makes the entry of an object.
+/// Returns a function that makes the entry of an object.
 fn entry<T: Clone>(record: fn(T) -> Record) -> impl Fn(&Versioned<T>) -> Entry {
     move |stored| Entry { record: record(stored.value.clone()), revision: stored.revision.clone() }
 }

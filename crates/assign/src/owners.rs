@@ -22,7 +22,7 @@ use crate::store::{Query, Store};
 
 pub type OwnerAttributes = BTreeMap<String, String>;
 
-/// A change to the attributes of one of an address's two owners.
+/// A change to the attributes of an address's active or alternate owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NewOwner {
     #[default]
@@ -36,7 +36,7 @@ pub enum NewOwner {
 pub struct OwnerUpdates {
     /// The owner that uses the address.
     pub active: NewOwner,
-    /// The other side of a live migration.
+    /// The owner on the other side of a live migration.
     pub alternate: NewOwner,
 }
 
@@ -124,7 +124,7 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// The block with an address. It can have the pool's block size or an earlier one.
+    /// The block with an address: the one of the pool's block size, or else one of an earlier size.
     async fn block_of(&self, address: IpAddr, pool: &Pool) -> Result<Versioned<Block>> {
         let cidr = cidr::block_around(address, pool.block_size).unwrap_or(IpNet::from(address));
         if let Some(block) = self.block(cidr).await? {

@@ -122,10 +122,10 @@ impl PoolRequest<'_> {
         PoolPassedOver::of_state(pool)
     }
 
-    /// The reason that an open pool does not serve a request that names no pool.
+    /// The reason that an open pool does not serve a request without pool names.
     fn unselected(&self, pool: &Pool) -> Result<Option<PoolPassedOver>> {
         let none = BTreeMap::new();
-        // Calico ignores block sizes here, too: see `a Windows host claims a block with no room`.
+        // Like Calico, accepts blocks of only reserved addresses: see `windows` in `tests/traces/README.md`.
         if pool.block_size > self.longest_possible_prefix() {
             return Ok(Some(PoolPassedOver::BlocksTooSmall));
         }
@@ -146,13 +146,13 @@ impl PoolRequest<'_> {
         self.family.bits() - if self.windows { 3 } else { 0 }
     }
 
-    /// The longest prefix of blocks with at least the addresses that are reserved for Windows.
+    /// The longest prefix of blocks with at least as many addresses as are reserved for Windows.
     fn longest_possible_prefix(&self) -> u8 {
         self.family.bits() - if self.windows { 2 } else { 0 }
     }
 }
 
-/// The nodes that a pool selects for requests that name no pool.
+/// The nodes that a pool selects for requests without pool names.
 #[derive(Debug)]
 pub struct NodeSelector(Selector);
 

@@ -19,7 +19,7 @@ pub struct AutoAssign {
     /// Number of IPv6 addresses.
     pub v6: u32,
     pub handle: Option<String>,
-    /// The owner's attributes. `None` and an empty map are written alike, but Calico shares only records without a map.
+    /// The owner's attributes. `None` and an empty map are written alike, but with an empty map no record is shared.
     pub attributes: Option<BTreeMap<String, String>>,
     /// The requested IPv4 pools, by CIDR; empty for those that select node and namespace.
     pub pools_v4: Vec<IpNet>,
@@ -82,7 +82,7 @@ impl AssignIp {
 /// The result of [`AutoAssign`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AutoAssigned {
-    /// `None` if no IPv4 address was requested or tried.
+    /// `None` if no IPv4 address was requested, or an error came before the search.
     pub v4: Option<Assigned>,
     pub v6: Option<Assigned>,
 }
@@ -98,11 +98,11 @@ impl AutoAssigned {
 pub struct Assigned {
     pub family: Family,
     pub requested: u32,
-    /// In order of assignment, with the block's prefix length, or that of a single address if the handle had it before.
+    /// New ones in order of assignment, with their block's prefix length; those of a full handle as /32 or /128.
     pub addresses: Vec<IpNet>,
     /// The reasons that no more addresses were assigned.
     pub messages: Vec<Message>,
-    /// The node runs Windows.
+    /// New blocks reserve addresses for Windows.
     pub windows: bool,
 }
 

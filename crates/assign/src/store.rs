@@ -26,7 +26,7 @@ pub trait Store {
     /// none. Records that cannot be decoded are returned as [`Record::Undecodable`], never left out.
     async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError>;
 
-    /// Makes one write, and returns the new revision of the record, which has no meaning after a deletion.
+    /// Makes one write, and returns the record's new revision. After a deletion, the revision has no meaning.
     async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError>;
 
     /// Stores a record; fails if one exists under its key.
@@ -190,13 +190,13 @@ pub enum StoreError {
     /// The record is gone. Nothing was changed.
     #[error("resource does not exist: {0}")]
     NotFound(Key),
-    /// There was no definite answer: a write may have been made, or may still be made.
+    /// There was no definite answer: a write could have been made, or could still be made.
     #[error("{0}")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl StoreError {
-    /// True if another client wrote first, so that reading and trying again makes sense.
+    /// True if another client wrote first, so reading and trying again makes sense.
     pub fn is_lost_race(&self) -> bool {
         matches!(self, Self::Exists(_) | Self::Conflict(_) | Self::NotFound(_))
     }

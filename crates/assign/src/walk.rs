@@ -114,7 +114,7 @@ fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// FNV-1a.
+/// FNV-1a, followed by [`scatter`].
 pub(crate) fn hash(text: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     scatter(text.bytes().fold(0xcbf2_9ce4_8422_2325, step))

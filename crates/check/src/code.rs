@@ -35,7 +35,7 @@ impl fmt::Display for Severity {
     }
 }
 
-/// The error for a text that is not a rule's code.
+/// The error for a string that is not a rule's code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown rule {0:?}")]
 pub struct UnknownCode(pub String);
@@ -145,7 +145,7 @@ impl Code {
         self >= Self::AddressInSeveralClusters
     }
 
-    /// The sources besides Calico's own data that the rule requires.
+    /// The sources that the rule requires besides IPAM data.
     pub fn needs(self) -> &'static [Source] {
         match self {
             Self::EndpointWithoutPod | Self::PodWithoutEndpoint | Self::EndpointNodeMismatch => {

@@ -141,7 +141,7 @@ impl EarlierReport {
     }
 }
 
-/// Decodes a part of a document, which must be of this kind and of [`API_VERSION`].
+/// Decodes a part of a document. The document must be of this kind and of [`API_VERSION`].
 pub(crate) fn decode<T: DeserializeOwned>(
     document: &Value,
     kind: &str,
@@ -282,8 +282,8 @@ fn sorted(sources: impl Iterator<Item = Source>) -> Vec<Source> {
     sources
 }
 
-/// True if a rule can find its earlier findings again without the sources in `not_read`. Blocks, affinities, handles
-/// and pools are always read; only sources of address users can be missing.
+/// True if a rule can find its earlier findings again without the sources in `not_read`: there are none, or only
+/// sources of address users, and the rule does not look at users.
 fn is_checked(code: Code, not_read: &[Source]) -> bool {
     let only_users = not_read.iter().all(|source| {
         matches!(source, Source::Endpoints | Source::Pods | Source::Services | Source::Machines)

@@ -120,7 +120,7 @@ pub struct Finding {
     /// The nodes that the finding concerns, ascending, for `--node`.
     pub nodes: Vec<String>,
     /// The objects that must be unchanged in the second read: a half-done Calico operation could be about to change
-    /// them. Empty if no such operation can explain the finding, so that it counts at once.
+    /// them. Empty if no such operation can explain the finding, so it counts at once.
     pub depends_on: Vec<Key>,
 }
 
@@ -188,7 +188,7 @@ impl Finding {
         self.says.to_string()
     }
 
-    /// Sets the nodes that the finding concerns.
+    /// Adds nodes that the finding concerns.
     pub fn on_nodes<T: Into<String>>(mut self, nodes: impl IntoIterator<Item = T>) -> Self {
         self.nodes.extend(nodes.into_iter().map(Into::into));
         self.nodes.sort();

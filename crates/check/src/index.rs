@@ -100,8 +100,7 @@ pub struct Index<'s> {
     pub blocks: Vec<IndexedBlock<'s>>,
     /// Every use of an address by a live owner, ascending by address.
     pub uses: Vec<Use>,
-    /// Addresses named by endpoints without a pod, pods by weak evidence, or services, ascending. Their owners are
-    /// uncertain, but such an address is never leaked.
+    /// Addresses that objects name, but do not certainly own, ascending. Such an address is never leaked.
     mentioned: Vec<IpAddr>,
     pods: FastMap<PodName<'s>, u32>,
     /// Positions of nodes whose own address is in a pool.
@@ -132,7 +131,7 @@ pub struct Index<'s> {
 }
 
 impl<'s> Index<'s> {
-    /// Builds the lookups. A block with a release time after `now` is corrupt.
+    /// Builds the lookups. A block with a release time after `now`, beyond clock skew, is corrupt.
     pub fn new(snapshot: &'s Snapshot, now: Timestamp) -> Self {
         Self::with_services_only(snapshot, now, usage::is_for_services_only(snapshot))
     }
@@ -216,7 +215,7 @@ impl<'s> Index<'s> {
         self.stored_node(name).map(|stored| &stored.value)
     }
 
-    /// Returns Calico's object for a node, with its version.
+    /// Returns Calico's object for a node, with its revision.
     pub fn stored_node(&self, name: &str) -> Option<&'s Versioned<Node>> {
         self.nodes.get(name).map(|position| &self.snapshot.nodes[*position as usize])
     }

@@ -10,7 +10,7 @@ use calipam_model::snapshot::Snapshot;
 use crate::Context;
 use crate::index::Owner;
 
-/// Whether new pods need an address of a family.
+/// The need of new pods for an address of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// Pods have addresses of the family in pools.

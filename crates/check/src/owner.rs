@@ -23,9 +23,9 @@ use crate::record::{Record, is_on_machine, names_owner, names_workload};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordedOwner {
     UsesAddress,
-    /// The owner exists and keeps the address, but is not using it: a pod that has no address yet, or names only one of
-    /// the families in its handle; a virtual machine that is stopped; or a service whose ingress does not name the
-    /// address.
+    /// The owner exists and keeps the address, but is not using it: a pod that has no address yet, or names only an
+    /// address of the other family, with the same handle; a virtual machine that is stopped; or a service whose ingress
+    /// does not name the address.
     Idle,
     /// The owner exists, but no longer owns the address: it moved, has another address, or finished.
     Elsewhere(Vec<LeakReason>),
@@ -85,7 +85,7 @@ impl RecordedOwner {
 }
 
 impl Context<'_> {
-    /// Returns the states of the recorded owners of allocations, which are given by block and ordinal.
+    /// Returns the states of the owners that some allocations name. Each allocation is a block and an ordinal.
     pub fn recorded_owners(&self, allocations: &[(IpNet, u32)]) -> Vec<RecordedOwner> {
         let record = |(cidr, ordinal): &(IpNet, u32)| {
             let block = self.index.block(*cidr)?;
@@ -211,7 +211,7 @@ impl<'c, 's> Owners<'c, 's> {
         }
     }
 
-    /// Returns true if one of the claim's endpoints or pods has no address.
+    /// Returns true if one of the claim's endpoints or pods has no address yet, and has not finished.
     fn waits(&self, claim: &Claim<'_>) -> bool {
         self.workloads(claim).into_iter().any(|owner| reason_not_to_use(&self.context.index, owner).is_none())
     }

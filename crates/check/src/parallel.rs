@@ -9,7 +9,7 @@ const LEAST: usize = 1 << 14;
 /// The smallest number of blocks or shards that justifies a thread. Each holds many objects.
 const LEAST_FEW: usize = 16;
 
-/// Does work for the numbers below `length`, split into as many parts as there are cores. Returns the results in order.
+/// Does work for the numbers below `length`, split into at most one part per core. Returns the results in order.
 pub(crate) fn in_parts<T: Send>(length: usize, work: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
     in_parts_of(LEAST, length, work)
 }

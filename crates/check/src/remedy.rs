@@ -9,8 +9,8 @@ use crate::claim::Claim;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, OwnerEvidence, OwnerKind, Subject};
 
-/// An operation that repairs a finding, or whose plan says what a person has to decide first. Findings about pools,
-/// configuration and services have no remedy.
+/// An operation that repairs a finding, or whose plan says what a person has to decide first. Findings about pools and
+/// configuration, among others, have no remedy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Remedy {
     /// Release every leaked address whose record names its owner.
@@ -20,12 +20,12 @@ pub enum Remedy {
     /// Delete every handle that no allocation refers to.
     ReleaseOrphanHandles,
     ReleaseAddress(IpAddr),
-    /// Restart a pod to get another address.
+    /// Restart a pod, so that it gets another address.
     RestartPod {
         namespace: String,
         pod: String,
     },
-    /// Restart calico-node on a node to take another tunnel address.
+    /// Restart calico-node on a node, so that its tunnel gets another address.
     RestartCalicoNode(String),
     /// Rebuild these blocks, their handles and their affinities; if empty, rebuild everything.
     Rebuild(BTreeSet<IpNet>),

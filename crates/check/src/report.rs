@@ -46,7 +46,7 @@ impl ClusterIdentity {
 pub struct Counts {
     /// Allocation blocks.
     pub blocks: usize,
-    /// Addresses that blocks record for an owner, even if IP reservations cover them.
+    /// Addresses that sound blocks record as allocated or as reserved for Windows, even if IP reservations cover them.
     pub allocations: usize,
     /// Addresses that are cooling down.
     pub cooling: usize,

@@ -14,7 +14,7 @@ pub struct Scope {
     pub nodes: BTreeSet<String>,
     /// Pools, blocks and addresses, as CIDRs.
     pub networks: Vec<IpNet>,
-    /// The recorded owner's namespace.
+    /// The namespace of owners, recorded or not.
     pub namespace: Option<String>,
 }
 
@@ -35,7 +35,7 @@ impl Scope {
         self.nodes.is_empty() || self.nodes.contains(name)
     }
 
-    /// Returns true for a network that overlaps one of the networks, or if there are none.
+    /// Returns true for a network that overlaps one in the scope, or if the scope names none.
     pub fn has_network(&self, network: IpNet) -> bool {
         self.networks.is_empty() || self.networks.iter().any(|own| cidr::overlap(*own, network))
     }

@@ -169,7 +169,7 @@ fn has_changed(key: &Key, before: &Objects<'_>, after: &Objects<'_>) -> bool {
     }
 }
 
-/// Returns true if nothing in the block has changed that matters to the finding.
+/// Returns true if nothing that matters to the finding has changed in the block.
 fn is_recorded_alike(finding: &Finding, key: &Key, before: &Objects<'_>, after: &Objects<'_>) -> bool {
     let (before, after) = match (before.blocks.get(key), after.blocks.get(key)) {
         (Some(before), Some(after)) => (before, after),

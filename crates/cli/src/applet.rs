@@ -15,7 +15,7 @@ pub(crate) enum Applet {
     KubectlIpam,
     /// `kubectl-calico`: the kubectl plugin `kubectl calico`, whose commands are below `ipam`.
     KubectlCalico,
-    /// `calicoctl`: its `ipam` commands as scripts know them ([`crate::calicoctl`]).
+    /// `calicoctl`: its commands as scripts know them ([`crate::calicoctl`]).
     Calicoctl,
 }
 
@@ -29,7 +29,7 @@ impl Applet {
     /// All names except `calicoctl`.
     pub(crate) const ALL: [Self; 4] = [Self::Calipam, Self::Ipam, Self::KubectlIpam, Self::KubectlCalico];
 
-    /// Returns the name that `program`, the first argument of the process, stands for.
+    /// Returns the name that `program` (the first argument of the process) stands for.
     pub(crate) fn of(program: OsString) -> Self {
         match file_name(&program) {
             "ipam" => Self::Ipam,
@@ -71,7 +71,7 @@ impl Applet {
         }
     }
 
-    /// Returns the plugin that `program`, the first argument of the process, completes, if there is one.
+    /// Returns the plugin that `program` (the first argument of the process) completes, if any.
     pub(crate) fn completed_by(program: &OsStr) -> Option<Self> {
         let name = file_name(program);
         Self::ALL.into_iter().find(|applet| applet.completer() == Some(name))

@@ -31,7 +31,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
     run(Box::pin(work))
 }
 
-/// Compiled once for each `T`, not for each future.
+/// Runs a boxed future, so this is compiled once for each `T`, not for each future.
 fn run<T>(work: Pin<Box<dyn Future<Output = Result<T, Failure>> + '_>>) -> Result<T, Failure> {
     let runtime = runtime().map_err(Failure::io("start threads"))?;
     runtime.block_on(async {

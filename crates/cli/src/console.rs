@@ -102,12 +102,12 @@ impl Console {
         }
     }
 
-    /// True if a document without findings or changes is printed: with `--quiet`, formats for people omit it.
+    /// True if a document without findings or changes is printed. `--quiet` without `--watch` omits such a table.
     pub(crate) fn prints_nothing_new(&self) -> bool {
         !self.quiet || !self.format.is_for_people() || self.watch.is_some()
     }
 
-    /// Leaks data: the process ends soon, and freeing a million objects would take longer. `--watch` drops the data.
+    /// Leaks data: the process ends soon, and freeing a million objects would only delay that. `--watch` drops it.
     pub(crate) fn done_with<T>(&self, data: T) {
         match &self.watch {
             Some(_) => drop(data),

@@ -1,5 +1,5 @@
-//! The output formats of `-o`. `render/document.rs` writes a document in each of them; `render/report` has the formats
-//! that only a check report has.
+//! The output formats of `-o`. `render/document.rs` writes a document in the common formats. Each document writes its
+//! other formats itself, such as a check report in `render/report`.
 
 use std::ffi::OsString;
 
@@ -58,7 +58,7 @@ impl Format {
         Err(Failure::usage(format!("`{what}` has no format `{format}`; it has {}", names.join(", "))))
     }
 
-    /// True for a format that programs read.
+    /// True for the formats with a schema: YAML and JSON.
     pub(crate) fn is_document(self) -> bool {
         matches!(self, Self::Yaml | Self::Json)
     }
@@ -85,7 +85,7 @@ impl Format {
         found
     }
 
-    /// True for a format that people read.
+    /// True for the formats that people read on a terminal: tables.
     pub(crate) fn is_for_people(self) -> bool {
         matches!(self, Self::Table | Self::Wide)
     }

@@ -52,8 +52,8 @@ impl Ignored {
         Ok(Self { file, entries })
     }
 
-    /// Removes accepted findings from a report, and returns notes about entries without a finding. Call this before
-    /// other filters: an entry for a finding that they remove is not stale.
+    /// Removes accepted findings from a report, and returns notes about entries that match nothing or have ended. Call
+    /// this before other filters: an entry for a finding that they would remove still matches.
     pub(crate) fn apply(&self, report: &mut Report) -> Vec<String> {
         let today = day(report.cluster.taken_at);
         let mut matches = vec![false; self.entries.len()];
@@ -62,7 +62,7 @@ impl Ignored {
         self.said(&matches, today, of_fleets)
     }
 
-    /// Removes accepted findings from a fleet's reports. An entry that matches in any report gets no note.
+    /// Removes accepted findings from a fleet's reports. Returns notes about entries that match in none or have ended.
     pub(crate) fn apply_to_fleet(&self, clusters: &mut [Cluster]) -> Vec<String> {
         let mut matches = vec![false; self.entries.len()];
         for cluster in &mut *clusters {
@@ -94,7 +94,7 @@ impl Ignored {
         });
     }
 
-    /// Returns the notes about the entries, without those in `passed_over`.
+    /// Returns the notes about the entries, except those that are `passed_over`.
     fn said(&self, matches: &[bool], today: Date, passed_over: impl Fn(&Entry) -> bool) -> Vec<String> {
         let entries = self.entries.iter().zip(matches).filter(|(entry, _)| !passed_over(entry));
         let said = entries.filter_map(|(entry, matches)| {

@@ -61,7 +61,7 @@ pub fn command() -> clap::Command {
     args::tidy(args::command())
 }
 
-/// Returns the scripts that register completion: path below the folder of completion scripts, and content.
+/// Returns the scripts that register completion, and those that kubectl runs for it: file name and content.
 pub fn completion_scripts() -> impl Iterator<Item = (String, Vec<u8>)> {
     let names = applet::Applet::ALL
         .into_iter()

@@ -20,7 +20,7 @@ pub(crate) struct Person<'a> {
     console: &'a Console,
     /// `--yes`.
     agrees: bool,
-    /// True if a script calls calicoctl: the script reads stdout, and messages go to stderr.
+    /// True for a call as calicoctl: a script reads stdout, and messages go to stderr.
     is_script: bool,
     /// The complete plan for the next question, if only a part was shown.
     whole: RefCell<Option<String>>,
@@ -46,7 +46,7 @@ impl<'a> Person<'a> {
         Self::new(console, false)
     }
 
-    /// Announces a long wait once, even with `--quiet`.
+    /// Announces a long wait that nothing has announced yet, even with `--quiet`; waits of `serve` only once.
     fn waits(&self, activity: Activity, time: SignedDuration) {
         static TOLD: Once = Once::new();
         let tell =
@@ -118,7 +118,7 @@ impl Operator for Person<'_> {
         progress::start(self.console, activity)
     }
 
-    /// Prints YAML and JSON only at the end. Before a question, a table goes to stderr instead.
+    /// Shows a plan as [`preview::preview`] does; to a script, only its warnings.
     fn show(&self, proposal: Proposal<'_>) -> Result<(), Failure> {
         if self.is_script {
             // stdout has only calicoctl's lines.

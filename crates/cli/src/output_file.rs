@@ -39,7 +39,7 @@ impl OutputFile {
     }
 }
 
-/// Replaces a file atomically: readers see the old content or the new one, and the old one stays if writing fails.
+/// Writes a file, atomically if it is regular: readers see the old or the new content, and after a failure the old one.
 pub(crate) fn write(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,

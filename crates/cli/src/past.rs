@@ -10,7 +10,7 @@ use crate::console::Console;
 use crate::exit::Failure;
 use crate::operator::Person;
 
-/// A state from an archive. Dropping this deletes its file.
+/// A state from an archive. Dropping this deletes its temporary file, if it has one.
 pub(crate) struct Past {
     /// The call, with the state as its datastore.
     pub global: Global,

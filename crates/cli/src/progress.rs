@@ -9,7 +9,7 @@ use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::console::Console;
 use crate::render::text::escape;
 
-/// Starts a bar on stderr, which is invisible without a terminal.
+/// Starts a bar on stderr. Without a terminal, it is invisible.
 pub(crate) fn start(console: &Console, activity: Activity) -> Arc<dyn Meter> {
     let (template, prefix) = words(activity);
     let bar = ProgressBar::no_length();
@@ -28,7 +28,7 @@ pub(crate) fn start(console: &Console, activity: Activity) -> Arc<dyn Meter> {
     Arc::new(Bar { bar, activity, shown: AtomicU64::new(u64::MAX) })
 }
 
-/// Returns the template of an activity's line, and its words.
+/// Returns the template of the line for an activity, and the activity in words.
 pub(crate) fn words(activity: Activity) -> (&'static str, &'static str) {
     match activity {
         Activity::Reading => ("{spinner} {prefix}: {human_pos} {msg}", "reading"),
@@ -49,7 +49,7 @@ struct Bar {
 }
 
 impl Bar {
-    /// Sets the message if `number` has changed. Formatting one for every object would take longer than reading them.
+    /// Sets the message if `number` has changed. Formatting one for each object would take longer than the read.
     fn message(&self, number: u64, text: impl FnOnce() -> String) {
         if self.shown.swap(number, Ordering::Relaxed) != number {
             self.bar.set_message(text());
@@ -84,7 +84,7 @@ impl Meter for Bar {
     }
 }
 
-/// `14 min 59 s`.
+/// Formats `14 min 59 s`.
 fn countdown(seconds: u64) -> String {
     match seconds / 60 {
         0 => format!("{seconds} s"),

@@ -26,10 +26,10 @@ use crate::protocol::{Arguments, CniError, Command, Environment};
 
 /// The time limit for connecting, however many endpoints are tried.
 const CONNECT: Duration = Duration::from_secs(15);
-/// The time limit for finding the pools of one family.
+/// The time limit for finding the pools that are given by name.
 pub(crate) const POOLS: Duration = Duration::from_secs(30);
 
-/// Marks, next to the lock, that the node's affinities have labels. Next to the usual lock it is Calico's own marker.
+/// The marker next to the lock: the node's affinities have labels. Next to the usual lock, it is Calico's own marker.
 const LABELLED: &str = "cni/ipam_upgraded";
 /// The lasting marker next to the file with the node's name: the lock's folder is empty after a reboot. It names node
 /// and datastore, since disks outlive nodes.
@@ -127,7 +127,7 @@ impl Call {
         Container { node: self.identity.node.clone(), handle: self.identity.handle.clone(), machine }
     }
 
-    /// True if the node's affinities have labels.
+    /// True if a marker says that the node's affinities have labels.
     pub(crate) fn is_labelled(&self) -> bool {
         let is_ours = |file: File| {
             let (mut text, known) = (String::new(), self.lasting_text());

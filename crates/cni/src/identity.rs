@@ -85,7 +85,7 @@ impl Identity {
 }
 
 /// The node's name, from the first source that has one. Trims blanks around a name in the file: no node name has any,
-/// and with a line break, Calico finds no node.
+/// and Calico would find no node by a name with a line break.
 pub(crate) fn node_name(sources: &NodeName) -> String {
     if !sources.stated.is_empty() {
         return sources.stated.clone();

@@ -21,7 +21,7 @@ pub(crate) struct NodeLock {
 
 impl NodeLock {
     /// Waits for the lock without limit: the kernel releases it when its process ends. Continues without the lock if
-    /// the file cannot be created.
+    /// the file cannot be opened or locked.
     pub(crate) fn take(path: &Path) -> Self {
         match lock(path) {
             Ok(file) => {
@@ -51,7 +51,7 @@ fn lock(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Opens the file. `flock` needs no write permission, so that a file of another user can be locked, too.
+/// Opens the file. `flock` needs no write permission, so a file of another user can be locked, too.
 fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     // Calico's plugin uses the same mode.

@@ -20,7 +20,7 @@ const HANDLE: usize = 128;
 /// The time limit for reading the setting that machines keep their addresses.
 const SETTING: Duration = Duration::from_secs(10);
 
-/// The error from Go's client if access to Kubernetes is not configured.
+/// The error from client-go if access to Kubernetes is not configured.
 const NO_CLUSTER: &str = "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER \
                           environment variable";
 

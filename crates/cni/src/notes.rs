@@ -112,7 +112,7 @@ fn print(full: &FullBlocks, datastore: &str) -> String {
     text + &format!("{END} {}\n", full.blocks.len())
 }
 
-/// Parses a text; `None` if it is damaged or for another datastore.
+/// Parses the content of a file; `None` if it is damaged or for another datastore.
 fn parse(text: &str, datastore: &str) -> Option<FullBlocks> {
     let mut lines = text.split_inclusive('\n').map(|line| line.strip_suffix('\n'));
     if lines.next()?? != FORM {

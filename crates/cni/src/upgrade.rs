@@ -89,7 +89,7 @@ impl Default for NodeFiles {
     }
 }
 
-/// Migrates, retrying until done, and returns the exit code.
+/// Migrates, and retries until done. Returns the exit code, which is 1 if the settings are wrong.
 pub fn run(variables: &BTreeMap<String, String>) -> u8 {
     log::start(&Log::default());
     let Some(node) = variables.get(NODE).filter(|node| !node.is_empty()) else {
@@ -209,7 +209,7 @@ async fn check_pools(
     Ok(())
 }
 
-/// Assigns an IPIP tunnel address to a node without one: as Calico with host-local, the first address of its pod CIDR.
+/// Assigns an IPIP tunnel address to a node without one: as in Calico, the one after the base of its pod CIDR.
 async fn migrate_tunnel(allocator: &CallAllocator, lookup: &Lookup, node: &str) -> Result<(), UpgradeError> {
     for _ in 0..ATTEMPTS {
         let found = lookup.node_addresses(node).await?;
@@ -306,7 +306,7 @@ async fn assign(
     }
 }
 
-/// Writes `datastoreReady`, with retries after any error.
+/// Writes `datastoreReady`, with retries after any failure.
 async fn set_ready(lookup: &Lookup, ready: bool) -> Result<(), UpgradeError> {
     let mut reason = UpgradeError::ClusterInformationChanges;
     for _ in 0..ATTEMPTS {

@@ -11,7 +11,7 @@ use tracing::{Event, Metadata, Subscriber};
 pub struct Printer<P> {
     /// Events above this level are not even formatted.
     pub level: LevelFilter,
-    /// Selects the other events to print.
+    /// Selects which of the other events to print.
     pub shown: fn(&Metadata<'_>) -> bool,
     /// Prints the target and the text of an event, on one line: the message, then ` key=value` for each field.
     pub print: P,

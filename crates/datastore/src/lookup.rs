@@ -1,5 +1,5 @@
 //! The CNI plugin's queries to Kubernetes: a namespace's labels, a pod's machine, and data for the migration from
-//! host-local. Each is one request, without discovery.
+//! host-local. A query is one request, without discovery.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -59,11 +59,11 @@ struct Object {
     metadata: Metadata,
 }
 
-/// The pod of an instance of a virtual machine.
+/// The pod that runs an instance of a virtual machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LauncherPod {
     pub instance_name: String,
-    /// The UID that the pod names.
+    /// The UID of the instance, according to the pod.
     pub instance_uid: String,
     /// The UID of the live migration to this pod, if there is one.
     pub migration: Option<String>,
@@ -119,7 +119,7 @@ impl Lookup {
         Ok(found.map(|namespace| namespace.metadata.labels.unwrap_or_default()))
     }
 
-    /// The instance of a pod. The outer `None` means that there is no such pod; the inner one that it has no instance.
+    /// The instance that a pod runs. The outer `None` means that there is no such pod; the inner one that it runs none.
     pub async fn launcher(&self, namespace: &str, pod: &str) -> Result<Option<Option<LauncherPod>>> {
         let path = format!("/api/v1/namespaces/{}/pods/{}", segment(namespace), segment(pod));
         let Some(found) = self.get::<Object>(&path, "pods").await? else { return Ok(None) };
@@ -259,7 +259,7 @@ impl Lookup {
     }
 
     /// Locks or unlocks the datastore for the plugins of all nodes: `datastoreReady` of the cluster information.
-    /// Returns false if that changed at the same time.
+    /// Returns false if the cluster information changed at the same time.
     pub async fn set_datastore_ready(&self, ready: bool) -> Result<bool> {
         const WHAT: &str = "clusterinformations";
         let path = format!("{}/default", self.client.api().calico_path(WHAT));

@@ -20,7 +20,7 @@ impl Secret {
         &self.0
     }
 
-    /// True for the empty text, which means "not set".
+    /// True for the empty string, which means "not set".
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -38,7 +38,7 @@ impl fmt::Display for Secret {
     }
 }
 
-/// Removes user and password from a URL, and its query, which may contain a secret.
+/// Removes user, password, query and fragment from a URL: they may contain a secret.
 pub fn redact_url(url: &str) -> String {
     let (scheme, rest) = match url.split_once("://") {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),

@@ -39,7 +39,7 @@ pub enum Datastore {
 }
 
 impl Datastore {
-    /// False if there is a Kubernetes beside etcd, and only its kubeconfig was named, not the cluster.
+    /// False if there is an API server beside etcd, and only its kubeconfig was named, not the cluster.
     pub fn names_kubernetes(&self) -> bool {
         self.beside().is_none_or(|kubernetes| kubernetes.names_cluster())
     }
@@ -60,7 +60,7 @@ impl Datastore {
         }
     }
 
-    /// etcd, which keeps revisions.
+    /// The client of etcd v3; `None` for any other datastore.
     pub(crate) fn etcd(&self) -> Option<&Arc<EtcdClient>> {
         match self {
             Self::Etcd(etcd, _) => Some(etcd),
@@ -106,7 +106,7 @@ impl Datastore {
         }
     }
 
-    /// The kind of datastore; etcd for a file, whose content is known only after it was read.
+    /// The kind of datastore. It is always etcd for a file, whose content is known only after a read.
     pub fn kind(&self) -> DatastoreKind {
         match self {
             Self::Etcd(..) | Self::File(_) => DatastoreKind::Etcd,
@@ -133,12 +133,12 @@ impl Datastore {
         to_etcd + self.kubernetes().map_or(0, |client| client.request_count())
     }
 
-    /// True if the data can change, so that a second read may differ.
+    /// True if the data can change, so a second read may differ.
     pub fn is_live(&self) -> bool {
         !matches!(self, Self::File(_))
     }
 
-    /// True if the time of the data is known; the clock of other files is the newest time in the data.
+    /// True if the time of the data is known. Otherwise the clock is the newest time in the data of the file.
     pub fn knows_its_time(&self) -> bool {
         match self {
             Self::File(file) => file.kind() == FileKind::Export,
@@ -237,8 +237,8 @@ impl Datastore {
         Ok(snapshot)
     }
 
-    /// Reads the data of one address or handle: on etcd a few keys in two or three requests, on etcd v2 one request for
-    /// each, and a file as a whole.
+    /// Reads the data of one address or handle: on etcd a few keys in two or three requests, on etcd v2 and Kubernetes
+    /// about one request for each, and a file as a whole.
     pub fn lookup<'a>(&'a self, lookup: &'a Lookup) -> Pending<'a, Result<Snapshot>> {
         Box::pin(async move {
             let mut snapshot = match self {
@@ -254,7 +254,7 @@ impl Datastore {
         })
     }
 
-    /// Reads some keys again, at one new revision. `None` if the datastore cannot change.
+    /// Reads some keys again, in etcd at one new revision. `None` if the datastore cannot change.
     pub fn reread<'a>(&'a self, keys: &'a BTreeSet<Key>) -> Pending<'a, Result<Option<Snapshot>>> {
         Box::pin(async move {
             let (in_kubernetes, in_etcd): (BTreeSet<Key>, BTreeSet<Key>) =

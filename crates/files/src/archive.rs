@@ -25,9 +25,9 @@ const BEGIN: &str = "calipam-";
 const END: &str = ".jsonl.zst";
 /// The format of the time in a name, in UTC.
 const NAMED: &str = "%Y%m%dT%H%M%S%.fZ";
-/// The name of an incomplete export.
+/// The name of the folder with an incomplete export.
 const WRITING: &str = ".calipam-writing";
-/// Keeps two runs from writing at the same time.
+/// The name of the lock file, which keeps two runs from writing at the same time.
 const LOCK: &str = ".calipam-lock";
 
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ pub struct Archive {
 #[derive(Clone, Copy, Debug)]
 pub enum Part<'a> {
     Whole,
-    /// Blocks, affinities, and one handle by its ID.
+    /// Blocks, affinities and, if an ID is given, its handle.
     Records {
         handle: Option<&'a str>,
     },
@@ -68,7 +68,7 @@ impl Part<'_> {
     }
 }
 
-/// A pod's namespace and name, from its own key or its endpoint's.
+/// A pod's namespace and name, from its own key or that of its endpoint.
 fn pod_of(key: &str) -> Option<(String, String)> {
     let is_endpoint = key.strip_prefix(ENDPOINT_PREFIX);
     let (namespace, name) = is_endpoint.or_else(|| key.strip_prefix("pods/"))?.split_once('/')?;
@@ -137,7 +137,7 @@ impl Archive {
         self.exports.first().map(|export| export.guid.as_str())
     }
 
-    /// Successive exports of which the later one has the older revision: a clock was set back, or the datastore was
+    /// Pairs of successive exports whose later one has the older revision: a clock was set back, or the datastore was
     /// restored in between.
     pub fn set_back(&self) -> impl Iterator<Item = [&Archived; 2]> {
         let revision = |export: &Archived| export.revision.parse::<u64>().ok();
@@ -177,9 +177,9 @@ fn archived(path: PathBuf) -> Result<Archived> {
 pub struct Added {
     pub export: Archived,
     pub entries: u64,
-    /// The newest export that was already there, if it has a later time: a clock was set back.
+    /// The time of the newest export that was already there, if it is later: a clock was set back.
     pub later: Option<Timestamp>,
-    /// An export with the same time existed, and the new one was not needed.
+    /// True if an export with the same time existed: the new one was not kept.
     pub was_there: bool,
 }
 
@@ -214,20 +214,20 @@ impl Lock {
     }
 }
 
-/// An export that is being added to an archive. It gets its name when it is complete. Removes leftovers of killed runs.
+/// An export that is being added to an archive. It gets its name when it is complete.
 #[derive(Debug)]
 pub struct Adding {
     archive: Archive,
-    /// A folder inside the archive, from which the export can be renamed. If the run is killed, it has the leftovers.
+    /// A folder inside the archive, from which the export can be renamed. If the run is killed, leftovers stay in it.
     writing: PathBuf,
     _lock: Lock,
 }
 
 impl Adding {
-    /// Locks the archive, and creates its folder if it is missing.
+    /// Locks the archive, creates its folder if it is missing, and removes leftovers of killed runs.
     ///
     /// # Errors
-    /// If the file cannot be written, another run is writing to the archive, or it has exports from several clusters.
+    /// If the folder cannot be written, another run is writing to the archive, or it has exports from several clusters.
     pub fn begin(folder: &Path) -> Result<Self> {
         Self::with(folder, Lock::take(folder)?)
     }
@@ -268,7 +268,7 @@ impl Adding {
         self.finish(entries)
     }
 
-    /// Gives the finished export its name.
+    /// Gives the finished export its name, unless an export with the same time exists.
     ///
     /// # Errors
     /// If the export is from another cluster, or cannot be renamed.

@@ -1,4 +1,4 @@
-//! Reads all data in a file, an export or an etcd snapshot.
+//! Reads the data in a file: an export, an etcd snapshot, or Kubernetes objects.
 
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -113,7 +113,7 @@ impl DataFile {
         Ok(snapshot)
     }
 
-    /// Reads the entries in an export whose keys are wanted. All other data counts as read in part.
+    /// Reads the wanted entries in an export or etcd snapshot, by their keys. All sources count as read in part.
     pub fn observe_some(
         &self,
         is_wanted: &(dyn Fn(&[u8]) -> bool + Sync),
@@ -235,7 +235,7 @@ impl DataFile {
         kubectl::files_of(&self.path).map_err(|e| Error::new(&self.path, e))
     }
 
-    /// Sets the clock for a file that does not record when it was written. Times in the future come from wrong clocks.
+    /// Sets the clock for a file that does not record when it was written, by times in the data or else the file's own.
     fn set_clock(&self, snapshot: &mut Snapshot) -> Result<()> {
         let newest = newest_time(snapshot, Timestamp::now());
         snapshot.taken_at = newest.map_or_else(|| self.changed_at(), Ok)?;

@@ -7,7 +7,7 @@ use calipam_model::hint::{Call, Hint};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An unusable data file.
+/// The error for an unusable data file.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {kind}", path.display())]
 pub struct Error {
@@ -44,7 +44,7 @@ pub enum FileError {
     Io(#[from] io::Error),
     #[error("the file is empty")]
     Empty,
-    /// The file is neither an export nor an etcd snapshot.
+    /// The file is of no known kind.
     #[error("neither a calipam export, nor an etcd snapshot, nor Kubernetes objects in JSON{0}")]
     UnknownKind(String),
     /// An etcd member's data folder, or a backup of one from `etcdctl backup`.
@@ -53,12 +53,12 @@ pub enum FileError {
     /// A file of Kubernetes objects that is cut off or not JSON.
     #[error("cannot read the Kubernetes objects: {0}")]
     Objects(String),
-    /// A list of Kubernetes objects with only the first page.
+    /// A list of Kubernetes objects that lacks pages.
     #[error("not all of its {kind}: {}", if *.remaining > 0 { format!("{remaining} more objects follow (`metadata.remainingItemCount`)") } else { "more objects follow (`metadata.continue`)".to_owned() })]
     ObjectsMissing { kind: String, remaining: u64 },
     #[error("holds no Calico data: there is no key under /calico/")]
     NoCalico,
-    /// Files of Kubernetes objects without any of Calico's.
+    /// Files with Kubernetes objects, but without Calico objects.
     #[error("holds no Calico objects")]
     NoObjects,
     /// An export in another version of the format.
@@ -74,7 +74,7 @@ pub enum FileError {
     /// An export that ends too early.
     #[error("the export ends after {entries} entries")]
     ExportCut {
-        /// The number of existing entries.
+        /// The number of entries before its end.
         entries: u64,
     },
     /// Invalid compressed data.
@@ -154,7 +154,7 @@ impl FileError {
         })
     }
 
-    /// Converts the error to one about a file in an archive, for which damaged data cannot be written again.
+    /// Converts the error to one about a file in an archive, whose damaged data cannot be written again.
     pub(crate) fn of_archive(self) -> Self {
         match self {
             Self::Empty

@@ -8,7 +8,7 @@ use zstd::zstd_safe;
 
 /// The first bytes of a head: a skippable frame of 12 bytes.
 pub const MAGIC: [u8; 8] = [0x57, 0x2A, 0x4D, 0x18, 12, 0, 0, 0];
-/// Length of a head: [`MAGIC`], the frame's length, the CRC-32 of the frame, and the CRC-32 of the head so far.
+/// Length of a head: [`MAGIC`], the frame's length, the CRC-32 of the frame, and the CRC-32 of all three.
 pub const HEAD: usize = MAGIC.len() + 12;
 /// Maximum text in one frame, in bytes, unless a single piece is larger.
 pub const MOST_TEXT: usize = 4 << 20;
@@ -17,7 +17,7 @@ const LIMIT: usize = 64 << 20;
 /// The fastest level, which finds repeated text.
 const LEVEL: i32 = 1;
 
-/// For small frames that repeat earlier text: an eighth smaller than with usual levels, for a few milliseconds each.
+/// The level for small frames that repeat earlier text: they are an eighth smaller than usual, and take a few ms each.
 const WITH_WHAT_IS_KNOWN: i32 = 19;
 
 /// Compresses frames.
@@ -82,7 +82,7 @@ impl Head {
         if frame.len() != self.length as usize || crc32fast::hash(frame) != self.sum {
             return Err(damaged());
         }
-        // zstd knows the length of the text, which is in one piece. A length above the limit is not decompressed.
+        // The frame states the length of its text, which is in one piece. A length above the limit is not decompressed.
         let length = zstd_safe::get_frame_content_size(frame).ok().flatten();
         let length = length.filter(|length| (1..=LIMIT as u64).contains(length)).ok_or_else(damaged)?;
         let text = Decompressor::with_dictionary(known)?

@@ -30,7 +30,7 @@ const MAY_BE_EMPTY: [Source; 4] = [
     Source::ClusterInformation,
     Source::KubeControllersConfiguration,
 ];
-/// Kinds with objects in every cluster.
+/// Kinds that count as read only if a file has them.
 const NEVER_EMPTY: [Source; 8] = [
     Source::Blocks,
     Source::Affinities,
@@ -102,8 +102,8 @@ pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
     Ok(snapshot)
 }
 
-/// Sets the type of affinities in lists from Calico's aggregated API, which omits it. If there is no label either, the
-/// block's owner determines the type.
+/// Marks virtual affinities in lists from Calico's aggregated API, which omits the type. If there is no label either,
+/// the block's owner shows which affinities are virtual.
 fn tell_virtual_affinities(snapshot: &mut Snapshot) {
     let owners = snapshot.blocks.iter().filter_map(|block| match block.value.content.owner()? {
         BlockOwner::Virtual(name) => Some((block.value.key, name.as_str())),
@@ -131,7 +131,7 @@ pub(crate) fn read_entries(files: &[PathBuf], mut take: impl FnMut(&RawEntry<'_>
     .map(drop)
 }
 
-/// Passes each object in some files to `take`; returns the contents of the files.
+/// Passes each object in some files to `take`; returns the kinds in the files.
 fn each(files: &[PathBuf], take: impl FnMut(&KnownKind, &[u8])) -> Result<Seen> {
     let mut reader = Reader { take, known: HashSet::new(), seen: Seen::default() };
     for path in files {
@@ -182,7 +182,7 @@ struct Reader<F> {
     seen: Seen,
 }
 
-/// The contents of the files.
+/// The kinds in the files.
 #[derive(Default)]
 struct Seen {
     sources: BTreeSet<Source>,
@@ -199,7 +199,7 @@ impl Seen {
     }
 }
 
-/// The fields that identify the type of an object.
+/// The fields that identify an object and its type.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct TypeMeta {
@@ -264,7 +264,7 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
         Ok(Some(envelope).filter(|_| nameless && kind.is_some() && known.is_none()))
     }
 
-    /// Reads an object; returns false if its type is unknown.
+    /// Reads an object of a known kind; returns false if neither the object nor the list names a kind.
     fn object(&mut self, json: &[u8], of_list: Option<&TypeMeta>) -> bool {
         // An undecodable object has no known kind.
         let mut object: TypeMeta = serde_json::from_slice(json).unwrap_or_default();
@@ -284,7 +284,7 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
     }
 }
 
-/// A list's kind and version, for items that have none, if they precede the items.
+/// A list's kind and version, for items that have none; `None` if they follow the items.
 fn outer(envelope: &[u8]) -> Option<TypeMeta> {
     let whole = serde_json::from_slice(envelope).ok();
     // The text up to the array of items, once closed, is a complete object.

@@ -33,7 +33,7 @@ pub fn put_message(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Reads a varint; returns its value and size. `None` if it is incomplete.
+/// Reads a varint; returns its value and size. `None` if it is incomplete or too long.
 pub fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     // Nearly all tags and lengths take one byte.
     if let Some(byte) = bytes.first()
@@ -56,14 +56,14 @@ pub fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
     Number(u64),
-    /// Bytes, a text or an embedded message.
+    /// Bytes, a string or an embedded message.
     Bytes(&'a [u8]),
     /// Four or eight bytes, which etcd does not use.
     Fixed,
 }
 
 impl<'a> Value<'a> {
-    /// The number, or 0 for a bytes field.
+    /// The number; 0 for any other value.
     pub fn number(self) -> u64 {
         match self {
             Self::Number(number) => number,
@@ -71,7 +71,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The bytes; empty for a number.
+    /// The bytes; empty for any other value.
     pub fn bytes(self) -> &'a [u8] {
         match self {
             Self::Bytes(bytes) => bytes,

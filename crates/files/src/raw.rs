@@ -44,7 +44,7 @@ impl RawEntry<'_> {
     }
 }
 
-/// True for keys that a full read includes: all of IPAM, and the resources that show who uses addresses.
+/// True for keys that a full read includes: all of IPAM, and the other resources that a check needs.
 pub fn is_read(key: &[u8]) -> bool {
     if key.starts_with(IPAM_PREFIX.as_bytes()) {
         return true;

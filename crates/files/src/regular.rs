@@ -1,5 +1,5 @@
-//! Opens files safely. Anyone who can write to a folder can put a pipe there, which blocks forever, a link, or a file
-//! that controls a run: only regular files are read, and opening does not block.
+//! Opens files safely. Anyone who can write to a folder can put a link there, a file that controls a run, or a pipe,
+//! which blocks forever: only regular files are read, and opening does not block.
 //!
 //! On Windows, the standard library does not know a file's owner and mode: the folder's access lists protect the file.
 
@@ -19,7 +19,7 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Reads a file that the user named as text; invalid UTF-8 is an error.
+/// Reads a text file that the user named; invalid UTF-8 is an error.
 pub fn read_to_string(path: &Path) -> io::Result<String> {
     let mut content = String::new();
     open(path)?.read_to_string(&mut content)?;

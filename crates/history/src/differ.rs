@@ -28,12 +28,12 @@ pub enum Change {
     Attributes,
     /// Not in use in either state: assigned and released in between, or reserved for Windows.
     Passed,
-    /// The address has finished cooling down, and is free now.
+    /// The address was cooling down or reserved, and is free now.
     Cooled,
     Claimed,
-    /// The block has another owner, or none any more.
+    /// The block has another owner, or none.
     Owner,
-    /// Released and claimed again by the same owner, by its claim time.
+    /// Released and claimed again by the same owner, according to its claim time.
     ClaimedAgain,
     /// Replaced by blocks of another size.
     Size,
@@ -97,7 +97,7 @@ impl<'s> AddressRecord<'s> {
         NodeName::of(&self.record(), self.block)
     }
 
-    /// The node of the record, or the owner of the block.
+    /// The node of the record, or else the node that owns the block.
     pub fn node(self) -> Option<String> {
         let node = self.node_name().text();
         (!node.is_empty()).then_some(node)
@@ -116,7 +116,7 @@ impl<'s> AddressRecord<'s> {
     }
 }
 
-/// The states of each address that is not free in at least one of two states of a block.
+/// Pairs the two states of each address of a block, unless the address is free in both.
 pub(crate) fn addresses<'s>(
     old: Option<&'s Block>,
     new: Option<&'s Block>,
@@ -146,7 +146,7 @@ pub(crate) fn of_address([before, after]: [Option<AddressRecord<'_>>; 2]) -> Opt
     }
 }
 
-/// Returns the change of the owner between two states of a block; `None` if there is none.
+/// Returns the change of owner or claim time between two states of a block; `None` if there is none.
 pub(crate) fn of_owner(old: &Block, new: &Block) -> Option<Change> {
     if old.owner() != new.owner() {
         return Some(Change::Owner);
@@ -155,7 +155,7 @@ pub(crate) fn of_owner(old: &Block, new: &Block) -> Option<Change> {
     claimed.is_some_and(|(old, new)| old != new).then_some(Change::ClaimedAgain)
 }
 
-/// Counts addresses that were assigned and released between two states of a block, if `counts` accepts their records.
+/// Counts the addresses assigned and those released between two states of a block, if `counts` accepts their records.
 pub(crate) fn assigned_and_released(
     old: Option<&Block>,
     new: Option<&Block>,

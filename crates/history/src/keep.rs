@@ -7,7 +7,7 @@ use std::str::FromStr;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-/// The period of which the last export is kept.
+/// A kind of period: the last export of each is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Every {
     All,
@@ -26,11 +26,11 @@ struct Rule {
     every: Every,
 }
 
-/// Rules to keep exports. An export that is older than every rule is removed.
+/// Rules to keep exports. An export older than the ages of all rules is removed, unless it is the newest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keep(Vec<Rule>);
 
-/// The error for text that is not a list of such rules.
+/// The error for text that is not a list of rules, ascending by age.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeepError(String);
 
@@ -82,7 +82,7 @@ fn rule(text: &str) -> Result<Rule, KeepError> {
 }
 
 impl Keep {
-    /// Returns true for each export to remove, for ascending times. The newest is kept, and so are exports later than
+    /// Returns true for each export to remove; `times` must ascend. The newest is kept, and so are exports later than
     /// `now`: a clock is wrong, so their age is unknown.
     pub fn superfluous(&self, times: &[Timestamp], now: Timestamp) -> Vec<bool> {
         let mut taken = BTreeSet::new();

@@ -4,7 +4,7 @@
 //! [`trend`]: assignments and releases while a cluster is followed. [`rates`]: how often pods start and how long they
 //! run. [`past`]: the data for trends and rates from a recording. All of them compare block states with `differ.rs`.
 //!
-//! An object that cannot be decoded or was not read is neither gone nor unchanged: it is listed as not compared.
+//! In [`diff`], an object that cannot be decoded or was not read is neither gone nor unchanged, but not compared.
 
 pub mod diff;
 mod differ;

@@ -31,13 +31,13 @@ pub trait Past {
         true
     }
 
-    /// Begins a time in which every change is known; `held` addresses are in use at its start.
+    /// Begins an observed time, with `held` addresses in use at its start.
     fn begin(&mut self, at: Timestamp, held: u64);
 
-    /// Adds a time in which every change is known.
+    /// Adds observed time, in which every change is known; between two exports, only the differences are.
     fn pass(&mut self, from: Timestamp, until: Timestamp);
 
-    /// Adds addresses of a block that were assigned and released.
+    /// Adds the numbers of addresses of a block that were assigned and released.
     fn change(&mut self, block: IpNet, assigned: u64, released: u64);
 
     /// Announces that the next changes are the differences between two exports.
@@ -48,7 +48,7 @@ pub trait Past {
 #[derive(Debug, Default)]
 pub struct PastReader<P> {
     pub(crate) past: P,
-    /// The blocks, by their keys in exports.
+    /// The blocks of the last state, by their keys in exports.
     blocks: HashMap<Vec<u8>, Block>,
     /// The blocks of the next state.
     next: HashMap<Vec<u8>, Block>,
@@ -65,7 +65,7 @@ impl<P: Past> PastReader<P> {
         self.next.extend(block(entry).map(|block| (key.to_vec(), block.clone())));
     }
 
-    /// Completes the next state, and compares it with the last one if only their differences are known.
+    /// Completes the next state. `follows` decides if it is compared with the last one, begins anew, or is dropped.
     pub fn begin(&mut self, at: Timestamp, follows: Follows) {
         let next = std::mem::take(&mut self.next);
         match follows {
@@ -102,7 +102,7 @@ impl<P: Past> PastReader<P> {
         self.blocks.extend(now.map(|now| (key.to_vec(), now.clone())));
     }
 
-    /// Extends the time in which every change is known.
+    /// Extends the observed time.
     pub fn reach(&mut self, at: Timestamp) {
         if let Some(before) = self.at.filter(|before| *before < at) {
             self.past.pass(before, at);
@@ -122,7 +122,7 @@ impl<P: Past> PastReader<P> {
     }
 }
 
-/// The block of an entry; `None` if there is none.
+/// The usable block of an entry; `None` if there is none or it is marked deleted.
 fn block(entry: &Snapshot) -> Option<&Block> {
     entry.blocks.iter().find(|block| !block.value.content.is_deleted())?.value.content.usable()
 }

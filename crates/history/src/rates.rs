@@ -16,7 +16,7 @@ pub struct Rates {
     pub observed: SignedDuration,
     /// The total time for which pods held addresses, in seconds.
     pub held: f64,
-    /// Changes between two exports are included, so that the true numbers may be higher.
+    /// True if changes between two exports are included, so the true numbers may be higher.
     pub is_least: bool,
     /// Addresses that pods hold now.
     pods: u64,

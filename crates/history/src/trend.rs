@@ -1,4 +1,4 @@
-//! Assigned and released addresses of a pool, and the time at which it will be exhausted.
+//! Assigned and released addresses of a pool, and the time at which the pool will be exhausted.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::differ::assigned_and_released;
 use crate::past::Past;
 
-/// The length of the time that one sum of changes covers.
+/// The period that one sum of changes covers.
 const SPAN: SignedDuration = SignedDuration::from_mins(10);
 /// The time for which sums are kept.
 pub const KEPT: SignedDuration = SignedDuration::from_hours(24);
@@ -45,7 +45,7 @@ pub struct Forecast {
 }
 
 impl Trends {
-    /// Adds changed blocks, and the time. A block that cannot be decoded, before or now, is skipped.
+    /// Adds changed blocks and the time that has passed. Skips blocks that cannot be decoded, before or now.
     pub fn note(&mut self, before: &Snapshot, now: &Snapshot, snapshot: &Snapshot) {
         let pools: BTreeSet<IpNet> = snapshot.pools.iter().map(|pool| pool.value.cidr).collect();
         self.0.retain(|cidr, _| pools.contains(cidr));
@@ -64,12 +64,12 @@ impl Trends {
         }
     }
 
-    /// Begins again: the changes up to this time are unknown.
+    /// Begins again: the changes up to `now` are unknown.
     pub fn interrupt(&mut self, now: Timestamp) {
         self.0.values_mut().for_each(|trend| trend.begin_anew(now));
     }
 
-    /// Empty trends of these pools.
+    /// Creates empty trends of pools.
     pub fn of_pools(pools: impl Iterator<Item = IpNet>) -> Self {
         Self(pools.map(|pool| (pool, Trend::new(Timestamp::MIN))).collect())
     }
@@ -128,11 +128,11 @@ impl Trend {
         self.growing += assigned as i64 - released as i64;
     }
 
-    /// Ends the sums whose span has passed.
+    /// Ends the sums whose spans have passed, and drops old ones.
     fn reach(&mut self, now: Timestamp) {
         let passed = now.duration_since(self.begin);
         if passed.is_negative() || passed >= KEPT {
-            // The clock was set.
+            // The clock was set, or the trend has not begun yet.
             self.sums.clear();
             return self.begin_anew(now);
         }

@@ -28,7 +28,7 @@ pub enum AffinityType {
 }
 
 impl AffinityType {
-    /// Reads the text; the empty text is [`Self::Host`].
+    /// Reads the text; an empty one is [`Self::Host`].
     pub fn parse(text: &str) -> Self {
         match text {
             "" | "host" => Self::Host,
@@ -67,7 +67,7 @@ impl AffinityKey {
         }
     }
 
-    /// True if the block names this affinity as its owner.
+    /// True if `owner`, which a block names, is the holder of this affinity.
     pub fn is_of(&self, owner: Option<&BlockOwner>) -> bool {
         match (&self.kind, owner) {
             (AffinityType::Host, Some(BlockOwner::Host(node))) => self.node == *node,
@@ -118,7 +118,7 @@ pub enum AffinityState {
 }
 
 impl AffinityState {
-    /// Reads the text; the empty text is [`Self::Confirmed`].
+    /// Reads the text; an empty one is [`Self::Confirmed`].
     pub fn parse(text: &str) -> Self {
         match text {
             "" | "confirmed" => Self::Confirmed,

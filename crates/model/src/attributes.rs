@@ -26,16 +26,14 @@ pub fn is_windows_reserved(handle: TextRef<'_>) -> bool {
         && handle.packed().eq_ignore_ascii_case(WINDOWS_RESERVED_HANDLE.as_bytes())
 }
 
-/// One owner record, like [Calico's `AllocationAttribute`].
-///
-/// [Calico's `AllocationAttribute`]: facts 1.3, "Attribute object".
+/// One owner record: Calico's `AllocationAttribute` (facts 1.3, "Attribute object").
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Attribute {
     /// `handle_id`: the primary identity; `None` for anonymous allocations.
     pub handle: Option<String>,
     /// `secondary`: attributes of the active owner. `None` if null or absent.
     pub owner: Option<BTreeMap<String, String>>,
-    /// `alternateOwnerAttrs`: the other side of a KubeVirt live migration (Calico 3.32 and later).
+    /// `alternateOwnerAttrs`: the alternate owner, in a KubeVirt live migration (Calico 3.32 and later).
     pub alternate: Option<BTreeMap<String, String>>,
     /// `releasedAt`, RFC 3339: the start of the cooldown (Calico 3.33 and later).
     pub released_at: Option<String>,
@@ -119,7 +117,7 @@ impl<'a> AttributeRef<'a> {
         self.owner.unwrap_or_default()
     }
 
-    /// Attributes of the other side of a live migration, if there are any.
+    /// Attributes of the alternate owner, if there are any.
     pub fn alternate(&self) -> Option<OwnerMap<'a>> {
         self.alternate
     }
@@ -157,7 +155,7 @@ impl<'a> AttributeRef<'a> {
         serde_json::from_slice(self.unknown).unwrap_or_default()
     }
 
-    /// True if nothing names an owner: no handle, no attributes.
+    /// True if nothing names an owner: no handle and no attributes. False for a cooling address.
     pub fn is_anonymous(&self) -> bool {
         self.handle.is_none_or(TextRef::is_empty) && self.owner().is_empty() && !self.is_cooling()
     }

@@ -29,7 +29,7 @@ pub fn value(key: &Key, json: &[u8]) -> Option<Vec<u8>> {
     (changed > 0).then(|| value.to_string().into_bytes())
 }
 
-/// Adds missing handles and attributes to owner records as empty fields. Returns the number of added fields.
+/// Adds missing handles and attributes to owner records as `null`. Returns the number of added fields.
 fn name_all_fields(block: &mut Map<String, Value>) -> usize {
     let records = block.get_mut("attributes").and_then(Value::as_array_mut).into_iter().flatten();
     let mut added = 0;

@@ -83,8 +83,8 @@ impl<'de, const ETCD: bool> Deserialize<'de> for RawIpamConfig<ETCD> {
 }
 
 impl IpamConfig {
-    /// Reads the value under `/calico/ipam/v2/config`. A missing flag is false, even if it is true when there is no
-    /// value at all: `{}` turns off allocation of blocks (facts 1.6).
+    /// Reads the value under `/calico/ipam/v2/config`. A missing flag is false, even if its default is true: `{}` turns
+    /// off allocation of blocks (facts 1.6).
     pub fn parse(text: &[u8]) -> Result<Self, DecodeError> {
         let raw: RawIpamConfig<true> = json::from_slice(text)?;
         Ok(raw.into())
@@ -126,7 +126,7 @@ impl IpamConfig {
         SignedDuration::from_secs(self.cooldown_seconds)
     }
 
-    /// The limit for a node's blocks in one family and pool.
+    /// The limit for a node's blocks in one family.
     pub fn block_limit(&self) -> u32 {
         u32::try_from(self.max_blocks_per_host).ok().filter(|n| *n > 0).unwrap_or(DEFAULT_MAX_BLOCKS_PER_HOST)
     }

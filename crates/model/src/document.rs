@@ -76,7 +76,7 @@ impl Document {
         }
     }
 
-    /// Sets an annotation, or removes it everywhere.
+    /// Sets an annotation, or removes it. In both cases removes its copy in Calico's metadata annotation.
     pub fn annotate(&mut self, name: &str, value: Option<String>) {
         let Some(Value::Object(metadata)) = self.0.get_mut("metadata") else { return };
         let annotations = metadata.entry("annotations").or_insert_with(|| Map::new().into());

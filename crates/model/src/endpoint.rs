@@ -188,7 +188,7 @@ impl Endpoint {
         one.into_iter().chain(many.iter().copied())
     }
 
-    /// The number of addresses in use.
+    /// The number of addresses.
     pub fn address_count(&self) -> usize {
         match &self.addresses {
             Addresses::One(_) => 1,

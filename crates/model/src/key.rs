@@ -30,7 +30,7 @@ pub enum Key {
     Handle(String),
     /// The configuration that the allocator uses.
     IpamConfig,
-    /// The obsolete `/calico/ipam/v2/host/<node>`, which is ignored.
+    /// The obsolete `/calico/ipam/v2/host/<node>`, which no check looks at.
     IpamHost(String),
     /// An IP pool, by name.
     Pool(String),

@@ -1,4 +1,4 @@
-//! Names of workload endpoints: node, orchestrator, pod and interface in one text (facts 1.10).
+//! Names of workload endpoints: node, orchestrator, pod and interface in one string (facts 1.10).
 
 /// The parts of a workload endpoint's name.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -53,7 +53,7 @@ impl TunnelKind {
         }
     }
 
-    /// The field in the Calico node with this address.
+    /// The field of a Calico node that has this address.
     pub fn field(self) -> &'static str {
         match self {
             Self::Ipip => "spec.bgp.ipv4IPIPTunnelAddr",
@@ -81,7 +81,7 @@ pub struct Node {
     pub plugin: Option<String>,
     /// A taint keeps pods away unless they tolerate it. Known only for Kubernetes nodes.
     pub tainted: bool,
-    /// True for IPv4, and for IPv6, if the node has a WireGuard key: its tunnel needs an address.
+    /// True, for IPv4 and for IPv6, if the node has a WireGuard key, so its tunnel needs an address.
     pub wireguard_keys: [bool; 2],
     /// The pod ranges that Kubernetes assigns to the node, from which host-local takes addresses. Known only for some
     /// Kubernetes nodes.

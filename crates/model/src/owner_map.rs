@@ -55,7 +55,7 @@ pub(crate) fn push_entry(out: &mut Vec<u8>, key: OwnerKey<'_>, value: &str) {
     push_text(out, value);
 }
 
-/// Owner attributes in place, sorted by key as in Go's output.
+/// Owner attributes in place, in the order in which they were packed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OwnerMap<'a> {
     len: usize,

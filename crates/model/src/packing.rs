@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use crate::text::pack_into;
 
-/// For texts shorter than this, the length takes one byte.
+/// The length from which the length itself takes more than one byte.
 const SHORT: usize = 0x80;
 /// The most bytes of working memory that a thread keeps between two uses.
 const SCRATCH: usize = 1 << 12;

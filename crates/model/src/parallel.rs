@@ -7,7 +7,7 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// The number of pieces per thread that are waiting to be decoded.
+/// The most pieces per thread that are waiting to be decoded.
 const AHEAD: usize = 2;
 
 pub fn cores() -> NonZeroUsize {
@@ -43,7 +43,7 @@ struct State<D, B, T> {
     next: usize,
     waiting: BTreeMap<usize, D>,
     take: T,
-    /// Nothing more is passed on after this is a break.
+    /// Once this is a break, nothing more is passed on.
     flow: ControlFlow<B>,
 }
 

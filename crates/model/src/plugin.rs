@@ -23,8 +23,8 @@ pub enum Plugin {
 }
 
 impl Plugin {
-    /// The plugin that made a record, and the recorded time; `None` for records without a container, such as tunnel
-    /// records.
+    /// The plugin that made a record, and the recorded time; `None` for records without a time or a node, such as
+    /// tunnel records.
     pub fn of(record: AttributeRef<'_>) -> Option<(Timestamp, Self)> {
         let at = record.allocated_at().filter(|_| record.get("node").is_some())?;
         let is_calipams = at.as_nanosecond().rem_euclid(MILLISECOND) == OF_CALIPAM;

@@ -26,7 +26,7 @@ pub mod evidence {
     pub const AWS: u8 = 8;
     /// The annotation `cni.projectcalico.org/ipAddrsNoIpam`: the address bypasses IPAM.
     pub const NO_IPAM: u8 = 16;
-    /// Added to [`NETWORK_STATUS`] for a network other than the pod's default one, which the status does not list.
+    /// Added to [`NETWORK_STATUS`] for an address in a network other than the default one: the status does not list it.
     pub const SECONDARY: u8 = 32;
 }
 
@@ -95,7 +95,7 @@ pub struct Namespace {
     pub pools: [Vec<String>; 2],
 }
 
-/// Reads an annotation with pool names or addresses. An invalid one gives none: the plugin reports it.
+/// Reads an annotation with pool names or addresses. An invalid one yields an empty list: the plugin reports it.
 pub fn listed(annotation: Option<&str>) -> Vec<String> {
     annotation.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
 }
@@ -194,7 +194,7 @@ impl Pod {
         created.is_some_and(|created| now.duration_since(created) > age)
     }
 
-    /// True for a pod on a node that should have an address from IPAM but does not seem to have one yet.
+    /// True for a pod that should have an address from IPAM on its node, but does not seem to have one yet.
     pub fn waits(&self) -> bool {
         let needs_none = self.finished || self.deleting || self.host_network || self.ready || self.running;
         !needs_none && self.addresses.is_empty() && !self.node().is_empty()
@@ -211,9 +211,9 @@ impl Pod {
         &self.addresses
     }
 
-    /// Addresses that the pod owns. A pod that is finished or uses the node's network has none. Otherwise the CNI
-    /// annotation counts (present but empty means none), or the status if there is no annotation. Addresses that bypass
-    /// IPAM are omitted.
+    /// Addresses that the pod owns. A pod that is finished or uses the node's network has none. Otherwise the first
+    /// source counts that exists: the CNI annotation (even if empty), the status, the AWS annotation. Addresses that
+    /// bypass IPAM are omitted.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let owns = !self.finished && !self.host_network;
         let decisive = if self.has_cni_annotation {
@@ -227,8 +227,8 @@ impl Pod {
         self.addresses.iter().filter(move |(_, by)| counts(*by)).map(|(address, _)| *address)
     }
 
-    /// Addresses that some source names, even if the pod might not own them. They keep a record from being reported as
-    /// leaked, but have no other effect.
+    /// Addresses that some source names, even if the pod might not own them. A record of such an address is not
+    /// reported as leaked. Finished pods and those in the node's network have none.
     pub fn mentioned(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let counts = !self.finished && !self.host_network;
         self.addresses.iter().filter(move |_| counts).map(|(address, _)| *address)

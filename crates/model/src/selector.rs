@@ -1,8 +1,8 @@
-//! Calico's selector language, as far as pools apply it to node labels (facts 1.7, 3.4).
+//! Calico's selector language, as far as pools apply it to labels (facts 1.7, 3.4).
 //!
 //! `all()`, `global()`, `has(k)`, `k == "v"`, `k != "v"`, `k in {"a", "b"}`, `k not in {…}`,
 //! `k contains "v"`, `k starts with "v"`, `k ends with "v"`, combined with `!`, `&&`, `||` and parentheses;
-//! `&&` binds more tightly than `||`. Texts are in single or double quotes and have no escapes.
+//! `&&` binds more tightly than `||`. Strings are in single or double quotes and have no escapes.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ enum Node {
 }
 
 impl Selector {
-    /// Reads a selector; the empty text selects everything. Rejects the same texts as Calico.
+    /// Reads a selector; an empty one selects everything. Rejects what Calico rejects, and nesting that is too deep.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         let mut parser = Parser { tokens: tokenize(text)?.into_iter().peekable() };
         if parser.tokens.peek().is_none() {
@@ -45,7 +45,7 @@ impl Selector {
         }
     }
 
-    /// True for the selectors `all()` and "", which ignore the labels.
+    /// True for selectors such as `all()` and "", which ignore the labels.
     pub fn selects_all(&self) -> bool {
         self.0 == Node::All
     }
@@ -140,7 +140,7 @@ impl Parser {
         }
     }
 
-    /// Texts in braces. Like Calico's parser, allows an empty set and a comma before the closing brace.
+    /// Strings in braces. Like Calico's parser, allows an empty set and a comma before the closing brace.
     fn set(&mut self) -> Result<Vec<String>, SelectorError> {
         self.expect(Token::OpenSet, "`{`")?;
         let mut values = Vec::new();

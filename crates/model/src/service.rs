@@ -66,7 +66,7 @@ impl Service {
 pub struct Machine {
     pub namespace: String,
     pub name: String,
-    /// An instance that belongs to a VirtualMachine with the same name: without that, it keeps no address.
+    /// An instance of a VirtualMachine with the same name. Without the VirtualMachine, it keeps no address.
     pub is_owned: bool,
 }
 

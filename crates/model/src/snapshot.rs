@@ -173,7 +173,7 @@ pub struct Snapshot {
     /// The kube-controllers configuration `default`.
     pub kube_controllers: Option<KubeControllersConfiguration>,
     /// The level of detail in block records. It is reduced only if neither handles nor users of addresses were read, so
-    /// that no rule checks a record.
+    /// no rule checks a record.
     pub records: RecordDetail,
     /// Allocation blocks, corrupt ones included.
     pub blocks: Vec<Versioned<StoredBlock>>,
@@ -191,8 +191,8 @@ pub struct Snapshot {
     pub services: Vec<Versioned<Service>>,
     /// KubeVirt machines (Kubernetes).
     pub machines: Vec<Versioned<Machine>>,
-    /// The namespaces, by name. They are read if a pool has a `namespaceSelector` or a pod is waiting for an address,
-    /// and the account may list them; `None` if not.
+    /// The namespaces, by name. They are read if a pool has a `namespaceSelector`, a pod is waiting for an address or
+    /// changes are followed, and the account may list them; `None` if not.
     pub namespaces: Option<BTreeMap<String, Namespace>>,
     /// Names of allocator configurations that Calico ignores: only the one called `default` counts.
     pub ignored_configs: Vec<String>,
@@ -304,7 +304,7 @@ impl Snapshot {
         machines.any(|m| m.namespace == namespace && m.name == name && !m.is_owned)
     }
 
-    /// The number of addresses that blocks record as allocated, reserved ones included, and that of cooling addresses.
+    /// The number of addresses that sound blocks record as allocated or reserved for Windows, and that of cooling ones.
     pub fn allocation_counts(&self) -> (usize, usize) {
         let cooldown = self.effective_ipam_config().map(|config| config.cooldown());
         let sound = self.blocks.iter().filter_map(|stored| stored.value.content.sound());

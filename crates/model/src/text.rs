@@ -22,7 +22,7 @@ const MIN_RUN: usize = 16;
 /// Minimum length of a text that is packed. Shorter texts, such as most node and namespace names, have no run of
 /// [`MIN_RUN`] digits, cannot start with [`NETWORK`], and are not a time.
 const SHORTEST: usize = if NETWORK.len() < MIN_RUN { NETWORK.len() } else { MIN_RUN };
-/// The digits of a container ID. Nearly all texts with digits are such an ID, or end with one after [`NETWORK`].
+/// Digits in a container ID. Nearly all texts with digits are such an ID, or end with one after [`NETWORK`].
 const ID_DIGITS: usize = 64;
 
 /// An owned compact text.

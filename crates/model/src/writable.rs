@@ -69,11 +69,11 @@ impl From<Block> for Object {
 
 fn encode(value: &impl serde::Serialize, length: usize) -> Vec<u8> {
     let mut json = Vec::with_capacity(length);
-    // All maps have texts as keys, so writing to memory cannot fail.
+    // All maps have strings as keys, so writing to memory cannot fail.
     serde_json::to_writer(&mut json, value).map(|()| escape_html(json)).unwrap_or_default()
 }
 
-/// Escapes `<`, `>` and `&` as Go's encoder does (facts 1.3.2). In JSON they occur only within texts.
+/// Escapes `<`, `>` and `&` as Go's encoder does (facts 1.3.2). In JSON they occur only within strings.
 fn escape_html(json: Vec<u8>) -> Vec<u8> {
     // Without branches, the compiler compares many bytes at once.
     let has_any =

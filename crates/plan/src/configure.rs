@@ -21,13 +21,13 @@ const MOST_BLOCKS: i64 = 1_000_000;
 /// A reason to refuse the settings. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigureRefusal {
-    // The first three are calicoctl's words.
+    // The first three messages are calicoctl's.
     #[error("at least one configuration option must be specified")]
     Nothing,
     /// Without strict affinity, nodes have to be allowed to claim blocks.
     #[error("Cannot disable 'StrictAffinity' and 'AutoAllocateBlocks' at the same time")]
     NeedsAutoAllocation,
-    /// A block limit takes effect before strict affinity, and needs it.
+    /// Calico accepts a block limit only with strict affinity.
     #[error("MaxBlocksPerHost requires StrictAffinity to be enabled")]
     LimitNeedsStrictAffinity,
     /// The setting accepts 0 to `most`.
@@ -99,7 +99,7 @@ pub fn plan(
     Ok(Plan { warnings, ..plan })
 }
 
-/// Returns the findings that this configuration would add: nodes above the block limit, addresses that are borrowed
+/// Describes the findings that the configuration would add: nodes above the block limit, addresses that are borrowed
 /// under strict affinity, and nodes that get no more addresses.
 fn consequences(mut snapshot: Snapshot, after: IpamConfig) -> Vec<String> {
     let codes = [Code::NodeOverBlockLimit, Code::BorrowedUnderStrictAffinity, Code::NodeWithoutAddresses];
@@ -174,7 +174,7 @@ fn check_together(config: &IpamConfig) -> Result<(), ConfigureRefusal> {
 }
 
 /// Returns the values that Calico assumes where nothing is stored, and stores with the first setting. Older Kubernetes
-/// schemas lack the field for virtual machines, which are treated the same without it.
+/// schemas lack the field for virtual machines; without it, Calico treats them the same.
 fn defaults(datastore: DatastoreKind) -> Document {
     let mut document = Document::default();
     document.set(&[IpamSetting::AutoAllocateBlocks(true)]);

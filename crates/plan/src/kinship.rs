@@ -17,7 +17,7 @@ pub enum Doubt {
     UnknownPods(usize),
 }
 
-/// Returns a doubt, or `None` if a pod shows that it is one cluster, or if only etcd or only Kubernetes was read.
+/// Returns a doubt. `None` if a pod shows that it is one cluster, or if too little was read of etcd or Kubernetes.
 pub fn doubt(snapshot: &Snapshot) -> Option<Doubt> {
     if snapshot.datastore == DatastoreKind::Kubernetes || !snapshot.has_read(Source::Pods) {
         return None;

@@ -1,4 +1,4 @@
-//! Repair plans: edits of what was read, each justified by a finding. Nothing here reads or writes a datastore.
+//! Plans: edits of what was read, justified by findings or asked for. Nothing here reads or writes a datastore.
 //!
 //! A plan is [tried](try_plan()) in memory before it is carried out: the findings that it claims to repair must be gone
 //! afterwards, and no new ones may appear.

@@ -28,7 +28,7 @@ pub enum PlanKind {
     /// `ConfigurePlan`: to change how the allocator works.
     #[serde(rename = "ConfigurePlan")]
     Configure,
-    /// `AssignPlan`: to assign addresses for people.
+    /// `AssignPlan`: to assign addresses by hand.
     #[serde(rename = "AssignPlan")]
     Assign,
     /// `MigrationPlan`: one phase of the migration from one pool to another.
@@ -128,12 +128,12 @@ impl Change {
 pub enum Verb {
     /// An address is freed.
     ReleaseAddress,
-    /// An address in use is recorded.
+    /// An address is assigned, or recorded since it is in use.
     AssignAddress,
     /// An address gets the record of its real owner.
     RewriteOwner,
     CreateBlock,
-    /// A block is written anew in one write.
+    /// A block is rewritten in one write.
     RebuildBlock,
     /// An empty block is deleted.
     DeleteBlock,
@@ -151,7 +151,7 @@ pub enum Verb {
     LabelAffinity,
     DeleteAffinity,
     CreatePool,
-    /// A pool is disabled: nodes get no addresses from it any more.
+    /// A pool is disabled: nodes get no more addresses from it.
     DisablePool,
     /// A pool is enabled: nodes get addresses from it again.
     EnablePool,

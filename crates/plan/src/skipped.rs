@@ -17,7 +17,7 @@ pub struct Skipped {
     pub suggested_action: Option<SuggestedAction>,
 }
 
-/// Something that calipam can do about a skipped thing. The program that shows it words the command.
+/// Something that calipam can do about a skipped thing. The program that shows it states the command.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SuggestedAction {
     /// Another run of the program.
@@ -54,7 +54,7 @@ impl Skipped {
     }
 }
 
-/// The reason why something is left as it is, and a text with names and evidence.
+/// The reason why something is left as it is, and a message with names and evidence.
 pub(crate) type Refusal = (SkipReason, String);
 
 /// The reason why something is left as it is.
@@ -65,7 +65,7 @@ pub enum SkipReason {
     InUse,
     /// The allocation is younger than the grace period.
     Young,
-    /// The address was seen unused only once.
+    /// The address, handle or affinity has to be seen in this state twice.
     SeenOnce,
     /// Other addresses of its handle stay, and a handle is released completely or not at all.
     HandleHeld,
@@ -77,7 +77,7 @@ pub enum SkipReason {
     Cooling,
     /// Windows reserves the address.
     WindowsReserved,
-    /// A block that is corrupt or cannot be decoded hides it.
+    /// It cannot be judged: a block, handle or affinity is corrupt or cannot be decoded.
     Unchecked,
     /// The objects that could show the owner were not read.
     NotRead,
@@ -112,7 +112,7 @@ pub enum SkipReason {
     CorruptBeyondRepair,
     /// Several live owners use it.
     DuplicateOwners,
-    /// The container is not known, so that nothing would ever free the address.
+    /// The container is not known, so nothing would ever free the address.
     ContainerUnknown,
     /// The datastore cannot hold an object for its handle.
     HandleNotStorable,

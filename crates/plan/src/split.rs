@@ -1,8 +1,8 @@
 //! Plans of `split`, which replaces a pool with several smaller ones (facts 7.7). Blocks stay as they are: Calico
 //! matches them with pools by CIDR.
 //!
-//! calicoctl disables the pool before it checks whether it can be split. Here everything is checked first, and only the
-//! drop-in disables the pool, to make the same writes as calicoctl. The parts overlap the pool for a moment, without
+//! calicoctl disables the pool before it checks whether it can be split. Here everything is checked first, and the pool
+//! is disabled only on request, to make the same writes as calicoctl. The parts overlap the pool for a moment, without
 //! harm: all of them have the same blocks.
 
 use calipam_check::Subject;
@@ -25,7 +25,7 @@ pub const MOST_PARTS: u32 = 4096;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SplitRefusal {
     /// The number of parts is not a power of two above 1.
-    // calicoctl's words.
+    // calicoctl's message.
     #[error(
         "error splitting the CIDR {cidr} into {parts} CIDRs: number to split CIDR into is not a valid power of 2: {parts}"
     )]
@@ -38,7 +38,7 @@ pub enum SplitRefusal {
     SmallerThanBlock { part: IpNet, block_size: u8 },
     #[error(transparent)]
     Range(#[from] RangeRefusal),
-    /// A block is larger than a part, so that it would be in no pool.
+    /// A block is larger than a part, so it would be in no pool.
     #[error("the block {block} is larger than a part such as {part}, and would be in no pool")]
     BlockTooLarge { block: IpNet, part: IpNet },
     /// The name of a part is taken.
@@ -101,7 +101,7 @@ fn too_many(cidr: IpNet, parts: u32) -> String {
 #[derive(Clone, Copy, Debug)]
 pub struct Split {
     pub parts: u32,
-    /// Disable the pool first, in a step of its own, as calicoctl does.
+    /// True if the pool is disabled first, in a step of its own, as calicoctl does.
     pub disables_first: bool,
 }
 
@@ -142,7 +142,7 @@ pub fn plan(snapshot: &Snapshot, pool: &Pool, stored: &Document, split: Split) -
         changes.push(change(Verb::CreatePool, cidr, format!("{name}, part of {}", pool.name)));
         edits.push(Edit::Pool(name, PoolEdit::Create(part)));
     }
-    // Last: until then every address is in a pool.
+    // The pool is deleted last: until then, every address is in a pool.
     edits.push(Edit::Pool(pool.name.clone(), PoolEdit::Delete(old)));
     changes.push(change(Verb::DeletePool, pool.cidr, format!("{}; its blocks stay", pool.name)));
     actions.push(Action { step, changes });
@@ -164,7 +164,7 @@ fn change(action: Verb, cidr: IpNet, detail: String) -> Change {
     Change::new(action, Subject::Pool(cidr), detail, &[])
 }
 
-/// The CIDRs of the parts, lowest first; at least two.
+/// Returns the CIDRs of the parts, lowest first; at least two.
 fn parts_of(pool: &Pool, parts: u32) -> Result<Vec<IpNet>, SplitRefusal> {
     let cidr = pool.cidr;
     if parts < 2 || !parts.is_power_of_two() {
@@ -194,7 +194,7 @@ fn blocks_fit(snapshot: &Snapshot, pool: IpNet, part: IpNet) -> Result<(), Split
     }
 }
 
-/// `split-<pool>-<index>`, as calicoctl names parts. Names have at most 253 characters.
+/// Returns `split-<pool>-<index>`, as calicoctl names parts. Names have at most 253 characters.
 fn part_name(pool: &str, index: usize) -> String {
     let name = format!("split-{pool}-{index}");
     if name.len() <= 253 { name } else { format!("split-{}-{index}", pool.get(..243).unwrap_or_default()) }
@@ -207,11 +207,11 @@ pub(crate) fn identify(pool: &mut Document, snapshot: &Snapshot, name: &str) {
     }
 }
 
-/// Makes a UID that no other object has from the cluster, the time and the name.
+/// Makes a unique UID from the cluster, the time and the name.
 fn uid(snapshot: &Snapshot, name: &str) -> String {
     let guid = snapshot.guid();
     let hex = sha256_hex(format!("{guid} {} {name}", snapshot.taken_at));
-    // Version 8, which is for what an application computes, and the variant of RFC 9562.
+    // Version 8 of RFC 9562 is for UIDs that an application computes; the variant is that of the RFC.
     format!("{}-{}-8{}-8{}-{}", &hex[..8], &hex[8..12], &hex[13..16], &hex[17..20], &hex[20..32])
 }
 

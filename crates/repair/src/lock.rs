@@ -30,7 +30,7 @@ const FIELD: &str = "datastoreReady";
 /// The annotation with the name of the run that took the lock. Calico 2.x has no annotations.
 const LOCKED_BY: &str = "calipam.io/locked-by";
 
-/// Returns the name that a run has in its lock. No two runs begin at the same time.
+/// Returns the name by which a run marks its lock. It is unique, since no two runs begin at the same time.
 pub(crate) fn name_of(header: &Header) -> String {
     sha256_hex(format!("{} {} {}", header.started_at, header.command, header.location))[..16].to_owned()
 }
@@ -46,12 +46,12 @@ pub(crate) fn has_name(stored: &Stored, name: &str) -> bool {
 pub(crate) struct HeldLock {
     /// The earlier value of the field; `None` if it was absent.
     before: Option<bool>,
-    /// The earlier object, and the revision after locking. `None` if nothing was written because others hold the lock.
+    /// The earlier object, and the revision after locking.
     replaced: Option<(Stored, Revision)>,
 }
 
 impl HeldLock {
-    /// Returns the revision of ClusterInformation after locking; `None` if others hold the lock.
+    /// Returns the revision of ClusterInformation after locking.
     pub(crate) fn revision(&self) -> Option<String> {
         self.replaced.as_ref().map(|(_, revision)| revision.to_string())
     }

@@ -24,7 +24,7 @@ use crate::step::groups;
 pub struct Options {
     /// The command for the journal, such as `release --leaked`.
     pub command: String,
-    /// The file of the journal. It must not exist.
+    /// The path of the journal. Unless it has begun, no file may exist there.
     pub journal: PathBuf,
     /// The journal of the run's earlier writes, used instead of a new one.
     pub begun: Option<Arc<Journal>>,
@@ -77,8 +77,8 @@ pub(crate) struct Purpose {
 /// are written. Steps that change the same object keep their order.
 ///
 /// # Errors
-/// If the cluster is another one, consent does not cover the steps, or the journal cannot be created. In these cases
-/// nothing is written. Later errors are in the [`Execution`].
+/// If the cluster is another one, consent does not cover the steps, the journal cannot be created, or the lock cannot
+/// be taken. In these cases, no step is carried out. Later errors are in the [`Execution`].
 pub async fn execute(
     datastore: &Datastore,
     cluster: &str,
@@ -161,7 +161,7 @@ pub(crate) async fn carry_out(
     Ok(execution)
 }
 
-/// Carries out groups under the lock, and never returns without restoring it.
+/// Carries out groups under the lock, and never returns without having tried to restore it.
 async fn run_locked(
     writer: &Writer,
     journal: &Arc<Journal>,

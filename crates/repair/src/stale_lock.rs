@@ -26,7 +26,7 @@ pub struct StaleLock {
     pub before: Option<bool>,
     /// The revision of ClusterInformation after locking; `None` if the run was killed before it recorded the revision.
     revision: Option<String>,
-    /// The name that the run has in its lock.
+    /// The name by which the run marked its lock.
     name: String,
 }
 

@@ -24,7 +24,7 @@ impl Random {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
-    /// A time around `mean`, evenly between `mean` − `permille` and `mean` + `permille` thousandths of it.
+    /// A time evenly distributed around `mean`, at most `permille` thousandths of it away.
     pub(crate) fn around(&mut self, mean: Micros, permille: u64) -> Micros {
         let span = mean.0.saturating_mul(permille.min(1_000)) / 1_000;
         Micros(mean.0 - span + self.below(2 * span + 1))

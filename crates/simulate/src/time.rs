@@ -91,7 +91,7 @@ impl Mul<u64> for Micros {
     }
 }
 
-/// A text that is not a duration.
+/// A string that is not a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a duration such as `2ms`, `30s`, `15m`, `1h30m` or `0`")]
 pub struct NotADuration(pub(crate) String);

@@ -256,7 +256,7 @@ fn whole_id(archive: &Archive, about: About, operator: &dyn Operator) -> Result<
     Ok(About::Handle(only_handle(&begin, ids)?.unwrap_or(begin)))
 }
 
-/// Opens an archive that is not empty.
+/// Opens an archive, which must not be empty.
 pub(crate) fn open(folder: &Path, operator: &dyn Operator) -> Result<Archive, Failure> {
     open_unless_empty(folder, operator)?.ok_or_else(|| {
         Failure::new(Kind::Failed, format!("{} holds no export", folder.display()))
@@ -278,7 +278,7 @@ pub(crate) fn open_unless_empty(folder: &Path, operator: &dyn Operator) -> Resul
     Ok(Some(archive))
 }
 
-/// Adds the time of the last use to leaked addresses. Exports without sources of address users are skipped.
+/// Adds the time of the last use to findings of leaked addresses. Exports without sources of address users are skipped.
 pub fn note_last_use(folder: &Path, report: &mut Report, operator: &dyn Operator) -> Result<(), Failure> {
     let archive = open(folder, operator)?;
     let guids = [archive.guid().unwrap_or_default().to_owned(), report.cluster.guid.clone()];

@@ -25,7 +25,7 @@ use crate::second_read::settle::recheck;
 /// One of two states, and its datastore.
 pub struct Side {
     pub datastore: Datastore,
-    /// The etcd revision, if it is a past one.
+    /// The etcd revision of a past state.
     pub revision: Option<i64>,
 }
 
@@ -62,8 +62,8 @@ pub fn read_pair<'a>(
     })
 }
 
-/// Checks and compares states that were read from two sides. Findings of only one state that a half-done Calico
-/// operation could explain are checked again after `pause`, and dropped if their objects have changed.
+/// Checks and compares states that were read from two sides. If a state has findings of its own, its findings that a
+/// half-done Calico operation could explain are checked again after `pause`, and dropped if their objects have changed.
 pub async fn diff<'p>(
     pair: &'p Pair,
     [old, new]: [&Side; 2],
@@ -150,7 +150,7 @@ fn forget_aged(before: Context<'_>, of_old: &Report, later: Timestamp, of_new: &
     of_new.retain(|finding| is_known(finding) || !aged.contains(&finding.key_ref()));
 }
 
-/// Checks a second time the findings that only this side has.
+/// Checks findings a second time, if only this side has some of them.
 async fn recheck_side(
     side: &Side,
     snapshot: &Snapshot,

@@ -39,7 +39,7 @@ pub struct Live {
     criteria: Criteria,
     /// The time of the last complete read.
     read: Instant,
-    /// A virtual machine was added to a cluster that had no resource for virtual machines when calipam connected.
+    /// True if a virtual machine was added, but the cluster had no resource for them when calipam connected.
     has_new_machines: bool,
     /// The time of the last complete read because of new virtual machines.
     for_machines: Option<Instant>,
@@ -72,7 +72,7 @@ pub enum Step {
     Changes(usize),
     /// Everything was read: because the changes are unknown, or, without a reason, because it was due.
     Whole(Option<WhyWhole>),
-    /// The datastore cannot be followed any more; the snapshot is no longer updated.
+    /// The datastore can no longer be followed, so the snapshot is not updated.
     Lost(WhyWhole),
 }
 
@@ -133,7 +133,7 @@ impl Live {
         due.unwrap_or(Duration::MAX)
     }
 
-    /// Waits for a change, until a finding has lasted long enough, or for `most`. True if something has changed.
+    /// Waits until something changes or a finding has lasted for long enough, at most for `most`. True after a change.
     pub async fn wait(&mut self, datastore: &Datastore, most: Duration) -> Result<bool, Failure> {
         if self.has_new_machines {
             return Ok(true);
@@ -178,7 +178,7 @@ impl Live {
     }
 
     /// Reads the objects of due findings again, and returns them with the time. If kinds are watched separately, that
-    /// is faster than proving that all changes were reported. `None` if there are too many, or it is not enough.
+    /// is faster than proving that all changes were reported. `None` if there are too many, or that is not enough.
     async fn read_again(&self, datastore: &Datastore) -> Result<Option<(Timestamp, Snapshot)>, Failure> {
         let now = self.followed.now();
         let waiting = self.found.waiting.iter();

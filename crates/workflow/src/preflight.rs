@@ -14,7 +14,7 @@ use crate::run::{Run, Writing};
 
 /// The result of a preflight, for the plan of this run or an expected one.
 pub(crate) struct Passed {
-    /// The lock that a killed run left is still there.
+    /// True if the lock that a killed run left is still there.
     pub stays_locked: bool,
     /// The summary of the expected plan, if it was shown.
     pub shown: Option<PlanSummary>,
@@ -54,7 +54,7 @@ impl Run<'_> {
     }
 
     /// Reports locks that killed runs left, and restores each one if the operator agrees to exactly that now. Returns
-    /// true if a lock stays.
+    /// true if such a lock certainly stays.
     pub(crate) async fn restore_stale_locks(
         &self,
         writing: &Writing,

@@ -23,14 +23,14 @@ use crate::operator::{Operator, Pending};
 /// The rate at which pods got addresses, and how long they kept them, from the exports and changes of an archive.
 ///
 /// # Errors
-/// If the archive has only one state.
+/// If the archive cannot be read, or has only one state.
 pub fn rates(folder: &Path, operator: &dyn Operator) -> Result<Rates, Failure> {
     let archive = open(folder, operator)?;
     observed(read(archive.exports(), Rates::default(), operator)?, folder)
 }
 
 /// The rate and duration from the last block versions in etcd, which does not store when it wrote them. A version
-/// counts as old as the newest allocation in it or in an earlier one.
+/// counts as written at the time of the newest allocation in it or in an earlier one.
 ///
 /// # Errors
 /// If the datastore is not etcd v3, or has no history.

@@ -120,7 +120,7 @@ pub(crate) async fn watched<T>(
     Ok(result?)
 }
 
-/// Adds the sources that were not read to the snapshot, and logs the read.
+/// Notes in the snapshot which sources were not read, and logs the read.
 fn noted(mut snapshot: Snapshot, operator: &dyn Operator) -> Snapshot {
     name_unread(&mut snapshot);
     tell_read(&snapshot, operator);
@@ -181,7 +181,7 @@ pub fn read_around<'a>(
     })
 }
 
-/// Reads around a handle, given its ID or a prefix that only one ID has. Returns the complete ID, or the text itself if
+/// Reads around a handle, given its ID or a prefix that only one ID has. Returns the complete ID, or `begin` itself if
 /// no ID has this prefix.
 pub fn read_around_handle<'a>(
     datastore: &'a Datastore,
@@ -207,7 +207,7 @@ pub fn read_around_handle<'a>(
     })
 }
 
-/// Marks sources without a kubeconfig as skipped, so that a report names them.
+/// Marks sources that were not read for lack of a kubeconfig as skipped, so that a report names them.
 pub(crate) fn name_unread(snapshot: &mut Snapshot) {
     for source in [Source::Pods, Source::Services, Source::Machines] {
         let unread = || Coverage::Skipped(WhySkipped::NoKubeconfig);

@@ -77,7 +77,7 @@ struct Recording<'a> {
 }
 
 impl Recording<'_> {
-    /// Appends changes to the journal.
+    /// Appends changes to the journal. If it is old or long, continues with a new full state.
     fn append(&self, mut journal: Journal, reported: Reported) -> Result<Journal, Failure> {
         let Reported { reached, changes } = reported;
         let (now, last) = (clock::now(), journal.last());
@@ -117,8 +117,8 @@ impl Recording<'_> {
         Ok(journal)
     }
 
-    /// Reports the full state that a recording begins with. The reason is that there is no full state yet, or that
-    /// changes were lost; `None` means that the last full state is old.
+    /// Reports the full state that a recording begins with. `why` is the reason if changes were lost; `None` means that
+    /// there is no full state yet, or that the last one is old.
     fn tell_begun(&self, journal: &Journal, why: Option<&WhyWhole>) {
         let gap = why.filter(|why| **why != WhyWhole::New).map(|why| format!("a gap: {why}; "));
         let path = quoted(&journal.export().path);

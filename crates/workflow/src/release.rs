@@ -30,7 +30,7 @@ pub struct ReleaseRequest {
     pub reports: Vec<PathBuf>,
     pub criteria: Criteria,
     pub intent: Intent,
-    /// Lock the datastore for the run, as calicoctl requires for its reports.
+    /// Locks the datastore for the run, as calicoctl requires for its reports.
     pub lock: bool,
 }
 

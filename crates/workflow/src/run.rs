@@ -17,7 +17,7 @@ use crate::operator::Operator;
 pub struct Intent {
     /// `None` to plan only.
     pub writing: Option<Writing>,
-    /// Write nothing if the plan makes more changes.
+    /// Writes nothing if the plan makes more changes.
     pub max_changes: Option<usize>,
 }
 
@@ -26,7 +26,7 @@ pub struct Intent {
 pub struct Writing {
     /// The command for the journal, such as `release --leaked`.
     pub command: String,
-    /// Lock the datastore for the duration.
+    /// Locks the datastore for the duration.
     pub lock: bool,
     /// The journal; otherwise a new file in `journals`.
     pub journal: Option<PathBuf>,
@@ -37,7 +37,7 @@ pub struct Writing {
 }
 
 impl Writing {
-    /// Returns the file of the journal.
+    /// Returns the path of the journal.
     pub(crate) fn journal_of(&self, cluster: &str) -> Result<PathBuf, Failure> {
         match (&self.journal, &self.journals) {
             (Some(path), _) => Ok(path.clone()),
@@ -87,12 +87,12 @@ impl<'a> Run<'a> {
         Ok(Self::new(datastore, intent, operator))
     }
 
-    /// The settings for writing; `None` if nothing is to be written, or nothing can be.
+    /// The settings for writing; `None` if the run only plans, or the datastore is a file.
     pub(crate) fn writing(&self) -> Option<&'a Writing> {
         self.intent.writing.as_ref().filter(|_| self.datastore.is_live())
     }
 
-    /// Refuses to write if Kubernetes and etcd may belong to different clusters, unless the operator named the former.
+    /// Refuses to write if the Kubernetes cluster may not be that of this etcd, unless the operator named its context.
     pub(crate) fn refuse_doubtful(&self, snapshot: &Snapshot) -> Result<(), Failure> {
         match doubt(snapshot) {
             Some(doubt) if self.writing().is_some() && !self.datastore.names_kubernetes() => {

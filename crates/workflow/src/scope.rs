@@ -46,7 +46,7 @@ impl Names {
     /// Returns the scope of the names that are found, and an error for each name that is not.
     ///
     /// # Errors
-    /// As for [`Self::scope`], but only if none of the nodes or none of the pools is found.
+    /// As for [`Self::scope`], but for unknown names only if none of the nodes or none of the pools is found.
     pub fn found(&self, snapshot: &Snapshot) -> Result<Found<Scope>, Failure> {
         let Found { found: nodes, mut not_found } =
             found_nodes(snapshot, &self.nodes, self.selector.as_ref())?;
@@ -208,7 +208,7 @@ fn known_namespace(snapshot: &Snapshot, name: &str) -> Result<(), Failure> {
         .chain(snapshot.endpoints.iter().map(|endpoint| endpoint.value.namespace()));
     let mut known: BTreeSet<String> = OF_KUBERNETES.map(str::to_owned).into();
     known.extend(snapshot.services.iter().map(|service| service.value.namespace.to_string()));
-    // Neighbouring records mostly name the same namespace.
+    // Neighboring records mostly name the same namespace.
     let mut last = TextRef::EMPTY;
     for namespace in named {
         if namespace != last {

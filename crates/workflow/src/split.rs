@@ -29,9 +29,9 @@ pub struct SplitRequest {
     pub pool: PoolName,
     /// A power of two above 1.
     pub parts: u32,
-    /// Refuse unless the datastore is locked, as calicoctl does.
+    /// Refuses unless the datastore is locked, as calicoctl does.
     pub needs_lock: bool,
-    /// Disable the pool first, as calicoctl does.
+    /// Disables the pool first, as calicoctl does.
     pub disables_first: bool,
     pub intent: Intent,
 }

@@ -29,9 +29,9 @@ pub struct Undone {
     pub ended: bool,
     /// The limit, if a plan that was only printed restores more objects.
     pub exceeds: Option<usize>,
-    /// `None` if nothing was to be written.
+    /// `None` if the undo was only planned, or had no objects to restore.
     pub run: Option<Executed>,
-    /// The lock that a killed run left is still there.
+    /// True if the lock that a killed run left is still there.
     pub stays_locked: bool,
 }
 
@@ -130,7 +130,7 @@ fn stays_locked(run: &Run<'_>, lock: &StaleLock) -> bool {
     true
 }
 
-/// Plans the inverse of a run, shows it, asks, and restores the earlier objects. At last it restores the lock that the
+/// Plans the inverse of a run, shows it, asks, and restores the earlier objects. Finally, it restores the lock that the
 /// run left. `journals` is the folder of all journals, if the environment names one.
 pub fn undo<'a>(
     datastore: &'a Datastore,

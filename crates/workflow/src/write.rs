@@ -22,9 +22,9 @@ pub struct Repaired {
     pub plan: PlanSummary,
     /// The limit, if a plan that was only printed makes more changes.
     pub exceeds: Option<usize>,
-    /// `None` if nothing was to be written.
+    /// `None` if the plan was only shown, or has no steps.
     pub run: Option<Executed>,
-    /// The lock that a killed run left is still there.
+    /// True if the lock that a killed run left is still there.
     pub stays_locked: bool,
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn sources(kind: PlanKind) -> &'static [Source] {
 }
 
 impl Run<'_> {
-    /// Shows a plan, asks, and executes it. Returns only the plan if there is nothing to write, or no live datastore.
+    /// Shows a plan, asks, and executes it. Returns only the plan if it is empty, or the run does not write.
     pub(crate) async fn write(&self, plan: Plan, passed: Option<Passed>) -> Result<Repaired, Failure> {
         self.write_if(plan, passed, async |_: bool| Ok(())).await
     }

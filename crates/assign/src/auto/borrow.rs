@@ -51,7 +51,7 @@ impl<S: Store> Search<'_, S> {
         Ok(())
     }
 
-    /// Takes free addresses from a block, if any. False if the handle is at its limit.
+    /// Takes addresses from a block if it has free ones. False if the handle is at its limit.
     async fn borrow_from(
         &self,
         mut block: Versioned<Block>,

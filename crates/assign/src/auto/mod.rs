@@ -46,10 +46,10 @@ impl<S: Store> Allocator<S> {
         self.assign_families(None, request).await
     }
 
-    /// Assigns like [`Self::auto_assign`], after [`Self::read_inputs`] for the same request, in which the pools and the
-    /// namespace's labels could still be missing. Addresses come from the blocks that the host had when the inputs were
-    /// read. If these do not suffice or the inputs are old, the datastore is read again: another call can have claimed
-    /// a block for the host since, so that this call need not claim another.
+    /// Assigns like [`Self::auto_assign`], after [`Self::read_inputs`] for the same request, which could still lack the
+    /// pools and the namespace's labels. Addresses come first from the blocks that the host had when the inputs were
+    /// read. If these do not suffice, the affinities are read again: another call can have claimed a block for the host
+    /// since. If they have changed, or if the inputs are old, all inputs are read again.
     pub async fn auto_assign_after(
         &self,
         inputs: Inputs,
@@ -97,7 +97,7 @@ impl<S: Store> Allocator<S> {
         let nothing = || Assigned::new(family, count, reserves_for_windows(request, family));
 
         if let Some(inputs) = known.as_mut().filter(|inputs| inputs.is_early) {
-            // An error may be due to outdated inputs.
+            // An error can come from outdated inputs.
             if let Ok(mut search) = self.search(request, inputs, family).await {
                 let assigned = assigned.insert(nothing());
                 search.take_own(assigned, &mut inputs.handle).await?;
@@ -214,7 +214,7 @@ pub(crate) fn holder_kind(intended_use: Option<PoolUse>) -> AffinityType {
     }
 }
 
-/// The block limit of a host: the lower one of configuration and request, or Calico's default.
+/// The block limit of a host: the lower of those that configuration and request set, or Calico's default.
 fn block_limit(config: &IpamConfig, of_request: u32) -> u32 {
     match (config.max_blocks_per_host > 0, of_request) {
         (_, 0) => config.block_limit(),
@@ -242,7 +242,7 @@ struct Search<'r, S> {
     limit: u32,
     /// The number of blocks that the host holds in these pools.
     owned: u32,
-    /// Blocks of the host that have not been read yet.
+    /// Affinities of the host whose blocks have not been tried yet.
     remaining: VecDeque<Versioned<Affinity>>,
     /// Blocks that were read ahead.
     ahead: HashMap<IpNet, Result<Option<Versioned<Block>>>>,

@@ -48,7 +48,7 @@ impl<S: Store> Search<'_, S> {
                         return Err(Error::NoRoom { block: key.cidr, free, wanted: 1 });
                     }
                     Err(error) if error.is_lost_race() => is_new = false,
-                    // Another candidate may work.
+                    // Another candidate can still work.
                     Err(Error::ClaimedByOther(_) | Error::StaleAffinity(_)) => break,
                     Err(error) => return Err(error),
                 }
@@ -94,7 +94,7 @@ impl<S: Store> Search<'_, S> {
         Ok(found)
     }
 
-    /// Takes an empty block from its owner.
+    /// Takes the first empty block that its owner can give up.
     async fn reclaim(&self, empty: &[Versioned<Arc<Block>>]) -> Result<Option<Candidate>> {
         for block in empty.iter().filter(|_| self.allocator.reclaims) {
             let cidr = block.value.cidr();

@@ -1,4 +1,4 @@
-//! Reading existing blocks in batches. All are read only if none has a free address.
+//! Reading existing blocks in batches, until one has addresses that the host can get.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::walk::hash;
 const BATCH: usize = 32;
 /// The number of such batches. If all their blocks are full, most others are, too, and later batches are larger.
 const SMALL_BATCHES: usize = 8;
-/// The number of addresses in the blocks of a later batch.
+/// The number of addresses in the blocks of a later batch, which has at least [`BATCH`] blocks.
 const LATER_BATCH: u128 = 16_384;
 
 /// A block of a pool.
@@ -31,11 +31,11 @@ pub(super) struct Place {
     /// The distance from the start of the walk.
     pub distance: u128,
     pub cidr: IpNet,
-    /// A block of another size has some of its addresses, so it is not claimed again.
+    /// A block of another size has some of the addresses, so this one is not claimed.
     pub overlaps: bool,
 }
 
-/// The blocks of the pools, some of which were read.
+/// The blocks of the pools. Some of them have been read.
 pub(super) struct Survey {
     /// Blocks that were not read, in reading order. Each host has its own order in a pool, so hosts do not all want the
     /// same addresses.
@@ -129,7 +129,7 @@ impl Survey {
         self.full
     }
 
-    /// Adds a place that was read to the count that `kind` selects.
+    /// Moves a place from the unread ones to the count that `kind` selects, unless it overlaps other blocks.
     fn count(&mut self, place: &Place, kind: impl Fn(&mut Passed) -> &mut usize) {
         if !place.overlaps {
             let passed = &mut self.passed[place.pool];

@@ -34,7 +34,7 @@ pub(super) enum TakeOutcome {
 enum WriteOutcome {
     Made,
     NotMade,
-    /// The write may still be under way.
+    /// The write could still be under way.
     Unknown,
 }
 
@@ -133,7 +133,7 @@ impl<S: Store> Allocator<S> {
     /// Writes a block in which `ordinals` were assigned to `record`; false if another client wrote first.
     ///
     /// # Errors
-    /// If the datastore gives no answer. The assignment may have been made or may still be made, so the handle must
+    /// If the datastore gives no answer. The assignment could have been made or could still be made, so the handle must
     /// keep counting it.
     pub(crate) async fn write_assignment(
         &self,

@@ -17,7 +17,7 @@ use crate::walk::Walk;
 /// The number of places that each round trip looks at. In most pools, one of the first places is vacant. After the last
 /// batch, a list of all keys costs less.
 const BATCHES: [usize; 3] = [8, 64, 64];
-/// All keys are listed once more than this number of blocks of other sizes were in the way.
+/// The most blocks of other sizes that can be in the way. If there are more, all keys are listed.
 const MOST_IN_THE_WAY: usize = 4;
 
 /// A place for a new block, or all blocks of the pools if there is none.

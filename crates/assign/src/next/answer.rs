@@ -1,4 +1,4 @@
-//! The answer to a request: an address, or the reason for none.
+//! The answer to a request: an address, or the reason that there is none.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -93,7 +93,7 @@ pub enum Reason {
     Taken(IpAddr),
     /// The requested address is in no enabled pool.
     OutsidePools(IpAddr),
-    /// The requested address is in a block of another node, and affinity is strict.
+    /// The requested address is in a block that the node does not own, and affinity is strict.
     ForeignBlock(IpNet),
     /// Another reason; see Calico's message.
     Other,

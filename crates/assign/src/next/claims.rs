@@ -67,7 +67,7 @@ impl<'s> Outlook<'s> {
         self.open[family as usize].is_some()
     }
 
-    /// True if this pool can serve requests of the holder that name no pool.
+    /// True if this pool can serve the holder's requests that name no pool.
     pub fn serves(&self, pool: &Pool, holder: Holder<'_>) -> bool {
         let open = self.open[Family::of(pool.cidr) as usize].iter().flatten();
         open.into_iter().any(|open| std::ptr::eq(open.pool, pool) && open.selector.selects(holder.labels()))
@@ -108,7 +108,7 @@ impl<'s> Outlook<'s> {
     }
 
     /// The number of blocks that the holder may still claim for requests that `pool` serves. Its blocks in other pools
-    /// that can serve the same requests count, too, unless only requests that name `pool` reach it.
+    /// that can serve the same requests count, too. If requests must name `pool`, only blocks in `pool` count.
     pub fn claimable(&self, holder: Holder<'_>, pool: &Pool, wanted: PoolUse) -> u32 {
         let family = Family::of(pool.cidr);
         let single = holder.0.is_some_and(|node| self.has_single_block(node, family));

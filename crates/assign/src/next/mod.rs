@@ -52,15 +52,15 @@ pub struct NextAddress<'r> {
     pub family: Family,
     /// The pools that the request names, by CIDR; empty for those that select node and namespace.
     pub pools: &'r [IpNet],
-    /// `None` if unknown: pools with a namespace selector do not serve the request.
+    /// `None` if unknown: namespace selectors see a namespace without labels.
     pub namespace_labels: Option<&'r BTreeMap<String, String>>,
 }
 
-/// A pool that serves requests that name no pool.
+/// A pool that serves requests without pool names.
 struct OpenPool<'s> {
     pool: &'s Pool,
     selector: NodeSelector,
-    /// The pool serves only some namespaces.
+    /// The pool serves only namespaces with certain labels.
     is_special: bool,
     /// The pool serves some namespace. Assumed if namespaces were not read.
     serves_some: bool,
@@ -275,7 +275,7 @@ impl<'s> Outlook<'s> {
         answer
     }
 
-    /// Answers for a pod in a namespace that names neither pool nor address.
+    /// Answers for a pod that names neither pool nor address, in a namespace.
     ///
     /// # Errors
     /// If the answer depends on the labels of the namespace, and they were not read.
@@ -374,7 +374,7 @@ impl<'s> Outlook<'s> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotKnown;
 
-/// The enabled pools of a family that serve requests that name no pool.
+/// The enabled pools of a family that serve requests without pool names; `None` if a selector does not parse.
 fn open_pools(snapshot: &Snapshot, family: Family) -> Option<Vec<OpenPool<'_>>> {
     let no_labels = BTreeMap::new();
     let open_pool = |pool| {

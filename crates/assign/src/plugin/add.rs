@@ -37,9 +37,9 @@ pub enum Wanted {
 /// The addresses that a container got.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Added {
-    /// IPv4 first. Each has the prefix length of its block, unless a given address was requested.
+    /// IPv4 first. Each has the prefix length of its block, or of one address if it was requested or already assigned.
     pub addresses: Vec<IpNet>,
-    /// False for the target of a live migration, which does not get traffic yet.
+    /// False for the target of a live migration: it does not get traffic yet.
     pub is_routed: bool,
 }
 
@@ -66,7 +66,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
     /// Gives a container addresses.
     ///
     /// # Errors
-    /// If fewer addresses than requested are available. Nothing stays allocated, unless the datastore stops answering.
+    /// If too few addresses are available. Only a machine keeps what it got, unless the datastore stops answering.
     pub async fn add(&self, add: &Add) -> Result<Added, Failure<H::Error>> {
         if let Some(added) = self.reuse(add).await? {
             return Ok(added);
@@ -90,7 +90,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         }
     }
 
-    /// Returns the addresses that a machine already has; `None` for new ones. The target of a migration must have some.
+    /// Makes a machine's pod an owner of its addresses, and returns them; `None` if it has none and needs new ones.
     async fn reuse(&self, add: &Add) -> Result<Option<Added>, Failure<H::Error>> {
         let Some(machine) = &add.container.machine else { return Ok(None) };
         self.within(REUSE, async {

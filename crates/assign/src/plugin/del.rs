@@ -75,7 +75,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         let handle = &machine.handle;
         let addresses = match self.allocator.readable_ips_by_handle(handle).await {
             Ok(addresses) => addresses,
-            // Another DEL released it, or this one cannot. Calico's plugin would fail on every retry.
+            // The handle was released by another DEL, or cannot be decoded. Calico's plugin would fail on every retry.
             Err(error) if error.is_lost_handle() => {
                 tracing::info!(handle, "the machine has no address: {error}");
                 return Ok(());

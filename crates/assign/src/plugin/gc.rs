@@ -65,7 +65,7 @@ impl Gc {
             .collect()
     }
 
-    /// The container of a handle; `None` if uncertain.
+    /// The container of a handle; `None` if it is uncertain or of another network.
     fn container_of<'h>(&self, handle: &'h str) -> Option<&'h str> {
         let container = handle.strip_prefix(&self.network)?.strip_prefix('.')?;
         (!container.is_empty() && !container.contains('.')).then_some(container)

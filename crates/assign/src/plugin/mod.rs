@@ -45,7 +45,7 @@ pub trait Host {
     /// Does some work; `None` if it took longer than `limit` and was given up.
     async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T>;
 
-    /// Looks up the data for an ADD of any address that the allocator does not read.
+    /// Looks up the data that an ADD of any address needs besides what the allocator reads.
     async fn look_up(&self) -> Result<Lookup, Self::Error> {
         Ok(Lookup::default())
     }
@@ -134,8 +134,8 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         result
     }
 
-    /// Releases all addresses of a handle. If its object is missing, searches the blocks of `node`, and also releases
-    /// `others`, which can be in blocks of other nodes. Skips blocks that cannot be decoded.
+    /// Releases all addresses of a handle. If its object is missing or broken, searches the blocks of `node`, and also
+    /// releases `others`, which can be in blocks of other nodes. Skips blocks that cannot be decoded.
     async fn release_handle(&self, handle: &str, node: &str, others: &[IpAddr]) -> Result<(), Error> {
         match self.allocator.release_by_handle_wholly(handle).await {
             Ok(()) => {

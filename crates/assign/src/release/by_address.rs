@@ -151,7 +151,7 @@ impl<S: Store> Allocator<S> {
     }
 }
 
-/// Collects the addresses of a block to release. Checks in Calico's order: sequence number, allocated, handle.
+/// Collects the addresses of a block to release. Checks in Calico's order: sequence number, allocation, handle.
 fn losses(block: &Block, requests: &[Release]) -> Result<Losses> {
     let mut losses = Losses::default();
     let last_of_each: BTreeMap<_, _> = requests.iter().map(|request| (request.address, request)).collect();

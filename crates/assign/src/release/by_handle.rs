@@ -38,8 +38,8 @@ impl<S: Store> Allocator<S> {
         self.release_handle(handle, Leftovers::Keep).await
     }
 
-    /// Releases all addresses of a handle and removes its surplus counts, which finishes an interrupted release. First
-    /// writes blocks without addresses of the handle unchanged: an allocation that has incremented the handle, but not
+    /// Releases all addresses of a handle and removes its surplus counts, which finishes an interrupted release. Before
+    /// a count is removed, its block is written unchanged: an allocation that has incremented the handle, but not
     /// written its block yet, then has to start again.
     pub async fn release_by_handle_wholly(&self, handle: &str) -> Result<()> {
         self.release_handle(handle, Leftovers::Remove).await
@@ -76,7 +76,7 @@ impl<S: Store> Allocator<S> {
         result
     }
 
-    /// Releases the addresses of a handle in a block, which was read as `first`.
+    /// Releases the addresses of a handle in a block. The block was read as `first`.
     async fn release_handle_in(
         &self,
         id: &str,
@@ -111,7 +111,7 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// Removes a handle's count for a block without its addresses. Returns the block instead if it has some after all.
+    /// Removes a handle's count for a block that has none of its addresses. Returns the block instead if it has some.
     async fn remove_leftover(
         &self,
         id: &str,

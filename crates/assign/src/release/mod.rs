@@ -34,7 +34,7 @@ pub struct Release {
 }
 
 impl Release {
-    /// A request to release an address, whatever its handle.
+    /// A request to release an address, whatever its handle and sequence number.
     pub fn any(address: IpAddr) -> Self {
         Self { address, handle: None, sequence: None }
     }
@@ -148,7 +148,7 @@ fn without(block: &Block, ordinals: &[u32], by: By, config: &IpamConfig, now: Ti
     after
 }
 
-/// The addresses of a block that requests release.
+/// The addresses that requests release in a block.
 #[derive(Debug, Default)]
 struct Losses {
     ordinals: Vec<u32>,

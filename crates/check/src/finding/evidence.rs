@@ -49,7 +49,7 @@ impl fmt::Display for LeakReason {
     }
 }
 
-/// True if the leaked address's records do not name an owner. It is released only if an operator names it.
+/// True if the leaked address's records do not name an owner. Such an address is released only if an operator names it.
 pub fn is_unnamed(reasons: &[LeakReason]) -> bool {
     reasons == [LeakReason::UnknownOwner]
 }
@@ -188,7 +188,7 @@ impl Serialize for RecordEvidence {
             handle: Option<String>,
             /// Attributes of the active owner.
             attributes: BTreeMap<String, String>,
-            /// Attributes of the other side of a live migration.
+            /// Attributes of the alternate owner.
             #[serde(skip_serializing_if = "BTreeMap::is_empty")]
             alternate_attributes: BTreeMap<String, String>,
             /// The start of the cooldown, as text from the block: it is not always a valid time.
@@ -235,7 +235,7 @@ pub struct BlockEvidence {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Conflicting {
-    /// A block that overlaps the other one.
+    /// An overlapping block.
     Block(IpNet),
     Affinity(#[serde(serialize_with = "text")] AffinityKey),
 }
@@ -273,7 +273,7 @@ pub struct AffinityEvidence {
     pub state: AffinityState,
     /// True if the block exists.
     pub block_exists: bool,
-    /// The owner in the block.
+    /// The owner that the block names.
     pub block_owner: Option<BlockOwner>,
     /// The revision of the affinity.
     pub revision: String,
@@ -286,17 +286,17 @@ pub struct HandleEvidence {
     /// The revision of the object; `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// For each block, the numbers of addresses in handle and block.
+    /// The numbers of addresses in handle and block, by block.
     pub blocks: Vec<HandleBlockEvidence>,
     /// The addresses that are recorded under the handle.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<IpAddr>,
-    /// The recorded text of the handle, if it differs from the subject.
+    /// The handle IDs as blocks record them, if they differ from the subject.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub recorded_as: Vec<String>,
 }
 
-/// The numbers of addresses that a handle and one of its blocks have under its ID.
+/// The numbers of a handle's addresses in a block, according to the handle and to the block.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HandleBlockEvidence {

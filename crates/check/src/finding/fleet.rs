@@ -41,12 +41,12 @@ pub struct Elsewhere {
     pub name: String,
     /// The object's CIDR or address.
     pub cidr: IpNet,
-    /// For two pools: the numbers of addresses in use in the range that they share.
+    /// The numbers of addresses in use in the range that two pools share; `None` for other objects.
     #[serde(flatten)]
     pub in_use: Option<SharedUse>,
 }
 
-/// The numbers of addresses of a shared range that each of two clusters uses.
+/// The number of addresses in a shared range that each of two clusters uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SharedUse {
@@ -56,7 +56,7 @@ pub struct SharedUse {
     pub there: u64,
 }
 
-/// The kind of an object of another cluster.
+/// The kind of another cluster's object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ElsewhereKind {

@@ -17,7 +17,7 @@ pub struct NoAddressEvidence {
     /// The nodes, if the finding is about several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
-    /// The number of pods that are waiting on a node.
+    /// The number of waiting pods on a node.
     #[serde(skip_serializing_if = "is_zero")]
     pub waiting_pods: usize,
     /// The first waiting pods, as `namespace/name`.
@@ -26,7 +26,7 @@ pub struct NoAddressEvidence {
 }
 
 impl NoAddressEvidence {
-    /// Joins the refusals into a sentence that begins with "no".
+    /// Joins the refusals into the end of a sentence, after its first "no".
     pub(crate) fn says(&self, and_no: &str) -> String {
         let of = |refusal: &RefusalEvidence| format!("{} address: {}", refusal.of_family(), refusal.why);
         self.refusals.iter().map(of).collect::<Vec<_>>().join(and_no)

@@ -102,7 +102,7 @@ impl fmt::Display for NoAddress {
 #[serde(rename_all = "camelCase")]
 pub struct OwnerEvidence {
     pub kind: OwnerKind,
-    /// `namespace/name`, or the node of a tunnel.
+    /// `namespace/name`; for a node or a tunnel, the node's name.
     pub name: String,
     /// The owner's node; empty for a service.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -116,7 +116,7 @@ pub struct OwnerEvidence {
     /// The time when a pod finished, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
-    /// The state of the pod of an endpoint that should not exist any more.
+    /// The pod's state, if the owner is an endpoint that should no longer exist.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_state: Option<PodState>,
     /// The reason why a service has no address.

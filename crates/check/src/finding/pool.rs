@@ -17,7 +17,7 @@ pub struct PoolEvidence {
     /// Pools that overlap this pool.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<PoolName>,
-    /// The number of addresses that are allocated, cooling down or reserved for Windows.
+    /// The number of usable addresses that are allocated, cooling down or reserved for Windows.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
     pub in_use: Option<u128>,
     /// The number of these that are cooling down.

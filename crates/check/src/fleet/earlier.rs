@@ -47,8 +47,8 @@ impl EarlierFleet {
         Ok(Self { taken_at, clusters })
     }
 
-    /// Returns the changes in a cluster with the same GUID. `dropped` are the findings whose objects had changed by the
-    /// second read. Unless `all_read`, some clusters are missing, and findings between clusters could be, too.
+    /// Returns a cluster's changes; everything is new if its GUID differs. `dropped` are the findings whose objects had
+    /// changed by the second read. Unless `all_read`, clusters are missing, and so could be findings between them.
     pub fn changes(&mut self, cluster: &Cluster, dropped: &[Finding], all_read: bool) -> Changes {
         let guid = &cluster.report.cluster.guid;
         let known = self.clusters.remove(&cluster.name);

@@ -216,7 +216,7 @@ fn place(other: &Elsewhere) -> String {
     format!("{} of {name} in {}", other.cidr.addr(), other.cluster)
 }
 
-/// A clause with the numbers of addresses that both clusters use in the range shared with the first of `others`.
+/// A clause that says how many addresses each cluster uses in the range shared with the first of `others`.
 fn in_use(others: &[Elsewhere]) -> String {
     let Some(shared) = others.first().and_then(|other| other.in_use) else { return String::new() };
     let first = if others.len() > 1 { " with the first" } else { "" };

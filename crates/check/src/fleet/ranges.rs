@@ -1,4 +1,4 @@
-//! A cluster's addresses outside of its pools that are compared with other clusters.
+//! The addresses of a cluster that are compared with those of other clusters.
 
 use std::net::IpAddr;
 

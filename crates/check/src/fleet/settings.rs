@@ -54,7 +54,7 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
     }));
 }
 
-/// Returns the block sizes of the cluster's pools for nodes, such as `/26, /28`; `None` if there is no such pool.
+/// Returns the block sizes of the cluster's enabled pools for workloads, such as `/26, /28`; `None` if there is none.
 fn block_sizes(cluster: &Cluster, v4: bool) -> Option<String> {
     let pools = cluster.pools.pools.iter().filter(|pool| pool.enabled && cidr::is_v4(pool.cidr) == v4);
     let sizes: BTreeSet<u8> =

@@ -14,7 +14,7 @@ use crate::names::{name_of_claim, names_of_owners, short};
 pub struct Used {
     /// Ascending by CIDR, and no CIDR twice.
     blocks: Vec<UsedBlock>,
-    /// For each block, the number of addresses before it; at the end, the number of all addresses.
+    /// The number of addresses before each block; at the end, the number of all addresses.
     before: Vec<u64>,
 }
 

@@ -33,7 +33,7 @@ impl IndexedBlock<'_> {
     }
 }
 
-/// Returns the stored blocks, ascending by CIDR. A block with a release time after `now` is corrupt.
+/// Returns the stored blocks, by CIDR. A release time after `now`, beyond clock skew, makes a block corrupt.
 pub(super) fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBlock<'_>> {
     let future = now.saturating_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
     let config = snapshot.effective_ipam_config().filter(|_| snapshot.has_read(Source::IpamConfig));

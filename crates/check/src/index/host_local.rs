@@ -57,7 +57,7 @@ pub(super) fn pods(snapshot: &Snapshot, blocks: &[IndexedBlock<'_>]) -> usize {
     if is_shown { pods } else { 0 }
 }
 
-/// Returns true if the range covers the address's pool, so that being in the range proves nothing.
+/// Returns true if the range covers the address's pool, so being in the range proves nothing.
 fn covers_pool(snapshot: &Snapshot, range: IpNet, address: IpAddr) -> bool {
     let mut pools = snapshot.pools.iter().map(|pool| pool.value.cidr);
     pools.any(|pool| pool.contains(&address) && range.contains(&pool))

@@ -28,7 +28,7 @@ const FIELDS_OF_PODS: [(u8, &str); 5] = [
 ];
 
 impl Index<'_> {
-    /// Returns the objects that name the address but do not use it, by name. Searches the entire snapshot.
+    /// Returns the objects that name the address but do not use it, sorted. Searches the entire snapshot.
     pub fn mentions(&self, address: IpAddr) -> Vec<Mention> {
         if !self.is_mentioned(address) {
             return Vec::new();

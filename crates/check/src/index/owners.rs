@@ -14,7 +14,7 @@ use crate::finding::{LISTED_FIELDS, OwnerEvidence, OwnerField, OwnerKind};
 const LONGEST_ID: usize = 256;
 
 impl Index<'_> {
-    /// Describes the users of an address, by name.
+    /// Describes the users of an address, sorted by kind and name.
     pub(crate) fn describe_users(&self, address: IpAddr, uses: &[Use]) -> Vec<Arc<OwnerEvidence>> {
         let mut owners: Vec<Arc<OwnerEvidence>> =
             uses.iter().map(|used| self.describe_owner(used.owner)).collect();

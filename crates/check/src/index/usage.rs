@@ -143,8 +143,8 @@ impl Usage {
         }
     }
 
-    /// Adds the uses by pods. A pod owns the addresses in its annotation. An address that only its status names belongs
-    /// to it only if Calico networks the pod: in that case the CNI plugin has left an annotation on Kubernetes.
+    /// Adds the uses by pods. A pod owns the addresses in its annotation. An address that only the status names is the
+    /// pod's own only if Calico networks the pod: in that case the CNI plugin has left an annotation on Kubernetes.
     ///
     /// On etcd the plugin leaves none, and the status can be older than the sandbox, so the pod's endpoint decides.
     /// Without an endpoint, a pod that is terminating or not ready has no sandbox with a network, and its address could

@@ -95,9 +95,9 @@ impl Allocatable {
 pub(crate) struct PoolCapacity {
     /// Free addresses in blocks whose owners use the pool.
     own: u128,
-    /// Free addresses in other owners' blocks, which Calico borrows.
+    /// Free addresses that Calico borrows from other owners' blocks.
     pub foreign: u128,
-    /// Free addresses in other owners' blocks of a different size, which Calico does not borrow.
+    /// Free addresses in other owners' blocks of a different size. Calico does not borrow them.
     other_size: u128,
     /// The number of free addresses in each empty block of another owner, descending. Nodes can take over such blocks
     /// (Calico 3.32 and later).

@@ -30,7 +30,7 @@ pub struct Tally {
     pub windows_reserved: u128,
     /// Covered by IP reservations, and not taken.
     pub reserved: u128,
-    /// In a block that is corrupt or cannot be decoded: they could be taken.
+    /// In a block that is corrupt or cannot be decoded, so perhaps taken.
     pub unknown: u128,
     /// All other addresses.
     pub free: u128,

@@ -14,10 +14,10 @@ use crate::record::Record;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address<'a, 'c, 's> {
     pub address: IpAddr,
-    /// The address's records in sound blocks; several where blocks overlap.
+    /// The address's records in readable blocks; several where blocks overlap.
     pub records: &'a [Record<'c, 's>],
     pub uses: &'a [Use],
-    /// The sound blocks around the address, and those that overlap these blocks.
+    /// The largest block around the address, and all blocks inside that one.
     pub blocks: &'c [IndexedBlock<'s>],
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn check(
     leaks::check(context, &unused, out);
 }
 
-/// Visits every address once, ascending within runs of overlapping blocks.
+/// Visits every [`Address`] once, ascending.
 fn walk<'c, 's>(index: &'c Index<'s>, mut visit: impl FnMut(Address<'_, 'c, 's>)) {
     let mut records: Vec<Record<'c, 's>> = Vec::new();
     let mut uses = index.uses.as_slice();
@@ -118,7 +118,7 @@ impl<'a, 'c, 's> Address<'a, 'c, 's> {
         }
     }
 
-    /// Returns the blocks that contain the address.
+    /// Returns the readable blocks that contain the address.
     pub(crate) fn containing_blocks(&self) -> impl Iterator<Item = &'c IndexedBlock<'s>> {
         let address = self.address;
         self.blocks.iter().filter(move |b| b.usable.is_some() && cidr::ordinal_of(b.key, address).is_some())

@@ -80,7 +80,7 @@ fn finding(context: &Context<'_>, affinity: &Versioned<Affinity>, code: Code, sa
         .on_nodes((key.kind != AffinityType::Virtual).then_some(&key.node))
 }
 
-/// A finding; `says` is its sentence without the affinity, which comes first.
+/// A finding; `says` is the part of its sentence after the affinity.
 pub(super) fn about_affinity(
     context: &Context<'_>,
     affinity: &Versioned<Affinity>,

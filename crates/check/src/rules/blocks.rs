@@ -1,4 +1,4 @@
-//! Blocks that are corrupt, are outside their pools or have no owner.
+//! Blocks that are corrupt, overlap, do not fit their pools, or lack an owner, its node or its affinity.
 
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -34,7 +34,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-/// A finding; `says` is its sentence without the block, which comes first.
+/// A finding; `says` is the part of its sentence after the block.
 fn finding(
     code: Code,
     block: &Stored<'_, '_>,

@@ -89,7 +89,7 @@ fn finding(owner: OwnerEvidence) -> Finding {
 struct Nodes<'c, 's> {
     context: &'c Context<'s>,
     kubernetes: FastSet<&'s str>,
-    /// The last node and its answer: endpoints are stored node by node.
+    /// The last node, and true if it is missing: endpoints are stored node by node.
     last: Option<(TextRef<'s>, bool)>,
 }
 

@@ -16,8 +16,8 @@ use crate::names::name_of_claim;
 use crate::owner::{self, Owners, RecordedOwner};
 use crate::record::Record;
 
-/// Returns true if an unused allocation could be leaked: it is old enough, and everything that could show its owner was
-/// read.
+/// Returns true if an unused allocation could be leaked: it is old enough, nothing names it, and everything that could
+/// show its owner was read.
 pub(crate) fn is_candidate(context: &Context<'_>, record: &Record<'_, '_>) -> bool {
     let attribute = &record.allocation.attribute;
     !context.is_young(attribute)
@@ -68,7 +68,7 @@ fn push(out: &mut Vec<Finding>, finding: Finding) {
     last.depends_on.extend(finding.depends_on);
 }
 
-/// Returns true if the recorded service's status names no address yet: this one could be its only one.
+/// Returns true if the recorded service's status names no address yet: this could be its only one.
 fn awaits_status(context: &Context<'_>, record: &Record<'_, '_>) -> bool {
     let snapshot = context.snapshot;
     let assign = snapshot.serves_services().and_then(Result::ok);

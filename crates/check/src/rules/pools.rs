@@ -36,7 +36,7 @@ fn same<'a, 's>(sorted: &'a [&'s Pool]) -> impl Iterator<Item = &'a [&'s Pool]> 
     sorted.chunk_by(|a, b| a.cidr == b.cidr)
 }
 
-/// A finding; `says` is its sentence without the pool, which comes first.
+/// A finding; `says` is the part of its sentence after the pool.
 fn finding(code: Code, pool: &Pool, says: &str, fill: impl FnOnce(&mut PoolEvidence)) -> Finding {
     let mut evidence = PoolEvidence { name: pool.name.clone(), ..PoolEvidence::default() };
     fill(&mut evidence);

@@ -1,4 +1,4 @@
-//! Nodes that lack a tunnel address that other nodes have.
+//! Nodes without a tunnel address that other nodes have.
 
 use std::collections::HashSet;
 
@@ -59,8 +59,8 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-/// Returns true if the node needs a tunnel address because of the pool. WireGuard does not depend on pools: it encrypts
-/// on all nodes with a key.
+/// Returns true if the node needs a tunnel address because of the pool. WireGuard does not depend on pools: every node
+/// that has a key encrypts.
 fn encapsulates(pool: &Pool, kind: TunnelKind, node: &Node) -> bool {
     match kind {
         TunnelKind::Ipip => pool.ipip,

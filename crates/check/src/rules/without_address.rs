@@ -21,7 +21,7 @@ use crate::finding::{Evidence, Finding, NoAddressEvidence, RefusalEvidence, Subj
 use crate::names::short;
 use crate::needs::{Need, Needs, pools_of};
 
-/// If more nodes than this get no address for the same reason, they share one finding.
+/// The most nodes that have a finding each for the same reason. If there are more, they share one finding.
 const MOST_SINGLE: usize = 3;
 /// The most waiting pods that a finding names.
 const MOST_NAMED: usize = 20;
@@ -100,8 +100,8 @@ impl<'s> Judge<'_, 's> {
         pod.request.is_none() && namespace.is_none_or(|of| of.pools.iter().all(Vec::is_empty))
     }
 
-    /// Returns the severity, or `None` if the state could be intended. `fails` is true if the node lacks a family that
-    /// pods ask for.
+    /// Returns the severity, or `None` if the state could be intended. `fails` is true if the node gets no address of a
+    /// family that pods ask for.
     fn severity(&self, node: &Node, family: Family, refused: &Refused, fails: bool) -> Option<Severity> {
         let waits = self.pods.waiting_on(node).any(|pod| self.asks_for_any(pod));
         let may_be_intended = match refused.reason {

@@ -66,7 +66,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-/// A finding; `says` is its sentence without the name, which comes first.
+/// A finding; `says` is the part of its sentence after the name.
 fn finding(code: Code, owner: OwnerEvidence, key: Key, says: &str) -> Finding {
     let node = owner.node.clone();
     let subject = Subject::Endpoint(owner.name.clone());
@@ -99,7 +99,7 @@ fn endpoint_without_pod(context: &Context<'_>, position: u32, state: PodState) -
         .depending_on([Key::Pod { namespace, name }])
 }
 
-/// Reports a pod without an endpoint, unless Calico does not know its node, where another plugin networks it.
+/// Reports a pod without an endpoint, except on a node that Calico does not know: another plugin networks it there.
 fn pod_without_endpoint(context: &Context<'_>, position: u32) -> Option<Finding> {
     let pod = &context.snapshot.pods[position as usize].value;
     // Pods are listed after endpoints: a new pod could have got its endpoint in between.
@@ -200,7 +200,7 @@ fn disagreement(context: &Context<'_>, position: u32, endpoints: &[u32]) -> Opti
     Some(finding(Code::PodAddressDisagreement, owner, pod.key(), &says).depending_on(keys))
 }
 
-/// Up to this many addresses, searching a list is faster than a set.
+/// The number of addresses up to which searching a list is faster than a set.
 const FEW: usize = 16;
 
 /// Returns true if every address of `some` is among `all`. A family that `all` lacks is not compared.

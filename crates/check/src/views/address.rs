@@ -251,13 +251,13 @@ fn findings(context: &Context<'_>, address: IpAddr) -> Vec<Finding> {
     report.findings.into_iter().filter(about).collect()
 }
 
-/// Returns the records of an address in sound blocks.
+/// Returns the records of an address in readable blocks.
 fn records<'c, 's>(context: &'c Context<'s>, address: IpAddr) -> impl Iterator<Item = Record<'c, 's>> {
     let around = context.index.blocks.iter().filter(move |b| b.key.contains(&address));
     around.filter_map(move |block| Some(Record { block, allocation: block.usable?.allocation_of(address)? }))
 }
 
-/// Returns true if a record names its owner by anything other than an endpoint key.
+/// Returns true if a record names a pod or container in a way from which no endpoint key follows.
 fn has_unfound_owner(context: &Context<'_>, address: IpAddr) -> bool {
     records(context, address).any(|record| {
         let claim = Claim::of(&record.allocation.attribute);

@@ -31,7 +31,7 @@ pub struct HeldAddress {
     /// a record.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// `namespace/name`, the kind of tunnel, or the handle.
+    /// `namespace/name`, the kind of tunnel, or the handle; empty for an address that is not recorded.
     pub allocated_to: String,
     pub handle: Option<String>,
     /// `None` if the address is in no block.
@@ -76,7 +76,7 @@ pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> Addres
             });
         }
     }
-    // No block records the remaining ones.
+    // The remaining ones are in none of the records above.
     for address in used.into_iter().filter(|address| scope.has_network((*address).into())) {
         let around =
             context.index.blocks.iter().map(|block| block.key).find(|block| block.contains(&address));

@@ -41,7 +41,7 @@ pub struct BlockView {
     /// Free, but excluded by IP reservations.
     pub reserved: u32,
     pub free: u32,
-    /// The sequence number; `None` if the block is corrupt, which is written as an empty text.
+    /// The sequence number; `None` if the block is corrupt. `None` is written as an empty string.
     #[serde(serialize_with = "digits_or_nothing")]
     pub sequence_number: Option<u64>,
     /// The block's defects. If there are any, only CIDR, pool and owner are known; the owner only if the block can be

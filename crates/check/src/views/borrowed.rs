@@ -15,7 +15,7 @@ use crate::{Context, Options, Scope};
 pub struct BorrowedList {
     /// The addresses, ascending.
     pub addresses: Vec<BorrowedAddress>,
-    /// The number of allocations without a node, which could be borrowed (before Calico 3.6). Service addresses belong
+    /// The number of allocations that name no node and could be borrowed (before Calico 3.6). Service addresses belong
     /// to no node and do not count.
     pub unknown: usize,
 }
@@ -32,11 +32,11 @@ pub struct BorrowedAddress {
     /// `pod`, `virtual machine`, `tunnel`, or `other`.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// `namespace/name`, or the kind of tunnel.
+    /// `namespace/name`, the kind of tunnel, or the handle.
     pub allocated_to: String,
 }
 
-/// Returns borrowed addresses by the node that holds or lends them. A block without an owner lends to everybody.
+/// Returns the addresses that a node in the scope borrows or lends. A block without an owner lends to everybody.
 pub fn borrowed(snapshot: &Snapshot, scope: &Scope) -> BorrowedList {
     let context = Context::new(snapshot, &Options::default());
     let mut list = BorrowedList { addresses: Vec::new(), unknown: 0 };

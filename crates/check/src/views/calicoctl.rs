@@ -16,7 +16,7 @@ use crate::{Code, Context, Options, Report, Subject};
 /// calicoctl's counts and lists.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CalicoctlView {
-    /// Blocks that can be decoded, ascending.
+    /// Blocks whose addresses can be read, ascending.
     pub blocks: Vec<CalicoctlBlock>,
     /// CIDRs of pools that are not disabled.
     pub pools: Vec<IpNet>,
@@ -64,7 +64,7 @@ pub struct CalicoctlAllocation {
     /// The attribute `timestamp`, verbatim.
     #[serde(rename = "creationTimestamp", skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<String>,
-    /// True unless calipam finds the address leaked: young addresses, and those with unknown owners, count as in use.
+    /// True unless the address is cooling down, or calipam finds it leaked. Young addresses count as in use.
     pub in_use: bool,
     /// True if the address's node does not own the block.
     #[serde(skip_serializing_if = "is_false")]
@@ -107,7 +107,7 @@ pub struct LeakedHandle {
     pub revision: String,
 }
 
-/// Returns calicoctl's counts and lists for a snapshot, based on the findings in `report`, which must not be filtered.
+/// Returns calicoctl's counts and lists for a snapshot, based on the findings in the unfiltered `report`.
 pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
     let context = Context::new(snapshot, &Options::default());
     let leaked: HashSet<IpAddr> = subjects(report, Code::LeakedAddress)

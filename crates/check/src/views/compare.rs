@@ -16,7 +16,7 @@ use crate::{Context, Options};
 pub struct Comparison {
     /// The nodes, by name. Addresses of unknown nodes are under the empty name.
     pub nodes: Vec<NodeComparison>,
-    /// True if endpoints were read, which Calico keeps only in etcd.
+    /// True if endpoints were read. Calico keeps them only in etcd.
     pub with_endpoints: bool,
 }
 
@@ -31,7 +31,7 @@ pub struct NodeComparison {
     pub in_kubernetes: usize,
     /// The number of addresses of the node's endpoints.
     pub in_endpoints: usize,
-    /// The number of addresses that blocks record for pods of the node.
+    /// The number of recorded addresses that belong to pods or machines of the node, or that its pods use.
     pub in_blocks: usize,
     /// The number of addresses that all sources have.
     pub agreed: usize,
@@ -196,7 +196,7 @@ struct Sources {
     all_recorded: BTreeSet<IpAddr>,
     /// Addresses that are recorded for virtual machines.
     machines: BTreeSet<IpAddr>,
-    /// Addresses that are recorded, but not for a pod.
+    /// Addresses that a pod uses, but that are recorded for something else.
     others: BTreeMap<IpAddr, RecordedFor>,
     /// Addresses that are used on any node, or held for a virtual machine.
     used: BTreeSet<IpAddr>,

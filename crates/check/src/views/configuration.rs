@@ -23,7 +23,7 @@ pub struct Setting {
     pub name: &'static str,
     /// The effective value.
     pub value: String,
-    /// The object that the value is from, or a default.
+    /// The object that has the value, or a note that the value is a default.
     pub origin: String,
     /// The value in the IPAMConfiguration resource if it differs, as it can in etcd.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -29,7 +29,7 @@ pub struct HandleView {
     /// The handle's findings, as far as the objects that were read show them.
     #[serde(skip)]
     pub findings: Vec<Finding>,
-    /// Sources from which only objects that the handle names were read. Other blocks could have records under it, too.
+    /// Sources from which only objects that the handle names were read. Other blocks could have its records, too.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub partly_read: Vec<Source>,
 }
@@ -39,7 +39,7 @@ pub struct HandleView {
 #[serde(rename_all = "camelCase")]
 pub struct HandleBlock {
     pub block: IpNet,
-    /// True if the block exists. A corrupt block does not count, since its records are unknown.
+    /// True if the block exists. An unreadable block does not count, since its records are unknown.
     pub exists: bool,
     /// The number of addresses that the handle claims in the block.
     pub in_handle: i64,
@@ -88,7 +88,7 @@ pub fn handle(snapshot: &Snapshot, id: &str) -> Option<HandleView> {
     })
 }
 
-/// Returns the IDs that begin with a text, from the handles and records that were read.
+/// Returns the IDs that begin with a string, from the handles and records that were read.
 pub fn handle_ids(snapshot: &Snapshot, begin: &str) -> BTreeSet<String> {
     let begin = clean_id(begin);
     let mut ids: BTreeSet<String> = BTreeSet::new();

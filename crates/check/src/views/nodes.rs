@@ -103,8 +103,7 @@ pub struct NodePool {
     pub family: &'static str,
     pub blocks: u32,
     /// The most blocks that the node may hold; `None` if there is no limit, as in Calico before 3.19. The limit applies
-    /// to one family in all pools together that one request can use: blocks in one pool lower `claimable` of
-    /// another.
+    /// to all pools of a family together that one request can use: blocks in one pool lower `claimable` of the others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
     /// The number of blocks that the node may still claim from this pool; `None` if it is not known. 0 if the pool is
@@ -239,7 +238,7 @@ fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
     }
 }
 
-/// Adds the number of blocks that each node may claim from each pool, if there are any.
+/// Adds the number of blocks that each node may claim from each pool.
 fn add_claimable(context: &Context<'_>, outlook: &Outlook<'_>, rows: &mut Rows) {
     let config = context.snapshot.effective_ipam_config().unwrap_or_default();
     if !config.auto_allocate_blocks {

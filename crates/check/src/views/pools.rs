@@ -58,7 +58,7 @@ pub struct PoolView {
     /// The share of usable addresses that is taken, in percent, rounded down.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percent: Option<u8>,
-    /// Addresses that can be in use.
+    /// All addresses except those in IP reservations.
     #[serde(skip)]
     pub usable: Count,
     #[serde(skip)]

@@ -1,4 +1,4 @@
-//! Explains why a pod, or a node's next pod, gets an address or none.
+//! Explains why a pod, or a node's next pod, does or does not get an address.
 
 use std::net::IpAddr;
 
@@ -53,7 +53,7 @@ pub struct FamilyAnswer {
     /// True if the cluster's pods have addresses of the family, or no pod has any address.
     pub is_needed: bool,
     pub answer: Answer,
-    /// The holder of the requested address.
+    /// The holder of the requested address, if it is taken.
     pub holder: Option<String>,
     /// The namespace selector of the address's pool, if the pool does not serve all namespaces.
     pub namespaces: Option<String>,

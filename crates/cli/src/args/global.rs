@@ -11,7 +11,7 @@ use clap::{ArgAction, Args, ValueEnum};
 use super::kubectl::KubectlArgs;
 use crate::format::Format;
 
-/// The heading of the connection options, which hints repeat.
+/// The heading of the connection options, by which hints and completion recognize them.
 pub(crate) const CONNECTION: &str = "Connection";
 
 /// Options of every command.
@@ -87,7 +87,7 @@ pub(crate) enum When {
 }
 
 impl When {
-    /// Finds the value on an unparsed command line, since parser errors have colours, too.
+    /// Finds the value on a command line before it is parsed, since parser errors have colours, too.
     pub(crate) fn of_command_line(arguments: &[OsString]) -> Self {
         let mut when = Self::default();
         let mut words = arguments.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--");

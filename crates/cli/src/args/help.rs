@@ -1,10 +1,10 @@
 //! The last parts of help texts: examples and exit codes.
 
-/// After `calipam -h`.
+/// The last part of `calipam -h`.
 pub(super) const TOP_SHORT: &str = "\
 Start with `check`. The --help of each command shows examples.";
 
-/// After `calipam --help`.
+/// The last part of `calipam --help`.
 pub(super) const TOP: &str = "\
 Examples:
   calipam check                               find what is wrong; uses calicoctl's settings
@@ -28,11 +28,11 @@ Exit codes:
   4  an internal error
   130  interrupted";
 
-/// After `calipam check -h`.
+/// The last part of `calipam check -h`.
 pub(super) const CHECK_SHORT: &str = "\
 Exit code 1 if there are findings. `calipam check --help` shows examples.";
 
-/// After `calipam check --help`.
+/// The last part of `calipam check --help`.
 pub(super) const CHECK: &str = "\
 Examples:
   calipam check -o wide                       every finding
@@ -50,11 +50,11 @@ Formats: `name` prints subjects, `prometheus` metrics, `junit` XML for CI, `html
 Exit codes: 0 nothing at or above --fail-on; 1 findings; 2 usage; 3 datastore; 4 internal.
 `calipam explain` lists the rules, and `calipam explain RULE` explains one.";
 
-/// After `calipam show -h`.
+/// The last part of `calipam show -h`.
 pub(super) const SHOW_SHORT: &str = "\
 Shows pools unless an option says otherwise. `calipam show --help` shows examples.";
 
-/// After `calipam show --help`.
+/// The last part of `calipam show --help`.
 pub(super) const SHOW: &str = "\
 Examples:
   calipam show                                pools: usage, and what can still be allocated
@@ -78,7 +78,7 @@ names what was only partly read; findings that depend on it are not checked.
 Exit codes: 0 shown, whatever the findings; 1 the address or handle does not exist; 2 usage;
 3 datastore; 4 internal.";
 
-/// After `calipam diff --help`.
+/// The last part of `calipam diff --help`.
 pub(super) const DIFF: &str = "\
 Examples:
   calipam diff cluster.jsonl.zst etcd         what has changed since an export
@@ -93,7 +93,7 @@ If only one side has pods or endpoints, findings are compared without them.
 
 Exit codes: 0 the same; 1 different; 2 usage, or different clusters; 3 datastore; 4 internal.";
 
-/// After `calipam history --help`.
+/// The last part of `calipam history --help`.
 pub(super) const HISTORY: &str = "\
 Examples:
   calipam history --ip 10.244.1.7             who had it, when it was released, who has it now
@@ -105,11 +105,11 @@ they go. Revisions have no times: if an object has none, the known times before 
 
 Exit codes: 0 shown; 1 nothing is known about it; 2 usage; 3 datastore; 4 internal.";
 
-/// After `calipam release -h`.
+/// The last part of `calipam release -h`.
 pub(super) const RELEASE_SHORT: &str = "\
 Shows the plan and asks before it writes. `calipam release --help` shows examples.";
 
-/// After `calipam release --help`.
+/// The last part of `calipam release --help`.
 pub(super) const RELEASE: &str = "\
 Examples:
   calipam release --leaked --dry-run          what would be released
@@ -136,11 +136,11 @@ read. `calipam undo JOURNAL` restores what was there.
 Exit codes: 0 all released; 1 something was skipped or had changed; 2 usage, or no
 confirmation; 3 datastore or journal; 4 internal.";
 
-/// After `calipam rebuild -h`.
+/// The last part of `calipam rebuild -h`.
 pub(super) const REBUILD_SHORT: &str = "\
 Prints a plan; --apply carries it out. `calipam rebuild --help` shows examples.";
 
-/// After `calipam rebuild --help`.
+/// The last part of `calipam rebuild --help`.
 pub(super) const REBUILD: &str = "\
 Examples:
   calipam rebuild                             print what would change, what is skipped, and why
@@ -159,7 +159,7 @@ pods; without it, --apply needs --endpoints-only.
 Exit codes: 0 planned or applied; 1 something was skipped or had changed; 2 usage, or no
 confirmation; 3 datastore or journal; 4 internal.";
 
-/// After `calipam split --help`.
+/// The last part of `calipam split --help`.
 pub(super) const SPLIT: &str = "\
 Examples:
   calipam split 4 --name default-ipv4-ippool --dry-run
@@ -175,11 +175,11 @@ it in one transaction. `calipam undo JOURNAL` restores the pool.
 Exit codes: 0 split; 1 refused, or something had changed; 2 usage, or no terminal to ask on;
 3 datastore or journal; 4 internal.";
 
-/// After `calipam migrate -h`.
+/// The last part of `calipam migrate -h`.
 pub(super) const MIGRATE_SHORT: &str = "\
 Prints a plan; --apply carries out one phase. `calipam migrate --help` shows examples.";
 
-/// After `calipam migrate --help`.
+/// The last part of `calipam migrate --help`.
 pub(super) const MIGRATE: &str = "\
 Examples:
   calipam migrate --from default-ipv4-ippool --to-cidr 10.200.0.0/16
@@ -200,7 +200,7 @@ move their tunnel addresses by themselves. `docs/migrate.md` walks through a mig
 Exit codes: 0 printed or carried out; 1 refused, or something is left; 2 usage, or no confirmation;
 3 datastore or journal; 4 internal.";
 
-/// After `calipam configure --help`.
+/// The last part of `calipam configure --help`.
 pub(super) const CONFIGURE: &str = "\
 Examples:
   calipam configure --strict-affinity true
@@ -217,11 +217,11 @@ With etcd, Calico reads these settings; the IPAMConfiguration resource is not ke
 Exit codes: 0 set; 1 refused, or something had changed; 2 usage, or no terminal to ask on;
 3 datastore or journal; 4 internal.";
 
-/// After `calipam assign -h`.
+/// The last part of `calipam assign -h`.
 pub(super) const ASSIGN_SHORT: &str = "\
 Shows a plan and asks before it writes. `calipam assign --help` shows examples.";
 
-/// After `calipam assign --help`.
+/// The last part of `calipam assign --help`.
 pub(super) const ASSIGN: &str = "\
 Examples:
   calipam assign --count 1 --node node-7 --dry-run     which one, and what would be written
@@ -243,11 +243,11 @@ With a file (--datastore FILE), only --dry-run works.
 Exit codes: 0 assigned; 1 not all assigned, refused, or something had changed; 2 usage, or no
 terminal to ask on; 3 datastore or journal; 4 internal.";
 
-/// After `calipam simulate -h`.
+/// The last part of `calipam simulate -h`.
 pub(super) const SIMULATE_SHORT: &str = "\
 Changes nothing. `calipam simulate --help` shows examples.";
 
-/// After `calipam simulate --help`.
+/// The last part of `calipam simulate --help`.
 pub(super) const SIMULATE: &str = "\
 Examples:
   calipam simulate --pool 10.244.0.0/16 --nodes 10,50,100    ADD latency by cluster size
@@ -260,7 +260,7 @@ Examples:
 All connection options work: see `calipam --help`. docs/simulate.md describes the model.
 Exit codes: 0 simulated; 2 usage, or an impossible cluster; 3 datastore or file; 4 internal.";
 
-/// After `calipam undo --help`.
+/// The last part of `calipam undo --help`.
 pub(super) const UNDO: &str = "\
 Examples:
   calipam undo ~/.local/state/calipam/20261121T101500.123Z-0f0e1d2c-4711.journal --dry-run
@@ -272,7 +272,7 @@ An object that has changed since the run is not touched, nor is anything that wa
 with it. An undo has its own journal, and can be undone.
 Without connection options, it connects to the run's datastore.";
 
-/// After `calipam serve --help`.
+/// The last part of `calipam serve --help`.
 pub(super) const SERVE: &str = "\
 Examples:
   calipam serve                               on http://127.0.0.1:9795/, a check every 5 minutes
@@ -291,7 +291,7 @@ report is still served, and `calipam_up` is 0. It exits with 0 on SIGTERM and ct
 
 Exit codes: 0 ended by a signal; 2 usage or settings; 3 it cannot listen; 4 internal.";
 
-/// After `calipam record --help`.
+/// The last part of `calipam record --help`.
 pub(super) const RECORD: &str = "\
 Examples:
   calipam record /var/lib/calipam/archive --keep 24h:all,30d:daily,1y:monthly
@@ -307,7 +307,7 @@ If something fails, it says so and tries again every ten seconds.
 
 Exit codes: 0 ended by a signal; 2 usage or settings; 3 it cannot start; 4 internal.";
 
-/// After `calipam export --help`.
+/// The last part of `calipam export --help`.
 pub(super) const EXPORT: &str = "\
 Examples:
   calipam export cluster.jsonl                JSON lines
@@ -317,7 +317,7 @@ Examples:
 An export contains what a check reads: IPAM data, pools, nodes, workload endpoints and
 configuration. It contains no secrets, but it contains the names of pods, nodes and labels.";
 
-/// After `calipam explain --help`.
+/// The last part of `calipam explain --help`.
 pub(super) const EXPLAIN: &str = "\
 Examples:
   calipam explain                             all rules
@@ -327,7 +327,7 @@ Examples:
 
 Exit code 1 if the pod or node gets no address. RULE is a code from the column CODE of `check`.";
 
-/// After `calipam version --help`.
+/// The last part of `calipam version --help`.
 pub(super) const VERSION: &str = "\
 Examples:
   calipam version
@@ -336,7 +336,7 @@ Examples:
 
 Exit code 1 if --check-compat finds a Calico version that this program does not know, or none.";
 
-/// After `calipam completion --help`.
+/// The last part of `calipam completion --help`.
 pub(super) const COMPLETION: &str = "\
 Examples:
   calipam completion bash > /etc/bash_completion.d/calipam
@@ -348,7 +348,7 @@ Examples:
 Nodes, pools, blocks, handles and addresses are completed from the cluster that the options name.
 `calipam install-links --completions` installs the scripts for the installed shells.";
 
-/// After `calipam install-links --help`.
+/// The last part of `calipam install-links --help`.
 pub(super) const INSTALL_LINKS: &str = "\
 The links are:
   ipam                   the same program under a short name

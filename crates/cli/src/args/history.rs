@@ -38,7 +38,7 @@ pub(crate) struct HistoryArgs {
 }
 
 impl HistoryArgs {
-    /// Returns the object of the call; clap ensures that there is one.
+    /// Returns the subject of the call; clap ensures that there is one.
     pub(crate) fn about(&self) -> About {
         match self {
             Self { ip: Some(address), .. } => About::Address(*address),

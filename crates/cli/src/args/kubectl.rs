@@ -11,7 +11,7 @@ use clap::ValueHint::{FilePath, Url};
 use super::duration;
 use super::global::CONNECTION;
 
-/// kubectl's options for the connection to Kubernetes. The short help leaves them out: who knows kubectl knows them.
+/// kubectl's options for the connection to Kubernetes. The short help leaves them out: kubectl users know them.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = CONNECTION)]
 pub(crate) struct KubectlArgs {

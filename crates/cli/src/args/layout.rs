@@ -1,4 +1,4 @@
-//! The layout of help: each command shows its own options first, and hides those that it does not use.
+//! The layout of help: each command shows its own options first, and hides options that it does not use.
 
 use std::ffi::OsString;
 
@@ -12,7 +12,7 @@ use crate::hints;
 
 const GLOBAL: &str = "Global options";
 
-/// Options that mean nothing to commands that read no data.
+/// The options for reading data. Commands that read none hide them.
 const READING: [&str; 8] = [
     "config",
     "datastore",
@@ -58,7 +58,7 @@ fn own_options_first(command: Command, kubectl: &[String]) -> Command {
             "output" => arg.value_parser(FormatParser(formats)).help_heading(GLOBAL),
             "verbose" | "quiet" | "color" | "help" => arg.help_heading(GLOBAL),
             _ if is_connection && !reads => arg.hide(true),
-            // Only `check` compares clusters.
+            // Only `check` compares clusters with each other.
             "routed" if name != "check" => arg.hide(true),
             // Keeps the help short: `simulate` seldom reads a cluster.
             "config" | "etcd_cacert" | "etcd_cert" | "etcd_key" | "kubeconfig" if name == "simulate" => {
@@ -124,7 +124,7 @@ pub(crate) fn with_help(command: Command) -> Command {
     command.override_help(full.render_help())
 }
 
-/// For an unknown option, names the commands that have it instead of an option with a similar name.
+/// Replaces clap's suggestion for an unknown option with the commands that have the option, if any do.
 pub(crate) fn name_commands(definition: &Command, mut error: clap::Error) -> clap::Error {
     let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return error };
     let Some(long) = option.strip_prefix("--").filter(|_| error.kind() == ErrorKind::UnknownArgument) else {

@@ -21,7 +21,7 @@ const CALM: Micros = Micros::from_mins(1);
 /// The default time from the failure of a node to its removal from the cluster.
 const REMOVAL: Micros = Micros::from_mins(10);
 
-/// Options of `simulate`. Its help fits 60 lines: each has one.
+/// Options of `simulate`. Descriptions are short: the help has at most 60 lines.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SimulateArgs {
     /// Number of nodes; a comma-separated list makes one run for each
@@ -104,14 +104,14 @@ pub(crate) struct SimulateArgs {
     pub runs: Option<NonZeroU32>,
 }
 
-/// The block sizes that are compared by default.
+/// The block sizes that `--advise` compares by default.
 const USUAL_SIZES: std::ops::RangeInclusive<u8> = 24..=29;
 
 impl SimulateArgs {
     /// Applies the options to a scenario.
     ///
     /// # Errors
-    /// If options contradict each other.
+    /// If options contradict each other or the scenario.
     pub(crate) fn change(&self, scenario: &mut Scenario) -> Result<(), Failure> {
         fn set<T: Clone>(value: &mut T, given: &Option<T>) {
             if let Some(given) = given {

@@ -39,7 +39,7 @@ impl WritingArgs {
         args.intent(Some(command.to_owned()))
     }
 
-    /// Returns the intent to carry out the plan of `command`; `None` for a dry run.
+    /// Returns the intent to carry out the plan of `command`, or to make a dry run if that is `None`.
     pub(crate) fn intent(&self, command: Option<String>) -> Intent {
         let writing = command.map(|command| Writing {
             command,
@@ -59,7 +59,7 @@ pub(crate) fn journals_folder() -> Option<PathBuf> {
     default_directory(&environment)
 }
 
-/// Options of the commands that plan by findings.
+/// Options of the commands whose plans depend on findings.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CriteriaArgs {
     /// Skip allocations younger than this, and check leaked ones twice, this far apart;

@@ -22,7 +22,7 @@ use crate::{connect, hints, output_file};
 /// The maximum number of listed nodes.
 const TOP: usize = 20;
 
-/// The rules that calicoctl also checks. It does not count missing handles as problems.
+/// The rules that calicoctl also checks, although it does not count missing handles as problems.
 const LOOKED_FOR: [Code; 7] = [
     Code::LeakedAddress,
     Code::InUseOutsidePools,
@@ -206,7 +206,7 @@ impl Lines<'_> {
         outside + unallocated
     }
 
-    /// Adds a line for each owner of an address that has a finding with this code.
+    /// Adds lines for the addresses with a finding of this code: one for each owner.
     fn in_use(&self, code: Code, says: &str, out: &mut String) {
         let view = self.view;
         for subject in self.of(code) {

@@ -1,6 +1,6 @@
-//! calipam called as `calicoctl`: the `ipam` commands with its options, output lines, report file and exit codes
-//! (facts 5.2, 7.4 to 7.8), so that scripts keep working. Findings and writes are calipam's; stderr reports any
-//! difference. All other commands run the real calicoctl ([`real`]).
+//! calipam called as `calicoctl`: the `ipam` commands, the datastore lock and `version`, with calicoctl's options,
+//! output lines, report file and exit codes (facts 5.2, 7.4 to 7.8), so scripts keep working. Findings and writes are
+//! calipam's; stderr reports any difference. All other commands run the real calicoctl ([`real`]).
 
 mod args;
 mod check;
@@ -88,7 +88,7 @@ fn criteria() -> Criteria {
     Criteria { options: calipam_check::Options::default(), recheck_after: SignedDuration::from_secs(5) }
 }
 
-/// Prints the conflicts of a run on stderr, and the path of its journal.
+/// Prints the conflicts of a run and the path of its journal on stderr. Fails if anything was not done.
 fn finish(run: Option<Executed>, console: &Console) -> Result<(), Failure> {
     let is_partial = false;
     match repair::outcome(run, is_partial, console)? {

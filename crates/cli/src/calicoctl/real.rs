@@ -12,12 +12,12 @@ use crate::render::text::{escape, quoted};
 
 /// The variable with the path of the real calicoctl.
 const VARIABLE: &str = "CALIPAM_CALICOCTL";
-/// The variable that lists the programs already run, separated as in PATH. A wrapper or copy of calipam calls calipam
-/// again; the second call skips the listed programs, so that the search ends.
+/// The variable that lists the programs already run, separated as in PATH. If one of them (a wrapper, or a copy of
+/// calipam) runs calipam again, that call skips all of them, so the search ends.
 const TRIED: &str = "CALIPAM_CALICOCTL_TRIED";
 
-/// Replaces this process with the real calicoctl and the same arguments. Returns only after a failure, whose message
-/// names `command`.
+/// Replaces this process with the real calicoctl and the same arguments. Returns only after a failure. If there is no
+/// real calicoctl, the message names `command`.
 pub(super) fn run(command: &str) -> Result<(), Failure> {
     let mut tried: Vec<PathBuf> =
         env::var_os(TRIED).map(|paths| env::split_paths(&paths).collect()).unwrap_or_default();
@@ -49,7 +49,7 @@ fn take_over(command: &mut Command) -> io::Error {
     }
 }
 
-/// Returns the program that the variable names, which must not be this one.
+/// Returns the program that the variable names. It must be executable, and neither this program nor in `tried`.
 fn named(path: &OsStr, tried: &[PathBuf]) -> Result<PathBuf, Failure> {
     let program = std::path::absolute(path).unwrap_or_else(|_| path.into());
     let what = match () {
@@ -62,8 +62,8 @@ fn named(path: &OsStr, tried: &[PathBuf]) -> Result<PathBuf, Failure> {
         .hint("set it to the path of the real calicoctl, or unset it to run the next calicoctl in PATH"))
 }
 
-/// Finds the first calicoctl in PATH that is not this program. Skips relative folders, which depend on the working
-/// directory.
+/// Finds the first calicoctl in PATH that is neither this program nor in `tried`. Skips relative folders, which depend
+/// on the working directory.
 fn next_in_path(tried: &[PathBuf]) -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?)
         .filter(|folder| folder.is_absolute())

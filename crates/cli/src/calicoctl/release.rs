@@ -1,4 +1,4 @@
-//! `ipam release`: releases one address, or the leaks in reports.
+//! `ipam release`: releases one address, or the leaked addresses and handles in reports.
 
 use std::net::IpAddr;
 use std::path::PathBuf;

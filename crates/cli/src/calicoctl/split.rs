@@ -73,7 +73,7 @@ pub(super) fn run(args: &SplitArgs, global: &Global, console: &Console) -> Resul
     print(&text, console)
 }
 
-/// Formats calicoctl's text after a split. The first and the last sentence have no line break.
+/// Formats calicoctl's text after a split. The first and the last sentence do not end with a line break.
 fn message(repaired: &Repaired) -> String {
     debug_assert_eq!(repaired.plan.kind, PlanKind::Split);
     let of = |verb: Verb| repaired.plan.changes.iter().filter(move |change| change.action == verb);

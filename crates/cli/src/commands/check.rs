@@ -83,7 +83,7 @@ struct Findings {
     is_whole: bool,
 }
 
-/// Checks a cluster, and keeps the requested findings. The comparison and calicoctl's view use the complete report.
+/// Checks a cluster. calicoctl's view uses the complete report; report and comparison keep only the requested findings.
 fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Findings, Failure> {
     let checker = Checker::new(&args.options)?;
     let earlier =
@@ -105,7 +105,7 @@ fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Find
     })
 }
 
-/// A check with its options, which are validated before anything is read.
+/// A check with its options, which are validated before the cluster is read.
 pub(crate) struct Checker<'a> {
     options: &'a CheckOptions,
     pub(crate) ignored: Ignored,
@@ -136,7 +136,7 @@ impl<'a> Checker<'a> {
         check_and_confirm(datastore, &criteria, self.options.confirm, &person).await
     }
 
-    /// Filters the report by accepted findings, rules and names, and returns the names that were not found.
+    /// Removes findings that are accepted or not requested. Returns the filter, and the names that were not found.
     pub(super) fn keep(
         &self,
         report: &mut Report,
@@ -192,7 +192,7 @@ fn write_report(
     output_file::write(path, |out| write_calicoctl(view, snapshot, out))
 }
 
-/// Prints a report and writes its files. Returns the first failure, after trying all files.
+/// Writes a report to files, and prints it unless `--quiet` omits it. Returns a failure only after trying all files.
 pub(crate) fn print(
     report: &impl Document,
     has_findings: bool,
@@ -220,7 +220,7 @@ fn advise(checked: &Checked<'_>, filter: &Filter, console: &Console) {
     }
 }
 
-/// Writes a failed check to metrics; reports of earlier runs are kept.
+/// Writes the metrics of a failed check. Files in other formats are left as they are.
 fn write_failure_metrics(
     took: Duration,
     exit_code: u8,
@@ -286,7 +286,7 @@ const BLOCKS: usize = 6;
 /// Returns the remedies for the findings within the filter, the most severe first, and one of each kind: one rebuild
 /// covers several blocks, and one release several nodes. Other kinds keep only the first remedy.
 fn remedies(report: &Report, filter: &Filter) -> Vec<Remedy> {
-    // A rebuild cannot be limited to a node or namespace, so it names the blocks of the findings.
+    // A hint to rebuild keeps only the call's `--pool`: for a node or namespace, it names the blocks of the findings.
     let by_block = !filter.scope.nodes.is_empty() || filter.scope.namespace.is_some();
     let is_named = |node: &String| filter.scope.has_node(node);
     let mut shown: Vec<Remedy> = Vec::new();

@@ -31,7 +31,7 @@ pub(super) fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result
         let old = open(&old, global, console).await?;
         let new = open(&new, global, console).await?;
         let person = Person::watching(console);
-        // Leaks the states: the process ends soon, and freeing two million objects would take longer.
+        // Leaks the states: the process ends soon, and freeing two million objects would only delay that.
         let pair: &Pair = Box::leak(Box::new(read_pair(&old, &new, args.force, &person).await?));
         let scope = scope(pair, args.networks(), &args.names())?;
         let found = diff(pair, [&old, &new], &scope, args.recheck.settle, &person).await?;
@@ -47,7 +47,7 @@ pub(super) fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result
     Ok(outcome)
 }
 
-/// Returns the two named states, or the archived states before and after a time.
+/// Returns the two named states. With `--archive`, the first is archived, and so is the second if none is named.
 fn states(
     args: &DiffArgs,
     archived: Option<&(ArchivedState, Option<ArchivedState>)>,

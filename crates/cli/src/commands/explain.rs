@@ -12,7 +12,7 @@ use crate::render::text::escape;
 use crate::render::why::Why;
 use crate::{connect, hints};
 
-/// Prints the documentation of rules, the list of all rules, or why a pod or node gets an address or none.
+/// Prints the documentation of rules, the list of all rules, or why a pod or node will or will not get an address.
 ///
 /// # Errors
 /// If the datastore cannot be read, or has no such pod or node.

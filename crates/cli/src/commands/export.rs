@@ -50,7 +50,7 @@ pub(super) fn run(args: &ExportArgs, global: &Global, console: &Console) -> Resu
     Ok(Outcome::Clean)
 }
 
-/// Adds an export to an archive, and prints the number of its exports.
+/// Adds an export to an archive, prunes the archive by `keep`, and prints how many exports it has.
 fn to_archive(
     folder: &Path,
     keep: Option<&Keep>,

@@ -1,4 +1,4 @@
-//! The commands of the program, one file each.
+//! The commands of the program, one module each, and the code that they share.
 
 mod assign;
 pub(crate) mod check;

@@ -33,7 +33,7 @@ pub(super) fn run(args: &RecordArgs, global: &Global, console: &Console) -> Resu
     })
 }
 
-/// Records on a separate thread until the process ends. Failures are printed, and `serve` continues.
+/// Records on a separate thread until the process ends or the options turn out to be wrong. Prints failures.
 pub(super) fn start(
     folder: &Path,
     keep: Option<&Keep>,
@@ -58,7 +58,7 @@ pub(super) fn start(
     thread::Builder::new().name("recorder".into()).spawn(record).map(drop).map_err(failed)
 }
 
-/// Records; prints a failure, and starts again. Returns a failure that occurs before anything was recorded.
+/// Records. Prints a failure and starts again, but returns a failure that occurs before anything was recorded.
 async fn record_again(folder: &Path, keep: Option<&Keep>, global: &Global, console: &Console) -> Failure {
     let has_begun = Cell::new(false);
     loop {

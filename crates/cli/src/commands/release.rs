@@ -37,7 +37,7 @@ pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Res
     })
 }
 
-/// Formats the targets of the call for the journal.
+/// Formats targets, filters and `--force` of the call for the journal, without values.
 fn flags(args: &ReleaseArgs) -> String {
     let flags = [
         (args.leaked, " --leaked"),

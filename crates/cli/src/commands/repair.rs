@@ -16,7 +16,7 @@ use crate::render::document::Document;
 use crate::render::plan::{PlanDocument, fits};
 use crate::render::text::{count, quoted};
 
-/// Runs a command, which only plans if it is a `dry_run`, and prints its result. `on_file` is the reason to refuse a file.
+/// Runs `work` and prints its result. `dry_run`: the call asked only for the plan. `on_file`: the failure for a file.
 pub(super) fn run(
     writing: &WritingArgs,
     dry_run: bool,
@@ -40,7 +40,7 @@ pub(super) fn not_live(what: &str) -> Failure {
     Failure::not_live(what).hint(Hint::new("plan on it with {}", [Call::DryRun]))
 }
 
-/// Prints the result of a release or rebuild. `dry_run`: the call asked only for the plan.
+/// Prints the result of a command that writes. `dry_run`: the call asked only for the plan.
 fn finish(repaired: Repaired, dry_run: bool, is_live: bool, console: &Console) -> Result<Outcome, Failure> {
     let Repaired { plan, run, .. } = &repaired;
     let nothing = plan.changes.is_empty() && plan.skipped.is_empty();
@@ -105,7 +105,7 @@ pub(crate) fn warn_of_limit(limit: usize, console: &Console) {
     console.warn(&format!("the plan makes more changes than --max-changes {limit}: it would be refused"));
 }
 
-/// Prints a run's conflicts and errors, and returns its outcome. `is_partial`: the plan skipped something.
+/// Prints a run's conflicts, and returns its outcome or failure. `is_partial`: something is left in any case.
 pub(crate) fn outcome(
     run: Option<Executed>,
     is_partial: bool,

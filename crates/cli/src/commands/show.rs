@@ -51,7 +51,7 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
     Ok(outcome)
 }
 
-/// Reads the data of the subject from a datastore, and prints it. Returns errors for missing nodes and pools.
+/// Reads the data of the subject, and prints it. The result includes errors about missing nodes and pools.
 pub(crate) async fn show(
     datastore: &Datastore,
     args: &ShowArgs,
@@ -98,8 +98,8 @@ fn print(view: &impl View, snapshot: &Snapshot, console: &Console) -> Result<(),
     console.print(&ViewDocument::new(view, snapshot))
 }
 
-/// Reads the keys around an address or handle, the sources of a view, or everything. In the subject, replaces a handle
-/// prefix with the complete ID.
+/// Reads the keys around an address or handle, the sources of a view, or everything. In the returned subject, the
+/// complete ID replaces a handle's prefix.
 async fn read(
     datastore: &Datastore,
     args: &ShowArgs,
@@ -159,7 +159,7 @@ fn map(snapshot: &Snapshot) -> MapList {
     MapList { pools: views::map(snapshot, &report, limits) }
 }
 
-/// The number of events in the details of an address.
+/// The maximum number of events in the details of an address.
 const LAST_EVENTS: usize = 3;
 
 fn details(
@@ -228,12 +228,12 @@ pub(super) fn near_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Opti
     nearest_pod(snapshot, namespace, name).map(|near| format!("did you mean `{}`?", escape(&near)))
 }
 
-/// Returns the command with a kubeconfig, from which pods are read.
+/// Returns the hint to name the kubeconfig from which pods are read, with the command.
 fn name_kubeconfig() -> String {
     format!("name the cluster's kubeconfig: {}", hints::connected(&["--kubeconfig", "FILE"], &[]))
 }
 
-/// Compares pods and records, such as before and after manual repairs; exit code 1 if they differ.
+/// Compares pods and records; exit code 1 if they differ.
 fn compare(scope: &Scope, snapshot: &Snapshot, console: &Console) -> Result<Outcome, Failure> {
     let Some(comparison) = views::compare(snapshot).map(|comparison| comparison.within(scope)) else {
         return Err(

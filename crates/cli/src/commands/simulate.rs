@@ -15,7 +15,7 @@ use crate::render::simulate::Answers;
 use crate::render::text::count;
 use crate::{connect, hints};
 
-/// The default numbers of runs, for each block size with `--advise` and for each cause with `--clashes`.
+// The default numbers of runs: per block size with `--advise`, and per cause with `--clashes`.
 const ADVISE_RUNS: u64 = 5;
 const CLASH_RUNS: u64 = 20;
 
@@ -93,7 +93,7 @@ fn scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Result<S
     Ok(scenario)
 }
 
-/// True if the command line names a cluster. A cluster that only settings files name is not used.
+/// True if --datastore, --etcd-endpoints or --config names a cluster. Other settings of a cluster are not used.
 fn names_cluster(global: &Global) -> bool {
     global.datastore.is_some() || global.etcd_endpoints.is_some() || global.config.is_some()
 }

@@ -89,7 +89,7 @@ fn argument<'c>(command: &'c Command, request: &Request) -> Option<&'c Arg> {
     command.get_positionals().nth(positionals)
 }
 
-/// Returns the scripts in `PATH` that kubectl runs for completion: name and content.
+/// Returns the scripts that kubectl looks for in `PATH` and runs for completion: name and content.
 pub(crate) fn plugin_scripts() -> impl Iterator<Item = (&'static str, String)> {
     [Applet::KubectlIpam, Applet::KubectlCalico].into_iter().filter_map(|applet| {
         let text = format!(

@@ -11,10 +11,10 @@ use crate::args::journals_folder;
 /// The maximum number of suggested journals.
 const MOST: usize = 50;
 
-/// Suggests the journals in the user's folder, newest first, with their date and cluster, and after them files.
+/// Suggests the journals in the user's folder, newest first, with date, command and location, and files after them.
 pub(super) fn complete(typed: &OsStr) -> Vec<CompletionCandidate> {
     let mut found = journals_folder().map(|folder| known(&folder, typed)).unwrap_or_default();
-    // Files are suggested only once a word is begun.
+    // If there are journals, files are suggested only once a word is begun.
     if found.is_empty() || !typed.is_empty() {
         let is_new =
             |file: &CompletionCandidate| !found.iter().any(|known| known.get_value() == file.get_value());

@@ -67,7 +67,7 @@ impl Line {
         match self.quote {
             Some('\'') => rest.to_owned(),
             Some(_) => escape(rest, "\"\\$`"),
-            // bash expands a tilde at the beginning of the word.
+            // A tilde is not escaped: bash expands it at the beginning of the word.
             None => escape(rest, SPECIAL),
         }
     }

@@ -32,8 +32,8 @@ const WORDS: &str = "--";
 
 /// Answers a shell or kubectl that asks for suggestions; `None` for any other call.
 ///
-/// Ignores `COMPLETE` if it names no shell, or if there are arguments that do not begin with `--`: a stray variable
-/// never turns a check into a script.
+/// Ignores `COMPLETE` if it names no shell, or if there are arguments and the first is not `--`: a stray variable never
+/// turns a check into a script.
 pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
     let (program, rest) = arguments.split_first()?;
     if let Some(applet) = Applet::completed_by(program) {

@@ -24,7 +24,7 @@ impl Values {
         Self { cluster: Arc::new(Cluster::of(applet, request)) }
     }
 
-    /// Returns the completer of an argument whose values are neither files nor fixed words.
+    /// Returns the completer of an argument for which clap's own suggestions are not enough.
     pub(super) fn completer(&self, arg: &Arg, command: &str) -> Option<ArgValueCompleter> {
         let wanted = match (arg.get_long(), command) {
             (Some("context"), _) => Wanted::Contexts,

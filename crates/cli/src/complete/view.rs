@@ -1,5 +1,5 @@
-//! The definition of the command line for completion: without hidden parts, and with options only if neither a command
-//! nor a value can follow.
+//! The definition of the command line for completion, without hidden parts. Before a word is begun, options are
+//! suggested only if neither a command nor a value can follow.
 
 use std::ffi::OsString;
 

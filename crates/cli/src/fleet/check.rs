@@ -32,8 +32,8 @@ const OF_ONE: [(&str, IsGiven); 7] = [
 /// Checks the clusters, and prints one report on all of them.
 ///
 /// # Errors
-/// If an option only makes sense for one cluster, or its file cannot be read or written. A cluster that cannot be read
-/// is a finding.
+/// If an option only makes sense for one cluster, or a file that it names cannot be read or written. A cluster that
+/// cannot be read is a finding.
 pub(crate) fn run(
     args: &CheckArgs,
     fleet: &Fleet,

@@ -109,7 +109,7 @@ pub(crate) fn run(args: &DiffArgs, fleet: &Fleet, console: &Console) -> Result<O
     })
 }
 
-/// Compares a cluster with its earlier state, or returns the reason why one of the states cannot be read.
+/// Compares a cluster with its earlier state, or returns the reason why they cannot be compared.
 fn compare(
     cluster: &Named,
     earlier: &Settings,

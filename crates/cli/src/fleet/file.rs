@@ -47,7 +47,7 @@ struct Entry {
     config: Option<PathBuf>,
 }
 
-/// A comma-separated text, as in calicoctl, or a list.
+/// A comma-separated string, as in calicoctl, or a list.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "etcdEndpoints are not URLs")]
 enum Endpoints {
@@ -83,7 +83,7 @@ pub(super) fn fleet(path: &Path, base: &Overrides) -> Result<Fleet, Failure> {
 }
 
 impl Entry {
-    /// Ensures that an entry has exactly one location.
+    /// Ensures that an entry has exactly one location, and certificates only for etcd.
     fn has_one_source(&self) -> Result<(), String> {
         let has_kubernetes = self.kubeconfig.is_some() || self.context.is_some();
         let has_etcd = self.etcd_endpoints.is_some();

@@ -78,7 +78,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 /// The endings of readable files. Other dots are part of the name.
 const ENDINGS: [&str; 5] = [".zst", ".jsonl", ".json", ".db", ".snapshot"];
 
-/// Returns the name of a cluster for its file or folder, in one word.
+/// Returns the name of the cluster in a file, or of the group in a folder, without blanks.
 fn name_of(path: &Path) -> String {
     let mut name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     for ending in ENDINGS {

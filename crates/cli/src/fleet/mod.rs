@@ -1,4 +1,4 @@
-//! Many clusters in one call, which are read in parallel.
+//! Many clusters in one call, read in parallel.
 
 pub(crate) mod check;
 mod contexts;
@@ -52,7 +52,7 @@ impl Fleet {
     /// Reads the clusters of a file or folder.
     ///
     /// # Errors
-    /// If it cannot be read, or names no clusters.
+    /// If it cannot be read, names no clusters, or has a name that is invalid or not unique.
     pub(crate) fn read(path: &Path, base: &Overrides) -> Result<Self, Failure> {
         let is_folder = fs::metadata(path).map_err(Failure::io_at("read", path))?.is_dir();
         let fleet = if is_folder { folder::fleet(path)? } else { file::fleet(path, base)? };
@@ -96,7 +96,7 @@ impl Earlier {
         self.0.get(&place(cluster))
     }
 
-    /// Returns the names that are not in `clusters`.
+    /// Returns the names of the earlier clusters that are not in `clusters`.
     pub(crate) fn others(&self, clusters: &[Named]) -> Vec<&str> {
         let places: BTreeSet<PathBuf> = clusters.iter().map(place).collect();
         let others = self.0.iter().filter(|(place, _)| !places.contains(*place));

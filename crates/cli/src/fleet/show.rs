@@ -21,7 +21,7 @@ use crate::render::text::{count, thousands};
 const PRIVATE_V4: [&str; 4] = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"];
 const PRIVATE_V6: [&str; 1] = ["fd00::/8"];
 
-/// The number of proposed ranges.
+/// The maximum number of proposed ranges.
 const PROPOSED: usize = 5;
 
 /// The results of a cluster.

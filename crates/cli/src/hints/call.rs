@@ -69,7 +69,7 @@ impl Call {
         self.connection_but(&[])
     }
 
-    /// Returns the options by which another command reads the same data; after `diff`, the later state.
+    /// Returns the options by which another command reads the same data; after `diff`, that of the later state.
     pub(super) fn same_data(&self) -> Vec<&str> {
         let is_new =
             |given: &&Given| given.id == "new" && !given.words.iter().any(|word| word.starts_with("etcd@"));

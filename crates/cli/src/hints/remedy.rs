@@ -22,7 +22,7 @@ pub(crate) fn hint(remedy: &Remedy) -> String {
     format!("{purpose}: {}", line(remedy, Reader::Operator))
 }
 
-/// Formats the command line for a text.
+/// Formats the command line for running text, in backticks.
 pub(crate) fn line(remedy: &Remedy, reader: Reader) -> String {
     if let Some(restart) = restart(remedy) {
         return format!("`{restart}`");

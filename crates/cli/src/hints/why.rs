@@ -136,7 +136,7 @@ fn of_refusal(snapshot: &Snapshot, explanation: &Explanation, refused: &Refused)
     }
 }
 
-/// Returns the pools with the selector that does not match.
+/// Returns the pools whose selector does not match, with that selector.
 fn selectors(refused: &Refused) -> impl Iterator<Item = (&str, &str)> {
     refused.pools.iter().filter_map(|(pool, why)| match why {
         PoolPassedOver::NodeSelector(selector) | PoolPassedOver::NamespaceSelector(selector) => {

@@ -57,7 +57,7 @@ pub(super) fn table(mut findings: Vec<Found<'_>>, is_compared: bool, wide: bool)
     Grid::short(wide, 0, findings, columns, Found::kind, of_kinds)
 }
 
-/// The columns of both tables of findings.
+/// The first columns of a table of findings, short or wide.
 fn kind_columns<'a, R: 'a>(of_fleet: bool, of: fn(R) -> Found<'a>) -> Vec<Column<'a, R>> {
     let color = move |row| color(of(row).finding.severity);
     let severity = left("SEVERITY", move |row| of(row).finding.severity);
@@ -96,7 +96,7 @@ pub(super) fn color(severity: Severity) -> Option<AnsiColor> {
     }
 }
 
-/// `1,714 findings: 2 critical, 1,300 error, 412 warning (not read: …)`.
+/// Formats `1,714 findings: 2 critical, 1,300 error, 412 warning (not read: …)`.
 fn summary_of(report: &Report) -> String {
     let mut line = summary(report.findings.len(), &report.counts.findings);
     if let Some(unread) = unread(&report.coverage, report.cluster.datastore) {
@@ -105,7 +105,7 @@ fn summary_of(report: &Report) -> String {
     line
 }
 
-/// `1,714 findings: 2 critical, 1,300 error, 412 warning`.
+/// Formats `1,714 findings: 2 critical, 1,300 error, 412 warning`.
 pub(super) fn summary(number: usize, by_severity: &BTreeMap<Severity, usize>) -> String {
     let by_severity: Vec<String> = Severity::ALL
         .into_iter()
@@ -119,7 +119,7 @@ pub(super) fn summary(number: usize, by_severity: &BTreeMap<Severity, usize>) ->
     }
 }
 
-/// The sources that were not read although they could have objects, with reasons.
+/// The sources that were not read, or only partly, although they could have objects, with reasons.
 pub(crate) fn unread(coverage: &BTreeMap<Source, Coverage>, datastore: DatastoreKind) -> Option<String> {
     let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (source, coverage) in coverage {

@@ -1,4 +1,4 @@
-//! The allocator's decisions in words: subject, result, and the keys that decided.
+//! The allocator's decisions in words: subject, result, and the keys of the deciding objects.
 
 use calipam_assign::{Event, NotReclaimed, OwnBlock, Passed};
 use calipam_check::Subject;
@@ -20,7 +20,7 @@ pub(super) struct Decision {
     pub subject: Subject,
     /// The result, in one line.
     pub detail: String,
-    /// The keys that decided, in etcd's form.
+    /// The keys of the deciding objects, in etcd's form.
     #[serde(serialize_with = "texts")]
     pub keys: Vec<Key>,
 }
@@ -54,7 +54,7 @@ impl std::fmt::Display for DecisionStep {
     }
 }
 
-/// Returns an event in words.
+/// Describes an event of the allocator as a decision.
 pub(super) fn of(snapshot: &Snapshot, node: &Node, event: &Event) -> Decision {
     let named = || Subject::Node(node.name.clone());
     let config = || vec![Key::IpamConfig];

@@ -30,7 +30,7 @@ impl State {
         Self { cluster: ClusterIdentity::of(snapshot), knows_its_time: side.knows_its_time() }
     }
 
-    /// `… · read at 2026-11-21T10:15:00Z`.
+    /// Formats `… · read at 2026-11-21T10:15:00Z`.
     fn line(&self) -> String {
         let said = if self.knows_its_time { "read at" } else { "newest time in it" };
         format!("{} · {said} {:.0}", header::cluster(&self.cluster), self.cluster.taken_at)
@@ -78,7 +78,7 @@ impl Document for DifferenceDocument<'_> {
     }
 }
 
-/// Formats the number of differences; `same` is false if something was not compared.
+/// Formats the number of differences. If there are none, `same` is false if something was not compared.
 pub(super) fn said(number: usize, same: bool) -> String {
     match number {
         0 if same => "No difference".to_owned(),
@@ -228,7 +228,7 @@ impl Row<'_> {
     }
 }
 
-/// `pod default/web-0 on node-1`.
+/// Formats `pod default/web-0 on node-1`.
 fn holder(held: Option<AddressRecord<'_>>) -> String {
     let Some(held) = held else { return "free".to_owned() };
     if let Some(released_at) = held.record().released_at() {

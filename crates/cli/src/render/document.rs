@@ -11,8 +11,7 @@ use super::page::{Page, Text};
 use super::yaml;
 use crate::format::Format;
 
-/// The output of a command. A format that none of these methods serves needs another method, which every document has
-/// to implement.
+/// The output of a command. A new kind of format gets a new method here, which every document has to implement.
 pub(crate) trait Document {
     /// The `kind` in YAML and JSON.
     fn kind(&self) -> &'static str;

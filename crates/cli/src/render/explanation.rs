@@ -21,7 +21,7 @@ pub(crate) fn text(code: Code) -> &'static str {
 #[derive(Debug, Serialize)]
 pub(crate) struct Rules {
     rules: Vec<Rule>,
-    /// All rules, as a table with one line for each.
+    /// True if no rule was named: the text is a table with one line for each rule.
     #[serde(skip)]
     is_list: bool,
 }

@@ -8,7 +8,7 @@ use super::text::{count, escape, thousands};
 /// Digits of a GUID that are enough to tell clusters apart.
 const GUID_SHOWN: usize = 16;
 
-/// `Cluster 0f0e1d2c3b4a5968 · etcd https://10.0.0.5:2379 · revision 48250 · Calico v3.32.1`.
+/// Formats `Cluster 0f0e1d2c3b4a5968 · etcd https://10.0.0.5:2379 · revision 48250 · Calico v3.32.1`.
 pub(crate) fn cluster(identity: &ClusterIdentity) -> String {
     let guid: String = identity.guid.chars().take(GUID_SHOWN).collect();
     let mut parts =
@@ -23,7 +23,7 @@ pub(crate) fn cluster(identity: &ClusterIdentity) -> String {
     escape(&parts.join(" · ")).into_owned()
 }
 
-/// `16,384 blocks · 1,000,000 allocations · …`. Endpoints and pods are included if they were read.
+/// Formats `16,384 blocks · 1,000,000 allocations · …`. Endpoints and pods are included if they were read.
 pub(crate) fn counts(report: &Report) -> String {
     let counts = &report.counts;
     let has_read = |source| report.coverage.get(&source) == Some(&Coverage::Read);

@@ -13,7 +13,7 @@ use super::text::count;
 /// Digits of a GUID that are enough to tell clusters apart.
 const GUID_SHOWN: usize = 16;
 
-/// The earliest and latest known times of a history.
+/// The period that a history covers, in words.
 pub(super) fn reach(reach: &Reach) -> String {
     match reach {
         Reach::Etcd { oldest_revision, newest_revision, .. } if oldest_revision == "1" => {
@@ -117,7 +117,7 @@ fn short(time: &Timestamp) -> String {
     time.strftime("%Y-%m-%d %H:%M:%SZ").to_string()
 }
 
-/// `2026-11-20 03:12:05Z`, or the bounds of the time.
+/// Formats `2026-11-20 03:12:05Z`, or the bounds of the time.
 fn time(when: &When) -> String {
     let known = match (&when.at, &when.after, &when.before) {
         (Some(at), ..) => short(at),
@@ -158,7 +158,7 @@ fn who(event: &Event, wide: bool) -> String {
     parts.join("; ")
 }
 
-/// `pod default/web-0 on node-1`, and all other attributes of the record.
+/// Formats `pod default/web-0 on node-1`; in a wide table also the handle and the time of the record.
 fn holder(holder: &Holder, wide: bool) -> String {
     let mut text = match (holder.kind, &holder.released_at) {
         ("cooling", Some(released_at)) => return format!("since {released_at}"),

@@ -1,4 +1,4 @@
-//! JSON and YAML without characters that a terminal could interpret: readers decode the escapes written instead.
+//! JSON and YAML in which escapes replace the characters that a terminal could interpret. Readers decode them.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -18,7 +18,7 @@ impl<'w> Lines<'w> {
         Self { out, line: Vec::new(), escape: escaped }
     }
 
-    /// Creates a writer for YAML whose texts are each on one line, plain or in double quotes.
+    /// Creates a writer for YAML in which each string is on one line, plain or in double quotes.
     pub(in crate::render) fn yaml(out: &'w mut dyn Write) -> Self {
         Self { out, line: Vec::new(), escape: yaml_line }
     }

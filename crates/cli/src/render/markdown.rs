@@ -14,7 +14,7 @@ const TOGETHER_UP_TO: usize = 60;
 const STRONG: Style = Style::new().bold();
 const CODE: Style = AnsiColor::Cyan.on_default();
 
-/// Writes a text. In a file or pipe, lines are as long as on a wide terminal.
+/// Writes Markdown. In a file or pipe, lines are as long as on a wide terminal.
 pub(crate) fn write(markdown: &str, text: &mut Text) {
     let width = Some(text.page.width.map_or(WIDEST, |width| width.min(WIDEST)));
     let page = Page { width, ..text.page };

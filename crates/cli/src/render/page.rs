@@ -66,7 +66,7 @@ impl Text {
         lines.into_iter().for_each(|line| self.line(line));
     }
 
-    /// Adds an empty line and these lines, if there are any.
+    /// Adds an empty line and the notes, if there are any.
     pub(crate) fn notes(&mut self, notes: &[String]) {
         if !notes.is_empty() {
             self.blank();

@@ -121,7 +121,7 @@ impl ShownExecution {
         }
     }
 
-    /// `Done: 4 of 5 steps; 1 step aborted (conflict)`, and a line about addresses that are cooling down.
+    /// Formats `Done: 4 of 5 steps; 1 step aborted (conflict)`, and a line about addresses that are cooling down.
     pub(crate) fn summary(&self) -> String {
         let done = self.written + self.already_done;
         let mut line = format!("Done: {} of {}", thousands(done), count(self.steps, "step", "steps"));
@@ -145,7 +145,7 @@ impl ShownExecution {
     }
 }
 
-/// `Plan: 12 addresses in 3 blocks, 12 handles, 1 affinity; 2 skipped`.
+/// Formats `Plan: 12 addresses in 3 blocks, 12 handles, 1 affinity; 2 skipped`.
 fn summary(plan: &PlanSummary) -> String {
     let skipped = match plan.skipped.len() {
         0 => String::new(),

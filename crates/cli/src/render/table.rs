@@ -34,10 +34,10 @@ struct Cells {
 
 /// Spaces between columns.
 const GAP: usize = 2;
-/// The width from which words in the last column of a short table can be cut.
+/// The width above which words in a column of a short table can be cut.
 const NARROWEST: usize = 24;
 const HEADER: Style = Style::new().bold();
-/// Marks around a styled word while comfy-table measures it: they have no width, and [`escape`] removes all others.
+/// Marks around a styled word while comfy-table measures it: they have no width, and [`escape`] leaves no others.
 const MARKS: [(char, Style); 4] = [
     ('\u{202a}', HEADER),
     ('\u{202b}', AnsiColor::Magenta.on_default()),
@@ -67,8 +67,8 @@ impl Grid {
         Self { columns: shown.map(filled).collect(), rows: rows.len() }
     }
 
-    /// Creates the short form of a list. With more than `few` rows, unless everything is wanted, there is one row for
-    /// each kind, in the order of the kinds, with its first row as the example.
+    /// Creates the short form of a list: with more than `few` rows, and unless `wide`, one row for each kind, in the
+    /// order of the kinds, with the kind's first row as the example.
     pub(crate) fn short<R: Copy, K: Ord>(
         wide: bool,
         few: usize,
@@ -88,7 +88,7 @@ impl Grid {
         Self::new(wide, kinds.into_values(), of_kinds)
     }
 
-    /// Appends the rows of another list. A column that only one list has is empty in the rows of the other list.
+    /// Appends the rows of another list. A column that only one list has contains dashes in the rows of the other.
     pub(crate) fn extend(&mut self, more: Self) {
         let before = self.rows;
         self.rows += more.rows;
@@ -133,8 +133,8 @@ impl Grid {
         (0..self.rows).map(|row| self.columns.iter().map(|column| column.cells[row].0.clone()).collect())
     }
 
-    /// Draws the table. If the terminal is too narrow, texts are wrapped between words; a short table shortens handle
-    /// IDs, too, and hides columns. If that is not enough, the terminal has to break lines.
+    /// Draws the table. If the terminal is too narrow, texts are wrapped between words; a short table also cuts handle
+    /// IDs and long words, and hides columns. If that is not enough, the terminal has to break lines.
     ///
     /// # Errors
     /// If the list does not have the column to sort by.

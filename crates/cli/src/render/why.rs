@@ -17,7 +17,7 @@ use super::document::Document;
 use super::page::Text;
 use crate::hints;
 
-/// The reason why a pod has an address or none.
+/// The reason why a pod or node will or will not get an address.
 pub(crate) struct Why<'a> {
     pub snapshot: &'a Snapshot,
     pub explanation: &'a Explanation,

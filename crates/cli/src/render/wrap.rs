@@ -15,7 +15,7 @@ pub(super) const LONGEST: usize = 300;
 const DIGITS_SHOWN: usize = 8;
 /// The number of consecutive hexadecimal digits that make a hash.
 const HASH: usize = 32;
-/// The longest number that is written in full if there is little room: up to 10^12.
+/// The length of the longest number that is written in full if there is little room: 13 digits with commas.
 const LONGEST_NUMBER: usize = 17;
 
 /// Wraps a text for a page, and indents the lines after the first. In a file or pipe nothing is broken.
@@ -67,7 +67,7 @@ pub(super) fn cut(text: Cow<'_, str>) -> String {
     }
 }
 
-/// `k8s-pod-network.1efa87f4…`: shortens the container IDs in handle IDs. `None` if there are none.
+/// Shortens the container IDs in handle IDs to `k8s-pod-network.1efa87f4…`. `None` if there are none.
 pub(super) fn shorten_handles(text: &str) -> Option<String> {
     let mut shown = String::new();
     let mut rest = text;
@@ -86,7 +86,7 @@ pub(super) fn shorten_handles(text: &str) -> Option<String> {
     (shown.len() < text.len()).then_some(shown)
 }
 
-/// `1.20e24` for a number with commas that is too long to read; `None` for others.
+/// Formats a number with commas that is too long to read as `1.20e24`; `None` for others.
 pub(super) fn round(text: &str) -> Option<String> {
     if text.len() <= LONGEST_NUMBER {
         return None;

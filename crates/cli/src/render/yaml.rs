@@ -1,4 +1,4 @@
-//! YAML that means the same in YAML 1.1 and 1.2: text that either takes for a number, a time or a boolean is quoted.
+//! YAML that means the same in YAML 1.1 and 1.2: text that one of them takes for a number, time or boolean is quoted.
 
 use std::io::{self, BufWriter, Write};
 

@@ -16,7 +16,7 @@ use crate::protocol::{Arguments, CniError, IpamResult};
 /// Gives the container addresses.
 ///
 /// # Errors
-/// If fewer addresses than requested are available. Nothing stays allocated, unless the datastore stops answering.
+/// If the call is refused, or too few addresses are available. Nothing stays allocated, unless the datastore fails.
 pub(crate) async fn add(call: &Call) -> Result<IpamResult, CniError> {
     let allocator = call.connect().await?;
     let found = machine::find(call, allocator).await?;

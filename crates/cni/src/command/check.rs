@@ -1,4 +1,4 @@
-//! CHECK: verifies that the container still has the addresses from ADD. Calico's plugin answers without reading.
+//! CHECK: verifies that the container still has the addresses from ADD. Calico's plugin reads nothing.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! The commands of the runtime, one file for each.
+//! The commands of the runtime except VERSION, one file each.
 
 pub(crate) mod add;
 pub(crate) mod check;

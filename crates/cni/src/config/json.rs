@@ -1,5 +1,5 @@
-//! Reading the fields of a JSON object as Go's decoder does: names match in any case, the last of several fields with
-//! the same name wins, `null` leaves a field unchanged, and unknown fields are allowed.
+//! Reads the fields of a JSON object as Go's decoder does: names match in any case, the last of several fields with the
+//! same name wins, `null` leaves a field unchanged, and unknown fields are allowed.
 
 use std::fmt;
 
@@ -53,7 +53,7 @@ impl<'a> Fields<'a> {
         Ok(found)
     }
 
-    /// A text; empty if it is not set.
+    /// A string; empty if it is not set.
     pub(super) fn text(&self, name: &str) -> Result<String, WrongType> {
         self.get(name, "a string")
     }

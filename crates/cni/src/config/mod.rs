@@ -123,7 +123,7 @@ impl<'a> Document<'a> {
     /// Reads the fields that every command needs, in the order in which Calico's plugin checks them.
     ///
     /// # Errors
-    /// If stdin is not JSON (6), or has no name or a malformed one (7), or an unknown version (1).
+    /// If stdin is not JSON (6), has no valid name (7), or has a version that is unknown or lacks the command (1).
     pub fn read(stdin: &'a [u8], command: Option<Command>) -> Result<Self, CniError> {
         let text = std::str::from_utf8(stdin).map_err(broken)?;
         let fields = Fields::read(text).map_err(broken)?;

@@ -113,7 +113,7 @@ impl Installer<'_> {
         Ok(())
     }
 
-    /// Checks the datastore, unless this program is in place: the datastore can be down for a moment.
+    /// Checks the datastore, unless `--no-check` was given or this program is in place, so a short outage is harmless.
     async fn check(&self) -> Result<()> {
         if !self.options.check || matches!(self.place.plugin()?, Program::This | Program::Ours) {
             return Ok(());
@@ -121,7 +121,7 @@ impl Installer<'_> {
         ready::check(&self.configuration, self.variables).await
     }
 
-    /// Keeps this program in place until a signal ends the process.
+    /// Keeps this program in place until a signal arrives. Then restores Calico's plugin, unless `--keep` was given.
     async fn stay(&self) -> Result<()> {
         let folder = self.place.folder();
         let mut changes = Changes::watch(folder).map_err(cannot("watch", folder))?;
@@ -190,7 +190,7 @@ impl Installer<'_> {
         Ok(())
     }
 
-    /// Annotates the node with the plugin that it uses.
+    /// Annotates the node with this program, or removes the annotation if this program is not in place.
     async fn annotate(&self, in_place: bool) -> Result<()> {
         let Some(node) = &self.options.node else { return Ok(()) };
         let text = in_place.then(run::version);

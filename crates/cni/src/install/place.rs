@@ -53,7 +53,7 @@ pub enum Installed {
     Already,
     /// This program replaced another version of itself.
     Updated,
-    /// This program replaced Calico's, which is kept as a backup.
+    /// This program took the place of Calico's, which is kept as a backup.
     Replaced,
     /// Both the plugin and the backup are missing: Calico has not been installed.
     NoCalico,

@@ -33,7 +33,7 @@ impl Version {
         }
     }
 
-    /// Parses a configuration's version. An empty text is the oldest version.
+    /// Parses a configuration's version. An empty string means the oldest version.
     pub fn parse_configuration(text: &str) -> Result<Self, CniError> {
         if text.is_empty() {
             return Ok(Self::V0_1_0);

@@ -1,4 +1,4 @@
-//! etcd for an allocator: all queries of a read in one transaction, and a transaction for each write.
+//! etcd for an allocator: all queries of a read in one transaction, if they fit, and a transaction for each write.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +54,7 @@ impl EtcdStore {
         Ok(found)
     }
 
-    /// Reads the keys of all blocks and selects the wanted ones, if the usual ranges contain too many others.
+    /// Reads the keys of all blocks and selects the wanted ones, since the usual ranges contain too many others.
     async fn filtered(&self, query: &Query) -> Result<Vec<Entry>, StoreError> {
         let all = self.get(&[Range::prefix(&query.path()).keys_only()]).await?;
         Ok(all.iter().filter_map(|answer| decode(query, answer)).flatten().collect())
@@ -86,20 +86,20 @@ impl EtcdStore {
         }
     }
 
-    /// The value of a key that allocators do not read.
+    /// The value of a key for which there is no [`Query`].
     pub(super) async fn value_of(&self, key: &Key) -> Result<Option<Vec<u8>>, StoreError> {
         let mut answers = self.get(&[Range::key(key.to_string())]).await?;
         let kv = answers.first_mut().and_then(|answer| answer.take_kvs().pop());
         Ok(kv.map(|kv| kv.into_key_value().1))
     }
 
-    /// Makes one change if the key still has the revision that was read. Sent once; an error leaves the outcome open.
+    /// Makes one change if the key still has the read revision. Sent once; `Unavailable` leaves the outcome open.
     pub(super) async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
         let key = swap.record.key();
         let path = key.to_string();
         let before = match &swap.read {
             None => 0,
-            // An absent key would match 0.
+            // With 0, an absent key would match.
             Some(Revision::Etcd(revision)) if *revision > 0 => *revision,
             Some(other) => return Err(self.refused(&format!("{other} is not an etcd revision"))),
         };
@@ -164,7 +164,7 @@ fn ranges(query: &Query) -> Vec<Range> {
     vec![range]
 }
 
-/// The records in an answer; `None` if it was cut off. Omits keys that are not in the form of an object's key, as
+/// The records in an answer; `None` if a limit cut it off. Omits keys that are not in the form of an object's key, as
 /// Calico's lists do.
 fn decode(query: &Query, answer: &GetResponse) -> Option<Vec<Entry>> {
     let records = entries(answer).filter_map(|entry| {

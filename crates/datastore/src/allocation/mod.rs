@@ -129,7 +129,7 @@ impl AllocatorStore {
     }
 
     /// Adds to a node's affinities the labels by which Calico 3.31 and later finds them (facts 2.5). Does nothing on
-    /// etcd. Returns the number of affinities without labels.
+    /// etcd. Returns the number of affinities that it has labelled.
     pub fn label_affinities<'a>(&'a self, node: &'a str) -> Pending<'a, Result<usize, StoreError>> {
         Box::pin(async move {
             match &self.backend {

@@ -54,7 +54,7 @@ enum Source {
 }
 
 impl Changes {
-    /// Waits for the next changes; after a minute without any, reports that.
+    /// Waits for the next changes; after a minute without any, reports that there were none.
     pub fn reported(&mut self) -> Pending<'_, Result<Reported, Broken>> {
         Box::pin(async move {
             match &mut self.0 {
@@ -81,7 +81,7 @@ impl Datastore {
     }
 
     /// Waits until a Calico object is written after a snapshot's revision: on etcd any object that a check reads there,
-    /// on the Kubernetes datastore a block. Waits forever if there are only other changes.
+    /// on the Kubernetes datastore a block. Waits forever if there are only other changes, or for other kinds of data.
     pub fn next_change<'a>(&'a self, after: i64) -> Pending<'a, Result<()>> {
         Box::pin(async move {
             match self {

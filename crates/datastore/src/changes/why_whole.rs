@@ -7,7 +7,7 @@ use std::fmt;
 pub enum WhyWhole {
     /// There was no earlier read.
     New,
-    /// The server no longer keeps the changes since then.
+    /// The server no longer keeps the changes since the last read.
     Compacted,
     /// The server does not have the last known change: it was restored from a backup, or is another server.
     AnotherHistory(String),

@@ -48,7 +48,7 @@ pub enum Cause {
 pub(crate) struct Attempt {
     /// Time limit for an answer, in seconds.
     pub timeout: u64,
-    /// Time limit for a connection, in seconds.
+    /// Time limit for connecting, in seconds.
     pub connect: u64,
     pub has_certificate: bool,
 }
@@ -66,7 +66,7 @@ const REFUSALS: [AlertDescription; 8] = [
 ];
 
 impl Attempt {
-    /// Searches an error and its sources. `None` if none of them is known.
+    /// Searches an error and its sources for a known cause.
     pub(crate) fn cause(self, error: &(dyn StdError + 'static)) -> Option<Cause> {
         let mut found = None;
         for source in sources(error) {
@@ -108,7 +108,7 @@ impl Attempt {
         }
     }
 
-    /// HTTP/2 keeps only the text of an error that ends a connection.
+    /// Finds the alert in an error's text: HTTP/2 keeps only the text of an error that ends a connection.
     fn alert_text(self, text: &str) -> Option<Cause> {
         let (_, name) = text.split_once("received fatal alert: ")?;
         let known = REFUSALS.into_iter().chain([AlertDescription::CertificateRequired]);
@@ -120,7 +120,7 @@ impl Attempt {
     fn io(self, error: &io::Error) -> Option<Cause> {
         Some(match error.kind() {
             io::ErrorKind::ConnectionRefused => Cause::Refused,
-            // System errors have a number. One without is our own limit, which only connections have here.
+            // System errors have a number. An error without one is our own limit, which here only connecting has.
             io::ErrorKind::TimedOut if error.raw_os_error().is_none() => Cause::TimedOut(self.connect),
             io::ErrorKind::TimedOut => Cause::Network(error.to_string()),
             io::ErrorKind::HostUnreachable

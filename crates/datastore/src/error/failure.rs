@@ -19,7 +19,7 @@ pub enum Failure {
     /// An answer ended before it was complete.
     #[error("the answer is not complete: {0}")]
     Incomplete(String),
-    /// etcd has authentication on, and no user was given.
+    /// etcd has authentication on, and no user was given, or the user's token has expired.
     #[error("the server requires a user name and password")]
     AuthNeeded,
     #[error("the user name or password is wrong")]
@@ -30,7 +30,7 @@ pub enum Failure {
     /// Kubernetes: status 401.
     #[error("the server does not accept the credentials (401)")]
     Unauthorized,
-    /// The user lacks permission. Kubernetes gives details; etcd's text is empty.
+    /// The user lacks permission. Kubernetes gives details; etcd v3's text is empty.
     #[error("permission denied{}", AfterColon(.0))]
     PermissionDenied(String),
     /// The etcd cluster has no leader, or too few members are alive.
@@ -54,7 +54,7 @@ pub enum Failure {
     /// Kubernetes: status 429.
     #[error("the server is overloaded (429)")]
     TooManyRequests,
-    /// Kubernetes: the object is rejected.
+    /// Kubernetes or etcd v2: the request is rejected.
     #[error("the server rejects the request ({code}): {message}")]
     Refused {
         /// The HTTP status, below 500.

@@ -26,14 +26,14 @@ pub enum Error {
          a pod ({0})"
     )]
     NoCluster(String),
-    /// The kubeconfig, or a setting that replaces it, is invalid.
+    /// The kubeconfig, or another setting of the connection, is invalid.
     #[error("cannot use {what}: {reason}")]
     Kubeconfig {
         /// The invalid setting, such as a kubeconfig or a certificate.
         what: String,
         reason: String,
     },
-    /// The kubeconfig, or a file that replaces it, cannot be read.
+    /// The kubeconfig, or a certificate, key or token file, cannot be read.
     #[error("cannot read {what}: {reason}")]
     KubeconfigFile { what: String, reason: String },
     /// None of the etcd endpoints could be used.
@@ -89,7 +89,7 @@ pub enum Error {
     /// Past revisions exist only in etcd.
     #[error("{location}: cannot be read at a past revision: it is not etcd")]
     NoRevisions { location: String },
-    /// etcd, or a snapshot of it, has no Calico keys.
+    /// etcd has no Calico keys.
     #[error("{location}: holds no Calico data: there is no key under /calico/")]
     NoCalico { location: String },
     /// Calico's custom resources are not installed.

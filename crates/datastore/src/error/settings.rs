@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Invalid settings. All of these are usage errors.
+/// Invalid settings. All of these are usage errors, except unreadable files.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     /// The requested settings file cannot be read.
@@ -36,7 +36,7 @@ pub enum SettingsError {
     /// The etcd datastore is set, but no endpoint.
     #[error("no etcd endpoint is set")]
     NoEndpoints,
-    /// An endpoint is not a URL.
+    /// An endpoint is not a usable URL.
     #[error("{endpoint:?} is not an etcd endpoint: {reason}")]
     BadEndpoint {
         /// The endpoint, without user and password.

@@ -83,11 +83,11 @@ impl<'l> Host<'l> {
         }
     }
 
-    /// The host as a node entry. Its version is the tunnel address's: nothing else in it matters to a repair.
+    /// The host as a node entry. Its version is that of the tunnel address, if there is one: a repair needs no more.
     fn entry(&self, name: &str) -> (String, i64) {
         let references = match self.references.map(serde_json::from_str::<Value>) {
             Some(Ok(references @ Value::Array(_))) => references,
-            // Calico 2.x uses one name for both.
+            // Calico 2.x uses the same name for a host and its Kubernetes node.
             _ => json!([{"orchestrator": "k8s", "nodeName": name}]),
         };
         let address =
@@ -174,7 +174,7 @@ impl Cluster {
         };
         let is_ready = key == READY;
         let value = if is_ready { Value::Bool(value.trim() == "true") } else { value.trim().into() };
-        // The version is the flag's: no other part of this object is ever written.
+        // The version is that of the flag `Ready`: no other part of this object is ever written.
         if is_ready || !self.known.contains("datastoreReady") {
             self.index = index;
         }

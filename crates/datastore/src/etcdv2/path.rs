@@ -12,14 +12,14 @@ pub(crate) const CONFIG: &str = "/calico/v1/config";
 /// The flag, which is `true` if the datastore may be used.
 pub(crate) const READY: &str = "/calico/v1/Ready";
 
-/// The address of the interface `tunl0` of a host, below the host.
+/// The key of the address of a host's interface `tunl0`, below the host.
 pub(super) const TUNNEL: &str = "config/IpInIpTunnelAddr";
 
 /// The orchestrator of pods, whose workloads have names like `<namespace>.<pod>`.
 const KUBERNETES: &str = "k8s";
 /// The namespace of workloads without one.
 pub(super) const NO_NAMESPACE: &str = "default";
-/// The prefix of endpoint names that contain the whole path, because the parts do not determine it.
+/// The prefix of endpoint names that contain the whole path, because their parts would not determine it.
 const BY_PATH: &str = "path:";
 
 /// The path of an object with a single key; `None` for objects with several, and for those that are not in etcd.
@@ -92,7 +92,7 @@ impl Workload {
         named.filter(|_| self.orchestrator == KUBERNETES)
     }
 
-    /// The key of its entry, from which the path can be found again.
+    /// The key of the endpoint's entry, from which the path can be found again.
     pub(super) fn key(&self, rest: &str) -> Key {
         let (namespace, workload) = self.pod().unwrap_or((NO_NAMESPACE, &self.workload));
         let name = endpoint_name(&self.host, &self.orchestrator, workload, &self.endpoint);

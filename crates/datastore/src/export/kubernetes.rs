@@ -22,7 +22,7 @@ use crate::read::whole::kubernetes::{Plan, plan};
 #[derive(Default)]
 pub(crate) struct Exported {
     lines: Lines,
-    /// The cluster's GUID, if this is its list.
+    /// The cluster's GUID, if this is the list of cluster information.
     guid: String,
 }
 

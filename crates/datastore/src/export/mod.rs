@@ -1,4 +1,4 @@
-//! Exports a datastore: the entries of a whole read go to the file as they arrive.
+//! Exports the data of a check from a datastore to a file.
 
 pub(crate) mod etcd;
 pub(crate) mod etcdv2;

@@ -59,7 +59,7 @@ impl EtcdFollowed {
 pub(super) struct EtcdNews {
     /// Ascending.
     keys: Vec<Vec<u8>>,
-    /// The current values of these keys.
+    /// The current values of `keys`.
     fresh: Snapshot,
     followed: EtcdFollowed,
     taken_at: Timestamp,
@@ -123,7 +123,7 @@ pub(super) async fn start(
     Ok((snapshot, followed))
 }
 
-/// Waits for a change or another etcd history. A watch does not show other writes that led to the known revision.
+/// Waits for a change or another etcd history. A watch would not show that other writes led to the known revision.
 ///
 /// # Errors
 /// If etcd cannot be reached.

@@ -81,8 +81,8 @@ impl KubeNews {
 }
 
 impl KubeFollowed {
-    /// Starts after lists of these kinds. They were read from `begin` on, at the time `at` of the server's clock. Sorts
-    /// the snapshot in the order that is kept.
+    /// Starts to follow kinds after their lists. These were read from `begin` on, which is `at` by the server's clock.
+    /// Sorts the snapshot into the order that updates need.
     pub(super) fn begin(
         client: &Arc<KubeClient>,
         kinds: Vec<Kind>,
@@ -119,7 +119,7 @@ impl KubeFollowed {
         }
     }
 
-    /// Waits until all changes up to now, which is the time `now`, are known.
+    /// Waits until all changes up to now are known. `now` is the current time by the clock of the snapshot.
     ///
     /// # Errors
     /// If the server does not confirm that in time.
@@ -159,7 +159,7 @@ impl KubeFollowed {
     /// Returns the changes since the last call, or the reason that everything must be read, now and from then on.
     ///
     /// # Errors
-    /// If the server cannot be reached, only once.
+    /// If the server cannot be reached. The next calls return a reason instead.
     pub(super) fn news(&mut self) -> Result<OrWhole<KubeNews>> {
         let mut latest = LatestChanges { blocks: self.blocks, ..LatestChanges::default() };
         let reported = std::mem::take(&mut self.reported);

@@ -99,7 +99,7 @@ fn uid<T>(object: &Versioned<T>) -> &str {
     }
 }
 
-/// The path by which an object is sorted in its list. No name contains the separator.
+/// The path by which an object is sorted in its list: its name and UID, separated by a NUL, which no name contains.
 fn path_of<T>(object: &Versioned<T>, name: impl Fn(&T) -> String) -> String {
     in_list(name(&object.value), uid(object))
 }

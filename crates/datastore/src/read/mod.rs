@@ -1,4 +1,4 @@
-//! Reads a datastore: all of it, data around one address or handle, some objects again, or past states.
+//! Reads a datastore: all of it, data around one address or handle, some objects again, names, or past states.
 
 pub(crate) mod again {
     pub(crate) mod etcd;

@@ -39,16 +39,16 @@ const OF_BLOCKS: i64 = 50_000;
 pub struct Past {
     /// The endpoint without user and password.
     pub location: String,
-    /// The GUID of the cluster; empty if it has none.
+    /// The GUID of the cluster; empty if it has none, or it was not read.
     pub guid: String,
-    /// The oldest readable revision; for all blocks the first one that was read.
+    /// The oldest readable revision; for all blocks the first one that was read; 0 if unknown.
     pub oldest: i64,
     /// The last revision for which changes were read.
     pub newest: i64,
     pub read_at: Timestamp,
-    /// The values at the oldest revision.
+    /// The values at the oldest revision, or else the earliest ones that were read.
     pub base: Vec<RawKv>,
-    /// The changes after the oldest revision, ascending by revision.
+    /// The later changes, ascending by revision.
     pub changes: Vec<Change>,
 }
 

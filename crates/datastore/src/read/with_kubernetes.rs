@@ -1,4 +1,4 @@
-//! The Kubernetes of a cluster with etcd as datastore: pods, services and machines to compare with Calico's records.
+//! The API server of a cluster with etcd as datastore: pods, services and machines to compare with Calico's records.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

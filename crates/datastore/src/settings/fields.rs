@@ -113,7 +113,7 @@ impl Values {
     }
 }
 
-/// Checks a value, and returns the valid ones if it is invalid.
+/// Checks a value; the error describes the valid ones.
 pub(super) fn check(field: &Field, value: &str) -> Result<(), &'static str> {
     match field.kind {
         Kind::Bool if parse_bool(value).is_none() => Err("true or false"),
@@ -122,7 +122,7 @@ pub(super) fn check(field: &Field, value: &str) -> Result<(), &'static str> {
     }
 }
 
-/// Reads a switch like Go.
+/// Parses a switch as Go does.
 fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),

@@ -14,7 +14,7 @@ const KIND: &str = "CalicoAPIConfig";
 ///
 /// # Errors
 /// If the text is not YAML, has a field that calicoctl does not know, or another version or kind. The errors name
-/// fields but no values, which may be secret.
+/// fields but no other values, which may be secret.
 pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Values, SettingsError> {
     let bad = |reason: String| SettingsError::BadFile { path: path.to_owned(), reason };
     let document: Value = serde_yaml::from_slice(text).map_err(|e| bad(syntax(&e)))?;
@@ -64,7 +64,7 @@ fn read_spec(path: &Path, spec: &Mapping) -> Result<Values, SettingsError> {
     Ok(values)
 }
 
-/// The entries of a mapping with texts as names.
+/// Returns the entries of a mapping; an error if a name is not a string.
 fn named<'m>(
     mapping: &'m Mapping,
     bad: &impl Fn(String) -> SettingsError,
@@ -77,7 +77,7 @@ fn unknown(path: &Path, name: &str) -> SettingsError {
     SettingsError::UnknownField { path: path.to_owned(), field: name.to_owned(), similar: similar(name) }
 }
 
-/// The position of a YAML error, without the text itself.
+/// The position of a YAML error, or the name of a duplicate field, without the text itself.
 fn syntax(error: &serde_yaml::Error) -> String {
     let message = error.to_string();
     match error.location() {

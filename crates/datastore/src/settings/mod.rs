@@ -68,7 +68,7 @@ pub struct KubectlOptions {
     pub certificate_authority: Option<PathBuf>,
     /// Certificate and key of the client.
     pub client_identity: Option<(PathBuf, PathBuf)>,
-    /// The name in the server's certificate.
+    /// The expected name in the server's certificate.
     pub tls_server_name: Option<String>,
 }
 
@@ -108,16 +108,16 @@ pub enum Target {
     /// etcd v2, of Calico 2.x.
     EtcdV2(EtcdSettings),
     Kubernetes,
-    /// A file: an export or an etcd snapshot.
+    /// An export, an etcd snapshot, or Kubernetes objects: a file or, for the last, a folder.
     File(PathBuf),
-    /// An export or an etcd snapshot from standard input.
+    /// An export, an etcd snapshot, or Kubernetes objects from standard input.
     StandardInput,
 }
 
 /// The connection settings for etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdSettings {
-    /// URLs, at least one.
+    /// URLs; at least one, unless a test provides the transport.
     pub endpoints: Vec<String>,
     /// User and password, if both are set; Calico ignores one without the other.
     pub user: Option<(String, Secret)>,
@@ -125,12 +125,12 @@ pub struct EtcdSettings {
     pub timeouts: Timeouts,
 }
 
-/// Time limits for answers of a server.
+/// Time limits for a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// Limit to connect to each endpoint.
     pub connect: Duration,
-    /// Limit for an answer; on Kubernetes, for its headers and then for each chunk of its body.
+    /// Limit for an answer; from Kubernetes and etcd v2, for its headers and then for each chunk of its body.
     pub request: Duration,
 }
 
@@ -158,7 +158,7 @@ impl EtcdSettings {
     }
 }
 
-/// Certificates for TLS, as PEM texts.
+/// Certificates and key for TLS, in PEM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsSettings {
     /// The CA that signed the server's certificate; `None` for the CAs of the system.
@@ -174,7 +174,7 @@ impl TlsSettings {
     }
 }
 
-/// The connection settings for Kubernetes. Empty texts are not set.
+/// The connection settings for Kubernetes. Empty strings mean "not set".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KubernetesSettings {
     /// Path of a kubeconfig, or a list of paths, from the command line, the settings file or `KUBECONFIG`.
@@ -195,7 +195,7 @@ pub struct KubernetesSettings {
     pub insecure: bool,
     /// `CALICO_API_GROUP`: the API group of Calico's objects.
     pub api_group: String,
-    /// Addresses come from the nodes' pod CIDRs: Calico IPAM is not in use.
+    /// True if addresses come from the nodes' pod CIDRs: Calico IPAM is not in use.
     pub use_pod_cidr: bool,
     pub kubectl: KubectlOptions,
     /// Credential plugins must not ask the user for anything.
@@ -221,7 +221,7 @@ impl Settings {
     /// Finds the data. `environment` is the process environment.
     ///
     /// If a settings file exists, only the file counts, otherwise the environment. The command line overrides both.
-    /// `KUBECONFIG` counts even with a settings file that names no kubeconfig.
+    /// `KUBECONFIG` also counts if there is a settings file that names no kubeconfig.
     pub fn resolve(
         overrides: &Overrides,
         environment: &BTreeMap<String, String>,
@@ -288,7 +288,7 @@ fn offline_file(overrides: &Overrides, files: &impl Files) -> Result<Option<Targ
     }
 }
 
-/// The settings file, else the environment.
+/// Reads the settings file or, if there is none, the environment.
 fn load(
     overrides: &Overrides,
     environment: &BTreeMap<String, String>,
@@ -304,7 +304,7 @@ fn load(
     file::parse(path, &text)
 }
 
-/// The server: from the command line, or the settings, or etcd v3 if endpoints are set.
+/// The server: from the command line, or the settings, or etcd v3 if endpoints are set, or else Kubernetes.
 fn server(values: &Values, overrides: &Overrides, files: &impl Files) -> Result<Target, SettingsError> {
     let kind = match (overrides.datastore.as_deref(), &overrides.etcd_endpoints, values.text("datastoreType"))
     {

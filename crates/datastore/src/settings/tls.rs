@@ -1,4 +1,4 @@
-//! Certificates and keys for etcd, as files or as texts.
+//! Certificates and keys for etcd, as files or inline.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::{Files, Overrides, TlsSettings};
 use crate::error::SettingsError;
 use crate::secret::Secret;
 
-/// Certificates: all inline or all as files (facts 1.16).
+/// Reads certificates and key: all inline or all as files (facts 1.16), unless the command line overrides them.
 pub(super) fn tls(
     values: &Values,
     overrides: &Overrides,
@@ -45,7 +45,7 @@ pub(super) fn tls(
     Ok(TlsSettings { ca, identity })
 }
 
-/// Checks a PEM text; the error does not contain the text.
+/// Checks text in PEM; the error does not contain the text.
 fn check_pem(text: &[u8], is_key: bool) -> Result<(), &'static str> {
     let reason = |error: pem::Error| match error {
         pem::Error::NoItemsFound => "it has no such PEM block",

@@ -51,7 +51,7 @@ pub struct WorkloadPod {
     pub asks: Vec<Asks>,
     /// The addresses that Calico's plugin has recorded, or those of the status.
     pub addresses: Vec<IpAddr>,
-    /// The condition `Ready` is true, and the pod was not deleted.
+    /// True if the condition `Ready` is true, and the pod was not deleted.
     pub ready: bool,
     /// Time from the pod's creation until it last became ready.
     pub ready_after: Option<SignedDuration>,
@@ -109,7 +109,7 @@ pub struct Workloads {
 }
 
 impl Datastore {
-    /// The Kubernetes of the cluster; `None` if there is none, or the data is a file.
+    /// The Kubernetes API of the cluster; `None` if none is known, or the data is a file.
     pub fn workloads(&self) -> Option<Workloads> {
         Some(Workloads { client: Arc::clone(self.kubernetes()?) })
     }
@@ -147,7 +147,7 @@ impl Workloads {
         Ok(budgets.into_iter().map(budget).collect())
     }
 
-    /// Evicts exactly this pod, if Kubernetes allows it by the budgets.
+    /// Evicts exactly this pod, if the budgets allow it.
     pub async fn evict(&self, pod: &WorkloadPod) -> Result<Evicted> {
         let path =
             format!("/api/v1/namespaces/{}/pods/{}/eviction", segment(&pod.namespace), segment(&pod.name));

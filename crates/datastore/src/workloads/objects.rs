@@ -180,7 +180,7 @@ pub(super) fn asks(annotations: &BTreeMap<String, String>) -> Vec<Asks> {
 }
 
 /// A pod's controller, or the Deployment if one controls its ReplicaSet. The ReplicaSet's name is then the Deployment's
-/// name with the hash in the pod's labels.
+/// name, followed by the hash in the pod's labels.
 fn controller(metadata: &Metadata) -> Option<Controller> {
     // A static pod. Old versions of Kubernetes set no owner.
     if metadata.annotations.contains_key("kubernetes.io/config.mirror") {

@@ -52,8 +52,8 @@ impl OwnHandles {
         own.insert(id.clone(), Own { before: first, after: change.value().map(|_| written) });
     }
 
-    /// The index that numbers the addresses of a handle with the index `now`: the one before this writer's writes if
-    /// they were the last ones.
+    /// The index that numbers the addresses of a handle. `now` is its current index. If this writer wrote it last,
+    /// the index before these writes counts.
     fn number(&self, id: &str, now: Option<u64>) -> Option<u64> {
         let own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let index = |index: i64| u64::try_from(index).ok();
@@ -153,7 +153,7 @@ pub(crate) async fn commit(client: &Arc<EtcdV2Client>, own: &OwnHandles, batch: 
     })
 }
 
-/// The path and text of a change. Only the flag of the cluster's information is ever written.
+/// The path and text of a change. Of the cluster information, only the flag `Ready` is ever written.
 fn target(change: &Change) -> Result<(String, Option<String>), BatchError> {
     let text = |value: &Bytes| String::from_utf8(value.to_vec()).map_err(|_| BatchError::NoText);
     if let (Key::ClusterInformation(_), Some(value)) = (change.key(), change.value()) {

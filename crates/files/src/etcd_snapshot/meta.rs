@@ -14,7 +14,7 @@ pub(crate) const PAGE_HEADER: usize = 16;
 const CHECKED: usize = 56;
 const PAGE_SIZES: [u32; 5] = [4096, 8192, 16384, 32768, 65536];
 
-/// The start of the data.
+/// The needed content of a meta page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Meta {
     pub page_size: u32,
@@ -26,7 +26,7 @@ pub(crate) struct Meta {
     transaction: u64,
 }
 
-/// True if a file that begins with `head` could be a bbolt database. A little over 64 KiB is enough.
+/// True if a file that begins with `head` could be a bbolt database. A `head` of a little over 64 KiB is enough.
 pub(crate) fn looks_like_snapshot(head: &[u8]) -> bool {
     let has_magic = |at: usize| number(head, at + PAGE_HEADER, 4) == Some(u64::from(MAGIC));
     has_magic(0) || PAGE_SIZES.iter().any(|size| has_magic(*size as usize))

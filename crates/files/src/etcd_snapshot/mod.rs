@@ -41,7 +41,7 @@ pub(super) struct SnapshotInfo {
     pub revision: i64,
     /// Number of entries passed on.
     pub entries: u64,
-    /// The checksum exists and matches.
+    /// True if the checksum exists and matches.
     pub verified: bool,
 }
 
@@ -149,7 +149,7 @@ impl Survey {
         Ok(Self { pages, subtrees, newest })
     }
 
-    /// The newest versions of the keys.
+    /// Returns the parts of the tree, and the newest versions of the wanted keys.
     fn newest(
         pages: &Pages,
         root: u64,
@@ -226,7 +226,7 @@ struct Version<'a> {
 }
 
 impl<'a> Version<'a> {
-    /// Reads a leaf, whose key is the revision, followed by `t` for a deletion.
+    /// Reads an element of a leaf. Its key is the revision, followed by `t` for a deletion.
     fn read(element: &Element<'a>) -> FileResult<Self> {
         let damaged = || FileError::SnapshotDamaged("an entry of its key bucket cannot be decoded".into());
         let number = |range: std::ops::Range<usize>| {
@@ -244,7 +244,7 @@ impl<'a> Version<'a> {
     }
 }
 
-/// A key as 128 bits of hash.
+/// The 128-bit hash of a key.
 type Identity = (u64, u64);
 
 /// Hashes of keys with a random seed, so that no one can construct keys with equal hashes.

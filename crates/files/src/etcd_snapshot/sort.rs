@@ -6,8 +6,8 @@ use std::thread;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 
-/// Bytes of a key that nearly always determine the order: handle keys begin with the network name, endpoint keys with
-/// namespace and node.
+/// The number of a key's first bytes that nearly always determine the order: handle keys begin with the network name,
+/// endpoint keys with namespace and node.
 const HEAD: usize = 48;
 
 /// Sorts objects by their keys.
@@ -29,7 +29,7 @@ pub(crate) fn sort_by_key(snapshot: &mut Snapshot) {
     snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
 }
 
-/// Sorts by texts, keeping only their beginnings in memory: a million full texts would be as large as everything
+/// Sorts by strings, with only their beginnings in memory: a million full strings would be as large as everything
 /// else. The sort is stable.
 fn by_text<T>(items: &mut Vec<T>, write_key: impl Fn(&T, &mut String)) {
     let mut key = String::new();

@@ -75,7 +75,7 @@ impl Header {
         header.with_coverage(&snapshot.coverage)
     }
 
-    /// Sets the sources that were read.
+    /// Sets the coverage of each source.
     pub fn with_coverage(mut self, coverage: &BTreeMap<Source, Coverage>) -> Self {
         let text = |coverage: &Coverage| match coverage {
             Coverage::Partial => "skipped: only partly exported".to_owned(),
@@ -85,7 +85,7 @@ impl Header {
         self
     }
 
-    /// The sources that were read.
+    /// The coverage of each source.
     pub fn coverage(&self) -> BTreeMap<Source, Coverage> {
         let read = |text: &str| match text {
             "read" => Coverage::Read,
@@ -95,7 +95,7 @@ impl Header {
     }
 }
 
-/// Exports a file's content: converts an etcd snapshot to an export, or compresses or decompresses an export.
+/// Exports a file's content: converts an etcd snapshot or Kubernetes objects, or compresses or decompresses an export.
 pub fn export_file(file: &DataFile, path: &Path, progress: &ProgressFn) -> Result<u64> {
     let mut writer = Writer::create(path, &Header::of_snapshot(&file.observe(progress)?))?;
     let mut result = Ok(());

@@ -31,7 +31,7 @@ pub fn looks_like_export(head: &[u8]) -> bool {
 /// Reads an export: every entry goes to `sink`.
 ///
 /// # Errors
-/// If the file cannot be read or decompressed, has a later version, is cut off, or has a line that cannot be
+/// If the file cannot be read or decompressed, has another version, is cut off, or has a line that cannot be
 /// decoded.
 pub fn read(path: &Path, sink: impl FnMut(&RawEntry<'_>)) -> Result<Header> {
     read_some(path, &|_| true, sink)
@@ -83,7 +83,7 @@ fn read_header(lines: &mut Lines) -> FileResult<Header> {
     }
 }
 
-/// An export after its header.
+/// An export whose header has been read.
 pub struct Export {
     pub header: Header,
     lines: Lines,
@@ -110,7 +110,7 @@ impl Export {
 /// Some lines in an export.
 pub struct Piece(Vec<u8>);
 
-/// The decoded form of some lines.
+/// The result of decoding some lines.
 #[derive(Default)]
 pub struct Decoded {
     lines: u64,

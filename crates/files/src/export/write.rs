@@ -14,7 +14,7 @@ use crate::raw::RawEntry;
 /// zstd's default level, which compresses exports to about a tenth of their size.
 const LEVEL: i32 = 3;
 
-/// An export that is being written. It gets its name when it is complete; dropping the writer removes it.
+/// An export that is being written. It gets its name when it is complete; dropping the writer earlier removes it.
 pub struct Writer {
     path: PathBuf,
     output: Output,
@@ -103,7 +103,7 @@ pub struct Lines {
 impl Lines {
     pub fn push(&mut self, entry: &RawEntry<'_>) {
         let start = self.text.len();
-        // Texts and base64 always serialize. A missing line would not match the footer's number.
+        // Strings and base64 always serialize. A missing line would not match the footer's number.
         match serde_json::to_writer(&mut self.text, &Line::new(entry)) {
             Ok(()) => self.text.push(b'\n'),
             Err(_) => self.text.truncate(start),

@@ -36,7 +36,7 @@ pub(crate) fn all_ended_at<'a>(containers: impl IntoIterator<Item = &'a Containe
     last
 }
 
-/// Writes the ended containers in the form of `status.containerStatuses`.
+/// Writes the containers with a known end in the form of `status.containerStatuses`.
 pub(crate) fn to_json<S: Serializer>(containers: &[Container], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(containers.iter().filter_map(|container| match container {
         Container::Ended(Some(at)) => Some(json!({"state": {"terminated": {"finishedAt": at.to_string()}}})),
@@ -93,7 +93,7 @@ pub(crate) fn from_protobuf(message: &[u8]) -> Result<Container> {
     Ok(container)
 }
 
-/// `ContainerStateTerminated.finishedAt`. A time that is not set is an empty message.
+/// Reads `ContainerStateTerminated.finishedAt`. A time that is not set is an empty message.
 fn finished_at(message: &[u8]) -> Result<Option<Timestamp>> {
     decode!(message, at: Option<Timestamp>, value, {
         6 => at = Some(seconds(value.bytes())?).filter(|s| *s > 0).and_then(|s| Timestamp::from_second(s).ok()),

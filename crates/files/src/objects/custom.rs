@@ -148,7 +148,7 @@ fn affinity(spec: &[u8], meta: &Meta<'_>) -> Result<Affinity> {
     Ok(affinity)
 }
 
-/// The affinity's holder and block. Calico's aggregated API omits `spec.type`, but Calico 3.31 and later also sets a
+/// The affinity's holder and block. Calico's aggregated API omits `spec.type`, but Calico 3.31 and later also set a
 /// label with the type.
 fn affinity_key(spec: &AffinitySpec<'_>, meta: &Meta<'_>) -> Result<AffinityKey> {
     let text = spec.cidr.as_deref().ok_or(DecodeError::Missing("cidr"))?;
@@ -166,7 +166,7 @@ pub(super) fn stated_affinity(json: &[u8]) -> Option<AffinityKey> {
     affinity_key(&serde_json::from_slice(spec).ok()?, &meta).ok()
 }
 
-/// Reads a text like Go's `strconv.ParseBool`; the empty text is false.
+/// Parses a string like Go's `strconv.ParseBool`; the empty string is false.
 fn go_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),

@@ -24,7 +24,7 @@ pub enum Flavour {
 }
 
 impl Flavour {
-    /// The flavour named in the settings; any other text, or none, means the classic one.
+    /// The flavour named in the settings; any other value, even an empty one, means the classic one.
     pub fn configured(text: &str) -> Self {
         if text.eq_ignore_ascii_case("projectcalico.org/v3") { Self::Native } else { Self::Classic }
     }
@@ -77,7 +77,7 @@ impl Accept {
     }
 }
 
-/// A kind of objects.
+/// A kind of object.
 pub struct KnownKind {
     /// The name in paths, errors and findings.
     pub plural: &'static str,
@@ -119,7 +119,7 @@ const fn only(flavour: Flavour, kind: KnownKind) -> KnownKind {
     KnownKind { group: Group::Only(flavour), ..kind }
 }
 
-/// Creates a kind of virtual machines, of which only namespace and name are needed.
+/// Creates a kind of virtual machines, of which only `metadata` is needed.
 const fn kubevirt(plural: &'static str, name: &'static str) -> KnownKind {
     let (source, add, export) = (Source::Machines, machine::add_machine, machine::export_machine);
     KnownKind { plural, name, source, accept: Accept::Metadata, add, group: Group::KubeVirt, export }

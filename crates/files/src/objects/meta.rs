@@ -162,7 +162,7 @@ pub fn metadata(object: &[u8], encoding: Encoding) -> Option<Meta<'_>> {
     }
 }
 
-/// An object's namespace and name, even if other parts are invalid.
+/// An object's namespace and name, even if other parts are invalid; `?` if it has no name.
 pub fn identify(object: &[u8], encoding: Encoding) -> (String, String) {
     let meta = metadata(object, encoding).unwrap_or_default();
     let name = if meta.name.is_empty() { "?" } else { &meta.name };

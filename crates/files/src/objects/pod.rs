@@ -105,7 +105,7 @@ pub(crate) fn add_pod(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding
 pub(crate) fn export_pod(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
     let mut pod = PodObject::read(object, encoding)?;
     pod.metadata = pod.metadata.for_export(WANTED);
-    // If all containers have ended, only the end of the last one is kept.
+    // Only the end of the last container is kept, and only if all have ended.
     let ended = pod.status.ended_at();
     pod.status.container_statuses = ended.map(|at| Container::Ended(Some(at))).into_iter().collect();
     pod.status.conditions.retain(Condition::is_networked);
@@ -186,7 +186,7 @@ impl<'a> Status<'a> {
         self.conditions.iter().any(Condition::is_networked)
     }
 
-    /// The end of its last container.
+    /// The end of the pod's last container, if all have ended.
     fn ended_at(&self) -> Option<Timestamp> {
         let kinds =
             [&self.container_statuses, &self.init_container_statuses, &self.ephemeral_container_statuses];

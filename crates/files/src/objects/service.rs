@@ -1,4 +1,4 @@
-//! LoadBalancer services (facts 2.13), and the addresses of all other services.
+//! LoadBalancer services (facts 2.13), and all other services with cluster IPs.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -44,7 +44,7 @@ impl Spec<'_> {
         self.kind == "LoadBalancer"
     }
 
-    /// The cluster IPs. A service without cluster IPs has the text `None`, or nothing.
+    /// The cluster IPs. A service without cluster IPs has the value `None`, or no value.
     fn cluster_ips(&self) -> impl Iterator<Item = IpAddr> {
         let all =
             [&self.cluster_ip].into_iter().filter(|_| self.cluster_ips.is_empty()).chain(&self.cluster_ips);

@@ -31,13 +31,13 @@ macro_rules! decode {
 }
 pub(crate) use decode;
 
-/// A text field.
+/// Reads a string field.
 pub(crate) fn text(value: Value<'_>) -> Result<Cow<'_, str>> {
     let text = std::str::from_utf8(value.bytes()).map_err(|_| ObjectError::Text)?;
     Ok(Cow::Borrowed(text))
 }
 
-/// A map entry: key and value.
+/// Reads a map entry: key and value.
 pub(crate) fn entry(message: &[u8]) -> Result<(&[u8], &[u8])> {
     decode!(message, entry: (&[u8], &[u8]), value, { 1 => entry.0 = value.bytes(), 2 => entry.1 = value.bytes() })
 }

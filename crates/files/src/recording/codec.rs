@@ -12,7 +12,7 @@ use super::delta::{apply, delta};
 use super::{Change, Group, Position, Positions, kind_of};
 use crate::frames::damaged;
 
-/// The kinds of a change.
+/// The kinds of changes.
 const DELETED: u8 = 0;
 const WHOLE: u8 = 1;
 const DELTA: u8 = 2;
@@ -31,7 +31,7 @@ pub(super) fn has_deltas(key: &[u8]) -> bool {
 /// The data from earlier groups on which the next group depends.
 pub(super) struct Codec {
     values: Values,
-    /// The last texts.
+    /// The last texts, at most `WINDOW` bytes.
     pub(super) known: Vec<u8>,
     pub(super) positions: Positions,
     /// The revision of the last change. The next one is stored relative to it.
@@ -89,7 +89,7 @@ impl Codec {
         Ok(())
     }
 
-    /// Decodes a group with the changes to wanted keys. Positions can have wrong checksums for unwanted changes.
+    /// Decodes a group with the changes to wanted keys. In positions, the checksums of unwanted changes can be wrong.
     pub(super) fn decode(&mut self, text: &[u8], is_wanted: &dyn Fn(&[u8]) -> bool) -> io::Result<Group> {
         let mut group = self.take(&mut &*text, is_wanted).ok_or_else(damaged)??;
         self.reach(&group);
@@ -98,7 +98,7 @@ impl Codec {
         Ok(group)
     }
 
-    /// Decodes like [`Self::decode`]; `None` if the text is cut short.
+    /// Decodes a group with unwanted changes, whose differences are not applied. `None` if the text is malformed.
     fn take(&mut self, text: &mut &[u8], is_wanted: &dyn Fn(&[u8]) -> bool) -> Option<io::Result<Group>> {
         let time = Timestamp::from_millisecond(take_u64(text)?.cast_signed()).ok()?;
         let set_back = jiff::SignedDuration::from_millis(take_u64(text)?.cast_signed());

@@ -18,7 +18,7 @@ const RUN: usize = 8;
 /// Maximum number of parts in one difference.
 const MOST: usize = 400;
 
-/// Returns the change from `before` to `after`; `None` if it is not shorter than `after`.
+/// Returns the change from `before` to `after`; `None` if it would not be shorter than `after`, or not exact.
 pub(super) fn delta(before: &[u8], after: &[u8]) -> Option<Vec<u8>> {
     let (named, new) = (by_sum(before), by_sum(after));
     let delta = edits(&parts(&named), &parts(&new))?;

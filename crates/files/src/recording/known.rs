@@ -13,9 +13,9 @@ pub struct Reached {
     pub from: Timestamp,
     /// The end of the period that is completely known.
     pub until: Timestamp,
-    /// There is no gap between the earlier recordings and this one.
+    /// True if there is no gap between the earlier recordings and this one.
     pub continues: bool,
-    /// Changes are recorded, even if there are none yet.
+    /// True if changes are recorded, even if there are none yet.
     pub is_recorded: bool,
     /// The longest time by which the recorder's clock was set back.
     pub set_back: SignedDuration,

@@ -43,13 +43,13 @@ pub struct Change {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     pub revision: i64,
-    /// The last change, with its revision and [`sum`].
+    /// The revision and [`sum`] of the last change, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<(i64, u32)>,
 }
 
 impl Position {
-    /// A position without changes after it.
+    /// A position whose last change is unknown.
     pub fn at(revision: i64) -> Self {
         Self { revision, last: None }
     }
@@ -63,7 +63,7 @@ impl Position {
     }
 }
 
-/// By kind.
+/// The positions by kind.
 pub type Positions = BTreeMap<String, Position>;
 
 /// A checksum that distinguishes a change from one in another history with the same revision.
@@ -84,7 +84,7 @@ pub fn kind_of(key: &[u8]) -> &str {
 /// Changes that became durable together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
-    /// The time at which the changes were known, by the recorder's clock, in milliseconds. Not before the last group's.
+    /// The time at which the changes were known, by the recorder's clock. Never before that of the last group.
     pub time: Timestamp,
     /// The time by which the recorder's clock was behind the last group, because it was set back.
     pub set_back: SignedDuration,
@@ -93,7 +93,7 @@ pub struct Group {
     pub changes: Vec<Change>,
 }
 
-/// The first frame.
+/// The content of the first frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Header {
@@ -102,7 +102,7 @@ pub struct Header {
     pub guid: String,
     /// The positions at which changes after the export begin.
     pub positions: Positions,
-    /// The datastore's history differs from the earlier recording: revisions are not comparable.
+    /// True if the datastore's history differs from the earlier recording: revisions are not comparable.
     pub restored: bool,
 }
 

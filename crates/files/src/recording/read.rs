@@ -118,7 +118,7 @@ impl Changes {
     }
 }
 
-/// Reads those values from a full state whose changes are recorded as differences.
+/// Reads the wanted values of a full state into the codec, as a base for differences.
 pub(super) fn load(export: &Path, is_wanted: Wanted<'_>, codec: &mut Codec) -> Result<()> {
     let mut failed = None;
     read_some(export, is_wanted, |entry| {
@@ -128,7 +128,7 @@ pub(super) fn load(export: &Path, is_wanted: Wanted<'_>, codec: &mut Codec) -> R
     failed.map_or(Ok(()), |error| Err(Error::new(export, error)))
 }
 
-/// One item from a recording about a part of the data, in order.
+/// One item of a recording of a part of the data: a state, or the end of the last one.
 pub enum StateUpdate {
     /// The last state lasted until this time.
     Unchanged(Timestamp),
@@ -144,7 +144,7 @@ pub struct States {
 }
 
 impl States {
-    /// Passes on the states of the wanted objects after an export, until its changes end, without states that were
+    /// Passes on the states of the wanted objects from an export on, until its changes end, except states that were
     /// already passed on. `None` if another run has removed the export.
     pub fn tell(
         &mut self,
@@ -223,7 +223,7 @@ impl States {
     }
 }
 
-/// A version of one object in a recording, in order.
+/// One item of a recording, in order: a version of an object, or the end of the export.
 pub enum Version<'a> {
     /// The object as in the export, or after a change at the given time.
     Of(&'a RawEntry<'a>, Option<Timestamp>),
@@ -233,7 +233,7 @@ pub enum Version<'a> {
     Exported(&'a Reached),
 }
 
-/// Passes on each version of the wanted objects, without known changes. `None` if another run removed the export.
+/// Passes on each version of the wanted objects, except known changes. `None` if another run removed the export.
 pub fn each_version(
     export: &Archived,
     known: &mut Known,
@@ -261,7 +261,7 @@ pub fn each_version(
     unless_missing(all())
 }
 
-/// Writes the state at a time, or at the end of the changes after `export`, as an export. Returns its entry count.
+/// Writes the state at a time, or at the end of the changes after `export`, as an export. Also returns its entry count.
 pub fn write_state(export: &Archived, until: Option<Timestamp>, path: &Path) -> Result<(Reached, u64)> {
     let failed = |error: io::Error| Error::new(path, error);
     let mut last: BTreeMap<Vec<u8>, Option<i64>> = BTreeMap::new();

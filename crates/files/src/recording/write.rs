@@ -74,8 +74,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Begins after a full state, with changes from these positions on. `restored` means that the history differs from
-    /// the earlier recording.
+    /// Begins a journal after a full state, for changes from `positions` on. `restored` means that the history of the
+    /// datastore differs from the earlier recording.
     pub fn create(added: &Added, positions: Positions, restored: bool) -> Result<Self> {
         let export = added.export.clone();
         let path = export.changes();
@@ -104,7 +104,7 @@ impl Journal {
         Ok(Self { last: export.taken_at, guid: header.guid, export, file, codec, packer, length, path })
     }
 
-    /// Continues an existing journal.
+    /// Continues an existing journal; `None` if there is none, or it is damaged.
     fn resume(export: &Archived) -> Result<Option<Self>> {
         let mut changes = match Changes::open(export, &has_deltas) {
             Ok(Some(changes)) => changes,
@@ -117,7 +117,7 @@ impl Journal {
             match changes.next(&has_deltas) {
                 Ok(Some(group)) => last = group.time,
                 Ok(None) => break,
-                // Nothing can be appended after damage: a new full state takes its place.
+                // Nothing can be appended after damage: a new full state takes the journal's place.
                 Err(_) => return Ok(None),
             }
         }
@@ -141,7 +141,7 @@ impl Journal {
         &self.export
     }
 
-    /// The time of the last record.
+    /// The time of the last group, or else of the full state.
     pub fn last(&self) -> Timestamp {
         self.last
     }
@@ -210,7 +210,7 @@ impl Journal {
     /// Writes the current state as a new full state, and begins a journal after it.
     ///
     /// # Errors
-    /// If the state cannot be written, or the changes are damaged, so that the recording must begin again.
+    /// If the state cannot be written, or the changes are damaged: then the recording must begin again.
     pub fn renew(self, adding: Adding) -> Result<Self> {
         let (reached, entries) = write_state(&self.export, None, &adding.path())?;
         if let Some(damage) = reached.damage {

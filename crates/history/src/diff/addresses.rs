@@ -1,4 +1,4 @@
-//! Addresses that were assigned, released, or have another owner.
+//! Addresses whose records changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -42,7 +42,7 @@ impl Serialize for AddressRecord<'_> {
 pub struct AddressChange<'s> {
     pub address: IpAddr,
     pub change: Change,
-    /// The smallest pool that contains it.
+    /// The smallest pool that contains the address.
     pub pool: Option<&'s str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<AddressRecord<'s>>,
@@ -102,14 +102,14 @@ impl<'s> Walk<'s, '_> {
     }
 
     fn compare(&mut self, states: [Option<AddressRecord<'s>>; 2]) {
-        // Reservations for Windows belong to the block.
+        // Reservations for Windows come and go with their block: they are no changes of their own.
         let is_reserved = || states.iter().flatten().any(|held| held.record().is_windows_reserved());
         let change = differ::of_address(states)
             .filter(|change| !matches!(change, Change::Passed | Change::Cooled) || !is_reserved());
         self.count(states, change);
     }
 
-    /// Counts an address, and keeps its change, if the scope includes it.
+    /// Counts an address and keeps its change, if the address is in the scope.
     fn count(&mut self, states: [Option<AddressRecord<'s>>; 2], change: Option<Change>) {
         let [before, after] = states;
         let Some(address) = before.or(after).map(AddressRecord::address) else { return };
@@ -131,7 +131,7 @@ impl<'s> Walk<'s, '_> {
     }
 }
 
-/// Pairs the records of one address by owner. Several blocks can record an address if they overlap.
+/// Pairs the records of one address: by owner, the rest in order. Several blocks can record it if they overlap.
 fn pairs<'s>([before, mut after]: [Vec<AddressRecord<'s>>; 2]) -> Vec<[Option<AddressRecord<'s>>; 2]> {
     let mut found = Vec::with_capacity(before.len().max(after.len()));
     let mut alone = Vec::new();
@@ -147,7 +147,7 @@ fn pairs<'s>([before, mut after]: [Vec<AddressRecord<'s>>; 2]) -> Vec<[Option<Ad
     found
 }
 
-/// The handles that the changed addresses name, packed.
+/// The handles that the records of the changed addresses name, packed.
 pub(crate) fn handles_of<'s>(changes: &[AddressChange<'s>]) -> BTreeSet<&'s [u8]> {
     let held = changes.iter().flat_map(|change| change.before.iter().chain(&change.after));
     held.filter_map(|held| held.record().clean_handle()).map(TextRef::packed).collect()

@@ -1,4 +1,4 @@
-//! Reduces two snapshots to the sources that both have, before they are checked.
+//! Removes the sources of address users that only one of two snapshots has, before both are checked.
 
 use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
 

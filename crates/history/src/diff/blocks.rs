@@ -16,7 +16,7 @@ use crate::differ::{self, Change};
 pub struct BlockChange {
     pub cidr: IpNet,
     pub change: Change,
-    /// The blocks before; several blocks if the size changed.
+    /// The blocks before: there can be several if the size changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<BlockState>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -88,7 +88,7 @@ fn changes_in(region: &Region<'_>) -> Vec<BlockChange> {
     found
 }
 
-/// Compares the owners of a block that exists on both sides. The owner of a corrupt block is unknown.
+/// Compares the owners and claim times of a block that is sound on both sides.
 fn of_owner(old: &Stored<'_>, new: &Stored<'_>) -> Option<BlockChange> {
     let change = differ::of_owner(old.block?, new.block?).filter(|_| old.cidr == new.cidr)?;
     Some(BlockChange::new(old.cidr, change, [old, new].map(|stored| vec![BlockState::of(stored)])))

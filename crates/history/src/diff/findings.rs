@@ -21,14 +21,14 @@ impl FindingSummary {
     }
 }
 
-/// The findings of one side only, each list in the order of a report.
+/// The findings that only one side has, in the order of its report.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FindingChanges {
     pub new: Vec<FindingSummary>,
     pub gone: Vec<FindingSummary>,
 }
 
-/// Findings are the same if code and subject are; their message may have changed.
+/// Compares the findings in scope by code and subject: messages may differ.
 pub(crate) fn changes(old: &Report, new: &Report, scope: &Scope) -> FindingChanges {
     let only = |of: &Report, other: &Report| -> Vec<FindingSummary> {
         let known: HashSet<(Code, &Subject)> = other.findings.iter().map(|f| f.key_ref()).collect();

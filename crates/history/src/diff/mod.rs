@@ -32,17 +32,17 @@ pub use crate::differ::{AddressRecord, Change};
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference<'s> {
-    /// True if there are no differences, and no objects that cannot be decoded.
+    /// True if nothing differs, and `not_compared` lists at most sources.
     pub same: bool,
-    /// Sources that were read on one side only, and objects that cannot be decoded.
+    /// Sources that were read on one side only, and objects that cannot be compared.
     pub not_compared: Vec<NotCompared>,
-    /// Addresses by pool and by node.
+    /// Numbers of addresses: in total, by pool and by node.
     pub sums: Sums,
     /// Addresses, ascending.
     pub addresses: Vec<AddressChange<'s>>,
     /// Blocks, ascending by CIDR.
     pub blocks: Vec<BlockChange>,
-    /// Affinities, ascending by holder and CIDR.
+    /// Affinities, ascending by type, holder and CIDR.
     pub affinities: Vec<AffinityChange>,
     /// Handles: first those that are gone, then changed and new ones.
     pub handles: Vec<HandleChange<'s>>,
@@ -70,12 +70,12 @@ impl Difference<'_> {
     }
 }
 
-/// The differences between two snapshots, without their findings.
+/// The differences between two snapshots, still without findings.
 #[derive(Debug)]
 pub struct Unchecked<'s>(Difference<'s>);
 
 impl<'s> Unchecked<'s> {
-    /// Adds the findings of both checks. The scope must be the one that was compared.
+    /// Adds the findings that only one of the two checks has. `scope` must be that of the comparison.
     pub fn checked(self, old: Report, new: Report, scope: &Scope) -> Difference<'s> {
         let mut difference = self.0;
         difference.findings = findings::changes(&old, &new, scope);
@@ -85,7 +85,7 @@ impl<'s> Unchecked<'s> {
     }
 }
 
-/// Compares two snapshots of one cluster. They must have the same sources, see [`align`].
+/// Compares two snapshots of one cluster in a scope, after [`align`].
 pub fn compare<'s>(before: &'s Snapshot, after: &'s Snapshot, scope: &Scope) -> Unchecked<'s> {
     let both_read = |source: Source| before.has_read(source) && after.has_read(source);
     let hidden = Hidden::new(before, after);

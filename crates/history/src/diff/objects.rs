@@ -29,7 +29,7 @@ pub struct ObjectChange {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FieldChange {
-    /// The name in Calico's API.
+    /// The name, usually that in Calico's API.
     pub field: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
@@ -40,10 +40,10 @@ pub struct FieldChange {
 /// The fields of an object by name, without empty ones.
 type Fields = BTreeMap<String, String>;
 
-/// The index of the list of changes that an object belongs to, and the object's name, source and key.
+/// The index of an object's list of changes, and the object's name, source and key.
 type Id = (usize, String, Source, Key);
 
-/// Compares pools, reservations, nodes and configuration. Objects that cannot be decoded on either side are skipped.
+/// Compares pools, reservations, nodes and configuration. Skips unread sources and objects that cannot be decoded.
 pub(crate) fn changes(
     old: &Snapshot,
     new: &Snapshot,

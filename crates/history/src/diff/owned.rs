@@ -27,7 +27,7 @@ pub struct AffinityChange {
     #[serde(rename = "type")]
     pub kind: String,
     pub change: Change,
-    /// The state: `pending`, `confirmed` or `pendingDeletion`.
+    /// The state, such as `confirmed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,7 +80,7 @@ fn text<S: Serializer>(id: &TextRef<'_>, serializer: S) -> Result<S::Ok, S::Erro
     serializer.collect_str(id)
 }
 
-/// The addresses that a handle claims in a block.
+/// The number of addresses that a handle claims in a block.
 #[derive(Serialize)]
 struct Claimed {
     block: IpNet,
@@ -93,7 +93,7 @@ fn claimed<S: Serializer>(handle: &Option<&Handle>, serializer: S) -> Result<S::
 }
 
 impl HandleChange<'_> {
-    /// Addresses in all blocks before and after.
+    /// The numbers of addresses in all blocks, before and after.
     pub fn counts(&self) -> [i64; 2] {
         [self.before, self.after].map(|handle| handle.map_or(0, |h| h.blocks().map(|(_, count)| count).sum()))
     }

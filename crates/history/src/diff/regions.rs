@@ -35,7 +35,7 @@ impl<'s> Region<'s> {
         }
     }
 
-    /// Blocks that cannot be compared, and the sides that have them; no corrupt blocks with the same value on both.
+    /// Blocks that cannot be compared, and the sides that have them. Leaves out corrupt blocks that are equal on both.
     pub(super) fn unreadable(&self) -> Vec<(IpNet, [bool; 2])> {
         let mut raws: BTreeMap<IpNet, [Option<Option<&str>>; 2]> = BTreeMap::new();
         for (side, stored) in [&self.old, &self.new].into_iter().enumerate() {
@@ -47,14 +47,14 @@ impl<'s> Region<'s> {
         raws.into_iter().map(|(cidr, sides)| (cidr, sides.map(|side| side.is_some()))).collect()
     }
 
-    /// True if a block of either side that cannot be decoded contains `cidr`.
+    /// True if `cidr` lies in a block of either side that cannot be compared.
     pub(super) fn hides(&self, cidr: IpNet) -> bool {
         let both = self.old.iter().chain(&self.new);
         both.filter(|stored| stored.block.is_none()).any(|stored| stored.cidr.contains(&cidr))
     }
 }
 
-/// The blocks of both snapshots that are not marked deleted, ascending.
+/// Groups the blocks of both snapshots into regions, ascending. Blocks marked deleted are left out.
 pub(crate) fn of<'s>(old: &'s Snapshot, new: &'s Snapshot) -> Vec<Region<'s>> {
     let old = stored(old).into_iter().map(|stored| (stored, false));
     let new = stored(new).into_iter().map(|stored| (stored, true));

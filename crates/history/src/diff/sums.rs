@@ -1,4 +1,4 @@
-//! The numbers of addresses that changed, by pool and by node.
+//! The numbers of allocated and of changed addresses: in total, by pool and by node.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ pub struct Sum {
     pub after: usize,
     pub assigned: usize,
     pub released: usize,
-    /// Addresses that moved to another owner, or were assigned again. If pool or node differ, both count it.
+    /// Addresses that moved to another owner, or were assigned again. If pools or nodes differ, both count them.
     pub moved: usize,
 }
 
@@ -45,7 +45,7 @@ pub struct Sums {
     pub by_node: Vec<NamedSum>,
 }
 
-/// The node of an address: from the record, or the owner of the block.
+/// The node of an address: from the record, or else the owner of the block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum NodeName<'s> {
     Recorded(TextRef<'s>),
@@ -84,7 +84,7 @@ pub(crate) struct Tally<'s> {
 type Place<'s> = (NodeName<'s>, &'s str);
 
 impl<'s> Tally<'s> {
-    /// Counts an address that is allocated on one side or both.
+    /// Counts an address on each side on which it is allocated.
     pub(super) fn count(
         &mut self,
         change: Option<Change>,
@@ -125,7 +125,7 @@ impl<'s> Tally<'s> {
 fn changed<N>(sums: FastMap<N, Sum>, text: impl Fn(N) -> String) -> Vec<NamedSum> {
     let mut named: BTreeMap<String, Sum> = BTreeMap::new();
     for (name, sum) in sums {
-        // A node may have two names.
+        // A node may be both `Recorded` and `Host`.
         let all = named.entry(text(name)).or_default();
         all.before += sum.before;
         all.after += sum.after;

@@ -1,4 +1,4 @@
-//! Objects that cannot be compared: they are neither unchanged nor changed, and never gone.
+//! Objects that cannot be compared: whether they changed or are gone is unknown.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::regions::Region;
 
-/// The side or sides on which an object is missing.
+/// The side or sides on which an object could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Side {
@@ -30,7 +30,7 @@ pub enum Uncompared {
     Object,
 }
 
-/// An object that was not compared, and the sides on which it is missing.
+/// An object that was not compared, and the sides on which it could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NotCompared {
     pub kind: Uncompared,
@@ -79,7 +79,7 @@ pub(crate) fn blocks(regions: &[Region<'_>], scope: &Scope) -> Vec<NotCompared> 
     wanted.filter_map(|(cidr, sides)| NotCompared::new(Uncompared::Block, cidr, sides)).collect()
 }
 
-/// Objects other than blocks that are stored but cannot be decoded, completely or partly.
+/// Stored objects that cannot be decoded, completely or partly, except blocks and users of addresses.
 #[derive(Debug)]
 pub(crate) struct Hidden {
     old: BTreeSet<Key>,
@@ -115,7 +115,7 @@ impl Hidden {
 }
 
 fn of(snapshot: &Snapshot) -> BTreeSet<Key> {
-    // An object with a field that cannot be decoded would seem to have lost it.
+    // An object with an undecodable field counts, too: it would seem to have lost the field.
     let keys = snapshot.defects.iter().filter_map(|defect| defect.key.clone());
     keys.filter(|key| {
         // Blocks are listed with their addresses; users of addresses are not compared.

@@ -13,7 +13,7 @@ use super::state::{About, State};
 use super::when::{Recorded, recorded};
 use crate::differ::{self, AddressRecord, Change};
 
-/// An event with the time that the object records, before its time is determined.
+/// An event whose time is not yet determined, with the time that the object records.
 #[derive(Debug)]
 pub(crate) struct Raw {
     pub event: Event,
@@ -41,7 +41,7 @@ impl Raw {
     }
 }
 
-/// Returns all events between two successive states of an object. Without `before`, returns the initial content.
+/// Returns all events between two successive states of an object. If the first is unknown, returns the content.
 pub(crate) fn events(key: &Key, before: Option<&State>, after: &State, about: &About) -> Vec<Raw> {
     match (key, before, after) {
         (_, None, State::Absent) => Vec::new(),
@@ -60,7 +60,7 @@ pub(crate) fn concerns(event: &Event, states: [Option<&State>; 2], about: &About
     let mut holders = event.before.iter().chain(&event.after);
     match (about, &event.subject) {
         (About::Address(address), Subject::Address(own)) => own == address,
-        // Its content is unknown: it may be about the subject.
+        // The block's content is unknown: the event may be about the subject.
         (About::Handle(_) | About::Node(_), Subject::Block(_)) if event.what == What::Undecodable => {
             blocks.next().is_none_or(|block| about.has_block(block))
         }

@@ -17,7 +17,7 @@ pub enum What {
     Known,
     BlockClaimed,
     Assigned,
-    /// Assigned after another owner had it in this history.
+    /// Assigned after the same or another owner had the address in this history.
     Reused,
     AttributesChanged,
     Released,
@@ -25,7 +25,7 @@ pub enum What {
     OwnerChanged,
     ClaimedAgain,
     BlockReleased,
-    /// The value cannot be decoded, so that the change is unknown.
+    /// The value cannot be decoded, so the change is unknown.
     Undecodable,
     /// An unknown field of the block has changed.
     FieldChanged,
@@ -76,7 +76,7 @@ impl What {
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
     Etcd,
-    /// A calipam journal; etcd no longer has the revision.
+    /// A calipam journal: etcd no longer has the revision, or no export shows the change.
     Journal,
     /// A difference between two exports; changes that were undone in between are unknown.
     Archive,
@@ -90,7 +90,7 @@ pub struct Run {
     pub command: String,
     /// The time, in RFC 3339.
     pub started_at: String,
-    /// The name of the journal's file.
+    /// The file name of the journal.
     pub journal: String,
 }
 
@@ -138,7 +138,7 @@ impl Holder {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
-    /// The revision in etcd; for the first known state, the last change before it. `None` in an archive.
+    /// The revision in etcd; for the first known state, that of the last change before it. `None` if unknown.
     #[serde(serialize_with = "digits", skip_serializing_if = "Option::is_none")]
     pub revision: Option<i64>,
     pub time: When,

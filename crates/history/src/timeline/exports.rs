@@ -1,4 +1,4 @@
-//! The exports of an archive as events. An event is between two exports. Changes that were undone in between are
+//! The exports of an archive as events. An event lies between two exports. Changes that were undone in between are
 //! unknown, unless a calipam journal has them.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +32,7 @@ pub struct ExportReader<'a> {
     events: Vec<(Place, Event)>,
 }
 
-/// The sort key of an event: the time of the state that shows it, and the revision. Times within events do not count,
+/// The sort key of an event: the time of the state that shows it, and the revision. Times within events come second,
 /// since they are from clocks of several machines.
 type Place = (Timestamp, i64);
 
@@ -127,7 +127,7 @@ impl<'a> ExportReader<'a> {
         timed.collect()
     }
 
-    /// Returns the run that began between two exports and wrote exactly this event, and the start of the run.
+    /// Returns the run that began between two exports and wrote exactly this event, and the run's start.
     fn write_of(&mut self, event: &Event, [after, before]: [Timestamp; 2]) -> Option<(Run, Timestamp)> {
         let is_between = |at: Timestamp| is_between(at, after, before);
         self.writes.iter_mut().filter(|write| is_between(write.started_at)).find_map(|write| {
@@ -148,7 +148,7 @@ impl<'a> ExportReader<'a> {
         names.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())).collect()
     }
 
-    /// Returns all events. Events that only journals have are between two exports, or before or after all of them.
+    /// Returns all events in order. Those that only journals have are placed by the start of their run.
     pub fn finish(self) -> Vec<Event> {
         let Self { mut events, writes, .. } = self;
         let places: BTreeSet<Place> = events.iter().map(|(place, _)| *place).collect();
@@ -168,7 +168,7 @@ impl<'a> ExportReader<'a> {
     }
 }
 
-/// The record of an address as events, from one snapshot that may have only the objects around the address.
+/// Returns the record of an address as events. The snapshot may have only the objects around the address.
 pub fn recorded_in(snapshot: Snapshot, address: IpAddr) -> Vec<Event> {
     let about = About::Address(address);
     let mut reader = ExportReader::new(&about, &[]);
@@ -187,7 +187,7 @@ fn source_of(key: &Key) -> Option<Source> {
     })
 }
 
-/// The latest possible time of an event. An event that only a journal has sorts by its earliest time.
+/// The known or latest possible time of an event; the earliest possible time if only a journal has the event.
 fn latest(time: &When) -> Option<Timestamp> {
     let within = |at: Timestamp| at.min(time.before.unwrap_or(at)).max(time.after.unwrap_or(at));
     time.at.map(within).or(time.before).or(time.after)

@@ -43,7 +43,7 @@ pub struct JournaledWrite {
 }
 
 impl JournaledWrite {
-    /// The events of a write to a block.
+    /// The events of a write to a block; none for other objects.
     fn events(&self, about: &About) -> Vec<Raw> {
         let key = Key::parse(&self.path).ok().flatten().filter(|key| matches!(key, Key::Block(_)));
         let Some(key) = key.filter(|key| about.has_key(key)) else { return Vec::new() };
@@ -55,7 +55,7 @@ impl JournaledWrite {
     }
 }
 
-/// Decodes the value of a key to a state, and the creation time of the object.
+/// Decodes the value of a key: the state and the creation time of the object.
 fn decode(key: &Key, path: &str, value: Option<&[u8]>, about: &About) -> (State, Option<Timestamp>) {
     let mut snapshot = Snapshot::default();
     value.into_iter().for_each(|value| snapshot.add_entry(path.as_bytes(), value, 0));
@@ -63,7 +63,7 @@ fn decode(key: &Key, path: &str, value: Option<&[u8]>, about: &About) -> (State,
     (state::states(snapshot, about).remove(key).unwrap_or(State::Absent), created)
 }
 
-/// Marks assignments of addresses that another owner had before in this history, or has at the same time in an
+/// Marks assignments of addresses that had an owner before in this history, or have one at the same time in an
 /// overlapping block.
 pub(crate) fn mark_reused(events: &mut [Event]) {
     let mut last: BTreeMap<Subject, String> = BTreeMap::new();

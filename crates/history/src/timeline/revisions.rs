@@ -64,7 +64,7 @@ struct Reader<'a> {
     /// The last state of each object, and its revision.
     states: BTreeMap<Key, (i64, State)>,
     events: Vec<(i64, Raw)>,
-    /// The known times, by revision.
+    /// The known times of revisions.
     known: Vec<Anchor>,
 }
 

@@ -1,4 +1,4 @@
-//! States of objects in a history, and its subject.
+//! The subject of a history, and the states of its objects.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -57,7 +57,7 @@ impl fmt::Display for About {
 }
 
 impl About {
-    /// True if an object in a small snapshot is about the subject.
+    /// True if an object in the snapshot, which should be small, may be about the subject.
     pub fn is_in(&self, snapshot: Snapshot) -> bool {
         states(snapshot, self).values().any(|state| state.block().is_none_or(|block| self.has_block(block)))
     }
@@ -77,7 +77,7 @@ impl About {
         }
     }
 
-    /// True for a block with a matching key that belongs to the node, or has records of the node or handle.
+    /// True for a block that belongs to the node, or has records of the node or handle; always true for other subjects.
     pub(crate) fn has_block(&self, block: &Block) -> bool {
         match self {
             Self::Address(_) | Self::Block(_) => true,
@@ -133,7 +133,7 @@ pub(crate) fn states(snapshot: Snapshot, about: &About) -> BTreeMap<Key, State> 
     found
 }
 
-/// `10.0.0.3 on node-1`
+/// Formats addresses and their node: `10.0.0.3 on node-1`.
 fn on_node(addresses: impl Iterator<Item = IpAddr>, node: &str) -> String {
     let addresses: Vec<String> = addresses.map(|address| address.to_string()).collect();
     let addresses = if addresses.is_empty() { "no address".to_owned() } else { addresses.join(", ") };

@@ -5,17 +5,17 @@ use calipam_model::time::{CLOCK_SKEW, parse_time};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-/// A time, or its bounds.
+/// A time, its bounds, or both.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct When {
     /// The recorded time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
-    /// Otherwise the known time of an earlier write.
+    /// The known time of an earlier write or export, or of the start of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Timestamp>,
-    /// The known time of a later write, or of the reading.
+    /// The known time of a later write or export, or of the reading.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Timestamp>,
     /// The reason why the time is uncertain.
@@ -27,7 +27,7 @@ pub struct When {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Uncertainty {
-    /// An earlier write has a time that is later by more than a minute: a clock is wrong or was set back.
+    /// Times contradict the order of writes or exports by more than a minute: a clock is wrong or was set back.
     ClocksDisagree,
     /// The recorded time has no zone.
     NoZone,
@@ -39,7 +39,7 @@ pub enum Uncertainty {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recorded {
     Time(Timestamp),
-    /// The time of a record that was stored again, so that the write is later.
+    /// The time of a record that was stored again: the write is later.
     Copied(Timestamp),
     /// A time without zone, which may be wrong by hours.
     NoZone,
@@ -106,7 +106,7 @@ impl Anchors {
         Self { revisions, times, latest, earliest }
     }
 
-    /// The time of the write of a revision, given the time that it records.
+    /// Returns the time of a revision's write. `own` is the time that its value records.
     pub(super) fn of(&self, revision: i64, own: Option<Recorded>) -> When {
         let begin = self.revisions.partition_point(|at| *at < revision);
         let end = self.revisions.partition_point(|at| *at <= revision);

@@ -1,8 +1,7 @@
 //! Allocation blocks (facts 1.3 and section 3).
 //!
-//! A [`Block`] is always structurally sound: reading an unsound one gives a [`CorruptBlock`] with every problem, and
-//! only the block arithmetic in [`BlockUpdate`] changes a block's allocations, free list, owner records and sequence
-//! numbers.
+//! A [`Block`] is always structurally sound: reading an unsound one gives a [`CorruptBlock`] with its problems, and
+//! only the block arithmetic in [`BlockUpdate`] changes a block's allocations, free list and owner records.
 
 mod cooldown;
 mod read;
@@ -85,7 +84,7 @@ pub struct Block {
     cidr: IpNet,
     owner: Option<BlockOwner>,
     claim_time: Option<String>,
-    /// By ordinal: index into `attributes`; `None` if free.
+    /// Index into `attributes`, by ordinal; `None` if free.
     allocations: Box<[Option<u32>]>,
     /// Free ordinals; the head is assigned next.
     unallocated: Vec<u32>,
@@ -97,7 +96,7 @@ pub struct Block {
     /// `attributes` is `null`: Calico creates such blocks, and keeps the `null` until the first address is assigned.
     null_attributes: bool,
     /// `sequenceNumberForAllocation` is `null` or missing, as in blocks from Calico before 3.22.2. This is kept until
-    /// an address is assigned.
+    /// an address is assigned, or released by address.
     null_sequences: bool,
     extras: Option<Box<Extras>>,
 }

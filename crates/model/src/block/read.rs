@@ -16,8 +16,8 @@ pub enum RecordDetail {
     #[default]
     Full,
     /// Enough to count addresses and to see which are borrowed. Nearly all addresses belong to the block's own node:
-    /// they share one record, which has their newest time, but no handle, pod or sequence number. All other records
-    /// are read in full.
+    /// they share one record, which has their newest time, but no handle or pod. All other records are read in full. No
+    /// address has a sequence number.
     Borrowers,
 }
 
@@ -188,7 +188,7 @@ impl RawBlock<'_> {
         self.affinity.as_deref().filter(|owner| !owner.is_empty()).map(BlockOwner::parse)
     }
 
-    /// All violations of the rules in facts 3.1.
+    /// All violations of the rules in facts 3.1; only that of the array length if there is one.
     fn problems(&self, cidr: IpNet) -> Vec<BlockProblem> {
         let size = cidr::size(cidr);
         let found = self.allocations.0.len();

@@ -44,7 +44,7 @@ impl Kept {
         if self.host.is_some() { self.places.len() } else { self.table.len() }
     }
 
-    /// True if the next place would not fit into 31 bits.
+    /// True if no more records can be kept: a place has 31 bits.
     fn is_full(&self) -> bool {
         self.len() >= u32::MAX as usize / 2
     }
@@ -173,7 +173,7 @@ impl<'de> Fields<'de> for RawAttribute<'de> {
     }
 }
 
-/// A map from text to text, or `null`. A value of `null` reads as the empty text.
+/// A map of strings, or `null`. A value of `null` reads as an empty string.
 #[derive(Default)]
 struct OwnerEntries<'de> {
     /// The value is not `null`.

@@ -93,7 +93,7 @@ impl Serialize for Entries<'_> {
     }
 }
 
-/// `sequenceNumberForAllocation`: keys are decimal texts, sorted bytewise as Go does.
+/// `sequenceNumberForAllocation`: keys are decimal strings, sorted bytewise as Go does.
 struct Sequences<'a>(&'a Block);
 
 impl Serialize for Sequences<'_> {

@@ -14,7 +14,7 @@ use crate::writable::Object;
 /// The current state of an object.
 #[derive(Clone, Debug)]
 pub struct Current<'a> {
-    /// The version that was read.
+    /// The current version.
     pub revision: &'a Revision,
     /// `None` if it cannot be decoded. It can still be replaced or deleted, but not edited.
     pub object: Option<Cow<'a, Object>>,
@@ -74,7 +74,7 @@ pub(super) fn is_absent(key: &Key, stored: Option<&Current<'_>>) -> Result<(), E
 /// The result of edits to an object: `Some(None)` if it is deleted, `None` if it stays unchanged.
 pub(super) type Changed = Option<Option<Object>>;
 
-/// Applies the last edit, the only one that counts.
+/// Checks all edits, and applies the last one, the only one that counts.
 pub(super) fn last(
     edits: &[&Edit],
     mut make: impl FnMut(&Edit) -> Result<Changed, EditError>,

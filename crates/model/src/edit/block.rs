@@ -121,7 +121,7 @@ fn edit_block(
 ) -> Result<(), EditError> {
     let ordinal_error = |error| EditError::Ordinal { key: key.clone(), error };
     match edit {
-        // Done above, for all edits together.
+        // Done by `release`, for all edits together.
         BlockEdit::Release { .. } => {}
         BlockEdit::CollectCooled { cooldown } => {
             block.collect_cooled(now, SignedDuration::from_secs(*cooldown));

@@ -44,8 +44,8 @@ pub struct Part {
     /// Ordered for a datastore without transactions: the block before the handle when freeing, affinity and
     /// handle before the block when claiming (facts 3.14).
     pub edits: Vec<Edit>,
-    /// Other preconditions: for example, that the endpoint that a record names is absent, or that a node is the
-    /// version that was read.
+    /// Other preconditions: for example, the endpoint named by a record is absent, or a node still has the version that
+    /// was read.
     pub evidence: Vec<(Key, Precondition)>,
 }
 
@@ -117,7 +117,7 @@ impl Step {
         objects
     }
 
-    /// The preconditions of every part.
+    /// The preconditions that must hold for every part.
     pub fn evidence_of_whole(&self) -> &[(Key, Precondition)] {
         match self.parts.last() {
             Some(part) if part.unit == Unit::WholeStep => &part.evidence,

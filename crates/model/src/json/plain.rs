@@ -93,7 +93,7 @@ impl<'de> Plain<'de> {
         Ok(())
     }
 
-    /// Reads the rest of a literal, whose first byte is next.
+    /// Reads a literal that begins at the current position.
     fn literal(&mut self, literal: &str) -> Result<()> {
         if !self.text.as_bytes()[self.at..].starts_with(literal.as_bytes()) {
             return Err(Unusual);

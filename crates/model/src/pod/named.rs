@@ -7,7 +7,7 @@ use super::{PodParts, evidence};
 use crate::cidr;
 use crate::snapshot::FieldDefect;
 
-/// Up to this many addresses, a scan is faster than a lookup.
+/// The number of addresses up to which a scan is faster than a lookup.
 const FEW: usize = 16;
 
 /// The addresses in a pod object, each with its evidence.

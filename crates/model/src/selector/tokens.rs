@@ -7,7 +7,7 @@ use super::SelectorError;
 /// Maximum length of labels in bytes.
 pub(super) const MAX_LABEL: usize = 512;
 
-/// A comparison of a label's value with a text.
+/// A comparison of a label's value with a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Comparison {
     Equal,
@@ -126,7 +126,7 @@ fn skip_blanks(text: &str) -> &str {
     text.trim_start_matches([' ', '\t'])
 }
 
-/// Reads an operator that is a word. Only its last part must not be followed directly by more letters of a label, so
+/// Reads an operator that is a word. More letters of a label must not follow its last part, but can follow the first:
 /// `startswith` and `notin` are operators as well.
 fn word_operator(text: &str) -> Option<(Token, &str)> {
     WORDS.iter().find_map(|(parts, token)| {

@@ -27,11 +27,11 @@ pub enum Source {
     IpamConfiguration,
     /// Pods (Kubernetes).
     Pods,
-    /// LoadBalancer services (Kubernetes).
+    /// LoadBalancer services (Kubernetes), and others with cluster IPs.
     Services,
     /// KubeVirt machines (Kubernetes).
     Machines,
-    /// The labels of namespaces (Kubernetes), read after pools that select by them.
+    /// Namespaces (Kubernetes), with their labels and the pools in their annotations.
     Namespaces,
 }
 

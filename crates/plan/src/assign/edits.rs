@@ -1,4 +1,4 @@
-//! The allocator's writes as plan steps, one for each block.
+//! Turns the allocator's writes into plan steps, block by block.
 
 use std::collections::BTreeSet;
 
@@ -17,8 +17,8 @@ use crate::basis::Basis;
 use crate::basis::preconditions::as_read;
 use crate::plan::{Action, Change, Verb};
 
-/// Returns the steps, in the order of the blocks' first writes. The allocator's handle counts are not used: it counts
-/// the addresses that it requests from a block, but a plan counts those that it gets.
+/// Returns the steps, in the order of the blocks' first writes. The allocator's writes of handles are not used: it
+/// counts the addresses that it requests from a block, but a plan counts those that it gets.
 pub(super) fn actions(basis: &Basis<'_>, request: &Request, writes: Vec<Write>) -> Vec<Action> {
     let mut blocks: Vec<IpNet> = Vec::new();
     for write in &writes {
@@ -130,7 +130,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
         }
     }
 
-    /// Assigns addresses in an existing block.
+    /// Assigns addresses in a block that keeps its owner, or touches the block if none is new.
     fn assign(&mut self, before: &Block, after: &Block) {
         let is_new = |ordinal: u32| match (before.allocation(ordinal), after.allocation(ordinal)) {
             (None, Some(_)) => true,
@@ -149,7 +149,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
             self.evidence.push((Key::Block(self.cidr), Precondition::Matches(owned)));
         }
 
-        // The allocator frees addresses that have cooled down before it assigns.
+        // Before it assigns, the allocator frees addresses that have cooled down.
         let cooldown =
             self.basis.snapshot.effective_ipam_config().map_or(0, |config| config.cooldown_seconds);
         if before.attributes().any(|attribute| attribute.is_cooling()) {
@@ -159,7 +159,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
         self.edit(BlockEdit::Assign { records });
     }
 
-    /// Adds the changes of the assigned addresses, and counts the addresses in their handle. Returns their records.
+    /// Notes the assigned addresses, and counts them in the request's handle. Returns their records.
     fn record(&mut self, after: &Block, is_new: impl Fn(u32) -> bool) -> Vec<(u32, Attribute)> {
         let assigned = after.allocations().filter(|allocation| is_new(allocation.ordinal));
         let assigned = assigned.filter(|allocation| !allocation.attribute.is_windows_reserved());
@@ -222,8 +222,8 @@ impl<'a, 's> BlockSteps<'a, 's> {
                     self.marked
                         .push((delete, Change::new(Verb::DeleteAffinity, subject(), HALF_DELETED, &[])));
                 }
-                // Before the block, as Calico does: a crash leaves an affinity whose holder creates the block, never a
-                // block that its owner does not find.
+                // Created before the block, as in Calico: a crash may leave an affinity without a block, which its
+                // holder then creates, but never a block that its owner does not find.
                 self.edits.insert(0, edit(AffinityEdit::Create(Box::new(after.clone()))));
                 self.note(Verb::CreateAffinity, subject(), format!("the block belongs to {}", key.node));
             }
@@ -301,7 +301,7 @@ fn block_of(entry: Option<&Entry>) -> Option<&Block> {
     }
 }
 
-/// Returns the name of the holder in findings.
+/// Returns the holder's name as findings give it.
 fn holder_of(key: &AffinityKey) -> String {
     match key.kind {
         AffinityType::Host => key.node.clone(),

@@ -1,5 +1,5 @@
-//! Plans of `assign`, which assigns addresses for people. The allocator of `calipam-assign` runs on the snapshot, and
-//! its writes there become the plan.
+//! Plans of `assign`, which assigns addresses by hand. The allocator of `calipam-assign` runs on the snapshot, and its
+//! writes there become the plan.
 
 mod edits;
 mod refusal;
@@ -32,8 +32,8 @@ pub struct Request {
     pub node: String,
     /// Addresses that the operator names.
     pub addresses: Vec<IpAddr>,
-    /// The number of addresses that the allocator chooses, in each family of the pools. If no pools are named, it is
-    /// IPv4, or IPv6 in a cluster without IPv4 pools.
+    /// The number of addresses that the allocator chooses, in each family of the pools. If no pools are named, the
+    /// family is IPv4, or IPv6 in a cluster without IPv4 pools.
     pub count: u32,
     /// The pools to choose from, by CIDR; empty for those that select the node.
     pub pools: Vec<IpNet>,
@@ -41,7 +41,7 @@ pub struct Request {
     pub handle: Option<String>,
     /// The attributes of the owner in the record.
     pub attributes: BTreeMap<String, String>,
-    /// Assigns named addresses even if something uses them, or the allocator would never give them to a node.
+    /// Assigns named addresses even if unrecorded users have them, or the allocator would never give them to a node.
     pub force: bool,
 }
 
@@ -67,7 +67,7 @@ pub fn plan(basis: &Basis<'_>, node: &Node, request: &Request) -> Plan {
         .collect();
 
     if addresses.is_empty() {
-        // A block without an address is not claimed.
+        // If no address is assigned, no block is claimed.
         actions.clear();
     }
 
@@ -90,7 +90,7 @@ struct Planner<'b, 's> {
 }
 
 impl Planner<'_, '_> {
-    /// Returns a reason to assign nothing, whatever the allocator says.
+    /// Returns a reason to assign nothing, whatever the allocator says. Warns if the handle has a live owner.
     fn refusal(&mut self) -> Option<Skipped> {
         let snapshot = self.basis.snapshot;
         if let Some(source) = ALLOCATION_SOURCES.into_iter().find(|source| !snapshot.has_read(*source)) {
@@ -160,8 +160,8 @@ impl Planner<'_, '_> {
         store.into_writes()
     }
 
-    /// Returns addresses that something uses or names, or that a service has, although no block records them. The
-    /// allocator would assign them again.
+    /// Returns pool addresses that something uses or names, or that a service has, although no block records them. The
+    /// allocator would treat them as free.
     fn unrecorded(&self) -> Vec<IpAddr> {
         let index = &self.basis.context.index;
         let pools = self.basis.snapshot.pools.iter().map(|pool| pool.value.cidr);
@@ -308,7 +308,7 @@ fn is_recorded(basis: &Basis<'_>, address: IpAddr) -> bool {
     })
 }
 
-/// Returns the addresses of a plan that something now uses, unless the plan assigns them in spite of that.
+/// Refuses addresses of a plan that something has come to use, except those that it assigns against an objection.
 pub fn taken_since(basis: &Basis<'_>, plan: &Plan) -> Vec<Skipped> {
     let addresses = plan.forced.iter().filter(|address| !plan.objected.contains(address));
     addresses.filter_map(|address| in_use(basis, *address)).collect()

@@ -1,4 +1,4 @@
-//! Reasons why an address cannot be assigned, with its owner.
+//! Explains why an address cannot be assigned, and who has it.
 
 use std::net::IpAddr;
 
@@ -93,7 +93,7 @@ fn outside_pools(basis: &Basis<'_>, address: IpAddr) -> String {
     }
 }
 
-/// Explains who already has the address.
+/// Explains who already has the address, or why it is not free although nobody has it.
 fn taken(basis: &Basis<'_>, address: IpAddr) -> Refusal {
     let blocks = calipam_assign::blocks_around(address);
     let mut records =

@@ -14,8 +14,7 @@ use calipam_model::text::Text;
 
 use crate::basis::Basis;
 
-/// The largest number of blocks that the deletion or creation of a handle compares. A transaction takes 128
-/// comparisons.
+/// The largest number of blocks that a write of a handle compares. A transaction has room for 128 comparisons.
 pub(crate) const MOST_NAMED: usize = 64;
 
 /// One allocation.
@@ -38,13 +37,13 @@ impl Allocated {
         handle_of(&self.held)
     }
 
-    /// Returns the unit of the allocation's release: all addresses of its handle in the block.
+    /// Returns the unit of the allocation's release: all addresses of its handle in the block, or the address alone.
     pub(crate) fn unit(&self) -> Unit {
         self.handle().map_or(Unit::Address(self.address), Unit::Handle)
     }
 }
 
-/// Returns the ID of the handle of an address, as Calico compares it.
+/// Returns the ID of an allocation's handle, as Calico compares it.
 pub(crate) fn handle_of(held: &AllocationGuard) -> Option<String> {
     let id = held.record.as_ref().handle().filter(|id| !id.is_empty())?;
     Some(id.cut_at_carriage_return().to_string())
@@ -63,7 +62,7 @@ struct Holding<'s> {
 }
 
 impl<'s> HandleAllocations<'s> {
-    /// Looks up `handles`, which are clean IDs, in two passes over the snapshot.
+    /// Looks up `handles`, which are clean IDs, in one pass over the blocks and one over the stored handles.
     pub(crate) fn new(basis: &Basis<'s>, handles: &HashSet<String>) -> Self {
         let mut known: HashMap<Text, Holding<'s>> =
             handles.iter().map(|id| (Text::new(id), Holding::default())).collect();
@@ -129,8 +128,8 @@ impl<'s> HandleAllocations<'s> {
     }
 }
 
-/// Returns the preconditions of new counts. A CNI ADD counts an address before recording it. So a block must record no
-/// more than a lowered count says, and no fewer than a raised one.
+/// Returns preconditions of new counts, for at most `MOST_NAMED` blocks. A CNI ADD counts an address before recording
+/// it. So a block must record no more than a lowered count says, and no fewer than a raised one.
 pub(crate) fn recorded(id: &str, handle: &Handle, counts: &BTreeMap<IpNet, i64>) -> Vec<(Key, Precondition)> {
     let falls = |(block, count): &(&IpNet, &i64)| handle.count(**block) > **count;
     let (fall, rise): (Vec<_>, Vec<_>) = counts.iter().partition(falls);

@@ -15,11 +15,11 @@ pub struct Basis<'s> {
     pub report: &'s Report,
     pub context: Context<'s>,
     findings: HashMap<(Code, &'s Subject), &'s Finding>,
-    /// A kind of object that is completely missing, so that addresses only seem to be leaked.
+    /// A kind of object that is completely missing, so addresses only seem to be leaked.
     pub(crate) missing_evidence: Option<&'static str>,
 }
 
-/// A small cluster may have fewer leaked addresses than this number, and no others.
+/// The smallest suspicious number of leaked addresses. A small cluster may have fewer addresses, all of them leaked.
 const FEW_LEAKS: usize = 50;
 
 /// Returns a kind of object of which there is none, although many addresses look leaked. A cluster without a single
@@ -36,8 +36,8 @@ fn missing_evidence(snapshot: &Snapshot, report: &Report) -> Option<&'static str
 }
 
 impl<'s> Basis<'s> {
-    /// Prepares planning with the report of a check with `options`. The report must not be filtered: anything that it
-    /// does not list counts as healthy.
+    /// Prepares planning from the report of a check that had these options. The report must not be filtered: anything
+    /// that it does not list counts as healthy.
     pub fn new(snapshot: &'s Snapshot, report: &'s Report, options: &Options) -> Self {
         Self {
             snapshot,

@@ -15,13 +15,13 @@ pub(crate) struct Preconditions {
 }
 
 impl Preconditions {
-    /// Looks up the objects of all findings in one pass over the snapshot.
+    /// Looks up the objects that any of the findings depends on, all together instead of once per finding.
     pub(crate) fn new<'f>(snapshot: &Snapshot, findings: impl IntoIterator<Item = &'f Finding>) -> Self {
         let wanted: BTreeSet<Key> = findings.into_iter().flat_map(preconditions).collect();
         Self { as_read: as_read(snapshot, &wanted) }
     }
 
-    /// Returns the preconditions of a finding: the owner that a record names is absent, or as it was read.
+    /// Returns the preconditions of a finding: each object that it depends on is absent, or as it was read.
     pub(crate) fn of(&self, finding: &Finding) -> Vec<(Key, Precondition)> {
         let expect = |key: Key| {
             let expect = self.as_read.get(&key).cloned();
@@ -31,9 +31,9 @@ impl Preconditions {
     }
 }
 
-/// Returns preconditions that hold while some objects are as they were read. In etcd, that is the version. On
-/// Kubernetes, heartbeats, labels and annotations change the version, so the object has to say the same about
-/// addresses. Objects that do not exist are left out.
+/// Returns preconditions that hold while the wanted objects are as they were read: their versions are the same. Nodes,
+/// pods and services on Kubernetes only have to say the same about addresses, since heartbeats, labels and annotations
+/// change their versions. Objects that do not exist are left out.
 pub(crate) fn as_read(snapshot: &Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Key, Precondition> {
     let versions = revisions(snapshot, wanted);
     let mut found: HashMap<Key, Precondition> =
@@ -72,7 +72,7 @@ fn same_user(revision: &Revision, user: impl FnOnce() -> User) -> Option<Precond
     Some(Precondition::Matches(Condition::SameUser(version.uid.clone(), Arc::new(user()))))
 }
 
-/// Preconditions that pods and services are as they were read, shared by all addresses of each pod or service.
+/// Makes preconditions that pods and services are as they were read. All addresses of a pod share one.
 pub(crate) struct Users<'s> {
     snapshot: &'s Snapshot,
     pods: RefCell<HashMap<u32, Precondition>>,
@@ -108,7 +108,7 @@ fn preconditions(finding: &Finding) -> BTreeSet<Key> {
     dependencies.cloned().chain(gone_nodes(finding)).collect()
 }
 
-/// Returns the nodes whose absence makes the addresses leaked.
+/// Returns the nodes whose absence makes the address count as leaked.
 fn gone_nodes(finding: &Finding) -> Vec<Key> {
     let Evidence::Address(evidence) = &finding.evidence else { return Vec::new() };
     if !evidence.reasons.contains(&LeakReason::NodeGone) {

@@ -31,7 +31,7 @@ pub struct NodeCapacity {
     pub reason: Option<String>,
 }
 
-/// Runs the allocator for each user of the old pool, with the old pool disabled and the new pool present. Leaves the
+/// Runs the allocator for the users of the old pool, with the old pool disabled and the new pool enabled. Leaves the
 /// snapshot unchanged.
 pub fn capacity(snapshot: &mut Snapshot, migration: &Migration, users: &[User]) -> Vec<NodeCapacity> {
     let before = snapshot.pools.clone();
@@ -44,8 +44,8 @@ pub fn capacity(snapshot: &mut Snapshot, migration: &Migration, users: &[User]) 
     capacity
 }
 
-/// Runs the allocator for the way back from a temporary pool, with the old CIDR empty and recreated with the new block
-/// size. Returns nothing if no temporary pool is needed, or its users have left.
+/// Runs the allocator for the way back from a temporary pool, with the old pool empty and created again with the new
+/// block size. Returns nothing if no temporary pool is needed, or the way back has begun.
 pub fn capacity_back(snapshot: &mut Snapshot, migration: &Migration, users: &[User]) -> Vec<NodeCapacity> {
     let Some(Detour { leg: Leg::There, temporary, successor }) = migration.detour() else {
         return Vec::new();
@@ -76,7 +76,7 @@ fn open(pools: &mut Vec<Versioned<Pool>>, new: Option<&Pool>) {
     }
 }
 
-/// Lets the allocator assign an address to each user, node by node.
+/// Lets the allocator assign an address to each user except services, node by node.
 pub(super) fn assign_to(snapshot: &Snapshot, family: Family, users: &[User]) -> Vec<NodeCapacity> {
     let mut demand: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
     for user in users {

@@ -21,7 +21,7 @@ use crate::release::unselected::give_up;
 use crate::release::{self, Observations, Request};
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
-/// Plans the clean-up of the old pool. Blocks with addresses that are not leaked are skipped, with the reason.
+/// Plans the clean-up of the old pool. Blocks and affinities that have to stay are skipped, with the reason.
 pub fn clean_up(
     basis: &Basis<'_>,
     migration: &Migration,
@@ -63,7 +63,7 @@ pub fn clean_up(
 struct Planner<'b, 's> {
     basis: &'b Basis<'s>,
     observations: &'b [Observations],
-    /// The name of the pool.
+    /// The name of the old pool.
     pool: &'b str,
     actions: Vec<Action>,
     skipped: Vec<Skipped>,
@@ -131,7 +131,7 @@ impl<'s> Planner<'_, 's> {
         self.actions.push(action);
     }
 
-    /// Finishes the deletions of blocks that stopped half-way.
+    /// Finishes half-done deletions of blocks.
     fn half_deleted(&mut self, old: IpNet) {
         let stored = self.basis.snapshot.blocks.iter();
         for block in stored.filter(|block| block.value.content.is_deleted() && overlap(block.value.key, old))
@@ -154,7 +154,7 @@ impl<'s> Planner<'_, 's> {
         })
     }
 
-    /// Deletes affinities for blocks that do not exist, or that belong to others.
+    /// Deletes affinities that are marked deleted, or whose holders do not own such a block.
     fn affinities(&mut self, old: IpNet) {
         for affinity in self.basis.snapshot.affinities.iter().filter(|a| overlap(a.value.key.cidr, old)) {
             let key = &affinity.value.key;

@@ -1,6 +1,6 @@
-//! Plans of `migrate`, which moves from one pool to another. A migration has phases, each with its own plan: the new
-//! pool is created, the old one is disabled, its users move, its leftovers are cleaned up, and it is deleted. The next
-//! phase follows from the datastore alone: nothing about a migration is stored elsewhere.
+//! Plans of `migrate`, which moves users from one pool to another. A migration has phases, each with its own plan: the
+//! new pool is created, the old one is disabled, its users move, its leftovers are cleaned up, and it is deleted. The
+//! next phase follows from the datastore alone: nothing about a migration is stored elsewhere.
 //!
 //! Blocks of another size in the new pool are refused before it is created. Nodes with affinities for such blocks would
 //! keep using them, and Calico assigns addresses twice where blocks overlap (projectcalico/calico issue 10778).
@@ -41,12 +41,12 @@ use crate::split::identify;
 pub enum Target {
     /// A pool that exists, by its name.
     Pool(String),
-    /// The pool with this CIDR. If there is none, it is created with the settings of the old pool, including block size
-    /// and name unless they are stated; the CIDR is appended to the name.
+    /// The pool with this CIDR. If there is none, it is created with the settings of the old pool. Unless stated, the
+    /// block size is that of the old pool, and the name is the old pool's with the CIDR appended.
     Network { cidr: IpNet, block_size: Option<u8>, name: Option<String> },
     /// The CIDR of the old pool with blocks of another size, reached through a temporary pool with the CIDR `via`.
     SameNetwork { block_size: u8, via: Option<IpNet> },
-    /// Any enabled pool. The phase depends on the old pool.
+    /// No stated pool: users move to any other enabled pool.
     Unstated,
 }
 
@@ -223,10 +223,10 @@ pub struct StoredPools {
     pub new: Option<Document>,
 }
 
-/// Plans a phase that writes a pool or nothing.
+/// Plans a phase that writes a pool. For other phases, the plan is empty.
 ///
 /// # Errors
-/// If the pool is not calipam's to write.
+/// If the pool must not be changed, or there is no new pool to create.
 pub fn plan_pools(
     snapshot: &Snapshot,
     migration: &Migration,
@@ -289,8 +289,8 @@ fn pools_after(snapshot: &Snapshot, migration: &Migration, phase: Phase) -> Vec<
 /// The largest number of pools that a phase compares; clusters have few pools.
 const MOST_COMPARED: usize = 32;
 
-/// Makes an action depend on the new pool as it was read, or on all other pools if none was named. The action ends the
-/// service of the old pool.
+/// Makes an action that ends the service of the old pool depend on the new pool as it was read. If none was named, it
+/// depends on the other enabled pools of the family.
 fn resting_on_others(snapshot: &Snapshot, migration: &Migration, mut action: Action) -> Action {
     let Migration { old, new, .. } = migration;
     let is_relied_on = |pool: &&Versioned<Pool>| match new {
@@ -309,7 +309,7 @@ const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// Tigera's operator, which manages the pools in its Installation resource.
 const OPERATOR: &str = "tigera-operator";
 
-/// Refuses a pool that another program manages and would change back.
+/// Refuses a pool that Tigera's operator manages and would change back.
 fn is_free(pool: &Pool, stored: &Document) -> Result<(), MigrateRefusal> {
     match stored.label(MANAGED_BY).filter(|manager| *manager == OPERATOR) {
         Some(manager) => {

@@ -11,10 +11,10 @@ use crate::range::RangeRefusal;
 pub enum MigrateRefusal {
     #[error("there is no pool {0}")]
     NoSuchPool(String),
-    /// No pool is named, none is disabled and has blocks, and none has the name of a replacement for another pool.
+    /// No pool is named, and none is disabled with blocks, temporary, or named as the replacement of another pool.
     #[error("no pool shows that a migration has begun")]
     NoneBegun,
-    /// No pool is named, and several are disabled and have blocks.
+    /// No pool is named, and several could be the old one.
     #[error("several disabled pools have blocks: {}", .0.join(", "))]
     SeveralBegun(Vec<String>),
     #[error("{0} is both the old and the new pool")]
@@ -31,7 +31,7 @@ pub enum MigrateRefusal {
         "the migration to blocks of /{block_size} in {cidr}, through the temporary pool {temporary}, has already begun"
     )]
     OtherBegun { temporary: String, cidr: IpNet, block_size: u8 },
-    /// All users of that pool would have to move on with the users of the old one.
+    /// Its own users would have to move away with those of the old pool.
     #[error("{cidr} is the CIDR of the pool {pool}, which is not temporary")]
     NotTemporary { pool: String, cidr: IpNet },
     #[error("the pool {pool} has blocks of /{size}, not of /{wanted}")]
@@ -69,7 +69,7 @@ pub enum MigrateRefusal {
         "without {pool}, there are no addresses for {missing} of {needed} users, first on {node}: {reason}"
     )]
     NoRoom { pool: String, missing: u32, needed: u32, node: String, reason: String },
-    /// The users could leave the pool, and not come back.
+    /// The users could leave the pool, but not come back.
     #[error(
         "with blocks of /{block_size}, {cidr} has no addresses for {missing} of {needed} users, first on {node}: {reason}"
     )]

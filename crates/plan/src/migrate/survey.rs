@@ -16,7 +16,7 @@ use super::pools::{Shortage, serves, shortage};
 use super::{Detour, Difference, MigrateRefusal, Migration, NodeCapacity, has_room};
 use crate::basis::Basis;
 
-/// A phase of a migration, in order.
+/// A phase of a migration; the variants are in order of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
@@ -24,7 +24,7 @@ pub enum Phase {
     Create,
     /// The old pool is disabled.
     Disable,
-    /// Users of the old pool get other addresses. This plan does nothing: the workloads have to be restarted.
+    /// Users of the old pool get other addresses. The plan of this phase is empty: the workloads have to be restarted.
     Move,
     /// Leaked addresses, blocks and affinities of the old pool are released.
     CleanUp,
@@ -177,7 +177,7 @@ fn leftovers(basis: &Basis<'_>, cidr: IpNet, users: &[User]) -> Leftovers {
     Leftovers { blocks: blocks.len(), affinities, in_use: used.len(), named, leaked: leaked.len(), others }
 }
 
-/// Returns the blocks and affinities that overlap `cidr`, including those that cannot be decoded or are half deleted.
+/// Returns the blocks and affinities that overlap `cidr`, including half-deleted ones and undecodable blocks.
 pub fn objects_in(snapshot: &Snapshot, cidr: IpNet) -> BTreeSet<Key> {
     let hidden = snapshot.defects.iter().filter_map(|defect| defect.hidden_block());
     let blocks = snapshot.blocks.iter().map(|block| block.value.key).chain(hidden);
@@ -192,7 +192,7 @@ pub(super) fn users(index: &Index<'_>, cidr: IpNet) -> Vec<User> {
     let mut users: Vec<User> = Vec::new();
     for used in index.uses_in(cidr) {
         let user = user(index, used);
-        // An endpoint and its pod are one.
+        // An endpoint and its pod are one user.
         let of_address = users.iter().rev().take_while(|other| other.address == user.address);
         if !of_address.into_iter().any(|other| *other == user) {
             users.push(user);

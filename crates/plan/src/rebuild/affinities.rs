@@ -1,5 +1,5 @@
-//! Affinities that are unconfirmed, stale or missing (facts 3.9, 3.15). A confirmed affinity without a block stays: its
-//! host creates the block as soon as it needs an address.
+//! Affinities that are unconfirmed, stale, missing or badly labeled (facts 3.9, 3.15). A confirmed affinity
+//! without a block stays if its node exists: the node creates the block as soon as it needs an address.
 
 use calipam_check::{Code, Finding, Subject};
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
@@ -48,22 +48,22 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
 /// A decision about an affinity.
 enum Decision<'f> {
     Delete(&'static str),
-    /// Delete the affinity with its block, which loses its owner.
+    /// Deletes the affinity in the step in which its block loses its owner.
     WithBlock,
     Confirm,
-    /// Delete the block, then the affinity.
+    /// Deletes the block, then the affinity.
     Finish,
-    /// Write its labels again.
+    /// Writes its labels again.
     Label,
-    /// Leave the affinity, for a reason.
+    /// Leaves the affinity, for a reason.
     Skip(&'f Finding, SkipReason, String),
-    /// Leave the affinity, since its node may be alive.
+    /// Leaves the affinity, since its node may be alive.
     SkipOfLiving(&'f Finding),
-    /// Leave the affinity unchanged here.
+    /// Leaves the affinity unchanged here.
     Leave,
 }
 
-/// Decides about an affinity and plans the decision. Returns true if the affinity is deleted.
+/// Decides about an affinity and plans the decision. Returns true if the affinity is deleted in a step of its own.
 fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, found: &[&Finding]) -> bool {
     let key = &affinity.value.key;
     let subject = Subject::affinity(key);
@@ -205,7 +205,7 @@ fn unconfirmed<'f>(
             let detail = format!("{} is in the state {state:?}, which Calico does not know", value.key);
             Decision::Skip(finding, SkipReason::NeedsDecision, detail)
         }
-        // The affinity is confirmed with its own block.
+        // The affinity is confirmed when its block is created.
         _ if created.is_some_and(|block| block.owner() == Some(&value.key.owner())) => Decision::Leave,
         _ if !exists => Decision::Delete("there is no such block"),
         AffinityState::PendingDeletion

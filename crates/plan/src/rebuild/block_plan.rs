@@ -21,7 +21,7 @@ pub(super) struct BlockPlan<'s> {
     pub addresses: BTreeMap<u32, AddressPlan>,
     /// The gone node that loses the block.
     pub loses_owner: Option<String>,
-    /// Affinities of the gone node, which are deleted with the block.
+    /// Affinities of the gone node, which are deleted in the same step.
     pub released: Vec<&'s Versioned<Affinity>>,
     /// Affinities that are confirmed or created once the block is written.
     pub affinities: Vec<(Edit, Change)>,
@@ -29,7 +29,7 @@ pub(super) struct BlockPlan<'s> {
     pub created: Option<Box<Block>>,
     /// Other changes.
     pub changes: Vec<Change>,
-    /// The block is deleted: it is empty.
+    /// True if the block is empty, and is deleted.
     pub deleted: bool,
 }
 

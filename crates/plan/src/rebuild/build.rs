@@ -122,9 +122,9 @@ fn write_whole(
     action
 }
 
-/// Relaxes the preconditions of a group in a block that is written at once, where an address that is left out would be
+/// Relaxes the preconditions of a group in a block that is written at once. An address that is left out there would be
 /// given out. So only an address without a user is left out; if its user has merely changed, it is recorded as planned.
-/// If the group also frees an address, the preconditions of freeing it hold for the entire block.
+/// If the group also frees or rewrites an address, the preconditions of that hold for the entire block.
 fn keep_in_use(addresses: &mut [AddressPlan], block: &mut Part) {
     let is_assigned = |address: &AddressPlan| matches!(address.edit, RecordEdit::Assign(_));
     if !addresses.iter().any(is_assigned) {
@@ -205,7 +205,7 @@ fn edit(cidr: IpNet, mut planned: BlockPlan<'_>, mut counting: Counting, cooldow
     action
 }
 
-/// Returns the part of addresses that change together, with the counts of their handles.
+/// Returns the part that changes these addresses together, and counts them in their handles.
 fn part(cidr: IpNet, addresses: &[AddressPlan], counting: &mut Counting, cooldown: i64) -> Part {
     let handles = addresses.iter().map(|address| address.edit.handles());
     let first = handles.clone().find_map(|[loses, gains]| gains.or(loses));
@@ -247,7 +247,7 @@ fn group(addresses: BTreeMap<u32, AddressPlan>) -> Vec<Vec<AddressPlan>> {
             groups.push(Vec::new());
             groups.len() - 1
         });
-        // An address that moves between handles of two groups joins them.
+        // An address that moves between handles of two groups joins the groups.
         for other in known {
             let joined = std::mem::take(&mut groups[other]);
             groups[group].extend(joined);

@@ -1,4 +1,4 @@
-//! Records of addresses in use that have no record, or a record of a gone owner.
+//! Records of addresses in use that have no record, the record of a gone owner, or one with a wrong node.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -128,7 +128,7 @@ fn wanted_for(planner: &Planner<'_, '_>, sources: &Sources<'_>, address: IpAddr)
     }
 }
 
-/// Records an address that no block records, or only as cooling down.
+/// Records an address that no block records, or that one records only as cooling down.
 fn record(
     planner: &mut Planner<'_, '_>,
     sources: &Sources<'_>,
@@ -181,7 +181,7 @@ fn why_not_one(planner: &Planner<'_, '_>, finding: &Finding) -> Refusal {
     corrupt.unwrap_or_else(|| (SkipReason::Overlap, "more than one block records it".into()))
 }
 
-/// Returns the one record of the finding; `None` if several blocks have one.
+/// Returns the one record of the finding; `None` if no sound block has one, or several have.
 fn only_record(planner: &Planner<'_, '_>, finding: &Finding) -> Option<Allocated> {
     let Subject::Address(address) = finding.subject else { return None };
     let blocks = blocks_around(planner.index(), address);
@@ -290,7 +290,7 @@ fn is_gone(planner: &Planner<'_, '_>, owner: &RecordedOwner, claim: &Claim<'_>) 
     }
 }
 
-/// Requires that the recorded owner or its node is still absent.
+/// Requires that the node, endpoint and pod of the recorded owner are still absent, as far as they were.
 fn absences(planner: &Planner<'_, '_>, claim: &Claim<'_>) -> Vec<(Key, Precondition)> {
     let index = planner.index();
     let snapshot = planner.basis.snapshot;

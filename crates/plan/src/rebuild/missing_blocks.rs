@@ -169,8 +169,8 @@ fn create(
     }
 }
 
-/// Returns the block's own strict affinity setting, which blocks of Calico 3.13 and older have. A new block gets the
-/// cluster's setting if any of its siblings has its own.
+/// Returns a new block's own strict affinity setting, which blocks of Calico 3.13 and older can have: the
+/// cluster's setting, if any other block has its own.
 fn own_strict_affinity(basis: &Basis<'_>) -> Option<bool> {
     let mut siblings = basis.context.index.blocks.iter().filter_map(|block| block.sound);
     let is_old = basis.snapshot.is_calico_since((3, 14)) == Some(false);
@@ -193,7 +193,7 @@ fn holders<'s>(planner: &Planner<'_, 's>, cidr: IpNet) -> Vec<&'s Versioned<Affi
 }
 
 /// Returns the right owner of the block: the holder of its affinity, or else the node whose tunnel address is in the
-/// block, or the node that uses most of it.
+/// block, the node that uses most of it, or the load balancer if no node uses it.
 fn owner(
     planner: &Planner<'_, '_>,
     cidr: IpNet,

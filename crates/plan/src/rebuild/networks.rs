@@ -23,7 +23,7 @@ pub(super) struct Networks {
 }
 
 impl Networks {
-    /// Looks up the networks of some containers and nodes in two passes over the snapshot.
+    /// Looks up the networks of some containers and nodes in one pass over the stored handles and one over the blocks.
     pub(super) fn new(basis: &Basis<'_>, containers: &BTreeSet<String>, nodes: &BTreeSet<String>) -> Self {
         let mut networks = Self::default();
         if containers.is_empty() {
@@ -62,7 +62,7 @@ impl Networks {
     }
 
     /// Returns the network of a container: from its own handle, or else the most frequent one in records of the node,
-    /// or of the cluster.
+    /// in all records, or in all stored handles.
     pub(super) fn of(&self, container: &str, node: &str) -> Option<String> {
         let most = |counts: &BTreeMap<String, usize>| {
             counts.iter().max_by_key(|(_, count)| **count).map(|(network, _)| network.clone())

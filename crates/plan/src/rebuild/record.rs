@@ -15,7 +15,7 @@ use crate::skipped::{Refusal, SkipReason};
 /// The right record of an address.
 pub(super) struct Wanted {
     pub record: Attribute,
-    /// The user of the address as it was read.
+    /// Preconditions that the user of the address is as it was read.
     pub evidence: Vec<(Key, Precondition)>,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn wanted(
             let name = node.value.name.as_str();
             let handle = format!("{}{name}", kind.handle_prefix());
             let record = match snapshot.datastore {
-                // Calico 2.x records neither handle nor attributes for it.
+                // Calico 2.x records neither handle nor attributes for a tunnel.
                 DatastoreKind::EtcdV2 => Attribute::default(),
                 _ => Attribute::new(Some(&handle), [("node", name), ("type", kind.attribute())]),
             };
@@ -83,7 +83,7 @@ pub(super) fn wanted(
     }
 }
 
-/// Returns the sandbox of a workload, from any source that names it, and its node.
+/// Returns the sandbox of a workload and its node, from the first source that names a sandbox.
 pub(super) fn sandbox(basis: &Basis<'_>, uses: &[Use]) -> Option<(String, String)> {
     let workloads = uses.iter().filter_map(|used| basis.context.index.workload(used.owner));
     let mut workloads: Vec<Workload<'_>> = workloads.collect();
@@ -136,8 +136,8 @@ fn of_workload(
     Ok(Attribute::new(Some(&handle), owner))
 }
 
-/// Makes a Calico 2.x record, which has no attributes. Its handle is `<namespace>.<pod>`, or network and container with
-/// the last CNI plugins, as other records show.
+/// Makes a Calico 2.x record, which has no attributes. Its handle is `<network>.<container>` if other records show that
+/// the CNI plugin was a late one; otherwise `<namespace>.<pod>`, or the ID of a workload that is no pod.
 fn of_calico_2(networks: &Networks, workload: &Workload<'_>, sandbox: Option<(String, String)>) -> Attribute {
     let named = sandbox.and_then(|(container, node)| {
         let network = networks.of(&container, &node)?;

@@ -15,7 +15,7 @@ pub struct Request {
     pub scope: calipam_check::Scope,
     /// These blocks, and affinities for them.
     pub blocks: Vec<IpNet>,
-    /// The operator accepts that only workload endpoints show who uses addresses.
+    /// True if the operator accepts that only workload endpoints show who uses addresses.
     pub endpoints_only: bool,
 }
 

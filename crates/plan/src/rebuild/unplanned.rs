@@ -12,7 +12,7 @@ use crate::basis::Basis;
 use crate::plan::Action;
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
-/// Skips every finding in scope for which nothing is planned, in addition to `skipped_so_far`.
+/// Returns `skipped_so_far`, and skips all other findings in scope without a plan, except informational ones.
 pub(super) fn skipped(
     basis: &Basis<'_>,
     scope: &Scope<'_>,

@@ -40,7 +40,7 @@ struct Builder<'b, 's> {
 }
 
 impl<'s> Builder<'_, 's> {
-    /// Corrects handles that count too much. They would remain when all of their addresses are released.
+    /// Corrects wrong counts of handles that are released completely. Otherwise such handles could remain.
     fn miscounts(&mut self, selection: &Selection<'_>) {
         let handles: BTreeSet<String> =
             selection.chosen.values().filter_map(|chosen| chosen.allocated.handle()).collect();
@@ -63,7 +63,7 @@ impl<'s> Builder<'_, 's> {
         }
     }
 
-    /// Adds one step for each block: its addresses, their handles, and its owner if the owner's node is gone.
+    /// Adds a step for each block, with its addresses and their handles, and its owner or affinity if it loses them.
     fn blocks(&mut self, selection: &mut Selection<'s>) {
         let findings = selection.chosen.values().filter_map(|chosen| chosen.finding);
         let preconditions = Preconditions::new(self.basis.snapshot, findings);
@@ -119,8 +119,8 @@ impl<'s> Builder<'_, 's> {
         Action { step: Step { reason, parts }, changes }
     }
 
-    /// Releases the addresses of one handle. All objects of the handle count down: there may be a second object with a
-    /// carriage return in its ID.
+    /// Releases the addresses of one handle, or one address without a handle. All objects of the handle count down:
+    /// there may be a second object with a carriage return in its ID.
     fn part(
         &self,
         block: IpNet,

@@ -11,7 +11,7 @@ use calipam_model::snapshot::Versioned;
 
 use crate::plan::{Action, Change, Verb};
 
-/// Expects objects of gone nodes that Calico still has to be unchanged, rather than absent.
+/// If Calico still has the object of a gone node, expects it to be unchanged rather than absent.
 pub(crate) fn expect_stored_nodes(index: &Index<'_>, actions: &mut [Action]) {
     let parts = actions.iter_mut().flat_map(|action| &mut action.step.parts);
     for (key, expect) in parts.flat_map(|part| &mut part.evidence) {
@@ -23,7 +23,7 @@ pub(crate) fn expect_stored_nodes(index: &Index<'_>, actions: &mut [Action]) {
     }
 }
 
-/// Takes the owner from a block, which is deleted if it is empty then.
+/// Takes the owner from a block. The block is deleted if it is then empty.
 pub(crate) fn clear_owner(action: &mut Action, block: IpNet, node: &str) {
     let owner = BlockOwner::Host(node.to_owned());
     let edit = BlockEdit::Owner { from: Some(owner), to: None };

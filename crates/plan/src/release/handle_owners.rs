@@ -24,7 +24,7 @@ impl<'b, 's> HandleOwners<'b, 's> {
         Self { basis, owners: Owners::new(&basis.context, &claims) }
     }
 
-    /// Returns the owner of an orphan handle, if it exists and none of its addresses is recorded elsewhere.
+    /// Returns the owner of an orphan handle: a workload that uses an address, or a tunnel with an unrecorded address.
     pub(super) fn owner_of(&self, id: &str) -> Option<String> {
         match Claim::of_handle(id) {
             Claim::Tunnel { kind, node } => self.unrecorded_tunnel(kind, &node),

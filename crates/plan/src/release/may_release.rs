@@ -119,7 +119,7 @@ pub(crate) fn too_early_orphan(
     (!seen_before(basis, observations, seen)).then(|| seen_once(basis, finding.message()))
 }
 
-/// Refuses an affinity in the middle of a Calico operation, whose holder may be about to create the block.
+/// Refuses an unconfirmed affinity that was not seen twice: its holder may be about to create the block.
 pub(crate) fn too_early_affinity(
     basis: &Basis<'_>,
     affinity: &Versioned<Affinity>,
@@ -150,7 +150,7 @@ fn seen_once(basis: &Basis<'_>, what: impl Into<String>) -> Refusal {
     (SkipReason::SeenOnce, format!("{what}: it must be found in this state twice, {grace:#} apart"))
 }
 
-/// Returns true if an observation at least as old as the grace period saw it, or there is no grace period.
+/// Returns true if `saw` accepts an observation at least as old as the grace period, or there is no grace period.
 fn seen_before(
     basis: &Basis<'_>,
     observations: &[Observations],
@@ -184,10 +184,10 @@ fn is_of_long_finished(basis: &Basis<'_>, evidence: &AddressEvidence) -> bool {
         })
 }
 
-/// Removes the addresses of handles that cannot be released completely from a choice, and skips them.
+/// Removes from a choice the addresses whose handles cannot be released completely, and skips them.
 ///
-/// `insists` is true for addresses that the operator insists on, `leaves` for records that the plan gives another
-/// handle than the one with this ID, and `in_scope` for addresses in the scope of the request.
+/// `insists` is true for addresses that the operator insists on, `leaves` for records that the plan gives a handle
+/// other than the one with this ID, and `in_scope` for addresses in the scope of the request.
 pub(crate) fn keep_whole_handles<'s>(
     basis: &Basis<'s>,
     choice: &mut Choice<'s>,

@@ -1,5 +1,5 @@
-//! Earlier reads of the cluster. A release frees an address only if it was seen unused twice, since every normal
-//! deletion of a pod passes through "allocated, but no endpoint".
+//! Earlier reads of the cluster. An address usually has to be seen unused twice before it is released: every normal
+//! deletion of a pod passes through a state with an allocation, but no endpoint.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ pub struct Observation {
     pub record: PackedAttribute,
     /// False if the report has only the handle.
     pub has_owner: bool,
-    /// The per-ordinal sequence number. `None` if the report lacks it: the allocation may have been any.
+    /// The per-ordinal sequence number. `None` if the report lacks it: the observation then matches no allocation.
     pub sequence: Option<u64>,
 }
 

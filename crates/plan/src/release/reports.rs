@@ -28,7 +28,7 @@ pub enum ReportError {
         /// The GUID of the cluster.
         found: String,
     },
-    /// calicoctl of another version wrote it. `--force` overrides that.
+    /// A calicoctl of another version than the cluster's wrote it. `--force` overrides that.
     #[error("{}", other_version(reported, found))]
     OtherVersion {
         reported: String,
@@ -158,7 +158,7 @@ fn is_released(element: &Map<String, Value>) -> bool {
     !is("inUse") && !is("coolingDown") && !is_windows_reserved(Text::new(&handle).as_ref())
 }
 
-/// Reads an allocation. Returns `None` if its sequence number cannot be read, so that it could be any.
+/// Reads an allocation. `None` if its sequence number cannot be read: it is then unknown which allocation was seen.
 fn allocation(element: &Map<String, Value>) -> Option<Observation> {
     let sequence = match element.get("sequenceNumber") {
         None => None,

@@ -74,7 +74,7 @@ impl Scope {
         self.part.namespace.is_none() && self.part.has_network(cidr)
     }
 
-    /// Returns true if the named addresses and handles include the address and its handle.
+    /// Returns true if the named addresses, if any, include the address, and the named handles, if any, its handle.
     fn is_named(&self, address: IpAddr, index: &Index<'_>) -> bool {
         let is_under = || {
             let mut ids = records(index, address).filter_map(|record| record.attribute.handle());

@@ -22,7 +22,7 @@ use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 /// The things to release, and those to skip.
 pub(super) struct Selection<'s> {
     pub chosen: Choice<'s>,
-    /// Handles without allocations to delete.
+    /// Handles without allocations, which are deleted.
     pub orphans: BTreeMap<String, &'s Finding>,
     /// Gone nodes, which lose their blocks and affinities.
     pub nodes: BTreeSet<String>,
@@ -263,7 +263,7 @@ impl<'s> Selector<'_, 's> {
     fn address(&mut self, address: IpAddr) {
         match self.about(address) {
             Some(finding) => {
-                // Alone, whatever else its handle holds.
+                // The address is released alone, whatever else its handle holds.
                 let is_corrupt = self.basis.context.index.is_unchecked(address.into());
                 if self.force == Force::Named && !is_corrupt {
                     self.selection.forced.push(address);

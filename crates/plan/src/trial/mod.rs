@@ -33,9 +33,9 @@ pub enum FailedTrial {
     Refused(Refusal),
 }
 
-/// Makes the plan in memory on the snapshot that it was made from, checks again, and compares. The findings that it
-/// claims to repair have to be gone, and no new ones may appear. Steps that are involved in a failure are left out of
-/// the plan and skipped, and the rest is tried again.
+/// Carries out the plan in memory, on the snapshot that it was made from, checks again, and compares. The findings that
+/// it claims to repair have to be gone, and no new ones may appear. Steps that are involved in a failure are left out
+/// of the plan and skipped, and the rest is tried again.
 ///
 /// `report` must be complete: neither filtered nor rechecked.
 pub fn try_plan(
@@ -45,7 +45,7 @@ pub fn try_plan(
     options: &Options,
 ) -> Result<Plan, FailedTrial> {
     let now = snapshot.taken_at;
-    // Their evidence is dropped: that of a hundred thousand findings takes more memory than all that the trial adds.
+    // The evidence of findings is dropped: of a hundred thousand, it takes more memory than all that the trial adds.
     let before = FindingSet::from(if awaits_first_block(&snapshot) {
         check_by_all_rules(&snapshot, options)
     } else {
@@ -61,7 +61,7 @@ pub fn try_plan(
             Err(error) => FailedTrial::Step(error),
             Ok(()) => match before.verify(&plan, &check(&snapshot, options)) {
                 Ok(()) => {
-                    // Freeing a million objects one by one takes time, but the next step needs the memory.
+                    // A thread frees the memory for the next step: freeing a million objects one by one takes time.
                     let thread = std::thread::Builder::new().name("free".into());
                     thread.spawn(move || drop((snapshot, touched))).ok();
                     break;

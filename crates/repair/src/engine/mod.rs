@@ -45,11 +45,11 @@ pub(crate) type Objects = HashMap<Key, Option<Stored>>;
 #[derive(Debug)]
 pub(crate) enum Decision {
     Write(Batch),
-    /// Write nothing: the objects are as they should be.
+    /// Writes nothing: the objects are as they should be.
     Already,
-    /// Write nothing: a guard of the whole step does not hold.
+    /// Writes nothing: a guard of the whole step does not hold.
     Conflict(String),
-    /// Omit these parts, none of which is omitted yet, and ask again.
+    /// Omits these parts, none of which is omitted yet. The task is then asked again.
     Omit(Vec<Omission>),
 }
 
@@ -149,7 +149,7 @@ pub(crate) enum Ended {
     Conflict(String),
     /// A stop was requested before anything was written.
     Interrupted,
-    /// The journal or the datastore failed. True if something had been written before.
+    /// The journal or the datastore failed. True if something of the step stays written.
     Broken(RepairError, bool),
 }
 
@@ -162,7 +162,7 @@ pub struct Execution {
     pub written: usize,
     /// Steps that found everything done already.
     pub already: usize,
-    /// Steps that were written in part: the rest met a conflict, or the run was interrupted.
+    /// Steps that were written in part: the rest met a conflict or a failure.
     pub partly: usize,
     /// Steps that wrote nothing, because something had changed.
     pub aborted: usize,
@@ -176,7 +176,7 @@ pub struct Execution {
     pub not_started: usize,
     /// The failure that ended the run.
     pub failure: Option<RepairError>,
-    /// A stop was requested.
+    /// True if a stop was requested.
     pub interrupted: bool,
     /// The error if the lock could not be restored: the datastore is still locked.
     pub lock_left: Option<RepairError>,
@@ -222,7 +222,7 @@ impl Execution {
     }
 }
 
-/// Carries out groups, many at the same time. Groups that share an object run in their order.
+/// Carries out groups, many at the same time. Two groups run in their order if one writes an object of the other.
 pub(crate) async fn run(context: Context, groups: Vec<Group>) -> Execution {
     let mut execution = Execution { steps: groups.len(), ..Execution::default() };
     let mut order = Order::new(&groups);

@@ -1,4 +1,4 @@
-//! The order of groups. Groups that share no object run at the same time, others one by one.
+//! The order of groups. Two groups run one after the other if one of them writes an object that the other uses.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -6,7 +6,7 @@ use calipam_model::key::Key;
 
 use super::Group;
 
-/// The groups that wait for each other.
+/// The groups that still wait, and those that may run.
 pub(super) struct Order {
     /// The number of groups that each group still waits for.
     waits: Vec<usize>,
@@ -60,7 +60,7 @@ impl Order {
         self.ready.pop_first()
     }
 
-    /// Lets groups run that waited for the group that has ended.
+    /// Notes that a group has ended. Groups that waited for it alone may run now.
     pub(super) fn ended(&mut self, index: usize) {
         for follower in std::mem::take(&mut self.followers[index]) {
             self.waits[follower] -= 1;

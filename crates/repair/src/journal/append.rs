@@ -60,7 +60,7 @@ pub(crate) fn journals(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
     Ok(paths)
 }
 
-/// Returns the journals in a folder with their headers. Damaged and unreadable files are left out.
+/// Returns the journals in a folder with their headers. Files without a sound header are left out.
 pub fn headers(folder: &Path) -> Vec<(PathBuf, Header)> {
     let with_header = |path: PathBuf| {
         let mut lines = Lines::new(BufReader::new(open_own(&path).ok()?));

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::read::JournalError;
 
-/// Environment variables that name the user's state directory, or a folder above it with the path from there.
+/// The environment variable for the user's state directory; `ABOVE_STATE` is one for a folder above, with the rest.
 const STATE: &str = "XDG_STATE_HOME";
 const ABOVE_STATE: (&str, &str) = if cfg!(windows) { ("LOCALAPPDATA", "") } else { ("HOME", ".local/state") };
 

@@ -45,7 +45,7 @@ pub struct Header {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Intent {
-    /// The number of the intent, from 0. Intents of the same moment may be in another order.
+    /// The number of the intent, from 0. Intents of the same moment may be in another order in the file.
     pub id: u64,
     /// The index of the step in the plan.
     pub step: usize,
@@ -115,7 +115,7 @@ impl Value {
         }
     }
 
-    /// Returns true if this is the value of `bytes`.
+    /// Returns true if `bytes` hold the same value.
     pub fn is(&self, bytes: &[u8]) -> bool {
         self.bytes().is_some_and(|own| same_value(&own, bytes))
     }

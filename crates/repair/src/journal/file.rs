@@ -26,7 +26,7 @@ const MOST_TOGETHER: usize = 1024;
 const GATHERING: Duration = Duration::from_millis(20);
 /// The longest time that lines wait for the next one.
 const NEXT_LINE: Duration = Duration::from_millis(4);
-/// The length of lines without values.
+/// The approximate length of a line without values.
 const SHORT: usize = 256;
 
 /// A journal that is being written. Its thread writes the lines in order and makes waiting lines durable together, so
@@ -73,7 +73,7 @@ struct Line {
 
 impl Journal {
     /// Creates the file and its folder, and makes the header durable. A journal is never overwritten, so the file must
-    /// not exist. Only the user can read the file.
+    /// not exist. Only the user can read the file, except on Windows.
     pub fn create(path: &Path, header: &Header) -> Result<Self, JournalError> {
         let pen = Pen::create(path, header)?;
         let (queue, lines) = channel();
@@ -189,7 +189,7 @@ impl Journal {
             && let Some((queue, thread)) = thread.take()
         {
             drop(queue);
-            // A thread that panicked has dropped its lines, so nobody is waiting any more.
+            // A thread that panicked has dropped its lines, so nobody is still waiting.
             thread.join().ok();
         }
     }
@@ -243,13 +243,13 @@ impl Pen {
             }
             self.write(&together, None);
             for done in together.into_iter().filter_map(|line| line.done) {
-                // Nobody is waiting any more if the run was interrupted.
+                // If the run was interrupted, nobody is still waiting.
                 done.send(self.failure.clone().map_or(Ok(()), Err)).ok();
             }
         }
     }
 
-    /// Writes as many lines as there is room for.
+    /// Writes lines, unless an earlier write failed. `room` is the number of bytes until the disk is full.
     fn write(&mut self, lines: &[Line], room: Option<usize>) {
         if self.failure.is_none() {
             self.failure = self.try_to_write(lines, room).err().map(Arc::new);

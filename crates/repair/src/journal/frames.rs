@@ -1,8 +1,8 @@
-//! The file of a journal: its lines in compressed frames, one for all lines that are made durable together.
+//! The file of a journal: its lines in compressed frames. Lines that are made durable together share frames.
 //!
-//! Each frame is a zstd frame after a head, which zstd skips, so that `zstdcat` prints the lines. A frame ends at the
-//! end of a line. Only a line that is longer than a frame takes several, which hold nothing else. An incomplete last
-//! frame of a killed run is ignored.
+//! Each frame is a zstd frame after a head, which zstd skips, so `zstdcat` prints the lines. A frame ends at the end of
+//! a line. Only a line that is longer than a frame takes several, which hold nothing else. An incomplete last frame of
+//! a killed run is ignored.
 
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
 
@@ -24,7 +24,7 @@ impl FrameWriter {
         Ok(Self { packer: Packer::new()?, text: Vec::new(), frames: Vec::new() })
     }
 
-    /// Returns the frames of lines that are written together. `add` appends a line to a text.
+    /// Returns the frames of lines that are written together. `add` appends a line to the text of a frame.
     pub(super) fn frames<L>(
         &mut self,
         lines: impl IntoIterator<Item = L>,
@@ -79,7 +79,7 @@ impl<R: Read> Text<R> {
         (self.taken == self.text.len()).then_some(self.end)
     }
 
-    /// Reads the next frame. At the end of the file, the text is empty.
+    /// Reads the next frame. If no complete one follows, the text is empty.
     fn read_more(&mut self) -> io::Result<()> {
         self.text.clear();
         self.taken = 0;
@@ -141,7 +141,7 @@ impl<R: Read> BufRead for Text<R> {
     }
 }
 
-/// Returns the text of the last complete frame of a file; `None` if there is none, or it is damaged.
+/// Returns the text of the last frame of a file; `None` if there is none, or it is incomplete or damaged.
 pub(super) fn last_frame(file: &mut (impl Read + Seek)) -> io::Result<Option<Vec<u8>>> {
     let (mut last, mut start) = (None, 0);
     loop {

@@ -51,7 +51,7 @@ pub(super) struct Lines<R> {
     line: Vec<u8>,
     /// The checksum of the last line.
     pub sum: Sum,
-    /// The end of the last complete line in the file; `None` within a frame, which no journal has.
+    /// The end of the last complete line in the file; `None` if the frame goes on after the line.
     pub end: Option<u64>,
     /// The number of the last line, from 1.
     pub number: usize,
@@ -62,8 +62,8 @@ impl<R: Read> Lines<R> {
         Self { text: Text::new(file), line: Vec::new(), sum: Sum::default(), end: Some(0), number: 0 }
     }
 
-    /// Returns the next line, and true if it is sound. After an unsound line, returns no more lines. `None` at the end.
-    /// An incomplete last line is ignored: its write never began.
+    /// Returns the next line, and true if it is sound; `None` at the end. After an unsound line, callers have to stop.
+    /// An incomplete last line is ignored: the write that it announces never began.
     pub(super) fn next(&mut self) -> io::Result<Option<(&[u8], bool)>> {
         self.line.clear();
         match self.text.read_until(b'\n', &mut self.line) {

@@ -21,14 +21,14 @@ pub enum JournalState {
     Ended,
     /// The run was killed, or a failure ended it.
     Interrupted,
-    /// The run was killed, and its lock may still be there.
+    /// The run is over, but its lock may still be there.
     LockLeft,
     Running,
     /// The journal was changed after it was written.
     Damaged,
 }
 
-/// A journal, known by its first and its short lines.
+/// A journal, as far as its header and its short lines show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     pub path: PathBuf,
@@ -36,7 +36,7 @@ pub struct Listed {
     /// The number of objects that were written.
     pub objects: usize,
     pub state: JournalState,
-    /// True if a later run has undone it, and was not undone itself.
+    /// True if a later run has undone it, and that run was not undone itself.
     pub undone: bool,
 }
 
@@ -45,7 +45,7 @@ pub fn undo_command(journal: &Path) -> String {
     format!("undo {}", journal.file_name().unwrap_or_default().to_string_lossy())
 }
 
-/// Returns the journals in a folder, newest first. Files that do not begin like journals of this user are left out.
+/// Returns the journals of this user in a folder, newest first. Files without a sound first line are left out.
 pub fn list(folder: &Path) -> Result<Vec<Listed>, JournalError> {
     let mut found: Vec<Listed> =
         journals(folder)?.iter().filter_map(|path| listed(path).ok().flatten()).collect();

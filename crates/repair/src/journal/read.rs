@@ -104,13 +104,13 @@ pub struct Recorded {
     pub lock: Option<LockMark>,
     /// True if the run ended by itself.
     pub ended: bool,
-    /// Intents of an interrupted run that were not written when their objects were read. These writes may still arrive.
+    /// Intents of an interrupted run that were not written when their objects were read. Their writes may still arrive.
     /// Empty before [`resolve`](super::resolve()).
     pub awaited: BTreeSet<u64>,
 }
 
 impl Recorded {
-    /// Reads the journal that the user named. An incomplete last line is ignored: its write never began.
+    /// Reads the journal that the user named. An incomplete last line is ignored: the write that it is for never began.
     ///
     /// # Errors
     /// If the file cannot be read, is not a journal, has another format, is damaged, or its run is still alive.
@@ -201,7 +201,7 @@ impl Recorded {
     }
 
     /// Returns the intents whose objects have to be read to resolve them: intents without an outcome and, if the run
-    /// did not end by itself, unwritten intents that were the last of their objects.
+    /// did not end by itself, unwritten intents whose objects have no later intent.
     pub(crate) fn open(&self) -> Vec<&Intent> {
         let mut later: BTreeSet<&str> = BTreeSet::new();
         let mut open = Vec::new();

@@ -81,7 +81,7 @@ pub async fn resolve_killed(
     Ok(all)
 }
 
-/// Returns true if outcomes were added.
+/// Resolves one journal. Returns false if it is of another cluster, or has no open intents.
 async fn resolve_one(datastore: &Datastore, path: &Path, cluster: &str) -> Result<bool, RepairError> {
     let recorded = Recorded::read_own(path)?;
     if recorded.header.cluster != cluster || recorded.open_intents().next().is_none() {
@@ -150,7 +150,7 @@ fn is_before(change: &ChangeRecord, now: Option<&Stored>) -> bool {
 }
 
 /// Returns true for objects of which only the value counts. On Kubernetes, controllers write the status of pools, which
-/// changes their versions. Settings with the values of a run are unchanged, whatever their version.
+/// changes their versions. Settings with the same values count as unchanged, whatever their version.
 pub(crate) fn goes_by_value(key: impl Into<Option<Key>>) -> bool {
     matches!(key.into(), Some(Key::Pool(_) | Key::IpamConfig))
 }

@@ -13,7 +13,7 @@ use self::pack::{Piece, writes};
 use self::task::WriteTask;
 use crate::engine::{Group, Task};
 
-/// A part of a step, with its index.
+/// A step, and the index of one of its parts.
 type PartOf = (Arc<Step>, usize);
 
 /// Makes a group from each step, with as many writes as the datastore needs.
@@ -32,8 +32,8 @@ pub(crate) fn groups(steps: Vec<Step>, limits: Limits) -> Vec<Group> {
     steps.iter().enumerate().map(group).collect()
 }
 
-/// Returns the parts that free addresses of each handle, with the indices of their steps, for handles in several steps.
-/// These are handles of pods with an IPv4 and an IPv6 address.
+/// Returns, for each handle whose addresses several parts free, these parts with the indices of their steps. Pods with
+/// an IPv4 and an IPv6 address have such handles.
 fn handles_of_several_steps(steps: &[Arc<Step>]) -> HashMap<&str, Vec<(usize, PartOf)>> {
     let mut handles: HashMap<&str, Vec<(usize, usize)>> = HashMap::new();
     for (index, step) in steps.iter().enumerate() {

@@ -57,8 +57,8 @@ fn one_by_one(step: &Step, affinity_first: bool) -> Vec<Vec<Piece>> {
 }
 
 /// Writes a block that is created or replaced once, with all of its addresses. Between two writes, an address in use
-/// would be free. If not everything can be compared at once, the block alone is one write, and as many handles as
-/// possible are another.
+/// would be free. If not everything can be compared at once, the block is written alone, and the other objects in as
+/// few writes as possible.
 fn block_at_once(step: &Step, most: usize) -> Vec<Vec<Piece>> {
     let all: HashSet<Key> = step.parts.iter().flat_map(|part| keys(part, &part.edits)).collect();
     if all.len() <= most {

@@ -26,8 +26,8 @@ pub(super) struct WriteTask {
     /// Parts of later steps that free addresses of the same handles. A handle is released completely or not at all, so
     /// these parts are compared before the handle's first address is freed.
     later: Vec<PartOf>,
-    /// Only handle counts are written, one object at a time. They need no evidence, which is about addresses and
-    /// blocks: the count has to follow the blocks in any case.
+    /// True if this write has only handle counts, without their block. They need no evidence, which is about addresses
+    /// and blocks: the counts have to follow the blocks in any case.
     counts_only: bool,
     /// The largest number of changes and pieces of evidence in one write.
     conditions: usize,
@@ -140,13 +140,13 @@ impl WriteTask {
         if self.counts_only { &[] } else { self.step.evidence_of_whole() }
     }
 
-    /// Omits the parts for which `why_not` gives a reason.
+    /// Returns an omission for each part for which `why_not` gives a reason.
     fn failing(&self, pieces: &[&Piece], why_not: impl Fn(&Piece) -> Option<String>) -> Vec<Omission> {
         let omission = |piece: &&Piece| Some(omission(self.part(piece), why_not(piece)?));
         pieces.iter().filter_map(omission).collect()
     }
 
-    /// Returns the reason why a part must not be written, apart from its own edits.
+    /// Returns a reason not to write a part, other than that its own edits fail.
     fn why_not(&self, piece: &Piece, objects: &Objects, omitted: &Omitted, now: Timestamp) -> Option<String> {
         let part = self.part(piece);
         if let Some((key, why)) = broken(self.evidence(piece), objects) {

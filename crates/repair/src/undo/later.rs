@@ -1,5 +1,5 @@
-//! Versions that later runs left or brought back. Runs over the same object are undone one after the other, newest
-//! first.
+//! Versions that later runs left or brought back. Runs that changed the same object are undone one after the other,
+//! newest first.
 
 use std::collections::BTreeMap;
 

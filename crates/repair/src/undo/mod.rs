@@ -40,8 +40,8 @@ pub struct UndoStep {
     /// The reason for the step that is undone, for people.
     pub reason: String,
     pub objects: Vec<UndoObject>,
-    /// Objects that must not have changed, one for each write. Either the killed run seems not to have written them,
-    /// but its writes may still arrive, and a step is undone completely or not at all. Or the undo relies on them.
+    /// Objects that must not have changed: those that the undo relies on, and one for each write of the killed run that
+    /// did not arrive but still may, since a step is undone completely or not at all.
     pub awaited: Vec<UndoObject>,
     /// Blocks that had to be absent for the repair.
     pub absent: BTreeSet<Key>,
@@ -339,8 +339,8 @@ impl UndoUnit {
 /// written with them, and reported as conflicts.
 ///
 /// # Errors
-/// If the cluster is another one, consent does not cover the plan, or the journal of the undo cannot be created. Later
-/// errors are in the [`Execution`].
+/// If the cluster is another one, consent does not cover the plan, the journal of the undo cannot be created, or the
+/// lock cannot be taken. Later errors are in the [`Execution`].
 pub async fn undo(
     datastore: &Datastore,
     plan: &UndoPlan,

@@ -25,7 +25,7 @@ use crate::session::check_guid;
 pub(super) enum State {
     /// The object is as the run left it.
     AsLeft,
-    /// The object is as it was before the run: a killed undo has already brought it back.
+    /// The object is as it was before the run, as after a killed undo.
     Undone,
     /// Others have changed the object.
     Changed,
@@ -43,8 +43,8 @@ impl State {
     }
 }
 
-/// Refuses objects that are undone together if one of them has changed. An undo deletes objects that the run created
-/// last: if such an object is gone and the rest is not undone, others have deleted it.
+/// Refuses objects that are undone together if one of them has changed. An undo deletes last the objects that the run
+/// created: if such an object is gone and the rest is not undone, others have deleted it.
 pub(super) fn why_refused(found: &[(&UndoObject, State)]) -> Option<String> {
     let begun =
         found.iter().filter(|(_, state)| *state == State::AsLeft).map(|(object, _)| object.phase()).min();
@@ -61,7 +61,7 @@ pub(super) fn why_refused(found: &[(&UndoObject, State)]) -> Option<String> {
     changed.map(|(object, _)| format!("{} has changed since the run", object.key))
 }
 
-/// Explains that an object that must not change has changed, by a late write of the run or by others.
+/// Explains that one of a step's `awaited` objects has changed: a late write of the run arrived, or others wrote to it.
 pub(super) fn changed_since_plan(object: &UndoObject) -> String {
     format!("{} has changed since this undo was planned: undo the run again", object.key)
 }
@@ -251,9 +251,9 @@ fn of_another_size(object: &UndoObject, newer: &[&Pool]) -> Option<String> {
     ))
 }
 
-/// Returns the reason to refuse each step, if there is one: something overlaps an object that the step creates again, a
-/// block exists that was absent for the run, or a pool that the step deletes has blocks. Objects that the steps write
-/// themselves do not count.
+/// Returns the reason to refuse each step, if there is one: an object that it creates again would overlap another, or
+/// not fit a newer pool; a block exists that was absent for the run; or a pool that it deletes has blocks or
+/// affinities. Overlaps with objects that the steps write themselves do not count.
 pub(super) async fn refusals(
     datastore: &Datastore,
     steps: &[UndoStep],
@@ -298,8 +298,8 @@ pub(super) async fn refusals(
     Ok(steps.iter().map(refusal).collect())
 }
 
-/// Reads the existing pools, blocks and affinities, as far as they can conflict. All blocks are read only if one is
-/// missing: two blocks that overlap do not both exist.
+/// Reads the existing pools, blocks and affinities, as far as they can conflict. Blocks are read only if a pool is
+/// deleted, a block has to be absent, or one is missing: two blocks that overlap do not both exist.
 async fn existing(
     datastore: &Datastore,
     steps: &[UndoStep],

@@ -71,8 +71,8 @@ pub struct Advice {
     pub nodes: u32,
     pub pods_per_node: u32,
     pub max_pods_per_node: u32,
-    /// The prefix length of blocks. If the pools are too small for every candidate, the best one in a larger pool;
-    /// `None` if no candidate is good there either.
+    /// The prefix length of blocks. If every candidate has drawbacks, the best one in a larger pool; `None` if every
+    /// candidate has drawbacks there, too.
     pub block_size: Option<u8>,
     /// The number of runs with each size.
     pub runs: u64,
@@ -91,8 +91,8 @@ pub struct Advice {
 }
 
 /// Simulates a cluster with each block size, and finds the best: of the sizes without drawbacks in any run, the one
-/// with the lowest cost of wasted addresses and routes in all runs. If the pools are too small for every size, finds
-/// the best size in a larger pool.
+/// with the lowest cost of wasted addresses and routes in all runs. If every size has drawbacks, finds the best one in
+/// a larger pool.
 pub fn advise(scenario: &Scenario, sizes: &[u8], runs: u64) -> Result<Advice, ScenarioError> {
     let fresh = scenario.afresh();
     let has_v4 = fresh.pools_for_pods().any(|pool| cidr::is_v4(pool.cidr));
@@ -169,7 +169,7 @@ impl Trials {
         self.sizes.iter().filter(|trial| trial.drawbacks.is_empty())
     }
 
-    /// The size with the lowest cost in all runs; among equals, the largest blocks.
+    /// The size with the lowest cost in all runs; the first among equals.
     fn best(&self) -> Option<u8> {
         self.sound().min_by_key(|trial| trial.cost()).map(|trial| trial.block_size)
     }
@@ -214,7 +214,7 @@ fn pools_of(scenario: &Scenario, family: Family) -> impl Iterator<Item = IpNet> 
     scenario.pools_for_pods().map(|pool| pool.cidr).filter(move |cidr| Family::of(*cidr) == family)
 }
 
-/// The sizes that belong to a family, without blocks larger than its largest pool.
+/// The sizes, converted to IPv6 if that is the family, without blocks larger than the family's largest pool.
 fn sizes_for(scenario: &Scenario, family: Family, sizes: &[u8]) -> Vec<u8> {
     let largest = pools_of(scenario, family).map(|cidr| cidr.prefix_len()).min().unwrap_or(0);
     let convert = |size: &u8| if family == Family::V4 || *size > 32 { *size } else { *size + 96 };

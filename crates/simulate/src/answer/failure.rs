@@ -61,7 +61,7 @@ pub struct FailureRange {
     pub highest: Failure,
 }
 
-/// The number of times that the state is recorded.
+/// The number of intervals after which the state is recorded again.
 const MOMENTS: u64 = 240;
 
 /// Runs a scenario with a failing node `runs` times each with and without the collector of kube-controllers.
@@ -86,7 +86,7 @@ pub fn failure(scenario: &Scenario, runs: u64) -> Result<Failure, ScenarioError>
 }
 
 impl Failure {
-    /// Combines several runs, like those of a [`Run`](super::Run).
+    /// Combines several runs, as for a [`Run`](super::Run): each number is their median, with the range.
     fn of_several(shown: &[Self]) -> Self {
         let all: Vec<&Self> = shown.iter().collect();
         let median = Self::at_rank(&all, 500);

@@ -58,7 +58,7 @@ pub struct Adds {
     pub too_long: u64,
     /// The number of failed ADDs by their error message.
     pub reasons: BTreeMap<String, u64>,
-    /// From the call of the plugin to its answer.
+    /// The times from the call of the plugin to its answer.
     pub time: Times,
     /// The times of ADDs that found a free address in one of their node's blocks.
     pub time_in_own_block: Times,
@@ -87,7 +87,7 @@ pub struct BlockUse {
     pub wasted: u64,
     /// Wasted addresses as a percentage of the addresses in blocks.
     pub wasted_percent: f64,
-    /// Routes: one for each block, and one for each borrowed address.
+    /// Routes: one for each block with an owner, and one for each address outside its node's blocks.
     pub routes: u64,
     /// Addresses that pods have from other nodes' blocks.
     pub borrowed: u64,
@@ -130,7 +130,7 @@ pub struct Run {
     /// All requests to the datastore, including those of kube-controllers.
     pub datastore_requests: u64,
     pub blocks: BlockUse,
-    /// Addresses that two pods used at the same time.
+    /// Times that a pod began to use an address that another pod was using.
     pub clashes: u64,
     /// Set for several runs.
     #[serde(skip_serializing_if = "Option::is_none")]

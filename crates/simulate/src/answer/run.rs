@@ -139,7 +139,7 @@ fn times(found: impl Iterator<Item = u32>) -> Times {
     Times { count, mean, median: at(500), p90: at(900), p99: at(990), worst: at(1_000) }
 }
 
-/// Returns the smallest value that at least `permille` thousandths of all values do not exceed.
+/// Returns the smallest value such that at least `permille` thousandths of all values are no larger.
 pub(super) fn rank<T: Copy>(sorted: &[T], permille: usize) -> Option<T> {
     let place = (sorted.len() * permille).div_ceil(1_000).saturating_sub(1);
     sorted.get(place).copied()

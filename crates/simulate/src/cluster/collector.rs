@@ -31,7 +31,7 @@ struct State {
     world: Rc<World>,
     grace: Micros,
     allocator: Allocator<Client>,
-    /// Empty blocks that their node does not need, with the time since which they have been empty.
+    /// Empty blocks, with the time since which the collector has found them empty.
     empty_since: BTreeMap<IpNet, Micros>,
 }
 
@@ -93,7 +93,7 @@ async fn run(mut state: State) {
 }
 
 impl State {
-    /// Releases garbage; false if some is left.
+    /// Releases garbage; false if it has to be tried again.
     async fn collect(&mut self) -> bool {
         let found = self.find();
         let world = &self.world;

@@ -80,7 +80,7 @@ impl World {
         Ok(world)
     }
 
-    /// Runs to the end of the scenario. Without a set duration, continues while waiting pods still start.
+    /// Runs to the end of the scenario. Without a set duration or lifetime, continues while waiting pods still start.
     pub(crate) fn run(&self) {
         let end = self.scenario.end();
         self.engine.run_until(end);

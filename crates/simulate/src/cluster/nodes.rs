@@ -39,7 +39,7 @@ pub(crate) struct Nodes {
     open: Vec<u32>,
     /// The index of each node in `open`.
     place: Vec<Option<usize>>,
-    /// True for nodes that are cordoned or known to be down.
+    /// True for nodes that are known to be down, or were removed.
     closed: Vec<bool>,
     most_pods: usize,
 }

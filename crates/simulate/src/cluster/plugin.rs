@@ -111,7 +111,7 @@ impl plugin::Host for Call<'_> {
 
     async fn look_up(&self) -> Result<Lookup, Infallible> {
         if self.is_on_kubernetes() {
-            // The labels of the namespace.
+            // The plugin reads the labels of the namespace.
             self.client().look_up().await;
         }
         Ok(Lookup::default())

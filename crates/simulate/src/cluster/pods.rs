@@ -17,7 +17,7 @@ pub(crate) struct Pod {
     pub node: u32,
     /// The number of times that the pod's sandbox was created again. Each has its own container ID.
     pub attempt: u32,
-    /// The time of the first request for the pod's addresses.
+    /// The time at which the pod was placed on its node.
     pub created: Micros,
     /// The time at which the pod got its addresses.
     pub started: Option<Micros>,
@@ -30,7 +30,7 @@ pub(crate) struct Pod {
     pub runs: bool,
     /// On etcd, true if the pod's endpoint exists.
     pub has_endpoint: bool,
-    /// True if the pod's node failed while it was running: its object in the API server no longer changes.
+    /// True if the pod's node failed: the pod's object in the API server no longer changes.
     pub is_of_failed_node: bool,
     /// True if the pod was running on a node that failed, and is not replaced yet.
     is_lost: bool,

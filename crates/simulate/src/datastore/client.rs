@@ -19,7 +19,7 @@ use crate::time::Micros;
 /// The largest number of ranges in one etcd transaction, as in `calipam-datastore`.
 const RANGES: usize = 128;
 
-/// From this number on, blocks on Kubernetes are read by pages of a list, as in `calipam-datastore`.
+/// From this number on, blocks on Kubernetes are read in pages of a list, as in `calipam-datastore`.
 const MANY: usize = 64;
 /// The number of blocks in a page.
 const PAGE: usize = 128;
@@ -93,7 +93,7 @@ impl Client {
         self.limiter.as_ref().map_or(Micros::ZERO, |limiter| limiter.wait(self.server.engine.now()))
     }
 
-    /// Sends queries as one request. On Kubernetes, a request has only one query.
+    /// Sends queries as one request. On Kubernetes, a request has one query, or lists a page of blocks.
     fn ask(&self, queries: &[Query], listing: Listing) -> Answer<Vec<Vec<Entry>>> {
         self.send_read(queries.first().map_or(Work::Read, |query| self.work(query)), queries, listing)
     }

@@ -138,7 +138,7 @@ impl Costs {
         Ok(costs)
     }
 
-    /// Sets costs from a text such as `read=2ms,write=5ms,writes-per-second=2000`.
+    /// Sets costs from a string such as `read=2ms,write=5ms,writes-per-second=2000`.
     pub fn set(&mut self, text: &str) -> Result<(), CostsError> {
         for part in profiles::parts(text) {
             let (name, value) = part.split_once('=').ok_or_else(|| CostsError::NoValue(part.to_owned()))?;
@@ -198,7 +198,7 @@ impl Costs {
         })
     }
 
-    /// The names of the costs that a text for [`Self::set`] does not set.
+    /// The names of the costs that a string for [`Self::set`] does not set.
     pub fn names_not_in(text: &str) -> Vec<&'static str> {
         let is_set = |name: &&str| {
             profiles::parts(text).any(|part| part.split('=').next().is_some_and(|set| set.trim() == *name))

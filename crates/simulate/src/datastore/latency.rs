@@ -18,7 +18,7 @@ const FINE: u64 = 1_000;
 pub enum Latency {
     /// Evenly distributed around a time, within the jitter of the costs.
     Around(Micros),
-    /// The shortest time, median, 90th and 99th percentile, and longest time; evenly distributed between two of them.
+    /// The shortest time, median, 90th and 99th percentile, and longest time; evenly distributed from each to the next.
     Measured([Micros; 5]),
 }
 

@@ -14,13 +14,13 @@ fn profile(part: &str) -> Option<Profile> {
     PROFILES.into_iter().find(|(name, _)| *name == part)
 }
 
-/// The costs in a text for [`Costs::set`](super::Costs::set), with profiles replaced by their costs.
+/// The costs in a string for [`Costs::set`](super::Costs::set), with profiles replaced by their costs.
 pub(super) fn parts(text: &str) -> impl Iterator<Item = &str> {
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     parts.flat_map(|part| profile(part).map_or(part, |(_, latency)| latency).split(','))
 }
 
-/// The first profile that a text names.
+/// The first profile that a string names.
 pub(super) fn named(text: &str) -> Option<&'static str> {
     text.split(',').find_map(|part| profile(part.trim())).map(|(name, _)| name)
 }

@@ -13,7 +13,7 @@ const MOST_PODS: u64 = 5_000_000;
 /// The longest simulation.
 const LONGEST: Micros = Micros::from_mins(366 * 24 * 60);
 
-/// The reason that a scenario cannot be simulated.
+/// The reason why a scenario cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScenarioError {
     #[error("there is no pool, so no pod can get an address")]

@@ -1,4 +1,4 @@
-//! Events that go wrong in a cluster.
+//! Events that disturb a cluster.
 
 use serde::Serialize;
 

@@ -52,8 +52,8 @@ pub struct Scenario {
     pub arrival: Option<Rate>,
     /// The average lifetime of a pod, by default unlimited. Another pod arrives for each that leaves.
     pub lifetime: Option<Micros>,
-    /// The duration of the simulation. By default, it ends two minutes after the last pod has arrived, or later if
-    /// waiting pods are still starting.
+    /// The duration of the simulation. By default, it ends two minutes after the last pod has arrived, or later if an
+    /// event still has effects or waiting pods are still starting.
     pub duration: Option<Micros>,
     /// The time from a node's failure until it is removed from the cluster; `None` for never.
     pub removal: Option<Micros>,
@@ -208,8 +208,8 @@ impl Scenario {
         (existing.is_some() || config != IpamConfig::default()).then_some(config)
     }
 
-    /// The scenario with the same cluster without blocks, in which as many pods arrive as it has. Nodes, pools,
-    /// reservations and configuration stay. A scenario without a cluster does not change.
+    /// The scenario with the same nodes, pools, reservations and configuration, but without blocks and event. Besides
+    /// its own pods, as many arrive as the cluster had. A scenario without a cluster does not change.
     pub fn afresh(&self) -> Self {
         let Some(start) = &self.start else { return self.clone() };
         let running = u32::try_from(start.pods.len()).unwrap_or(u32::MAX).div_ceil(self.node_count().max(1));

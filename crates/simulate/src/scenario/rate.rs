@@ -9,7 +9,7 @@ use crate::time::Micros;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// A number of events per second, minute or hour.
+/// A number of events in a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     count: u64,
@@ -17,7 +17,7 @@ pub struct Rate {
     period: u64,
 }
 
-/// A text that is not a rate.
+/// A string that is not a rate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotARate {
     #[error("{0:?} is not a rate such as `10`, `10/s`, `300/m` or `5000/h`")]
@@ -29,7 +29,7 @@ pub enum NotARate {
 }
 
 impl Rate {
-    /// A rate of `count` events in `period`, which is whole seconds.
+    /// A rate of `count` events in `period`, which is rounded down to whole seconds.
     pub fn per(count: u64, period: Micros) -> Self {
         Self { count: count.max(1), period: (period.0 / 1_000_000).max(1) }
     }

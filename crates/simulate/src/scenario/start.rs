@@ -38,8 +38,8 @@ pub struct StartPod {
 }
 
 impl Start {
-    /// The state of the cluster in a snapshot. An allocation whose record names a node and a pod becomes a running pod;
-    /// others stay allocated.
+    /// The state of the cluster in a snapshot. Allocations whose records name a node and a pod become running pods, one
+    /// for each handle; others stay allocated.
     pub fn of(snapshot: &Snapshot) -> Self {
         let sound = |content: &BlockContent| match content {
             BlockContent::Sound(block) => Some(Arc::new(Block::clone(block))),

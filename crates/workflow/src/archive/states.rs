@@ -42,7 +42,7 @@ impl ArchivedState {
     }
 }
 
-/// The number of exports before a time whose changes are searched, since several recorders may have written them.
+/// The number of earlier exports whose changes are searched, since several recorders may have written them.
 const RECORDERS: usize = 3;
 /// A longer time without a write is a gap: a recorder writes once a minute, even without changes.
 const QUIET: SignedDuration = SignedDuration::from_secs(120);
@@ -89,7 +89,7 @@ fn state_in(
 }
 
 /// The states around a time: the one [at that time](state_at), and the first export after it. Without a later export,
-/// the last recorded state.
+/// the second is the last recorded state, if there is one.
 pub fn states_around(
     folder: &Path,
     time: Timestamp,

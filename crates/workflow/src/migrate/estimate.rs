@@ -28,7 +28,7 @@ pub struct Estimate {
     pub total: SignedDuration,
 }
 
-/// The maximum in multiples of the median. A pod that took longer was not ready in between, so its time is meaningless.
+/// The longest time that counts, in multiples of the median. A pod with a longer one was not ready for a while later.
 const OUTLIER: i32 = 10;
 /// The time that a batch waits for addresses if the eviction sets none; a runtime retries several times within it.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(10);

@@ -26,12 +26,12 @@ pub struct Eviction {
     pub pause: SignedDuration,
     /// The time to wait for evicted pods to be back, and for budgets to allow evictions.
     pub patience: SignedDuration,
-    /// Evict only pods on these nodes; on all nodes if empty.
+    /// Evicts only pods on these nodes; on all nodes if empty.
     pub nodes: Vec<String>,
     pub namespace: Option<String>,
 }
 
-/// The reason why no more pods are evicted. Pods that were evicted before are back.
+/// The reason why no more pods are evicted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EvictError {
     #[error("pods are evicted through Kubernetes, but no kubeconfig was given")]
@@ -86,7 +86,7 @@ struct Batch {
     gone: BTreeMap<String, Owner>,
     /// Reasons why KubeVirt does not migrate virtual machines, by pod UID.
     refused: BTreeMap<String, String>,
-    /// At least one pod was evicted.
+    /// True if a pod was evicted, was already gone, or was refused for good.
     has_moved: bool,
 }
 

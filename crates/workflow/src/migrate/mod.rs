@@ -36,9 +36,9 @@ pub struct MigrateRequest {
     /// the name of a new pool refers to, if there is exactly one.
     pub from: Option<String>,
     pub target: Target,
-    /// Go on although the allocator does not find addresses for all users.
+    /// Goes on although the allocator does not find addresses for all users.
     pub force: bool,
-    /// Evict pods in the phase in which users move.
+    /// Evicts pods in the phase in which users move.
     pub eviction: Option<Eviction>,
     pub criteria: Criteria,
     /// If it writes, the next phase is executed.
@@ -137,11 +137,11 @@ fn pools_or_skipped(
     }
 }
 
-/// Longer than a CNI plugin takes to assign an address: Calico's plugin gives up after 90 seconds.
+/// A longer time than a CNI plugin takes to assign an address: Calico's plugin gives up after 90 seconds.
 const ADD: SignedDuration = SignedDuration::from_mins(2);
 
-/// Waits for the grace period before the pool is deleted: a plugin that read the pool while it was enabled may claim a
-/// block there a moment later. `None` if nothing is written.
+/// Waits for the grace period, at most [`ADD`], before the pool is deleted: a plugin that read the pool while it was
+/// enabled may claim a block there a moment later. `None` if nothing is written.
 async fn wait_for_grace(
     run: &Run<'_>,
     request: &MigrateRequest,
@@ -162,7 +162,7 @@ async fn wait_for_grace(
     Ok(Some(passed))
 }
 
-/// Reads again what a phase depends on, just before it is written.
+/// Checks again, just before a phase is written, that it is still the next one and may be written.
 async fn look_again(run: &Run<'_>, request: &MigrateRequest, before: &Survey) -> Result<(), Failure> {
     let (seen, now, stored) = survey(run.datastore, request, run.operator).await?;
     let pool = before.migration.old.name.clone();

@@ -44,7 +44,7 @@ pub struct Moving {
     pub pins: Vec<Pin>,
     /// An estimate of the eviction; `None` if no pod shows how long it took to start.
     pub estimate: Option<Estimate>,
-    /// A live migration gives a virtual machine another address. Since Calico 3.32 the machine keeps its address.
+    /// True if a live migration gives a virtual machine another address, as before Calico 3.32.
     pub live_migration_moves: bool,
     /// Errors for data that could not be read.
     pub unread: Vec<String>,

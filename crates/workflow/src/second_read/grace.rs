@@ -70,7 +70,7 @@ pub(crate) async fn plan_after_grace(
     Ok(Planned { seen, plan, passed: Some(passed) })
 }
 
-/// The number of addresses that the plan skips because they have been seen unused only once.
+/// The number of addresses, handles and affinities that the plan skips because they were seen only once.
 pub(crate) fn seen_once(plan: &Plan) -> usize {
     plan.skipped.iter().filter(|skipped| skipped.reason == SkipReason::SeenOnce).count()
 }

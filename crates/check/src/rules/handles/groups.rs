@@ -69,8 +69,8 @@ struct Reference {
 struct Object {
     hash: u64,
     position: u32,
-    /// The positions of the blocks in each of which the handle claims one address: one block, or one IPv4 and one
-    /// IPv6 block. [`NO_BLOCK`] twice if it claims anything else.
+    /// The positions of the blocks in which the handle claims one address each: one block, or one IPv4 and one IPv6
+    /// block. [`NO_BLOCK`] twice if it claims anything else.
     blocks: [u32; 2],
 }
 
@@ -131,7 +131,7 @@ fn sorted<T: Hashed>(parts: &[Shards<T>], shard: usize) -> Vec<T> {
     all
 }
 
-/// Merges handles and references, both by hash, and adds groups that are not in order.
+/// Merges handles and references, both sorted by hash, and adds groups that are not in order.
 fn merge<'c, 's>(
     context: &'c Context<'s>,
     mut objects: &[Object],
@@ -214,7 +214,7 @@ fn typical_blocks(handle: &Handle, place: impl Fn(IpNet) -> Option<u32>) -> Opti
     (one == 1 && blocks.next().is_none()).then_some([first, second])
 }
 
-/// Returns the allocations in sound blocks that name a handle. Addresses that Windows reserves have none (facts 3.1).
+/// Returns the allocations in sound blocks that name a handle. Windows-reserved ones are left out (facts 3.1).
 fn references(context: &Context<'_>) -> Vec<Shards<Reference>> {
     let of_blocks = |range: Range<usize>| {
         let blocks = &context.index.blocks[range.clone()];

@@ -39,7 +39,7 @@ struct Checker<'c, 's> {
     context: &'c Context<'s>,
     blocks_read: bool,
     handles_read: bool,
-    /// CIDRs of blocks whose content is unknown.
+    /// CIDRs of blocks whose content is not checked.
     unchecked_blocks: HashSet<IpNet>,
     /// Packed handle IDs in these blocks.
     unchecked_handles: HashSet<Box<[u8]>>,

@@ -61,7 +61,7 @@ pub(super) fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome,
     Ok(outcome)
 }
 
-/// Removes the links to this program, and the files that it has written, if they are unchanged.
+/// Removes the links to this program, and the unchanged files that it has written.
 fn remove(directory: &Path, program: &Path, share: &Path, console: &Console) -> Result<Outcome, Failure> {
     let links = LINKS.into_iter().chain([CALICOCTL]).map(|name| directory.join(name));
     let links = links.filter(|path| path.is_symlink() && matches!(link(program, path), Ok(Found::Ours)));
@@ -74,7 +74,7 @@ fn remove(directory: &Path, program: &Path, share: &Path, console: &Console) -> 
     Ok(Outcome::Clean)
 }
 
-/// Returns the man pages, and the completion scripts of some shells for each name: path and text.
+/// Returns the man pages, and the completion scripts for the shells that `has_shell` accepts: path and text.
 fn files(share: &Path, has_shell: impl Fn(&str) -> bool) -> Vec<(PathBuf, Vec<u8>)> {
     let pages =
         MAN_PAGES.iter().map(|(name, text)| (share.join("man/man1").join(name), text.as_bytes().to_owned()));
@@ -107,7 +107,7 @@ fn share_of(directory: &Path) -> Result<PathBuf, Failure> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Nothing,
-    /// A link to this program, or a file with its text.
+    /// A link to this program, or a file with the text that it would write.
     Ours,
     Foreign,
 }
@@ -134,7 +134,7 @@ fn found(path: &Path, is_ours: impl FnOnce() -> io::Result<bool>) -> io::Result<
 enum Done {
     Created,
     There,
-    /// Another program or file has the name, and stays.
+    /// Another file has this name, and is kept.
     Foreign,
 }
 

@@ -1,4 +1,4 @@
-//! Questions about an address, pod, node or handle, which get the documents of `show` from the last successful check.
+//! Questions about an address, pod, node or handle, answered as by `show` from the data of the last successful check.
 
 use std::borrow::Cow;
 use std::io;
@@ -16,7 +16,7 @@ use crate::render::document;
 use crate::render::page::Page;
 use crate::render::show::{AddressDetails, View, ViewDocument};
 
-/// The object of a question.
+/// A question about an object of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Question {
     Address(IpAddr),
@@ -32,7 +32,7 @@ pub(super) const FORMS: &str =
     "/api/v1/ip/ADDRESS, /api/v1/pod/NAMESPACE/NAME, /api/v1/node/NAME and /api/v1/handle/ID";
 
 impl Question {
-    /// Parses the path of a question; `None` for other paths.
+    /// Parses the path of a question; `None` for other paths and invalid names.
     pub(super) fn of_path(path: &str) -> Option<Self> {
         let (kind, name) = path.strip_prefix("/api/v1/")?.split_once('/')?;
         match kind {
@@ -81,7 +81,7 @@ impl Question {
         }
     }
 
-    /// Parses an address, a pod by namespace and name, or the name of a node; other texts are handles.
+    /// Parses an address, a pod by namespace and name, or the name of a node; anything else is a handle.
     fn of_text(text: &str, snapshot: &Snapshot) -> Self {
         if let Some(address) = parse_address(text) {
             return Self::Address(address);

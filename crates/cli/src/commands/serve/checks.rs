@@ -21,7 +21,7 @@ use crate::exit::Failure;
 use crate::operator::Person;
 use crate::watch::{self, TOGETHER};
 
-/// The rest after a check, as a multiple of its duration: even constant changes use less than a tenth of the time.
+/// The rest after a check, as a multiple of its duration, so checks take less than a tenth of the time.
 const REST: u32 = 10;
 /// The rest while following, as a multiple of the check's processor time: checks use less than a quarter of a core.
 const REST_FOLLOWED: u32 = 4;
@@ -47,7 +47,7 @@ pub(super) struct Checks<'a> {
     datastore: Option<Datastore>,
     /// The last read revision; files and old datastores have none.
     revision: Option<i64>,
-    /// True if the last check read everything, which is rare while following: no rest is needed.
+    /// True if the last check began to follow the cluster, or read everything as due. This is rare: no rest is needed.
     is_rare: bool,
     /// The processor time of this process at the start of the last check.
     processor_time: Option<Duration>,
@@ -102,7 +102,7 @@ impl<'a> Checks<'a> {
         Ok(Good::new(report, snapshot, begin.elapsed(), counts, trends))
     }
 
-    /// Reads and checks the changes, if the datastore can be followed. `--confirm` needs complete reads.
+    /// Begins to follow the datastore if possible, or reads and checks its changes. `--confirm` needs complete reads.
     async fn follow(&mut self, checker: &Checker<'_>, datastore: &Datastore) -> Result<(), Failure> {
         if self.args.options.confirm.is_some() {
             return Ok(());
@@ -155,7 +155,7 @@ impl<'a> Checks<'a> {
         thread::Builder::new().name("past".into()).spawn(read).ok()
     }
 
-    /// Warns that each check reads everything, with the reason.
+    /// Warns that each check reads everything, if the reason is new.
     fn not_followed(&mut self, why: &WhyWhole) {
         let is_new = self.not_followed.replace(why.clone()).as_ref() != Some(why);
         if is_new && *why != WhyWhole::NotForThisDatastore {

@@ -87,7 +87,7 @@ impl FindingEvents {
     }
 }
 
-/// Returns the name of the pod or machine, with a suffix that is unique to this process.
+/// Returns `HOSTNAME` (in a pod, its name), or else `calipam`, with a suffix that is unique to this process.
 fn reporter() -> String {
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "calipam".to_owned());
     let nanoseconds = jiff::Timestamp::now().as_nanosecond().unsigned_abs();
@@ -106,7 +106,7 @@ fn event(finding: &Finding, snapshot: &Snapshot) -> Option<Event> {
     })
 }
 
-/// Returns the pods of a finding, as `namespace/name`.
+/// Returns the names in a finding, among them its pods as `namespace/name`.
 fn pods(finding: &Finding) -> Vec<&str> {
     let owned = match &finding.evidence {
         Evidence::Address(evidence) => evidence.owners.iter().map(|owner| &**owner).collect(),

@@ -94,7 +94,7 @@ async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Out
     Err(checks.join().unwrap_or_else(|_| exit::panicked()))
 }
 
-/// Starts the checks on a separate thread, which ends only after a failure that another check cannot resolve.
+/// Starts the checks on a separate thread. It ends only if the first check finds wrong options or settings.
 fn start_checks(
     args: ServeArgs,
     global: Global,

@@ -136,7 +136,7 @@ impl Served {
         Self { run: Some(run), good: self.good.clone(), version, failure }
     }
 
-    /// Returns the last failure if no check has succeeded; `None` also during the first check.
+    /// Returns the failure of the last check, if no check has succeeded yet.
     pub(super) fn failure(&self) -> Option<&str> {
         self.failure.as_ref().filter(|_| self.good.is_none()).map(|(message, _)| message.as_str())
     }

@@ -93,7 +93,7 @@ struct OneCluster<'a> {
 }
 
 impl FleetDiff {
-    /// True if every cluster was read and has not changed.
+    /// True if every cluster was compared and has not changed.
     pub(crate) fn is_same(&self) -> bool {
         let is_whole = self.unreadable.is_empty() && self.only_old.is_empty() && self.only_new.is_empty();
         is_whole && self.clusters.iter().all(|of| of.same)

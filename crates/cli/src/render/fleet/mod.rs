@@ -29,7 +29,7 @@ use crate::format::Format;
 pub(crate) struct FleetReport {
     /// The time of the check.
     pub taken_at: Timestamp,
-    /// The clusters, those with the worst findings first.
+    /// The clusters; after [`Self::sort`], those with the worst findings come first.
     pub clusters: Vec<Cluster>,
     /// The changes in each cluster, if there is an earlier report to compare with.
     pub changes: Option<Vec<Changes>>,
@@ -101,7 +101,7 @@ impl FleetReport {
         findings
     }
 
-    /// Findings of all clusters by severity.
+    /// The numbers of findings of all clusters by severity.
     fn counts(&self) -> BTreeMap<Severity, usize> {
         let mut counts: BTreeMap<Severity, usize> = Severity::ALL.map(|severity| (severity, 0)).into();
         for (severity, number) in self.clusters.iter().flat_map(|cluster| &cluster.report.counts.findings) {

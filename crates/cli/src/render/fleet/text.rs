@@ -30,7 +30,7 @@ pub(super) fn write(report: &FleetReport, text: &mut Text) {
     text.lines(changes(report));
 }
 
-/// `12 clusters in 2 groups · 1 not read · 60,000 allocations · 24 nodes`.
+/// Formats `12 clusters in 2 groups · 1 not read · 60,000 allocations · 24 pools · 240 nodes`.
 pub(super) fn header(report: &FleetReport) -> String {
     let clusters = &report.clusters;
     let groups: std::collections::BTreeSet<&String> =
@@ -75,7 +75,7 @@ fn clusters_table<'a>(report: &FleetReport, clusters: impl IntoIterator<Item = &
     Grid::new(false, clusters, columns)
 }
 
-/// The addresses in use in the enabled pools of a cluster, and the share that is taken, in percent.
+/// The addresses in use in the enabled pools of a cluster, and the taken share of usable ones, in percent.
 pub(super) fn use_of_pools(cluster: &Cluster) -> (String, String) {
     let sum = |number: fn(&PoolView) -> Count| {
         let pools = cluster.pools.pools.iter().filter(|pool| pool.enabled);
@@ -85,7 +85,7 @@ pub(super) fn use_of_pools(cluster: &Cluster) -> (String, String) {
     (thousands(sum(|pool| pool.in_use)), share)
 }
 
-/// The numbers of new, gone and unchanged findings since the earlier report; `None` without one.
+/// The numbers of findings by change since the earlier report; `None` without one.
 fn changes(report: &FleetReport) -> Option<String> {
     let changes = report.changed()?;
     let mut line = format!(
@@ -102,7 +102,7 @@ fn changes(report: &FleetReport) -> Option<String> {
     Some(line)
 }
 
-/// `12 s`, `5 min`, `3 h`, `4 d`.
+/// Formats `12 s`, `5 min`, `3 h`, `4 d`.
 pub(super) fn age(age: SignedDuration) -> String {
     let seconds = age.as_secs();
     match seconds {
@@ -113,7 +113,7 @@ pub(super) fn age(age: SignedDuration) -> String {
     }
 }
 
-/// The numbers of findings of a cluster by severity, for the header of its row.
+/// The number of a cluster's findings of each severity, for its row.
 pub(super) fn severities(counts: &BTreeMap<Severity, usize>) -> impl Iterator<Item = (Severity, usize)> {
     Severity::ALL.into_iter().map(|severity| (severity, counts.get(&severity).copied().unwrap_or_default()))
 }

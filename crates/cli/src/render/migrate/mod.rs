@@ -108,7 +108,7 @@ impl Document for MigrationDocument<'_> {
     }
 }
 
-/// `Migration from pool a (10.7.0.0/16, blocks of /26) to b (10.8.0.0/16, blocks of /28)`.
+/// Formats `Migration from pool a (10.7.0.0/16, blocks of /26) to b (10.8.0.0/16, blocks of /28)`.
 fn heading(survey: &Survey) -> String {
     let pool = |pool: &Pool| format!("{} ({}, blocks of /{})", pool.name, pool.cidr, pool.block_size);
     let to = survey.migration.new.as_ref().map(|new| format!(" to {}", pool(new))).unwrap_or_default();
@@ -167,7 +167,7 @@ fn differences(differences: &[Difference]) -> Grid {
     Grid::new(false, differences, columns)
 }
 
-/// A row for each node; nodes without room come first.
+/// A row for each node; nodes without room come first. A short table of many has only those, after a row with sums.
 fn capacity(capacity: &[NodeCapacity], wide: bool) -> Grid {
     let mut nodes: Vec<NodeCapacity> = capacity.to_vec();
     nodes.sort_by_key(|node| node.found >= node.needed);

@@ -36,7 +36,7 @@ pub(crate) fn lines(changes: &Changes, report: &Report) -> Vec<String> {
     lines
 }
 
-/// `12 leaked-address, 1 orphan-handle`. The codes can come from another version.
+/// Formats `12 leaked-address, 1 orphan-handle`. The codes can come from another version.
 fn by_code(findings: &[EarlierFinding]) -> String {
     let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
     findings.iter().for_each(|finding| *numbers.entry(&finding.code).or_default() += 1);

@@ -1,5 +1,5 @@
-//! JUnit XML: a test case for each rule. It fails if the rule has a finding that makes the check fail, and is skipped
-//! if the rule could not be checked.
+//! JUnit XML: a test case for each rule. It fails if the rule has findings that are not informational, in a comparison
+//! only if one is new or worse. It is skipped if the rule could not be checked and has no findings.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -140,7 +140,7 @@ fn lines(findings: &[&Finding], changes: Option<&Changes>) -> String {
     lines.join("\n")
 }
 
-/// Removes characters that XML does not allow, not even as references.
+/// Replaces characters that XML does not allow, not even as references.
 fn printable(text: &str) -> String {
     escape(text).replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}")
 }

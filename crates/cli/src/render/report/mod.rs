@@ -1,5 +1,5 @@
-//! The report of a check in formats that only a report has: for monitoring (Prometheus) and tests (JUnit), and as a
-//! list of names. This module only converts the report, and decides nothing.
+//! The report of a check in formats for monitoring (Prometheus), tests (JUnit), browsers (HTML), calicoctl and
+//! `--ignore`, and as a list of names. This module only converts the report, and decides nothing.
 
 mod calicoctl;
 pub(crate) mod changes;

@@ -22,7 +22,7 @@ struct Metrics<'a> {
     cluster: Option<&'a str>,
 }
 
-/// Writes the findings of a check, and the usage of pools and nodes.
+/// Writes the metrics of a check: the run, the findings, and the usage of pools and nodes.
 pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut metrics = Metrics::default();
     metrics.run(&RunMetrics { up: true, took: checked.took, exit_code: checked.exit_code, live: None });
@@ -79,7 +79,7 @@ pub(crate) struct RunMetrics {
     pub up: bool,
     pub took: Duration,
     pub exit_code: u8,
-    /// Counters of following the cluster; `None` if it is read again for each check.
+    /// The counters of a followed cluster; `None` if the cluster is read again for each check.
     pub live: Option<LiveCounts>,
 }
 
@@ -141,7 +141,7 @@ impl Metrics<'_> {
         if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) }
     }
 
-    /// Adds the time, the duration and the result of a run.
+    /// Adds the time, duration and result of a run, the counters of a followed cluster, and the version.
     fn run(&mut self, run: &RunMetrics) {
         let help = "1 if the last check could read the cluster and check it, otherwise 0.";
         self.set("up", help, &[], f64::from(u8::from(run.up)));
@@ -157,7 +157,7 @@ impl Metrics<'_> {
         self.set("build_info", "The version of calipam; always 1.", &version, 1.0);
     }
 
-    /// Adds the counters of following the cluster.
+    /// Adds the counters of a followed cluster.
     fn live(&mut self, live: &LiveCounts) {
         let help = "Datastore keys that have changed since the start.";
         self.set("live_changes", help, &[], live.changes as f64);
@@ -184,7 +184,7 @@ impl Metrics<'_> {
         pools
     }
 
-    /// Adds the identity and the size of the cluster.
+    /// Adds the identity, the coverage and the size of the cluster.
     fn cluster(&mut self, report: &Report) {
         let cluster = &report.cluster;
         let datastore = cluster.datastore.to_string();
@@ -222,7 +222,7 @@ impl Metrics<'_> {
         }
     }
 
-    /// Adds a value for every code, even without findings, so that an alert sees it return to zero.
+    /// Adds a value for every code, even zero, so that alerts end, and the numbers of nodes and pods without addresses.
     fn findings(&mut self, report: &Report, codes: impl Iterator<Item = Code>) {
         let mut numbers = BTreeMap::new();
         for code in codes {
@@ -246,7 +246,7 @@ impl Metrics<'_> {
         self.set("pods_without_address", help, &[], of(Code::PodWithoutAddress).count() as f64);
     }
 
-    /// Adds the changes since the report that this one was compared with.
+    /// Adds the changes since the earlier report.
     fn changes(&mut self, changes: &Changes, report: &Report) {
         let help = "When the cluster was read for the earlier report of the comparison.";
         self.set("compared_report_timestamp_seconds", help, &[], seconds(changes.since));
@@ -287,7 +287,7 @@ impl Metrics<'_> {
         }
     }
 
-    /// Adds the rates of pools, and the time until a pool from which Calico allocates is exhausted.
+    /// Adds the counters of pools, and the time until an enabled pool is exhausted.
     fn trends(&mut self, trends: &Trends, list: &PoolList) {
         let [assigned, released, exhaustion] =
             ["ippool_assigned_total", "ippool_released_total", "ippool_exhaustion_seconds"];

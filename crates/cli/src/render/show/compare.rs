@@ -73,7 +73,7 @@ fn addresses<'a, R: 'a>(
     }
 }
 
-/// True if each source has the same addresses.
+/// True if no source lacks an address, and none is recorded on another node. The recorded owner does not matter.
 pub(crate) fn agrees(node: &NodeComparison) -> bool {
     let NodeComparison { not_recorded, recorded_elsewhere, not_used, .. } = node;
     [not_recorded, recorded_elsewhere, not_used, &node.without_endpoint, &node.endpoint_only]

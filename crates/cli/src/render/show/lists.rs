@@ -42,7 +42,7 @@ impl View for NodeList {
     }
 }
 
-/// `calipam 0.1.0`, as recorded or by the newest address, or `calipam 0.1.0 (newest address: Calico)`.
+/// The installed plugin or that of the newest address; both if they differ: `calipam 0.1.0 (newest address: Calico)`.
 fn plugin(plugin: &NodePlugin) -> String {
     let by = plugin.assigned_by.map_or("", |by| match by {
         Plugin::Calico => "Calico",
@@ -55,13 +55,13 @@ fn plugin(plugin: &NodePlugin) -> String {
     }
 }
 
-/// `60 ipv4, 0 ipv6`.
+/// Formats `60 ipv4, 0 ipv6`.
 fn free_by_family(node: &NodeView) -> String {
     let free = node.families.iter().map(|of_node| format!("{} {}", thousands(of_node.free), of_node.family));
     free.collect::<Vec<_>>().join(", ")
 }
 
-/// `ipv4: the block limit is reached`.
+/// Formats `ipv4: the block limit is reached`.
 fn without_address(node: &NodeView) -> String {
     let without =
         node.families.iter().filter_map(|of_node| match (of_node.without_address, &of_node.reason) {
@@ -72,7 +72,7 @@ fn without_address(node: &NodeView) -> String {
     without.collect::<Vec<_>>().join("; ")
 }
 
-/// `16 of 20`, or `any number`.
+/// Formats `16 of 20`, or `any number`.
 fn claimable(blocks: Option<u32>, limit: Option<u32>) -> String {
     let Some(blocks) = blocks else { return "unknown".to_owned() };
     match limit {
@@ -82,7 +82,7 @@ fn claimable(blocks: Option<u32>, limit: Option<u32>) -> String {
     }
 }
 
-/// `16 of 20 ipv4`: all pools of a family have the same limit.
+/// Formats `16 of 20 ipv4`: all pools of a family have the same limit.
 fn claimable_by_family(node: &NodeView) -> String {
     let mut families: BTreeMap<&str, (Option<u32>, Option<u32>)> = BTreeMap::new();
     for held in &node.pools {
@@ -95,7 +95,7 @@ fn claimable_by_family(node: &NodeView) -> String {
     families.collect::<Vec<_>>().join(", ")
 }
 
-/// `16 of 20 in default-ipv4-ippool, extra-5; 0 of 20 in old-ippool`.
+/// Formats `16 of 20 in default-ipv4-ippool, extra-5; 0 of 20 in old-ippool`.
 fn claimable_by_pool(node: &NodeView) -> String {
     let mut groups: BTreeMap<_, Vec<&str>> = BTreeMap::new();
     for held in &node.pools {

@@ -52,7 +52,7 @@ impl View for MapList {
     }
 }
 
-/// `default-ipv4-ippool (10.244.0.0/16): 6 of 1,024 cells hold blocks; a cell is a /26`.
+/// Formats `default-ipv4-ippool (10.244.0.0/16): 6 of 1,024 cells hold blocks; a cell is a /26`.
 fn title(map: &PoolMap) -> String {
     let held = map.cells.iter().filter(|cell| cell.blocks > 0).count();
     format!(

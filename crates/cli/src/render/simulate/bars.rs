@@ -6,24 +6,24 @@ use textwrap::core::display_width;
 use crate::render::page::{Page, Text};
 use crate::render::text::thousands;
 
-/// The width of the longest bar if the width of the page is unknown.
+/// The maximum width of a bar, and the width of a curve if that of the page is unknown.
 const WIDE: usize = 50;
 /// Eighths of a bar's last column.
 const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 /// Heights of a curve.
 const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// A bar for each time.
+/// Draws a bar for each time.
 pub(super) fn times(title: &str, rows: impl Iterator<Item = (String, Micros)>, text: &mut Text) {
     bars(title, rows.map(|(name, time)| (name, time.0, time.to_string())), text);
 }
 
-/// A bar for each number.
+/// Draws a bar for each number.
 pub(super) fn counts(title: &str, rows: impl Iterator<Item = (String, u64)>, text: &mut Text) {
     bars(title, rows.map(|(name, number)| (name, number, thousands(number))), text);
 }
 
-/// Bars, each with its name, its length, and a label.
+/// Draws bars, each with its name, its length, and a label.
 fn bars(title: &str, rows: impl Iterator<Item = (String, u64, String)>, text: &mut Text) {
     let rows: Vec<_> = rows.collect();
     let names = rows.iter().map(|(name, ..)| display_width(name)).max().unwrap_or(0);

@@ -159,13 +159,13 @@ impl Document for Answers {
     }
 }
 
-/// A heading with an empty line before it.
+/// Writes a heading after an empty line.
 fn heading(text: &mut Text, heading: &str) {
     text.blank();
     text.styled(clap::builder::styling::Style::new().bold(), heading);
 }
 
-/// A percentage: `12.5`.
+/// Formats a percentage as `12.5`.
 fn share(percent: f64) -> String {
     format!("{percent:.1}")
 }

@@ -8,7 +8,7 @@ use crate::render::page::Text;
 use crate::render::table::Grid;
 use crate::render::text::thousands;
 
-/// Latency of an ADD by the number of nodes.
+/// Writes the latency of an ADD by the number of nodes.
 pub(super) fn scale(scale: &Scale, text: &mut Text) {
     heading(text, "ADD latency by cluster size");
     text.grid(scale_table(scale));
@@ -48,7 +48,7 @@ pub(super) fn scale_table(scale: &Scale) -> Grid {
     Grid::new(false, scale.rows.iter().flat_map(with_range), columns)
 }
 
-/// The results of the same cluster with each block size.
+/// Writes the results of the same cluster with each block size.
 pub(super) fn block_sizes(rows: &[BlockSizeRow], text: &mut Text) {
     heading(text, "The cluster with each block size");
     text.grid(size_table(rows.iter().map(|row| (row, None))));

@@ -22,7 +22,7 @@ use crate::tasks;
 
 /// Maximum names on the first and the second page. In nearly every cluster, a span has only a few names.
 const PAGES: [usize; 2] = [8, 500];
-/// Maximum number of parallel requests.
+/// Maximum number of parallel requests for spans, and for larger blocks.
 const IN_FLIGHT: usize = 16;
 
 /// The key of one block, if it exists.
@@ -62,7 +62,7 @@ pub(super) async fn block_keys(
     }
 }
 
-/// The keys of the blocks that share addresses with a CIDR: larger ones by their names, others by nearby names.
+/// The keys of the blocks that share addresses with a CIDR: larger ones by their names, others among nearby names.
 pub(super) async fn overlapping(client: &Arc<KubeClient>, net: IpNet) -> Result<Answer> {
     let Ok(kind) = kinds::find(client.api(), Source::Blocks) else { return Ok(Answer::default()) };
     let larger = blocks_holding_elsewhere(net).map(|larger| {
@@ -87,8 +87,8 @@ pub(super) async fn overlapping(client: &Arc<KubeClient>, net: IpNet) -> Result<
     Ok(Answer { entries, shows_group: true, ..Answer::default() })
 }
 
-/// The names of a span and some after it. The API starts lists at a name only after a page, so the token of such a page
-/// is constructed here. `None` if the server does not understand it, or there are too many names.
+/// The names in a span and some after it. The API starts a list at a name only with the token of an earlier page, so
+/// this constructs one. `None` if the server does not understand the token, or there are too many names.
 async fn in_span(client: &Arc<KubeClient>, kind: &Kind, span: &Span) -> Result<Option<Vec<String>>> {
     let form = |text: &str| text.replace(['.', ':'], "-");
     let (first, end) = (form(&span.first), prefix_end(form(&span.last).as_bytes()));

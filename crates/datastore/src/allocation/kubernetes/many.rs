@@ -1,4 +1,4 @@
-//! Reads many blocks by pages of the list of all blocks, each starting at a name. An API server answers a few hundred
+//! Reads many blocks by pages of the list of all blocks; a page starts at a name. An API server answers a few hundred
 //! requests for single objects per second, but lists a few thousand objects.
 
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ use crate::tasks;
 const MANY: usize = 64;
 /// Maximum blocks on a page: full blocks of Calico's usual size take two megabytes.
 const PAGE: usize = 128;
-/// Maximum number of parallel pages.
+/// Maximum number of parallel reads of pages.
 const PAGES: usize = 2;
 /// Maximum number of parallel reads of single blocks.
 const IN_FLIGHT: usize = 32;
@@ -124,14 +124,14 @@ struct OfList {
 struct Page {
     /// Existing blocks; `None` for a block that must be read on its own.
     blocks: Vec<(IpNet, Option<Answer>)>,
-    /// Number of wanted blocks, from the first on, that this page shows to exist or not to exist.
+    /// Number of wanted blocks, from the first on, whose existence or absence this page shows.
     covered: usize,
     /// The number of blocks on the page.
     items: usize,
 }
 
 impl Page {
-    /// `None` if the page does not start at the first wanted block.
+    /// Reads a page; `None` if it starts before the first wanted block, or the metadata of an object is malformed.
     fn of(list: List<'_>, kind: &Kind, wanted: &[(String, IpNet)]) -> Option<Self> {
         let (mut wanted, whole) = (wanted.iter().peekable(), wanted.len());
         let (mut blocks, mut items) = (Vec::new(), 0);

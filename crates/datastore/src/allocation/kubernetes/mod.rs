@@ -91,8 +91,8 @@ impl KubeStore {
         }
     }
 
-    /// Finds out from the first answers if the assumed API group exists. If they contain no object of that group, asks
-    /// the server. Returns true if the cluster has the other group.
+    /// Finds out from the first answers if the assumed API group exists. If none shows the group and one misses an
+    /// object, asks the server. Returns true if the cluster has the other group.
     async fn is_other_group(&self, answers: &[Answer]) -> Result<bool, StoreError> {
         if answers.iter().any(|answer| answer.shows_group) {
             self.state().group = Known::Yes;
@@ -184,5 +184,5 @@ impl KubeStore {
 /// Maximum objects of one read that are kept so that they can be replaced; any others are read again.
 const MOST_OBJECTS: usize = 16;
 
-/// Affinities are written with labels, since this kind of allocator finds them by labels.
+/// Affinities are written with labels, since Calico 3.31 and later finds them by labels.
 const LABELLED: bool = true;

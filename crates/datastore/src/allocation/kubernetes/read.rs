@@ -31,9 +31,9 @@ pub(super) struct Answer {
     pub entries: Vec<Entry>,
     /// The object itself, kept so that it can be replaced later.
     pub object: Option<(Key, Value)>,
-    /// The answer proves that the API group exists.
+    /// True if the answer proves that the API group exists.
     pub shows_group: bool,
-    /// The object is missing, or the whole API group.
+    /// True if the object is missing, or the whole API group.
     pub misses_kind: bool,
 }
 

@@ -16,11 +16,11 @@ use crate::client::kubernetes::kinds::Kind;
 use crate::client::kubernetes::watch::{Watch, WatchEvent, newest};
 use crate::error::Failure;
 
-/// Delay after which a watch counts as hanging if its server has not ended it.
+/// Delay after which a watch counts as hanging if its server has not ended it in time.
 const LATE: Duration = Duration::from_secs(5);
 /// Minimum time between the starts of two watches, in case a proxy ends each at once.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Maximum short watches by which the server may confirm that it has reported everything.
+/// Maximum number of short watches in which the server may confirm that it has reported everything.
 const ATTEMPTS: usize = 3;
 
 pub(super) struct OneKind {
@@ -36,7 +36,7 @@ pub(super) struct OneKind {
 }
 
 impl OneKind {
-    /// Ends on a fatal error, or after the receiver is gone.
+    /// Follows the changes of a kind until a fatal error, or until the receiver is gone.
     pub(super) fn follow(
         client: &Arc<KubeClient>,
         kind: &Kind,
@@ -58,7 +58,7 @@ impl OneKind {
         }
     }
 
-    /// `last` is the last known change, by its version and its [`sum`].
+    /// Runs one watch after another, until an error. `last` has the version and the [`sum`] of the last known change.
     async fn run(&mut self, last: Option<(i64, u32)>) -> Result<(), Broken> {
         self.newest().await?;
         if let Some((version, sum)) = last {
@@ -72,7 +72,7 @@ impl OneKind {
         }
     }
 
-    /// Asks for the newest version, which never goes back.
+    /// Asks for the newest version, which goes back only in another history.
     async fn newest(&self) -> Result<i64, Broken> {
         let newest = newest(&self.client, &self.kind).await.map_err(|failure| self.failed(failure))?;
         if newest.cast_signed() < self.known {
@@ -81,7 +81,7 @@ impl OneKind {
         Ok(newest.cast_signed())
     }
 
-    /// Requires that the watch first repeats the last known change, as proof of the history. Reports later changes.
+    /// Requires that a watch first repeats the last known change, as proof of the history.
     async fn recognize(&mut self, version: i64, known: u32) -> Result<(), Broken> {
         let opened = Watch::open(&self.client, &self.kind, (version - 1).cast_unsigned()).await;
         let mut watch = opened.map_err(|failure| self.failed(failure))?;

@@ -29,7 +29,7 @@ pub(crate) enum Message {
     Broken(Broken),
 }
 
-/// Changes of one kind are reported in order; those of different kinds in any order.
+/// Running watches. They report changes of one kind in order, those of different kinds in any order.
 pub(crate) struct Watches {
     messages: Receiver<Message>,
     asked: state::Sender<u64>,

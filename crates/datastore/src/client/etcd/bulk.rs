@@ -25,7 +25,7 @@ pub(crate) async fn read(line: Line, range: &Range) -> Result<Option<Reply>, Sta
     Ok(Reply::decode(answer.into_inner()))
 }
 
-/// The message `RangeRequest`.
+/// Encodes a range as the message `RangeRequest`.
 fn encode(range: &Range) -> Bytes {
     let mut out = Vec::with_capacity(range.start.len() + range.end.len() + 32);
     put_bytes(&mut out, 1, &range.start);
@@ -43,7 +43,7 @@ pub(crate) struct Reply {
     message: Bytes,
     /// Number of entries in this answer.
     pub len: usize,
-    /// The range has more keys than the limit allowed.
+    /// True if the range has more keys than the limit allowed.
     pub more: bool,
 }
 

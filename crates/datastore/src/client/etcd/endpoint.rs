@@ -87,7 +87,7 @@ fn tls_config(tls: &TlsSettings) -> ClientTlsConfig {
     config
 }
 
-/// Finds out if a connection broke because only one side spoke TLS.
+/// Finds out if a connection broke because only one side spoke TLS, or for a reason that the server states.
 pub(crate) async fn explain(url: &str, settings: &EtcdSettings, failure: Failure) -> Failure {
     if !matches!(
         failure,

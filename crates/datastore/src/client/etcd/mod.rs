@@ -192,7 +192,7 @@ impl EtcdClient {
         self.transact(transaction).await.map_err(|failure| self.write_error(what, failure))
     }
 
-    /// Like [`Self::write`], but returns only the failure.
+    /// Like [`Self::write`], but an error is only the failure, without its endpoint.
     pub(crate) fn transact<'a>(&'a self, transaction: Txn) -> Pending<'a, Result<TxnResponse, Failure>> {
         Box::pin(async move {
             // A transaction contains whole blocks, and is copied only if it may have to be sent again with a new token.
@@ -257,7 +257,7 @@ impl EtcdClient {
         .map(drop)
     }
 
-    /// Makes one request, and again with a new token if the token has expired.
+    /// Makes one request, and repeats it with a new token if the token has expired.
     async fn call<T, F>(&self, request: impl Fn() -> F) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, etcd_client::Error>>,

@@ -13,8 +13,8 @@ pub(crate) struct Range {
     pub limit: i64,
     /// The revision to read; 0 for the newest.
     pub revision: i64,
-    /// Any member may answer from its own data. Correct if the same member has answered at this
-    /// revision before.
+    /// True if any member may answer from its own data, which is correct if that member has answered at this revision
+    /// before.
     pub serializable: bool,
     /// Omits values.
     pub keys_only: bool,

@@ -30,7 +30,7 @@ impl EtcdClient {
         self.oldest_kept(now.revision).await
     }
 
-    /// The oldest readable revision, if `newest` is readable.
+    /// The oldest readable revision. `newest` must be readable.
     pub(crate) async fn oldest_kept(&self, newest: i64) -> Result<i64> {
         let (mut forgotten, mut kept) = (0, newest);
         while kept - forgotten > 1 {
@@ -90,7 +90,7 @@ impl EtcdClient {
     }
 }
 
-/// Waits for the first event after a revision, or until its successor is compacted.
+/// Waits for the first event after a revision. Returns at once if the next revision is compacted, or etcd is behind.
 async fn first_change(line: Line, range: &Range, after: i64) -> Result<(), etcd_client::Error> {
     let options = WatchOptions::new().with_start_revision(after + 1).with_range(range.end.clone());
     let mut client = client_of(line).await?.watch_client().max_decoding_message_size(usize::MAX);

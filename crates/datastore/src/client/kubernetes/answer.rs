@@ -23,7 +23,7 @@ pub(super) const MAX_REFUSAL: usize = 64 << 10;
 pub(crate) struct Answer {
     body: Body,
     encoding: Encoding,
-    /// The server's clock.
+    /// The time by the server's clock.
     pub date: Option<Timestamp>,
     pace: Pace,
     attempt: Attempt,
@@ -34,7 +34,7 @@ impl Answer {
         Self { body, encoding: encoding(headers), date: date(headers), pace: Pace::new(timeout), attempt }
     }
 
-    /// Marks it as the response to a watch, which the server ends after `time`.
+    /// Marks the response as one to a watch, which the server ends after `time`.
     pub(super) fn lasting(self, time: Duration) -> Self {
         Self { pace: self.pace.lasting(time), ..self }
     }

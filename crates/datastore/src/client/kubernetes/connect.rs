@@ -1,5 +1,5 @@
-//! Creates the configuration of a connection from the settings: a kubeconfig with overrides, or the pod's service
-//! account (facts 7.2).
+//! Creates the configuration of a connection from the settings: a kubeconfig with overrides, an API endpoint, or the
+//! pod's service account (facts 7.2).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub(crate) async fn config(settings: &KubernetesSettings) -> Result<Config, Erro
     if config.proxy_url.is_none() {
         config.proxy_url = proxy::of_environment(&config.cluster_url, |name| std::env::var(name).ok())?;
     }
-    // kube would demand one of its features, which operators do not know.
+    // kube's error would demand a feature of kube, which operators do not know.
     if config.auth_info.auth_provider.as_ref().is_some_and(|provider| provider.name == "gcp") {
         let reason = "it logs in with the auth-provider gcp, which Google has removed: \
             `gcloud container clusters get-credentials` writes a new one";
@@ -59,7 +59,7 @@ pub(crate) async fn config(settings: &KubernetesSettings) -> Result<Config, Erro
     Ok(config)
 }
 
-/// The kubeconfig of the settings, with its name; `None` if they name none and the user has none.
+/// The kubeconfig of the settings, with its name; `None` if there is none, or the settings use an API endpoint alone.
 fn kubeconfig(settings: &KubernetesSettings) -> Result<Option<(Kubeconfig, String)>, Error> {
     if !settings.kubeconfig_inline.is_empty() {
         let parsed = Kubeconfig::from_yaml(settings.kubeconfig_inline.reveal());
@@ -184,7 +184,7 @@ fn apply(settings: &KubernetesSettings, config: &mut Config) -> Result<(), Error
     Ok(())
 }
 
-/// True if the client has a certificate, or gets one from a plugin.
+/// True if the client has a certificate, or may get one from a plugin.
 pub(crate) fn has_certificate(config: &Config) -> bool {
     let auth = &config.auth_info;
     auth.client_certificate.is_some() || auth.client_certificate_data.is_some() || auth.exec.is_some()
@@ -215,7 +215,7 @@ pub(super) fn certificates(path: &Path) -> Result<Vec<Vec<u8>>, Error> {
     certificates_of(&read(path, what)?, &format!("{what} {}", path.display()))
 }
 
-/// The certificates in a PEM text.
+/// The certificates in PEM text.
 pub(super) fn certificates_of(pem: &[u8], what: &str) -> Result<Vec<Vec<u8>>, Error> {
     use rustls::pki_types::CertificateDer;
     use rustls::pki_types::pem::PemObject;
@@ -235,7 +235,7 @@ fn join(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// The error of an invalid kubeconfig. Messages about its text would contain the text, which may have secrets.
+/// The error for an invalid kubeconfig. A parser's message would quote its text, which may have secrets.
 pub(super) fn bad(what: &str, error: &KubeconfigError) -> Error {
     if let KubeconfigError::ReadConfig(error, _) = error {
         return Error::KubeconfigFile { what: what.into(), reason: error.to_string() };

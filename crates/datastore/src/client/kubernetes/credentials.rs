@@ -82,7 +82,7 @@ mod system {
         gettid()
     }
 
-    /// Kills the processes that a thread of this process has started, and their children: a script waits for its
+    /// Kills the processes that a thread of this process has started, and their descendants: a script waits for its
     /// commands.
     pub(super) fn kill_children(thread: Thread) {
         let mut found = children(format!("/proc/self/task/{}/children", thread.as_raw_nonzero()).as_ref());

@@ -16,9 +16,9 @@ pub(crate) struct Api {
     pub flavour: Flavour,
     /// Plurals of the kinds of Calico's group.
     calico: BTreeSet<String>,
-    /// The server was not asked: Calico's group is assumed to have all kinds.
+    /// True if the server was not asked: Calico's group is assumed to have all kinds.
     assumed: bool,
-    /// Lists should be requested without pages: the server has a consistent cache, from which it streams them
+    /// True if lists should be requested without pages: the server has a consistent cache, from which it streams them
     /// (Kubernetes 1.33 and later). It would read pages after the first from its etcd, at ten times the cost for
     /// pods.
     pub whole_lists: bool,

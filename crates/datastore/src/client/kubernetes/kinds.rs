@@ -33,7 +33,7 @@ pub(crate) struct Kind {
     pub path: String,
 }
 
-/// A kind, or a source that cannot be read and the reason.
+/// A kind; or a source that cannot be read, and the reason.
 pub(crate) type Resolved = Result<Kind, (Source, WhySkipped)>;
 
 impl Kind {
@@ -47,7 +47,7 @@ impl Kind {
         }
     }
 
-    /// The path of an object that may not exist, as a list with at most one object.
+    /// The path of a list with at most one object: the one named `default`, if it exists.
     pub(crate) fn list_of_one(&self) -> String {
         let (parent, plural) = self.path.rsplit_once('/').unwrap_or(("", self.known.plural));
         match self.known.source {
@@ -116,7 +116,7 @@ pub(crate) fn users_of_addresses(api: &Api) -> Vec<Kind> {
     sources.into_iter().flat_map(|source| kinds_of(api, source)).flatten().collect()
 }
 
-/// Like [`users_of_addresses`], but only with the names of nodes.
+/// Like [`users_of_addresses`], but nodes are reduced to their names.
 pub(crate) fn users_with_node_names(api: &Api) -> Vec<Kind> {
     let mut kinds = users_of_addresses(api);
     for kind in kinds.iter_mut().filter(|kind| kind.known.source == Source::Nodes) {

@@ -47,7 +47,7 @@ use crate::error::{Attempt, Cause, Error, Failure, Result, Server};
 use crate::settings::{KubernetesSettings, Timeouts};
 use crate::store::Pending;
 
-/// A connection to an API server that has answered.
+/// A connection to an API server.
 pub struct KubeClient {
     client: kube::Client,
     server: String,
@@ -77,7 +77,7 @@ impl fmt::Debug for KubeClient {
 /// The kind of process that connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Process {
-    /// Reads much and has other work. Credentials, which may block, come from a separate thread.
+    /// Reads much and has other work. Gets credentials on a separate thread, since that may block.
     Long,
     /// Sends a few requests and ends. Gets credentials in place, and sends all requests on one connection.
     Short,

@@ -6,8 +6,8 @@ use calipam_model::snapshot::{ObjectVersion, Revision};
 use serde::Deserialize;
 use serde_json::json;
 
-/// The token of a list page that starts at a name. The API starts lists at a name only after a page; servers since 1.11
-/// understand this form.
+/// The token of a list page that starts at a name. Servers send tokens only after a page, but since version 1.11 they
+/// understand this one, too.
 pub(crate) fn token_from(name: &str) -> String {
     // -1 stands for the newest state, as in the tokens that servers send after a page was compacted.
     URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": -1, "start": name}).to_string())

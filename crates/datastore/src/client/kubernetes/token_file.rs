@@ -21,7 +21,7 @@ pub(super) struct TokenFile {
 }
 
 impl TokenFile {
-    /// Removes the file from a configuration. As in client-go, the file overrides a token in the configuration, unless
+    /// Takes the file out of a configuration. As in client-go, the file overrides a token in the configuration, unless
     /// it cannot be read.
     ///
     /// # Errors

@@ -65,7 +65,7 @@ fn connector(config: &Config) -> kube::Result<Connector> {
     Ok(HttpsConnector::new(tcp, tls, true, server_name(config)?))
 }
 
-/// The name in the server's certificate.
+/// The expected name in the server's certificate.
 fn server_name(config: &Config) -> kube::Result<Arc<dyn ResolveServerName + Send + Sync>> {
     let Some(name) = &config.tls_server_name else {
         return Ok(Arc::new(DefaultServerNameResolver::default()));
@@ -150,7 +150,7 @@ impl Transport {
             return Ok(Open::Http1(Box::new(client)));
         }
         let (requests, connection) = http2::handshake(TokioExecutor::new(), stream).await?;
-        // The requests in progress get its errors.
+        // The requests in progress get the errors of the connection.
         tokio::spawn(connection);
         Ok(Open::Http2(requests))
     }
@@ -185,7 +185,7 @@ pub(super) fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     Some(copy)
 }
 
-/// True if the server certainly has not started a request: the connection did not accept it any more, or the server
+/// True if the server certainly has not started a request: the connection no longer accepted it, or the server
 /// reported that. API servers sometimes close connections to spread their clients (`--goaway-chance`).
 fn was_left(error: &(dyn std::error::Error + 'static)) -> bool {
     sources(error).any(|source| {

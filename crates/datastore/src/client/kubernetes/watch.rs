@@ -72,7 +72,7 @@ impl Watch {
         Self::open_for(client, kind, after, SECONDS).await
     }
 
-    /// Opens a watch that the API server ends after so many seconds.
+    /// Opens a watch that the API server ends after `seconds`.
     pub(crate) async fn open_for(
         client: &KubeClient,
         kind: &Kind,

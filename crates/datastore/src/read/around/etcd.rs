@@ -18,7 +18,7 @@ pub(crate) const MAX_OPERATIONS: usize = 100;
 /// Maximum endpoints of one pod, one for each of its interfaces.
 const MAX_INTERFACES: i64 = 100;
 
-/// Maximum endpoints to read in full, to find other users of an address, since endpoint keys contain no address.
+/// Number of endpoints up to which all are read to find users of an address, since their keys contain no address.
 const FEW_ENDPOINTS: i64 = 1000;
 
 /// Reads data around an address or a handle, all at one revision, with all pools and configuration.
@@ -101,12 +101,12 @@ pub(crate) fn users(named: &Named, endpoints: i64) -> (Vec<Range>, bool) {
 }
 
 /// The ranges of the named pods' endpoints, and of all endpoints on the named nodes in the named namespaces: keys begin
-/// with the namespace, and reading all of them would take longer in a larger cluster.
+/// with the namespace, and reading all keys of a namespace would take longer in a larger cluster.
 pub(crate) fn named_endpoints(named: &Named) -> Vec<Range> {
     let nodes = named.nodes();
     let of_nodes = named.namespaces.iter().flat_map(|namespace| {
         nodes.iter().map(move |node| {
-            // The name up to the pod.
+            // The endpoint's name up to the pod.
             let name = endpoint_name(node, "k8s", "", "");
             Range::prefix(&format!("{ENDPOINT_PREFIX}{namespace}/{}", name.trim_end_matches('-')))
         })

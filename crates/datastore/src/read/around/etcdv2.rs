@@ -22,7 +22,7 @@ const ATTEMPTS: usize = 3;
 const IN_FLIGHT: usize = 16;
 
 /// Reads data around an address or a handle, all at one index, with all pools and configuration. If there are constant
-/// writes, reads everything in one piece.
+/// writes, reads everything.
 pub(crate) async fn lookup(client: &Arc<EtcdV2Client>, lookup: &Lookup) -> Result<Snapshot> {
     for _ in 0..ATTEMPTS {
         if let Some(found) = lookup_once(client, lookup).await? {

@@ -55,8 +55,8 @@ pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<
     Ok(snapshot)
 }
 
-/// Adds the pods that may use an address, whatever its record names: from the API server's index, those with it as
-/// first address; from the nodes of its blocks, those with it as second address or only in an annotation.
+/// Adds the pods that may use an address, whatever its record names. The API server finds pods by their first address;
+/// pods with the address as the second one, or only in an annotation, are on the nodes of its blocks and records.
 pub(crate) async fn add_users(
     client: &Arc<KubeClient>,
     snapshot: &mut Snapshot,

@@ -32,9 +32,9 @@ const IN_PART: [Source; 5] =
 pub(crate) struct Named {
     /// Handles, nodes, pods, services, and the affinities of the blocks.
     pub keys: BTreeSet<Key>,
-    /// For an address: the namespaces of all pods in the blocks around it, in which its nodes have endpoints.
+    /// For an address: the namespaces in all records of its blocks. Its nodes may have endpoints in any of them.
     pub namespaces: BTreeSet<String>,
-    /// The workload endpoints of these pods, whose keys are known up to the name of the interface.
+    /// The pods with workload endpoints to read. The keys of these are known up to the name of the interface.
     pub endpoints: BTreeSet<PodOnNode>,
 }
 

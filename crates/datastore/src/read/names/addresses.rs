@@ -1,5 +1,5 @@
-//! Allocated addresses. In many blocks, their networks are listed first: `10.`, `10.244.`, `10.244.7.`, then the
-//! addresses.
+//! Allocated addresses. If there are many blocks, their networks are listed first: `10.`, `10.244.`, `10.244.7.`, then
+//! the addresses.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -25,7 +25,7 @@ pub(super) trait Blocks {
     async fn allocated(&self, blocks: BTreeSet<Key>) -> Result<BTreeSet<String>>;
 }
 
-/// The addresses that begin with a text, or their networks if there are too many.
+/// The addresses that begin with `begin`, or their networks if there are too many.
 pub(super) async fn names(blocks: &impl Blocks, begin: &str) -> Result<BTreeSet<String>> {
     if begin.contains(':') {
         return in_blocks(blocks, begin, begin, Family::V6).await;
@@ -48,8 +48,8 @@ pub(super) async fn names(blocks: &impl Blocks, begin: &str) -> Result<BTreeSet<
     Ok(networks)
 }
 
-/// The allocated addresses that begin with `begin`, in blocks whose text begins with `network`, or that start before it
-/// and can contain such an address. For many IPv6 blocks, their first addresses.
+/// The allocated addresses that begin with `begin`, in blocks whose text begins with `network`, and in earlier blocks
+/// that can contain such an address. For many IPv6 blocks, their first addresses.
 async fn in_blocks(
     blocks: &impl Blocks,
     network: &str,
@@ -71,7 +71,7 @@ async fn in_blocks(
     Ok(few(addresses, begin))
 }
 
-/// The first address that begins with a text, if that is nearly complete.
+/// The first address that begins with `begin`, if that is nearly complete.
 fn first_address(begin: &str, network: &str) -> Option<IpAddr> {
     if begin.contains(':') {
         let texts = [begin.to_owned(), format!("{begin}0"), format!("{}::", begin.trim_end_matches(':'))];

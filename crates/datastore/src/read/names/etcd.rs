@@ -1,4 +1,4 @@
-//! Names in etcd, from reads of keys without values from a prefix on.
+//! Names in etcd, from keys that are read without their values.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -48,12 +48,12 @@ pub(super) async fn names(client: &Arc<EtcdClient>, kind: NameKind, begin: &str)
 const FEW_BLOCKS: usize = 500;
 /// Number of blocks in the sample of a larger cluster.
 const SAMPLE: usize = 8;
-/// Number of matching handles in the sample that means that the cluster has too many.
+/// Minimum number of matching handles in the sample of a cluster that has too many to read directly.
 const MANY: usize = 16;
 
 /// Handles. etcd counts every key of a range, even if only the first hundred are requested: half a second for a
-/// million. In a large cluster, a few blocks are therefore read first. If many of their handles match, these are the
-/// answer, together with the few keys before and after all that share their beginning.
+/// million. In a large cluster, a few blocks are therefore read first. If many of their handles match, the answer is
+/// these, and the first keys before and after all keys that share their beginning.
 async fn handles(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<String>> {
     let keys = Keys { client, folder: HANDLE_PREFIX.to_owned() };
     let known = sample(client).await?;

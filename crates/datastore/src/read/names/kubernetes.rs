@@ -1,4 +1,4 @@
-//! Names on Kubernetes. A server that cannot start a list at a name gives none.
+//! Names on Kubernetes. The server must be able to start a list at a name.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -90,7 +90,7 @@ impl<'c> Objects<'c> {
         Some(Self { client, path: kind.path.clone(), what: kind.known.plural })
     }
 
-    /// The IDs of handles, read from the objects, whose names are in lower case.
+    /// The IDs of handles, read from the objects, because their names are in lower case.
     async fn ids(&self, names: BTreeSet<String>) -> Result<BTreeSet<String>> {
         let keys: BTreeSet<Key> = names.into_iter().map(Key::Handle).collect();
         let snapshot = reread(self.client, &keys).await?;

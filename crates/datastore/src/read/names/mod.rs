@@ -1,5 +1,5 @@
-//! Names that begin with a text, as suggestions while a user types: a few small reads, regardless of the size of the
-//! cluster. Nothing is read as a whole, and nothing needs to be complete.
+//! Names with a given beginning, as suggestions while a user types: a few small reads, regardless of the size of the
+//! cluster. Only files and etcd v2 are read as a whole, and nothing needs to be complete.
 
 mod addresses;
 mod etcd;
@@ -14,7 +14,7 @@ use calipam_model::snapshot::Snapshot;
 use crate::error::Result;
 use crate::store::{Datastore, Pending};
 
-/// Maximum names in an answer; a few more may be added so that it does not look complete.
+/// Maximum names in an answer; a few more may be added to show the common beginning of all names.
 pub(crate) const MOST: usize = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub enum NameKind {
 }
 
 impl Datastore {
-    /// Names of a kind that begin with a text, ascending. If some are omitted, the common beginning of the answer is
+    /// Names of a kind that begin with `begin`, ascending. If some are omitted, the common beginning of the answer is
     /// still the common beginning of all names.
     pub fn names<'a>(&'a self, kind: NameKind, begin: &'a str) -> Pending<'a, Result<BTreeSet<String>>> {
         Box::pin(async move {
@@ -48,7 +48,7 @@ impl Datastore {
     }
 }
 
-/// All names of a kind in a data file or in the tree of etcd v2, which are small or too slow for suggestions.
+/// All names of a kind in a data file or in the tree of etcd v2.
 fn in_snapshot(snapshot: &Snapshot, kind: NameKind) -> BTreeSet<String> {
     match kind {
         NameKind::Nodes => {

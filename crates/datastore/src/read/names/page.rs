@@ -1,4 +1,4 @@
-//! Selects some of many names, in order, so that they do not look complete.
+//! Selects some of many names, in order, but enough to show the common beginning of all.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ pub(super) trait Names {
     async fn from(&self, start: &[u8], end: &[u8], most: usize) -> Result<Vec<String>>;
 }
 
-/// The names that begin with a text, or some of them. See [`Datastore::names`](crate::Datastore::names).
+/// The names that begin with `begin`, or some of them. See [`Datastore::names`](crate::Datastore::names).
 ///
 /// All names in a sorted list share the common beginning of the first and last one. A server would have to read
 /// everything to find the last one, so this asks for names after those with a common beginning, until there are none.
@@ -32,8 +32,8 @@ pub(super) async fn some(names: &impl Names, begin: &str) -> Result<BTreeSet<Str
     Ok(found.into_iter().collect())
 }
 
-/// The different beginnings of names up to and including a separator, each found by one small read. Omits names without
-/// the separator.
+/// The different beginnings of names up to and including a separator, found by small reads. Omits names without the
+/// separator.
 pub(super) async fn parts(names: &impl Names, begin: &str, separator: char) -> Result<Vec<String>> {
     let end = prefix_end(begin.as_bytes());
     let (mut start, mut parts) = (begin.as_bytes().to_vec(), Vec::new());
@@ -58,7 +58,7 @@ pub(super) async fn parts(names: &impl Names, begin: &str, separator: char) -> R
     Ok(parts)
 }
 
-/// Selects known names that begin with a text, or some of them.
+/// Selects known names that begin with `begin`, or some of them.
 pub(super) fn few(names: BTreeSet<String>, begin: &str) -> BTreeSet<String> {
     let mut matching = names.into_iter().filter(|name| name.starts_with(begin));
     let mut found: BTreeSet<String> = matching.by_ref().take(MOST).collect();

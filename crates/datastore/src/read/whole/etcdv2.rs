@@ -70,7 +70,7 @@ pub(crate) async fn observe(client: &Arc<EtcdV2Client>, progress: &ProgressFn) -
     Ok(tree.snapshot(|_| true))
 }
 
-/// Reads some keys again, at one new index. The result omits missing keys.
+/// Reads everything again at one new index, and returns the given keys. The result omits missing ones.
 pub(crate) async fn reread(client: &Arc<EtcdV2Client>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
     let wanted: BTreeSet<String> = keys.iter().map(Key::to_string).collect();
     let mut snapshot =

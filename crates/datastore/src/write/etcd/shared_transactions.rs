@@ -28,8 +28,8 @@ const WRITES: usize = 16;
 pub(in crate::write) struct SharedTransactions {
     reads: Queue<Read>,
     writes: Queue<Write>,
-    /// Sends each write alone, because evidence elsewhere was read just before, or a combined request has failed: the
-    /// server's limits may be lower than the defaults.
+    /// True if each write is sent alone: evidence elsewhere was read just before, or a combined request has failed, and
+    /// the server's limits may be lower than the defaults.
     alone: AtomicBool,
 }
 
@@ -196,8 +196,8 @@ impl<T> Queue<T> {
         if waiting.front().is_some_and(is_wanted) { waiting.pop_front() } else { None }
     }
 
-    /// Waits for an answer. Meanwhile, lets `send` send waiting items whenever the limit allows it; it returns false if
-    /// there are none. `None` if the answer was lost.
+    /// Waits for an answer; `None` if it was lost. Meanwhile, lets `send` send waiting items when the limit allows it.
+    /// `send` returns false if there are none.
     async fn wait<A, F: Future<Output = bool>>(
         &self,
         mut answered: oneshot::Receiver<A>,
@@ -216,7 +216,7 @@ impl<T> Queue<T> {
                 }
             }
         }
-        // Another task has sent it.
+        // Another task has sent the item.
         answered.await.ok()
     }
 }

@@ -20,7 +20,7 @@ use crate::error::{Failure, Result};
 use crate::read::again::kubernetes::{ReadObject, incomplete, locate, read_one};
 use crate::write::{Change, Precondition, Stored, Swap};
 
-/// Checks that the user may change these sources, and the lock if that is needed.
+/// Checks that the user may change objects of these sources, and take the lock if `lock` is true.
 pub(crate) async fn require(client: &Arc<KubeClient>, sources: &[Source], lock: bool) -> Result<()> {
     let kinds = sources.iter().filter_map(|source| kinds::find(client.api(), *source).ok());
     let changed = kinds.flat_map(|kind| ["create", "delete", "update"].map(|verb| kind.permission(verb)));
@@ -34,7 +34,7 @@ pub(crate) async fn stored(client: &Arc<KubeClient>, key: &Key) -> Result<Option
     let Some(ReadObject { snapshot, body }) = read_one(client, &kind, &path).await? else {
         return Ok(None);
     };
-    // In protobuf, or in JSON if a proxy or the server does not know protobuf.
+    // Their body is in protobuf, or in JSON if a proxy or the server does not know protobuf.
     if matches!(key, Key::Node(_) | Key::Pod { .. } | Key::Service { .. }) {
         return Ok(built_in(snapshot));
     }
@@ -143,7 +143,7 @@ pub(crate) async fn change(client: &Arc<KubeClient>, change: &Change, labels: bo
     }
 }
 
-/// Creates, replaces or deletes an object. Returns its new state on the server.
+/// Creates, replaces or deletes an object. Returns its new state on the server; `None` after a deletion.
 pub(crate) async fn swap(
     client: &Arc<KubeClient>,
     target: &(Kind, String),
@@ -351,7 +351,7 @@ fn empty(block: &mut Value) {
     block["attributes"] = json!([]);
 }
 
-/// True if affinities need labels: Calico 3.31 and later finds them by labels, and if one has some, all
+/// True if affinities need labels: Calico 3.31 and later finds them by labels, and once one of them has labels, all
 /// need them.
 pub(crate) async fn labels_affinities(client: &Arc<KubeClient>) -> Result<bool> {
     if let Some(information) = stored(client, &Key::ClusterInformation("default".into())).await?

@@ -40,7 +40,7 @@ pub(crate) fn ipam_config(object: &Value) -> Document {
     Document::from_fields(fields)
 }
 
-/// The `metadata` of a new object. A pool has its own labels and annotations.
+/// The `metadata` of a new object. A pool keeps its labels and annotations.
 pub(super) fn metadata(key: &Key, name: &str, value: &[u8]) -> Value {
     let mut metadata = json!({"name": name});
     if let (Key::Pool(_), Ok(pool)) = (key, serde_json::from_slice::<Value>(value)) {

@@ -1,13 +1,13 @@
-//! Conversion of etcd's form to `spec` of custom resources (facts 2.4 to 2.6). The reader converts them back.
+//! Conversion of etcd's form to `spec` of custom resources (facts 2.4 to 2.6). The reader converts it back.
 
 use calipam_model::affinity::AffinityKey;
 use calipam_model::key::Key;
 use serde_json::{Map, Value, json};
 
-/// Fields of a block with another name in custom resources.
+/// The name of a block's claim time in etcd, and in custom resources.
 const CLAIM_TIME: [&str; 2] = ["affinity_claim_time", "affinityClaimTime"];
 
-/// The text `true` or `false`, or the value itself: affinities of `crd.projectcalico.org` have texts.
+/// The string `true` or `false`, or the value itself: affinities of `crd.projectcalico.org` have strings.
 pub(crate) fn flag(value: bool, as_text: bool) -> Value {
     if as_text { value.to_string().into() } else { value.into() }
 }

@@ -27,7 +27,7 @@ enum Position {
     /// Outside the array of items.
     #[default]
     Envelope,
-    /// In the array, between two items.
+    /// In the array, outside of its items.
     Between,
     Item,
 }

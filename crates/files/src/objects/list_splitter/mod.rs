@@ -22,7 +22,7 @@ pub struct ListMeta {
     pub resource_version: String,
     /// The token to request the next page; empty on the last one.
     pub next: String,
-    /// Number of items after this page, if the server sends it.
+    /// Number of items after this page; 0 if the server does not send it.
     pub remaining: u64,
 }
 
@@ -84,7 +84,7 @@ impl ItemReader {
         }
     }
 
-    /// The list's metadata, as soon as it is known: in protobuf before the items.
+    /// The list's metadata, if it precedes the items, as in protobuf.
     pub fn meta(&self) -> Option<&ListMeta> {
         match self {
             Self::Json(_) => None,
@@ -92,7 +92,7 @@ impl ItemReader {
         }
     }
 
-    /// Ends the body.
+    /// Ends the body, and returns the list's metadata.
     pub fn finish(self) -> Result<ListMeta, ListError> {
         match self {
             Self::Json(list) => list.finish(),

@@ -141,7 +141,7 @@ fn next_field(bytes: &[u8]) -> Result<Next<'_>, ListError> {
     })
 }
 
-/// The number of bytes that an incomplete field lacks; 1 if it is not known yet.
+/// The number of bytes that an incomplete field lacks; 1 if their number is not known yet.
 fn missing(begun: &[u8]) -> usize {
     let size =
         varints(begun).map(|(_, len, head)| head.saturating_add(usize::try_from(len).unwrap_or(usize::MAX)));

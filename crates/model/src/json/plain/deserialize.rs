@@ -129,8 +129,8 @@ struct Members<'r, 'de> {
 }
 
 impl Members<'_, '_> {
-    /// Moves to the next member; returns false at the end. A member must follow a comma: the byte that ends an object
-    /// or array cannot start a name or a value.
+    /// Moves to the next member; returns false at the end. After a comma there must be a member: the byte that ends an
+    /// object or array cannot start a name or a value.
     #[inline]
     fn advance(&mut self) -> Result<bool> {
         if self.state == State::Ended {

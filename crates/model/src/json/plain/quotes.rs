@@ -2,7 +2,7 @@
 
 use super::{Result, Unusual};
 
-/// The number of bytes that are compared together, each with a bit of a `u64`.
+/// The number of bytes that are compared together, one for each bit of a `u64`.
 const BLOCK: usize = 64;
 
 /// Iterates over the quotes in a text. Each one starts or ends a string, since the iteration stops at anything

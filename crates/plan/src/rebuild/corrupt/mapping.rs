@@ -34,7 +34,7 @@ pub(super) struct Mapping {
 
 impl Mapping {
     /// Keeps readable records of the block, and finds records for ordinals that are held without a readable one: by the
-    /// user of the address, by the ordinals that Windows reserves, or because only one record is left.
+    /// user of the address, by the ordinals that Windows reserves, by a cooldown, or because only one record is left.
     pub(super) fn new(
         basis: &Basis<'_>,
         key: IpNet,
@@ -56,12 +56,12 @@ struct Sorter<'m, 'b, 's> {
     raw: &'m RawBlock,
     records: &'m [AttributeRef<'s>],
     slots: Vec<Slot>,
-    /// Ordinals that are held by records that are not known yet.
+    /// Held ordinals whose records are not known yet.
     open: BTreeSet<u32>,
 }
 
 impl Sorter<'_, '_, '_> {
-    /// Reads the slots of the block itself.
+    /// Reads the slots that the block itself states.
     fn read(&mut self) -> Result<(), Refusal> {
         let RawBlock { size, allocations, free, attributes, .. } = self.raw;
         let listed: BTreeSet<u32> = free.iter().copied().collect();

@@ -147,7 +147,7 @@ fn repair(
 }
 
 /// Returns true if the content belongs to the key of a block, and not to its field `cidr`: more of its records match
-/// the users of addresses at the key's CIDR, or it has no records.
+/// the users of addresses at the key's CIDR, or it allocates nothing.
 fn belongs_to_key(
     basis: &Basis<'_>,
     key: IpNet,

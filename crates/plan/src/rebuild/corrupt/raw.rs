@@ -59,8 +59,8 @@ impl RawBlock {
         Ok(Self { key, fields, size, allocations, free, attributes })
     }
 
-    /// Makes a block from the owner records alone, to decode them. Records beyond the size of the largest block cannot
-    /// all be in use.
+    /// Makes a block from the owner records alone, to decode them. Refuses more records than the largest block has
+    /// addresses: they cannot all be in use.
     pub(super) fn records(&self) -> Result<Block, Refusal> {
         if self.attributes.len() > MOST {
             return Err(beyond(format!(
@@ -80,7 +80,7 @@ impl RawBlock {
         }
     }
 
-    /// Replaces the broken lists with the mapping. Everything else stays unchanged.
+    /// Replaces the lists with those of the mapping, and `cidr` with the key. Other fields stay unchanged.
     pub(super) fn write(&mut self, mapping: &Mapping, now: Timestamp) {
         let mut indices = vec![None; self.attributes.len()];
         let mut kept = Vec::new();
@@ -125,7 +125,7 @@ impl RawBlock {
     }
 }
 
-/// Removes a field whose name matches in any case, as Go's decoder does.
+/// Removes the fields with this name, which Go's decoder accepts in any case. Returns the last of them.
 fn take(fields: &mut Map<String, Value>, name: &str) -> Option<Value> {
     let names: Vec<String> = fields.keys().filter(|key| key.eq_ignore_ascii_case(name)).cloned().collect();
     names.iter().filter_map(|key| fields.remove(key)).last()

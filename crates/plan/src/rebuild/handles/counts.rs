@@ -1,7 +1,7 @@
 //! The counts of handles.
 //!
-//! A handle is written at its version at most once, before the blocks: this corrects its counts for blocks that the
-//! plan does not change. For every other block it counts up or down in the step that writes the block.
+//! At most one write of a handle depends on its version, usually before the blocks: it corrects the counts for blocks
+//! that the plan does not change. For every other block, the handle counts up or down in the step of that block.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -113,7 +113,7 @@ fn skip_all(planner: &mut Planner<'_, '_>, found: &[(Code, Subject)], reason: Sk
     }
 }
 
-/// Refuses to delete a handle, or to lower its counts, too early. The plan changes none of its addresses.
+/// Refuses to delete a handle or to lower its counts too early, unless the plan changes addresses of the handle.
 fn too_early(
     planner: &Planner<'_, '_>,
     found: &[(Code, Subject)],

@@ -17,9 +17,9 @@ use crate::plan::{Change, Verb};
 
 /// The object of a handle as it is now.
 pub(super) enum Observed<'s> {
-    /// The object with its ID.
+    /// The object with the handle's clean ID.
     Object(&'s Versioned<Handle>),
-    /// The object with its ID, which is marked deleted.
+    /// The object with the handle's clean ID, which is marked deleted.
     MarkedDeleted(&'s Revision),
     /// An object whose ID continues after a carriage return. It stays, and is counted instead of the clean ID's object.
     Stray(&'s Versioned<Handle>),
@@ -46,7 +46,7 @@ enum Decision {
     Keep,
     /// No block records an address under the handle.
     Delete(Revision),
-    /// The plan releases the handle's last addresses, which it does not count. It is deleted after their last block.
+    /// The plan releases the last addresses, which the object does not count. It is deleted after their last block.
     DeleteAfter(IpNet, Revision),
     /// Some counts are wrong or needless.
     Correct(Revision, Vec<(IpNet, i64)>),
@@ -186,8 +186,8 @@ impl HandlePlan<'_, '_> {
         blocks.into_iter().filter(is_untouched).filter_map(correction).collect()
     }
 
-    /// Returns the edits before the blocks, with their preconditions: the blocks record nothing under a handle that is
-    /// deleted, and still something under one that is created.
+    /// Returns the edits before the blocks, with their preconditions: the blocks record nothing under a deleted handle,
+    /// still something under a created one, and what the new counts of a corrected one allow.
     fn edits(&self, decision: Decision) -> (Vec<Edit>, Vec<(Key, Precondition)>) {
         match decision {
             Decision::Keep | Decision::DeleteAfter(..) => (Vec::new(), Vec::new()),
@@ -237,8 +237,8 @@ impl HandlePlan<'_, '_> {
         Change { action, subject, detail: detail.to_owned(), repairs: self.repairs.clone() }
     }
 
-    /// Adds the counts that are written with each changing block, so that the object has the same numbers as the blocks
-    /// afterwards. Returns the first block with a count.
+    /// Adds the counts that are written with each changing block. Afterwards the object agrees with the blocks, or, if
+    /// it is not corrected, keeps its difference. Returns the first block with a count.
     fn count_with_blocks(&self, countings: &mut Countings) -> Option<IpNet> {
         let target = match self.observed {
             Observed::Stray(stray) => stray.value.id().to_string(),

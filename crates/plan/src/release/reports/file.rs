@@ -1,4 +1,4 @@
-//! Reads reports as streams, and keeps only the unused ones of a million allocations.
+//! Reads reports as streams: of up to a million allocations, only the unused ones are kept.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::{Observation, Observations, allocation, is_released};
 
-/// A report of either form, JSON or YAML.
+/// A report by calipam or calicoctl, from JSON or YAML.
 #[derive(Debug, Default)]
 pub struct ReportFile {
     /// The fields except the lists that grow with the cluster.
@@ -45,7 +45,7 @@ struct Unused {
     revision: String,
 }
 
-/// A record in a block. A field that a report lacks matches every allocation, so an unreadable field is an error.
+/// A record in a block. An unreadable field is an error: it must not count as one that the report lacks.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Recorded {

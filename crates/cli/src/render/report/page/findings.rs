@@ -66,7 +66,7 @@ pub(super) fn section(report: &Report, changes: Option<&Changes>) -> Markup {
     }
 }
 
-/// The changes since the report that this one was compared with.
+/// The changes since the earlier report.
 pub(super) fn changes(changes: &Changes, report: &Report) -> Markup {
     html! {
         section #changes {
@@ -205,7 +205,7 @@ pub(in crate::render) fn meaning(code: Code) -> Markup {
     }
 }
 
-/// Converts our documentation to HTML. Links to other files do not work in a single page, so only their text is kept.
+/// Converts documentation to HTML. Links to other files do not work in a single page, so only their text is kept.
 fn markdown(text: &str) -> Markup {
     let parser = Parser::new_ext(text, Options::ENABLE_TABLES);
     let events = parser.filter(|event| {

@@ -119,8 +119,8 @@ pub(crate) fn with_notice(page: &[u8], text: &str) -> Vec<u8> {
     [&page[..place], notice.as_bytes(), &page[place..]].concat()
 }
 
-/// The content security policy: the page runs only its own scripts and loads only from its server. Even an unescaped
-/// name from the cluster could do no harm.
+/// The content security policy: the page runs only its own scripts, and connects only to its server, if at all. Even an
+/// unescaped name from the cluster could do no harm.
 pub(in crate::render) fn policy(place: Place, script: &str) -> String {
     let [script, live] =
         [script, LIVE_SCRIPT].map(|script| format!("'sha256-{}'", STANDARD.encode(sha256(script))));
@@ -131,7 +131,7 @@ pub(in crate::render) fn policy(place: Place, script: &str) -> String {
     format!("default-src 'none'; style-src 'unsafe-inline'; script-src {scripts}; base-uri 'none'; {server}")
 }
 
-/// Nodes on which pods cannot start; they are shown first.
+/// The findings about nodes on which pods cannot start. They are shown first.
 fn outages(report: &Report) -> impl Iterator<Item = &Finding> {
     let is_outage = |finding: &&Finding| {
         finding.code == Code::NodeWithoutAddresses && finding.severity == Severity::Critical

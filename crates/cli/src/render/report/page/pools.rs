@@ -10,10 +10,10 @@ use crate::render::text::{escape, thousands};
 /// The columns with numbers.
 const NUMBERS: [&str; 8] =
     ["Blocks", "Size", "In use", "Cooling", "Reserved", "Unknown", "Free", "Allocatable"];
-/// Numbers from here on are written as powers: those of IPv6 pools have twenty digits.
+/// From this number on, powers are written, since the numbers of IPv6 pools have twenty digits.
 const LONG_NUMBER: u128 = 100_000_000;
 
-/// `65,536`, `2⁶⁴`, `1.84×10¹⁹`: a number that fits a column.
+/// Formats `65,536`, `2⁶⁴`, `1.84×10¹⁹`: a number that fits a column.
 fn short(number: u128) -> String {
     if number < LONG_NUMBER {
         return thousands(number);

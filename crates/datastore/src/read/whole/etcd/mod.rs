@@ -172,7 +172,7 @@ async fn begin(client: &EtcdClient, ranges: &[Range], at: Option<i64>) -> Result
     Ok(Start { endpoint: redact_url(client.endpoint()), revision, taken_at: crate::clock::now(), first })
 }
 
-/// The start of the affinities: `host/` and `virtual/`.
+/// The start of the affinities, `host/` and `virtual/`: they follow the handles.
 fn affinities() -> Vec<u8> {
     prefix_end(HANDLE_PREFIX.as_bytes())
 }

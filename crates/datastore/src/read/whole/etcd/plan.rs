@@ -91,7 +91,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// Adds the value of one block, or nothing if it cannot be decoded.
+    /// Adds one block by its value. A block that cannot be decoded is only counted.
     pub(super) fn add(&mut self, value: &[u8]) {
         self.blocks += 1;
         let Ok(content) = BlockContent::parse(value) else { return };

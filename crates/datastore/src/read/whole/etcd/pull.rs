@@ -20,7 +20,7 @@ const AHEAD: usize = 32;
 /// Maximum bytes of one answer, as far as it can be predicted.
 const MOST_BYTES: usize = 32 << 20;
 
-/// Receives the entries of a read. Parts are filled in parallel, then passed on in the order of their keys.
+/// Receives the entries of a read. Parts are filled in parallel, then passed on in the order of the queue.
 pub(crate) trait Collector: Send + 'static {
     type Chunk: Default + Send + 'static;
 
@@ -47,7 +47,7 @@ pub(crate) struct Pull<C: Collector> {
 
 struct State<C: Collector> {
     waiting: VecDeque<Part>,
-    /// The queue gets no more parts.
+    /// True if the queue gets no more parts.
     closed: bool,
     /// Number of parts that were started.
     given: usize,
@@ -131,7 +131,7 @@ impl<C: Collector> Pull<C> {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// Returns the collector after all tasks have ended.
+    /// Returns the collector; `None` before all tasks have ended.
     pub(crate) fn finish(self: Arc<Self>) -> Option<C> {
         let this = Arc::into_inner(self)?;
         Some(this.state.into_inner().unwrap_or_else(PoisonError::into_inner).collector)
@@ -197,7 +197,7 @@ impl<C: Collector> Pull<C> {
         (self.progress)(Progress { read, expected });
     }
 
-    /// Passes on the data of an incomplete part if it is its turn; otherwise returns it.
+    /// Passes on the data of an incomplete part if it is the part's turn; otherwise returns the data.
     fn commit_piece(&self, index: usize, chunk: C::Chunk) -> Result<C::Chunk> {
         let mut state = self.lock();
         if state.committed != index {

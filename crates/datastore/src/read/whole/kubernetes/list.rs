@@ -1,4 +1,4 @@
-//! Reads all objects of a kind, page by page, each object as it arrives.
+//! Reads all objects of a kind, in one piece or in pages, each object as it arrives.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub(crate) struct Listed<T> {
     pub date: Option<Timestamp>,
     /// Number of objects.
     pub items: u64,
-    /// The list was restarted.
+    /// True if the list was restarted.
     pub begun_again: bool,
 }
 
@@ -163,7 +163,7 @@ struct Run<'r, T> {
     limit: u64,
     listed: Listed<T>,
     expected: bool,
-    /// The receiver that waits for the list to begin.
+    /// Signals the beginning of the list, once.
     begun: &'r mut Option<Begun>,
 }
 

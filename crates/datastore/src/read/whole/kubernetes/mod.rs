@@ -17,7 +17,7 @@ use crate::client::kubernetes::kinds::{self, Kind};
 use crate::client::kubernetes::{KubeClient, permission};
 use crate::error::{Error, Permission, Result};
 
-/// The reason for a cluster without machines.
+/// The reason that a cluster has no machines.
 pub(crate) fn no_kubevirt() -> WhySkipped {
     WhySkipped::NotInstalled("KubeVirt".to_owned())
 }
