@@ -79,7 +79,7 @@ impl Run<'_> {
             let consent = self.operator.ask(self.question_of_lock(cluster)).await?;
             // Consent in advance was for the command, not for restoring a lock.
             if consent.was_typed() {
-                stays_locked = self.restore(&lock, consent).await?;
+                stays_locked |= self.restore(&lock, consent).await?;
             } else {
                 self.operator.tell(Event::LockStays);
                 stays_locked = true;

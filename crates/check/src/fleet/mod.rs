@@ -97,14 +97,11 @@ pub fn leave_out_doubles(clusters: &mut Vec<Cluster>, now: Timestamp) -> Vec<Str
     clusters.retain_mut(|cluster| {
         let ClusterIdentity { guid, location, .. } = &cluster.report.cluster;
         let Some(other) = counts.get(guid).filter(|counted| **counted != cluster.name) else { return true };
+        let reason = format!("it has the same GUID as {other}, and only one of them counts");
         if cluster.is_live {
-            said.push(format!(
-                "{} is left out: it has the same GUID as {other}, which was read later",
-                cluster.name
-            ));
+            said.push(format!("{} is left out: {reason}", cluster.name));
             return false;
         }
-        let reason = format!("it has the same GUID as {other}, and only one of them counts");
         let unreadable = Cluster::unreadable(&cluster.name, location.clone(), reason);
         (cluster.report, cluster.pools, cluster.ranges) =
             (unreadable.report, unreadable.pools, unreadable.ranges);

@@ -55,11 +55,11 @@ pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> Addres
             if matches!(claim, Claim::Cooling | Claim::WindowsReserved) {
                 continue;
             }
+            let is_used = used.remove(&allocation.address);
             let node = record.get("node").map(|node| node.to_string()).or_else(|| host.map(str::to_owned));
             if !node.as_deref().map_or(scope.nodes.is_empty(), |node| scope.has_node(node)) {
                 continue;
             }
-            let is_used = used.remove(&allocation.address);
             let is_recorded = || claim.pod().is_some_and(|pod| pods.contains(&pod));
             if !(pods.is_empty() || is_used || is_recorded()) {
                 continue;
@@ -130,7 +130,7 @@ mod tests {
         snapshot.add_entry(b"/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-29", BLOCK, 1);
         let endpoint =
             br#"{"metadata":{"namespace":"ns","name":"node--2-k8s-b-eth0"},"spec":{"node":"node-2","pod":"b",
-            "orchestrator":"k8s","endpoint":"eth0","ipNetworks":["10.0.0.5/32"]}}"#;
+            "orchestrator":"k8s","endpoint":"eth0","ipNetworks":["10.0.0.1/32","10.0.0.5/32"]}}"#;
         let key = b"/calico/resources/v3/projectcalico.org/workloadendpoints/ns/node--2-k8s-b-eth0";
         snapshot.add_entry(key, endpoint, 2);
         snapshot
@@ -154,7 +154,10 @@ mod tests {
     #[test]
     fn of_a_pod_what_is_recorded_and_what_is_used() {
         let pod = ("ns".to_owned(), "b".to_owned());
-        assert_eq!(shown(&Scope::default(), &[pod]), ["10.0.0.1 pod ns/b", "10.0.0.5 not recorded "]);
+        let pods = [pod];
+        assert_eq!(shown(&Scope::default(), &pods), ["10.0.0.1 pod ns/b", "10.0.0.5 not recorded "]);
+        // Recorded on another node.
+        assert_eq!(shown(&Scope::of_nodes(["node-1".to_owned()]), &pods), ["10.0.0.5 not recorded "]);
         assert!(shown(&Scope::default(), &[("ns".to_owned(), "c".to_owned())]).is_empty());
     }
 

@@ -157,7 +157,7 @@ fn a_cluster_that_is_named_twice_counts_once() {
     let again = Cluster { name: "again".into(), ..clusters[0].clone() };
     clusters.push(again);
     let said = leave_out_doubles(&mut clusters, "2027-01-01T00:00:00Z".parse().unwrap());
-    assert_eq!(said, ["again is left out: it has the same GUID as a, which was read later"]);
+    assert_eq!(said, ["again is left out: it has the same GUID as a, and only one of them counts"]);
     assert_eq!(clusters.iter().map(|c| c.name.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
 }
 

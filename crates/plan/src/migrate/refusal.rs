@@ -15,7 +15,7 @@ pub enum MigrateRefusal {
     #[error("no pool shows that a migration has begun")]
     NoneBegun,
     /// No pool is named, and several could be the old one.
-    #[error("several disabled pools have blocks: {}", .0.join(", "))]
+    #[error("several pools are being migrated, or are disabled and have blocks: {}", .0.join(", "))]
     SeveralBegun(Vec<String>),
     #[error("{0} is both the old and the new pool")]
     SamePool(String),

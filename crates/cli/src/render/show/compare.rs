@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use calipam_check::views::{Comparison, NodeComparison};
+use calipam_check::views::{Comparison, NodeComparison, RecordedFor};
 
 use super::{View, or_dash};
 use crate::render::column::{Column, left, right};
@@ -73,10 +73,27 @@ fn addresses<'a, R: 'a>(
     }
 }
 
-/// True if no source lacks an address, and none is recorded on another node. The recorded owner does not matter.
+/// True if no source lacks an address, and none is recorded on another node, for a tunnel or for a service.
 pub(crate) fn agrees(node: &NodeComparison) -> bool {
-    let NodeComparison { not_recorded, recorded_elsewhere, not_used, .. } = node;
-    [not_recorded, recorded_elsewhere, not_used, &node.without_endpoint, &node.endpoint_only]
-        .iter()
-        .all(|set| set.is_empty())
+    let NodeComparison { not_recorded, recorded_elsewhere, not_used, recorded_for_others, .. } = node;
+    let clashes = |of: &RecordedFor| matches!(of, RecordedFor::Tunnel | RecordedFor::Service);
+    !recorded_for_others.values().any(clashes)
+        && [not_recorded, recorded_elsewhere, not_used, &node.without_endpoint, &node.endpoint_only]
+            .iter()
+            .all(|set| set.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_and_a_tunnel_with_one_address_do_not_agree() {
+        let recorded_for = |owner| NodeComparison {
+            recorded_for_others: [("10.0.0.1".parse().unwrap(), owner)].into(),
+            ..NodeComparison::default()
+        };
+        assert!(agrees(&NodeComparison::default()) && agrees(&recorded_for(RecordedFor::VirtualMachine)));
+        assert!(!agrees(&recorded_for(RecordedFor::Tunnel)) && !agrees(&recorded_for(RecordedFor::Service)));
+    }
 }
