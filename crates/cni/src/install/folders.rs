@@ -104,7 +104,7 @@ mod tests {
     fn none_and_several_are_errors_that_name_the_option() {
         let root = tempfile::tempdir().unwrap();
         let none = detect(root.path()).unwrap_err().to_string();
-        assert!(none.contains("looked at /opt/cni/bin, ") && none.contains("--bin-dir"), "{none}");
+        assert!(none.contains("looked in /opt/cni/bin, ") && none.contains("--bin-dir"), "{none}");
         put(root.path(), "/opt/cni/bin");
         put(root.path(), "/var/lib/cni/bin");
         let several = detect(root.path()).unwrap_err().to_string();

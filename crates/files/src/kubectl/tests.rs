@@ -198,7 +198,7 @@ fn the_first_page_of_a_list_is_not_the_list() {
     for kind in ["PodList", "List"] {
         let error = page(kind, json!({"continue": "abc", "remainingItemCount": 17})).unwrap_err();
         assert!(
-            error.contains("pods.json") && error.contains(kind) && error.contains("17 objects"),
+            error.contains("pods.json") && error.contains(kind) && error.contains("17 more objects"),
             "{error}"
         );
         assert!(page(kind, json!({"continue": "abc"})).is_err());

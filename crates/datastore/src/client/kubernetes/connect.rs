@@ -346,7 +346,7 @@ mod tests {
         let of = |path: &str| KubernetesSettings { kubeconfig: path.to_owned(), ..Default::default() };
         let broken = write(&folder, "a", "users: [{name: u, user: {token: hunter2}\n");
         let error = read(&of(&broken)).await.unwrap_err();
-        assert_eq!(error, format!("cannot use the kubeconfig {broken}: it is not the YAML of a kubeconfig"));
+        assert_eq!(error, format!("cannot use the kubeconfig {broken}: it is not a kubeconfig in YAML"));
         let error = read(&of("/does/not/exist:/nor/this")).await.unwrap_err();
         assert!(error.ends_with("there is no such file"), "{error}");
         let ended =

@@ -137,7 +137,7 @@ mod tests {
         let start = Instant::now();
         let (short, long) = (Duration::from_secs(1), Duration::from_mins(1));
         let Err(failure) = hanging(short).await else { panic!("it got credentials") };
-        let said = "the credential plugin sh did not end within 1 s, and was killed";
+        let said = "the credential plugin sh did not finish within 1 s, and was killed";
         assert!(failure.to_string().contains(said), "{failure}");
         assert_killed(start);
         assert!(timeout(short, hanging(long)).await.is_err(), "no one waits for it any more");
