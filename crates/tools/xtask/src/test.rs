@@ -16,8 +16,9 @@ use crate::{protoc, step, tools, workspace};
 /// The variable by which test programs know how many tests to run at the same time.
 const THREADS: &str = "RUST_TEST_THREADS";
 
-/// The prefix of the program's tests: their module in `tests/main.rs`.
-const PROGRAM: &str = "cli::";
+/// Modules with a third of the tests' time each: those of the program in `tests/main.rs`, and those of generated
+/// clusters in `crates/datastore/tests`.
+const LONG: [&str; 2] = ["cli::", "generated::"];
 
 /// The time after which `cargo test` has released the build folder, if everything is built.
 const HEAD_START: Duration = Duration::from_secs(10);
@@ -106,27 +107,33 @@ fn run_all(protoc: &Variables, servers: Servers, left_out: &LeftOut) -> Result<(
     let head_start = if built.is_ok() { HEAD_START } else { Duration::ZERO };
     let (lints, tests) = thread::scope(|scope| {
         let lints = scope.spawn(|| lints(protoc, head_start));
-        let tests = built.and_then(|variables| run_halves(&variables, left_out, &all));
+        let tests = built.and_then(|variables| run_parts(&variables, left_out, &all));
         (lints.join().expect("the lints do not panic"), tests)
     });
     summary([format, lints, tests])
 }
 
-/// Runs the tests of the program next to all others, since cargo runs one test program after the other, and each ends
-/// with a few slow tests. One half selects by name the tests that the other skips.
-fn run_halves(variables: &Variables, left_out: &LeftOut, all: &[String]) -> Result<(), Failure> {
-    let half = |selection: &[&str]| {
-        let mut half = tests(variables, left_out, all);
-        half.arg("--").args(selection).env(THREADS, threads());
-        half
+/// Runs the tests of the long modules next to all others, since cargo runs one test program after the other, and each
+/// ends with a few slow tests. Each test runs once: a part selects by name the tests that the later ones skip.
+fn run_parts(variables: &Variables, left_out: &LeftOut, all: &[String]) -> Result<(), Failure> {
+    let part = |selected: Option<&str>, skipped: &[&str]| {
+        let mut part = tests(variables, left_out, all);
+        part.arg("--").args(selected).args(skipped.iter().flat_map(|module| ["--skip", module]));
+        part.env(THREADS, threads());
+        part
     };
-    let (program, others) = thread::scope(|scope| {
-        let title = "Running the tests of the program besides the others; they are printed at their end";
-        let program = scope.spawn(|| step::run_printed_later(title, &mut half(&[PROGRAM])));
-        let others = step::run("Running all other tests", &mut half(&["--skip", PROGRAM]));
-        (program.join().expect("the step does not panic"), others)
-    });
-    program.and(others)
+    thread::scope(|scope| {
+        let long = LONG.iter().enumerate().map(|(number, module)| {
+            let mut part = part(Some(module), &LONG[..number]);
+            let title =
+                format!("Running the tests of {module} besides the others; they are printed at their end");
+            scope.spawn(move || step::run_printed_later(&title, &mut part))
+        });
+        let long: Vec<_> = long.collect();
+        let others = step::run("Running all other tests", &mut part(None, &LONG));
+        let join = |part: thread::ScopedJoinHandle<'_, _>| part.join().expect("the step does not panic");
+        long.into_iter().map(join).fold(others, Result::and)
+    })
 }
 
 /// Builds the servers and the tests at the same time: each leaves cores idle while it downloads or links.
@@ -175,11 +182,11 @@ fn niced(command: &Command) -> Command {
     niced
 }
 
-/// The number of tests that each half runs at the same time, unless the caller has set it. It is greater than the
+/// The number of tests that each part runs at the same time, unless the caller has set it. It is greater than the
 /// number of cores, since tests mostly wait for their servers.
 fn threads() -> OsString {
     let cores = thread::available_parallelism().map_or(2, NonZero::get);
-    std::env::var_os(THREADS).unwrap_or_else(|| (2 * cores).to_string().into())
+    std::env::var_os(THREADS).unwrap_or_else(|| (cores + 1).to_string().into())
 }
 
 /// Prints all failures, and returns one for all of them.
