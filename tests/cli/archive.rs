@@ -142,7 +142,7 @@ fn kubernetes_has_an_archive() {
     assert!(text.contains("changes between two exports, and after the last one, are not known"), "{text}");
     let early = calipam(&["diff", "--archive", archive, "--at", "2020-01-01T00:00Z"]);
     assert!(
-        early.code == 2 && early.stderr.contains("has no export of 2020-01-01T00:00:00Z or before"),
+        early.code == 2 && early.stderr.contains("has no export from 2020-01-01T00:00:00Z or before"),
         "{early:?}"
     );
     let none = calipam(&["diff", "--archive", archive, "--at", "2999-01-01T00:00Z"]);

@@ -1,6 +1,6 @@
 //! `diff`: compares two states of a cluster, and their findings.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::panic::resume_unwind;
 use std::thread::{self, ScopedJoinHandle};
 
@@ -186,7 +186,7 @@ pub fn scope(pair: &Pair, networks: [Vec<IpNet>; 2], names: &Names) -> Result<Sc
         }
     }
 
-    let mut of_pools = Vec::new();
+    let mut of_pools = BTreeSet::new();
     for name in &names.pools {
         let [old, new] = sides.map(|snapshot| pool(snapshot, name));
         match (old, new) {
@@ -204,7 +204,7 @@ pub fn scope(pair: &Pair, networks: [Vec<IpNet>; 2], names: &Names) -> Result<Sc
     if let Some(unknown) = blocks.iter().find(|block| !is_known(**block, is_known_block)) {
         return Err(unknown_block(*unknown));
     }
-    for named in networks.into_iter().chain([of_pools]) {
+    for named in networks.into_iter().chain([of_pools.into_iter().collect()]) {
         scope.networks = in_both(std::mem::take(&mut scope.networks), named)?;
     }
     scope.networks.sort();
