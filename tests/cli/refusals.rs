@@ -16,7 +16,7 @@ fn filters_that_leave_nothing() {
     refused(
         &apart,
         1,
-        "error: nothing of node-1 is in 172.16.5.0/28\nhint: `calipam show --blocks --datastore",
+        "error: node-1 and 172.16.5.0/28 have nothing in common\nhint: `calipam show --blocks --datastore",
     );
     for meet in [["node-1", "10.244.0.0/16"], ["node-1,node-2", "extra-5,10.244.0.0/16"]] {
         let run = on_example(&["check", "--node", meet[0], "--pool", meet[1], "-o", "json"]);
@@ -28,7 +28,7 @@ fn filters_that_leave_nothing() {
 #[test]
 fn a_context_without_a_kubeconfig() {
     let told =
-        "error: the context \"prod\" is named, but no kubeconfig\nhint: name the kubeconfig that has it";
+        "error: the context \"prod\" is named, but no kubeconfig is\nhint: name the kubeconfig that has it";
     refused(&["check", "--context", "prod"], 2, told);
     for more in [&["--etcd-endpoints", "http://127.0.0.1:1"][..], &["--datastore", "kubernetes"]] {
         let run = calipam(&[&["check", "--context", "prod"], more].concat());

@@ -324,11 +324,9 @@ fn addresses_that_cool_down_keep_their_block_until_they_have() {
 #[test]
 fn the_new_pool_is_named_and_its_name_does_not_grow() {
     let site = Site::of(&cluster());
-    for (name, says) in
-        [("Pool", "cannot be the name"), ("", "cannot be the name"), ("a/b", "cannot be the name")]
-    {
+    for name in ["Pool", "", "a/b"] {
         let run = migrate(&site, &[&TO[..], &["--to-name", name, "--apply", "--yes"]].concat());
-        assert!(run.code == 1 && run.stderr.contains(says), "{run:?}");
+        assert!(run.code == 1 && run.stderr.contains("cannot be a pool name"), "{run:?}");
     }
     let named = [&TO[..], &["--to-name", "pods", "--apply", "--yes"]].concat();
     assert_eq!(migrate(&site, &named).code, 0);
