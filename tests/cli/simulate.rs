@@ -84,7 +84,7 @@ fn latency_comes_from_a_profile() {
     assert_ne!(median("local-nvme"), median("loaded"));
     for (options, says) in [
         (&["--latency", "local"][..], "a profile (local-nvme, cloud-disk, loaded)"),
-        (&["--latency", "loaded", "--model", "kubernetes"], "the profile loaded is of an etcd"),
+        (&["--latency", "loaded", "--model", "kubernetes"], "the profile loaded is for etcd"),
     ] {
         let run = small(options);
         assert!(run.code == 2 && run.stderr.contains(says), "{options:?}: {run:?}");

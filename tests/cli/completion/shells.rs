@@ -61,13 +61,14 @@ impl Shell {
         assert!(attempts.len() < 5, "{line} -> {words}: {attempts:?}");
     }
 
-    /// Returns the list of the shell for a line, and clears the line.
-    fn listed(&mut self, line: &str) -> String {
+    /// Returns the list of the shell for a line, once it has this entry, and clears the line.
+    fn listed(&mut self, line: &str, entry: &str) -> String {
         self.session.send(&format!("{line}\t"));
         self.session.settle();
         self.session.send("\t");
+        let mut shown = self.session.wait_for(entry);
         self.session.settle();
-        let shown = self.session.shown();
+        shown.push_str(&self.session.shown());
         // Leaves the list, and clears the line.
         for key in ["\u{3}", "\u{15}"] {
             self.session.send(key);
@@ -97,13 +98,7 @@ impl Shell {
             ] {
                 self.completes(&format!("{called} {typed}"), &format!("{called} {becomes}"));
             }
-            // A busy machine may print the list after the line is cleared, and is then asked again.
-            let mut list = self.listed(&format!("{called} "));
-            for _ in 0..5 {
-                if !list.contains("rebuild") {
-                    list = self.listed(&format!("{called} "));
-                }
-            }
+            let list = self.listed(&format!("{called} "), "rebuild");
             for command in ["check", "release", "rebuild"] {
                 assert!(list.contains(command), "{command}: {list}");
             }
