@@ -130,7 +130,7 @@ codes! {
     OverlappingClusterPools "overlapping-cluster-pools" Error "pools of clusters that route to each other overlap",
     PoolCoversOtherCluster "pool-covers-other-cluster" Error "a pool covers another cluster's nodes, services or tunnel addresses",
     DisabledPoolMismatch "disabled-pool-mismatch" Warning "a disabled pool covers only part of another cluster's pool",
-    ClusterSettingsDiffer "cluster-settings-differ" Info "block size or strict affinity differ between clusters that route to each other",
+    ClusterSettingsDiffer "cluster-settings-differ" Info "block size or strict affinity differs between clusters that route to each other",
     ClusterUnreadable "cluster-unreadable" Error "a cluster in the fleet cannot be read",
 }
 

@@ -100,7 +100,7 @@ pub struct Index<'s> {
     pub blocks: Vec<IndexedBlock<'s>>,
     /// Every use of an address by a live owner, ascending by address.
     pub uses: Vec<Use>,
-    /// Addresses that objects name, but do not certainly own, ascending. Such an address is never leaked.
+    /// Addresses that objects name without certainly owning them, ascending. Such an address is never leaked.
     mentioned: Vec<IpAddr>,
     pods: FastMap<PodName<'s>, u32>,
     /// Positions of nodes whose own address is in a pool.
@@ -301,12 +301,12 @@ impl<'s> Index<'s> {
         }
     }
 
-    /// Returns true if something names the address, but does not certainly own it.
+    /// Returns true if something names the address without certainly owning it.
     pub fn is_mentioned(&self, address: IpAddr) -> bool {
         self.mentioned.binary_search(&address).is_ok()
     }
 
-    /// Returns the addresses in `cidr` that something names, but does not certainly own, ascending.
+    /// Returns the addresses in `cidr`, ascending, that something names without certainly owning them.
     pub fn mentioned_in(&self, cidr: IpNet) -> &[IpAddr] {
         let from = self.mentioned.partition_point(|address| *address < cidr.network());
         let len = self.mentioned[from..].partition_point(|address| *address <= cidr.broadcast());

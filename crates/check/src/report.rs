@@ -21,7 +21,7 @@ pub struct ClusterIdentity {
     pub location: String,
     /// The revision at which the cluster was read.
     pub revision: String,
-    /// The newest Calico version that wrote to the cluster.
+    /// The version of the Calico component that wrote ClusterInformation last.
     pub calico_version: String,
     pub taken_at: Timestamp,
 }

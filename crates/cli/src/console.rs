@@ -235,7 +235,7 @@ fn locale_has_unicode() -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
-/// Returns the width of the terminal on stdout.
+/// Returns the width of the terminal on stdout; `None` if there is none, or if it is narrower than [`NARROWEST`].
 fn terminal_width() -> Option<u16> {
     let (Width(width), _) = terminal_size::terminal_size_of(io::stdout())?;
     (width >= NARROWEST).then_some(width)

@@ -214,7 +214,7 @@ pub struct ClusterInformation {
     pub guid: String,
     /// Comma-separated words such as `k8s,bgp,kdd`.
     pub cluster_type: String,
-    /// The newest version that a component wrote, such as `v3.32.1`.
+    /// The version of the component that wrote it last, such as `v3.32.1`.
     pub calico_version: String,
     /// False while the datastore is locked; `None` means not locked.
     pub datastore_ready: Option<bool>,
@@ -256,12 +256,12 @@ pub fn newest_known() -> String {
 }
 
 impl ClusterInformation {
-    /// True if the newest component is of this version (major, minor) or later; `None` if the version is not known.
+    /// True if the component that wrote it last is of this version (major, minor) or later; `None` if the version is not known.
     pub fn is_since(&self, version: (u32, u32)) -> Option<bool> {
         self.version().map(|(major, minor, _)| (major, minor) >= version)
     }
 
-    /// The newest component's version; the patch is 0 if it names none.
+    /// The parts of `calico_version`; the patch is 0 if it names none.
     pub fn version(&self) -> Option<(u32, u32, u32)> {
         let text = self.calico_version.trim_start_matches('v');
         let mut numbers = text.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());

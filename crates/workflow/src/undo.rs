@@ -54,7 +54,7 @@ fn sources(plan: &UndoPlan) -> Vec<Source> {
     sources
 }
 
-/// Returns the lock that the run of this journal left, if it can be restored.
+/// Returns the lock that this journal's run left, if an undo can remove it; warns if the datastore is locked.
 async fn lock_of_run(run: &Run<'_>, journal: &Path, cluster: &str) -> Result<Option<StaleLock>, Failure> {
     let Some(lock) = stale_lock(journal, cluster) else { return Ok(None) };
     let now = lock.recheck(run.datastore).await?;

@@ -169,7 +169,11 @@ fn every_cluster_that_knows_an_address_says_who_had_it() {
         table.stdout
     );
     assert!(table.stdout.contains("\nCLUSTER  REVISION  TIME"), "{}", table.stdout);
-    assert!(table.stdout.contains("\nb: etcd has everything") && !table.stdout.contains("\nc: "), "{}", table.stdout);
+    assert!(
+        table.stdout.contains("\nb: etcd has everything") && !table.stdout.contains("\nc: "),
+        "{}",
+        table.stdout
+    );
     assert!(of_fleet(&folder, &["history", "--ip", address, "-o", "wide"]).stdout.contains("\nc: read at"));
 
     let nowhere = of_fleet(&folder, &["history", "--ip", "203.0.113.9"]);

@@ -1,4 +1,4 @@
-//! Objects that name an address, but do not certainly own it.
+//! Objects that name an address without certainly owning it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{Index, Owner};
 use crate::finding::{OwnerEvidence, OwnerKind, one_shared};
 
-/// Something that names an address, but does not certainly own it.
+/// An object that names an address without certainly owning it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Mention {
     #[serde(flatten, serialize_with = "one_shared")]

@@ -37,7 +37,7 @@ pub struct AddressView {
     /// The address's known users. If `partly_read` names sources, there can be others.
     #[serde(serialize_with = "shared")]
     pub owners: Vec<Arc<OwnerEvidence>>,
-    /// Objects that name the address, but do not certainly own it.
+    /// Objects that name the address without certainly owning it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub named_by: Vec<Mention>,
     /// The address's findings, as far as the objects that were read show them.

@@ -57,7 +57,7 @@ impl fmt::Display for About {
 }
 
 impl About {
-    /// True if an object in the snapshot, which should be small, may be about the subject.
+    /// True if an object in the snapshot may be about the subject. Looks at every object.
     pub fn is_in(&self, snapshot: Snapshot) -> bool {
         states(snapshot, self).values().any(|state| state.block().is_none_or(|block| self.has_block(block)))
     }

@@ -204,7 +204,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
             _ => None,
         };
 
-        let subject = || Subject::Affinity { node: holder_of(key), cidr: key.cidr };
+        let subject = || Subject::affinity(key);
         let edit = |edit: AffinityEdit| Edit::Affinity(key.clone().into(), edit);
         match (before, after) {
             (Some((before, revision)), Some(after)) if !before.deleted => {
@@ -298,13 +298,5 @@ fn block_of(entry: Option<&Entry>) -> Option<&Block> {
     match &entry?.record {
         Record::Block(block) => Some(block),
         _ => None,
-    }
-}
-
-/// Returns the holder's name as findings give it.
-fn holder_of(key: &AffinityKey) -> String {
-    match key.kind {
-        AffinityType::Host => key.node.clone(),
-        _ => format!("{}:{}", key.kind, key.node),
     }
 }

@@ -15,7 +15,7 @@ pub(super) struct UndoTask {
     pub step: Arc<UndoStep>,
     pub from: usize,
     pub to: usize,
-    /// The largest number of pieces of evidence in one write.
+    /// The most awaited objects that one write requires to be unchanged.
     pub evidence: usize,
     /// The reason why the step is not undone.
     pub refusal: Option<String>,

@@ -39,7 +39,7 @@ pub(super) struct Checks<'a> {
     console: Console,
     /// The followed cluster.
     live: Option<Live>,
-    /// The thread that reads the trends of the recording.
+    /// The thread that reads the pools' earlier trends from the `--record` folder.
     past: Option<JoinHandle<Option<Trends>>>,
     /// The reason that the cluster is not followed.
     not_followed: Option<WhyWhole>,

@@ -100,7 +100,8 @@ fn add_block(text: &mut Text, block: &BlockOfAddress) {
     }
     if let Some(handle) = &block.handle {
         let object = if handle.exists {
-            format!(", whose object counts {} in this block", handle.count)
+            let addresses = if handle.count == 1 { "address" } else { "addresses" };
+            format!(", whose object counts {} {addresses} in this block", handle.count)
         } else {
             ", which has no object".to_owned()
         };

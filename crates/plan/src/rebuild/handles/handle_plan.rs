@@ -21,7 +21,8 @@ pub(super) enum Observed<'s> {
     Object(&'s Versioned<Handle>),
     /// The object with the handle's clean ID, which is marked deleted.
     MarkedDeleted(&'s Revision),
-    /// An object whose ID continues after a carriage return. It stays, and is counted instead of the clean ID's object.
+    /// An object whose ID continues after a carriage return, if no live object has the clean ID. It stays, and the plan
+    /// adjusts its counts.
     Stray(&'s Versioned<Handle>),
     Missing,
 }
