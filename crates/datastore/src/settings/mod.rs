@@ -2,7 +2,7 @@
 //! calicoctl's precedence (facts section 7).
 
 #[cfg(test)]
-pub(crate) mod any_text;
+pub(crate) mod any_text_tests;
 mod fields;
 mod file;
 mod tls;

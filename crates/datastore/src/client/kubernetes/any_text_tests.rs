@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::token_file::TokenFile;
 use super::{connect, transport};
 use crate::secret::Secret;
-use crate::settings::any_text::text;
+use crate::settings::any_text_tests::text;
 use crate::settings::{KubectlOptions, KubernetesSettings};
 
 /// An address without a server.
