@@ -42,6 +42,7 @@ impl Record {
             Key::Affinity(affinity) => Affinity::parse(affinity.clone(), value).map(Self::Affinity),
             Key::Handle(id) => Handle::parse(id, value).map(Self::Handle),
             Key::IpamConfig => IpamConfig::parse(value).map(Self::Config),
+            Key::IpamConfiguration(_) => IpamConfig::parse_resource(value).map(Self::Config),
             Key::Pool(name) => Pool::parse(name, value).map(|pool| Self::Pool(pool.value)),
             Key::Reservation(name) => {
                 Reservation::parse(name, value).map(|read| Self::Reservation(read.value))

@@ -5,15 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use calipam_files::objects::{Accept, KUBEVIRT_GROUP};
+use calipam_files::objects::{Accept, IPIP, KUBEVIRT_GROUP};
 use calipam_model::plugin::INSTALLED;
 use percent_encoding::utf8_percent_encode;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::{UNRESERVED, segment};
+use crate::client::kubernetes::object::{List, Metadata, Object, Owner, Pod};
+use crate::client::kubernetes::{Answer, KubeClient};
 use crate::error::{Failure, Result};
 use crate::settings::KubernetesSettings;
 
@@ -21,42 +22,11 @@ use crate::settings::KubernetesSettings;
 const KUBEVIRT_VERSION: &str = "v1";
 /// The label of a pod to which a machine is being migrated.
 const MIGRATION: &str = "kubevirt.io/migrationJobUID";
-/// The annotation in which Calico keeps a node's IPIP tunnel address.
-const TUNNEL: &str = "projectcalico.org/IPv4IPIPTunnelAddr";
+
 /// A connection to an API server for single queries.
 #[derive(Clone, Debug)]
 pub struct Lookup {
     client: Arc<KubeClient>,
-}
-
-/// The needed part of `metadata`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Metadata {
-    name: String,
-    namespace: String,
-    uid: String,
-    resource_version: String,
-    deletion_timestamp: Option<String>,
-    labels: Option<BTreeMap<String, String>>,
-    annotations: Option<BTreeMap<String, String>>,
-    owner_references: Option<Vec<Owner>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Owner {
-    api_version: String,
-    kind: String,
-    name: String,
-    uid: String,
-    controller: Option<bool>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Object {
-    metadata: Metadata,
 }
 
 /// The pod that runs an instance of a virtual machine.
@@ -69,18 +39,13 @@ pub struct LauncherPod {
     pub migration: Option<String>,
 }
 
-/// The running instance of a virtual machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Instance {
-    pub uid: String,
-    pub is_being_deleted: bool,
-    pub machine: Option<String>,
-}
-
+/// A virtual machine, or a running instance of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VirtualMachine {
     pub uid: String,
     pub is_being_deleted: bool,
+    /// The machine that an instance belongs to.
+    pub machine: Option<String>,
 }
 
 /// A node's data for the migration from host-local.
@@ -116,19 +81,17 @@ impl Lookup {
     pub async fn namespace_labels(&self, name: &str) -> Result<Option<BTreeMap<String, String>>> {
         let found: Option<Object> =
             self.get(&format!("/api/v1/namespaces/{}", segment(name)), "namespaces").await?;
-        Ok(found.map(|namespace| namespace.metadata.labels.unwrap_or_default()))
+        Ok(found.map(|namespace| namespace.metadata.labels))
     }
 
     /// The instance that a pod runs. The outer `None` means that there is no such pod; the inner one that it runs none.
     pub async fn launcher(&self, namespace: &str, pod: &str) -> Result<Option<Option<LauncherPod>>> {
         let path = format!("/api/v1/namespaces/{}/pods/{}", segment(namespace), segment(pod));
         let Some(found) = self.get::<Object>(&path, "pods").await? else { return Ok(None) };
-        let labels = found.metadata.labels.unwrap_or_default();
+        let Metadata { labels, owner_references, .. } = found.metadata;
         let migration = labels.get(MIGRATION).filter(|uid| !uid.is_empty()).cloned();
-        let owners = found.metadata.owner_references.unwrap_or_default();
-        let instance = owners
-            .into_iter()
-            .find(|owner| is_kubevirt(owner, "VirtualMachineInstance") && owner.controller == Some(true));
+        let mut owners = owner_references.into_iter();
+        let instance = owners.find(|owner| is_kubevirt(owner, "VirtualMachineInstance") && owner.controller);
         Ok(Some(instance.map(|owner| LauncherPod {
             instance_name: owner.name,
             instance_uid: owner.uid,
@@ -137,28 +100,28 @@ impl Lookup {
     }
 
     /// The instance of a virtual machine; `None` if there is none.
-    pub async fn instance(&self, namespace: &str, name: &str) -> Result<Option<Instance>> {
-        let found: Option<Object> = self
-            .get(&kubevirt_path(namespace, "virtualmachineinstances", name), "virtualmachineinstances")
-            .await?;
-        Ok(found.map(|Object { metadata }| {
-            let owners = metadata.owner_references.unwrap_or_default();
-            let machine = owners.into_iter().find(|owner| is_kubevirt(owner, "VirtualMachine"));
-            Instance {
-                uid: metadata.uid,
-                is_being_deleted: metadata.deletion_timestamp.is_some(),
-                machine: machine.map(|owner| owner.name).filter(|name| !name.is_empty()),
-            }
-        }))
+    pub async fn instance(&self, namespace: &str, name: &str) -> Result<Option<VirtualMachine>> {
+        self.kubevirt(namespace, "virtualmachineinstances", name).await
     }
 
     /// A virtual machine; `None` if there is none.
     pub async fn machine(&self, namespace: &str, name: &str) -> Result<Option<VirtualMachine>> {
-        let found: Option<Object> =
-            self.get(&kubevirt_path(namespace, "virtualmachines", name), "virtualmachines").await?;
-        Ok(found.map(|Object { metadata }| VirtualMachine {
-            uid: metadata.uid,
-            is_being_deleted: metadata.deletion_timestamp.is_some(),
+        self.kubevirt(namespace, "virtualmachines", name).await
+    }
+
+    async fn kubevirt(&self, namespace: &str, plural: &str, name: &str) -> Result<Option<VirtualMachine>> {
+        let (namespace, name) = (segment(namespace), segment(name));
+        let path =
+            format!("/apis/{KUBEVIRT_GROUP}/{KUBEVIRT_VERSION}/namespaces/{namespace}/{plural}/{name}");
+        let found: Option<Object> = self.get(&path, plural).await?;
+        Ok(found.map(|Object { metadata, .. }| {
+            let owner =
+                metadata.owner_references.into_iter().find(|owner| is_kubevirt(owner, "VirtualMachine"));
+            VirtualMachine {
+                uid: metadata.uid,
+                is_being_deleted: metadata.deletion_timestamp.is_some(),
+                machine: owner.map(|owner| owner.name).filter(|name| !name.is_empty()),
+            }
         }))
     }
 
@@ -166,24 +129,16 @@ impl Lookup {
     pub async fn node_addresses(&self, name: &str) -> Result<Option<NodeAddresses>> {
         #[derive(Default, Deserialize)]
         #[serde(default)]
-        struct Node {
-            metadata: Metadata,
-            spec: Spec,
-        }
-        #[derive(Default, Deserialize)]
-        #[serde(default)]
         struct Spec {
             #[serde(rename = "podCIDR")]
             pod_cidr: String,
         }
-        let found: Option<Node> = self.get(&format!("/api/v1/nodes/{}", segment(name)), "nodes").await?;
-        Ok(found.map(|node| {
-            let tunnel = node.metadata.annotations.and_then(|mut all| all.remove(TUNNEL));
-            NodeAddresses {
-                pod_cidr: node.spec.pod_cidr,
-                tunnel: tunnel.filter(|text| !text.is_empty()),
-                version: node.metadata.resource_version,
-            }
+        let found: Option<Object<Spec>> =
+            self.get(&format!("/api/v1/nodes/{}", segment(name)), "nodes").await?;
+        Ok(found.map(|Object { mut metadata, spec, .. }| NodeAddresses {
+            pod_cidr: spec.pod_cidr,
+            tunnel: metadata.annotations.remove(IPIP).filter(|text| !text.is_empty()),
+            version: metadata.resource_version,
         }))
     }
 
@@ -196,14 +151,11 @@ impl Lookup {
         address: IpAddr,
     ) -> Result<bool> {
         let change = json!({
-            "metadata": {"resourceVersion": read.version, "annotations": {TUNNEL: address.to_string()}},
+            "metadata": {"resourceVersion": read.version, "annotations": {IPIP: address.to_string()}},
         });
         let path = format!("/api/v1/nodes/{}/status", segment(name));
-        match self.client.patch(&path, change.to_string().into_bytes()).await {
-            Ok(_) => Ok(true),
-            Err(Failure::Conflict(_)) => Ok(false),
-            Err(failure) => Err(self.client.write_error("nodes", failure)),
-        }
+        let written = self.client.patch(&path, change.to_string().into_bytes()).await;
+        self.unless_conflict(written, "nodes")
     }
 
     /// Records the plugin that assigns a node's addresses, or with `None` that it is unknown. Writes only this
@@ -217,45 +169,22 @@ impl Lookup {
 
     /// The addresses of a node's pods in both families.
     pub async fn pods_on(&self, node: &str) -> Result<Vec<PodAddress>> {
-        #[derive(Default, Deserialize)]
-        #[serde(default)]
-        struct Pod {
-            metadata: Metadata,
-            status: Status,
-        }
-        #[derive(Default, Deserialize)]
-        #[serde(default)]
-        struct Status {
-            #[serde(rename = "podIP")]
-            first: String,
-            #[serde(rename = "podIPs")]
-            all: Vec<Address>,
-        }
-        #[derive(Default, Deserialize)]
-        #[serde(default)]
-        struct Address {
-            ip: String,
-        }
-        #[derive(Default, Deserialize)]
-        #[serde(default)]
-        struct Pods {
-            items: Vec<Pod>,
-        }
         let selector = format!("spec.nodeName={node}");
         let selector = utf8_percent_encode(&selector, UNRESERVED);
-        let found: Option<Pods> = self.get(&format!("/api/v1/pods?fieldSelector={selector}"), "pods").await?;
+        let found: Option<List<Pod>> =
+            self.get(&format!("/api/v1/pods?fieldSelector={selector}"), "pods").await?;
 
-        let addresses = |Pod { metadata, status }: Pod| {
-            let all = status.all.into_iter().map(|address| address.ip);
+        let addresses = |Pod { metadata, status, .. }: Pod| {
+            let all = status.addresses.into_iter().map(|address| address.ip);
             let parsed: BTreeSet<IpAddr> =
-                all.chain([status.first]).filter_map(|text| text.parse().ok()).collect();
+                all.chain([status.address]).filter_map(|text| text.parse().ok()).collect();
             parsed.into_iter().map(move |address| PodAddress {
                 namespace: metadata.namespace.clone(),
                 name: metadata.name.clone(),
                 address,
             })
         };
-        Ok(found.unwrap_or_default().items.into_iter().flat_map(addresses).collect())
+        Ok(found.into_iter().flat_map(|pods| pods.items).flat_map(addresses).collect())
     }
 
     /// Locks or unlocks the datastore for the plugins of all nodes: `datastoreReady` of the cluster information.
@@ -269,10 +198,16 @@ impl Lookup {
             return Ok(true);
         }
         object["spec"]["datastoreReady"] = ready.into();
-        match self.client.put(&path, object.to_string().into_bytes()).await {
+        let written = self.client.put(&path, object.to_string().into_bytes()).await;
+        self.unless_conflict(written, WHAT)
+    }
+
+    /// Returns false if the object has changed.
+    fn unless_conflict(&self, written: Result<Answer, Failure>, what: &str) -> Result<bool> {
+        match written {
             Ok(_) => Ok(true),
             Err(Failure::Conflict(_)) => Ok(false),
-            Err(failure) => Err(self.client.write_error(WHAT, failure)),
+            Err(failure) => Err(self.client.write_error(what, failure)),
         }
     }
 
@@ -283,9 +218,4 @@ impl Lookup {
 
 fn is_kubevirt(owner: &Owner, kind: &str) -> bool {
     owner.kind == kind && owner.api_version == format!("{KUBEVIRT_GROUP}/{KUBEVIRT_VERSION}")
-}
-
-fn kubevirt_path(namespace: &str, plural: &str, name: &str) -> String {
-    let (namespace, name) = (segment(namespace), segment(name));
-    format!("/apis/{KUBEVIRT_GROUP}/{KUBEVIRT_VERSION}/namespaces/{namespace}/{plural}/{name}")
 }

@@ -6,7 +6,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use calipam_files::{DataFile, Extent, FileKind, ProgressFn, newest_time, quiet};
-use calipam_model::block::RecordDetail;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot, Source};
 
@@ -15,9 +14,8 @@ use crate::client::etcdv2::EtcdV2Client;
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::schema::keeps_cooldown;
 use crate::error::{Error, Result};
-use crate::read::whole::etcd::pull::Collector;
+use crate::read::whole;
 use crate::read::whole::etcd::{Observed, Start, observe};
-use crate::read::whole::{self, Reduced};
 use crate::read::{Lookup, again, around, with_kubernetes};
 use crate::secret::redact_url;
 use crate::settings::{Settings, Target};
@@ -219,18 +217,12 @@ impl Datastore {
         extent: &Extent,
         progress: &ProgressFn,
     ) -> Result<Snapshot> {
-        let (mut snapshot, start) = match extent.records() {
-            RecordDetail::Full => gather::<Snapshot>(client, at, extent, progress).await?,
-            RecordDetail::Borrowers => gather::<Reduced>(client, at, extent, progress).await?,
-        };
-        snapshot.datastore = DatastoreKind::Etcd;
-        snapshot.location = start.endpoint;
-        snapshot.revision = start.revision.to_string();
+        let collect = |_: &Start| Ok(Snapshot { records: extent.records(), ..Snapshot::default() });
+        let Observed { collector: mut snapshot, start } =
+            observe(client, at, extent, collect, progress).await?;
         let now = start.taken_at;
-        snapshot.taken_at = match at {
-            Some(_) => newest_time(&snapshot, now).unwrap_or(now),
-            None => now,
-        };
+        let newest = at.and_then(|_| newest_time(&snapshot, now));
+        snapshot.set_origin(start.endpoint, start.revision, newest.unwrap_or(now));
         snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
         snapshot.mark_read(ETCD_SOURCES.into_iter().filter(|source| extent.has(*source)));
         extent.say(&mut snapshot);
@@ -271,18 +263,6 @@ impl Datastore {
             Ok(Some(snapshot))
         })
     }
-}
-
-/// Reads etcd into a snapshot.
-async fn gather<C: Collector + Default + Into<Snapshot>>(
-    client: &Arc<EtcdClient>,
-    at: Option<i64>,
-    extent: &Extent,
-    progress: &ProgressFn,
-) -> Result<(Snapshot, Start)> {
-    let collect = |_: &Start| Ok(C::default());
-    let Observed { collector, start } = observe(client, at, extent, collect, progress).await?;
-    Ok((collector.into(), start))
 }
 
 /// Runs slow work on a separate thread.

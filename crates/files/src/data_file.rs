@@ -15,7 +15,7 @@ use tempfile::{NamedTempFile, TempPath};
 use crate::error::{Error, FileError, Result};
 use crate::etcd_snapshot::{self, SnapshotInfo, looks_like_snapshot, sort_by_key};
 use crate::export::{self, Export, Header, Tally, looks_like_export};
-use crate::extent::Extent;
+use crate::extent::{Extent, skip};
 use crate::kubectl;
 use crate::raw::{RawEntry, is_read};
 use crate::{CALICO_2_SOURCES, Progress, ProgressFn, regular};
@@ -220,7 +220,7 @@ impl DataFile {
     }
 
     /// Passes each entry to `take` without decoding it.
-    pub fn entries(&self, take: impl FnMut(&RawEntry<'_>)) -> Result<()> {
+    pub fn entries(&self, take: impl FnMut(&RawEntry<'_>) + Send) -> Result<()> {
         match self.kind {
             FileKind::Export => export::read(&self.path, take).map(drop),
             FileKind::EtcdSnapshot => etcd_snapshot::read(&self.path, is_read, take).map(drop),
@@ -270,10 +270,7 @@ pub(crate) fn describe(path: &Path, snapshot: &mut Snapshot, header: &Header) ->
         DatastoreKind::EtcdV2 => CALICO_2_SOURCES.to_vec(),
         DatastoreKind::Kubernetes => kubectl::sources().collect(),
     };
-    for source in expected {
-        let absent = || Coverage::Skipped(WhySkipped::NotInExport);
-        snapshot.coverage.entry(source).or_insert_with(absent);
-    }
+    expected.into_iter().for_each(|source| skip(snapshot, source, WhySkipped::NotInExport));
     Ok(())
 }
 

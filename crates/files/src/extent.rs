@@ -61,10 +61,8 @@ impl Extent {
 
     /// Records for every unwanted source that it was not read, unless the source already has a record.
     pub fn say(&self, snapshot: &mut Snapshot) {
-        for source in Source::ALL.into_iter().filter(|source| !self.has(*source)) {
-            let unread = || Coverage::Skipped(WhySkipped::NotNeeded);
-            snapshot.coverage.entry(source).or_insert_with(unread);
-        }
+        let unwanted = Source::all().filter(|source| !self.has(*source));
+        unwanted.for_each(|source| skip(snapshot, source, WhySkipped::NotNeeded));
     }
 }
 

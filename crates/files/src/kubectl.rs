@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use crate::error::{Error, FileError, Result};
 use crate::extent::skip;
-use crate::objects::kinds::{KnownKind, by_name, by_plural};
+use crate::objects::kinds::{KINDS, KnownKind, by_name, by_plural};
 use crate::objects::list_splitter::json::JsonList;
 use crate::objects::{Encoding, ListError};
 use crate::raw::RawEntry;
@@ -29,17 +29,6 @@ const MAY_BE_EMPTY: [Source; 4] = [
     Source::IpamConfig,
     Source::ClusterInformation,
     Source::KubeControllersConfiguration,
-];
-/// Kinds that count as read only if a file has them.
-const NEVER_EMPTY: [Source; 8] = [
-    Source::Blocks,
-    Source::Affinities,
-    Source::Handles,
-    Source::Pools,
-    Source::Nodes,
-    Source::Pods,
-    Source::Services,
-    Source::Machines,
 ];
 
 /// True if a file that begins with `head` could contain Kubernetes objects.
@@ -96,9 +85,7 @@ pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
         snapshot.mark_read(MAY_BE_EMPTY);
     }
     skip(&mut snapshot, Source::Endpoints, WhySkipped::PodsInstead);
-    for source in NEVER_EMPTY.into_iter().chain(MAY_BE_EMPTY) {
-        skip(&mut snapshot, source, WhySkipped::NotInFile);
-    }
+    sources().for_each(|source| skip(&mut snapshot, source, WhySkipped::NotInFile));
     Ok(snapshot)
 }
 
@@ -172,7 +159,8 @@ fn kind_of_key(key: &[u8]) -> Option<&'static KnownKind> {
 
 /// The sources in a Kubernetes datastore.
 pub(crate) fn sources() -> impl Iterator<Item = Source> {
-    NEVER_EMPTY.into_iter().chain(MAY_BE_EMPTY).chain([Source::Endpoints])
+    let read = KINDS.iter().map(|kind| kind.source).filter(|source| *source != Source::Namespaces);
+    read.chain([Source::Endpoints])
 }
 
 struct Reader<F> {

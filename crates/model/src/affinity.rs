@@ -48,6 +48,12 @@ impl fmt::Display for AffinityType {
     }
 }
 
+/// The label with the kind of holder.
+pub const AFFINITY_TYPE: &str = "projectcalico.org/affinity-type";
+
+/// Names and values of the labels by which Calico 3.31 and later finds affinities on Kubernetes.
+pub type AffinityLabels = [(&'static str, String); 3];
+
 /// The holder of an affinity, and the block that it holds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AffinityKey {
@@ -76,15 +82,7 @@ impl AffinityKey {
             _ => false,
         }
     }
-}
 
-/// The label with the kind of holder.
-pub const AFFINITY_TYPE: &str = "projectcalico.org/affinity-type";
-
-/// Names and values of the labels by which Calico 3.31 and later finds affinities on Kubernetes.
-pub type AffinityLabels = [(&'static str, String); 3];
-
-impl AffinityKey {
     /// Returns the labels of the affinity object (facts 2.5).
     pub fn labels(&self) -> AffinityLabels {
         let hash = BASE32_NOPAD.encode(&digest::sha3_256(self.node.as_bytes()));

@@ -5,13 +5,11 @@ use std::collections::{HashSet, VecDeque};
 use std::mem::replace;
 use std::ops::Range;
 
-use crate::key::{BLOCK_PREFIX, ENDPOINT_PREFIX, HANDLE_PREFIX, Key, RESOURCE_PREFIX};
+use crate::key::{BLOCK_PREFIX, DEFAULT, ENDPOINT_PREFIX, HANDLE_PREFIX, Key, RESOURCE_PREFIX};
 use crate::snapshot::{Defect, Snapshot, Versioned};
 
 /// A growing list reserves room for one more object per this many objects.
 const ROOM: usize = 64;
-/// Calico's object name for kinds with a single object.
-const DEFAULT: &str = "default";
 
 impl Snapshot {
     /// Updates a complete snapshot after these keys have changed, so that it equals a new full read. `fresh` has the

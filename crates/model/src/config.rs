@@ -9,8 +9,10 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess};
 
 use crate::DecodeError;
-use crate::json::{self, Fields, Object, is, set};
+use crate::document::Document;
+use crate::json::{self, Fields, is, set};
 use crate::resource::read;
+use crate::writable::Object;
 
 pub use self::controllers::{KubeControllersConfiguration, NotServed};
 
@@ -47,53 +49,57 @@ impl Default for IpamConfig {
 }
 
 /// The settings in their stored form. Two of them have different names in etcd (`ETCD`) and in the resource, and each
-/// of Calico's readers knows only one of the names.
-#[derive(Default)]
-struct RawIpamConfig<const ETCD: bool> {
-    strict_affinity: Option<bool>,
-    auto_allocate_blocks: Option<bool>,
-    max_blocks_per_host: Option<i64>,
-    kubevirt_persistence: Option<String>,
-    cooldown_seconds: Option<i64>,
+/// of Calico's readers knows only one of the names. A missing flag is false, even if it is true when nothing is stored.
+struct Stored<const ETCD: bool>(IpamConfig);
+
+impl<const ETCD: bool> Default for Stored<ETCD> {
+    fn default() -> Self {
+        Self(IpamConfig { auto_allocate_blocks: false, kubevirt_persistence: None, ..IpamConfig::default() })
+    }
 }
 
-impl<'de, const ETCD: bool> Fields<'de> for RawIpamConfig<ETCD> {
+impl<'de, const ETCD: bool> Fields<'de> for Stored<ETCD> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        let Self(config) = self;
         let [strict_affinity, auto_allocate_blocks] = match ETCD {
             true => ["strict_affinity", "auto_allocate_blocks"],
             false => ["strictAffinity", "autoAllocateBlocks"],
         };
         match name {
-            _ if is(name, strict_affinity) => set(&mut self.strict_affinity, map),
-            _ if is(name, auto_allocate_blocks) => set(&mut self.auto_allocate_blocks, map),
-            _ if is(name, "maxBlocksPerHost") => set(&mut self.max_blocks_per_host, map),
-            _ if is(name, "kubeVirtVMAddressPersistence") => set(&mut self.kubevirt_persistence, map),
-            _ if is(name, "ipCooldownSeconds") => set(&mut self.cooldown_seconds, map),
+            _ if is(name, strict_affinity) => set(&mut config.strict_affinity, map),
+            _ if is(name, auto_allocate_blocks) => set(&mut config.auto_allocate_blocks, map),
+            _ if is(name, "maxBlocksPerHost") => set(&mut config.max_blocks_per_host, map),
+            _ if is(name, "kubeVirtVMAddressPersistence") => {
+                let stated = map.next_value::<Option<String>>()?;
+                config.kubevirt_persistence =
+                    stated.map(|text| text != persistence(false)).or(config.kubevirt_persistence);
+                Ok(())
+            }
+            _ if is(name, "ipCooldownSeconds") => set(&mut config.cooldown_seconds, map),
             _ => map.next_value::<IgnoredAny>().map(drop),
         }
     }
 }
 
-impl<'de, const ETCD: bool> Deserialize<'de> for RawIpamConfig<ETCD> {
+impl<'de, const ETCD: bool> Deserialize<'de> for Stored<ETCD> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut raw = Self::default();
-        Object(&mut raw).deserialize(deserializer)?;
-        Ok(raw)
+        let mut stored = Self::default();
+        json::Object(&mut stored).deserialize(deserializer)?;
+        Ok(stored)
     }
 }
 
 impl IpamConfig {
-    /// Reads the value under `/calico/ipam/v2/config`. A missing flag is false, even if its default is true: `{}` turns
-    /// off allocation of blocks (facts 1.6).
+    /// Reads the value under `/calico/ipam/v2/config`. `{}` turns off allocation of blocks (facts 1.6).
     pub fn parse(text: &[u8]) -> Result<Self, DecodeError> {
-        let raw: RawIpamConfig<true> = json::from_slice(text)?;
-        Ok(raw.into())
+        let Stored::<true>(config) = json::from_slice(text)?;
+        Ok(config)
     }
 
     /// Reads the resource IPAMConfiguration.
     pub fn parse_resource(json: &[u8]) -> Result<Self, DecodeError> {
-        let (_, raw, _) = read::<RawIpamConfig<false>>(json)?;
-        Ok(raw.into())
+        let (_, Stored(config), _) = read::<Stored<false>>(json)?;
+        Ok(config)
     }
 
     /// True if stopped KubeVirt machines keep their addresses.
@@ -103,23 +109,22 @@ impl IpamConfig {
 
     /// Encodes the value that Calico writes to etcd, without settings that are false, 0 or not set.
     pub fn encode(&self) -> Vec<u8> {
-        let mut fields = serde_json::Map::new();
-        let flags =
-            [("strict_affinity", self.strict_affinity), ("auto_allocate_blocks", self.auto_allocate_blocks)];
-        for (name, value) in flags.into_iter().filter(|(_, value)| *value) {
-            fields.insert(name.to_owned(), value.into());
-        }
-        if self.max_blocks_per_host != 0 {
-            fields.insert("maxBlocksPerHost".to_owned(), self.max_blocks_per_host.into());
-        }
-        if let Some(keep) = self.kubevirt_persistence {
-            let text = if keep { "Enabled" } else { "Disabled" };
-            fields.insert("kubeVirtVMAddressPersistence".to_owned(), text.into());
-        }
-        if self.cooldown_seconds != 0 {
-            fields.insert("ipCooldownSeconds".to_owned(), self.cooldown_seconds.into());
-        }
-        serde_json::Value::Object(fields).to_string().into_bytes()
+        let mut document = Document::default();
+        let is_kept = |setting: &IpamSetting| {
+            self.kubevirt_persistence.is_some() || !matches!(setting, IpamSetting::Kubevirt(_))
+        };
+        document.set(&self.settings().into_iter().filter(is_kept).collect::<Vec<_>>());
+        Object::IpamConfig(document).encode()
+    }
+
+    fn settings(&self) -> [IpamSetting; 5] {
+        [
+            IpamSetting::StrictAffinity(self.strict_affinity),
+            IpamSetting::AutoAllocateBlocks(self.auto_allocate_blocks),
+            IpamSetting::MaxBlocksPerHost(self.max_blocks_per_host),
+            IpamSetting::Cooldown(self.cooldown_seconds),
+            IpamSetting::Kubevirt(self.keeps_addresses_of_machines()),
+        ]
     }
 
     pub fn cooldown(&self) -> SignedDuration {
@@ -129,18 +134,6 @@ impl IpamConfig {
     /// The limit for a node's blocks in one family.
     pub fn block_limit(&self) -> u32 {
         u32::try_from(self.max_blocks_per_host).ok().filter(|n| *n > 0).unwrap_or(DEFAULT_MAX_BLOCKS_PER_HOST)
-    }
-}
-
-impl<const ETCD: bool> From<RawIpamConfig<ETCD>> for IpamConfig {
-    fn from(raw: RawIpamConfig<ETCD>) -> Self {
-        Self {
-            strict_affinity: raw.strict_affinity.unwrap_or(false),
-            auto_allocate_blocks: raw.auto_allocate_blocks.unwrap_or(false),
-            max_blocks_per_host: raw.max_blocks_per_host.unwrap_or(0),
-            kubevirt_persistence: raw.kubevirt_persistence.map(|text| text != "Disabled"),
-            cooldown_seconds: raw.cooldown_seconds.unwrap_or(0),
-        }
     }
 }
 
@@ -182,13 +175,7 @@ impl IpamSetting {
 
     /// True if the configuration has this setting.
     pub fn is_set(self, config: &IpamConfig) -> bool {
-        match self {
-            Self::StrictAffinity(value) => config.strict_affinity == value,
-            Self::AutoAllocateBlocks(value) => config.auto_allocate_blocks == value,
-            Self::MaxBlocksPerHost(number) => config.max_blocks_per_host == number,
-            Self::Kubevirt(keeps) => config.kubevirt_persistence.unwrap_or(true) == keeps,
-            Self::Cooldown(seconds) => config.cooldown_seconds == seconds,
-        }
+        config.settings().contains(&self)
     }
 }
 
@@ -205,6 +192,19 @@ impl std::fmt::Display for IpamSetting {
 
 fn persistence(keeps: bool) -> &'static str {
     if keeps { "Enabled" } else { "Disabled" }
+}
+
+/// The first Calico version (major, minor) that finds a node's affinities by labels (facts 2.5).
+const LABELS_SINCE: (u32, u32) = (3, 31);
+/// The newest Calico version whose data and allocator are known; its branch was read before release (facts 9).
+const NEWEST_KNOWN: (u32, u32) = (3, 33);
+
+/// The oldest Calico version whose data is known.
+const OLDEST_KNOWN: (u32, u32) = (2, 0);
+
+/// The newest Calico version whose data is known, such as `v3.33`.
+pub fn newest_known() -> String {
+    format!("v{}.{}", NEWEST_KNOWN.0, NEWEST_KNOWN.1)
 }
 
 /// Cluster information (facts 1.11).
@@ -240,22 +240,7 @@ impl ClusterInformation {
             datastore_ready: spec.datastore_ready,
         })
     }
-}
 
-/// The first Calico version (major, minor) that finds a node's affinities by labels (facts 2.5).
-const LABELS_SINCE: (u32, u32) = (3, 31);
-/// The newest Calico version whose data and allocator are known; its branch was read before release (facts 9).
-const NEWEST_KNOWN: (u32, u32) = (3, 33);
-
-/// The oldest Calico version whose data is known.
-const OLDEST_KNOWN: (u32, u32) = (2, 0);
-
-/// The newest Calico version whose data is known, such as `v3.33`.
-pub fn newest_known() -> String {
-    format!("v{}.{}", NEWEST_KNOWN.0, NEWEST_KNOWN.1)
-}
-
-impl ClusterInformation {
     /// True if the component that wrote it last is of this version (major, minor) or later; `None` if the version is not known.
     pub fn is_since(&self, version: (u32, u32)) -> Option<bool> {
         self.version().map(|(major, minor, _)| (major, minor) >= version)

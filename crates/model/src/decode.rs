@@ -8,14 +8,11 @@ use crate::block::BlockContent;
 use crate::config::{ClusterInformation, IpamConfig, KubeControllersConfiguration};
 use crate::endpoint::Endpoint;
 use crate::handle::Handle;
-use crate::key::{ENDPOINT_PREFIX, HANDLE_PREFIX, Key};
+use crate::key::{DEFAULT, ENDPOINT_PREFIX, HANDLE_PREFIX, Key};
 use crate::node::Node;
 use crate::pool::{Pool, Reservation};
 use crate::resource::Parsed;
 use crate::snapshot::{Defect, DefectKind, FieldDefect, Revision, Snapshot, StoredBlock, Versioned};
-
-/// Calico's object name for kinds with a single object.
-const DEFAULT: &str = "default";
 
 impl Snapshot {
     /// Adds one etcd entry. An entry that cannot be decoded becomes a [`Defect`]; keys that mean nothing to calipam are
@@ -31,45 +28,28 @@ impl Snapshot {
             return;
         };
         // Most entries are endpoints and handles, so no `Key` is built for them.
-        if let Some((namespace, name)) = text.strip_prefix(ENDPOINT_PREFIX).and_then(endpoint_key) {
-            match Endpoint::parse(namespace, name, value) {
-                Ok(parsed) => {
-                    let endpoint = self.note_parsed(text, parsed);
-                    self.endpoints.push(versioned(endpoint, revision));
-                }
-                Err(error) => self.note(text, DefectKind::Value(error.to_string())),
+        let endpoint = text.strip_prefix(ENDPOINT_PREFIX).and_then(endpoint_key);
+        let is_one_name = |id: &&str| !id.is_empty() && memchr(b'/', id.as_bytes()).is_none();
+        let handle = text.strip_prefix(HANDLE_PREFIX).filter(is_one_name);
+        let added = match (endpoint, handle) {
+            (Some((namespace, name)), _) => Endpoint::parse(namespace, name, value).map(|parsed| {
+                let endpoint = self.note_parsed(text, parsed);
+                self.endpoints.push(versioned(endpoint, revision));
+            }),
+            (None, Some(id)) => {
+                Handle::parse(id, value).map(|handle| self.handles.push(versioned(handle, revision)))
             }
-            return;
-        }
-        if let Some(id) = text
-            .strip_prefix(HANDLE_PREFIX)
-            .filter(|id| !id.is_empty() && memchr(b'/', id.as_bytes()).is_none())
-        {
-            match Handle::parse(id, value) {
-                Ok(handle) => self.handles.push(versioned(handle, revision)),
-                Err(error) => self.note(text, DefectKind::Value(error.to_string())),
-            }
-            return;
-        }
-        match Key::parse(text) {
-            Ok(Some(key)) => {
-                if let Some(reason) = not_canonical(&key, text) {
-                    let kind = DefectKind::Key(reason);
-                    self.defects.push(Defect { path: text.to_owned(), key: Some(key), kind });
-                    return;
-                }
-                if let Err(error) = self.add(text, key, value, revision) {
-                    self.note(text, DefectKind::Value(error.to_string()));
-                }
-            }
-            Ok(None) => {}
-            Err(error) => {
-                self.defects.push(Defect {
-                    path: text.to_owned(),
-                    key: None,
-                    kind: DefectKind::Key(error.reason),
-                });
-            }
+            (None, None) => match Key::parse(text) {
+                Ok(Some(key)) => match not_canonical(&key, text) {
+                    Some(reason) => return self.note(text, DefectKind::Key(reason)),
+                    None => self.add(text, key, value, revision),
+                },
+                Ok(None) => Ok(()),
+                Err(error) => return self.note(text, DefectKind::Key(error.reason)),
+            },
+        };
+        if let Err(error) = added {
+            self.note(text, DefectKind::Value(error.to_string()));
         }
     }
 
@@ -80,7 +60,6 @@ impl Snapshot {
                 self.blocks.push(versioned(StoredBlock { key: cidr, content }, revision));
             }
             Key::Affinity(key) => self.affinities.push(versioned(Affinity::parse(key, value)?, revision)),
-            Key::Handle(id) => self.handles.push(versioned(Handle::parse(&id, value)?, revision)),
             Key::Pool(name) => {
                 let pool = self.note_parsed(path, Pool::parse(&name, value)?);
                 self.pools.push(versioned(pool, revision));
@@ -92,10 +71,6 @@ impl Snapshot {
             Key::Node(name) => {
                 let node = self.note_parsed(path, Node::parse(&name, value)?);
                 self.nodes.push(versioned(node, revision));
-            }
-            Key::Endpoint { namespace, name } => {
-                let endpoint = self.note_parsed(path, Endpoint::parse(&namespace, &name, value)?);
-                self.endpoints.push(versioned(endpoint, revision));
             }
             Key::IpamConfig => self.ipam_config = Some(IpamConfig::parse(value)?),
             Key::IpamConfiguration(name) if name == DEFAULT => {
@@ -114,6 +89,8 @@ impl Snapshot {
             Key::IpamConfiguration(name) => self.ignored_configs.push(name),
             Key::ClusterInformation(_) | Key::KubeControllersConfiguration(_) => {}
             Key::IpamHost(_) => {}
+            // Read above.
+            Key::Handle(_) | Key::Endpoint { .. } => {}
             // Objects that are only in Kubernetes have no path in etcd.
             Key::Pod { .. } | Key::Service { .. } => {}
         }

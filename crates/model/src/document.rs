@@ -55,7 +55,7 @@ impl Document {
         let mut child = self.clone();
         child.0.remove("status");
         let mut metadata = Map::from_iter([("name".to_owned(), name.into())]);
-        for kept in ["labels", "annotations"] {
+        for kept in OF_CHILDREN {
             if let Some(value) = self.metadata().and_then(|metadata| metadata.get(kept)) {
                 metadata.insert(kept.to_owned(), value.clone());
             }

@@ -8,7 +8,7 @@ use self::read::{RawEndpoint, read, text};
 use crate::DecodeError;
 use crate::cidr;
 use crate::names::{is_endpoint_name, push_endpoint_name};
-use crate::packing::{boxed_texts, take_sized};
+use crate::packing::{boxed_texts, take_sized, text_at};
 use crate::resource::Parsed;
 use crate::snapshot::FieldDefect;
 use crate::text::TextRef;
@@ -211,11 +211,7 @@ impl Endpoint {
     }
 
     fn field(&self, field: Field) -> TextRef<'_> {
-        let mut rest = &*self.text;
-        for _ in 0..field as usize {
-            take_sized(&mut rest);
-        }
-        TextRef::from_packed(take_sized(&mut rest))
+        text_at(&self.text, field as usize)
     }
 }
 

@@ -128,29 +128,9 @@ impl<'de, F: Items<'de>> Visitor<'de> for Array<'_, F> {
 }
 
 /// A string that borrows from the document if possible.
-pub(crate) struct Str<'de>(pub Cow<'de, str>);
-
-impl<'de> serde::Deserialize<'de> for Str<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct StrVisitor;
-        impl<'de> Visitor<'de> for StrVisitor {
-            type Value = Str<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-
-            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Str<'de>, E> {
-                Ok(Str(Cow::Borrowed(text)))
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<Str<'de>, E> {
-                Ok(Str(Cow::Owned(text.to_owned())))
-            }
-        }
-        deserializer.deserialize_str(StrVisitor)
-    }
-}
+#[derive(Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Str<'a>(#[serde(borrow)] pub Cow<'a, str>);
 
 /// Sets `target` to the next value of `map`, unless it is `null`.
 pub(crate) fn set<'de, T, A>(target: &mut T, map: &mut A) -> Result<(), A::Error>

@@ -19,6 +19,9 @@ pub const RESOURCE_PREFIX: &str = "/calico/resources/v3/projectcalico.org/";
 /// The prefix of workload endpoints.
 pub const ENDPOINT_PREFIX: &str = "/calico/resources/v3/projectcalico.org/workloadendpoints/";
 
+/// The object name that Calico uses for kinds with a single object.
+pub const DEFAULT: &str = "default";
+
 /// The object that a key names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {

@@ -110,9 +110,7 @@ impl Node {
             self.addresses.extend(cidr::parse_address(text));
         }
     }
-}
 
-impl Node {
     /// Reads a Calico node's JSON; the name comes from the key. Omits and reports tunnel fields that are not addresses.
     pub fn parse(name: &str, json: &[u8]) -> Result<Parsed<Self>, DecodeError> {
         let (metadata, spec, status) = read::<NodeSpec>(json)?;

@@ -91,19 +91,7 @@ impl<'a> OwnerMap<'a> {
     pub fn get(&self, key: &str) -> Option<TextRef<'a>> {
         self.iter().find(|(k, _)| k.packed() == key.as_bytes()).map(|(_, value)| value)
     }
-}
 
-/// The attributes that identify the user of an address, if they are set.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Owner<'a> {
-    pub namespace: Option<TextRef<'a>>,
-    pub pod: Option<TextRef<'a>>,
-    pub node: Option<TextRef<'a>>,
-    /// The attributes name a KubeVirt machine or its instance.
-    pub is_machine: bool,
-}
-
-impl<'a> OwnerMap<'a> {
     /// Reads all attributes in one pass, by their codes: a check does this for every allocation.
     pub fn owner(&self) -> Owner<'a> {
         let mut owner = Owner::default();
@@ -119,6 +107,16 @@ impl<'a> OwnerMap<'a> {
         }
         owner
     }
+}
+
+/// The attributes that identify the user of an address, if they are set.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Owner<'a> {
+    pub namespace: Option<TextRef<'a>>,
+    pub pod: Option<TextRef<'a>>,
+    pub node: Option<TextRef<'a>>,
+    /// The attributes name a KubeVirt machine or its instance.
+    pub is_machine: bool,
 }
 
 struct OwnerEntries<'a> {

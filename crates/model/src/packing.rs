@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use crate::text::pack_into;
+use crate::text::{TextRef, pack_into};
 
 /// The length from which the length itself takes more than one byte.
 const SHORT: usize = 0x80;
@@ -26,6 +26,14 @@ pub(crate) fn boxed(write: impl FnOnce(&mut Vec<u8>)) -> Box<[u8]> {
 /// Packs several texts into one buffer.
 pub(crate) fn boxed_texts(texts: &[&str]) -> Box<[u8]> {
     boxed(|out| texts.iter().for_each(|text| push_text(out, text)))
+}
+
+/// The text at a place among those that [`boxed_texts`] packed.
+pub(crate) fn text_at(mut texts: &[u8], place: usize) -> TextRef<'_> {
+    for _ in 0..place {
+        take_sized(&mut texts);
+    }
+    TextRef::from_packed(take_sized(&mut texts))
 }
 
 /// Appends a text in packed form.

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use self::named::Named;
 use crate::cidr;
 use crate::key::Key;
-use crate::packing::{boxed_texts, take_sized};
+use crate::packing::{boxed_texts, text_at};
 use crate::snapshot::FieldDefect;
 use crate::text::TextRef;
 
@@ -251,11 +251,7 @@ impl Pod {
     }
 
     fn field(&self, field: Field) -> TextRef<'_> {
-        let mut rest = &*self.text;
-        for _ in 0..field as usize {
-            take_sized(&mut rest);
-        }
-        TextRef::from_packed(take_sized(&mut rest))
+        text_at(&self.text, field as usize)
     }
 }
 

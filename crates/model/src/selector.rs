@@ -6,11 +6,9 @@
 
 use std::collections::BTreeMap;
 
-mod error;
 mod tokens;
 
-pub use self::error::SelectorError;
-use self::tokens::{Comparison, Token, tokenize};
+use self::tokens::{Comparison, MAX_LABEL, Token, tokenize};
 
 /// Maximum depth of parentheses. Calico has no such limit; no real selector comes near it.
 const MAX_DEPTH: usize = 100;
@@ -25,7 +23,6 @@ enum Node {
     Has(String),
     Compare(String, Comparison, String),
     In(String, Vec<String>),
-    NotIn(String, Vec<String>),
     Not(Box<Node>),
     And(Vec<Node>),
     Or(Vec<Node>),
@@ -67,11 +64,38 @@ impl Node {
                 labels.get(label).is_some_and(|found| how.holds(found, value))
             }
             Self::In(label, values) => labels.get(label).is_some_and(|found| values.contains(found)),
-            Self::NotIn(label, values) => labels.get(label).is_none_or(|found| !values.contains(found)),
             Self::Not(node) => !node.matches(labels),
             Self::And(nodes) => nodes.iter().all(|node| node.matches(labels)),
             Self::Or(nodes) => nodes.iter().any(|node| node.matches(labels)),
         }
+    }
+}
+
+/// The reason why a selector is invalid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SelectorError {
+    #[error("expected {0}, but the selector ends")]
+    Ends(&'static str),
+    #[error("expected {wanted}, found {found}")]
+    Unexpected { found: String, wanted: &'static str },
+    #[error("expected an operator after the label {label:?}, found {found}")]
+    NotAnOperator { found: String, label: String },
+    #[error("the label {0:?} is followed by no operator")]
+    NoOperator(String),
+    #[error("a string has no closing quote")]
+    OpenText,
+    #[error("`{0}(` has no closing `)`")]
+    OpenFunction(&'static str),
+    #[error("a label is longer than {MAX_LABEL} bytes")]
+    LongLabel,
+    /// The selector is nested too deeply for this program. Calico has no such limit.
+    #[error("parentheses nest deeper than {MAX_DEPTH} levels")]
+    TooDeep,
+}
+
+impl SelectorError {
+    fn unexpected(found: &Token, wanted: &'static str) -> Self {
+        Self::Unexpected { found: found.to_string(), wanted }
     }
 }
 
@@ -135,7 +159,7 @@ impl Parser {
                 }
             }
             Token::In => Ok(Node::In(label, self.set()?)),
-            Token::NotIn => Ok(Node::NotIn(label, self.set()?)),
+            Token::NotIn => Ok(Node::Not(Box::new(Node::In(label, self.set()?)))),
             token => Err(SelectorError::NotAnOperator { found: token.to_string(), label }),
         }
     }

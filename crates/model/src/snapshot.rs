@@ -129,11 +129,7 @@ pub enum DatastoreKind {
 
 impl fmt::Display for DatastoreKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Etcd => "etcd",
-            Self::EtcdV2 => "etcdv2",
-            Self::Kubernetes => "kubernetes",
-        })
+        serde::Serialize::serialize(self, f)
     }
 }
 
@@ -211,6 +207,13 @@ impl Snapshot {
 
     pub fn mark_read(&mut self, sources: impl IntoIterator<Item = Source>) {
         self.coverage.extend(sources.into_iter().map(|s| (s, Coverage::Read)));
+    }
+
+    /// Sets the place, revision and time of a read of etcd.
+    pub fn set_origin(&mut self, location: String, revision: i64, taken_at: Timestamp) {
+        self.location = location;
+        self.revision = revision.to_string();
+        self.taken_at = taken_at;
     }
 
     /// Records that sources were read only in part.

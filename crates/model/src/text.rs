@@ -4,7 +4,6 @@
 
 use std::borrow::{Borrow, Cow};
 use std::fmt;
-use std::hash::{Hash, Hasher};
 
 use crate::packing::boxed;
 use crate::time::{format_go_utc, parse_go_utc_canonical};
@@ -30,7 +29,7 @@ const ID_DIGITS: usize = 64;
 pub struct Text(Box<[u8]>);
 
 /// A borrowed compact text.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TextRef<'a>(&'a [u8]);
 
 impl Text {
@@ -145,20 +144,6 @@ impl<'a> TextRef<'a> {
             Some(Piece::Time(nanos)) => Some(nanos),
             _ => None,
         }
-    }
-}
-
-impl PartialEq for TextRef<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
-    }
-}
-
-impl Eq for TextRef<'_> {}
-
-impl Hash for TextRef<'_> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.hash(state);
     }
 }
 

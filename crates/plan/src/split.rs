@@ -155,7 +155,7 @@ pub fn plan(snapshot: &Snapshot, pool: &Pool, stored: &Document, split: Split) -
 
 fn disabling(pool: &Pool, stored: &Document) -> Action {
     let mut step = Step::new(format!("split of pool {}", pool.name));
-    step.whole().edits.push(Edit::Pool(pool.name.clone(), PoolEdit::Disable(stored.clone())));
+    step.whole().edits.push(Edit::Pool(pool.name.clone(), PoolEdit::SetDisabled(stored.clone(), true)));
     let detail = format!("{}, before its parts are created", pool.name);
     Action { step, changes: vec![change(Verb::DisablePool, pool.cidr, detail)] }
 }

@@ -86,13 +86,6 @@ impl EtcdStore {
         }
     }
 
-    /// The value of a key for which there is no [`Query`].
-    pub(super) async fn value_of(&self, key: &Key) -> Result<Option<Vec<u8>>, StoreError> {
-        let mut answers = self.get(&[Range::key(key.to_string())]).await?;
-        let kv = answers.first_mut().and_then(|answer| answer.take_kvs().pop());
-        Ok(kv.map(|kv| kv.into_key_value().1))
-    }
-
     /// Makes one change if the key still has the read revision. Sent once; `Unavailable` leaves the outcome open.
     pub(super) async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
         let key = swap.record.key();

@@ -8,13 +8,13 @@ mod kubernetes;
 mod spans;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use calipam_assign::{Entry, Query, Record, Store, StoreError, Swap};
 use calipam_model::IpNet;
-use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
+use calipam_model::parallel::lock;
 use calipam_model::snapshot::Revision;
 use jiff::Timestamp;
 
@@ -60,15 +60,18 @@ impl AllocatorStore {
         Box::pin(async move {
             let backend = match &settings.target {
                 Target::Etcd(etcd) => {
-                    Backend::Etcd(EtcdStore::new(EtcdClient::connect_quickly(etcd).await?.into()))
+                    // The first request shows if a single endpoint answers.
+                    let probe = etcd.endpoints.len() > 1;
+                    Backend::Etcd(EtcdStore::new(EtcdClient::connect_first(etcd, probe).await?.into()))
                 }
                 Target::EtcdV2(etcd) => {
                     let location = etcd.endpoints.first().map(|url| redact_url(url)).unwrap_or_default();
                     return Err(Error::NotForCalico2 { location, what: ASSIGN });
                 }
                 Target::Kubernetes => {
-                    let (client, group) = KubeClient::open_unasked(&settings.kubernetes).await?;
-                    Backend::Kubernetes(KubeStore::new(client, group, selecting))
+                    let client = KubeClient::open_unasked(&settings.kubernetes).await?;
+                    let is_assumed = settings.kubernetes.api_group.is_empty();
+                    Backend::Kubernetes(KubeStore::new(client, is_assumed, selecting))
                 }
                 Target::File(path) => {
                     return Err(Error::NotWritable { location: path.display().to_string() });
@@ -103,28 +106,24 @@ impl AllocatorStore {
 
     /// The blocks created, changed or deleted so far.
     pub fn changed_blocks(&self) -> Vec<IpNet> {
-        self.changed.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+        lock(&self.changed).iter().copied().collect()
     }
 
     /// True if the addresses of virtual machines outlive their pods, according to the resource IPAMConfiguration, which
     /// on etcd is not the allocator's configuration. Also true if there is no such resource.
     pub fn keeps_machine_addresses<'a>(&'a self) -> Pending<'a, Result<bool, StoreError>> {
         Box::pin(async move {
-            match &self.backend {
+            let found = match &self.backend {
                 Backend::Etcd(store) => {
-                    let value = store.value_of(&Key::IpamConfiguration("default".into())).await?;
-                    let config = value.and_then(|json| IpamConfig::parse_resource(&json).ok());
-                    Ok(config.is_none_or(|config| config.keeps_addresses_of_machines()))
+                    store.read(&[Query::Get(Key::IpamConfiguration("default".into()))]).await?
                 }
-                Backend::Kubernetes(store) => {
-                    let found = store.read(&[Query::Get(Key::IpamConfig)]).await?;
-                    let mut configs = found.into_iter().flatten().filter_map(|entry| match entry.record {
-                        Record::Config(config) => Some(config),
-                        _ => None,
-                    });
-                    Ok(configs.next().is_none_or(|config| config.keeps_addresses_of_machines()))
-                }
-            }
+                Backend::Kubernetes(store) => store.read(&[Query::Get(Key::IpamConfig)]).await?,
+            };
+            let mut configs = found.into_iter().flatten().filter_map(|entry| match entry.record {
+                Record::Config(config) => Some(config),
+                _ => None,
+            });
+            Ok(configs.next().is_none_or(|config| config.keeps_addresses_of_machines()))
         })
     }
 
@@ -147,19 +146,12 @@ impl Datastore {
         let backend = match self {
             Self::Etcd(client, _) => Backend::Etcd(EtcdStore::new(Arc::clone(client))),
             Self::Kubernetes(client) => {
-                Backend::Kubernetes(KubeStore::new(Arc::clone(client), Known::Yes, Selecting::All))
+                Backend::Kubernetes(KubeStore::new(Arc::clone(client), false, Selecting::All))
             }
             Self::EtcdV2(..) | Self::File(_) => return Err(Error::NotWritable { location: self.location() }),
         };
         Ok(AllocatorStore::of(backend, consent))
     }
-}
-
-/// States if the API group of Calico's objects is known or only assumed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Known {
-    Yes,
-    Assumed,
 }
 
 impl Store for AllocatorStore {
@@ -183,7 +175,7 @@ impl Store for AllocatorStore {
         };
         let revision = swapped.await?;
         if let Record::Block(block) = &swap.record {
-            self.changed.lock().unwrap_or_else(PoisonError::into_inner).insert(block.cidr());
+            lock(&self.changed).insert(block.cidr());
         }
         Ok(revision)
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use calipam_files::recording::{Change, Positions};
 
 use self::etcd::EtcdChanges;
-use self::kubernetes::KubeChanges;
+use self::kubernetes::Watches;
 pub(crate) use self::kubernetes::positions;
 pub use self::why_whole::WhyWhole;
 use crate::client::kubernetes::watch;
@@ -50,7 +50,7 @@ pub struct Changes(Source);
 
 enum Source {
     Etcd(EtcdChanges),
-    Kubernetes(KubeChanges),
+    Kubernetes(Watches),
 }
 
 impl Changes {
@@ -59,7 +59,7 @@ impl Changes {
         Box::pin(async move {
             match &mut self.0 {
                 Source::Etcd(etcd) => etcd.next().await,
-                Source::Kubernetes(kubernetes) => kubernetes.next().await,
+                Source::Kubernetes(kubernetes) => kubernetes.next_group().await,
             }
         })
     }
@@ -71,7 +71,7 @@ impl Datastore {
         Box::pin(async move {
             Ok(Changes(match self {
                 Self::Etcd(client, _) => Source::Etcd(EtcdChanges::begin(client, &from).await?),
-                Self::Kubernetes(client) => Source::Kubernetes(KubeChanges::begin(client, &from).await?),
+                Self::Kubernetes(client) => Source::Kubernetes(Watches::begin_all(client, &from).await?),
                 Self::EtcdV2(client, _) => {
                     return Err(Error::NotForCalico2 { location: client.endpoint(), what: "record changes" });
                 }

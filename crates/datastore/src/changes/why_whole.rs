@@ -1,21 +1,25 @@
 //! Reasons to read everything instead of only the changes.
 
-use std::fmt;
-
 /// The reason that everything must be read: the changes are unknown.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WhyWhole {
     /// There was no earlier read.
+    #[error("nothing has been read yet")]
     New,
     /// The server no longer keeps the changes since the last read.
+    #[error("the server no longer has the changes since the last read")]
     Compacted,
     /// The server does not have the last known change: it was restored from a backup, or is another server.
+    #[error("the datastore's history is different, as after a restore: {0}")]
     AnotherHistory(String),
     /// The server broke off its report, and may have been replaced by one with another history.
+    #[error("the server stopped reporting changes")]
     Interrupted,
     /// The changes cannot be watched.
+    #[error("changes cannot be watched: {0}")]
     CannotWatch(String),
     /// This datastore does not report changes.
+    #[error("only etcd v3 and Kubernetes report changes")]
     NotForThisDatastore,
 }
 
@@ -29,20 +33,5 @@ impl WhyWhole {
     pub(crate) fn old_server() -> Self {
         let reason = "only Kubernetes 1.33 and later confirms that it has reported all changes";
         Self::CannotWatch(reason.to_owned())
-    }
-}
-
-impl fmt::Display for WhyWhole {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::New => f.write_str("nothing has been read yet"),
-            Self::Compacted => f.write_str("the server no longer has the changes since the last read"),
-            Self::AnotherHistory(reason) => {
-                write!(f, "the datastore's history is different, as after a restore: {reason}")
-            }
-            Self::Interrupted => f.write_str("the server stopped reporting changes"),
-            Self::CannotWatch(reason) => write!(f, "changes cannot be watched: {reason}"),
-            Self::NotForThisDatastore => f.write_str("only etcd v3 and Kubernetes report changes"),
-        }
     }
 }

@@ -1,7 +1,5 @@
 //! Failures of requests to a server.
 
-use std::fmt;
-
 use super::Cause;
 
 /// The kind of server that a request goes to.
@@ -31,7 +29,7 @@ pub enum Failure {
     #[error("the server does not accept the credentials (401)")]
     Unauthorized,
     /// The user lacks permission. Kubernetes gives details; etcd v3's text is empty.
-    #[error("permission denied{}", AfterColon(.0))]
+    #[error("permission denied{}", after_colon(.0))]
     PermissionDenied(String),
     /// The etcd cluster has no leader, or too few members are alive.
     #[error("the etcd cluster cannot answer: {0}")]
@@ -102,10 +100,6 @@ impl Failure {
     }
 }
 
-struct AfterColon<'a>(&'a str);
-
-impl fmt::Display for AfterColon<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() { Ok(()) } else { write!(f, ": {}", self.0) }
-    }
+fn after_colon(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!(": {text}") }
 }

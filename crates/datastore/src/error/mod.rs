@@ -6,7 +6,6 @@ mod hints;
 mod settings;
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 pub use self::cause::Cause;
 pub(crate) use self::cause::{Attempt, innermost, sources};
@@ -37,7 +36,7 @@ pub enum Error {
     #[error("cannot read {what}: {reason}")]
     KubeconfigFile { what: String, reason: String },
     /// None of the etcd endpoints could be used.
-    #[error("cannot use etcd: {}", Tries(.0))]
+    #[error("cannot use etcd: {}", tries(.0))]
     Connect(Vec<Tried>),
     #[error("{endpoint}: cannot read {what}: {failure}")]
     Request {
@@ -59,7 +58,7 @@ pub enum Error {
         failure: Failure,
     },
     /// The user lacks these permissions in Kubernetes.
-    #[error("{endpoint}: {} may not {}", User(user.as_deref()), Missing(missing))]
+    #[error("{endpoint}: {} may not {}", user_of(user.as_deref()), missing_rules(missing))]
     Permission {
         endpoint: String,
         /// The name of the user, if the API server reports it.
@@ -76,7 +75,7 @@ pub enum Error {
     #[error("{endpoint}: compacted the revision that was being read {attempts} times in a row")]
     Compacted { endpoint: String, attempts: u32 },
     /// A requested past revision is no longer kept.
-    #[error("{endpoint}: revision {revision} has been compacted{}", OldestKept(oldest))]
+    #[error("{endpoint}: revision {revision} has been compacted{}", oldest_kept(*oldest))]
     RevisionCompacted {
         endpoint: String,
         revision: i64,
@@ -210,53 +209,29 @@ impl Error {
 }
 
 /// The oldest kept revision, for the end of an error.
-struct OldestKept<'a>(&'a Option<i64>);
-
-impl fmt::Display for OldestKept<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |oldest| write!(f, "; the oldest that is kept is {oldest}"))
-    }
+fn oldest_kept(oldest: Option<i64>) -> String {
+    oldest.map_or_else(String::new, |oldest| format!("; the oldest that is kept is {oldest}"))
 }
 
 /// The endpoints that were tried, in one line of an error.
-struct Tries<'a>(&'a [Tried]);
-
-impl fmt::Display for Tries<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, tried) in self.0.iter().enumerate() {
-            let separator = if i == 0 { "" } else { "; " };
-            write!(f, "{separator}{}: {}", tried.endpoint, tried.failure)?;
-        }
-        Ok(())
-    }
+fn tries(tried: &[Tried]) -> String {
+    let tries = tried.iter().map(|tried| format!("{}: {}", tried.endpoint, tried.failure));
+    tries.collect::<Vec<_>>().join("; ")
 }
 
 /// A Kubernetes user in an error, with its name if that is known.
-struct User<'a>(Option<&'a str>);
-
-impl fmt::Display for User<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the user")?;
-        self.0.map_or(Ok(()), |name| write!(f, " {name}"))
-    }
+fn user_of(name: Option<&str>) -> String {
+    name.map_or_else(|| "the user".to_owned(), |name| format!("the user {name}"))
 }
 
 /// Permissions in one line: `get, list nodes, pods; get ipamblocks (crd.projectcalico.org)`.
-struct Missing<'a>(&'a [Permission]);
-
-impl fmt::Display for Missing<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, Rule { group, resources, verbs }) in Permission::rules(self.0).iter().enumerate() {
-            let separator = if i == 0 { "" } else { "; " };
-            write!(f, "{separator}{} {}", verbs.join(", "), resources.join(", "))?;
-            if !group.is_empty() {
-                write!(f, " ({group})")?;
-            }
-        }
-        Ok(())
-    }
+fn missing_rules(permissions: &[Permission]) -> String {
+    let rule = |Rule { group, resources, verbs }: &Rule<'_>| {
+        let group = if group.is_empty() { String::new() } else { format!(" ({group})") };
+        format!("{} {}{group}", verbs.join(", "), resources.join(", "))
+    };
+    Permission::rules(permissions).iter().map(rule).collect::<Vec<_>>().join("; ")
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,16 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use calipam_files::raw::RawKv;
-use calipam_model::key::{IPAM_PREFIX, Key};
+use calipam_model::key::{DEFAULT, IPAM_PREFIX, Key};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::Leaf;
 use super::path::{CONFIG, HOSTS, POOLS, READY, TUNNEL, Workload, unescape};
-
-/// The object name that Calico uses for kinds with a single object.
-const DEFAULT: &str = "default";
 
 /// Converts to entries in the order of their keys. Undecodable values become undecodable entries.
 pub(crate) fn convert(leaves: &[Leaf]) -> Vec<RawKv> {
@@ -21,14 +18,15 @@ pub(crate) fn convert(leaves: &[Leaf]) -> Vec<RawKv> {
     let mut cluster = Cluster::default();
     for leaf in leaves {
         let Leaf { key, value, index } = leaf;
-        if let Some(rest) = key.strip_prefix(HOSTS).and_then(|rest| rest.strip_prefix('/')) {
+        let of_host = key.strip_prefix(HOSTS).and_then(|rest| rest.strip_prefix('/'));
+        if let Some(rest) = of_host {
             let (name, rest) = rest.split_once('/').unwrap_or((rest, ""));
             hosts.entry(unescape(name)).or_default().add(rest, leaf);
         }
         let Some(value) = value else { continue };
         let converted = if key.starts_with(IPAM_PREFIX) {
             Some((key.clone(), value.clone()))
-        } else if let Some(rest) = key.strip_prefix(HOSTS).and_then(|rest| rest.strip_prefix('/')) {
+        } else if let Some(rest) = of_host {
             Workload::parse(rest).map(|workload| (workload.key(rest).to_string(), endpoint(&workload, value)))
         } else if let Some(rest) = key.strip_prefix(POOLS) {
             pool(rest, value)

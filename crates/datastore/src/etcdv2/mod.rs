@@ -22,9 +22,9 @@ pub(crate) struct Leaf {
     pub index: i64,
 }
 
-/// Adds a key and all keys below it to `out`.
-pub(crate) fn flatten(node: Node, out: &mut Vec<Leaf>) {
-    let Node { key, value, nodes, modified_index } = node;
+/// Adds a key, if it exists, and all keys below it to `out`.
+pub(crate) fn flatten(node: Option<Node>, out: &mut Vec<Leaf>) {
+    let Some(Node { key, value, nodes, modified_index }) = node else { return };
     out.push(Leaf { key, value, index: modified_index });
-    nodes.into_iter().for_each(|node| flatten(node, out));
+    nodes.into_iter().for_each(|node| flatten(Some(node), out));
 }

@@ -7,7 +7,7 @@ use calipam_files::export::{Header, Lines, Writer};
 use calipam_files::raw::RawEntry;
 use calipam_files::recording::{Position, Positions};
 use calipam_files::{Extent, ProgressFn};
-use calipam_model::config::ClusterInformation;
+use calipam_model::block::RecordDetail;
 use calipam_model::snapshot::{Coverage, ETCD_SOURCES};
 
 use crate::client::etcd::EtcdClient;
@@ -17,6 +17,10 @@ use crate::read::whole::etcd::{Start, observe as observe_etcd};
 
 impl Collector for Writer {
     type Chunk = Lines;
+
+    fn chunk(_: RecordDetail) -> Lines {
+        Lines::default()
+    }
 
     fn add(chunk: &mut Lines, entry: RawEntry<'_>) {
         chunk.push(&entry);
@@ -36,24 +40,11 @@ pub(crate) async fn export(
     let collect = |start: &Start| {
         let (revision, taken_at) = (start.revision.to_string(), start.taken_at.to_string());
         let mut header = Header::new("etcd", &start.endpoint, &revision, &taken_at);
-        header.guid = guid(start);
+        header.guid = start.first.guid();
         let coverage = ETCD_SOURCES.into_iter().map(|source| (source, Coverage::Read)).collect();
         Ok(Writer::create(path, &header.with_coverage(&coverage))?)
     };
     let read = observe_etcd(client, None, &Extent::Whole, collect, progress).await?;
     let positions = Positions::from([("etcd".to_owned(), Position::at(read.start.revision))]);
     Ok((read.collector.finish()?, positions))
-}
-
-/// The GUID of the cluster, from the first answers.
-fn guid(start: &Start) -> String {
-    let mut guid = String::new();
-    for entry in start.entries() {
-        if entry.key.ends_with(b"/clusterinformations/default")
-            && let Ok(information) = ClusterInformation::parse(entry.value)
-        {
-            guid = information.guid;
-        }
-    }
-    guid
 }

@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::read::namespaces;
 use crate::read::whole::kubernetes::list::{Counter, Listed, Take};
 use crate::read::whole::kubernetes::order::{Lists, lists_in_order};
-use crate::read::whole::kubernetes::{Plan, plan};
+use crate::read::whole::kubernetes::plan;
 
 #[derive(Default)]
 pub(crate) struct Exported {
@@ -45,22 +45,21 @@ pub(crate) async fn export(
     path: &Path,
     progress: &ProgressFn,
 ) -> Result<(u64, Positions)> {
-    let Plan { first, second, coverage } = plan(client, &Extent::Whole).await?;
-    let kinds: Vec<Kind> = first.iter().chain(&second).cloned().collect();
-    let lists = Lists { client: Arc::clone(client), counter: Counter::new(progress) };
-    let (first, second) = lists_in_order::<Exported>(&lists, first, second).await?;
-    let begin: Option<&Listed<Exported>> = first.first().or(second.first());
+    let plan = plan(client, &Extent::Whole).await?;
+    let reader = Lists { client: Arc::clone(client), counter: Counter::new(progress) };
+    let lists: Vec<Listed<Exported>> = lists_in_order(&reader, &plan).await?;
+    let begin = lists.first();
     let taken_at = begin.and_then(|listed| listed.date).unwrap_or_else(crate::clock::now).to_string();
     let revision = begin.map(|listed| listed.resource_version.clone()).unwrap_or_default();
     let mut header = Header::new("kubernetes", client.server(), &revision, &taken_at);
-    let guid = first.iter().map(|listed| &listed.taken.guid).find(|guid| !guid.is_empty());
+    let guid = lists.iter().map(|listed| &listed.taken.guid).find(|guid| !guid.is_empty());
     header.guid = guid.cloned().unwrap_or_default();
-    let mut writer = Writer::create(path, &header.with_coverage(&coverage.coverage))?;
+
+    let mut writer = Writer::create(path, &header.with_coverage(&plan.coverage.coverage))?;
     // Namespaces are useful, but may be forbidden.
     let namespaces: Listed<Exported> = namespaces::list(client).await.unwrap_or_default();
-    for listed in first.iter().chain(&second).chain([&namespaces]) {
+    for listed in lists.iter().chain([&namespaces]) {
         writer.lines(&listed.taken.lines)?;
     }
-    let versions = first.iter().chain(&second).map(|listed| listed.resource_version.as_str());
-    Ok((writer.finish()?, positions(kinds.iter().zip(versions))))
+    Ok((writer.finish()?, positions(&plan.kinds, &lists)))
 }

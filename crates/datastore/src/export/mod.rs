@@ -1,18 +1,18 @@
 //! Exports the data of a check from a datastore to a file.
 
 pub(crate) mod etcd;
-pub(crate) mod etcdv2;
 pub(crate) mod kubernetes;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use calipam_files::ProgressFn;
 use calipam_files::archive::{Added, Adding};
-use calipam_files::export::export_file;
+use calipam_files::export::{Header, Writer, export_file};
 use calipam_files::recording::Positions;
+use calipam_files::{Progress, ProgressFn};
 
 use crate::error::Result;
+use crate::read::whole::etcdv2;
 use crate::store::{Datastore, Pending, blocking};
 
 impl Datastore {
@@ -33,7 +33,13 @@ impl Datastore {
             match self {
                 Self::Etcd(client, _) => etcd::export(client, &path, progress).await,
                 Self::EtcdV2(client, _) => {
-                    Ok((etcdv2::export(client, &path, progress).await?, Positions::new()))
+                    let tree = etcdv2::read(client).await?;
+                    let expected = tree.entries.len() as u64;
+                    progress(Progress { read: expected, expected });
+                    let header = Header::of_snapshot(&tree.snapshot(|_| true));
+                    let mut writer = Writer::create(&path, &header)?;
+                    tree.entries.iter().try_for_each(|kv| writer.entry(&kv.as_entry()))?;
+                    Ok((writer.finish()?, Positions::new()))
                 }
                 Self::Kubernetes(client) => kubernetes::export(client, &path, progress).await,
                 Self::File(file) => {

@@ -8,8 +8,9 @@ use std::time::Duration;
 use calipam_files::raw::RawEntry;
 use calipam_files::recording::{Change, Position, sum};
 use calipam_files::{Extent, ProgressFn};
+use calipam_model::block::RecordDetail;
 use calipam_model::key::Key;
-use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot};
+use calipam_model::snapshot::{ETCD_SOURCES, Snapshot};
 use jiff::Timestamp;
 use tokio::time::timeout;
 
@@ -57,8 +58,8 @@ impl EtcdFollowed {
 
 /// Changes after the point up to which etcd was followed.
 pub(super) struct EtcdNews {
-    /// Ascending.
-    keys: Vec<Vec<u8>>,
+    /// The changed keys, ascending.
+    pub(super) keys: Vec<Vec<u8>>,
     /// The current values of `keys`.
     fresh: Snapshot,
     followed: EtcdFollowed,
@@ -85,11 +86,6 @@ impl EtcdNews {
         Self { keys: values.into_keys().collect(), fresh, followed, taken_at, location }
     }
 
-    /// Number of keys that have changed.
-    pub(super) fn len(&self) -> usize {
-        self.keys.len()
-    }
-
     /// Updates the followed snapshot to the current data.
     pub(super) fn apply(self, snapshot: &mut Snapshot, followed: &mut EtcdFollowed) -> Changed {
         let before = snapshot.change_entries(&self.keys, self.fresh.clone());
@@ -111,8 +107,8 @@ pub(super) async fn start(
     let observed = whole::etcd::observe(client, None, &Extent::Whole, collect, progress).await?;
     let (start, Noting { mut snapshot, last }) = (observed.start, observed.collector);
     let mut followed = EtcdFollowed {
-        identity: (start.cluster_id(), snapshot.guid().to_owned()),
-        raft_term: start.raft_term(),
+        identity: (start.first.cluster_id, snapshot.guid().to_owned()),
+        raft_term: start.first.raft_term,
         position: Position { revision: start.revision, ..last },
     };
     describe(&mut snapshot, start.endpoint, start.revision, start.taken_at);
@@ -133,7 +129,7 @@ pub(super) async fn wait(client: &Arc<EtcdClient>, followed: &EtcdFollowed) -> R
             return changed;
         }
         match news(client, followed).await? {
-            Ok(news) if news.len() > 0 => return Ok(()),
+            Ok(news) if !news.keys.is_empty() => return Ok(()),
             Err(WhyWhole::AnotherHistory(_)) => return Ok(()),
             _ => {}
         }
@@ -166,10 +162,8 @@ async fn changes(client: &EtcdClient, followed: &EtcdFollowed, now: &EtcdFollowe
 async fn begin(client: &EtcdClient) -> Result<(EtcdFollowed, Timestamp)> {
     let information = Key::ClusterInformation("default".to_owned());
     let now: Answers = client.get(&[Range::key(information.to_string())], "cluster information").await?;
-    let mut cluster = Snapshot::default();
-    now.entries().for_each(|entry| cluster.add_entry(entry.key, entry.value, entry.mod_revision));
     let followed = EtcdFollowed {
-        identity: (now.cluster_id, cluster.guid().to_owned()),
+        identity: (now.cluster_id, now.guid()),
         raft_term: now.raft_term,
         position: Position::at(now.revision),
     };
@@ -177,10 +171,7 @@ async fn begin(client: &EtcdClient) -> Result<(EtcdFollowed, Timestamp)> {
 }
 
 fn describe(snapshot: &mut Snapshot, location: String, revision: i64, taken_at: Timestamp) {
-    snapshot.datastore = DatastoreKind::Etcd;
-    snapshot.location = location;
-    snapshot.revision = revision.to_string();
-    snapshot.taken_at = taken_at;
+    snapshot.set_origin(location, revision, taken_at);
     snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
     snapshot.mark_read(ETCD_SOURCES);
 }
@@ -194,6 +185,10 @@ struct Noting {
 
 impl Collector for Noting {
     type Chunk = Self;
+
+    fn chunk(_: RecordDetail) -> Self {
+        Self::default()
+    }
 
     fn add(chunk: &mut Self, entry: RawEntry<'_>) {
         let RawEntry { key, value, mod_revision: revision, .. } = entry;

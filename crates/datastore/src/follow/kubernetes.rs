@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 
 use super::objects::{self, change};
 use super::{Changed, OrWhole};
-use crate::changes::kubernetes::watches::{Message, Watches};
+use crate::changes::kubernetes::{Message, Watches};
 use crate::changes::{Broken, WhyWhole};
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::Kind;
@@ -32,32 +32,32 @@ const PATIENCE: Duration = Duration::from_secs(15);
 pub(super) struct KubeFollowed {
     kinds: Vec<Kind>,
     /// The version up to which blocks are known.
-    blocks: i64,
+    pub(super) blocks: i64,
     watches: Watches,
     /// The reason that no further changes are known.
     lost: Option<WhyWhole>,
     /// Reports that were not applied yet.
     reported: Vec<Message>,
-    clock: Clock,
+    pub(super) clock: Clock,
     /// The time up to which all changes are known.
-    proven: Timestamp,
+    pub(super) proven: Timestamp,
 }
 
 /// The server's clock at one moment, continued by this machine's monotonic clock.
-struct Clock {
+pub(super) struct Clock {
     at: Timestamp,
     since: Instant,
 }
 
 impl Clock {
-    fn now(&self) -> Timestamp {
+    pub(super) fn now(&self) -> Timestamp {
         let passed = SignedDuration::try_from(self.since.elapsed()).unwrap_or(SignedDuration::MAX);
         self.at.checked_add(passed).unwrap_or(self.at)
     }
 }
 
 pub(super) struct KubeNews {
-    changed: BTreeSet<objects::Changed>,
+    pub(super) changed: BTreeSet<objects::Changed>,
     blocks: i64,
     /// The current state of these objects.
     fresh: Snapshot,
@@ -65,10 +65,6 @@ pub(super) struct KubeNews {
 }
 
 impl KubeNews {
-    pub(super) fn len(&self) -> usize {
-        self.changed.len()
-    }
-
     /// Updates the snapshot to the current data.
     pub(super) fn apply(self, snapshot: &mut Snapshot, followed: &mut KubeFollowed) -> Changed {
         let Self { changed, blocks, fresh, now: at } = self;
@@ -95,19 +91,6 @@ impl KubeFollowed {
         let blocks = positions.get(BLOCKS).map_or(0, |position| position.revision);
         let clock = Clock { at, since: begin };
         Self { kinds, blocks, watches, lost: None, reported: Vec::new(), clock, proven: at }
-    }
-
-    /// The version up to which blocks are known.
-    pub(super) fn revision(&self) -> i64 {
-        self.blocks
-    }
-
-    pub(super) fn now(&self) -> Timestamp {
-        self.clock.now()
-    }
-
-    pub(super) fn proven(&self) -> Timestamp {
-        self.proven
     }
 
     /// Waits for a change, or for the reason that none can be known.
@@ -176,7 +159,7 @@ impl KubeFollowed {
                 }
             }
         }
-        Ok(self.lost.clone().map_or_else(|| Ok(latest.news(self.now())), Err))
+        Ok(self.lost.clone().map_or_else(|| Ok(latest.news(self.clock.now())), Err))
     }
 }
 

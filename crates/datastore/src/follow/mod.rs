@@ -4,7 +4,6 @@ mod etcd;
 mod kubernetes;
 mod objects;
 
-use std::fmt;
 use std::sync::Arc;
 
 use calipam_files::{Extent, ProgressFn};
@@ -19,9 +18,9 @@ use crate::changes::kubernetes::{positions, require_watch};
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::Kind;
 use crate::error::{Error, Result};
-use crate::read::whole::kubernetes::list::{Counter, Listed};
+use crate::read::whole::kubernetes::list::Counter;
 use crate::read::whole::kubernetes::order::{Lists, lists, lists_in_order};
-use crate::read::whole::kubernetes::{Plan, assemble, plan};
+use crate::read::whole::kubernetes::{assemble, plan};
 use crate::read::with_kubernetes;
 use crate::store::{Datastore, Pending};
 
@@ -47,23 +46,11 @@ pub struct Changed {
     pub now: Snapshot,
 }
 
-impl fmt::Debug for Followed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Followed").field("revision", &self.revision()).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for News {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("News").field("changes", &self.len()).finish_non_exhaustive()
-    }
-}
-
 impl Followed {
     /// The revision up to which all changes are known; on the Kubernetes datastore the version up to which blocks are.
     pub fn revision(&self) -> i64 {
         let of_etcd = self.etcd.as_ref().map(EtcdFollowed::revision);
-        of_etcd.or(self.kubernetes.as_ref().map(KubeFollowed::revision)).unwrap_or_default()
+        of_etcd.or(self.kubernetes.as_ref().map(|kubernetes| kubernetes.blocks)).unwrap_or_default()
     }
 
     /// True if changes of some kinds may be known before earlier changes of other kinds.
@@ -74,21 +61,22 @@ impl Followed {
     /// The current time, by the clock of the snapshot.
     pub fn now(&self) -> Timestamp {
         match (&self.etcd, &self.kubernetes) {
-            (None, Some(kubernetes)) => kubernetes.now(),
+            (None, Some(kubernetes)) => kubernetes.clock.now(),
             _ => crate::clock::now(),
         }
     }
 
     /// The time up to which all changes are known in a snapshot of `taken_at`: that of the last [`Datastore::prove`].
     pub fn proven(&self, taken_at: Timestamp) -> Timestamp {
-        self.kubernetes.as_ref().map_or(taken_at, KubeFollowed::proven)
+        self.kubernetes.as_ref().map_or(taken_at, |kubernetes| kubernetes.proven)
     }
 }
 
 impl News {
     /// Number of changed objects.
     pub fn len(&self) -> usize {
-        self.etcd.as_ref().map_or(0, EtcdNews::len) + self.kubernetes.as_ref().map_or(0, KubeNews::len)
+        self.etcd.as_ref().map_or(0, |news| news.keys.len())
+            + self.kubernetes.as_ref().map_or(0, |news| news.changed.len())
     }
 
     pub fn is_empty(&self) -> bool {
@@ -104,7 +92,7 @@ impl News {
         };
         if let (Some(news), Some(followed)) = (self.kubernetes, &mut followed.kubernetes) {
             add(news.apply(snapshot, followed));
-            snapshot.revision = followed.revision().to_string();
+            snapshot.revision = followed.blocks.to_string();
         }
         // etcd determines time and revision, if there is an etcd.
         if let (Some(news), Some(followed)) = (self.etcd, &mut followed.etcd) {
@@ -230,20 +218,17 @@ async fn follow_kubernetes(
     client: &Arc<KubeClient>,
     progress: &ProgressFn,
 ) -> Result<OrWhole<(Snapshot, Followed)>> {
-    let Plan { first, second, coverage } = plan(client, &Extent::Whole).await?;
-    let kinds: Vec<Kind> = first.iter().chain(&second).cloned().collect();
-    if let Some(why) = why_not(client, &kinds).await? {
+    let plan = plan(client, &Extent::Whole).await?;
+    if let Some(why) = why_not(client, &plan.kinds).await? {
         return Ok(Err(why));
     }
     let begin = Instant::now();
     let reader = Lists { client: Arc::clone(client), counter: Counter::new(progress) };
-    let (mut read, later) = lists_in_order::<Snapshot>(&reader, first, second).await?;
-    read.extend(later);
-
-    let positions = positions_of(&kinds, &read);
-    let mut snapshot = assemble(client, coverage, read.into_iter());
+    let lists = lists_in_order::<Snapshot>(&reader, &plan).await?;
+    let positions = positions(&plan.kinds, &lists);
+    let mut snapshot = assemble(client, plan.coverage, lists);
     let clock = (begin, snapshot.taken_at);
-    let kubernetes = KubeFollowed::begin(client, kinds, &positions, clock, &mut snapshot);
+    let kubernetes = KubeFollowed::begin(client, plan.kinds, &positions, clock, &mut snapshot);
     Ok(Ok((snapshot, Followed { etcd: None, kubernetes: Some(kubernetes) })))
 }
 
@@ -256,12 +241,8 @@ async fn add_kubernetes(
 ) -> Result<KubeFollowed> {
     let begin = (Instant::now(), crate::clock::now());
     let reader = Lists { client: Arc::clone(client), counter: with_kubernetes::counter(snapshot, progress) };
-    let lists = lists::<Snapshot>(&reader, kinds.clone()).await?;
-    let positions = positions_of(&kinds, &lists);
+    let lists = lists::<Snapshot>(&reader, &kinds).await?;
+    let positions = positions(&kinds, &lists);
     with_kubernetes::add_lists(client, snapshot, lists)?;
     Ok(KubeFollowed::begin(client, kinds, &positions, begin, snapshot))
-}
-
-fn positions_of(kinds: &[Kind], lists: &[Listed<Snapshot>]) -> calipam_files::recording::Positions {
-    positions(kinds.iter().zip(lists.iter().map(|listed| listed.resource_version.as_str())))
 }

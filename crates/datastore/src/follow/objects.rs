@@ -9,11 +9,8 @@ use std::mem::take;
 use calipam_files::objects::names::{affinity_name, block_name, handle_name};
 use calipam_files::objects::{name_in_kind, path};
 use calipam_model::changes::merge;
-use calipam_model::key::Key;
+use calipam_model::key::{DEFAULT, Key};
 use calipam_model::snapshot::{Defect, DefectKind, Revision, Snapshot, Source, Versioned};
-
-/// The object name that Calico uses for kinds with a single object.
-const DEFAULT: &str = "default";
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Changed {

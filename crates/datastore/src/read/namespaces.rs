@@ -6,7 +6,7 @@ use std::sync::Arc;
 use calipam_files::skip;
 use calipam_model::snapshot::{Snapshot, Source, WhySkipped};
 
-use super::whole::kubernetes::list::{self, Counter, Listed, Take};
+use super::whole::kubernetes::list::{self, Listed, Take};
 use crate::client::kubernetes::{KubeClient, kinds};
 use crate::error::Result;
 use crate::store::Datastore;
@@ -36,5 +36,5 @@ impl Datastore {
 
 pub(crate) async fn list<T: Take>(client: &Arc<KubeClient>) -> Result<Listed<T>> {
     let Ok(kind) = kinds::find(client.api(), Source::Namespaces) else { return Ok(Listed::default()) };
-    list::list(client, &kind, &Counter::quiet()).await
+    list::list(client, &kind).await
 }

@@ -35,7 +35,7 @@ pub enum PastOf {
 const OF_BLOCKS: i64 = 50_000;
 
 /// The past of some keys.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Past {
     /// The endpoint without user and password.
     pub location: String,
@@ -52,6 +52,8 @@ pub struct Past {
     pub changes: Vec<Change>,
 }
 
+/// Maximum versions of a block that [`Datastore::recent`] reads.
+const RECENT: usize = 16;
 /// Maximum attempts to read if etcd is compacted meanwhile.
 const ATTEMPTS: u32 = 4;
 
@@ -75,12 +77,7 @@ impl Datastore {
             }
         })
     }
-}
 
-/// Maximum versions of a block that [`Datastore::recent`] reads.
-const RECENT: usize = 16;
-
-impl Datastore {
     /// Reads the last versions of the blocks around an address in a snapshot, one by one. This is faster than a watch
     /// of past revisions, and reads only these keys in etcd. `None` if the datastore keeps no history.
     pub fn recent<'a>(
@@ -92,12 +89,9 @@ impl Datastore {
             let Some(client) = self.etcd() else { return Ok(None) };
             let mut past = Past {
                 location: redact_url(client.endpoint()),
-                guid: String::new(),
-                oldest: 0,
                 newest: snapshot.revision.parse().unwrap_or_default(),
                 read_at: snapshot.taken_at,
-                base: Vec::new(),
-                changes: Vec::new(),
+                ..Past::default()
             };
             for block in snapshot.blocks.iter().filter(|block| block.value.key.contains(&address)) {
                 let Revision::Etcd(newest) = block.revision else { continue };
@@ -143,20 +137,17 @@ impl Past {
 async fn past(client: &EtcdClient, of: &PastOf) -> Result<Past> {
     let information = Key::ClusterInformation("default".to_owned());
     let now = client.get(&[Range::key(information.to_string())], "cluster information").await?;
-    let mut cluster = Snapshot::default();
-    now.entries().for_each(|entry| cluster.add_entry(entry.key, entry.value, entry.mod_revision));
     let mut oldest = client.oldest_kept(now.revision).await?;
     if *of == PastOf::Blocks {
         oldest = oldest.max(now.revision - OF_BLOCKS);
     }
     let past = Past {
         location: redact_url(client.endpoint()),
-        guid: cluster.guid().to_owned(),
+        guid: now.guid(),
         oldest,
         newest: now.revision,
         read_at: crate::clock::now(),
-        base: Vec::new(),
-        changes: Vec::new(),
+        ..Past::default()
     };
     let mut reading = Reading { client, past, last: Vec::new(), known: BTreeSet::new() };
     let mut ranges = reading.unknown(of.first_ranges());

@@ -32,23 +32,21 @@ pub(crate) async fn add(
 ) -> Result<()> {
     let kinds = kinds(client).await?;
     let reader = Lists { client: Arc::clone(client), counter: counter(snapshot, progress) };
-    let lists = lists::<Snapshot>(&reader, kinds).await?;
+    let lists = lists::<Snapshot>(&reader, &kinds).await?;
     add_lists(client, snapshot, lists)
 }
 
 /// The kinds that are read from Kubernetes if the datastore is etcd.
 pub(crate) async fn kinds(client: &Arc<KubeClient>) -> Result<Vec<Kind>> {
     let kinds = kinds::users_with_node_names(client.api());
-    require(client, kinds.iter()).await?;
+    require(client, &kinds).await?;
     Ok(kinds)
 }
 
 /// Creates a counter for a read after a snapshot of etcd.
 pub(crate) fn counter(snapshot: &Snapshot, progress: &ProgressFn) -> Arc<Counter> {
-    let before =
-        [snapshot.blocks.len(), snapshot.affinities.len(), snapshot.handles.len()].iter().sum::<usize>()
-            + snapshot.endpoints.len()
-            + snapshot.nodes.len();
+    let Snapshot { blocks, affinities, handles, endpoints, nodes, .. } = snapshot;
+    let before = blocks.len() + affinities.len() + handles.len() + endpoints.len() + nodes.len();
     Counter::after(before as u64, progress)
 }
 

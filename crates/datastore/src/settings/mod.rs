@@ -142,8 +142,7 @@ impl Default for Timeouts {
 
 impl Timeouts {
     fn new(overrides: &Overrides) -> Self {
-        let default = Self::default();
-        Self { connect: overrides.connect_timeout.unwrap_or(default.connect), ..default }
+        Self { connect: overrides.connect_timeout.unwrap_or(CONNECT_TIMEOUT), ..Self::default() }
     }
 }
 
@@ -215,6 +214,16 @@ impl KubernetesSettings {
         let named = [&self.context, &self.api_endpoint].into_iter().any(|name| !name.is_empty());
         named || self.kubectl.server.is_some() || self.kubectl.cluster.is_some()
     }
+
+    /// The connection settings for Kubernetes, with any datastore.
+    pub fn resolve(
+        overrides: &Overrides,
+        environment: &BTreeMap<String, String>,
+        files: &impl Files,
+    ) -> Result<Self, SettingsError> {
+        let values = load(overrides, environment, files)?;
+        Ok(kubernetes(&values, overrides, environment))
+    }
 }
 
 impl Settings {
@@ -248,9 +257,7 @@ impl Settings {
         }
         Ok(Self { target, kubernetes })
     }
-}
 
-impl Settings {
     /// Finds the data from the environment alone, without a settings file, for the CNI plugin.
     pub fn from_environment(
         environment: &BTreeMap<String, String>,
@@ -260,18 +267,6 @@ impl Settings {
         let kubernetes = kubernetes(&values, &none, environment);
         let target = server(&values, &none, files)?;
         Ok(Self { target, kubernetes })
-    }
-}
-
-impl KubernetesSettings {
-    /// The connection settings for Kubernetes, with any datastore.
-    pub fn resolve(
-        overrides: &Overrides,
-        environment: &BTreeMap<String, String>,
-        files: &impl Files,
-    ) -> Result<Self, SettingsError> {
-        let values = load(overrides, environment, files)?;
-        Ok(kubernetes(&values, overrides, environment))
     }
 }
 
@@ -375,9 +370,9 @@ fn kubernetes(
         use_pod_cidr: values.flag("usePodCIDR"),
         kubectl: overrides.kubectl.clone(),
         unattended: overrides.unattended,
-        timeouts: {
-            let timeouts = Timeouts::new(overrides);
-            Timeouts { request: overrides.kubectl.request_timeout.unwrap_or(timeouts.request), ..timeouts }
+        timeouts: Timeouts {
+            request: overrides.kubectl.request_timeout.unwrap_or(REQUEST_TIMEOUT),
+            ..Timeouts::new(overrides)
         },
     }
 }

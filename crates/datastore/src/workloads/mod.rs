@@ -12,22 +12,16 @@ use jiff::SignedDuration;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use self::objects::{DisruptionBudget, LabelSelector, List, Object, Pod, asks};
+use self::objects::{DisruptionBudget, LabelSelector, asks};
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::segment;
+use crate::client::kubernetes::object::{List, Object, Pod};
 use crate::error::{Failure, Result};
 use crate::store::Datastore;
 
 /// Objects on one page of a list.
 const PAGE: usize = 500;
 const MIGRATIONS: &str = "virtualmachineinstancemigrations";
-/// The annotations of Calico's CNI plugin with which pods and namespaces request pools, and pods request addresses.
-const ASKING: [&str; 4] = [
-    "cni.projectcalico.org/ipv4pools",
-    "cni.projectcalico.org/ipv6pools",
-    "cni.projectcalico.org/ipAddrs",
-    "cni.projectcalico.org/ipAddrsNoIpam",
-];
 
 /// The controller that replaces a pod once it is gone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -128,7 +122,7 @@ impl Workloads {
     /// Lists the namespaces that request pools for their pods.
     pub async fn namespaces(&self) -> Result<Vec<AskingNamespace>> {
         let namespaces: Vec<Object> = self.list("/api/v1/namespaces", "namespaces").await?;
-        let asking = |Object { metadata }| {
+        let asking = |Object { metadata, .. }: Object| {
             let asks = asks(&metadata.annotations);
             (!asks.is_empty()).then_some(AskingNamespace { name: metadata.name, asks })
         };
@@ -192,7 +186,7 @@ impl Workloads {
             let page = format!("{path}?limit={PAGE}&continue={}", segment(&next));
             let list: Option<List<T>> = self.client.get_json(&page, Accept::Json, what).await?;
             let list = list.ok_or_else(|| self.client.error(what, Failure::NotFound))?;
-            items.extend(list.items.unwrap_or_default());
+            items.extend(list.items);
             next = list.metadata.next;
             if next.is_empty() {
                 return Ok(items);

@@ -2,98 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use calipam_files::objects::{CNI_IP, CNI_IPS, FIXED, NO_IPAM, V4_POOLS, V6_POOLS};
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use super::{ASKING, Asks, Controller, WorkloadPod};
+use super::{Asks, Controller, WorkloadPod};
+use crate::client::kubernetes::object::{Condition, Metadata, Object, Pod};
 
-#[derive(Deserialize)]
-pub(super) struct List<T> {
-    #[serde(default)]
-    pub(super) metadata: ListMetadata,
-    pub(super) items: Option<Vec<T>>,
-}
+/// The annotations of Calico's CNI plugin with which pods and namespaces request pools, and pods request addresses.
+const ASKING: [&str; 4] = [V4_POOLS, V6_POOLS, FIXED, NO_IPAM];
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct ListMetadata {
-    #[serde(rename = "continue")]
-    pub(super) next: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Metadata {
-    pub(super) name: String,
-    pub(super) namespace: String,
-    pub(super) uid: String,
-    pub(super) creation_timestamp: Option<String>,
-    pub(super) deletion_timestamp: Option<String>,
-    pub(super) labels: BTreeMap<String, String>,
-    pub(super) annotations: BTreeMap<String, String>,
-    pub(super) owner_references: Vec<Owner>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Owner {
-    pub(super) kind: String,
-    pub(super) name: String,
-    pub(super) controller: bool,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Object {
-    pub(super) metadata: Metadata,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Pod {
-    pub(super) metadata: Metadata,
-    pub(super) spec: PodSpec,
-    pub(super) status: PodStatus,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct PodSpec {
-    pub(super) node_name: String,
-    pub(super) host_network: bool,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct PodStatus {
-    pub(super) phase: String,
-    pub(super) conditions: Vec<Condition>,
-    #[serde(rename = "podIPs")]
-    pub(super) addresses: Vec<Address>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Condition {
-    #[serde(rename = "type")]
-    pub(super) kind: String,
-    pub(super) status: String,
-    pub(super) last_transition_time: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Address {
-    pub(super) ip: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct DisruptionBudget {
-    pub(super) metadata: Metadata,
-    pub(super) spec: BudgetSpec,
-    pub(super) status: BudgetStatus,
-}
+pub(super) type DisruptionBudget = Object<BudgetSpec, BudgetStatus>;
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -142,8 +61,7 @@ impl From<Pod> for WorkloadPod {
     fn from(Pod { metadata, spec, status }: Pod) -> Self {
         let annotation =
             |name: &str| metadata.annotations.get(name).map(String::as_str).filter(|text| !text.is_empty());
-        let noted =
-            annotation("cni.projectcalico.org/podIPs").or_else(|| annotation("cni.projectcalico.org/podIP"));
+        let noted = annotation(CNI_IPS).or_else(|| annotation(CNI_IP));
         let texts: Vec<&str> = match noted {
             Some(noted) => noted.split(',').collect(),
             None => status.addresses.iter().map(|address| address.ip.as_str()).collect(),

@@ -1,9 +1,10 @@
 //! Datastores that are read and written object by object, with new attempts after a connection breaks.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use calipam_model::key::Key;
+use calipam_model::parallel::lock;
 use tokio::sync::OnceCell;
 
 use super::etcd::shared_transactions::SharedTransactions;
@@ -152,7 +153,7 @@ impl Connection {
     }
 
     pub(crate) fn current(&self) -> Arc<EtcdClient> {
-        Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&lock(&self.current))
     }
 
     /// Connects again, unless `broken` was replaced already.
@@ -160,7 +161,7 @@ impl Connection {
         let _one = self.connecting.lock().await;
         if Arc::ptr_eq(&self.current(), broken) {
             let client = broken.again().await?;
-            *self.current.lock().unwrap_or_else(PoisonError::into_inner) = client;
+            *lock(&self.current) = client;
         }
         Ok(())
     }

@@ -40,23 +40,12 @@ impl fmt::Display for Question {
     }
 }
 
-/// The form of the consent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Given {
-    /// An answer at a terminal.
-    Typed,
-    /// An option of the call.
-    Option,
-    /// The call itself: a container runtime requests an address, or returns one.
-    Runtime,
-}
-
 /// Proof that the operator agreed to a [`Question`]. It exists only in three forms, and without it there is no
 /// [`Writer`](super::Writer).
 #[derive(Clone, Debug)]
 pub struct Consent {
     question: Question,
-    given: Given,
+    was_typed: bool,
 }
 
 impl Consent {
@@ -64,12 +53,12 @@ impl Consent {
     /// not consent.
     pub fn from_answer(question: Question, answer: &str) -> Option<Self> {
         let agreed = matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes");
-        agreed.then_some(Self { question, given: Given::Typed })
+        agreed.then_some(Self { question, was_typed: true })
     }
 
     /// Consent by an option in advance; `None` without the option.
     pub fn from_option(question: Question, yes: bool) -> Option<Self> {
-        yes.then_some(Self { question, given: Given::Option })
+        yes.then_some(Self { question, was_typed: false })
     }
 
     /// Consent by the call of a container runtime, which the operator has set up. It covers one change of one address
@@ -77,7 +66,7 @@ impl Consent {
     pub fn from_runtime(location: impl Into<String>) -> Self {
         let location = location.into();
         let question = Question { location, addresses: 1, blocks: 1, handles: 1, ..Question::default() };
-        Self { question, given: Given::Runtime }
+        Self { question, was_typed: false }
     }
 
     /// The question that the operator agreed to.
@@ -87,7 +76,7 @@ impl Consent {
 
     /// True if the answer was typed at a terminal.
     pub fn was_typed(&self) -> bool {
-        self.given == Given::Typed
+        self.was_typed
     }
 }
 

@@ -2,20 +2,20 @@
 //! just before.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use calipam_model::block::BlockContent;
 use calipam_model::calico2;
 use calipam_model::config::ClusterInformation;
 use calipam_model::key::{HANDLE_PREFIX, Key};
+use calipam_model::parallel::lock;
 use calipam_model::snapshot::Revision;
 use calipam_model::writable::Object;
 
-use super::object::Stored;
-use super::{Batch, BatchError, Change, IN_FLIGHT, Limits, Precondition, Swap, are_expected};
+use super::{BATCH, Batch, Change, IN_FLIGHT, Limits, Precondition, Stored, Swap, are_expected, unsendable};
 use crate::client::etcdv2::{Condition, EtcdV2Client, WriteOutcome};
-use crate::error::{Error, Failure, Result};
+use crate::error::{Failure, Result};
 use crate::etcdv2::{READY, convert, flatten, path, sources};
 use crate::read::whole::etcdv2::{handle_indices, number};
 use crate::tasks;
@@ -42,7 +42,7 @@ struct Own {
 impl OwnHandles {
     fn note(&self, change: &Change, written: i64) {
         let Key::Handle(id) = change.key() else { return };
-        let mut own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut own = lock(&self.0);
         let Precondition::At(Revision::Etcd(replaced)) = change.precondition() else {
             own.remove(id);
             return;
@@ -55,7 +55,7 @@ impl OwnHandles {
     /// The index that numbers the addresses of a handle. `now` is its current index. If this writer wrote it last,
     /// the index before these writes counts.
     fn number(&self, id: &str, now: Option<u64>) -> Option<u64> {
-        let own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = lock(&self.0);
         let index = |index: i64| u64::try_from(index).ok();
         match own.get(id) {
             Some(own) if own.after.and_then(index) == now => index(own.before),
@@ -89,9 +89,7 @@ async fn number_blocks(client: &EtcdV2Client, own: &OwnHandles, found: &mut [Opt
         return Ok(());
     }
     let mut leaves = Vec::new();
-    if let Some(node) = client.read(HANDLE_PREFIX.trim_end_matches('/')).await?.node {
-        flatten(node, &mut leaves);
-    }
+    flatten(client.read(HANDLE_PREFIX.trim_end_matches('/')).await?.node, &mut leaves);
     let entries = convert(&leaves);
     let handles = handle_indices(&entries);
     for stored in blocks {
@@ -105,9 +103,7 @@ async fn number_blocks(client: &EtcdV2Client, own: &OwnHandles, found: &mut [Opt
 async fn stored(client: &EtcdV2Client, key: &Key) -> Result<Option<Stored>> {
     let mut leaves = Vec::new();
     for path in sources(key) {
-        if let Some(node) = client.read(&path).await?.node {
-            flatten(node, &mut leaves);
-        }
+        flatten(client.read(&path).await?.node, &mut leaves);
     }
     let wanted = key.to_string();
     let entry = convert(&leaves).into_iter().find(|entry| entry.key == wanted.as_bytes());
@@ -128,16 +124,17 @@ pub(crate) fn converted(batch: Batch) -> Batch {
 
 /// Makes the one change of a batch.
 pub(crate) async fn commit(client: &Arc<EtcdV2Client>, own: &OwnHandles, batch: &Batch) -> Result<Swap> {
-    let only = batch.only().map_err(|error| refused(client, &error))?;
-    let (path, value) = target(only).map_err(|error| refused(client, &error))?;
+    let refused = |failure| client.write_error(BATCH, failure);
+    let only = batch.only().map_err(refused)?;
+    let (path, value) = target(only).map_err(refused)?;
     let condition = match only.precondition() {
         Precondition::Absent => Condition::Absent,
         // 0 would be no condition.
         Precondition::At(Revision::Etcd(index)) if *index > 0 => Condition::Index(*index),
-        other => return Err(refused(client, &BatchError::NotAnIndex(other.clone()))),
+        other => return Err(refused(unsendable(format!("{other:?} is not an etcd index")))),
     };
     if only.value().is_none() && condition == Condition::Absent {
-        return Err(refused(client, &BatchError::DeletesNothing(only.key().clone())));
+        return Err(refused(unsendable(format!("{} cannot be deleted: it does not exist", only.key()))));
     }
 
     let keys: Vec<Key> = batch.evidence.iter().map(|(key, _)| key.clone()).collect();
@@ -154,21 +151,18 @@ pub(crate) async fn commit(client: &Arc<EtcdV2Client>, own: &OwnHandles, batch: 
 }
 
 /// The path and text of a change. Of the cluster information, only the flag `Ready` is ever written.
-fn target(change: &Change) -> Result<(String, Option<String>), BatchError> {
-    let text = |value: &Bytes| String::from_utf8(value.to_vec()).map_err(|_| BatchError::NoText);
+fn target(change: &Change) -> Result<(String, Option<String>), Failure> {
+    let text =
+        |value: &Bytes| String::from_utf8(value.to_vec()).map_err(|_| unsendable("the value is not text"));
     if let (Key::ClusterInformation(_), Some(value)) = (change.key(), change.value()) {
-        let ready = ClusterInformation::parse(value)
-            .map_err(|error| BatchError::Undecodable(error.to_string()))?
-            .datastore_ready;
-        let ready = ready.ok_or(BatchError::NeverDeleted(READY))?;
+        let information = ClusterInformation::parse(value).map_err(|error| unsendable(error.to_string()))?;
+        let ready = information.datastore_ready;
+        let ready = ready.ok_or_else(|| unsendable(format!("{READY} is never deleted")))?;
         return Ok((READY.to_owned(), Some(ready.to_string())));
     }
-    let path = path(change.key()).ok_or_else(|| BatchError::NotInCalico2(change.key().clone()))?;
+    let path = path(change.key())
+        .ok_or_else(|| unsendable(format!("{} is not a single key in Calico 2.x", change.key())))?;
     Ok((path, change.value().map(text).transpose()?))
-}
-
-fn refused(client: &EtcdV2Client, error: &BatchError) -> Error {
-    client.write_error("a batch of changes", Failure::Other(error.to_string()))
 }
 
 #[cfg(test)]

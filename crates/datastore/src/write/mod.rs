@@ -8,13 +8,14 @@ mod consent;
 mod etcd;
 mod etcdv2;
 mod kubernetes;
-mod object;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use calipam_model::edit::{Found, User};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Revision, Source};
+use calipam_model::writable::Object;
 
 pub use calipam_model::edit::Precondition;
 
@@ -24,10 +25,46 @@ pub use self::consent::{Consent, Question};
 pub(crate) use self::etcd::LIMITS as ETCD_LIMITS;
 pub(crate) use self::kubernetes::change as objects;
 use self::kubernetes::change::is_version;
-pub use self::object::Stored;
 pub use crate::client::kubernetes::kinds::RECORDS;
-use crate::error::Result;
+use crate::error::{Failure, Result};
 use crate::store::{Datastore, Pending};
+
+/// The current state of a stored object.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// The version that was read.
+    pub revision: Revision,
+    /// The value: in etcd as stored, on Kubernetes the JSON of `spec` in etcd's form.
+    pub raw: Bytes,
+    /// The whole object from Kubernetes, whose other fields are kept when it is replaced.
+    pub whole: Option<Bytes>,
+    /// `None` if it cannot be decoded, and for kinds that a repair does not edit.
+    pub object: Option<Object>,
+    /// The addresses that it uses, if it is a Kubernetes object that a repair only reads.
+    pub user: Option<User>,
+}
+
+impl Stored {
+    /// Creates the state from the value under `key` in etcd.
+    pub(crate) fn new(key: &Key, revision: Revision, raw: Bytes) -> Self {
+        let object = Object::parse(key, &raw).ok().flatten();
+        Self { revision, raw, whole: None, object, user: None }
+    }
+
+    /// The state of the object, for conditions of evidence.
+    pub fn found(&self) -> Found<'_> {
+        match (&self.object, &self.user, &self.revision) {
+            (Some(object), ..) => Found::Object(object),
+            (None, Some(user), Revision::Kubernetes(version)) => Found::User(&version.uid, user),
+            _ => Found::Unknown,
+        }
+    }
+
+    /// True if the object is marked as deleted: the first of the two steps to delete on Kubernetes.
+    pub fn is_deleted(&self) -> bool {
+        self.object.as_ref().is_some_and(Object::is_deleted)
+    }
+}
 
 #[derive(Clone, Debug)]
 pub struct Change {
@@ -89,10 +126,10 @@ pub struct Batch {
 
 impl Batch {
     /// The only change, for a datastore that makes one at a time.
-    fn only(&self) -> Result<&Change, BatchError> {
+    fn only(&self) -> Result<&Change, Failure> {
         match self.changes.as_slice() {
             [only] => Ok(only),
-            several => Err(BatchError::Several(several.len())),
+            several => Err(unsendable(format!("{} changes cannot be made in one write", several.len()))),
         }
     }
 }
@@ -115,33 +152,12 @@ pub enum Swap {
     Conflict,
 }
 
-/// The reason that a batch cannot be sent.
-#[derive(Debug, thiserror::Error)]
-enum BatchError {
-    #[error("{0} changes cannot be made in one write")]
-    Several(usize),
-    #[error("two different states of {0} are expected")]
-    TwoStates(Key),
-    #[error("{operations} operations and {bytes} bytes are more than etcd takes in one transaction")]
-    TooLarge { operations: usize, bytes: usize },
-    #[error("{0} is not stored in etcd")]
-    NotInEtcd(Key),
-    #[error("a write compares versions")]
-    NoVersion,
-    #[error("{0} is not an etcd revision")]
-    NotARevision(Revision),
-    #[error("{0:?} is not an etcd index")]
-    NotAnIndex(Precondition),
-    #[error("{0} cannot be deleted: it does not exist")]
-    DeletesNothing(Key),
-    #[error("{0} is never deleted")]
-    NeverDeleted(&'static str),
-    #[error("the value is not text")]
-    NoText,
-    #[error("{0} is not a single key in Calico 2.x")]
-    NotInCalico2(Key),
-    #[error("{0}")]
-    Undecodable(String),
+/// The name of a batch that cannot be sent, in errors.
+const BATCH: &str = "a batch of changes";
+
+/// The failure of a batch that cannot be sent.
+fn unsendable(reason: impl Into<String>) -> Failure {
+    Failure::Other(reason.into())
 }
 
 /// The limits of one request.

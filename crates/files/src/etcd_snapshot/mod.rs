@@ -24,7 +24,7 @@ use self::meta::Meta;
 use self::pages::{Element, Pages};
 use crate::error::{Error, FileError, Result};
 use crate::protobuf::read_key_value;
-use crate::raw::RawEntry;
+use crate::raw::{RawEntry, RawKv};
 use crate::regular;
 
 pub(super) use self::meta::looks_like_snapshot;
@@ -52,17 +52,10 @@ pub(super) struct SnapshotInfo {
 pub(super) fn read(
     path: &Path,
     wanted: impl Fn(&[u8]) -> bool + Sync,
-    mut sink: impl FnMut(&RawEntry<'_>),
+    mut sink: impl FnMut(&RawEntry<'_>) + Send,
 ) -> Result<SnapshotInfo> {
-    let read = while_verified(path, |pages, root| {
-        let survey = Survey::of(pages, root, &wanted)?;
-        let mut entries = 0;
-        for subtree in &survey.subtrees {
-            entries += survey.live(*subtree, &wanted, &mut sink)?;
-        }
-        Ok(survey.info(entries))
-    });
-    read.map_err(|kind| Error::new(path, kind))
+    let add = |part: &mut Vec<RawKv>, entry: &RawEntry<'_>| part.push((*entry).to_owned());
+    read_in_parts(path, &wanted, Vec::new, add, |part, _| part.iter().for_each(|kv| sink(&kv.as_entry())))
 }
 
 /// Reads an etcd snapshot on all cores: `fresh` creates parts, `add` fills them in parallel, and `take` gets them in
@@ -91,7 +84,8 @@ pub(crate) fn read_in_parts<P: Send>(
                 take(part, count);
             },
         )?;
-        Ok(survey.info(entries))
+        // The checksum is not known yet.
+        Ok(SnapshotInfo { revision: survey.newest.revision, entries, verified: false })
     });
     read.map_err(|kind| Error::new(path, kind))
 }
@@ -145,17 +139,7 @@ struct Survey {
 
 impl Survey {
     fn of(pages: Pages, root: u64, wanted: &(impl Fn(&[u8]) -> bool + Sync)) -> FileResult<Self> {
-        let (subtrees, newest) = Self::newest(&pages, root, wanted)?;
-        Ok(Self { pages, subtrees, newest })
-    }
-
-    /// Returns the parts of the tree, and the newest versions of the wanted keys.
-    fn newest(
-        pages: &Pages,
-        root: u64,
-        wanted: &(impl Fn(&[u8]) -> bool + Sync),
-    ) -> FileResult<(Vec<u64>, Newest)> {
-        let subtrees = pages.subtrees(find_key_bucket(pages, root)?)?;
+        let subtrees = pages.subtrees(find_key_bucket(&pages, root)?)?;
         let mut newest = Newest::default();
         let hashers = newest.hashers.clone();
         each_part(
@@ -172,7 +156,7 @@ impl Survey {
             },
             |seen| newest.add(seen),
         )?;
-        Ok((subtrees, newest))
+        Ok(Self { pages, subtrees, newest })
     }
 
     /// Passes the live entries of a part of the tree to `sink`; returns their number.
@@ -192,11 +176,6 @@ impl Survey {
             Ok(())
         })?;
         Ok(entries)
-    }
-
-    /// The facts about the file, except for its checksum.
-    fn info(&self, entries: u64) -> SnapshotInfo {
-        SnapshotInfo { revision: self.newest.revision, entries, verified: false }
     }
 }
 

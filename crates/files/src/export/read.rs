@@ -190,16 +190,11 @@ fn decode_line(
 }
 
 /// The progress through an export.
+#[derive(Default)]
 pub struct Tally {
+    /// Lines after the header.
     lines: u64,
     entries: u64,
-}
-
-impl Default for Tally {
-    fn default() -> Self {
-        // The header counts as a line.
-        Self { lines: 1, entries: 0 }
-    }
 }
 
 impl Tally {
@@ -207,7 +202,7 @@ impl Tally {
     pub fn add(&mut self, decoded: Decoded) -> ControlFlow<FileResult<()>> {
         self.lines += decoded.lines;
         self.entries += decoded.entries;
-        let wrong = |reason: String| FileError::ExportLine { line: self.lines, reason };
+        let wrong = |reason: String| FileError::ExportLine { line: self.lines + 1, reason };
         match decoded.end {
             None => ControlFlow::Continue(()),
             Some(End::Footer(stated)) if stated == self.entries => ControlFlow::Break(Ok(())),

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use calipam_model::IpNet;
 use calipam_model::affinity::{AFFINITY_TYPE, Affinity, AffinityKey, AffinityState, AffinityType};
-use calipam_model::block::BlockContent;
+use calipam_model::block::{BlockContent, RecordDetail};
 use calipam_model::cidr::parse_cidr;
 use calipam_model::config::{ClusterInformation, IpamConfig, KubeControllersConfiguration};
 use calipam_model::handle::Handle;
-use calipam_model::key::Key;
+use calipam_model::key::DEFAULT;
 use calipam_model::pool::{Pool, Reservation};
 use calipam_model::snapshot::{FieldDefect, Snapshot, StoredBlock, Versioned};
 use calipam_model::{DecodeError, Parsed, RawJson, Unknown, from_json};
@@ -19,13 +19,7 @@ use serde_json::{Map, Value};
 use super::list_splitter::Encoding;
 use super::meta::{Meta, identify};
 use super::names::{affinity_name, block_name, cidr_of_block, handle_name};
-use super::{ObjectError, Result, note_fields, path, to_json};
-
-/// Calico's object name for kinds with a single object.
-const DEFAULT: &str = "default";
-const BLOCKS: &str = "ipamblocks";
-const HANDLES: &str = "ipamhandles";
-const AFFINITIES: &str = "blockaffinities";
+use super::{Added, ObjectError, Result, to_json};
 
 /// A custom resource whose `spec` is read later.
 #[derive(Deserialize)]
@@ -54,46 +48,51 @@ pub(crate) fn export_custom(json: &[u8], _: Encoding) -> Result<Option<Vec<u8>>>
 }
 
 /// Adds an IPAMBlock. Its key is the CIDR in its name if the name has the form of a CIDR.
-pub(crate) fn add_block(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Result<()> {
+pub(crate) fn add_block(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Added {
     let (meta, spec) = CustomResource::read(json)?;
     let content = BlockContent::parse_with(spec, snapshot.records)?;
     let stated = content.cidr();
-    let key = if block_name(stated) == meta.name { stated } else { foreign_key(snapshot, &meta, stated) };
-    let value = StoredBlock { key, content };
-    snapshot.blocks.push(Versioned { value, revision: meta.revision() });
-    Ok(())
+    let expected = block_name(stated);
+    let (key, defects) = match cidr_of_block(&meta.name) {
+        _ if expected == meta.name => (stated, Vec::new()),
+        Some(named) => (named, Vec::new()),
+        None => (stated, wrong_name(&meta.name, &expected)),
+    };
+    snapshot.blocks.push(Versioned { value: StoredBlock { key, content }, revision: meta.revision() });
+    Ok(defects)
 }
 
-/// The key of a block whose name does not match the CIDR in it.
-fn foreign_key(snapshot: &mut Snapshot, meta: &Meta<'_>, stated: IpNet) -> IpNet {
-    if let Some(named) = cidr_of_block(&meta.name) {
-        return named;
+/// Adds an IPAMBlock with the records of borrowers.
+pub(crate) fn add_reduced_block(snapshot: &mut Snapshot, json: &[u8], encoding: Encoding) -> Added {
+    snapshot.records = RecordDetail::Borrowers;
+    add_block(snapshot, json, encoding)
+}
+
+/// The CIDR in a block.
+pub(super) fn stated_block(json: &[u8]) -> Option<IpNet> {
+    let (_, spec) = CustomResource::read(json).ok()?;
+    BlockContent::parse(spec).ok().map(|content| content.cidr())
+}
+
+/// The defect of an object whose name is not the one by which Calico looks for it.
+fn wrong_name(name: &str, expected: &str) -> Vec<FieldDefect> {
+    if name == expected {
+        return Vec::new();
     }
-    let defect = wrong_name(&meta.name, &block_name(stated));
-    note_fields(snapshot, path(BLOCKS, "", &meta.name), Key::Block(stated), vec![defect]);
-    stated
-}
-
-fn wrong_name(name: &str, expected: &str) -> FieldDefect {
     let reason = format!("{name:?}, but Calico looks for this object by the name {expected:?}");
-    FieldDefect::new("metadata.name", reason)
+    vec![FieldDefect::new("metadata.name", reason)]
 }
 
 /// Adds an IPAMHandle. The ID is in `spec`; the name is the lowercase ID.
-pub(crate) fn add_handle(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Result<()> {
+pub(crate) fn add_handle(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Added {
     let (meta, spec) = CustomResource::read(json)?;
     let handle = Handle::parse_spec(spec)?;
-    let id = handle.id().to_string();
-    let expected = handle_name(&id);
-    if expected != meta.name {
-        let defect = wrong_name(&meta.name, &expected);
-        note_fields(snapshot, path(HANDLES, "", &meta.name), Key::Handle(id), vec![defect]);
-    }
+    let defects = wrong_name(&meta.name, &handle_name(&handle.id().to_string()));
     snapshot.handles.push(Versioned { value: handle, revision: meta.revision() });
-    Ok(())
+    Ok(defects)
 }
 
-/// `spec.handleID` of a handle whose other data cannot be decoded.
+/// `spec.handleID` of a handle.
 pub(super) fn stated_id(json: &[u8]) -> Option<String> {
     let value: Value = serde_json::from_slice(json).ok()?;
     value["spec"]["handleID"].as_str().map(str::to_owned).filter(|id| !id.is_empty())
@@ -116,16 +115,12 @@ struct AffinitySpec<'a> {
 }
 
 /// Adds a BlockAffinity.
-pub(crate) fn add_affinity(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Result<()> {
+pub(crate) fn add_affinity(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Added {
     let (meta, spec) = CustomResource::read(json)?;
     let affinity = affinity(spec, &meta)?;
-    let expected = affinity_name(&affinity.key);
-    if expected != meta.name {
-        let (path, key) = (path(AFFINITIES, "", &meta.name), Key::Affinity(affinity.key.clone()));
-        note_fields(snapshot, path, key, vec![wrong_name(&meta.name, &expected)]);
-    }
+    let defects = wrong_name(&meta.name, &affinity_name(&affinity.key));
     snapshot.affinities.push(Versioned { value: affinity, revision: meta.revision_with_labels() });
-    Ok(())
+    Ok(defects)
 }
 
 fn affinity(spec: &[u8], meta: &Meta<'_>) -> Result<Affinity> {
@@ -160,7 +155,7 @@ fn affinity_key(spec: &AffinitySpec<'_>, meta: &Meta<'_>) -> Result<AffinityKey>
     Ok(AffinityKey { kind, node: node.to_owned(), cidr })
 }
 
-/// Holder and block of an affinity whose other data cannot be decoded.
+/// Holder and block of an affinity.
 pub(super) fn stated_affinity(json: &[u8]) -> Option<AffinityKey> {
     let (meta, spec) = CustomResource::read(json).ok()?;
     affinity_key(&serde_json::from_slice(spec).ok()?, &meta).ok()
@@ -176,44 +171,42 @@ fn go_bool(text: &str) -> Option<bool> {
 }
 
 /// Adds an IPPool.
-pub(crate) fn add_pool(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Result<()> {
-    let (value, meta) = resource(snapshot, json, "ippools", Key::Pool, Pool::parse)?;
-    snapshot.pools.push(Versioned { value, revision: meta.revision() });
-    Ok(())
+pub(crate) fn add_pool(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Added {
+    let (pool, defects) = resource(snapshot, json, Pool::parse)?;
+    snapshot.pools.push(pool);
+    Ok(defects)
 }
 
 /// Adds an IPReservation.
-pub(crate) fn add_reservation(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Result<()> {
-    let (value, meta) = resource(snapshot, json, "ipreservations", Key::Reservation, Reservation::parse)?;
-    snapshot.reservations.push(Versioned { value, revision: meta.revision() });
-    Ok(())
+pub(crate) fn add_reservation(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Added {
+    let (reservation, defects) = resource(snapshot, json, Reservation::parse)?;
+    snapshot.reservations.push(reservation);
+    Ok(defects)
 }
 
 /// Adds ClusterInformation `default`.
-pub(crate) fn add_cluster(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Result<()> {
+pub(crate) fn add_cluster(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Added {
     if identify(json, Encoding::Json).1 == DEFAULT {
         let (meta, _) = CustomResource::read(json)?;
         snapshot.cluster = Some(ClusterInformation::parse(json)?);
         snapshot.cluster_revision = Some(meta.revision());
     }
-    Ok(())
+    Ok(Vec::new())
 }
 
 /// Adds KubeControllersConfiguration `default`.
-pub(crate) fn add_kube_controllers(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Result<()> {
-    if identify(json, Encoding::Json).1 == DEFAULT {
-        let parse = |_: &str, json: &[u8]| {
-            let (value, defects) = KubeControllersConfiguration::parse(json)?;
-            Ok(Parsed { value, defects, created: None })
-        };
-        let (plural, key) = ("kubecontrollersconfigurations", Key::KubeControllersConfiguration);
-        snapshot.kube_controllers = Some(resource(snapshot, json, plural, key, parse)?.0);
+pub(crate) fn add_kube_controllers(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Added {
+    if identify(json, Encoding::Json).1 != DEFAULT {
+        return Ok(Vec::new());
     }
-    Ok(())
+    CustomResource::read(json)?;
+    let (config, defects) = KubeControllersConfiguration::parse(json)?;
+    snapshot.kube_controllers = Some(config);
+    Ok(defects)
 }
 
 /// Adds the allocator's configuration `default`: IPAMConfiguration in the native group, IPAMConfig in the classic one.
-pub(crate) fn add_ipam_config(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Result<()> {
+pub(crate) fn add_ipam_config(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Added {
     let (_, name) = identify(json, Encoding::Json);
     if name == DEFAULT {
         CustomResource::read(json)?;
@@ -221,20 +214,17 @@ pub(crate) fn add_ipam_config(snapshot: &mut Snapshot, json: &[u8], _: Encoding)
     } else {
         snapshot.ignored_configs.push(name);
     }
-    Ok(())
+    Ok(Vec::new())
 }
 
-/// Reads an object, and records its invalid fields.
-fn resource<'j, T>(
+/// Reads an object, and its invalid fields.
+fn resource<T>(
     snapshot: &mut Snapshot,
-    json: &'j [u8],
-    plural: &str,
-    key: impl Fn(String) -> Key,
+    json: &[u8],
     parse: impl Fn(&str, &[u8]) -> Result<Parsed<T>, DecodeError>,
-) -> Result<(T, Meta<'j>)> {
+) -> Result<(Versioned<T>, Vec<FieldDefect>)> {
     let (meta, _) = CustomResource::read(json)?;
-    let parsed = parse(&meta.name, json)?;
-    note_fields(snapshot, path(plural, "", &meta.name), key(meta.name.to_string()), parsed.defects);
-    snapshot.newest_creation = snapshot.newest_creation.max(parsed.created);
-    Ok((parsed.value, meta))
+    let Parsed { value, defects, created } = parse(&meta.name, json)?;
+    snapshot.newest_creation = snapshot.newest_creation.max(created);
+    Ok((Versioned { value, revision: meta.revision() }, defects))
 }

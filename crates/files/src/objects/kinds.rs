@@ -6,7 +6,7 @@ use calipam_model::snapshot::{Defect, DefectKind, Snapshot, Source};
 use super::list_splitter::Encoding;
 use super::meta::identify;
 use super::names::cidr_of_block;
-use super::{AddObject, ExportObject, Result, custom, machine, namespace, node, path, pod, service};
+use super::{AddObject, ExportObject, Result, bare, custom, node, path, pod, service};
 use crate::raw::RawKv;
 
 pub const CLASSIC_GROUP: &str = "crd.projectcalico.org";
@@ -121,7 +121,7 @@ const fn only(flavour: Flavour, kind: KnownKind) -> KnownKind {
 
 /// Creates a kind of virtual machines, of which only `metadata` is needed.
 const fn kubevirt(plural: &'static str, name: &'static str) -> KnownKind {
-    let (source, add, export) = (Source::Machines, machine::add_machine, machine::export_machine);
+    let (source, add, export) = (Source::Machines, bare::add_machine, bare::export_machine);
     KnownKind { plural, name, source, accept: Accept::Metadata, add, group: Group::KubeVirt, export }
 }
 
@@ -150,9 +150,13 @@ pub static KINDS: [KnownKind; 15] = [
     kubevirt("virtualmachineinstances", "VirtualMachineInstance"),
     KnownKind {
         accept: Accept::Metadata,
-        ..core("namespaces", "Namespace", Source::Namespaces, namespace::add, namespace::export)
+        ..core("namespaces", "Namespace", Source::Namespaces, bare::add_namespace, bare::export_namespace)
     },
 ];
+
+/// Blocks with [the records of borrowers](calipam_model::block::RecordDetail::Borrowers).
+pub static REDUCED_BLOCKS: KnownKind =
+    calico("ipamblocks", "IPAMBlock", Source::Blocks, custom::add_reduced_block);
 
 /// Nodes, of which only the names are needed.
 pub static NODE_NAMES: KnownKind = KnownKind {
@@ -161,20 +165,22 @@ pub static NODE_NAMES: KnownKind = KnownKind {
 };
 
 impl KnownKind {
-    /// Adds an object to a snapshot. An invalid object becomes a [`Defect`].
+    /// Adds an object to a snapshot. An invalid object or field becomes a [`Defect`].
     pub fn add(&self, snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) {
-        if let Err(error) = (self.add)(snapshot, object, encoding) {
-            let (namespace, name) = identify(object, encoding);
-            let path = path(self.plural, &namespace, &name);
-            let (key, kind) = (self.key(namespace, name, object), DefectKind::Value(error.to_string()));
-            snapshot.defects.push(Defect { path, key, kind });
-        }
+        let kind = match (self.add)(snapshot, object, encoding) {
+            Ok(fields) if fields.is_empty() => return,
+            Ok(fields) => DefectKind::Fields(fields),
+            Err(error) => DefectKind::Value(error.to_string()),
+        };
+        let (namespace, name) = identify(object, encoding);
+        let (path, key) = (path(self.plural, &namespace, &name), self.key(namespace, name, object));
+        snapshot.defects.push(Defect { path, key, kind });
     }
 
-    /// The key of an object that cannot be decoded.
+    /// The key of an object that has a defect.
     fn key(&self, namespace: String, name: String, object: &[u8]) -> Option<Key> {
         Some(match self.source {
-            Source::Blocks => Key::Block(cidr_of_block(&name)?),
+            Source::Blocks => Key::Block(cidr_of_block(&name).or_else(|| custom::stated_block(object))?),
             Source::Handles => Key::Handle(custom::stated_id(object).unwrap_or(name)),
             Source::Affinities => Key::Affinity(custom::stated_affinity(object)?),
             Source::Pools => Key::Pool(name),

@@ -52,6 +52,28 @@ pub(super) struct Parts<'a, S, T> {
     pub status: T,
 }
 
+/// The `spec` or `status` of an object.
+pub(super) trait Part<'a>: Default {
+    fn from_protobuf(message: &'a [u8]) -> Result<Self>;
+}
+
+impl<'a, S, T> Parts<'a, S, T>
+where
+    S: Part<'a> + Deserialize<'a>,
+    T: Part<'a> + Deserialize<'a>,
+{
+    pub(super) fn read(object: &'a [u8], encoding: Encoding, wanted: Wanted) -> Result<Self> {
+        if encoding == Encoding::Json {
+            return Ok(serde_json::from_slice(object)?);
+        }
+        decode!(object, parts: Self, value, {
+            1 => parts.metadata = Meta::from_protobuf(value.bytes(), wanted)?,
+            2 => parts.spec = S::from_protobuf(value.bytes())?,
+            3 => parts.status = T::from_protobuf(value.bytes())?,
+        })
+    }
+}
+
 /// Names and values.
 pub type Pairs<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
 

@@ -1,28 +1,27 @@
 //! Kubernetes objects: Calico's custom resources in one of two API groups, and the pods, nodes, services and machines
 //! that use addresses. Built-in kinds arrive as protobuf, custom resources only as JSON.
 
+mod bare;
 mod containers;
 mod custom;
 pub mod kinds;
 pub(crate) mod list_splitter;
-mod machine;
 pub mod meta;
 pub mod names;
-mod namespace;
 mod node;
 mod pod;
 mod service;
 mod wire;
 
 use calipam_model::DecodeError;
-use calipam_model::key::Key;
-use calipam_model::snapshot::{Defect, DefectKind, FieldDefect, Snapshot};
+use calipam_model::snapshot::{FieldDefect, Snapshot};
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
-pub use self::kinds::Accept;
-pub use self::kinds::{Flavour, KUBEVIRT_GROUP, KnownKind};
+pub use self::kinds::{Accept, Flavour, KUBEVIRT_GROUP, KnownKind};
 pub use self::list_splitter::{Encoding, ItemReader, ListError, ListMeta, protobuf};
+pub use self::node::IPIP;
+pub use self::pod::{CNI_IP, CNI_IPS, FIXED, NO_IPAM, V4_POOLS, V6_POOLS};
 
 /// The reason why an object cannot be decoded.
 #[derive(Debug, thiserror::Error)]
@@ -43,8 +42,11 @@ pub enum ObjectError {
 
 type Result<T, E = ObjectError> = std::result::Result<T, E>;
 
+/// The invalid fields of an object that was added.
+type Added = Result<Vec<FieldDefect>>;
+
 /// Adds one object to a snapshot.
-type AddObject = fn(&mut Snapshot, &[u8], Encoding) -> Result<()>;
+type AddObject = fn(&mut Snapshot, &[u8], Encoding) -> Added;
 
 /// Reduces an object to the part for an export, as JSON; `None` if it is not needed.
 type ExportObject = fn(&[u8], Encoding) -> Result<Option<Vec<u8>>>;
@@ -67,11 +69,9 @@ fn to_json(object: &impl Serialize) -> Result<Option<Vec<u8>>> {
     Ok(Some(serde_json::to_vec(object)?))
 }
 
-/// Records invalid fields, if there are any.
-fn note_fields(snapshot: &mut Snapshot, path: String, key: Key, fields: Vec<FieldDefect>) {
-    if !fields.is_empty() {
-        snapshot.defects.push(Defect { path, key: Some(key), kind: DefectKind::Fields(fields) });
-    }
+/// Reads a value; `null` is the same as none.
+pub fn or_empty<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(value: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(value)?.unwrap_or_default())
 }
 
 /// `<plural>/[<namespace>/]<name>`, the name of an object in findings.

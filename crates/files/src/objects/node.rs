@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use calipam_model::cidr::{parse_address, parse_cidr};
-use calipam_model::key::Key;
 use calipam_model::node::{Node, TunnelKind};
 use calipam_model::plugin::INSTALLED;
 use calipam_model::snapshot::{FieldDefect, Snapshot, Versioned};
 use serde::{Deserialize, Serialize};
 
 use super::list_splitter::Encoding;
-use super::meta::{Meta, Parts, Wanted};
+use super::meta::{Meta, Part, Parts, Wanted};
 use super::wire::{decode, text};
-use super::{Result, export, note_fields, path};
+use super::{Added, Result, export};
 
-const IPIP: &str = "projectcalico.org/IPv4IPIPTunnelAddr";
+/// The annotation with the address of the IPIP tunnel.
+pub const IPIP: &str = "projectcalico.org/IPv4IPIPTunnelAddr";
 const VXLAN: &str = "projectcalico.org/IPv4VXLANTunnelAddr";
 const VXLAN_V6: &str = "projectcalico.org/IPv6VXLANTunnelAddr";
 const WIREGUARD: &str = "projectcalico.org/IPv4WireguardInterfaceAddr";
@@ -90,46 +90,42 @@ struct NodeAddress<'a> {
     kind: Cow<'a, str>,
 }
 
-pub(crate) fn add_node(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Result<()> {
-    add(snapshot, &read(object, encoding)?);
-    Ok(())
+pub(crate) fn add_node(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Added {
+    Ok(add(snapshot, &NodeObject::read(object, encoding, WANTED)?))
 }
 
 /// Adds a node of which only the name is needed, since the rest is in etcd.
-pub(crate) fn add_node_name(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Result<()> {
-    if let Ok(node) = read(object, encoding) {
+pub(crate) fn add_node_name(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Added {
+    if let Ok(node) = NodeObject::read(object, encoding, WANTED) {
         let name = node.metadata.name.to_string();
         let created = node.metadata.created_at();
         let value = Node { kubernetes_name: Some(name.clone()), created, name, ..Node::default() };
         snapshot.kubernetes_nodes.push(Versioned { value, revision: node.metadata.revision() });
     }
-    Ok(())
+    Ok(Vec::new())
 }
 
 /// Reduces a node to the part for an export.
 pub(crate) fn export_node(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
-    let mut node = read(object, encoding)?;
+    let mut node = NodeObject::read(object, encoding, WANTED)?;
     node.metadata = node.metadata.for_export(WANTED);
     export("Node", node)
 }
 
-fn read(object: &[u8], encoding: Encoding) -> Result<NodeObject<'_>> {
-    if encoding == Encoding::Json {
-        return Ok(serde_json::from_slice(object)?);
+impl<'a> Part<'a> for Spec<'a> {
+    fn from_protobuf(message: &'a [u8]) -> Result<Self> {
+        decode!(message, spec: Self, value, {
+            1 => spec.pod_cidr = text(value)?,
+            5 => spec.taints.get_or_insert_default().push(taint(value.bytes())?),
+            7 => spec.pod_cidrs.get_or_insert_default().push(text(value)?),
+        })
     }
-    decode!(object, node: NodeObject<'_>, value, {
-        1 => node.metadata = Meta::from_protobuf(value.bytes(), WANTED)?,
-        2 => node.spec = spec(value.bytes())?,
-        3 => node.status.addresses = Some(addresses(value.bytes())?),
-    })
 }
 
-fn spec(message: &[u8]) -> Result<Spec<'_>> {
-    decode!(message, spec: Spec<'_>, value, {
-        1 => spec.pod_cidr = text(value)?,
-        5 => spec.taints.get_or_insert_default().push(taint(value.bytes())?),
-        7 => spec.pod_cidrs.get_or_insert_default().push(text(value)?),
-    })
+impl<'a> Part<'a> for Status<'a> {
+    fn from_protobuf(message: &'a [u8]) -> Result<Self> {
+        Ok(Self { addresses: Some(addresses(message)?) })
+    }
 }
 
 fn taint(message: &[u8]) -> Result<Taint<'_>> {
@@ -145,11 +141,11 @@ fn address(message: &[u8]) -> Result<NodeAddress<'_>> {
     decode!(message, found: NodeAddress<'_>, value, { 1 => found.kind = text(value)?, 2 => found.address = text(value)? })
 }
 
-fn add(snapshot: &mut Snapshot, object: &NodeObject<'_>) {
+fn add(snapshot: &mut Snapshot, object: &NodeObject<'_>) -> Vec<FieldDefect> {
     let meta = &object.metadata;
     let name = meta.name.to_string();
     let mut defects = Vec::new();
-    let mut node = Node { kubernetes_name: Some(name.clone()), name: name.clone(), ..Node::default() };
+    let mut node = Node { kubernetes_name: Some(name.clone()), name, ..Node::default() };
     node.created = meta.created_at();
     node.labels = labels(meta, &mut defects);
     node.plugin = meta.annotation(INSTALLED).map(str::to_owned);
@@ -176,9 +172,9 @@ fn add(snapshot: &mut Snapshot, object: &NodeObject<'_>) {
     for NodeAddress { address, kind } in object.status.addresses.iter().flatten() {
         node.add_address(kind, address);
     }
-    note_fields(snapshot, path("nodes", "", &name), Key::Node(name), defects);
     snapshot.newest_creation = snapshot.newest_creation.max(meta.created_at());
     snapshot.nodes.push(Versioned { value: node, revision: meta.revision() });
+    defects
 }
 
 /// Returns the node's labels. Kubernetes labels override those that Calico keeps.

@@ -2,25 +2,24 @@
 
 use std::borrow::Cow;
 
-use calipam_model::key::Key;
 use calipam_model::pod::{Pod, PodParts};
-use calipam_model::snapshot::{Snapshot, Versioned};
+use calipam_model::snapshot::{FieldDefect, Snapshot, Versioned};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::containers::{self, Container, all_ended_at};
 use super::list_splitter::Encoding;
-use super::meta::{Meta, Parts, Wanted};
+use super::meta::{Part, Parts, Wanted};
 use super::wire::{decode, text};
-use super::{Result, export, note_fields, path};
+use super::{Added, Result, export};
 
-const CNI_IP: &str = "cni.projectcalico.org/podIP";
-const CNI_IPS: &str = "cni.projectcalico.org/podIPs";
+pub const CNI_IP: &str = "cni.projectcalico.org/podIP";
+pub const CNI_IPS: &str = "cni.projectcalico.org/podIPs";
 const CONTAINER_ID: &str = "cni.projectcalico.org/containerID";
-const NO_IPAM: &str = "cni.projectcalico.org/ipAddrsNoIpam";
-pub(super) const V4_POOLS: &str = "cni.projectcalico.org/ipv4pools";
-pub(super) const V6_POOLS: &str = "cni.projectcalico.org/ipv6pools";
-const FIXED: &str = "cni.projectcalico.org/ipAddrs";
+pub const NO_IPAM: &str = "cni.projectcalico.org/ipAddrsNoIpam";
+pub const V4_POOLS: &str = "cni.projectcalico.org/ipv4pools";
+pub const V6_POOLS: &str = "cni.projectcalico.org/ipv6pools";
+pub const FIXED: &str = "cni.projectcalico.org/ipAddrs";
 const AWS_IPS: &str = "vpc.amazonaws.com/pod-ips";
 const NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
 
@@ -96,14 +95,13 @@ struct Condition<'a> {
     status: Cow<'a, str>,
 }
 
-pub(crate) fn add_pod(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Result<()> {
-    PodObject::read(object, encoding)?.add(snapshot);
-    Ok(())
+pub(crate) fn add_pod(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Added {
+    Ok(PodObject::read(object, encoding, WANTED)?.add(snapshot))
 }
 
 /// Reduces a pod to the part for an export: no environment, no volumes.
 pub(crate) fn export_pod(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
-    let mut pod = PodObject::read(object, encoding)?;
+    let mut pod = PodObject::read(object, encoding, WANTED)?;
     pod.metadata = pod.metadata.for_export(WANTED);
     // Only the end of the last container is kept, and only if all have ended.
     let ended = pod.status.ended_at();
@@ -112,23 +110,8 @@ pub(crate) fn export_pod(object: &[u8], encoding: Encoding) -> Result<Option<Vec
     export("Pod", pod)
 }
 
-impl<'a> PodObject<'a> {
-    fn read(object: &'a [u8], encoding: Encoding) -> Result<Self> {
-        match encoding {
-            Encoding::Json => Ok(serde_json::from_slice(object)?),
-            Encoding::Protobuf => Self::from_protobuf(object),
-        }
-    }
-
-    fn from_protobuf(message: &'a [u8]) -> Result<Self> {
-        decode!(message, pod: Self, value, {
-            1 => pod.metadata = Meta::from_protobuf(value.bytes(), WANTED)?,
-            2 => pod.spec = Spec::from_protobuf(value.bytes())?,
-            3 => pod.status = Status::from_protobuf(value.bytes())?,
-        })
-    }
-
-    fn add(&self, snapshot: &mut Snapshot) {
+impl PodObject<'_> {
+    fn add(&self, snapshot: &mut Snapshot) -> Vec<FieldDefect> {
         let meta = &self.metadata;
         let parts = PodParts {
             namespace: &meta.namespace,
@@ -154,12 +137,9 @@ impl<'a> PodObject<'a> {
             machine: self.machine(),
         };
         let (pod, defects) = Pod::new(&parts);
-        if !defects.is_empty() {
-            let key = Key::Pod { namespace: meta.namespace.to_string(), name: meta.name.to_string() };
-            note_fields(snapshot, path("pods", &meta.namespace, &meta.name), key, defects);
-        }
         snapshot.newest_creation = snapshot.newest_creation.max(meta.created_at());
         snapshot.pods.push(Versioned { value: pod, revision: meta.revision() });
+        defects
     }
 
     /// The KubeVirt machine that is running in the pod (facts 2.14).
@@ -172,7 +152,7 @@ impl<'a> PodObject<'a> {
     }
 }
 
-impl<'a> Spec<'a> {
+impl<'a> Part<'a> for Spec<'a> {
     fn from_protobuf(message: &'a [u8]) -> Result<Self> {
         decode!(message, spec: Self, value, {
             10 => spec.node_name = text(value)?,
@@ -181,7 +161,7 @@ impl<'a> Spec<'a> {
     }
 }
 
-impl<'a> Status<'a> {
+impl Status<'_> {
     fn is_ready(&self) -> bool {
         self.conditions.iter().any(Condition::is_networked)
     }
@@ -192,32 +172,32 @@ impl<'a> Status<'a> {
             [&self.container_statuses, &self.init_container_statuses, &self.ephemeral_container_statuses];
         all_ended_at(kinds.into_iter().flatten())
     }
+}
 
+impl<'a> Part<'a> for Status<'a> {
     fn from_protobuf(message: &'a [u8]) -> Result<Self> {
         decode!(message, status: Self, value, {
             1 => status.phase = text(value)?,
-            2 => status.conditions.push(Condition::from_protobuf(value.bytes())?),
+            2 => status.conditions.push(condition(value.bytes())?),
             6 => status.ip = text(value)?,
             8 => status.container_statuses.push(containers::from_protobuf(value.bytes())?),
             10 => status.init_container_statuses.push(containers::from_protobuf(value.bytes())?),
             13 => status.ephemeral_container_statuses.push(containers::from_protobuf(value.bytes())?),
-            12 => status.ips.push(Ip::from_protobuf(value.bytes())?),
+            12 => status.ips.push(ip(value.bytes())?),
         })
     }
 }
 
-impl<'a> Ip<'a> {
-    fn from_protobuf(message: &'a [u8]) -> Result<Self> {
-        decode!(message, ip: Self, value, { 1 => ip.ip = text(value)? })
-    }
-}
-
-impl<'a> Condition<'a> {
+impl Condition<'_> {
     fn is_networked(&self) -> bool {
         NETWORKED.contains(&&*self.kind) && self.status == "True"
     }
+}
 
-    fn from_protobuf(message: &'a [u8]) -> Result<Self> {
-        decode!(message, condition: Self, value, { 1 => condition.kind = text(value)?, 2 => condition.status = text(value)? })
-    }
+fn ip(message: &[u8]) -> Result<Ip<'_>> {
+    decode!(message, ip: Ip<'_>, value, { 1 => ip.ip = text(value)? })
+}
+
+fn condition(message: &[u8]) -> Result<Condition<'_>> {
+    decode!(message, condition: Condition<'_>, value, { 1 => condition.kind = text(value)?, 2 => condition.status = text(value)? })
 }

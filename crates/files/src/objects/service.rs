@@ -3,15 +3,14 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use calipam_model::key::Key;
 use calipam_model::service::Service;
 use calipam_model::snapshot::{FieldDefect, Snapshot, Versioned};
 use serde::{Deserialize, Serialize};
 
 use super::list_splitter::Encoding;
-use super::meta::{Meta, Parts, Wanted};
+use super::meta::{Part, Parts, Wanted};
 use super::wire::{decode, text};
-use super::{Result, export, note_fields, path};
+use super::{Added, Result, export};
 
 /// Annotations with which a service asks for addresses from Calico.
 const ASKS: [&str; 3] =
@@ -78,17 +77,14 @@ struct Ingress<'a> {
 }
 
 /// Adds a service, if it is of type `LoadBalancer` or has a cluster IP.
-pub(crate) fn add_service(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Result<()> {
-    let service = read(object, encoding)?;
-    if service.spec.is_wanted() {
-        add(snapshot, &service);
-    }
-    Ok(())
+pub(crate) fn add_service(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Added {
+    let service = ServiceObject::read(object, encoding, WANTED)?;
+    Ok(if service.spec.is_wanted() { add(snapshot, &service) } else { Vec::new() })
 }
 
 /// Reduces a service to the part for an export, if it is of type `LoadBalancer` or has a cluster IP.
 pub(crate) fn export_service(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
-    let mut service = read(object, encoding)?;
+    let mut service = ServiceObject::read(object, encoding, WANTED)?;
     if !service.spec.is_wanted() {
         return Ok(None);
     }
@@ -96,14 +92,7 @@ pub(crate) fn export_service(object: &[u8], encoding: Encoding) -> Result<Option
     export("Service", service)
 }
 
-fn read(object: &[u8], encoding: Encoding) -> Result<ServiceObject<'_>> {
-    match encoding {
-        Encoding::Json => Ok(serde_json::from_slice(object)?),
-        Encoding::Protobuf => from_protobuf(object),
-    }
-}
-
-fn add(snapshot: &mut Snapshot, object: &ServiceObject<'_>) {
+fn add(snapshot: &mut Snapshot, object: &ServiceObject<'_>) -> Vec<FieldDefect> {
     let meta = &object.metadata;
     let asked = |name: &&str| meta.annotation(name).is_some_and(|text| !text.is_empty());
     let mut service = Service {
@@ -130,32 +119,27 @@ fn add(snapshot: &mut Snapshot, object: &ServiceObject<'_>) {
             }
         }
     }
-    let key = Key::Service { namespace: service.namespace.clone(), name: service.name.clone() };
-    note_fields(snapshot, path("services", &meta.namespace, &meta.name), key, defects);
     snapshot.newest_creation = snapshot.newest_creation.max(service.created);
     snapshot.services.push(Versioned { value: service, revision: meta.revision() });
+    defects
 }
 
-fn from_protobuf(message: &[u8]) -> Result<ServiceObject<'_>> {
-    decode!(message, service: ServiceObject<'_>, value, {
-        1 => service.metadata = Meta::from_protobuf(value.bytes(), WANTED)?,
-        2 => service.spec = spec(value.bytes())?,
-        3 => service.status.load_balancer = load_balancer(value.bytes())?,
-    })
+impl<'a> Part<'a> for Spec<'a> {
+    fn from_protobuf(message: &'a [u8]) -> Result<Self> {
+        decode!(message, spec: Self, value, {
+            3 => spec.cluster_ip = text(value)?,
+            4 => spec.kind = text(value)?,
+            8 => spec.ip = text(value)?,
+            18 => spec.cluster_ips.push(text(value)?),
+            21 => spec.class = Some(text(value)?),
+        })
+    }
 }
 
-fn spec(message: &[u8]) -> Result<Spec<'_>> {
-    decode!(message, spec: Spec<'_>, value, {
-        3 => spec.cluster_ip = text(value)?,
-        4 => spec.kind = text(value)?,
-        8 => spec.ip = text(value)?,
-        18 => spec.cluster_ips.push(text(value)?),
-        21 => spec.class = Some(text(value)?),
-    })
-}
-
-fn load_balancer(status: &[u8]) -> Result<LoadBalancer<'_>> {
-    decode!(status, found: LoadBalancer<'_>, value, { 1 => found.ingress.extend(ingress(value.bytes())?) })
+impl<'a> Part<'a> for Status<'a> {
+    fn from_protobuf(message: &'a [u8]) -> Result<Self> {
+        decode!(message, status: Self, value, { 1 => status.load_balancer.ingress.extend(ingress(value.bytes())?) })
+    }
 }
 
 fn ingress(balancer: &[u8]) -> Result<Vec<Ingress<'_>>> {

@@ -30,7 +30,8 @@ pub(super) fn has_deltas(key: &[u8]) -> bool {
 
 /// The data from earlier groups on which the next group depends.
 pub(super) struct Codec {
-    values: Values,
+    /// The current values, those of the full state at first.
+    pub(super) values: Values,
     /// The last texts, at most `WINDOW` bytes.
     pub(super) known: Vec<u8>,
     pub(super) positions: Positions,
@@ -42,11 +43,6 @@ impl Codec {
     /// Creates a codec that has no values from the full state yet.
     pub(super) fn new(positions: Positions) -> io::Result<Self> {
         Ok(Self { values: Values::new()?, known: vec![0], positions, revision: 0 })
-    }
-
-    /// Adds a value from the full state.
-    pub(super) fn begin_with(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
-        self.values.set(key, value)
     }
 
     pub(super) fn encode(&mut self, group: &Group) -> io::Result<Vec<u8>> {

@@ -1,6 +1,6 @@
 //! Reads a recording: the successive states of a part of the data, or the complete state at a point in time.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -122,7 +122,7 @@ impl Changes {
 pub(super) fn load(export: &Path, is_wanted: Wanted<'_>, codec: &mut Codec) -> Result<()> {
     let mut failed = None;
     read_some(export, is_wanted, |entry| {
-        failed = codec.begin_with(entry.key, entry.value).err().or(failed.take());
+        failed = codec.values.set(entry.key, entry.value).err().or(failed.take());
     })
     .map_err(Error::of_archive)?;
     failed.map_or(Ok(()), |error| Err(Error::new(export, error)))
@@ -204,10 +204,9 @@ impl States {
         self.known.each_group(changes, &mut reached, is_wanted, |group| {
             for Change { key, revision, value } in group.changes {
                 let is_same = state.get(&key).map(|(_, value)| value) == value.as_ref();
-                let key_of = key.clone();
                 match value {
-                    Some(value) => drop(state.insert(key_of, (revision, value))),
-                    None => drop(state.remove(&key_of)),
+                    Some(value) => drop(state.insert(key, (revision, value))),
+                    None => drop(state.remove(&key)),
                 }
                 if !is_same {
                     take(StateUpdate::Unchanged(last));
@@ -266,7 +265,7 @@ pub fn write_state(export: &Archived, until: Option<Timestamp>, path: &Path) -> 
     let failed = |error: io::Error| Error::new(path, error);
     let mut last: BTreeMap<Vec<u8>, Option<i64>> = BTreeMap::new();
     let mut values = Values::new().map_err(failed)?;
-    let mut revisions: HashMap<String, i64> = HashMap::new();
+    let mut revision = None;
     let mut known = Known::default();
     let (changes, mut reached) = known.open(export, &|_| true)?;
     known.each_group(changes, &mut reached, &|_| true, |group| {
@@ -274,11 +273,8 @@ pub fn write_state(export: &Archived, until: Option<Timestamp>, path: &Path) -> 
             return Ok(false);
         }
         for change in group.changes {
-            let kind = kind_of(&change.key);
-            if let Some(revision) = revisions.get_mut(kind) {
-                *revision = change.revision;
-            } else {
-                revisions.insert(kind.to_owned(), change.revision);
+            if kind_of(&change.key) == "etcd" {
+                revision = Some(change.revision);
             }
             if let Some(value) = &change.value {
                 values.set(&change.key, value).map_err(failed)?;
@@ -290,9 +286,7 @@ pub fn write_state(export: &Archived, until: Option<Timestamp>, path: &Path) -> 
 
     let mut header = export::header_of(&export.path).map_err(Error::of_archive)?;
     header.taken_at = reached.until.to_string();
-    if let Some(revision) = revisions.get("etcd") {
-        header.revision = revision.to_string();
-    }
+    header.revision = revision.map_or(header.revision, |revision: i64| revision.to_string());
     let mut writer = Writer::create(path, &header)?;
     let mut written = Ok(());
     let put = |writer: &mut Writer, key: &[u8], mod_revision: Option<i64>| -> Result<()> {

@@ -63,7 +63,6 @@ impl Recorder {
 /// The growing file of changes after a full state.
 pub struct Journal {
     export: Archived,
-    guid: String,
     path: PathBuf,
     file: File,
     codec: Codec,
@@ -101,7 +100,7 @@ impl Journal {
             Ok((file.persist(&path).map_err(|error| error.error)?, frame.len() as u64))
         };
         let (file, length) = begin().map_err(failed)?;
-        Ok(Self { last: export.taken_at, guid: header.guid, export, file, codec, packer, length, path })
+        Ok(Self { last: export.taken_at, export, file, codec, packer, length, path })
     }
 
     /// Continues an existing journal; `None` if there is none, or it is damaged.
@@ -127,8 +126,8 @@ impl Journal {
         let length = changes.end();
         file.set_len(length).and_then(|()| file.seek(SeekFrom::Start(length))).map_err(failed)?;
         let packer = Packer::new().map_err(failed)?;
-        let (export, guid) = (export.clone(), changes.header.guid.clone());
-        Ok(Some(Self { export, guid, file, codec: changes.into_codec(), packer, last, length, path }))
+        let (export, codec) = (export.clone(), changes.into_codec());
+        Ok(Some(Self { export, file, codec, packer, last, length, path }))
     }
 
     /// The end of the known changes.
@@ -163,13 +162,9 @@ impl Journal {
         let set_back = self.last.duration_since(now).max(SignedDuration::ZERO);
         let time = now.max(self.last);
         let frames = self.frames(time, set_back, reached, changes);
-        let mut write = |frames: &[u8]| -> io::Result<()> {
-            self.file.write_all(frames)?;
-            self.file.sync_data()
-        };
         let failed = |error| Error::new(&self.path, error);
         let frames = frames.map_err(failed)?;
-        write(&frames).map_err(failed)?;
+        self.file.write_all(&frames).and_then(|()| self.file.sync_data()).map_err(failed)?;
         self.length += frames.len() as u64;
         self.last = time;
         Ok(())
@@ -220,7 +215,7 @@ impl Journal {
     }
 
     pub fn guid(&self) -> &str {
-        &self.guid
+        &self.export.guid
     }
 }
 

@@ -271,10 +271,11 @@ pub struct CorruptBlock {
 }
 
 /// A problem in a corrupt block.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, thiserror::Error)]
 #[serde(tag = "problem", rename_all = "kebab-case")]
 pub enum BlockProblem {
     /// `allocations` does not have one entry for each address.
+    #[error("allocations has {found} entries instead of {expected}")]
     ArrayLength {
         /// Number of addresses in the CIDR, as text: it can exceed 64 bits.
         expected: String,
@@ -282,65 +283,43 @@ pub enum BlockProblem {
         found: usize,
     },
     /// The record index of an allocation is out of range.
+    #[error("ordinal {ordinal} points at attribute {index}, which does not exist")]
     AttributeIndex {
         ordinal: u32,
         /// The invalid index.
         index: i64,
     },
     /// No ordinal uses an owner record.
+    #[error("attribute {index} is used by no ordinal")]
     UnreferencedAttribute { index: u32 },
     /// An ordinal is in the free list more than once.
+    #[error("ordinal {ordinal} is in the free list more than once")]
     FreeListDuplicate { ordinal: u32 },
     /// The free list contains a number that is not an ordinal of the block.
+    #[error("the free list holds {ordinal}, which is not an ordinal of the block")]
     FreeListOutOfRange {
         /// The invalid number.
         ordinal: i64,
     },
     /// An ordinal is both free and allocated.
+    #[error("ordinal {ordinal} is allocated and in the free list")]
     FreeListAllocated { ordinal: u32 },
     /// An ordinal is neither allocated nor in the free list.
+    #[error("ordinal {ordinal} is neither allocated nor in the free list")]
     FreeListIncomplete { ordinal: u32 },
     /// An address's release time is in the future.
+    #[error("ordinal {ordinal} was released in the future, at {released_at}")]
     ReleasedInFuture {
         ordinal: u32,
         /// The recorded time.
         released_at: String,
     },
     /// The key and the field `cidr` name different blocks.
+    #[error("the key names {key}, the value {cidr}")]
     KeyMismatch {
         /// The CIDR in the key.
         key: String,
         /// The CIDR in the value.
         cidr: String,
     },
-}
-
-impl fmt::Display for BlockProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::ArrayLength { expected, found } => {
-                write!(f, "allocations has {found} entries instead of {expected}")
-            }
-            Self::AttributeIndex { ordinal, index } => {
-                write!(f, "ordinal {ordinal} points at attribute {index}, which does not exist")
-            }
-            Self::UnreferencedAttribute { index } => write!(f, "attribute {index} is used by no ordinal"),
-            Self::FreeListDuplicate { ordinal } => {
-                write!(f, "ordinal {ordinal} is in the free list more than once")
-            }
-            Self::FreeListOutOfRange { ordinal } => {
-                write!(f, "the free list holds {ordinal}, which is not an ordinal of the block")
-            }
-            Self::FreeListAllocated { ordinal } => {
-                write!(f, "ordinal {ordinal} is allocated and in the free list")
-            }
-            Self::FreeListIncomplete { ordinal } => {
-                write!(f, "ordinal {ordinal} is neither allocated nor in the free list")
-            }
-            Self::ReleasedInFuture { ordinal, released_at } => {
-                write!(f, "ordinal {ordinal} was released in the future, at {released_at}")
-            }
-            Self::KeyMismatch { key, cidr } => write!(f, "the key names {key}, the value {cidr}"),
-        }
-    }
 }

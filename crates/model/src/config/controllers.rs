@@ -1,7 +1,6 @@
 //! The active kube-controllers configuration (facts 1.12, 13).
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
@@ -23,27 +22,20 @@ pub struct KubeControllersConfiguration {
 }
 
 /// The reason that Calico's controller serves no LoadBalancer services.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
 pub enum NotServed {
     /// The controller is off: the environment does not name it, or this version of kube-controllers is too old.
+    #[error("kube-controllers is not running its loadbalancer controller")]
     ControllerOff,
     /// Nothing starts the controller.
+    #[error("KubeControllersConfiguration has no loadBalancer section")]
     NoSection,
     /// Only the environment starts the controller, and this Calico version serves no service without a section.
+    #[error(
+        "KubeControllersConfiguration has no loadBalancer section, which this version of Calico requires"
+    )]
     OnlyByEnvironment,
-}
-
-impl fmt::Display for NotServed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::ControllerOff => "kube-controllers is not running its loadbalancer controller",
-            Self::NoSection => "KubeControllersConfiguration has no loadBalancer section",
-            Self::OnlyByEnvironment => {
-                "KubeControllersConfiguration has no loadBalancer section, which this version of Calico requires"
-            }
-        })
-    }
 }
 
 #[derive(Default, Deserialize)]

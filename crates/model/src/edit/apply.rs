@@ -5,8 +5,10 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 
-use super::{AffinityEdit, Edit, EditError, block, document, handle};
+use super::{AffinityEdit, ConfigEdit, Edit, EditError, HandleEdit, PoolEdit, block};
 use crate::affinity::Affinity;
+use crate::document::Document;
+use crate::handle::Handle;
 use crate::key::Key;
 use crate::snapshot::Revision;
 use crate::writable::Object;
@@ -28,32 +30,29 @@ pub fn apply<'a, 'e>(
     current: impl Fn(&Key) -> Option<Current<'a>>,
 ) -> Result<Vec<(Key, Option<Object>)>, EditError> {
     let mut changes = Vec::new();
-    for (key, edits) in by_object(edits) {
+    for (key, edits) in by_object(edits.into_iter().map(|edit| (edit.key(), edit))) {
         let stored = current(&key);
         let changed = match &key {
-            Key::Handle(id) => handle::changed(&key, id, &edits, stored.as_ref())?,
-            Key::Affinity(_) => affinity(&key, &edits, stored.as_ref())?,
-            Key::Pool(_) | Key::IpamConfig => document::changed(&key, &edits, stored.as_ref())?,
-            _ => Some(block::changed(&key, &edits, stored, now)?),
+            Key::Block(_) => Some(block::changed(&key, &edits, stored, now)?),
+            _ => edits.into_iter().try_fold(None, |changed, edit| {
+                Ok(changed_by(edit, &key, stored.as_ref(), changed.as_ref())?.or(changed))
+            })?,
         };
         changes.extend(changed.map(|object| (key, object)));
     }
     Ok(changes)
 }
 
-/// Groups edits by object, keeping the order of objects and edits.
-fn by_object<'e>(edits: impl IntoIterator<Item = &'e Edit>) -> Vec<(Key, Vec<&'e Edit>)> {
-    let mut objects: Vec<(Key, Vec<&Edit>)> = Vec::new();
+/// Groups items by object, keeping the order of objects and items.
+pub(super) fn by_object<T>(items: impl IntoIterator<Item = (Key, T)>) -> Vec<(Key, Vec<T>)> {
+    let mut objects: Vec<(Key, Vec<T>)> = Vec::new();
     let mut indices: HashMap<Key, usize> = HashMap::new();
-    for edit in edits {
-        let key = edit.key();
-        match indices.get(&key) {
-            Some(index) => objects[*index].1.push(edit),
-            None => {
-                indices.insert(key.clone(), objects.len());
-                objects.push((key, vec![edit]));
-            }
+    for (key, item) in items {
+        let index = *indices.entry(key.clone()).or_insert(objects.len());
+        if index == objects.len() {
+            objects.push((key, Vec::new()));
         }
+        objects[index].1.push(item);
     }
     objects
 }
@@ -71,37 +70,192 @@ pub(super) fn is_absent(key: &Key, stored: Option<&Current<'_>>) -> Result<(), E
     stored.map_or(Ok(()), |_| Err(EditError::Exists(key.clone())))
 }
 
-/// The result of edits to an object: `Some(None)` if it is deleted, `None` if it stays unchanged.
-pub(super) type Changed = Option<Option<Object>>;
-
-/// Checks all edits, and applies the last one, the only one that counts.
-pub(super) fn last(
-    edits: &[&Edit],
-    mut make: impl FnMut(&Edit) -> Result<Changed, EditError>,
-) -> Result<Changed, EditError> {
-    edits.iter().try_fold(None, |changed, edit| Ok(make(edit)?.or(changed)))
+/// Applies an edit of anything but a block to an object that earlier edits may have changed: `Some(None)` deletes it,
+/// `None` leaves it as it is.
+fn changed_by(
+    edit: &Edit,
+    key: &Key,
+    stored: Option<&Current<'_>>,
+    changed: Option<&Option<Object>>,
+) -> Result<Option<Option<Object>>, EditError> {
+    let create = |object| is_absent(key, stored).map(|()| Some(Some(object)));
+    let is_version = |version| is_version(key, stored.map(|s| s.revision), version);
+    let handle = || {
+        let current = || stored.map(|s| s.object.as_deref());
+        living_handle(key, changed.map_or_else(current, |changed| changed.as_ref().map(Some)))
+    };
+    match edit {
+        Edit::Block(..) => Ok(None),
+        Edit::Handle(_, HandleEdit::Create(handle)) => create(Object::Handle(handle.clone())),
+        Edit::Affinity(_, AffinityEdit::Create(affinity)) => {
+            create(Object::Affinity(affinity.as_ref().clone()))
+        }
+        Edit::Pool(_, PoolEdit::Create(pool)) => create(Object::Pool(pool.clone())),
+        Edit::IpamConfig(ConfigEdit::Create(config)) => create(Object::IpamConfig(config.clone())),
+        Edit::IpamConfig(ConfigEdit::Replace(version, config)) => {
+            is_version(version)?;
+            Ok(Some(Some(Object::IpamConfig(config.clone()))))
+        }
+        Edit::Handle(_, HandleEdit::Delete(version)) | Edit::Affinity(_, AffinityEdit::Delete(version)) => {
+            is_version(version)?;
+            Ok(Some(None))
+        }
+        Edit::Affinity(_, AffinityEdit::State(version, state)) => {
+            is_version(version)?;
+            let Some(Object::Affinity(affinity)) = stored.and_then(|s| s.object.as_deref()) else {
+                return Err(EditError::Undecodable(key.clone()));
+            };
+            let (state, is_unstated) = (state.clone(), false);
+            Ok(Some(Some(Object::Affinity(Affinity { state, is_unstated, ..affinity.clone() }))))
+        }
+        Edit::Pool(_, PoolEdit::SetDisabled(planned, disabled)) => {
+            let mut pool = as_planned(key, stored, planned)?;
+            pool.set_disabled(*disabled);
+            Ok(Some(Some(Object::Pool(pool))))
+        }
+        Edit::Pool(_, PoolEdit::Delete(planned)) => {
+            may_be_deleted(key, &as_planned(key, stored, planned)?)?;
+            Ok(Some(None))
+        }
+        Edit::Handle(_, HandleEdit::Counts(version, counts)) => {
+            is_version(version)?;
+            let mut handle = handle()?.ok_or_else(|| EditError::Gone(key.clone()))?;
+            counts.iter().for_each(|(block, count)| handle.set_count(*block, *count));
+            Ok(Some(unless_empty(handle)))
+        }
+        Edit::Handle(_, HandleEdit::Decrement(block, by)) => {
+            // A handle that counts fewer addresses is already wrong, and must not get worse.
+            let Some(mut handle) = handle()?.filter(|handle| handle.count(*block) >= *by) else {
+                return Ok(None);
+            };
+            handle.set_count(*block, handle.count(*block).saturating_sub(*by));
+            Ok(Some(unless_empty(handle)))
+        }
+        Edit::Handle(id, HandleEdit::Increment(block, by)) => {
+            let mut handle = handle()?.unwrap_or_else(|| Handle::new(id));
+            handle.set_count(*block, handle.count(*block).saturating_add(*by));
+            Ok(Some(unless_empty(handle)))
+        }
+    }
 }
 
-fn affinity(key: &Key, edits: &[&Edit], stored: Option<&Current<'_>>) -> Result<Changed, EditError> {
-    last(edits, |edit| {
-        let Edit::Affinity(_, edit) = edit else { return Ok(None) };
-        Ok(Some(match edit {
-            AffinityEdit::Create(affinity) => {
-                is_absent(key, stored)?;
-                Some(Object::Affinity(affinity.as_ref().clone()))
-            }
-            AffinityEdit::Delete(version) => {
-                is_version(key, stored.map(|s| s.revision), version)?;
-                None
-            }
-            AffinityEdit::State(version, state) => {
-                is_version(key, stored.map(|s| s.revision), version)?;
-                let Some(Object::Affinity(affinity)) = stored.and_then(|s| s.object.as_deref()) else {
-                    return Err(EditError::Undecodable(key.clone()));
-                };
-                let (state, is_unstated) = (state.clone(), false);
-                Some(Object::Affinity(Affinity { state, is_unstated, ..affinity.clone() }))
-            }
-        }))
-    })
+/// The handle under `key`; `None` if it is marked as deleted.
+fn living_handle(key: &Key, current: Option<Option<&Object>>) -> Result<Option<Handle>, EditError> {
+    match current {
+        None => Ok(None),
+        Some(Some(Object::Handle(handle))) => Ok(Some(handle.clone()).filter(|h| !h.is_deleted())),
+        Some(_) => Err(EditError::Undecodable(key.clone())),
+    }
+}
+
+/// Like Calico, deletes a handle that counts no address (facts 3.8).
+fn unless_empty(handle: Handle) -> Option<Object> {
+    let is_empty = handle.blocks().next().is_none();
+    (!is_empty).then_some(Object::Handle(handle))
+}
+
+/// The current pool, if its `spec` is the planned one.
+fn as_planned(key: &Key, stored: Option<&Current<'_>>, planned: &Document) -> Result<Document, EditError> {
+    let Some(stored) = stored else { return Err(EditError::Gone(key.clone())) };
+    let Some(Object::Pool(pool)) = stored.object.as_deref() else {
+        return Err(EditError::Undecodable(key.clone()));
+    };
+    if pool.spec() != planned.spec() {
+        return Err(EditError::Changed(key.clone()));
+    }
+    Ok(pool.clone())
+}
+
+fn may_be_deleted(key: &Key, pool: &Document) -> Result<(), EditError> {
+    match pool.finalizers().first() {
+        Some(finalizer) => Err(EditError::HasFinalizer { key: key.clone(), finalizer: (*finalizer).into() }),
+        None if pool.is_being_deleted() => Err(EditError::BeingDeletedByOthers(key.clone())),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(text: &str) -> Document {
+        Document::parse(text.as_bytes()).unwrap()
+    }
+
+    /// Deletes a pool whose `spec` was `planned` in the plan, and is `now`.
+    fn delete(planned: &str, now: Option<&str>) -> Result<Vec<(Key, Option<Object>)>, EditError> {
+        edit(PoolEdit::Delete(pool(planned)), now)
+    }
+
+    fn edit(edit: PoolEdit, now: Option<&str>) -> Result<Vec<(Key, Option<Object>)>, EditError> {
+        let edit = Edit::Pool("p".into(), edit);
+        let revision = Revision::Etcd(7);
+        let now = now.map(|now| Object::Pool(pool(now)));
+        apply([&edit], Timestamp::UNIX_EPOCH, |_| {
+            now.as_ref().map(|object| Current { revision: &revision, object: Some(Cow::Borrowed(object)) })
+        })
+    }
+
+    #[test]
+    fn a_pool_is_deleted_only_as_it_was_planned() {
+        let planned = r#"{"metadata":{"name":"p"},"spec":{"cidr":"10.0.0.0/24"}}"#;
+        let key = Key::Pool("p".into());
+        assert_eq!(delete(planned, Some(planned)), Ok(vec![(key.clone(), None)]));
+        let with_status = r#"{"metadata":{"name":"p","x":1},"spec":{"cidr":"10.0.0.0/24"},"status":{}}"#;
+        assert_eq!(delete(planned, Some(with_status)), Ok(vec![(key, None)]), "a status is no change");
+
+        let disabled = r#"{"spec":{"cidr":"10.0.0.0/24","disabled":true}}"#;
+        assert!(delete(planned, Some(disabled)).unwrap_err().to_string().contains("has changed"));
+        let kept = r#"{"metadata":{"finalizers":["x/y"]},"spec":{"cidr":"10.0.0.0/24"}}"#;
+        assert!(delete(planned, Some(kept)).unwrap_err().to_string().contains("finalizer x/y"));
+        let going =
+            r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"cidr":"10.0.0.0/24"}}"#;
+        assert!(delete(planned, Some(going)).unwrap_err().to_string().contains("being deleted"));
+        assert!(delete(planned, None).unwrap_err().to_string().contains("is gone"));
+    }
+
+    #[test]
+    fn a_pool_is_disabled_and_enabled_only_as_it_was_planned() {
+        let planned = r#"{"metadata":{"name":"p"},"spec":{"cidr":"10.0.0.0/24"},"status":{"x":1}}"#;
+        let disabled = pool(
+            r#"{"metadata":{"name":"p"},"spec":{"cidr":"10.0.0.0/24","disabled":true},"status":{"x":1}}"#,
+        );
+        let disable = |now| edit(PoolEdit::SetDisabled(pool(planned), true), now);
+        let changed = |pool| Ok(vec![(Key::Pool("p".into()), Some(Object::Pool(pool)))]);
+        assert_eq!(disable(Some(planned)), changed(disabled.clone()));
+        let enabled = edit(
+            PoolEdit::SetDisabled(disabled.clone(), false),
+            Some(&serde_json::to_string(&disabled).unwrap()),
+        );
+        let mut expected = pool(planned);
+        expected.set_disabled(false);
+        assert_eq!(enabled, changed(expected));
+        assert!(
+            edit(PoolEdit::SetDisabled(disabled, false), Some(planned))
+                .unwrap_err()
+                .to_string()
+                .contains("has changed")
+        );
+        let other = r#"{"metadata":{"name":"p"},"spec":{"cidr":"10.0.1.0/24"}}"#;
+        assert!(disable(Some(other)).unwrap_err().to_string().contains("has changed"));
+        assert!(disable(None).unwrap_err().to_string().contains("is gone"));
+    }
+
+    #[test]
+    fn the_configuration_is_written_over_the_version_that_was_read_only() {
+        let config = Document::parse(br#"{"strict_affinity":true}"#).unwrap();
+        let stored = Object::IpamConfig(Document::default());
+        let (seven, eight) = (Revision::Etcd(7), Revision::Etcd(8));
+        let run = |edit: ConfigEdit, stored: Option<&Object>| {
+            apply([&Edit::IpamConfig(edit)], Timestamp::UNIX_EPOCH, |_| {
+                stored.map(|object| Current { revision: &seven, object: Some(Cow::Borrowed(object)) })
+            })
+        };
+        let written = Ok(vec![(Key::IpamConfig, Some(Object::IpamConfig(config.clone())))]);
+        assert_eq!(run(ConfigEdit::Replace(seven.clone(), config.clone()), Some(&stored)), written);
+        assert_eq!(run(ConfigEdit::Create(config.clone()), None), written);
+        assert!(run(ConfigEdit::Replace(eight, config.clone()), Some(&stored)).is_err());
+        assert!(run(ConfigEdit::Replace(seven.clone(), config.clone()), None).is_err());
+        assert!(run(ConfigEdit::Create(config), Some(&stored)).is_err());
+    }
 }

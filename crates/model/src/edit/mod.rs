@@ -5,12 +5,9 @@
 
 mod apply;
 mod block;
-mod document;
 mod error;
 mod evidence;
-mod handle;
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -104,17 +101,9 @@ impl Step {
         // The sort is stable: parts and edits keep their order within a phase.
         edits.sort_by_key(|(phase, ..)| *phase);
 
-        let mut objects: Vec<(Key, Vec<(usize, usize)>)> = Vec::new();
-        let mut indices: HashMap<Key, usize> = HashMap::new();
-        for (_, part, number) in edits {
-            let key = self.parts[part].edits[number].key();
-            let index = *indices.entry(key.clone()).or_insert(objects.len());
-            if index == objects.len() {
-                objects.push((key, Vec::new()));
-            }
-            objects[index].1.push((part, number));
-        }
-        objects
+        let key =
+            |(_, part, number): (u8, usize, usize)| (self.parts[part].edits[number].key(), (part, number));
+        apply::by_object(edits.into_iter().map(key))
     }
 
     /// The preconditions that must hold for every part.
@@ -292,10 +281,8 @@ pub enum AffinityEdit {
 pub enum PoolEdit {
     /// Creates the pool, whose name must be free.
     Create(Document),
-    /// Disables the pool. Its `spec` must be the one that was read.
-    Disable(Document),
-    /// Enables the pool. Its `spec` must be the one that was read.
-    Enable(Document),
+    /// Disables or enables the pool. Its `spec` must be the one that was read.
+    SetDisabled(Document, bool),
     /// Deletes the pool. Its `spec` must be the one that was read; its status may differ. A pool with finalizers is not
     /// deleted: Calico would first release the affinities for all its blocks and wait until they are gone.
     Delete(Document),

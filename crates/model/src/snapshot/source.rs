@@ -37,22 +37,9 @@ pub enum Source {
 
 impl Source {
     /// The sources whose coverage is recorded.
-    pub const ALL: [Self; 14] = [
-        Self::Blocks,
-        Self::Affinities,
-        Self::Handles,
-        Self::Pools,
-        Self::Reservations,
-        Self::Nodes,
-        Self::Endpoints,
-        Self::ClusterInformation,
-        Self::KubeControllersConfiguration,
-        Self::IpamConfig,
-        Self::IpamConfiguration,
-        Self::Pods,
-        Self::Services,
-        Self::Machines,
-    ];
+    pub fn all() -> impl Iterator<Item = Self> {
+        ETCD_SOURCES.into_iter().chain([Self::Pods, Self::Services, Self::Machines])
+    }
 }
 
 /// The sources in an etcd datastore.
@@ -96,21 +83,29 @@ pub enum Coverage {
 }
 
 /// The reason why a source was not read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WhySkipped {
     /// Kubernetes was possible, but no kubeconfig was given.
+    #[error("no kubeconfig")]
     NoKubeconfig,
+    #[error("not in the export")]
     NotInExport,
+    #[error("not in the file")]
     NotInFile,
     /// The API server has no such resource.
+    #[error("{0}{NOT_INSTALLED}")]
     NotInstalled(String),
     /// The Kubernetes datastore has no endpoints: pods are read instead.
+    #[error("Kubernetes has none: pods are read instead")]
     PodsInstead,
     /// Calico 2.x has no such objects, so it is certain that there are none.
+    #[error("Calico 2.x has none")]
     NotInCalico2,
     /// The request does not need the source.
+    #[error("not needed")]
     NotNeeded,
     /// The text in an export from another version of this program.
+    #[error("{0}")]
     Other(String),
 }
 
@@ -133,21 +128,6 @@ impl WhySkipped {
 }
 
 const NOT_INSTALLED: &str = " is not installed";
-
-impl fmt::Display for WhySkipped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoKubeconfig => f.write_str("no kubeconfig"),
-            Self::NotInExport => f.write_str("not in the export"),
-            Self::NotInFile => f.write_str("not in the file"),
-            Self::NotInstalled(name) => write!(f, "{name}{NOT_INSTALLED}"),
-            Self::PodsInstead => f.write_str("Kubernetes has none: pods are read instead"),
-            Self::NotInCalico2 => f.write_str("Calico 2.x has none"),
-            Self::NotNeeded => f.write_str("not needed"),
-            Self::Other(text) => f.write_str(text),
-        }
-    }
-}
 
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

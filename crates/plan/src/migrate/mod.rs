@@ -243,13 +243,13 @@ pub fn plan_pools(
         }
         (Phase::Create, Some(new), Some(stored)) => {
             is_free(new, stored)?;
-            let edit = PoolEdit::Enable(stored.clone());
+            let edit = PoolEdit::SetDisabled(stored.clone(), false);
             action(old, new, edit, Verb::EnablePool, "it exists, but is disabled".to_owned())
         }
         (Phase::Disable, ..) => {
             is_free(old, &stored.old)?;
             let why = "addresses that are in use stay, but no new ones are assigned from it".to_owned();
-            let disable = PoolEdit::Disable(stored.old.clone());
+            let disable = PoolEdit::SetDisabled(stored.old.clone(), true);
             resting_on_others(snapshot, migration, action(old, old, disable, Verb::DisablePool, why))
         }
         (Phase::Delete, ..) => {

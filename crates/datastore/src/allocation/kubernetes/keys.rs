@@ -11,11 +11,12 @@ use calipam_model::cidr;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Source;
 
-use super::read::{Answer, missing};
+use super::read::Answer;
 use crate::allocation::spans::{Span, spans};
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::{self, Kind};
-use crate::client::kubernetes::page::{Item, Metadata, Page, token_from};
+use crate::client::kubernetes::object::{Metadata, Object};
+use crate::client::kubernetes::page::{Page, token_from};
 use crate::error::{Failure, Result};
 use crate::read::again::kubernetes::locate;
 use crate::tasks;
@@ -28,12 +29,8 @@ const IN_FLIGHT: usize = 16;
 /// The key of one block, if it exists.
 pub(super) async fn block_key(client: &Arc<KubeClient>, cidr: IpNet) -> Result<Answer> {
     let Some((kind, path)) = locate(client, &Key::Block(cidr)) else { return Ok(Answer::default()) };
-    match client.get_json::<Item>(&path, Accept::OneMetadata, kind.known.plural).await? {
-        Some(item) => {
-            Ok(Answer { entries: vec![entry(cidr, item.metadata)], shows_group: true, ..Answer::default() })
-        }
-        None => Ok(Answer { misses_kind: true, ..Answer::default() }),
-    }
+    let found = client.get_json::<Object>(&path, Accept::OneMetadata, kind.known.plural).await?;
+    Ok(found.map_or_else(Answer::missing, |object| Answer::found(vec![entry(cidr, object.metadata)])))
 }
 
 /// The form of a list request: its query string, and the format of the answer.
@@ -49,17 +46,12 @@ pub(super) async fn block_keys(
     query: &Query,
 ) -> Result<Answer> {
     let Ok(kind) = kinds::find(client.api(), Source::Blocks) else { return Ok(Answer::default()) };
-    match page(client, &kind, form, accept).await {
-        Ok(page) => {
-            let block = |block: Metadata| {
-                let cidr = cidr_of_block(&block.name).filter(|cidr| query.asks_for(&Key::Block(*cidr)))?;
-                Some(entry(cidr, block))
-            };
-            let entries = page.all().filter_map(block).collect();
-            Ok(Answer { entries, shows_group: true, ..Answer::default() })
-        }
-        Err(error) => missing(error),
-    }
+    let page = page(client, &kind, form, accept).await;
+    let block = |block: Metadata| {
+        let cidr = cidr_of_block(&block.name).filter(|cidr| query.asks_for(&Key::Block(*cidr)))?;
+        Some(entry(cidr, block))
+    };
+    Answer::to_list(page.map(|page| page.all().filter_map(block).collect()))
 }
 
 /// The keys of the blocks that share addresses with a CIDR: larger ones by their names, others among nearby names.
@@ -84,7 +76,7 @@ pub(super) async fn overlapping(client: &Arc<KubeClient>, net: IpNet) -> Result<
         let overlapping = blocks.filter(|found| cidr::overlap(*found, net));
         entries.extend(overlapping.map(|found| entry(found, Metadata::default())));
     }
-    Ok(Answer { entries, shows_group: true, ..Answer::default() })
+    Ok(Answer::found(entries))
 }
 
 /// The names in a span and some after it. The API starts a list at a name only with the token of an earlier page, so
@@ -107,10 +99,10 @@ async fn in_span(client: &Arc<KubeClient>, kind: &Kind, span: &Span) -> Result<O
         }
         let is_end = found.last().is_none_or(|last| last.as_bytes() >= end.as_slice());
         names.extend(found);
-        match next {
-            Some(next) if !is_end => token = next,
-            _ => return Ok(Some(names)),
+        if next.is_empty() || is_end {
+            return Ok(Some(names));
         }
+        token = next;
     }
     Ok(None)
 }

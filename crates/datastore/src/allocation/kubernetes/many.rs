@@ -10,12 +10,12 @@ use calipam_files::objects::{Accept, Encoding, meta};
 use calipam_model::IpNet;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Snapshot, Source};
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::read::{Answer, get, object_entries};
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::{self, Kind};
+use crate::client::kubernetes::object::List;
 use crate::client::kubernetes::page::token_from;
 use crate::error::Result;
 use crate::tasks;
@@ -90,8 +90,8 @@ impl Part<'_> {
             Err(_) => return Ok(None),
         };
         let Some((body, _)) = read else {
-            let missing = Answer { misses_kind: true, ..Answer::default() };
-            return Ok(Some(Page { blocks: vec![(*cidr, Some(missing))], covered: wanted.len(), items: 1 }));
+            let blocks = vec![(*cidr, Some(Answer::missing()))];
+            return Ok(Some(Page { blocks, covered: wanted.len(), items: 1 }));
         };
         Ok(Page::of(self.client.decode(&body, kind.known.plural)?, kind, wanted))
     }
@@ -106,20 +106,6 @@ impl Part<'_> {
     }
 }
 
-/// A page of the list of all blocks.
-#[derive(Deserialize)]
-struct List<'a> {
-    metadata: OfList,
-    #[serde(borrow)]
-    items: Vec<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct OfList {
-    #[serde(rename = "continue", default)]
-    next: String,
-}
-
 /// The wanted blocks on a page.
 struct Page {
     /// Existing blocks; `None` for a block that must be read on its own.
@@ -132,7 +118,7 @@ struct Page {
 
 impl Page {
     /// Reads a page; `None` if it starts before the first wanted block, or the metadata of an object is malformed.
-    fn of(list: List<'_>, kind: &Kind, wanted: &[(String, IpNet)]) -> Option<Self> {
+    fn of(list: List<&RawValue>, kind: &Kind, wanted: &[(String, IpNet)]) -> Option<Self> {
         let (mut wanted, whole) = (wanted.iter().peekable(), wanted.len());
         let (mut blocks, mut items) = (Vec::new(), 0);
         for item in list.items {
@@ -147,12 +133,8 @@ impl Page {
             let mut snapshot = Snapshot::default();
             kind.known.add(&mut snapshot, text, Encoding::Json);
             let is_marked = snapshot.blocks.iter().any(|block| block.value.content.is_deleted());
-            let answer = || Answer {
-                entries: object_entries(&Key::Block(*cidr), snapshot, &found.revision()),
-                shows_group: true,
-                ..Answer::default()
-            };
-            blocks.push((*cidr, (!is_marked).then(answer)));
+            let entries = || object_entries(&Key::Block(*cidr), snapshot, &found.revision());
+            blocks.push((*cidr, (!is_marked).then(|| Answer::found(entries()))));
         }
         let rest = if list.metadata.next.is_empty() { 0 } else { wanted.len() };
         Some(Self { blocks, covered: whole - rest, items })

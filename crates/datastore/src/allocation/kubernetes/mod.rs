@@ -6,15 +6,16 @@ mod many;
 mod read;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use calipam_assign::{Entry, Query, Record, StoreError, Swap};
 use calipam_model::key::Key;
+use calipam_model::parallel::lock;
 use calipam_model::snapshot::Revision;
 use serde_json::Value;
 
 use self::read::Answer;
-use super::{Known, Retries, unavailable};
+use super::{Retries, unavailable};
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::discovery::Api;
 use crate::error::{Cause, Error, Failure};
@@ -39,18 +40,19 @@ pub(super) struct KubeStore {
 #[derive(Debug)]
 struct State {
     client: Arc<KubeClient>,
-    group: Known,
+    /// The API group of Calico's objects is only assumed.
+    is_assumed: bool,
     /// Objects as last read or written.
     objects: HashMap<Key, Value>,
 }
 
 impl KubeStore {
-    pub(super) fn new(client: Arc<KubeClient>, group: Known, selecting: Selecting) -> Self {
-        Self { state: Mutex::new(State { client, group, objects: HashMap::new() }), selecting }
+    pub(super) fn new(client: Arc<KubeClient>, is_assumed: bool, selecting: Selecting) -> Self {
+        Self { state: Mutex::new(State { client, is_assumed, objects: HashMap::new() }), selecting }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     pub(super) fn client(&self) -> Arc<KubeClient> {
@@ -59,7 +61,7 @@ impl KubeStore {
 
     pub(super) async fn read(&self, queries: &[Query]) -> Result<Vec<Vec<Entry>>, StoreError> {
         let mut answers = self.ask(queries).await?;
-        if self.state().group == Known::Assumed && self.is_other_group(&answers).await? {
+        if self.state().is_assumed && self.is_other_group(&answers).await? {
             answers = self.ask(queries).await?;
         }
         let mut state = self.state();
@@ -95,7 +97,7 @@ impl KubeStore {
     /// object, asks the server. Returns true if the cluster has the other group.
     async fn is_other_group(&self, answers: &[Answer]) -> Result<bool, StoreError> {
         if answers.iter().any(|answer| answer.shows_group) {
-            self.state().group = Known::Yes;
+            self.state().is_assumed = false;
             return Ok(false);
         }
         if !answers.iter().any(|answer| answer.misses_kind) {
@@ -106,7 +108,7 @@ impl KubeStore {
         let is_other = api.flavour != client.api().flavour;
         let mut state = self.state();
         state.client = client.with_api(api);
-        state.group = Known::Yes;
+        state.is_assumed = false;
         Ok(is_other)
     }
 

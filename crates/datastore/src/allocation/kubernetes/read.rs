@@ -10,16 +10,16 @@ use calipam_model::block::BlockContent;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DefectKind, Revision, Snapshot, Source, Versioned};
 use percent_encoding::utf8_percent_encode;
-use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{Selecting, keys, many};
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::{self, Kind, UNRESERVED};
+use crate::client::kubernetes::object::List;
 use crate::error::{Error, Failure, Result};
-use crate::read::again::kubernetes::{ReadObject, incomplete, locate, read_one};
-use crate::read::whole::kubernetes::list::{Counter, list};
+use crate::read::again::kubernetes::{incomplete, locate, read_one};
+use crate::read::whole::kubernetes::list::list;
 use crate::tasks;
 use crate::write::objects::{finish_deletion, is_marked, version, without_strict};
 
@@ -35,6 +35,25 @@ pub(super) struct Answer {
     pub shows_group: bool,
     /// True if the object is missing, or the whole API group.
     pub misses_kind: bool,
+}
+
+impl Answer {
+    pub(super) fn found(entries: Vec<Entry>) -> Self {
+        Self { entries, shows_group: true, ..Self::default() }
+    }
+
+    pub(super) fn missing() -> Self {
+        Self { misses_kind: true, ..Self::default() }
+    }
+
+    /// The answer to a list. Treats "not found" as an empty answer: there are no such objects.
+    pub(super) fn to_list(read: Result<Vec<Entry>>) -> Result<Self> {
+        match read {
+            Ok(entries) => Ok(Self::found(entries)),
+            Err(Error::Request { failure: Failure::NotFound, .. }) => Ok(Self::missing()),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// Sends all queries in parallel.
@@ -83,8 +102,8 @@ pub(super) async fn get(client: &Arc<KubeClient>, key: &Key) -> Result<Answer> {
         return node(client, key, &kind, &path).await;
     }
     for _ in 0..DELETIONS {
-        let Some(ReadObject { snapshot, body }) = read_one(client, &kind, &path).await? else {
-            return Ok(Answer { misses_kind: true, ..Answer::default() });
+        let Some((snapshot, body)) = read_one(client, &kind, &path).await? else {
+            return Ok(Answer::missing());
         };
         let mut value: Value = serde_json::from_slice(&body).map_err(|_| incomplete(client, &kind))?;
         if let Some(metadata) = value["metadata"].as_object_mut() {
@@ -92,19 +111,13 @@ pub(super) async fn get(client: &Arc<KubeClient>, key: &Key) -> Result<Answer> {
         }
         if is_marked(&value["spec"]) {
             match finish_deletion(client, &path, &value).await {
-                Ok(()) | Err(Failure::NotFound) => {
-                    return Ok(Answer { shows_group: true, ..Answer::default() });
-                }
+                Ok(()) | Err(Failure::NotFound) => return Ok(Answer::found(Vec::new())),
                 Err(Failure::Conflict(_)) => continue,
                 Err(failure) => return Err(client.write_error(kind.known.plural, failure)),
             }
         }
-        return Ok(Answer {
-            entries: object_entries(key, snapshot, &version(&value)),
-            object: Some((key.clone(), value)),
-            shows_group: true,
-            misses_kind: false,
-        });
+        let entries = object_entries(key, snapshot, &version(&value));
+        return Ok(Answer { object: Some((key.clone(), value)), ..Answer::found(entries) });
     }
     let failure = Failure::Conflict("it is marked deleted, but other clients keep writing to it".into());
     Err(client.write_error(kind.known.plural, failure))
@@ -124,16 +137,13 @@ pub(super) fn object_entries(key: &Key, mut snapshot: Snapshot, revision: &Revis
     if let (Key::IpamConfig, Some(config)) = (key, snapshot.ipam_config.take()) {
         return vec![Entry { record: Record::Config(config), revision: revision.clone() }];
     }
-    let found = entries(snapshot, |found| found == key);
-    let other = || {
-        let reason = "the object with that name is a different one, or cannot be decoded".to_owned();
-        Entry { record: Record::Undecodable { key: key.clone(), reason }, revision: revision.clone() }
-    };
-    let mut found: Vec<Entry> =
-        found.into_iter().map(|entry| Entry { record: entry.record, revision: revision.clone() }).collect();
+    let mut found = entries(snapshot, |found| found == key);
     if found.is_empty() {
-        found.push(other());
+        let reason = "the object with that name is a different one, or cannot be decoded".to_owned();
+        let record = Record::Undecodable { key: key.clone(), reason };
+        found.push(Entry { record, revision: revision.clone() });
     }
+    found.iter_mut().for_each(|entry| entry.revision = revision.clone());
     found
 }
 
@@ -144,13 +154,8 @@ async fn listed(
     is_wanted: impl Fn(&Key) -> bool,
 ) -> Result<Answer> {
     let Ok(kind) = kinds::find(client.api(), source) else { return Ok(Answer::default()) };
-    match list::<Snapshot>(client, &kind, &Counter::quiet()).await {
-        Ok(listed) => {
-            let entries = entries(listed.taken, is_wanted);
-            Ok(Answer { entries, shows_group: true, ..Answer::default() })
-        }
-        Err(error) => missing(error),
-    }
+    let listed = list::<Snapshot>(client, &kind).await;
+    Answer::to_list(listed.map(|listed| entries(listed.taken, is_wanted)))
 }
 
 /// Finds a holder's affinities by their labels, in one request.
@@ -164,13 +169,8 @@ async fn selected(
     let Ok(resource) = kinds::find(client.api(), Source::Affinities) else { return Ok(Answer::default()) };
     let selector = utf8_percent_encode(&selector(kind, holder, family), UNRESERVED).to_string();
     let path = format!("{}?labelSelector={selector}", resource.path);
-    match items(client, &resource, &path).await {
-        Ok(snapshot) => {
-            let entries = entries(snapshot, is_wanted);
-            Ok(Answer { entries, shows_group: true, ..Answer::default() })
-        }
-        Err(error) => missing(error),
-    }
+    let snapshot = items(client, &resource, &path).await;
+    Answer::to_list(snapshot.map(|snapshot| entries(snapshot, is_wanted)))
 }
 
 /// A label selector for a holder's affinities in one family.
@@ -185,27 +185,12 @@ fn selector(kind: &AffinityType, holder: &str, family: Family) -> String {
 
 /// Reads a short list in one request, without pages.
 async fn items(client: &Arc<KubeClient>, kind: &Kind, path: &str) -> Result<Snapshot> {
-    #[derive(Deserialize)]
-    struct List<'a> {
-        #[serde(borrow)]
-        items: Vec<&'a RawValue>,
-    }
     let read = client.get_whole(path, Accept::Json, kind.known.plural).await?;
     let (body, _) = read.ok_or_else(|| client.error(kind.known.plural, Failure::NotFound))?;
-    let list: List<'_> = client.decode(&body, kind.known.plural)?;
+    let list: List<&RawValue> = client.decode(&body, kind.known.plural)?;
     let mut snapshot = Snapshot::default();
     list.items.iter().for_each(|item| kind.known.add(&mut snapshot, item.get().as_bytes(), Encoding::Json));
     Ok(snapshot)
-}
-
-/// Treats "not found" as an empty answer: there are no such objects.
-pub(super) fn missing(error: Error) -> Result<Answer> {
-    match error {
-        Error::Request { failure: Failure::NotFound, .. } => {
-            Ok(Answer { misses_kind: true, ..Answer::default() })
-        }
-        error => Err(error),
-    }
 }
 
 /// A node's affinities in both families, with and without labels.

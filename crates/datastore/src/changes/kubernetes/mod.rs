@@ -1,37 +1,78 @@
 //! Changes on Kubernetes, with a watch for each kind that a check reads.
 
 mod one_kind;
-pub(crate) mod watches;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use calipam_files::Extent;
 use calipam_files::objects::{Encoding, KnownKind};
 use calipam_files::recording::{Change, Position, Positions};
+use tokio::sync::mpsc::{self, Receiver};
+use tokio::sync::watch as state;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use self::watches::{Message, Watches};
-use super::{Broken, QUIET, Reported, TOGETHER};
+use self::one_kind::OneKind;
+use super::{Broken, QUIET, Reported, TOGETHER, WhyWhole};
 use crate::client::kubernetes::kinds::Kind;
 use crate::client::kubernetes::{KubeClient, permission, watch};
 use crate::error::Result;
+use crate::read::whole::kubernetes::list::Listed;
 use crate::read::whole::kubernetes::plan;
 
-pub(super) struct KubeChanges(Watches);
+/// Maximum changes waiting to be received. With more, the server waits.
+const MOST: usize = 10_000;
+/// Seconds until watches end. They differ, so that one of them breaks off if a server is stopped.
+const SECONDS: [u32; 4] = [15, 16, 17, 18];
 
-impl KubeChanges {
-    pub(super) async fn begin(client: &Arc<KubeClient>, from: &Positions) -> Result<Self> {
+/// A report of a watch.
+pub(crate) enum Message {
+    Change(&'static KnownKind, watch::Change),
+    /// All changes of the kind up to this version were reported.
+    Reached(&'static str, i64),
+    /// Everything up to the request with this number was reported.
+    Current(&'static str, u64),
+    Broken(Broken),
+}
+
+/// Running watches. They report changes of one kind in order, those of different kinds in any order.
+pub(crate) struct Watches {
+    messages: Receiver<Message>,
+    asked: state::Sender<u64>,
+    _watches: JoinSet<()>,
+}
+
+impl Watches {
+    /// Starts to watch every kind that a check reads.
+    pub(super) async fn begin_all(client: &Arc<KubeClient>, from: &Positions) -> Result<Self> {
         let plan = plan(client, &Extent::Whole).await?;
-        let kinds: Vec<Kind> = plan.first.into_iter().chain(plan.second).collect();
-        require_watch(client, &kinds).await?;
-        Ok(Self(Watches::begin(client, &kinds, from)))
+        require_watch(client, &plan.kinds).await?;
+        Ok(Self::begin(client, &plan.kinds, from))
     }
 
-    pub(super) async fn next(&mut self) -> Result<Reported, Broken> {
+    /// Starts to watch kinds, each from its position on.
+    pub(crate) fn begin(client: &Arc<KubeClient>, kinds: &[Kind], from: &Positions) -> Self {
+        let (sender, messages) = mpsc::channel(MOST);
+        let (asked, question) = state::channel(0);
+        let mut watches = JoinSet::new();
+        for (kind, seconds) in kinds.iter().zip(SECONDS.into_iter().cycle()) {
+            let position = from.get(kind.known.plural).copied();
+            watches.spawn(OneKind::follow(client, kind, seconds, position, sender.clone(), question.clone()));
+        }
+        Self { messages, asked, _watches: watches }
+    }
+
+    /// The next report.
+    pub(crate) async fn next(&mut self) -> Message {
+        let ended = || WhyWhole::CannotWatch("the watches have ended".to_owned());
+        self.messages.recv().await.unwrap_or_else(|| Message::Broken(Broken::Lost(ended())))
+    }
+
+    /// Waits for the next changes, or reports that there are none.
+    pub(super) async fn next_group(&mut self) -> Result<Reported, Broken> {
         let mut reported = Reported::default();
         let mut until = Instant::now() + QUIET;
-        while let Ok(message) = timeout_at(until, self.0.next()).await {
+        while let Ok(message) = timeout_at(until, self.next()).await {
             match message {
                 Message::Change(known, change) => {
                     if reported.changes.is_empty() {
@@ -47,6 +88,17 @@ impl KubeChanges {
             }
         }
         Ok(reported)
+    }
+
+    /// The reports that were not received yet.
+    pub(crate) fn reported(&mut self) -> impl Iterator<Item = Message> {
+        std::iter::from_fn(|| self.messages.try_recv().ok())
+    }
+
+    /// Requests a [`Message::Current`] of each kind; returns the number of the request.
+    pub(crate) fn ask(&self) -> u64 {
+        self.asked.send_modify(|asked| *asked += 1);
+        *self.asked.borrow()
     }
 }
 
@@ -69,10 +121,10 @@ pub(crate) fn recorded(known: &KnownKind, change: &watch::Change) -> Change {
 }
 
 /// The positions at which changes after some lists start: the version of each list, by the plural of its kind.
-pub(crate) fn positions<'k>(lists: impl Iterator<Item = (&'k Kind, &'k str)>) -> Positions {
-    let known = lists.filter_map(|(kind, version)| {
-        let revision = watch::number(version).ok()?.cast_signed();
+pub(crate) fn positions<T>(kinds: &[Kind], lists: &[Listed<T>]) -> Positions {
+    let known = kinds.iter().zip(lists).filter_map(|(kind, listed)| {
+        let revision = watch::number(&listed.resource_version).ok()?.cast_signed();
         Some((kind.known.plural.to_owned(), Position::at(revision)))
     });
-    known.collect::<BTreeMap<_, _>>()
+    known.collect()
 }

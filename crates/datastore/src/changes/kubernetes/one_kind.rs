@@ -8,12 +8,11 @@ use tokio::sync::mpsc::Sender;
 use tokio::sync::watch as state;
 use tokio::time::{Instant, sleep_until};
 
-use super::recorded;
-use super::watches::Message;
+use super::{Message, recorded};
 use crate::changes::{Broken, WhyWhole};
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::Kind;
-use crate::client::kubernetes::watch::{Watch, WatchEvent, newest};
+use crate::client::kubernetes::watch::{SHORT, Watch, WatchEvent, newest};
 use crate::error::Failure;
 
 /// Delay after which a watch counts as hanging if its server has not ended it in time.
@@ -83,7 +82,7 @@ impl OneKind {
 
     /// Requires that a watch first repeats the last known change, as proof of the history.
     async fn recognize(&mut self, version: i64, known: u32) -> Result<(), Broken> {
-        let opened = Watch::open(&self.client, &self.kind, (version - 1).cast_unsigned()).await;
+        let opened = Watch::open(&self.client, &self.kind, (version - 1).cast_unsigned(), SHORT).await;
         let mut watch = opened.map_err(|failure| self.failed(failure))?;
         loop {
             match watch.next().await.map_err(|failure| self.failed(failure))? {
@@ -106,8 +105,7 @@ impl OneKind {
     /// Reports the changes of one watch, until its server ends it. If it ends in another way, or sooner, the server may
     /// have restarted with an earlier state, and does not report the changes that are missing from that state.
     async fn watch(&mut self, begin: Instant) -> Result<(), Broken> {
-        let opened =
-            Watch::open_for(&self.client, &self.kind, self.known.cast_unsigned(), self.seconds).await;
+        let opened = Watch::open(&self.client, &self.kind, self.known.cast_unsigned(), self.seconds).await;
         let mut watch = opened.map_err(|failure| self.failed(failure))?;
         let length = Duration::from_secs(self.seconds.into());
         let interrupted = Err(Broken::Lost(WhyWhole::Interrupted));
@@ -154,7 +152,7 @@ impl OneKind {
             if self.known >= until {
                 break;
             }
-            let opened = Watch::open(&self.client, &self.kind, self.known.cast_unsigned()).await;
+            let opened = Watch::open(&self.client, &self.kind, self.known.cast_unsigned(), SHORT).await;
             let mut watch = opened.map_err(|failure| self.failed(failure))?;
             while self.known < until
                 && let Some(event) = watch.next().await.map_err(|failure| self.failed(failure))?

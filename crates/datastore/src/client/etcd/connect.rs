@@ -20,18 +20,11 @@ impl EtcdClient {
     /// Connects to the first endpoint that answers. They are tried in order, the next one as soon as one has failed or
     /// has not answered for 0.3 s.
     pub fn connect<'a>(settings: &'a EtcdSettings) -> Pending<'a, Result<Self>> {
-        let probe = true;
-        Self::connect_first(settings, probe)
+        Self::connect_first(settings, true)
     }
 
-    /// Connects for programs that make a few requests: the first request shows if a single endpoint answers. Several
-    /// endpoints are tried as in [`Self::connect`].
-    pub(crate) async fn connect_quickly(settings: &EtcdSettings) -> Result<Self> {
-        let probe = settings.endpoints.len() > 1;
-        Self::connect_first(settings, probe).await
-    }
-
-    fn connect_first<'a>(settings: &'a EtcdSettings, probe: bool) -> Pending<'a, Result<Self>> {
+    /// Connects like [`Self::connect`]; without `probe`, only the first request shows if the endpoint answers.
+    pub(crate) fn connect_first<'a>(settings: &'a EtcdSettings, probe: bool) -> Pending<'a, Result<Self>> {
         Box::pin(async move {
             if let [only] = settings.endpoints.as_slice() {
                 let connected = Self::connect_to(only, settings, probe).await;

@@ -13,10 +13,13 @@ mod watch;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use calipam_files::raw::RawEntry;
+use calipam_model::config::ClusterInformation;
+use calipam_model::key::Key;
+use calipam_model::parallel::lock;
 use etcd_client::{GetResponse, KvClient, Txn, TxnOpResponse, TxnResponse};
 use tokio::sync::OnceCell;
 use tonic::body::Body;
@@ -38,13 +41,13 @@ use crate::settings::EtcdSettings;
 use crate::store::Pending;
 
 /// A connection to an etcd v3 server.
-#[derive(Debug)]
 pub struct EtcdClient {
     endpoint: String,
     /// The settings, without endpoints if a test has provided the carrier.
     settings: EtcdSettings,
     carrier: Carrier,
-    kv: Kv,
+    /// etcd-client's client for keys and transactions.
+    kv: KvClient,
     /// A second connection for large reads; `None` if it failed.
     second: OnceCell<Option<Carrier>>,
     turn: AtomicUsize,
@@ -65,31 +68,21 @@ type Line = InterceptedService<Carrier, Token>;
 
 /// The user's token, if there is one. etcd-client does not reveal its own token, but the ranges of a whole read, which
 /// bypass etcd-client, need one, too.
-#[derive(Clone, Debug, Default)]
-struct Token(Arc<RwLock<Option<AsciiMetadataValue>>>);
-
-impl Token {
-    fn set(&self, token: Option<AsciiMetadataValue>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = token;
-    }
-}
+#[derive(Clone, Default)]
+struct Token(Arc<Mutex<Option<AsciiMetadataValue>>>);
 
 impl Interceptor for Token {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        if let Some(token) = self.0.read().unwrap_or_else(PoisonError::into_inner).clone() {
+        if let Some(token) = lock(&self.0).clone() {
             request.metadata_mut().insert("token", token);
         }
         Ok(request)
     }
 }
 
-/// etcd-client's client for keys and transactions.
-#[derive(Clone)]
-struct Kv(KvClient);
-
-impl fmt::Debug for Kv {
+impl fmt::Debug for EtcdClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Kv")
+        f.debug_struct("EtcdClient").field("endpoint", &self.endpoint).finish_non_exhaustive()
     }
 }
 
@@ -107,6 +100,14 @@ pub(crate) struct Answers {
 impl Answers {
     pub(crate) fn entries(&self) -> impl Iterator<Item = RawEntry<'_>> {
         self.ranges.iter().flat_map(entries)
+    }
+
+    /// The GUID of the cluster, if its information was read; empty if it has none.
+    pub(crate) fn guid(&self) -> String {
+        let information = Key::ClusterInformation("default".to_owned()).to_string();
+        let found = self.entries().find(|entry| entry.key == information.as_bytes());
+        let information = found.and_then(|entry| ClusterInformation::parse(entry.value).ok());
+        information.map(|information| information.guid).unwrap_or_default()
     }
 }
 
@@ -175,14 +176,13 @@ impl EtcdClient {
 
     /// The version of the server, such as `3.6.8`.
     pub(crate) async fn version(&self) -> Result<String> {
-        let asked = self.call(|| {
-            let line = InterceptedService::new(self.carrier.clone(), self.token.clone());
-            async move { client_of(line).await?.maintenance_client().status().await }
-        });
-        match asked.await {
-            Ok(status) => Ok(status.version().to_owned()),
-            Err(failure) => Err(self.error("its version", failure)),
-        }
+        let ask = || async { client_of(self.line()).await?.maintenance_client().status().await };
+        let status = self.call(ask).await.map_err(|failure| self.error("its version", failure))?;
+        Ok(status.version().to_owned())
+    }
+
+    fn line(&self) -> Line {
+        InterceptedService::new(self.carrier.clone(), self.token.clone())
     }
 
     /// Sends a transaction once. After an error it may have taken place, since the connection may break after etcd has
@@ -197,11 +197,11 @@ impl EtcdClient {
         Box::pin(async move {
             // A transaction contains whole blocks, and is copied only if it may have to be sent again with a new token.
             if self.settings.user.is_none() {
-                let mut kv = self.kv.0.clone();
+                let mut kv = self.kv.clone();
                 return self.call_once(kv.txn(transaction)).await;
             }
             self.call(|| {
-                let (mut kv, transaction) = (self.kv.0.clone(), transaction.clone());
+                let (mut kv, transaction) = (self.kv.clone(), transaction.clone());
                 async move { kv.txn(transaction).await }
             })
             .await
@@ -243,14 +243,14 @@ impl EtcdClient {
             Err(etcd_client::Error::GRpcStatus(status)) if status.message().contains("not enabled") => None,
             Err(error) => return Err(self.classify(&error)),
         };
-        self.token.set(token);
+        *lock(&self.token.0) = token;
         Ok(())
     }
 
     /// Asks for a key under /calico/ to find out if the server answers.
     async fn probe(&self) -> Result<(), Failure> {
         self.call(|| {
-            let mut kv = self.kv.0.clone();
+            let mut kv = self.kv.clone();
             async move { kv.get(PROBE, None).await }
         })
         .await
@@ -296,9 +296,9 @@ fn carrier(channel: Channel) -> Carrier {
 }
 
 /// Creates a client that accepts answers of any size.
-async fn kv_client(line: Line) -> Result<Kv, Failure> {
+async fn kv_client(line: Line) -> Result<KvClient, Failure> {
     let client = client_of(line).await.map_err(|error| Failure::Other(error.to_string()))?;
-    Ok(Kv(client.kv_client().max_decoding_message_size(usize::MAX)))
+    Ok(client.kv_client().max_decoding_message_size(usize::MAX))
 }
 
 /// Creates an etcd-client on a connection.
@@ -313,7 +313,7 @@ async fn probe_plain(channel: Channel, limit: Duration) -> bool {
     let Ok(mut kv) = kv_client(InterceptedService::new(carrier(channel), Token::default())).await else {
         return false;
     };
-    match tokio::time::timeout(limit, kv.0.get(PROBE, None)).await {
+    match tokio::time::timeout(limit, kv.get(PROBE, None)).await {
         Ok(Ok(_)) => true,
         Ok(Err(etcd_client::Error::GRpcStatus(status))) => std::error::Error::source(&status).is_none(),
         _ => false,

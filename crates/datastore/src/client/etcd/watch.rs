@@ -5,7 +5,6 @@ use std::time::Duration;
 
 pub(crate) use calipam_files::recording::Change;
 use etcd_client::{EventType, WatchOptions, WatchResponse};
-use tonic::service::interceptor::InterceptedService;
 
 use super::{EtcdClient, Line, PROBE, Range, client_of};
 use crate::error::{Cause, Error, Failure, Result};
@@ -47,11 +46,7 @@ impl EtcdClient {
     /// Waits for the first change in a range after a revision. Returns at once if etcd has compacted or not reached it.
     pub(crate) async fn next_change(&self, range: &Range, after: i64) -> Result<()> {
         loop {
-            let changed = self.call(|| {
-                let line = InterceptedService::new(self.carrier.clone(), self.token.clone());
-                first_change(line, range, after)
-            });
-            match changed.await {
+            match self.call(|| first_change(self.line(), range, after)).await {
                 Ok(()) => return Ok(()),
                 // Nothing was written for the maximum time of a request.
                 Err(failure)
@@ -69,11 +64,7 @@ impl EtcdClient {
         due: &Due,
         what: &str,
     ) -> Result<Vec<Change>> {
-        let watched = self.call(|| {
-            let line = InterceptedService::new(self.carrier.clone(), self.token.clone());
-            watch(line, ranges, (from, to), due)
-        });
-        let failure = match watched.await {
+        let failure = match self.call(|| watch(self.line(), ranges, (from, to), due)).await {
             Ok(Watched::Changes(mut changes)) => {
                 changes.sort_by(|a, b| (a.revision, &a.key).cmp(&(b.revision, &b.key)));
                 changes.dedup();

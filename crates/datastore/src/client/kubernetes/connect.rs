@@ -166,11 +166,7 @@ fn apply(settings: &KubernetesSettings, config: &mut Config) -> Result<(), Error
         config.root_cert_file = None;
     }
     if !settings.cert_file.is_empty() || !settings.key_file.is_empty() {
-        let encoded = |path: &str, what| read(Path::new(path), what).map(|pem| STANDARD.encode(pem));
-        let auth = &mut config.auth_info;
-        auth.client_certificate_data = Some(encoded(&settings.cert_file, "the client certificate")?);
-        auth.client_key_data = Some(encoded(&settings.key_file, "the client key")?.into());
-        (auth.client_certificate, auth.client_key) = (None, None);
+        set_identity(config, settings.cert_file.as_ref(), settings.key_file.as_ref())?;
     }
     if !settings.token.is_empty() {
         config.auth_info.token = Some(settings.token.reveal().to_owned().into());
@@ -202,7 +198,17 @@ pub(super) fn endpoint(text: &str) -> Result<Uri, Error> {
     }
 }
 
-pub(super) fn read(path: &Path, what: &str) -> Result<Vec<u8>, Error> {
+/// Sets the client's certificate and key.
+pub(super) fn set_identity(config: &mut Config, certificate: &Path, key: &Path) -> Result<(), Error> {
+    let encoded = |path: &Path, what| read(path, what).map(|pem| STANDARD.encode(pem));
+    let auth = &mut config.auth_info;
+    auth.client_certificate_data = Some(encoded(certificate, "the client certificate")?);
+    auth.client_key_data = Some(encoded(key, "the client key")?.into());
+    (auth.client_certificate, auth.client_key) = (None, None);
+    Ok(())
+}
+
+fn read(path: &Path, what: &str) -> Result<Vec<u8>, Error> {
     regular::read(path).map_err(|error| Error::KubeconfigFile {
         what: format!("{what} {}", path.display()),
         reason: error.to_string(),

@@ -1,9 +1,10 @@
 //! Gets credentials from a plugin, a program that may wait for a person, for the network, or forever.
 
 use std::io::{IsTerminal, stdin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use calipam_model::parallel::lock;
 use kube::config::ExecInteractiveMode;
 use kube::{Client, Config};
 use tokio::task::spawn_blocking;
@@ -61,10 +62,6 @@ impl Drop for Waiting {
             system::kill_children(thread);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(target_os = "linux")]

@@ -1,12 +1,8 @@
 //! kubectl's connection options, which override the kubeconfig and the settings.
 
-use std::path::Path;
-
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use kube::Config;
 
-use super::connect::{certificates, endpoint, read};
+use super::connect::{certificates, endpoint, set_identity};
 use crate::error::Error;
 use crate::settings::KubectlOptions;
 
@@ -31,13 +27,10 @@ pub(super) fn apply(options: &KubectlOptions, config: &mut Config) -> Result<(),
         config.accept_invalid_certs = true;
         (config.root_cert, config.root_cert_file) = (None, None);
     }
-    let auth = &mut config.auth_info;
     if let Some((certificate, key)) = &options.client_identity {
-        let encoded = |path: &Path, what| read(path, what).map(|pem| STANDARD.encode(pem));
-        auth.client_certificate_data = Some(encoded(certificate, "the client certificate")?);
-        auth.client_key_data = Some(encoded(key, "the client key")?.into());
-        (auth.client_certificate, auth.client_key) = (None, None);
+        set_identity(config, certificate, key)?;
     }
+    let auth = &mut config.auth_info;
     if !options.token.is_empty() {
         auth.token = Some(options.token.reveal().to_owned().into());
         // One way to log in is enough, and a plugin might ask the user.

@@ -12,6 +12,7 @@ pub(crate) mod discovery;
 pub(crate) mod events;
 mod flags;
 pub(crate) mod kinds;
+pub(crate) mod object;
 pub(crate) mod page;
 pub(crate) mod permission;
 mod proxy;
@@ -23,7 +24,6 @@ pub(crate) mod watch;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use bytes::Bytes;
 use calipam_files::objects::{Accept, Encoding};
@@ -42,24 +42,23 @@ pub(crate) use self::classify::transport_failure;
 pub use self::connect::{KubeconfigNames, context_of_server, credential_plugin};
 use self::discovery::Api;
 use self::token_file::TokenFile;
-use crate::allocation::Known;
 use crate::error::{Attempt, Cause, Error, Failure, Result, Server};
 use crate::settings::{KubernetesSettings, Timeouts};
 use crate::store::Pending;
 
 /// A connection to an API server.
+#[derive(Clone)]
 pub struct KubeClient {
     client: kube::Client,
     server: String,
     /// The proxy in front of the server, without user and password.
     proxy: Option<String>,
-    timeout: Duration,
-    connect_timeout: Duration,
+    timeouts: Timeouts,
     token_file: Option<TokenFile>,
     has_certificate: bool,
     /// See [`KubernetesSettings::names_cluster`].
     names_cluster: bool,
-    requests: AtomicU64,
+    requests: Arc<AtomicU64>,
     api: Api,
     /// Set once all permissions for a whole read are confirmed.
     pub(crate) permitted: OnceCell<()>,
@@ -103,13 +102,11 @@ impl KubeClient {
 
     /// Connects to the Kubernetes datastore without asking the server. Assumes the API group of the settings, or the
     /// classic one.
-    pub(crate) async fn open_unasked(settings: &KubernetesSettings) -> Result<(Arc<Self>, Known)> {
+    pub(crate) async fn open_unasked(settings: &KubernetesSettings) -> Result<Arc<Self>> {
         if settings.use_pod_cidr {
             return Err(Error::HostLocal);
         }
-        let client = Self::connect_unasked(settings).await?;
-        let known = if settings.api_group.is_empty() { Known::Assumed } else { Known::Yes };
-        Ok((client, known))
+        Self::connect_unasked(settings).await
     }
 
     /// Connects to an API server without asking it, for a process with few requests.
@@ -121,19 +118,7 @@ impl KubeClient {
 
     /// The same connection with newer knowledge of the server.
     pub(crate) fn with_api(&self, api: Api) -> Arc<Self> {
-        Arc::new(Self {
-            client: self.client.clone(),
-            server: self.server.clone(),
-            proxy: self.proxy.clone(),
-            timeout: self.timeout,
-            connect_timeout: self.connect_timeout,
-            token_file: self.token_file.clone(),
-            has_certificate: self.has_certificate,
-            names_cluster: self.names_cluster,
-            requests: AtomicU64::new(self.request_count()),
-            api,
-            permitted: OnceCell::new(),
-        })
+        Arc::new(Self { api, permitted: OnceCell::new(), ..self.clone() })
     }
 
     fn unasked<'a>(settings: &'a KubernetesSettings, process: Process) -> Pending<'a, Result<Self>> {
@@ -157,12 +142,11 @@ impl KubeClient {
                 client,
                 server,
                 proxy,
-                timeout: settings.timeouts.request,
-                connect_timeout: settings.timeouts.connect,
+                timeouts: settings.timeouts,
                 token_file,
                 has_certificate,
                 names_cluster: settings.names_cluster(),
-                requests: AtomicU64::new(0),
+                requests: Arc::default(),
                 api: Api::default(),
                 permitted: OnceCell::new(),
             })
@@ -175,12 +159,11 @@ impl KubeClient {
             client,
             server: "http://kubernetes".to_owned(),
             proxy: None,
-            timeout: timeouts.request,
-            connect_timeout: timeouts.connect,
+            timeouts,
             token_file: None,
             has_certificate: false,
             names_cluster: true,
-            requests: AtomicU64::new(0),
+            requests: Arc::default(),
             api: Api::assumed(""),
             permitted: OnceCell::new(),
         })
@@ -214,7 +197,7 @@ impl KubeClient {
 
     /// Sends JSON to a path.
     pub(crate) async fn post(&self, path: &str, json: Vec<u8>) -> Result<Answer, Failure> {
-        self.send_json(Request::post(path), "application/json", json).await
+        self.send(transport::json_request(Request::post(path), "application/json", json)).await
     }
 
     /// Sends JSON to a path once. If the server defers the request (429), the caller decides about a retry.
@@ -229,26 +212,17 @@ impl KubeClient {
 
     /// Replaces the object at a path with JSON.
     pub(crate) async fn put(&self, path: &str, json: Vec<u8>) -> Result<Answer, Failure> {
-        self.send_json(Request::put(path), "application/json", json).await
+        self.send(transport::json_request(Request::put(path), "application/json", json)).await
     }
 
     /// Merges JSON into the object at a path.
     pub(crate) async fn patch(&self, path: &str, json: Vec<u8>) -> Result<Answer, Failure> {
-        self.send_json(Request::patch(path), "application/merge-patch+json", json).await
+        self.send(transport::json_request(Request::patch(path), "application/merge-patch+json", json)).await
     }
 
     /// Deletes the object at a path, with options in JSON.
     pub(crate) async fn delete(&self, path: &str, json: Vec<u8>) -> Result<Answer, Failure> {
-        self.send_json(Request::delete(path), "application/json", json).await
-    }
-
-    async fn send_json(
-        &self,
-        request: http::request::Builder,
-        kind: &str,
-        json: Vec<u8>,
-    ) -> Result<Answer, Failure> {
-        self.send(transport::json_request(request, kind, json)).await
+        self.send(transport::json_request(Request::delete(path), "application/json", json)).await
     }
 
     /// Requests a path and reads the whole response; `None` if there is no object (404).
@@ -292,7 +266,7 @@ impl KubeClient {
     fn send<'a>(&'a self, request: http::Result<Request<Body>>) -> Pending<'a, Result<Answer, Failure>> {
         Box::pin(async move {
             let mut request = request.map_err(|error| Failure::Other(error.to_string()))?;
-            let mut patience = busy::PATIENCE.min(self.timeout);
+            let mut patience = busy::PATIENCE.min(self.timeouts.request);
             loop {
                 let (method, again) = (request.method().clone(), transport::copy(&request));
                 let (head, answer) = self.send_once(request).await?;
@@ -320,16 +294,16 @@ impl KubeClient {
             request.headers_mut().insert(header::AUTHORIZATION, file.header());
         }
         let attempt = Attempt {
-            timeout: self.timeout.as_secs(),
-            connect: self.connect_timeout.as_secs(),
+            timeout: self.timeouts.request.as_secs(),
+            connect: self.timeouts.connect.as_secs(),
             has_certificate: self.has_certificate,
         };
-        let sent = timeout(self.timeout, self.client.send(request)).await;
+        let sent = timeout(self.timeouts.request, self.client.send(request)).await;
         let response = sent
             .map_err(|_| Cause::TimedOut(attempt.timeout))?
             .map_err(|error| transport_failure(&error, attempt))?;
         let (head, body) = response.into_parts();
-        let answer = Answer::new(body, &head.headers, self.timeout, attempt);
+        let answer = Answer::new(body, &head.headers, self.timeouts.request, attempt);
         Ok((head, answer))
     }
 

@@ -2,9 +2,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use calipam_model::snapshot::{ObjectVersion, Revision};
+use calipam_files::objects::ListMeta;
 use serde::Deserialize;
 use serde_json::json;
+
+use super::object::{Metadata, Object};
 
 /// The token of a list page that starts at a name. Servers send tokens only after a page, but since version 1.11 they
 /// understand this one, too.
@@ -16,16 +18,10 @@ pub(crate) fn token_from(name: &str) -> String {
 #[derive(Default, Deserialize)]
 pub(crate) struct Page {
     #[serde(default)]
-    metadata: OfPage,
+    metadata: ListMeta,
     rows: Option<Vec<Row>>,
     /// Servers write `null` if there are none.
-    items: Option<Vec<Item>>,
-}
-
-#[derive(Default, Deserialize)]
-struct OfPage {
-    #[serde(rename = "continue")]
-    next: Option<String>,
+    items: Option<Vec<Object>>,
 }
 
 #[derive(Deserialize)]
@@ -33,24 +29,10 @@ struct Row {
     cells: Vec<serde_json::Value>,
 }
 
-/// The metadata of an object.
-#[derive(Deserialize)]
-pub(crate) struct Item {
-    pub metadata: Metadata,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Metadata {
-    pub name: String,
-    uid: String,
-    resource_version: String,
-}
-
 impl Page {
-    /// The token of the next page.
-    pub(crate) fn next(&self) -> Option<String> {
-        self.metadata.next.clone().filter(|next| !next.is_empty())
+    /// The token of the next page; empty on the last one.
+    pub(crate) fn next(&self) -> String {
+        self.metadata.next.clone()
     }
 
     /// The objects; in a table, they have no versions.
@@ -65,12 +47,5 @@ impl Page {
 
     pub(crate) fn names(self) -> impl Iterator<Item = String> {
         self.all().map(|metadata| metadata.name)
-    }
-}
-
-impl Metadata {
-    pub(crate) fn revision(self) -> Revision {
-        let Self { resource_version, uid, .. } = self;
-        Revision::Kubernetes(Box::new(ObjectVersion { resource_version, uid, ..ObjectVersion::default() }))
     }
 }

@@ -2,10 +2,11 @@
 //! replaced while a pod runs.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use calipam_files::regular;
+use calipam_model::parallel::lock;
 use http::HeaderValue;
 use kube::Config;
 
@@ -44,7 +45,7 @@ impl TokenFile {
     /// The header for a request. If the file can no longer be read, the last token is used: some programs remove the
     /// file after reading it.
     pub(super) fn header(&self) -> HeaderValue {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.last);
         if last.0.elapsed() >= MINUTE {
             *last = (Instant::now(), read(&self.path).unwrap_or_else(|_| last.1.clone()));
         }

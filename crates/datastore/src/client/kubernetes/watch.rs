@@ -17,7 +17,7 @@ use crate::error::Failure;
 
 /// Seconds until the API server ends a watch. The server sends a bookmark two seconds before the end, so here after one
 /// second; a watch of two seconds would get none.
-const SECONDS: u32 = 3;
+pub(crate) const SHORT: u32 = 3;
 /// Maximum bytes of one change.
 const MAX_CHANGE: usize = 64 << 20;
 
@@ -67,13 +67,8 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Watches the changes after a version.
-    pub(crate) async fn open(client: &KubeClient, kind: &Kind, after: u64) -> Result<Self, Failure> {
-        Self::open_for(client, kind, after, SECONDS).await
-    }
-
-    /// Opens a watch that the API server ends after `seconds`.
-    pub(crate) async fn open_for(
+    /// Watches the changes after a version, until the API server ends the watch after `seconds`.
+    pub(crate) async fn open(
         client: &KubeClient,
         kind: &Kind,
         after: u64,
@@ -124,7 +119,7 @@ pub(crate) async fn next_change(client: &KubeClient, after: u64) -> Result<(), F
     let kind = kind.map_err(|(_, why)| Failure::Other(format!("blocks are not watched: {why}")))?;
     let mut after = after;
     loop {
-        let mut watch = match Watch::open(client, &kind, after).await {
+        let mut watch = match Watch::open(client, &kind, after, SHORT).await {
             // The changes are unknown, but there were some.
             Err(Failure::Compacted) => return Ok(()),
             opened => opened?,

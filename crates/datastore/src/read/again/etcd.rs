@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use calipam_model::key::Key;
-use calipam_model::snapshot::{DatastoreKind, ETCD_SOURCES, Snapshot};
+use calipam_model::snapshot::{ETCD_SOURCES, Snapshot};
 
 use crate::client::etcd::{EtcdClient, Range};
 use crate::error::Result;
@@ -42,10 +42,7 @@ async fn reread_once(client: &Arc<EtcdClient>, keys: &BTreeSet<Key>) -> Result<S
     let others = tasks::all(IN_FLIGHT, others).await?;
     others.into_iter().for_each(|(_, part)| snapshot.absorb(part));
 
-    snapshot.datastore = DatastoreKind::Etcd;
-    snapshot.location = redact_url(client.endpoint());
-    snapshot.revision = revision.to_string();
-    snapshot.taken_at = taken_at;
+    snapshot.set_origin(redact_url(client.endpoint()), revision, taken_at);
     snapshot.mark_partial(ETCD_SOURCES);
     Ok(snapshot)
 }

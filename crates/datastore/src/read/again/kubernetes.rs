@@ -12,7 +12,7 @@ use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source};
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::{self, Kind};
 use crate::error::{Error, Failure, Result};
-use crate::read::whole::kubernetes::list::{Counter, list};
+use crate::read::whole::kubernetes::list::list;
 use crate::tasks;
 
 /// Maximum number of parallel requests.
@@ -48,37 +48,34 @@ pub(crate) async fn fetch(
             wanted.entry(kind.path.clone()).or_insert_with(|| (kind, Vec::new())).1.push(path);
         }
     }
-    let counter = Counter::quiet();
     let mut single = Vec::new();
     for (kind, paths) in wanted.into_values() {
         snapshot.coverage.entry(kind.known.source).or_insert(Coverage::Partial);
         if paths.len() > MOST_ONE_BY_ONE {
-            snapshot.absorb(list(client, &kind, &counter).await?.taken);
+            snapshot.absorb(list(client, &kind).await?.taken);
         } else {
             single.extend(paths.into_iter().map(|path| (kind.clone(), path)));
         }
     }
     let reads = single.into_iter().map(|(kind, path)| {
         let client = Arc::clone(client);
-        async move { read_one(&client, &kind, &path).await.map(|read| read.map(|read| read.snapshot)) }
+        async move { read_one(&client, &kind, &path).await.map(|read| read.map(|(snapshot, _)| snapshot)) }
     });
     let read = tasks::all(IN_FLIGHT, reads).await?;
     read.into_iter().flatten().for_each(|read| snapshot.absorb(read));
     Ok(())
 }
 
-/// An object as the API server sent it.
-pub(crate) struct ReadObject {
-    /// A snapshot with the object alone.
-    pub snapshot: Snapshot,
-    pub body: Bytes,
-}
-
-/// Reads the current state of one object, never from a cache; `None` if it is gone.
+/// Reads the current state of one object, never from a cache; `None` if it is gone. Returns a snapshot with the object
+/// alone, and the object as the API server sent it.
 ///
 /// # Errors
 /// If the server fails, rejects the request, or does not answer in time, or if the answer is cut off.
-pub(crate) async fn read_one(client: &KubeClient, kind: &Kind, path: &str) -> Result<Option<ReadObject>> {
+pub(crate) async fn read_one(
+    client: &KubeClient,
+    kind: &Kind,
+    path: &str,
+) -> Result<Option<(Snapshot, Bytes)>> {
     let read = client.get_whole(path, kind.known.accept, kind.known.plural).await?;
     let Some((body, encoding)) = read else { return Ok(None) };
     let object = match encoding {
@@ -87,7 +84,7 @@ pub(crate) async fn read_one(client: &KubeClient, kind: &Kind, path: &str) -> Re
     };
     let mut snapshot = Snapshot::default();
     kind.known.add(&mut snapshot, object.ok_or_else(|| incomplete(client, kind))?, encoding);
-    Ok(Some(ReadObject { snapshot, body }))
+    Ok(Some((snapshot, body)))
 }
 
 /// The error of an answer that was cut off.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use calipam_files::raw::prefix_end;
 use calipam_model::key::{ENDPOINT_PREFIX, Key, RESOURCE_PREFIX};
 use calipam_model::names::endpoint_name;
-use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
+use calipam_model::snapshot::{ETCD_SOURCES, Snapshot, Source};
 
 use super::{IN_PART, Lookup, Named, PodOnNode};
 use crate::client::etcd::{EtcdClient, Range};
@@ -45,11 +45,9 @@ async fn lookup_once(client: &Arc<EtcdClient>, lookup: &Lookup) -> Result<Snapsh
     reader.read(named.keys.iter().filter_map(range_of).chain(endpoints)).await?;
 
     let Reader { mut snapshot, revision, .. } = reader;
-    snapshot.datastore = DatastoreKind::Etcd;
-    snapshot.location = redact_url(client.endpoint());
-    snapshot.revision = revision.to_string();
-    snapshot.taken_at = taken_at;
-    set_coverage(&mut snapshot);
+    snapshot.set_origin(redact_url(client.endpoint()), revision, taken_at);
+    snapshot.mark_read(ETCD_SOURCES);
+    snapshot.mark_partial(IN_PART);
     if are_all {
         snapshot.mark_read([Source::Endpoints]);
     }
@@ -138,18 +136,6 @@ fn configuration() -> Vec<Range> {
         ),
         Range::key(Key::IpamConfig.to_string()),
     ]
-}
-
-fn set_coverage(snapshot: &mut Snapshot) {
-    snapshot.mark_read([
-        Source::Pools,
-        Source::Reservations,
-        Source::ClusterInformation,
-        Source::KubeControllersConfiguration,
-        Source::IpamConfig,
-        Source::IpamConfiguration,
-    ]);
-    snapshot.mark_partial(IN_PART);
 }
 
 #[cfg(test)]

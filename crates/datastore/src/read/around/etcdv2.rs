@@ -48,6 +48,7 @@ async fn lookup_once(client: &Arc<EtcdV2Client>, lookup: &Lookup) -> Result<Opti
     }
     let named = lookup.named(&reader.snapshot());
     let keys: Vec<Key> = named.keys.into_iter().collect();
+    let endpoints_of = |pod: &PodOnNode| (pod_path(&pod.node, &pod.namespace, &pod.pod), Depth::All);
     let endpoints = named.endpoints.iter().map(endpoints_of);
     if !reader.read(places(&keys).chain(endpoints)).await? {
         return Ok(None);
@@ -67,10 +68,6 @@ fn places(keys: &[Key]) -> impl Iterator<Item = (String, Depth)> {
         }
         key => path(key).map(|path| (path, Depth::All)).into_iter().collect(),
     })
-}
-
-fn endpoints_of(pod: &PodOnNode) -> (String, Depth) {
-    (pod_path(&pod.node, &pod.namespace, &pod.pod), Depth::All)
 }
 
 /// Reads paths, each once, and keeps the existing ones.
@@ -94,9 +91,7 @@ impl Reader<'_> {
             if *self.index.get_or_insert(index) != index {
                 return Ok(false);
             }
-            if let Some(node) = node {
-                flatten(node, &mut self.leaves);
-            }
+            flatten(node, &mut self.leaves);
         }
         Ok(true)
     }

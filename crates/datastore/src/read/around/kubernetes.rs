@@ -14,7 +14,7 @@ use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::{self, UNRESERVED};
 use crate::error::{Error, Result};
 use crate::read::again::kubernetes::{fetch, start};
-use crate::read::whole::kubernetes::list::{Counter, Listed, list};
+use crate::read::whole::kubernetes::list::{Listed, list};
 use crate::read::whole::kubernetes::no_kubevirt;
 use crate::tasks;
 
@@ -68,12 +68,11 @@ pub(crate) async fn add_users(
     let by_node = named.nodes().into_iter().map(|node| format!("spec.nodeName={node}"));
     let selectors = by_node.chain([format!("status.podIP={address}")]);
 
-    let counter = Counter::quiet();
     let lists = selectors.map(|selector| {
         let mut some = pods.clone();
         some.path = format!("{}?fieldSelector={}", pods.path, utf8_percent_encode(&selector, UNRESERVED));
-        let (client, counter) = (Arc::clone(client), Arc::clone(&counter));
-        async move { list::<Snapshot>(&client, &some, &counter).await }
+        let client = Arc::clone(client);
+        async move { list::<Snapshot>(&client, &some).await }
     });
     let lists = tasks::all(usize::MAX, lists).await?;
     let mut known: BTreeSet<Key> = snapshot.pods.iter().map(|pod| pod.value.key()).collect();
@@ -88,15 +87,14 @@ pub(crate) async fn add_users(
 /// Pools, reservations and configuration: few and small.
 async fn configuration(client: &Arc<KubeClient>) -> Result<Snapshot> {
     let mut snapshot = Snapshot::default();
-    let counter = Counter::quiet();
     let mut lists = Vec::new();
     for found in kinds::configuration(client.api()) {
         match found {
             Ok(kind) => {
-                let (client, counter) = (Arc::clone(client), Arc::clone(&counter));
-                lists.push(async move {
-                    list(&client, &kind, &counter).await.map(|listed| (kind.known.source, listed))
-                });
+                let client = Arc::clone(client);
+                lists.push(
+                    async move { list(&client, &kind).await.map(|listed| (kind.known.source, listed)) },
+                );
             }
             Err((source, reason)) => skip(&mut snapshot, source, reason),
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use calipam_assign::Family;
 use calipam_files::raw::prefix_end;
 use calipam_model::affinity::AffinityType;
-use calipam_model::key::{BLOCK_PREFIX, HANDLE_PREFIX, IPAM_PREFIX, Key, RESOURCE_PREFIX};
+use calipam_model::key::{BLOCK_PREFIX, ENDPOINT_PREFIX, HANDLE_PREFIX, IPAM_PREFIX, Key, RESOURCE_PREFIX};
 
 use super::addresses::{self, Blocks};
 use super::page::{Names, common, few, parts, some};
@@ -22,15 +22,10 @@ pub(super) async fn names(client: &Arc<EtcdClient>, kind: NameKind, begin: &str)
         NameKind::Pools => some(&below(format!("{RESOURCE_PREFIX}ippools/")), begin).await,
         NameKind::Nodes => {
             let mut nodes = some(&below(format!("{RESOURCE_PREFIX}nodes/")), begin).await?;
-            let hosts = parts(&below(format!("{IPAM_PREFIX}{}/", AffinityType::Host)), begin, '/').await?;
-            nodes.extend(hosts.into_iter().map(|host| host.trim_end_matches('/').to_owned()));
+            nodes.extend(folders(&below(format!("{IPAM_PREFIX}{}/", AffinityType::Host)), begin).await?);
             Ok(few(nodes, begin))
         }
-        NameKind::Namespaces => {
-            let found = parts(&below(format!("{RESOURCE_PREFIX}workloadendpoints/")), begin, '/').await?;
-            let names = found.into_iter().map(|namespace| namespace.trim_end_matches('/').to_owned());
-            Ok(few(names.collect(), begin))
-        }
+        NameKind::Namespaces => Ok(few(folders(&below(ENDPOINT_PREFIX.to_owned()), begin).await?, begin)),
         NameKind::Blocks => {
             let mut blocks = BTreeSet::new();
             for folder in families() {
@@ -42,6 +37,12 @@ pub(super) async fn names(client: &Arc<EtcdClient>, kind: NameKind, begin: &str)
         }
         NameKind::Addresses => addresses::names(&Cluster(client), begin).await,
     }
+}
+
+/// The names of the folders with keys.
+async fn folders(keys: &Keys<'_>, begin: &str) -> Result<BTreeSet<String>> {
+    let found = parts(keys, begin, '/').await?;
+    Ok(found.into_iter().map(|folder| folder.trim_end_matches('/').to_owned()).collect())
 }
 
 /// Maximum blocks for which ranges of handles are read directly.

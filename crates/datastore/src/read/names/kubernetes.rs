@@ -19,31 +19,25 @@ use crate::error::Result;
 use crate::read::again::kubernetes::reread;
 
 pub(super) async fn names(client: &Arc<KubeClient>, kind: NameKind, begin: &str) -> Result<BTreeSet<String>> {
+    let source = match kind {
+        NameKind::Nodes => return nodes(client, begin).await,
+        NameKind::Handles => Source::Handles,
+        NameKind::Pools => Source::Pools,
+        NameKind::Namespaces => Source::Namespaces,
+        NameKind::Blocks | NameKind::Addresses => Source::Blocks,
+    };
+    let Some(objects) = Objects::of(client, source) else { return Ok(BTreeSet::new()) };
     match kind {
         NameKind::Handles => {
-            let Some(handles) = Objects::of(client, Source::Handles) else { return Ok(BTreeSet::new()) };
-            let found = some(&handles, &handle_name(begin)).await?;
-            let ids = handles.ids(found).await?;
+            let ids = objects.ids(some(&objects, &handle_name(begin)).await?).await?;
             Ok(ids.into_iter().filter(|id| id.starts_with(begin)).collect())
         }
-        NameKind::Pools => match Objects::of(client, Source::Pools) {
-            Some(pools) => some(&pools, begin).await,
-            None => Ok(BTreeSet::new()),
-        },
-        NameKind::Nodes => nodes(client, begin).await,
-        NameKind::Namespaces => {
-            let path = "/api/v1/namespaces".to_owned();
-            some(&Objects { client, path, what: "namespaces" }, begin).await
-        }
         NameKind::Blocks => {
-            let Some(blocks) = Objects::of(client, Source::Blocks) else { return Ok(BTreeSet::new()) };
-            let found = some(&blocks, &dashed(begin)).await?;
+            let found = some(&objects, &dashed(begin)).await?;
             Ok(cidrs(found).filter(|cidr| cidr.starts_with(begin)).collect())
         }
-        NameKind::Addresses => match Objects::of(client, Source::Blocks) {
-            Some(blocks) => addresses::names(&blocks, begin).await,
-            None => Ok(BTreeSet::new()),
-        },
+        NameKind::Addresses => addresses::names(&objects, begin).await,
+        NameKind::Nodes | NameKind::Pools | NameKind::Namespaces => some(&objects, begin).await,
     }
 }
 

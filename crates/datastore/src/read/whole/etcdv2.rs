@@ -7,7 +7,7 @@ use calipam_files::raw::RawKv;
 use calipam_files::{CALICO_2_SOURCES, Progress, ProgressFn};
 use calipam_model::block::BlockContent;
 use calipam_model::key::{HANDLE_PREFIX, Key};
-use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source, WhySkipped};
+use calipam_model::snapshot::{Coverage, DatastoreKind, ETCD_SOURCES, Snapshot, Source, WhySkipped};
 use jiff::Timestamp;
 
 use crate::client::etcdv2::{EtcdV2Client, Found};
@@ -18,10 +18,6 @@ use crate::etcdv2::{PARTS, convert, flatten, path};
 const ATTEMPTS: usize = 3;
 /// The root of all Calico data.
 const ROOT: &str = "/calico";
-
-/// Sources of Calico 3 on etcd that Calico 2.x does not have.
-const ABSENT: [Source; 3] =
-    [Source::Reservations, Source::KubeControllersConfiguration, Source::IpamConfiguration];
 
 /// All entries in the form of Calico 3, at one index.
 pub(crate) struct Tree {
@@ -55,7 +51,7 @@ pub(crate) async fn read(client: &Arc<EtcdV2Client>) -> Result<Tree> {
 
 fn tree(client: &EtcdV2Client, index: i64, taken_at: Timestamp, parts: Vec<Found>) -> Result<Tree> {
     let mut leaves = Vec::new();
-    parts.into_iter().filter_map(|part| part.node).for_each(|node| flatten(node, &mut leaves));
+    parts.into_iter().for_each(|part| flatten(part.node, &mut leaves));
     let (endpoint, entries) = (client.endpoint(), convert(&leaves));
     if entries.is_empty() {
         return Err(Error::NoCalico { location: endpoint });
@@ -109,9 +105,11 @@ impl Tree {
 
 /// The sources that were read, and those that Calico 2.x does not have.
 fn coverage() -> BTreeMap<Source, Coverage> {
-    let read = CALICO_2_SOURCES.into_iter().map(|source| (source, Coverage::Read));
-    let absent = ABSENT.into_iter().map(|source| (source, Coverage::Skipped(WhySkipped::NotInCalico2)));
-    read.chain(absent).collect()
+    let coverage = |source| match CALICO_2_SOURCES.contains(&source) {
+        true => Coverage::Read,
+        false => Coverage::Skipped(WhySkipped::NotInCalico2),
+    };
+    ETCD_SOURCES.into_iter().map(|source| (source, coverage(source))).collect()
 }
 
 /// The index of each handle's last change, by its ID.

@@ -9,10 +9,9 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
 use etcd_client::{Compare, CompareOp, Txn, TxnOp};
 
-use super::object::Stored;
-use super::{Batch, BatchError, Limits, Precondition, Swap};
+use super::{BATCH, Batch, Limits, Precondition, Stored, Swap, unsendable};
 use crate::client::etcd::{EtcdClient, Range};
-use crate::error::{Error, Failure, Result};
+use crate::error::{Failure, Result};
 
 /// etcd's default limits: `--max-txn-ops` 128, which applies to comparisons and changes separately, and
 /// `--max-request-bytes` 1.5 MiB, minus some bytes for the envelope.
@@ -39,7 +38,7 @@ pub(crate) async fn read(client: &EtcdClient, keys: &[Key]) -> Result<Vec<Option
 
 /// Makes the changes of a batch in one transaction.
 pub(crate) async fn commit(client: &EtcdClient, batch: &Batch) -> Result<Swap> {
-    let parts = Parts::new(batch).map_err(|error| refused(client, &error))?;
+    let parts = Parts::new(batch).map_err(|failure| client.write_error(BATCH, failure))?;
     let response = client.write(parts.transaction(), &what(batch)).await?;
     if !response.succeeded() {
         return Ok(Swap::Conflict);
@@ -58,10 +57,6 @@ fn what(batch: &Batch) -> String {
     batch.changes.first().map(|change| change.key().to_string()).unwrap_or_default()
 }
 
-fn refused(client: &EtcdClient, error: &BatchError) -> Error {
-    client.write_error("a batch of changes", Failure::Other(error.to_string()))
-}
-
 /// Batches as parts of one transaction, which compares all their expectations before any change.
 #[derive(Debug)]
 struct Parts {
@@ -74,7 +69,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn new(batch: &Batch) -> Result<Self, BatchError> {
+    fn new(batch: &Batch) -> Result<Self, Failure> {
         let mut expected: HashMap<&Key, &Precondition> = HashMap::new();
         let mut parts = Self {
             comparisons: Vec::new(),
@@ -88,7 +83,7 @@ impl Parts {
             match expected.insert(key, expect) {
                 // Several changes can share one piece of evidence.
                 Some(before) if before == expect => continue,
-                Some(_) => return Err(BatchError::TwoStates(key.clone())),
+                Some(_) => return Err(unsendable(format!("two different states of {key} are expected"))),
                 None => {}
             }
             let path = path(key)?;
@@ -111,7 +106,10 @@ impl Parts {
         // etcd limits comparisons and changes separately.
         let operations = parts.comparisons.len().max(parts.operations.len());
         if operations > LIMITS.conditions || parts.bytes > LIMITS.bytes {
-            return Err(BatchError::TooLarge { operations, bytes: parts.bytes });
+            let bytes = parts.bytes;
+            return Err(unsendable(format!(
+                "{operations} operations and {bytes} bytes are more than etcd takes in one transaction"
+            )));
         }
         Ok(parts)
     }
@@ -144,20 +142,20 @@ impl Parts {
 const OVERHEAD: usize = 24;
 
 /// The path of a key in etcd.
-fn path(key: &Key) -> Result<String, BatchError> {
+fn path(key: &Key) -> Result<String, Failure> {
     match key {
-        Key::Pod { .. } | Key::Service { .. } => Err(BatchError::NotInEtcd(key.clone())),
+        Key::Pod { .. } | Key::Service { .. } => Err(unsendable(format!("{key} is not stored in etcd"))),
         key => Ok(key.to_string()),
     }
 }
 
 /// The revision to compare with, which is 0 for a missing key.
-fn revision(expect: &Precondition) -> Result<i64, BatchError> {
+fn revision(expect: &Precondition) -> Result<i64, Failure> {
     match expect {
         Precondition::Absent => Ok(0),
         // A missing key would match 0, which no stored key has.
         Precondition::At(Revision::Etcd(revision)) if *revision > 0 => Ok(*revision),
-        Precondition::Records(..) | Precondition::Matches(_) => Err(BatchError::NoVersion),
-        Precondition::At(other) => Err(BatchError::NotARevision(other.clone())),
+        Precondition::Records(..) | Precondition::Matches(_) => Err(unsendable("a write compares versions")),
+        Precondition::At(other) => Err(unsendable(format!("{other} is not an etcd revision"))),
     }
 }

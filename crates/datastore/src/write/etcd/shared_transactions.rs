@@ -6,17 +6,18 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use calipam_model::key::Key;
+use calipam_model::parallel::lock;
 use calipam_model::snapshot::Revision;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::{LIMITS, Parts};
 use crate::client::etcd::{EtcdClient, Range};
 use crate::error::{Failure, Result};
-use crate::write::{Batch, Stored, Swap};
+use crate::write::{BATCH, Batch, Stored, Swap};
 
 /// Maximum number of parallel requests for reads, and for writes. etcd syncs the writes of several requests to disk
 /// together.
@@ -120,7 +121,7 @@ impl SharedTransactions {
         if self.alone.load(Ordering::Relaxed) {
             return super::commit(client, batch).await;
         }
-        let parts = Parts::new(batch).map_err(|error| super::refused(client, &error))?;
+        let parts = Parts::new(batch).map_err(|failure| client.write_error(BATCH, failure))?;
         let (answer, answered) = oneshot::channel();
         self.writes.push(Write { parts, answer });
         match self.writes.wait(answered, || self.write_several(client)).await {
@@ -187,12 +188,12 @@ impl<T> Queue<T> {
     }
 
     fn push(&self, item: T) {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push_back(item);
+        lock(&self.waiting).push_back(item);
     }
 
     /// Takes the first waiting item if it is wanted.
     fn take_if(&self, is_wanted: impl FnOnce(&T) -> bool) -> Option<T> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.waiting);
         if waiting.front().is_some_and(is_wanted) { waiting.pop_front() } else { None }
     }
 

@@ -12,12 +12,11 @@ use calipam_model::snapshot::{ObjectVersion, Revision, Snapshot, Source};
 use calipam_model::writable::Object;
 use serde_json::{Value, json};
 
-use super::document;
-use super::form::{flag, labels, spec};
+use super::form::{self, flag, labels, spec};
 use crate::client::kubernetes::kinds::{self, Kind};
 use crate::client::kubernetes::{KubeClient, permission};
 use crate::error::{Failure, Result};
-use crate::read::again::kubernetes::{ReadObject, incomplete, locate, read_one};
+use crate::read::again::kubernetes::{incomplete, locate, read_one};
 use crate::write::{Change, Precondition, Stored, Swap};
 
 /// Checks that the user may change objects of these sources, and take the lock if `lock` is true.
@@ -31,7 +30,7 @@ pub(crate) async fn require(client: &Arc<KubeClient>, sources: &[Source], lock: 
 /// Reads the current state of one object, never from a cache; `None` if there is none.
 pub(crate) async fn stored(client: &Arc<KubeClient>, key: &Key) -> Result<Option<Stored>> {
     let Some((kind, path)) = locate(client, key) else { return Ok(None) };
-    let Some(ReadObject { snapshot, body }) = read_one(client, &kind, &path).await? else {
+    let Some((snapshot, body)) = read_one(client, &kind, &path).await? else {
         return Ok(None);
     };
     // Their body is in protobuf, or in JSON if a proxy or the server does not know protobuf.
@@ -72,8 +71,8 @@ fn custom(key: &Key, snapshot: Snapshot, value: &Value, body: Bytes) -> Stored {
             let affinity = snapshot.affinities.into_iter().next().map(|affinity| affinity.value);
             affinity.filter(|affinity| affinity.key == *key).map(Object::Affinity)
         }
-        Key::Pool(_) => Some(Object::Pool(document::pool(value))),
-        Key::IpamConfig => Some(Object::IpamConfig(document::ipam_config(value))),
+        Key::Pool(_) => Some(Object::Pool(form::pool(value))),
+        Key::IpamConfig => Some(Object::IpamConfig(form::ipam_config(value))),
         _ => None,
     };
     let raw = match &object {
@@ -185,7 +184,7 @@ async fn create(
     let mut object = json!({
         "apiVersion": format!("{}/{}", flavour.group(), flavour.version()),
         "kind": kind.known.name,
-        "metadata": document::metadata(key, name, value),
+        "metadata": form::metadata(key, name, value),
         "spec": new_spec(client, key, value)?,
     });
     if labels {
@@ -247,7 +246,7 @@ async fn replace(
     }
     object["spec"] = spec;
     if let Key::ClusterInformation(_) = key {
-        document::annotate_as(&mut object, value);
+        form::annotate_as(&mut object, value);
     }
     if labels {
         label(&mut object, key);

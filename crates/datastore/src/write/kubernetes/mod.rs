@@ -1,7 +1,6 @@
 //! Writes to Kubernetes: one object at a time, since there are no transactions. Evidence is read again just before.
 
 pub(crate) mod change;
-mod document;
 mod form;
 
 use std::sync::Arc;
@@ -10,10 +9,9 @@ use calipam_model::key::Key;
 use tokio::sync::OnceCell;
 
 use self::change::{change, labels_affinities, stored};
-use super::object::Stored;
-use super::{Batch, BatchError, IN_FLIGHT, Limits, Precondition, Swap, are_expected};
+use super::{BATCH, Batch, IN_FLIGHT, Limits, Precondition, Stored, Swap, are_expected};
 use crate::client::kubernetes::KubeClient;
-use crate::error::{Error, Failure, Result};
+use crate::error::Result;
 use crate::tasks;
 
 /// Limits of a batch, which has one object. The bytes are the limit of the API server.
@@ -31,7 +29,7 @@ pub(crate) async fn read(client: &Arc<KubeClient>, keys: &[Key]) -> Result<Vec<O
 
 /// Makes the one change of a batch. The first affinity decides if affinities get labels.
 pub(crate) async fn commit(client: &Arc<KubeClient>, labels: &OnceCell<bool>, batch: &Batch) -> Result<Swap> {
-    let only = batch.only().map_err(|error| refused(client, &error))?;
+    let only = batch.only().map_err(|failure| client.write_error(BATCH, failure))?;
     if !holds(client, &batch.evidence).await? {
         return Ok(Swap::Conflict);
     }
@@ -46,8 +44,4 @@ pub(crate) async fn commit(client: &Arc<KubeClient>, labels: &OnceCell<bool>, ba
 pub(crate) async fn holds(client: &Arc<KubeClient>, evidence: &[(Key, Precondition)]) -> Result<bool> {
     let keys: Vec<Key> = evidence.iter().map(|(key, _)| key.clone()).collect();
     Ok(are_expected(&read(client, &keys).await?, evidence))
-}
-
-fn refused(client: &KubeClient, error: &BatchError) -> Error {
-    client.write_error("a batch of changes", Failure::Other(error.to_string()))
 }

@@ -59,30 +59,17 @@ impl JsonList {
         #[derive(Deserialize)]
         struct Envelope {
             items: Option<Vec<serde::de::IgnoredAny>>,
-            metadata: Option<Metadata>,
-        }
-        #[derive(Default, Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Metadata {
-            resource_version: Option<String>,
-            #[serde(rename = "continue")]
-            next: Option<String>,
-            remaining_item_count: Option<u64>,
+            metadata: Option<ListMeta>,
         }
         if self.position != Position::Envelope {
             return Err(ListError::Cut);
         }
         let envelope: Envelope = serde_json::from_slice(&self.envelope).map_err(ListError::Envelope)?;
         // Some servers omit the items of an empty list; other documents without items have no metadata.
-        let metadata = match (envelope.items, envelope.metadata) {
-            (None, None) => return Err(ListError::Nothing),
-            (_, metadata) => metadata.unwrap_or_default(),
-        };
-        Ok(ListMeta {
-            resource_version: metadata.resource_version.unwrap_or_default(),
-            next: metadata.next.unwrap_or_default(),
-            remaining: metadata.remaining_item_count.unwrap_or_default(),
-        })
+        match (envelope.items, envelope.metadata) {
+            (None, None) => Err(ListError::Nothing),
+            (_, metadata) => Ok(metadata.unwrap_or_default()),
+        }
     }
 
     /// Everything outside the items so far.

@@ -4,8 +4,11 @@
 pub(crate) mod json;
 pub mod protobuf;
 
+use serde::Deserialize;
+
 use self::json::JsonList;
 use self::protobuf::ProtobufList;
+use super::or_empty;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
@@ -16,13 +19,17 @@ pub enum Encoding {
 }
 
 /// The metadata of a list.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct ListMeta {
     /// The revision of the data, the same for all pages of a list.
+    #[serde(deserialize_with = "or_empty")]
     pub resource_version: String,
     /// The token to request the next page; empty on the last one.
+    #[serde(rename = "continue", deserialize_with = "or_empty")]
     pub next: String,
     /// Number of items after this page; 0 if the server does not send it.
+    #[serde(rename = "remainingItemCount", deserialize_with = "or_empty")]
     pub remaining: u64,
 }
 

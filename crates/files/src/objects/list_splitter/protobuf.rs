@@ -32,12 +32,6 @@ enum Position {
     After,
 }
 
-/// A complete field, or a sign that more bytes are needed.
-enum Next<'a> {
-    Field { tag: u64, content: &'a [u8], size: usize },
-    More,
-}
-
 impl ProtobufList {
     pub fn feed(&mut self, mut piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), ListError> {
         // Only a field that began in the last piece is copied; later fields are read in place.
@@ -81,33 +75,26 @@ impl ProtobufList {
                 }
                 Position::Start => return Err(ListError::NoProtobuf),
                 Position::List(0) => self.position = Position::After,
-                Position::Before => match varints(rest) {
-                    Some((RAW, len, size)) => {
+                position => {
+                    if position == Position::Before
+                        && let Some((RAW, len, size)) = varints(rest)
+                    {
                         used += size;
                         self.position = Position::List(len);
+                        continue;
                     }
-                    _ => match next_field(rest)? {
-                        Next::Field { size, .. } => used += size,
-                        Next::More => return Ok(used),
-                    },
-                },
-                Position::List(left) => match next_field(rest)? {
-                    Next::Field { tag, content, size } => {
+                    let Some((tag, content, size)) = next_field(rest)? else { return Ok(used) };
+                    if let Position::List(left) = position {
                         let left = left.checked_sub(size as u64).ok_or(ListError::LargeItem)?;
                         match tag >> 3 {
                             1 => self.meta = Some(list_meta(content).ok_or(ListError::Metadata)?),
                             2 => on_item(content),
                             _ => {}
                         }
-                        used += size;
                         self.position = Position::List(left);
                     }
-                    Next::More => return Ok(used),
-                },
-                Position::After => match next_field(rest)? {
-                    Next::Field { size, .. } => used += size,
-                    Next::More => return Ok(used),
-                },
+                    used += size;
+                }
             }
         }
     }
@@ -125,20 +112,17 @@ pub fn object(body: &[u8]) -> Option<&[u8]> {
     raw
 }
 
-/// Reads the next field, which must have a length, as all fields of lists and envelopes do.
-fn next_field(bytes: &[u8]) -> Result<Next<'_>, ListError> {
+/// Reads the tag, content and size of the next field; `None` if more bytes are needed. It must have a length, as all
+/// fields of lists and envelopes do.
+fn next_field(bytes: &[u8]) -> Result<Option<(u64, &[u8], usize)>, ListError> {
     let Some((tag, len, head)) = varints(bytes) else {
-        let may_end = bytes.len() < 20;
-        return if may_end { Ok(Next::More) } else { Err(ListError::Fields) };
+        return if bytes.len() < 20 { Ok(None) } else { Err(ListError::Fields) };
     };
     if tag & 7 != 2 || len > MAX_FIELD {
         return Err(ListError::Fields);
     }
     let size = head + len as usize;
-    Ok(match bytes.get(head..size) {
-        Some(content) => Next::Field { tag, content, size },
-        None => Next::More,
-    })
+    Ok(bytes.get(head..size).map(|content| (tag, content, size)))
 }
 
 /// The number of bytes that an incomplete field lacks; 1 if their number is not known yet.

@@ -6,7 +6,7 @@ pub(crate) mod pull;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
-use calipam_files::raw::{RawEntry, next_key, prefix_end};
+use calipam_files::raw::{next_key, prefix_end};
 use calipam_files::{Extent, ProgressFn};
 use calipam_model::key::{BLOCK_PREFIX, HANDLE_PREFIX, IPAM_PREFIX, RESOURCE_PREFIX};
 use calipam_model::snapshot::Source;
@@ -42,22 +42,7 @@ pub(crate) struct Start {
     /// The time of the first answer.
     pub taken_at: Timestamp,
     /// The first answers, with the small kinds.
-    first: Answers,
-}
-
-impl Start {
-    pub(crate) fn cluster_id(&self) -> u64 {
-        self.first.cluster_id
-    }
-
-    pub(crate) fn raft_term(&self) -> u64 {
-        self.first.raft_term
-    }
-
-    /// The entries of the first answers.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = RawEntry<'_>> {
-        self.first.entries()
-    }
+    pub first: Answers,
 }
 
 /// Reads `extent` at one revision: that of the first answer, or a past one. `collect` creates the collector for each
@@ -126,7 +111,8 @@ async fn attempt_once<C: Collector>(
     let ranges = first_ranges(at.unwrap_or_default(), extent);
     let mut start = begin(client, &ranges, at).await?;
     let revision = start.revision;
-    let pull = Pull::new(Arc::clone(client), revision, collect(&start)?, Arc::clone(progress));
+    let (collector, progress) = (collect(&start)?, Arc::clone(progress));
+    let pull = Pull::new(Arc::clone(client), revision, extent.records(), collector, progress);
     let mut rest = Vec::new();
     for (range, answer) in ranges.iter().zip(&start.first.ranges) {
         pull.add(entries(answer))?;

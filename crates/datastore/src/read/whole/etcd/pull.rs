@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use calipam_files::raw::{RawEntry, next_key};
 use calipam_files::{Progress, ProgressFn};
+use calipam_model::block::RecordDetail;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -22,13 +23,13 @@ const MOST_BYTES: usize = 32 << 20;
 
 /// Receives the entries of a read. Parts are filled in parallel, then passed on in the order of the queue.
 pub(crate) trait Collector: Send + 'static {
-    type Chunk: Default + Send + 'static;
+    type Chunk: Send + 'static;
+
+    /// Creates a part without entries.
+    fn chunk(records: RecordDetail) -> Self::Chunk;
 
     /// Adds an entry to a part.
     fn add(chunk: &mut Self::Chunk, entry: RawEntry<'_>);
-
-    /// Completes a part before its turn.
-    fn seal(_: &mut Self::Chunk) {}
 
     /// Receives a part, or the next piece of one.
     fn commit(&mut self, chunk: Self::Chunk) -> Result<()>;
@@ -38,6 +39,7 @@ pub(crate) trait Collector: Send + 'static {
 pub(crate) struct Pull<C: Collector> {
     client: Arc<EtcdClient>,
     revision: i64,
+    records: RecordDetail,
     state: Mutex<State<C>>,
     changed: Notify,
     read: AtomicU64,
@@ -63,6 +65,7 @@ impl<C: Collector> Pull<C> {
     pub(crate) fn new(
         client: Arc<EtcdClient>,
         revision: i64,
+        records: RecordDetail,
         collector: C,
         progress: ProgressFn,
     ) -> Arc<Self> {
@@ -77,6 +80,7 @@ impl<C: Collector> Pull<C> {
         Arc::new(Self {
             client,
             revision,
+            records,
             state: Mutex::new(state),
             changed: Notify::new(),
             read: AtomicU64::new(0),
@@ -116,13 +120,12 @@ impl<C: Collector> Pull<C> {
 
     /// Adds entries that were read earlier. Must be called before the first [`Self::push`].
     pub(crate) fn add<'e>(&self, entries: impl Iterator<Item = RawEntry<'e>>) -> Result<()> {
-        let (mut chunk, mut number) = (C::Chunk::default(), 0);
+        let (mut chunk, mut number) = (C::chunk(self.records), 0);
         for entry in entries {
             C::add(&mut chunk, entry);
             number += 1;
         }
         self.count(number);
-        C::seal(&mut chunk);
         self.lock().collector.commit(chunk)
     }
 
@@ -165,12 +168,11 @@ impl<C: Collector> Pull<C> {
 
     /// Reads one part, in several requests if it has more keys than expected.
     async fn read_part(&self, index: usize, part: Part) -> Result<()> {
-        let mut chunk = C::Chunk::default();
+        let mut chunk = C::chunk(self.records);
         let mut range = part.range.clone().at(self.revision).with_limit(part.first_limit());
         loop {
             let reply = self.client.read_bulk(&range, part.what).await?;
             chunk = self.fill(chunk, &reply)?;
-            C::seal(&mut chunk);
             if !reply.more {
                 return self.commit(index, chunk);
             }
@@ -204,7 +206,7 @@ impl<C: Collector> Pull<C> {
             return Ok(chunk);
         }
         state.collector.commit(chunk)?;
-        Ok(C::Chunk::default())
+        Ok(C::chunk(self.records))
     }
 
     /// Passes on a complete part, and the finished parts that waited for it.

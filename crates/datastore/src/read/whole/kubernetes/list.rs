@@ -15,7 +15,6 @@ use tokio::task::JoinSet;
 use crate::client::kubernetes::kinds::{Kind, UNRESERVED};
 use crate::client::kubernetes::{Answer, KubeClient};
 use crate::error::{Cause, Failure, Result};
-use crate::read::whole::Reduced;
 
 /// Items on one page. Pages of 500, which are common, take eight times as long for custom resources.
 const PAGE: u64 = 5_000;
@@ -31,12 +30,6 @@ pub(crate) trait Take: Default + Send + 'static {
 impl Take for Snapshot {
     fn take(&mut self, kind: &Kind, object: &[u8], encoding: Encoding) {
         kind.known.add(self, object, encoding);
-    }
-}
-
-impl Take for Reduced {
-    fn take(&mut self, kind: &Kind, object: &[u8], encoding: Encoding) {
-        self.0.take(kind, object, encoding);
     }
 }
 
@@ -66,11 +59,6 @@ pub(crate) struct Counter {
 impl Counter {
     pub(crate) fn new(progress: &ProgressFn) -> Arc<Self> {
         Self::after(0, progress)
-    }
-
-    /// Creates a counter without output.
-    pub(crate) fn quiet() -> Arc<Self> {
-        Self::new(&quiet())
     }
 
     /// Creates a counter for a read that comes after `before` other objects.
@@ -108,15 +96,11 @@ impl Counter {
 pub(crate) type Begun = oneshot::Sender<()>;
 
 /// Reads all objects of a kind at one revision.
-pub(crate) async fn list<T: Take>(
-    client: &Arc<KubeClient>,
-    kind: &Kind,
-    counter: &Arc<Counter>,
-) -> Result<Listed<T>> {
-    list_from(client, kind, counter, None).await
+pub(crate) async fn list<T: Take>(client: &Arc<KubeClient>, kind: &Kind) -> Result<Listed<T>> {
+    list_from(client, kind, &Counter::new(&quiet()), None).await
 }
 
-/// Like [`list`], but signals `begun` as soon as the list begins to arrive, with a fixed revision.
+/// Like [`list`], but counts the objects, and signals `begun` as soon as the list begins to arrive, with a fixed revision.
 pub(crate) async fn list_from<T: Take>(
     client: &Arc<KubeClient>,
     kind: &Kind,

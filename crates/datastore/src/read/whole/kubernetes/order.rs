@@ -6,7 +6,8 @@ use std::sync::Arc;
 use calipam_model::snapshot::Source;
 use tokio::sync::oneshot;
 
-use super::list::{Begun, Counter, Listed, Take, list_from};
+use super::Plan;
+use super::list::{Counter, Listed, Take, list_from};
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::kinds::Kind;
 use crate::error::Result;
@@ -18,23 +19,16 @@ pub(crate) struct Lists {
     pub counter: Arc<Counter>,
 }
 
-impl Lists {
-    /// Reads all objects of a kind at one revision; signals `begun` once the revision is fixed.
-    async fn read<T: Take>(&self, kind: &Kind, begun: Option<Begun>) -> Result<Listed<T>> {
-        list_from(&self.client, kind, &self.counter, begun).await
-    }
-}
-
 /// Reads kinds in parallel; returns their lists in order.
-pub(crate) async fn lists<T: Take>(reader: &Lists, kinds: Vec<Kind>) -> Result<Vec<Listed<T>>> {
-    let list = |kind: Kind| {
-        let reader = reader.clone();
-        async move { reader.read(&kind, None).await }
+pub(crate) async fn lists<T: Take>(reader: &Lists, kinds: &[Kind]) -> Result<Vec<Listed<T>>> {
+    let list = |kind: &Kind| {
+        let (reader, kind) = (reader.clone(), kind.clone());
+        async move { list_from(&reader.client, &kind, &reader.counter, None).await }
     };
-    tasks::all(usize::MAX, kinds.into_iter().map(list)).await
+    tasks::all(usize::MAX, kinds.iter().map(list)).await
 }
 
-/// Reads two groups of kinds, of which the second must be newer than the first. A server prepares a list, at one
+/// Reads the kinds of a plan, of which the users of addresses must be newer than the others; returns their lists in order. A server prepares a list, at one
 /// revision for all pages, before it sends the first byte. The second lists are therefore requested once all first
 /// lists have begun to arrive, not when they have ended: the server writes both in parallel.
 ///
@@ -42,21 +36,18 @@ pub(crate) async fn lists<T: Take>(reader: &Lists, kinds: Vec<Kind>) -> Result<V
 /// the pods. No finding compares them with users of addresses, and they may be older or newer than blocks.
 ///
 /// A first list that was restarted may be newer than the second ones, which are then read again.
-pub(crate) async fn lists_in_order<T: Take>(
-    reader: &Lists,
-    first: Vec<Kind>,
-    second: Vec<Kind>,
-) -> Result<(Vec<Listed<T>>, Vec<Listed<T>>)> {
+pub(crate) async fn lists_in_order<T: Take>(reader: &Lists, plan: &Plan) -> Result<Vec<Listed<T>>> {
+    let (first, second) = plan.kinds.split_at(plan.users);
     let (mut lists_of_first, mut waited_for) = (Vec::new(), Vec::new());
     let is_waited_for: Vec<bool> = first.iter().map(|kind| kind.known.source != Source::Handles).collect();
-    for (kind, is_waited_for) in first.into_iter().zip(&is_waited_for) {
-        let reader = reader.clone();
+    for (kind, is_waited_for) in first.iter().zip(&is_waited_for) {
+        let (reader, kind) = (reader.clone(), kind.clone());
         let begun = is_waited_for.then(|| {
             let (sender, begun) = oneshot::channel();
             waited_for.push(begun);
             sender
         });
-        lists_of_first.push(async move { reader.read(&kind, begun).await });
+        lists_of_first.push(async move { list_from(&reader.client, &kind, &reader.counter, begun).await });
     }
 
     let second_lists = async {
@@ -66,14 +57,16 @@ pub(crate) async fn lists_in_order<T: Take>(
                 pending::<()>().await;
             }
         }
-        lists(reader, second.clone()).await
+        lists(reader, second).await
     };
 
-    let (first, mut second_lists): (Vec<Listed<T>>, Vec<Listed<T>>) =
+    let (mut lists_of_plan, mut second_lists): (Vec<Listed<T>>, Vec<Listed<T>>) =
         tokio::try_join!(tasks::all(usize::MAX, lists_of_first), second_lists)?;
-    if first.iter().zip(is_waited_for).any(|(listed, is_waited_for)| is_waited_for && listed.begun_again) {
+    let mut waited_for = lists_of_plan.iter().zip(is_waited_for).filter(|(_, is_waited_for)| *is_waited_for);
+    if waited_for.any(|(listed, _)| listed.begun_again) {
         reader.counter.forget(second_lists.iter().map(|listed| listed.items).sum());
         second_lists = lists(reader, second).await?;
     }
-    Ok((first, second_lists))
+    lists_of_plan.append(&mut second_lists);
+    Ok(lists_of_plan)
 }

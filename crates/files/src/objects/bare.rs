@@ -1,0 +1,64 @@
+//! Objects of which only `metadata` is read: KubeVirt machines (facts 2.14), and namespaces, for the labels by which pools
+//! select them and the annotations that name pools.
+
+use calipam_model::pod::{Namespace, listed};
+use calipam_model::service::Machine;
+use calipam_model::snapshot::{Snapshot, Versioned};
+use serde::{Deserialize, Serialize};
+
+use super::list_splitter::Encoding;
+use super::meta::{Meta, Wanted};
+use super::pod::{V4_POOLS, V6_POOLS};
+use super::wire::decode;
+use super::{Added, Result, export, to_json};
+
+const OF_MACHINE: Wanted = Wanted { labels: false, annotations: &[], owners: true };
+const OF_NAMESPACE: Wanted = Wanted { labels: true, annotations: &[V4_POOLS, V6_POOLS], owners: false };
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+struct Bare<'a> {
+    #[serde(borrow)]
+    metadata: Meta<'a>,
+}
+
+impl<'a> Bare<'a> {
+    fn read(object: &'a [u8], encoding: Encoding, wanted: Wanted) -> Result<Self> {
+        if encoding == Encoding::Json {
+            return Ok(serde_json::from_slice(object)?);
+        }
+        decode!(object, bare: Self, value, { 1 => bare.metadata = Meta::from_protobuf(value.bytes(), wanted)? })
+    }
+}
+
+/// Adds a VirtualMachine or VirtualMachineInstance.
+pub(crate) fn add_machine(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Added {
+    let meta = Bare::read(object, encoding, OF_MACHINE)?.metadata;
+    let value = Machine {
+        namespace: meta.namespace.to_string(),
+        name: meta.name.to_string(),
+        is_owned: meta.owner_references.iter().any(|owner| owner.kind == "VirtualMachine"),
+    };
+    snapshot.machines.push(Versioned { value, revision: meta.revision() });
+    Ok(Vec::new())
+}
+
+/// Reduces a machine to the part for an export.
+pub(crate) fn export_machine(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
+    to_json(&Bare { metadata: Bare::read(object, encoding, OF_MACHINE)?.metadata.for_export(OF_MACHINE) })
+}
+
+pub(crate) fn add_namespace(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Added {
+    let Bare { metadata } = Bare::read(object, encoding, OF_NAMESPACE)?;
+    let pools = [V4_POOLS, V6_POOLS].map(|name| listed(metadata.annotation(name)));
+    let labels = metadata.labels.into_iter().map(|(name, value)| (name.into(), value.into()));
+    let namespace = Namespace { labels: labels.collect(), pools };
+    snapshot.namespaces.get_or_insert_default().insert(metadata.name.into(), namespace);
+    Ok(Vec::new())
+}
+
+/// Reduces a namespace to the part for an export.
+pub(crate) fn export_namespace(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
+    let metadata = Bare::read(object, encoding, OF_NAMESPACE)?.metadata.for_export(OF_NAMESPACE);
+    export("Namespace", Bare { metadata })
+}
