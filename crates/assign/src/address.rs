@@ -34,7 +34,7 @@ impl<S: Store> Allocator<S> {
         let mut answers = self.store().read(&queries).await?.into_iter();
         let config = answers.next().unwrap_or_default();
         let pools = pools::pools(answers.next().unwrap_or_default());
-        let mut handle: Known = answers.next().map(allocator::handle).transpose()?;
+        let mut handle: Known = answers.next().map(allocator::one).transpose()?;
 
         let around = pools.iter().filter(|pool| pool.cidr.contains(&address));
         for (pool, why) in around.filter_map(|pool| Some((pool, PoolPassedOver::of_state(pool)?))) {
@@ -99,9 +99,7 @@ impl<S: Store> Allocator<S> {
             None => {
                 let address = request.address;
                 self.trace.record(|| Event::NoBlockOfAddress { address, block: cidr });
-                self.check_overlap(cidr).await?;
-                let pending = self.pending_affinity(&key).await?;
-                self.claim_block(pending, request.windows).await?
+                self.claim(&key, request.windows).await?
             }
         };
         let cidr = block.value.cidr();
@@ -178,14 +176,7 @@ impl<S: Store> Allocator<S> {
     /// # Errors
     /// If the handle has other addresses, or none yet.
     async fn check_full_handle(&self, id: &str, request: &AssignIp) -> Result<bool> {
-        let held = match self.ips_by_handle(id).await {
-            Ok(held) => held,
-            Err(Error::NoHandle(_)) => Vec::new(),
-            Err(error) => return Err(error),
-        };
-        let family = Family::of_address(request.address);
-        let of_family: Vec<IpAddr> =
-            held.into_iter().filter(|address| Family::of_address(*address) == family).collect();
+        let of_family = self.held_by(id, Family::of_address(request.address)).await?;
         if of_family.contains(&request.address) {
             return Ok(true);
         }

@@ -44,7 +44,7 @@ impl<S: Store> Allocator<S> {
             Err(StoreError::Exists(_)) => {}
             Err(error) => return Err(error.into()),
         }
-        let Some(found) = self.affinity(key).await? else {
+        let Some(found) = self.get::<Affinity>(Key::Affinity(key.clone())).await? else {
             return Err(StoreError::Conflict(Key::Affinity(key.clone())).into());
         };
         match found.value.state {
@@ -108,7 +108,7 @@ impl<S: Store> Allocator<S> {
         let key = affinity.value.key.clone();
         let Err(error) = self.set_state(affinity, AffinityState::Confirmed).await else { return Ok(()) };
         // Another process of this holder could have confirmed it.
-        match self.affinity(&key).await {
+        match self.get::<Affinity>(Key::Affinity(key)).await {
             Ok(Some(found)) if found.value.state == AffinityState::Confirmed => Ok(()),
             _ => Err(error),
         }
@@ -151,7 +151,7 @@ impl<S: Store> Allocator<S> {
     pub(crate) async fn affinity_and_block(&self, key: &AffinityKey) -> Result<AffinityAndBlock> {
         let queries = [Query::Get(Key::Affinity(key.clone())), Query::Get(Key::Block(key.cidr))];
         let [affinity, block] = self.read(queries).await?;
-        Ok((allocator::affinity(affinity)?, allocator::block(block)?))
+        Ok((allocator::one(affinity)?, allocator::one(block)?))
     }
 
     /// Gives up a block: deletes it if it is empty, and clears its owner otherwise.

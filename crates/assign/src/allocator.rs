@@ -4,12 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use calipam_model::IpNet;
-use calipam_model::affinity::{Affinity, AffinityKey};
 use calipam_model::block::Block;
 use calipam_model::config::IpamConfig;
-use calipam_model::handle::Handle;
 use calipam_model::key::Key;
-use calipam_model::node::Node;
 use calipam_model::snapshot::Versioned;
 use jiff::Timestamp;
 
@@ -68,9 +65,22 @@ impl<S: Store> Allocator<S> {
         Ok(std::array::from_fn(|_| answers.next().unwrap_or_default()))
     }
 
+    /// Returns the stored configuration, or Calico's default without writing it.
+    pub async fn config(&self) -> Result<IpamConfig> {
+        let [found] = self.read([Query::Get(Key::IpamConfig)]).await?;
+        config(found)
+    }
+
     pub(crate) async fn block(&self, cidr: IpNet) -> Result<Option<Versioned<Block>>> {
-        let [found] = self.read([Query::Get(Key::Block(cidr))]).await?;
-        block(found)
+        self.get(Key::Block(cidr)).await
+    }
+
+    pub(crate) async fn get<T>(&self, key: Key) -> Result<Option<Versioned<T>>>
+    where
+        Option<T>: From<Record>,
+    {
+        let [found] = self.read([Query::Get(key)]).await?;
+        one(found)
     }
 
     /// Reads several blocks in one round trip.
@@ -82,7 +92,7 @@ impl<S: Store> Allocator<S> {
     pub(crate) async fn each_block(&self, cidrs: &[IpNet]) -> Result<Vec<Result<Option<Versioned<Block>>>>> {
         let queries: Vec<Query> = cidrs.iter().map(|cidr| Query::Get(Key::Block(*cidr))).collect();
         let answers = self.store.read(&queries).await?;
-        Ok(answers.into_iter().map(block).collect())
+        Ok(answers.into_iter().map(one).collect())
     }
 
     /// The blocks of any size that contain an address. There is more than one only if Calico created a block inside
@@ -91,67 +101,23 @@ impl<S: Store> Allocator<S> {
         let cidrs: Vec<IpNet> = crate::walk::around(address).collect();
         Ok(self.blocks(&cidrs).await?.into_iter().flatten().collect())
     }
-
-    pub(crate) async fn affinity(&self, key: &AffinityKey) -> Result<Option<Versioned<Affinity>>> {
-        let [found] = self.read([Query::Get(Key::Affinity(key.clone()))]).await?;
-        affinity(found)
-    }
-
-    pub(crate) async fn handle(&self, id: &str) -> Result<Option<Versioned<Handle>>> {
-        let [found] = self.read([Query::Get(Key::Handle(id.to_owned()))]).await?;
-        handle(found)
-    }
-
-    pub(crate) async fn node(&self, name: &str) -> Result<Option<Node>> {
-        let [found] = self.read([Query::Get(Key::Node(name.to_owned()))]).await?;
-        node(found)
-    }
 }
 
-/// The record in an answer to [`Query::Get`], if there is one. `take` returns `None` for records of another kind.
-fn one<T>(found: Vec<Entry>, take: impl FnOnce(Record) -> Option<T>) -> Result<Option<Versioned<T>>> {
+/// The record in an answer to [`Query::Get`], if there is one. `None` for records of another kind.
+pub(crate) fn one<T>(found: Vec<Entry>) -> Result<Option<Versioned<T>>>
+where
+    Option<T>: From<Record>,
+{
     let Some(Entry { record, revision }) = found.into_iter().next() else { return Ok(None) };
     if let Record::Undecodable { key, reason } = record {
         return Err(Error::Undecodable { key, reason });
     }
-    Ok(take(record).map(|value| Versioned { value, revision }))
-}
-
-pub(crate) fn block(found: Vec<Entry>) -> Result<Option<Versioned<Block>>> {
-    one(found, |record| match record {
-        Record::Block(block) => Some(Arc::unwrap_or_clone(block)),
-        _ => None,
-    })
-}
-
-pub(crate) fn affinity(found: Vec<Entry>) -> Result<Option<Versioned<Affinity>>> {
-    one(found, |record| match record {
-        Record::Affinity(affinity) => Some(affinity),
-        _ => None,
-    })
-}
-
-pub(crate) fn handle(found: Vec<Entry>) -> Result<Option<Versioned<Handle>>> {
-    one(found, |record| match record {
-        Record::Handle(handle) => Some(handle),
-        _ => None,
-    })
-}
-
-pub(crate) fn node(found: Vec<Entry>) -> Result<Option<Node>> {
-    let node = one(found, |record| match record {
-        Record::Node(node) => Some(node),
-        _ => None,
-    })?;
-    Ok(node.map(|node| node.value))
+    Ok(Option::from(record).map(|value| Versioned { value, revision }))
 }
 
 /// The stored configuration, or Calico's default.
 pub(crate) fn config(found: Vec<Entry>) -> Result<IpamConfig> {
-    let config = one(found, |record| match record {
-        Record::Config(config) => Some(config),
-        _ => None,
-    })?;
+    let config: Option<Versioned<IpamConfig>> = one(found)?;
     Ok(config.map_or_else(IpamConfig::default, |config| config.value))
 }
 

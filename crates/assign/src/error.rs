@@ -43,7 +43,7 @@ pub enum Error {
     #[error("cannot find a qualified ippool")]
     NoQualifiedPool,
     /// No pool that selects the node and namespace allows this use.
-    #[error("cannot find a qualified ippool, no pools match the required use ({})", use_name(*.0))]
+    #[error("cannot find a qualified ippool, no pools match the required use ({})", .0.name())]
     NoPoolForUse(PoolUse),
     /// No pool selects the node and namespace.
     #[error("no configured Calico pools for node {0}")]
@@ -79,7 +79,7 @@ pub enum Error {
     /// The pool of an address does not allow this use.
     #[error(
         "IP address {address} is in IP pool \"{pool}\", which is not allowed for use \"{}\" (allowedUses: [{}])",
-        use_name(*.wanted), use_names(.allowed)
+        .wanted.name(), use_names(.allowed)
     )]
     UseNotAllowed { address: IpAddr, pool: String, wanted: PoolUse, allowed: Vec<PoolUse> },
     /// The address is allocated, cooling or reserved for Windows.
@@ -130,11 +130,6 @@ pub enum Error {
     StaleAffinity(IpNet),
     #[error("IPAM block updated since we last read it")]
     BlockChanged(IpNet),
-    /// The settings would allow addresses neither from new blocks nor from blocks of others.
-    #[error("Cannot disable 'StrictAffinity' and 'AutoAllocateBlocks' at the same time")]
-    NeitherStrictNorAutomatic,
-    #[error("MaxBlocksPerHost requires StrictAffinity to be enabled")]
-    LimitNeedsStrictAffinity,
 
     #[error("{key} cannot be decoded: {reason}")]
     Undecodable { key: Key, reason: String },
@@ -162,16 +157,16 @@ impl Error {
     }
 }
 
-/// The name of a use in `allowedUses`.
-fn use_name(wanted: PoolUse) -> &'static str {
-    match wanted {
-        PoolUse::Workload => "Workload",
-        PoolUse::Tunnel => "Tunnel",
-        PoolUse::LoadBalancer => "LoadBalancer",
-    }
+fn use_names(uses: &[PoolUse]) -> String {
+    let names: Vec<&str> = uses.iter().map(|wanted| wanted.name()).collect();
+    names.join(" ")
 }
 
-fn use_names(uses: &[PoolUse]) -> String {
-    let names: Vec<&str> = uses.iter().map(|wanted| use_name(*wanted)).collect();
-    names.join(" ")
+/// The result of a write, or `None` if another client wrote first.
+pub(crate) fn unless_lost<T>(written: Result<T, impl Into<Error>>) -> Result<Option<T>> {
+    match written.map_err(Into::<Error>::into) {
+        Ok(written) => Ok(Some(written)),
+        Err(error) if error.is_lost_race() => Ok(None),
+        Err(error) => Err(error),
+    }
 }

@@ -11,9 +11,16 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::family::Family;
 
-/// The time for which searches rely on an earlier one that found nothing. Addresses that other nodes release are found
-/// only afterwards.
+/// The time for which a search relies on inputs that were read ahead, and on an earlier search that found nothing.
+/// Calico, too, misses a change of pools or reservations just after an assignment begins. Addresses that other nodes
+/// release are found only afterwards.
 const RECENT: SignedDuration = SignedDuration::from_secs(5);
+
+/// True for a moment not long before `now`. False if the clock went back.
+pub(crate) fn is_recent(then: Timestamp, now: Timestamp) -> bool {
+    let age = now.duration_since(then);
+    !age.is_negative() && age <= RECENT
+}
 
 /// The blocks of a family that had no address to assign.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,12 +34,9 @@ pub struct FullBlocks {
 }
 
 impl FullBlocks {
-    /// True if a recent search found nothing. False if the clock went back.
+    /// True if a recent search found nothing.
     pub(crate) fn was_nothing(&self, now: Timestamp) -> bool {
-        self.nothing_at.is_some_and(|then| {
-            let age = now.duration_since(then);
-            !age.is_negative() && age <= RECENT
-        })
+        self.nothing_at.is_some_and(|then| is_recent(then, now))
     }
 
     /// True if a block was full at this revision.

@@ -2,10 +2,11 @@
 
 use calipam_model::IpNet;
 use calipam_model::handle::Handle;
+use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 
 use crate::allocator::{Allocator, RETRIES};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, unless_lost};
 use crate::family::Family;
 use crate::record::Record;
 use crate::store::{Entry, Store, StoreError};
@@ -35,10 +36,7 @@ impl<S: Store> Allocator<S> {
         known: &mut Known,
     ) -> Result<Increment> {
         for _ in 0..RETRIES {
-            let stored = match known.take() {
-                Some(stored) => stored,
-                None => self.handle(id).await?,
-            };
+            let stored = self.latest(id, known).await?;
             let mut handle = stored.as_ref().map_or_else(|| Handle::new(id), |stored| stored.value.clone());
             if max > 0 && total(&handle, Family::of(block)) + i64::from(by) > i64::from(max) {
                 *known = Some(stored);
@@ -51,13 +49,9 @@ impl<S: Store> Allocator<S> {
                 Some(stored) => self.store().update(&record, &stored.revision).await,
                 None => self.store().create(&record).await,
             };
-            match written {
-                Ok(revision) => {
-                    *known = Some(Some(Versioned { value: handle, revision }));
-                    return Ok(Increment::Done);
-                }
-                Err(error) if error.is_lost_race() => {}
-                Err(error) => return Err(error.into()),
+            if let Some(revision) = unless_lost(written)? {
+                *known = Some(Some(Versioned { value: handle, revision }));
+                return Ok(Increment::Done);
             }
         }
         Err(Error::TooManyConflicts)
@@ -67,11 +61,7 @@ impl<S: Store> Allocator<S> {
     /// fewer than `by` or does not exist.
     pub(crate) async fn decrement(&self, id: &str, block: IpNet, by: u32, known: &mut Known) -> Result<()> {
         for _ in 0..RETRIES {
-            let stored = match known.take() {
-                Some(stored) => stored,
-                None => self.handle(id).await?,
-            };
-            let Some(stored) = stored else { return Ok(()) };
+            let Some(stored) = self.latest(id, known).await? else { return Ok(()) };
             let count = stored.value.count(block);
             if count < i64::from(by) {
                 return Ok(());
@@ -81,6 +71,14 @@ impl<S: Store> Allocator<S> {
             }
         }
         Err(Error::TooManyConflicts)
+    }
+
+    /// The handle as it is known, which is forgotten, or as it is stored.
+    pub(crate) async fn latest(&self, id: &str, known: &mut Known) -> Result<Option<Versioned<Handle>>> {
+        match known.take() {
+            Some(stored) => Ok(stored),
+            None => self.get(Key::Handle(id.to_owned())).await,
+        }
     }
 
     /// Writes a new count for `block`, or deletes a handle that then counts none; false if another client wrote first.

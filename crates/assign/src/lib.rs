@@ -2,15 +2,13 @@
 //! the same states in the same order as Calico's own, which can run at the same time. An interruption at any point
 //! leaves only states that Calico knows (facts 3.15). `docs/cni.md` lists the bugs of Calico that it does not repeat.
 //!
-//! [`Allocator`] has the operations. It works on any [`Store`]: [`MemoryStore`] is in memory, for tests and
-//! simulations; [`SnapshotStore`] collects writes to show them.
+//! [`Allocator`] has the operations. It works on any [`Store`]; [`SnapshotStore`] collects writes to show them.
 
 mod address;
 mod affinity;
 mod allocator;
 mod auto;
 mod capacity;
-mod config;
 mod error;
 mod event;
 mod family;
@@ -18,7 +16,6 @@ mod full;
 mod handle;
 mod hosts;
 mod keys;
-mod memory;
 mod next;
 mod on_snapshot;
 mod owners;
@@ -39,8 +36,6 @@ pub use error::{Error, Partly, Result};
 pub use event::{Event, NotReclaimed, Observer, OwnBlock, Passed, PoolPassedOver};
 pub use family::Family;
 pub use full::{FullBlocks, MemoryNotes, Notes};
-pub use hosts::Claimed;
-pub use memory::{Change, Fault, MemoryStore};
 pub use next::{
     AddressSource, Answer, Given, Holder, NextAddress, NotKnown, Outlook, Reason, Refused,
     reclaims_empty_blocks,
@@ -55,4 +50,5 @@ pub use reserved::Reserved;
 pub use store::{Entry, Query, Store, StoreError, Swap};
 pub use walk::{
     around as blocks_around, holding as blocks_holding, holding_elsewhere as blocks_holding_elsewhere,
+    scatter,
 };

@@ -62,7 +62,7 @@ impl<'s> IndexedSnapshot<'s> {
 
     /// True for a block that cannot be decoded.
     pub(crate) fn hides_block(&self, cidr: IpNet) -> bool {
-        self.snapshot.defects.iter().any(|defect| defect.hidden_block() == Some(cidr))
+        self.snapshot.hidden_blocks().any(|hidden| hidden == cidr)
     }
 
     /// The affinities of a holder, including those that are marked deleted.
@@ -250,8 +250,8 @@ impl<'s> SnapshotStore<'s> {
         let writes = self.writes();
         let stored = self.indexed.snapshot.blocks.iter();
         let stored = stored.filter(|stored| writes.leaves(query, &Key::Block(stored.value.key)));
-        let hidden = self.indexed.snapshot.defects.iter().filter_map(|defect| {
-            let key = Key::Block(defect.hidden_block()?);
+        let hidden = self.indexed.snapshot.hidden_blocks().filter_map(|cidr| {
+            let key = Key::Block(cidr);
             writes.leaves(query, &key).then(|| undecodable(key, "it cannot be decoded".into()))
         });
         stored.map(block).chain(hidden).chain(writes.of(query)).collect()
@@ -261,7 +261,7 @@ impl<'s> SnapshotStore<'s> {
         let writes = self.writes();
         let none = Revision::Etcd(0);
         let stored = self.indexed.snapshot.blocks.iter().map(|stored| (stored.value.key, &stored.revision));
-        let hidden = self.indexed.snapshot.defects.iter().filter_map(|defect| defect.hidden_block());
+        let hidden = self.indexed.snapshot.hidden_blocks();
         let all = stored.chain(hidden.map(|cidr| (cidr, &none)));
         let old = all
             .filter(|(cidr, _)| writes.leaves(query, &Key::Block(*cidr)))

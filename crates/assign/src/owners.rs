@@ -15,7 +15,7 @@ use calipam_model::pool::Pool;
 use calipam_model::snapshot::Versioned;
 
 use crate::allocator::{self, Allocator, RETRIES};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, unless_lost};
 use crate::pools;
 use crate::record::Record;
 use crate::store::{Query, Store};
@@ -115,10 +115,9 @@ impl<S: Store> Allocator<S> {
                 })
             });
             edited.map_err(|_| Error::NotAssigned(address))?;
-            match self.store().update(&Record::Block(Arc::new(block.value)), &block.revision).await {
-                Ok(_) => return Ok(()),
-                Err(error) if error.is_lost_race() => {}
-                Err(error) => return Err(error.into()),
+            let record = Record::Block(Arc::new(block.value));
+            if unless_lost(self.store().update(&record, &block.revision).await)?.is_some() {
+                return Ok(());
             }
         }
         Err(Error::TooManyConflicts)
@@ -134,7 +133,7 @@ impl<S: Store> Allocator<S> {
     }
 
     /// The configuration, and the enabled pool of an address.
-    async fn config_and_pool(&self, address: IpAddr) -> Result<(IpamConfig, Option<Pool>)> {
+    pub(crate) async fn config_and_pool(&self, address: IpAddr) -> Result<(IpamConfig, Option<Pool>)> {
         let [config, pools] = self.read([Query::Get(Key::IpamConfig), Query::Pools]).await?;
         let pools = pools::pools(pools);
         let pool = pools::enabled_pool_of(&pools, address).cloned();

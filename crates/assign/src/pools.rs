@@ -7,21 +7,25 @@ use calipam_model::IpNet;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::selector::Selector;
 
+use crate::allocator::Allocator;
 use crate::error::{Error, Result};
 use crate::event::{Event, PoolPassedOver, Trace};
 use crate::family::Family;
-use crate::record::Record;
-use crate::store::Entry;
+use crate::store::{Entry, Query, Store};
 
 /// The pools in an answer, by name, without those that cannot be decoded.
 pub(crate) fn pools(found: Vec<Entry>) -> Vec<Pool> {
-    let pool = |entry: Entry| match entry.record {
-        Record::Pool(pool) => Some(pool),
-        _ => None,
-    };
-    let mut pools: Vec<Pool> = found.into_iter().filter_map(pool).collect();
+    let mut pools: Vec<Pool> = found.into_iter().filter_map(|entry| entry.record.into()).collect();
     pools.sort_by(|a, b| a.name.cmp(&b.name));
     pools
+}
+
+impl<S: Store> Allocator<S> {
+    /// Reads the pools, by name.
+    pub async fn pools(&self) -> Result<Vec<Pool>> {
+        let answers = self.store().read(&[Query::Pools]).await?;
+        Ok(pools(answers.into_iter().flatten().collect()))
+    }
 }
 
 /// The first pool that contains an address.

@@ -86,6 +86,30 @@ impl Record {
     }
 }
 
+/// Takes the value out of a record; `None` for records of another kind.
+macro_rules! taken {
+    ($($kind:ident($value:ident) => $type:ty: $take:expr;)+) => {$(
+        impl From<Record> for Option<$type> {
+            fn from(record: Record) -> Self {
+                match record {
+                    Record::$kind($value) => Some($take),
+                    _ => None,
+                }
+            }
+        }
+    )+};
+}
+
+taken! {
+    Block(block) => Block: Arc::unwrap_or_clone(block);
+    Affinity(affinity) => Affinity: affinity;
+    Handle(handle) => Handle: handle;
+    Config(config) => IpamConfig: config;
+    Pool(pool) => Pool: pool;
+    Reservation(reservation) => Reservation: reservation;
+    Node(node) => Node: node;
+}
+
 /// Decodes a block, which must be sound and have the CIDR of its key.
 fn block(key: IpNet, value: &[u8]) -> Result<Record, DecodeError> {
     let block = BlockContent::parse(value)?.into_usable()?;

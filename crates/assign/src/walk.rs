@@ -77,11 +77,6 @@ impl Walk {
     }
 }
 
-/// The blocks in `net` with a prefix length, in order; none if `net` is smaller.
-pub(crate) fn blocks_in(net: IpNet, prefix: u8) -> impl Iterator<Item = IpNet> {
-    net.trunc().subnets(prefix).into_iter().flatten()
-}
-
 /// The CIDRs of all blocks that could contain an address.
 pub fn around(address: IpAddr) -> impl Iterator<Item = IpNet> {
     let prefixes = crate::family::Family::of_address(address).block_prefixes();
@@ -121,7 +116,7 @@ pub(crate) fn hash(text: &str) -> u64 {
 }
 
 /// Spreads numbers that are close to each other (SplitMix64's finalizer).
-fn scatter(number: u64) -> u64 {
+pub fn scatter(number: u64) -> u64 {
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     number ^ (number >> 31)

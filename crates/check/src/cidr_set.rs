@@ -45,6 +45,13 @@ impl CidrSet {
     }
 }
 
+/// Returns the part of `ascending` whose addresses are in a CIDR.
+pub(crate) fn within<T>(ascending: &[T], cidr: IpNet, address: impl Fn(&T) -> IpAddr) -> &[T] {
+    let from = ascending.partition_point(|at| address(at) < cidr.network());
+    let len = ascending[from..].partition_point(|at| address(at) <= cidr.broadcast());
+    &ascending[from..from + len]
+}
+
 /// Returns for each CIDR the positions of the others that overlap it. Takes different CIDRs in ascending order.
 pub(crate) fn overlaps(sorted: &[IpNet]) -> Vec<Vec<usize>> {
     let mut others = vec![Vec::new(); sorted.len()];

@@ -3,8 +3,10 @@
 use calipam_model::attributes::{AttributeRef, OwnerMap};
 use calipam_model::node::TunnelKind;
 use calipam_model::service::Service;
-use calipam_model::snapshot::{Snapshot, Source};
+use calipam_model::snapshot::Snapshot;
 use calipam_model::text::TextRef;
+
+use crate::owner::{Unread, unread};
 
 /// The shortest run of hexadecimal digits that counts as a container ID.
 const MIN_CONTAINER_ID: usize = 12;
@@ -130,11 +132,7 @@ impl<'s> Claim<'s> {
     /// Returns true if only a source that was not read could show the owner. Services and machines are not stored in
     /// etcd.
     pub fn needs_unread_source(&self, snapshot: &Snapshot) -> bool {
-        match self {
-            Self::Service => !snapshot.has_read(Source::Services),
-            Self::Machine => !snapshot.has_read(Source::Machines),
-            _ => false,
-        }
+        matches!(unread(snapshot, self), Some(Unread::Services | Unread::Machines))
     }
 }
 

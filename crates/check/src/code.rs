@@ -24,25 +24,26 @@ impl Severity {
     pub const ALL: [Self; 4] = [Self::Critical, Self::Error, Self::Warning, Self::Info];
 }
 
-impl fmt::Display for Severity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Critical => "critical",
-            Self::Error => "error",
-            Self::Warning => "warning",
-            Self::Info => "info",
-        })
-    }
-}
+calipam_model::display_serialized!(Severity);
 
 /// The error for a string that is not a rule's code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown rule {0:?}")]
 pub struct UnknownCode(pub String);
 
-/// Declares the codes: variant, name, severity, summary.
+/// A property of a rule.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trait {
+    /// See [`Code::looks_at_users`].
+    Users,
+    /// See [`Code::is_rebuilt`].
+    Rebuilt,
+}
+
+/// Declares the codes: variant, name, severity, properties, the sources besides Calico's own data that the rule
+/// requires, summary.
 macro_rules! codes {
-    ($($variant:ident $name:literal $severity:ident $summary:literal,)*) => {
+    ($($variant:ident $name:literal $severity:ident [$($of:ident)*] ($($source:ident)*) $summary:literal,)*) => {
         /// The name of a rule, and of the findings that it yields. Names are stable; `docs/findings.md` explains each.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Code {
@@ -63,6 +64,15 @@ macro_rules! codes {
                 match self { $(Self::$variant => Severity::$severity,)* }
             }
 
+            fn traits(self) -> &'static [Trait] {
+                match self { $(Self::$variant => &[$(Trait::$of),*],)* }
+            }
+
+            /// The sources besides Calico's own data that the rule requires.
+            pub fn needs(self) -> &'static [Source] {
+                match self { $(Self::$variant => &[$(Source::$source),*],)* }
+            }
+
             /// The condition of the rule, in one line.
             pub fn summary(self) -> &'static str {
                 match self { $(Self::$variant => $summary,)* }
@@ -72,66 +82,66 @@ macro_rules! codes {
 }
 
 codes! {
-    DuplicateAddress "duplicate-address" Critical "two or more live owners use the same address",
-    AddressInSeveralBlocks "address-in-several-blocks" Critical "overlapping blocks both record the address as allocated",
-    UnallocatedInUse "unallocated-in-use" Critical "a live owner uses a pool address that no block records",
-    LeakedAddress "leaked-address" Error "allocated for longer than the grace period, but not in use",
-    InUseOutsidePools "in-use-outside-pools" Error "a live owner uses an address that is in no pool",
-    UnrecordedAddress "unrecorded-address" Warning "a pod has a free address of an enabled pool, but Calico did not assign it",
-    OwnerMismatch "owner-mismatch" Error "used by an owner other than the one recorded",
-    WrongNodeRecorded "wrong-node-recorded" Error "recorded for its user, but on a different node than the one it runs on",
-    BorrowedTunnelAddress "borrowed-tunnel-address" Warning "a tunnel address is in another node's block",
-    TunnelAddressMissing "tunnel-address-missing" Warning "a node has no address for a tunnel that other nodes have",
-    BorrowedUnderStrictAffinity "borrowed-under-strict-affinity" Warning "borrowed from another node's block although strict affinity is on",
-    SharedLegacyHandle "shared-legacy-handle" Warning "one <namespace>.<pod> handle holds several addresses of one family",
-    UnexpectedBlockOwner "unexpected-block-owner" Error "the block's owner is neither a node nor virtual",
-    CorruptBlock "corrupt-block" Error "the block breaks a structural rule",
-    OverlappingBlocks "overlapping-blocks" Error "two blocks overlap",
-    BlockOutsidePools "block-outside-pools" Warning "no pool, disabled or not, contains the block",
-    BlockSizeMismatch "block-size-mismatch" Info "the block's size differs from its pool's block size",
-    BlockOfMissingNode "block-of-missing-node" Error "the node that owns the block does not exist",
-    EmptyUnownedBlock "empty-unowned-block" Warning "the block has no owner and no allocation",
-    BlockWithoutAffinity "block-without-affinity" Warning "the block has an owner, but no affinity",
-    AffinityBlockMismatch "affinity-block-mismatch" Error "the affinity's block belongs to another node or to none",
-    AffinityConflict "affinity-conflict" Error "several nodes hold an affinity for one block",
-    AffinityWithoutBlock "affinity-without-block" Info "the affinity is confirmed, but its block does not exist",
-    UnsettledAffinity "unsettled-affinity" Warning "the affinity is still pending or pendingDeletion after a recheck",
-    AffinityOfMissingNode "affinity-of-missing-node" Warning "the affinity's node does not exist",
-    UnexpectedAffinityType "unexpected-affinity-type" Warning "an affinity of the form @, or of an unknown type",
-    AffinityLabels "affinity-labels" Warning "an affinity lacks the labels by which Calico finds it",
-    NodeOverBlockLimit "node-over-block-limit" Info "the node holds more blocks in one pool than maxBlocksPerHost (20 if not set)",
-    OrphanHandle "orphan-handle" Warning "a handle object that no allocation refers to",
-    MissingHandle "missing-handle" Error "allocations refer to a handle that has no object",
-    HandleCount "handle-count" Warning "the handle's counts differ from the blocks",
-    HandleCarriageReturn "handle-carriage-return" Warning "the handle ID contains a carriage return",
-    HandleCaseCollision "handle-case-collision" Error "two handle IDs differ only in case and share one object",
-    HalfDeleted "half-deleted" Warning "a block, affinity or handle that is marked deleted but still exists",
-    EndpointWithoutPod "endpoint-without-pod" Warning "a workload endpoint whose pod is gone or finished long ago",
-    PodWithoutEndpoint "pod-without-endpoint" Warning "a running pod has no workload endpoint",
-    PodAddressDisagreement "pod-address-disagreement" Warning "pod status, CNI annotation and endpoint do not name the same addresses",
-    EndpointOfMissingNode "endpoint-of-missing-node" Warning "a live endpoint names a node that does not exist",
-    NodeObjectMissing "node-object-missing" Error "a Kubernetes node holds blocks, but Calico has no node object for it",
-    EndpointNodeMismatch "endpoint-node-mismatch" Warning "endpoint and pod name different nodes",
-    ServiceWithoutAddress "service-without-address" Warning "a managed LoadBalancer service has no address",
-    ServiceAddressExtra "service-address-extra" Warning "an address is recorded for a service whose ingress does not name it",
-    OverlappingPools "overlapping-pools" Error "two pools overlap",
-    PoolOverlapsNodes "pool-overlaps-nodes" Critical "an enabled pool for pods or tunnels covers addresses of the cluster's nodes",
-    PoolOverlapsServices "pool-overlaps-services" Error "an enabled pool covers addresses of the cluster's services",
-    InvalidPoolSelector "invalid-pool-selector" Error "a selector of an enabled pool does not parse, so Calico refuses requests",
-    PoolNearlyFull "pool-nearly-full" Warning "nearly all addresses in an enabled pool are in use",
-    NodeWithoutAddresses "node-without-addresses" Error "the next pod on a node, or on any node, gets no address",
-    PodWithoutAddress "pod-without-address" Error "a pod is waiting for an address that IPAM does not give it",
-    PodsWithoutCalicoIpam "pods-without-calico-ipam" Info "pods have addresses from host-local, not from Calico IPAM",
-    AutoAllocationOff "auto-allocation-off" Warning "nodes cannot claim blocks",
-    ConfigurationMismatch "configuration-mismatch" Warning "the two configuration keys in etcd disagree",
-    DatastoreLocked "datastore-locked" Error "the datastore is locked: datastoreReady is false",
-    UndecodableObject "undecodable-object" Error "a key or value that does not parse",
-    AddressInSeveralClusters "address-in-several-clusters" Critical "clusters that route to each other use the same address",
-    OverlappingClusterPools "overlapping-cluster-pools" Error "pools of clusters that route to each other overlap",
-    PoolCoversOtherCluster "pool-covers-other-cluster" Error "a pool covers another cluster's nodes, services or tunnel addresses",
-    DisabledPoolMismatch "disabled-pool-mismatch" Warning "a disabled pool covers only part of another cluster's pool",
-    ClusterSettingsDiffer "cluster-settings-differ" Info "block size or strict affinity differs between clusters that route to each other",
-    ClusterUnreadable "cluster-unreadable" Error "a cluster in the fleet cannot be read",
+    DuplicateAddress "duplicate-address" Critical [Users] () "two or more live owners use the same address",
+    AddressInSeveralBlocks "address-in-several-blocks" Critical [] () "overlapping blocks both record the address as allocated",
+    UnallocatedInUse "unallocated-in-use" Critical [Users Rebuilt] () "a live owner uses a pool address that no block records",
+    LeakedAddress "leaked-address" Error [Users] () "allocated for longer than the grace period, but not in use",
+    InUseOutsidePools "in-use-outside-pools" Error [Users] () "a live owner uses an address that is in no pool",
+    UnrecordedAddress "unrecorded-address" Warning [Users] (Pods) "a pod has a free address of an enabled pool, but Calico did not assign it",
+    OwnerMismatch "owner-mismatch" Error [Users Rebuilt] () "used by an owner other than the one recorded",
+    WrongNodeRecorded "wrong-node-recorded" Error [Users Rebuilt] (Pods) "recorded for its user, but on a different node than the one it runs on",
+    BorrowedTunnelAddress "borrowed-tunnel-address" Warning [Users] () "a tunnel address is in another node's block",
+    TunnelAddressMissing "tunnel-address-missing" Warning [] () "a node has no address for a tunnel that other nodes have",
+    BorrowedUnderStrictAffinity "borrowed-under-strict-affinity" Warning [Users] () "borrowed from another node's block although strict affinity is on",
+    SharedLegacyHandle "shared-legacy-handle" Warning [Users] () "one <namespace>.<pod> handle holds several addresses of one family",
+    UnexpectedBlockOwner "unexpected-block-owner" Error [] () "the block's owner is neither a node nor virtual",
+    CorruptBlock "corrupt-block" Error [Rebuilt] () "the block breaks a structural rule",
+    OverlappingBlocks "overlapping-blocks" Error [] () "two blocks overlap",
+    BlockOutsidePools "block-outside-pools" Warning [] () "no pool, disabled or not, contains the block",
+    BlockSizeMismatch "block-size-mismatch" Info [] () "the block's size differs from its pool's block size",
+    BlockOfMissingNode "block-of-missing-node" Error [Users] () "the node that owns the block does not exist",
+    EmptyUnownedBlock "empty-unowned-block" Warning [Rebuilt] () "the block has no owner and no allocation",
+    BlockWithoutAffinity "block-without-affinity" Warning [Rebuilt] () "the block has an owner, but no affinity",
+    AffinityBlockMismatch "affinity-block-mismatch" Error [Rebuilt] () "the affinity's block belongs to another node or to none",
+    AffinityConflict "affinity-conflict" Error [Rebuilt] () "several nodes hold an affinity for one block",
+    AffinityWithoutBlock "affinity-without-block" Info [] () "the affinity is confirmed, but its block does not exist",
+    UnsettledAffinity "unsettled-affinity" Warning [Rebuilt] () "the affinity is still pending or pendingDeletion after a recheck",
+    AffinityOfMissingNode "affinity-of-missing-node" Warning [Users] () "the affinity's node does not exist",
+    UnexpectedAffinityType "unexpected-affinity-type" Warning [Rebuilt] () "an affinity of the form @, or of an unknown type",
+    AffinityLabels "affinity-labels" Warning [Rebuilt] () "an affinity lacks the labels by which Calico finds it",
+    NodeOverBlockLimit "node-over-block-limit" Info [] () "the node holds more blocks in one pool than maxBlocksPerHost (20 if not set)",
+    OrphanHandle "orphan-handle" Warning [] () "a handle object that no allocation refers to",
+    MissingHandle "missing-handle" Error [Rebuilt] () "allocations refer to a handle that has no object",
+    HandleCount "handle-count" Warning [Rebuilt] () "the handle's counts differ from the blocks",
+    HandleCarriageReturn "handle-carriage-return" Warning [] () "the handle ID contains a carriage return",
+    HandleCaseCollision "handle-case-collision" Error [] () "two handle IDs differ only in case and share one object",
+    HalfDeleted "half-deleted" Warning [Rebuilt] () "a block, affinity or handle that is marked deleted but still exists",
+    EndpointWithoutPod "endpoint-without-pod" Warning [Users] (Pods Endpoints) "a workload endpoint whose pod is gone or finished long ago",
+    PodWithoutEndpoint "pod-without-endpoint" Warning [Users] (Pods Endpoints) "a running pod has no workload endpoint",
+    PodAddressDisagreement "pod-address-disagreement" Warning [Users] (Pods) "pod status, CNI annotation and endpoint do not name the same addresses",
+    EndpointOfMissingNode "endpoint-of-missing-node" Warning [Users] () "a live endpoint names a node that does not exist",
+    NodeObjectMissing "node-object-missing" Error [Users] () "a Kubernetes node holds blocks, but Calico has no node object for it",
+    EndpointNodeMismatch "endpoint-node-mismatch" Warning [Users] (Pods Endpoints) "endpoint and pod name different nodes",
+    ServiceWithoutAddress "service-without-address" Warning [Users] (Services) "a managed LoadBalancer service has no address",
+    ServiceAddressExtra "service-address-extra" Warning [Users] (Services) "an address is recorded for a service whose ingress does not name it",
+    OverlappingPools "overlapping-pools" Error [] () "two pools overlap",
+    PoolOverlapsNodes "pool-overlaps-nodes" Critical [] () "an enabled pool for pods or tunnels covers addresses of the cluster's nodes",
+    PoolOverlapsServices "pool-overlaps-services" Error [] (Services) "an enabled pool covers addresses of the cluster's services",
+    InvalidPoolSelector "invalid-pool-selector" Error [] () "a selector of an enabled pool does not parse, so Calico refuses requests",
+    PoolNearlyFull "pool-nearly-full" Warning [] () "nearly all addresses in an enabled pool are in use",
+    NodeWithoutAddresses "node-without-addresses" Error [] () "the next pod on a node, or on any node, gets no address",
+    PodWithoutAddress "pod-without-address" Error [Users] (Pods) "a pod is waiting for an address that IPAM does not give it",
+    PodsWithoutCalicoIpam "pods-without-calico-ipam" Info [Users] (Pods Nodes) "pods have addresses from host-local, not from Calico IPAM",
+    AutoAllocationOff "auto-allocation-off" Warning [] () "nodes cannot claim blocks",
+    ConfigurationMismatch "configuration-mismatch" Warning [] () "the two configuration keys in etcd disagree",
+    DatastoreLocked "datastore-locked" Error [] () "the datastore is locked: datastoreReady is false",
+    UndecodableObject "undecodable-object" Error [Users] () "a key or value that does not parse",
+    AddressInSeveralClusters "address-in-several-clusters" Critical [] () "clusters that route to each other use the same address",
+    OverlappingClusterPools "overlapping-cluster-pools" Error [] () "pools of clusters that route to each other overlap",
+    PoolCoversOtherCluster "pool-covers-other-cluster" Error [] () "a pool covers another cluster's nodes, services or tunnel addresses",
+    DisabledPoolMismatch "disabled-pool-mismatch" Warning [] () "a disabled pool covers only part of another cluster's pool",
+    ClusterSettingsDiffer "cluster-settings-differ" Info [] () "block size or strict affinity differs between clusters that route to each other",
+    ClusterUnreadable "cluster-unreadable" Error [] () "a cluster in the fleet cannot be read",
 }
 
 impl Code {
@@ -145,52 +155,14 @@ impl Code {
         self >= Self::AddressInSeveralClusters
     }
 
-    /// The sources that the rule requires besides IPAM data.
-    pub fn needs(self) -> &'static [Source] {
-        match self {
-            Self::EndpointWithoutPod | Self::PodWithoutEndpoint | Self::EndpointNodeMismatch => {
-                &[Source::Pods, Source::Endpoints]
-            }
-            Self::PodAddressDisagreement
-            | Self::PodWithoutAddress
-            | Self::UnrecordedAddress
-            | Self::WrongNodeRecorded => &[Source::Pods],
-            Self::PodsWithoutCalicoIpam => &[Source::Pods, Source::Nodes],
-            Self::ServiceWithoutAddress | Self::ServiceAddressExtra | Self::PoolOverlapsServices => {
-                &[Source::Services]
-            }
-            _ => &[],
-        }
-    }
-
     /// True if pods, endpoints, services or virtual machines matter to the rule: if they are not read, it finds less.
     pub fn looks_at_users(self) -> bool {
-        matches!(
-            self,
-            Self::DuplicateAddress
-                | Self::UnallocatedInUse
-                | Self::LeakedAddress
-                | Self::InUseOutsidePools
-                | Self::UnrecordedAddress
-                | Self::OwnerMismatch
-                | Self::WrongNodeRecorded
-                | Self::BorrowedTunnelAddress
-                | Self::BorrowedUnderStrictAffinity
-                | Self::SharedLegacyHandle
-                | Self::EndpointWithoutPod
-                | Self::PodWithoutEndpoint
-                | Self::PodAddressDisagreement
-                | Self::EndpointOfMissingNode
-                | Self::BlockOfMissingNode
-                | Self::AffinityOfMissingNode
-                | Self::NodeObjectMissing
-                | Self::EndpointNodeMismatch
-                | Self::PodWithoutAddress
-                | Self::ServiceWithoutAddress
-                | Self::ServiceAddressExtra
-                | Self::PodsWithoutCalicoIpam
-                | Self::UndecodableObject
-        )
+        self.traits().contains(&Trait::Users)
+    }
+
+    /// True for findings that a rebuild repairs, or explains in its plan.
+    pub(crate) fn is_rebuilt(self) -> bool {
+        self.traits().contains(&Trait::Rebuilt)
     }
 }
 
@@ -208,8 +180,4 @@ impl FromStr for Code {
     }
 }
 
-impl serde::Serialize for Code {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
+calipam_model::serialize_displayed!(Code);

@@ -175,15 +175,7 @@ impl Change {
     }
 }
 
-impl std::fmt::Display for Change {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(match self {
-            Self::New => "new",
-            Self::Worse => "worse",
-            Self::Stays => "stays",
-        })
-    }
-}
+calipam_model::display_serialized!(Change);
 
 type Identity = (String, EarlierSubject);
 

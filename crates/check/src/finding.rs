@@ -67,6 +67,16 @@ impl Subject {
         }
     }
 
+    /// The address, if the subject is one.
+    pub fn address(&self) -> Option<IpAddr> {
+        if let Self::Address(address) = self { Some(*address) } else { None }
+    }
+
+    /// The ID, if the subject is a handle.
+    pub fn handle(&self) -> Option<&str> {
+        if let Self::Handle(id) = self { Some(id) } else { None }
+    }
+
     /// The subject of an affinity.
     pub fn affinity(key: &AffinityKey) -> Self {
         Self::Affinity { node: key.node.clone(), cidr: key.cidr }

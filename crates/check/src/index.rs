@@ -18,7 +18,7 @@ use calipam_model::names::EndpointName;
 use calipam_model::node::{Node, TunnelKind};
 use calipam_model::pool::Pool;
 use calipam_model::service::Service;
-use calipam_model::snapshot::{Defect, DefectKind, Snapshot, Versioned};
+use calipam_model::snapshot::{DefectKind, Snapshot, Versioned};
 use calipam_model::text::{Text, TextRef};
 use calipam_model::{IpNet, cidr};
 use jiff::Timestamp;
@@ -30,8 +30,11 @@ pub use self::mentions::Mention;
 use self::nodes::{left_nodes, nodes_in_pools};
 pub(crate) use self::stored::Stored;
 pub(crate) use self::usage::is_for_services_only;
+use crate::cidr_set::within;
 use crate::claim::is_launcher;
 use crate::finding::OwnerEvidence;
+use crate::owner::texts_of_pod;
+use crate::record::Record;
 use crate::{FastMap, FastSet};
 
 /// The user of an address.
@@ -141,7 +144,7 @@ impl<'s> Index<'s> {
         let blocks = index_blocks(snapshot, now);
         let corrupt = blocks.iter().filter(|b| b.sound.is_none()).map(|b| b.key);
         let unusable = blocks.iter().filter(|b| b.usable.is_none()).map(|b| b.key);
-        let hidden = snapshot.defects.iter().filter_map(Defect::hidden_block);
+        let hidden = snapshot.hidden_blocks();
         let unchecked: Vec<IpNet> = corrupt.chain(hidden.clone()).collect();
         let unknown: Vec<IpNet> = unusable.chain(hidden).collect();
         let mut broken_nodes = HashSet::new();
@@ -270,8 +273,20 @@ impl<'s> Index<'s> {
         self.blocks.get(position)
     }
 
-    pub(crate) fn blocks_around(&self, address: IpAddr) -> impl Iterator<Item = &IndexedBlock<'s>> {
+    /// Returns the blocks that contain an address, the largest first.
+    pub fn blocks_around(
+        &self,
+        address: IpAddr,
+    ) -> impl DoubleEndedIterator<Item = &IndexedBlock<'s>> + Clone {
         blocks::blocks_around(&self.blocks, address)
+    }
+
+    /// Returns the records of an address in readable blocks.
+    pub fn records_of(&self, address: IpAddr) -> impl DoubleEndedIterator<Item = Record<'_, 's>> {
+        let around = self.blocks_around(address);
+        around.filter_map(move |block| {
+            Some(Record { block, allocation: block.usable?.allocation_of(address)? })
+        })
     }
 
     /// Returns the pools that contain all of `cidr`, including disabled ones.
@@ -308,9 +323,7 @@ impl<'s> Index<'s> {
 
     /// Returns the addresses in `cidr`, ascending, that something names without certainly owning them.
     pub fn mentioned_in(&self, cidr: IpNet) -> &[IpAddr] {
-        let from = self.mentioned.partition_point(|address| *address < cidr.network());
-        let len = self.mentioned[from..].partition_point(|address| *address <= cidr.broadcast());
-        &self.mentioned[from..from + len]
+        within(&self.mentioned, cidr, |address| *address)
     }
 
     pub fn identity(&self, owner: Owner) -> Identity<'s> {
@@ -333,31 +346,21 @@ impl<'s> Index<'s> {
 
     /// Describes an endpoint or pod; `None` for tunnels and services.
     pub fn workload(&self, owner: Owner) -> Option<Workload<'s>> {
-        match owner {
+        let pod_at = |position: u32| &self.snapshot.pods[position as usize].value;
+        let (texts, machine) = match owner {
             Owner::Endpoint(position) => {
-                let EndpointTexts { namespace, node, pod, container_id, workload } =
-                    self.endpoint(position).texts();
-                let pod_of = |position: u32| self.snapshot.pods[position as usize].value.machine();
-                let machine = if is_launcher(pod) {
-                    self.pod(namespace, pod).map(pod_of)
-                } else {
-                    Some(TextRef::EMPTY)
+                let texts = self.endpoint(position).texts();
+                let machine = match is_launcher(texts.pod) {
+                    true => self.pod(texts.namespace, texts.pod).map(|at| pod_at(at).machine()),
+                    false => Some(TextRef::EMPTY),
                 };
-                Some(Workload { namespace, pod, node, container_id, workload, machine })
+                (texts, machine)
             }
-            Owner::Pod(position) => {
-                let pod = &self.snapshot.pods[position as usize].value;
-                Some(Workload {
-                    namespace: pod.namespace(),
-                    pod: pod.name(),
-                    node: pod.node(),
-                    container_id: pod.container_id(),
-                    workload: TextRef::EMPTY,
-                    machine: Some(pod.machine()),
-                })
-            }
-            Owner::Tunnel(..) | Owner::Service(_) => None,
-        }
+            Owner::Pod(position) => (texts_of_pod(pod_at(position)), Some(pod_at(position).machine())),
+            Owner::Tunnel(..) | Owner::Service(_) => return None,
+        };
+        let EndpointTexts { namespace, node, pod, container_id, workload } = texts;
+        Some(Workload { namespace, pod, node, container_id, workload, machine })
     }
 
     /// Returns the service of an [`Owner::Service`].
@@ -378,9 +381,7 @@ impl<'s> Index<'s> {
 
     /// Returns the uses of addresses in `cidr`, ascending.
     pub fn uses_in(&self, cidr: IpNet) -> &[Use] {
-        let from = self.uses.partition_point(|u| u.address < cidr.network());
-        let len = self.uses[from..].partition_point(|u| u.address <= cidr.broadcast());
-        &self.uses[from..from + len]
+        within(&self.uses, cidr, |used| used.address)
     }
 
     /// Returns true if the endpoint or pod uses any address.

@@ -42,13 +42,13 @@ pub use self::earlier::{
     API_VERSION, Change, Changes, EarlierFinding, EarlierReport, EarlierSubject, NoReport, read_document,
 };
 pub use self::finding::*;
-pub use self::names::{names_of_mentions, names_of_owners};
+pub use self::names::{addresses, names_of_mentions, names_of_owners};
 pub use self::places::Places;
 pub use self::remedy::Remedy;
 pub use self::report::{ClusterIdentity, Counts, Filter, Report};
 pub use self::scope::Scope;
 pub use self::standing::Standing;
-pub use self::suspects::{Recheck, drop_changed, revisions, suspects};
+pub use self::suspects::{ReadObject, Recheck, drop_changed, objects, suspects};
 
 /// A map for a million short keys. Its hash is the same in every run. Keys that collide on purpose would only cost
 /// time.

@@ -38,15 +38,19 @@ pub(crate) fn list(names: impl IntoIterator<Item = impl ToString>) -> String {
     if more > 0 {
         shown.push(format!("{more} more"));
     }
-    match shown.split_last() {
-        None => "nothing".to_owned(),
-        Some((only, [])) => only.clone(),
-        Some((last, others)) => format!("{} and {last}", others.join(", ")),
-    }
+    joined(&shown).unwrap_or_else(|| "nothing".to_owned())
+}
+
+/// `a, b and c`; `None` if there is no name.
+fn joined(names: &[String]) -> Option<String> {
+    Some(match names.split_last()? {
+        (only, []) => only.clone(),
+        (last, others) => format!("{} and {last}", others.join(", ")),
+    })
 }
 
 /// `1 address` or `2 addresses`.
-pub(crate) fn addresses(count: impl std::fmt::Display) -> String {
+pub fn addresses(count: impl std::fmt::Display) -> String {
     let count = count.to_string();
     if count == "1" { "1 address".to_owned() } else { format!("{count} addresses") }
 }
@@ -68,11 +72,7 @@ fn name_of_owner(owner: &OwnerEvidence) -> String {
 pub fn names_of_owners(owners: &[Arc<OwnerEvidence>]) -> String {
     let mut names: Vec<String> = owners.iter().map(|owner| name_of_owner(owner)).collect();
     names.dedup();
-    match names.split_last() {
-        Some((last, [])) => last.clone(),
-        Some((last, others)) => format!("{} and {last}", others.join(", ")),
-        None => "no one".to_owned(),
-    }
+    joined(&names).unwrap_or_else(|| "no one".to_owned())
 }
 
 /// Objects that name an address, for messages: `pod default/web-0 on node-1 (status.podIPs)`.

@@ -11,7 +11,8 @@ use calipam_model::block::BlockOwner;
 use calipam_model::node::TunnelKind;
 use calipam_model::snapshot::{Coverage, Snapshot, Source};
 
-use self::identity::{claimed_identities, each_identity, texts_of_pod};
+pub(crate) use self::identity::texts_of_pod;
+use self::identity::{claimed_identities, each_identity};
 use self::undecodable::{has_broken_tunnel, may_be_any_container, protects};
 use crate::claim::{Claim, machines_of, names_service};
 use crate::context::Context;
@@ -163,11 +164,9 @@ impl<'c, 's> Owners<'c, 's> {
 
         // For `names_owner`, a record that names something unread could belong to any user, but only a pod of the
         // machine is certainly its owner.
-        let is_user = |owner| match unread(self.context.snapshot, claim) {
-            Some(Unread::Services | Unread::Machines) => {
-                index.workload(owner).is_some_and(|workload| is_on_machine(attribute, &workload))
-            }
-            _ => names_owner(attribute, owner, index),
+        let is_user = |owner| match claim.needs_unread_source(self.context.snapshot) {
+            true => index.workload(owner).is_some_and(|workload| is_on_machine(attribute, &workload)),
+            false => names_owner(attribute, owner, index),
         };
         let is_named = !matches!(claim, Claim::Anonymous | Claim::Unknown);
         if is_named && uses.iter().any(|used| is_user(used.owner)) {
@@ -238,13 +237,8 @@ impl<'c, 's> Owners<'c, 's> {
     fn shares_handle(&self, record: &Record<'_, '_>, owner: Owner) -> Option<bool> {
         let (index, Owner::Pod(position)) = (&self.context.index, owner) else { return Some(false) };
         let Some(handle) = record.allocation.attribute.clean_handle() else { return Some(false) };
-        let has_handle = |address| {
-            let mut blocks = index.blocks_around(address).filter_map(|block| block.usable);
-            blocks.any(|block| {
-                let sibling = block.allocation_of(address);
-                sibling.is_some_and(|a| a.attribute.clean_handle() == Some(handle))
-            })
-        };
+        let is_sibling = |record: Record<'_, '_>| record.allocation.attribute.clean_handle() == Some(handle);
+        let has_handle = |address| index.records_of(address).any(is_sibling);
         let pod = &index.snapshot.pods[position as usize].value;
         if pod.mentioned().any(has_handle) {
             return Some(true);

@@ -21,32 +21,23 @@ impl Places {
     /// Gathers the addresses within `region`.
     pub fn of(snapshot: &Snapshot, region: impl IntoIterator<Item = IpNet>) -> Self {
         let region = CidrSet::new(region);
-        let reserved = snapshot.reservations.iter().flat_map(|found| found.value.cidrs.iter().copied());
-        let reserved = CidrSet::new(reserved);
-        let is_wanted = |address: &&IpAddr| region.contains(**address) && !reserved.contains(**address);
-        let places = |name: &dyn Fn() -> String, addresses: &mut dyn Iterator<Item = &IpAddr>| {
-            let addresses = addresses.filter(is_wanted);
-            addresses.map(|address| Place { address: *address, name: name() }).collect::<Vec<_>>()
+        let reserved = CidrSet::new(snapshot.reserved_cidrs());
+        let places = |addresses: &mut dyn Iterator<Item = &IpAddr>, name: &dyn Fn() -> String| {
+            let wanted = addresses.filter(|at| region.contains(**at) && !reserved.contains(**at));
+            wanted.map(|address| Place { address: *address, name: name() }).collect::<Vec<_>>()
         };
         let nodes = snapshot.nodes.iter().map(|node| &node.value);
         let services = snapshot.services.iter().map(|service| &service.value);
         let mut found = Self {
-            nodes: nodes.flat_map(|n| places(&|| n.name.clone(), &mut n.addresses.iter())).collect(),
+            nodes: nodes.flat_map(|node| places(&mut node.addresses.iter(), &|| node.name.clone())).collect(),
             services: services
-                .flat_map(|s| places(&|| format!("{}/{}", s.namespace, s.name), &mut s.cluster_ips.iter()))
+                .flat_map(|of| places(&mut of.cluster_ips.iter(), &|| of.full_name()))
                 .collect(),
         };
         found.nodes.sort();
         found.services.sort();
         found
     }
-}
-
-/// Returns the part of `places` within a CIDR. `places` are ascending.
-pub(crate) fn within(places: &[Place], cidr: IpNet) -> &[Place] {
-    let from = places.partition_point(|place| place.address < cidr.network());
-    let len = places[from..].partition_point(|place| place.address <= cidr.broadcast());
-    &places[from..from + len]
 }
 
 #[cfg(test)]

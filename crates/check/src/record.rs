@@ -10,7 +10,7 @@ use crate::index::{Index, IndexedBlock, Owner, Workload};
 
 /// One block's record of an address.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Record<'c, 's> {
+pub struct Record<'c, 's> {
     pub block: &'c IndexedBlock<'s>,
     pub allocation: Allocation<'s>,
 }

@@ -49,7 +49,7 @@ impl Finding {
             (Code::BlockOfMissingNode, _) => {
                 self.owning_node().map(|node| Remedy::ReleaseNodes(BTreeSet::from([node])))
             }
-            (code, _) if is_rebuilt(code) => Some(self.rebuild()),
+            (code, _) if code.is_rebuilt() => Some(self.rebuild()),
             _ => None,
         }
     }
@@ -87,25 +87,4 @@ impl Finding {
         };
         Remedy::Rebuild(blocks)
     }
-}
-
-/// Returns true for findings that a rebuild repairs, or explains in its plan.
-fn is_rebuilt(code: Code) -> bool {
-    matches!(
-        code,
-        Code::UnallocatedInUse
-            | Code::OwnerMismatch
-            | Code::WrongNodeRecorded
-            | Code::CorruptBlock
-            | Code::EmptyUnownedBlock
-            | Code::BlockWithoutAffinity
-            | Code::AffinityBlockMismatch
-            | Code::AffinityConflict
-            | Code::UnsettledAffinity
-            | Code::AffinityLabels
-            | Code::UnexpectedAffinityType
-            | Code::MissingHandle
-            | Code::HandleCount
-            | Code::HalfDeleted
-    )
 }

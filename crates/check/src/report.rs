@@ -1,6 +1,7 @@
 //! The result of a check.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source};
 use jiff::Timestamp;
@@ -160,6 +161,12 @@ impl Report {
             earlier.findings.iter().map(|f| (f.key_ref(), f)).collect();
         self.findings.retain(|f| seen.get(&f.key_ref()).is_some_and(|before| before.evidence == f.evidence));
         self.count();
+    }
+
+    /// The addresses that are recorded although nothing uses them.
+    pub fn leaked(&self) -> impl Iterator<Item = IpAddr> {
+        let leaked = self.findings.iter().filter(|finding| finding.code == Code::LeakedAddress);
+        leaked.filter_map(|finding| finding.subject.address())
     }
 
     pub fn worst(&self) -> Option<Severity> {

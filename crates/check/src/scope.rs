@@ -52,11 +52,9 @@ impl Scope {
     }
 
     fn is_around(&self, finding: &Finding) -> bool {
-        match &finding.subject {
-            subject if subject.network().is_some() => {
-                subject.network().is_some_and(|network| self.has_network(network))
-            }
-            Subject::Handle(_) | Subject::Endpoint(_) => {
+        match (finding.subject.network(), &finding.subject) {
+            (Some(network), _) => self.has_network(network),
+            (None, Subject::Handle(_) | Subject::Endpoint(_)) => {
                 let blocks = match &finding.evidence {
                     Evidence::Handle(handle) => handle.blocks.as_slice(),
                     _ => &[],

@@ -59,9 +59,9 @@ impl<'s> Recheck<'s> {
     fn rests_on_written_block(&self, report: &Report, later: &Snapshot) -> bool {
         let about_handles = report.findings.iter().filter(|f| matches!(f.subject, Subject::Handle(_)));
         let wanted: BTreeSet<Key> = about_handles.flat_map(|f| f.depends_on.iter().cloned()).collect();
-        let (before, after) = (Objects::new(&self.before, &wanted), Objects::new(later, &wanted));
-        before.blocks.iter().any(|(key, block)| {
-            after.blocks.get(key).is_some_and(|written| written.revision != block.revision)
+        let (before, after) = (objects(&self.before, &wanted), objects(later, &wanted));
+        before.iter().any(|(key, object)| {
+            matches!(object, ReadObject::Block(_)) && after.get(key).is_some_and(|written| written != object)
         })
     }
 }
@@ -70,114 +70,92 @@ impl<'s> Recheck<'s> {
 /// were some seconds after `first`.
 pub fn drop_changed(report: &mut Report, first: &Snapshot, later: &Snapshot) -> Vec<Finding> {
     let wanted = suspects(report);
-    let before = Objects::new(first, &wanted);
-    let after = Objects::new(later, &wanted);
+    let (before, after) = (objects(first, &wanted), objects(later, &wanted));
     report.rechecked = true;
-
     // Compared once per object, not per finding: there can be a finding for every address of a pod.
-    let changed: HashSet<&Key> = wanted.iter().filter(|key| has_changed(key, &before, &after)).collect();
-    let stands = |finding: &Finding, key: &Key| match key {
-        Key::Block(_) => is_recorded_alike(finding, key, &before, &after),
-        _ => !changed.contains(key),
+    let changed: HashSet<&Key> = wanted.iter().filter(|key| before.get(key) != after.get(key)).collect();
+    let stands = |finding: &Finding, key: &Key| match (before.get(key), after.get(key)) {
+        _ if !changed.contains(key) => true,
+        (Some(ReadObject::Block(before)), Some(ReadObject::Block(after))) => {
+            is_recorded_alike(finding, before, after)
+        }
+        _ => false,
     };
     report.take_unless(|finding| finding.depends_on.iter().all(|key| stands(finding, key)))
 }
 
-/// Some of a snapshot's objects, by key.
-struct Objects<'s> {
-    blocks: HashMap<Key, &'s Versioned<StoredBlock>>,
-    users: HashMap<Key, User<'s>>,
-    others: HashMap<Key, &'s Revision>,
+/// An object that was read, with its version.
+#[derive(Clone, Copy, Debug)]
+pub enum ReadObject<'s> {
+    Block(&'s Versioned<StoredBlock>),
+    Node(&'s Versioned<Node>),
+    Pod(&'s Versioned<Pod>),
+    Service(&'s Versioned<Service>),
+    /// An affinity, a handle or an endpoint.
+    Other(&'s Revision),
 }
 
-/// A user of addresses. Only its parts about addresses are compared: a heartbeat is not a change.
-#[derive(PartialEq)]
-enum User<'s> {
-    Node(&'s Node),
-    Pod(&'s Pod),
-    Service(&'s Service),
-}
-
-impl<'s> Objects<'s> {
-    fn new(snapshot: &'s Snapshot, wanted: &BTreeSet<Key>) -> Self {
-        let blocks = snapshot.blocks.iter().map(|b| (Key::Block(b.value.key), b));
-        Self {
-            blocks: blocks.filter(|(key, _)| wanted.contains(key)).collect(),
-            users: users(snapshot, wanted),
-            others: revisions(snapshot, wanted),
+impl<'s> ReadObject<'s> {
+    pub fn revision(&self) -> &'s Revision {
+        match self {
+            Self::Block(block) => &block.revision,
+            Self::Node(node) => &node.revision,
+            Self::Pod(pod) => &pod.revision,
+            Self::Service(service) => &service.revision,
+            Self::Other(revision) => revision,
         }
     }
 }
 
-fn users<'s>(snapshot: &'s Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Key, User<'s>> {
+impl PartialEq for ReadObject<'_> {
+    /// Compares only the parts of nodes, pods and services about addresses: a heartbeat is not a change.
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Node(one), Self::Node(other)) => one.value == other.value,
+            (Self::Pod(one), Self::Pod(other)) => one.value == other.value,
+            (Self::Service(one), Self::Service(other)) => one.value == other.value,
+            _ => self.revision() == other.revision(),
+        }
+    }
+}
+
+/// Returns some objects of a snapshot. Objects that do not exist are left out.
+pub fn objects<'s>(snapshot: &'s Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Key, ReadObject<'s>> {
     let mut found = HashMap::new();
-    let mut add = |key: Key, user: User<'s>| {
+    let mut add = |key: Key, object: ReadObject<'s>| {
         if wanted.contains(&key) {
-            found.insert(key, user);
+            found.insert(key, object);
         }
     };
-    if wanted.iter().any(|k| matches!(k, Key::Node(_))) {
-        snapshot.nodes.iter().for_each(|n| add(Key::Node(n.value.name.clone()), User::Node(&n.value)));
+    let wants = |is_of_kind: fn(&Key) -> bool| wanted.iter().any(is_of_kind);
+    snapshot.blocks.iter().for_each(|b| add(Key::Block(b.value.key), ReadObject::Block(b)));
+    if wants(|key| matches!(key, Key::Affinity(_))) {
+        let affinities = snapshot.affinities.iter();
+        affinities.for_each(|a| add(Key::Affinity(a.value.key.clone()), ReadObject::Other(&a.revision)));
     }
-    if wanted.iter().any(|k| matches!(k, Key::Pod { .. })) {
-        snapshot.pods.iter().for_each(|p| add(p.value.key(), User::Pod(&p.value)));
+    if wants(|key| matches!(key, Key::Handle(_))) {
+        let handles = snapshot.handles.iter();
+        handles.for_each(|h| add(Key::Handle(h.value.id().to_string()), ReadObject::Other(&h.revision)));
     }
-    snapshot.services.iter().for_each(|s| add(key_of_service(&s.value), User::Service(&s.value)));
+    if wants(|key| matches!(key, Key::Node(_))) {
+        snapshot.nodes.iter().for_each(|n| add(Key::Node(n.value.name.clone()), ReadObject::Node(n)));
+    }
+    if wants(|key| matches!(key, Key::Endpoint { .. })) {
+        snapshot.endpoints.iter().for_each(|e| add(e.value.key(), ReadObject::Other(&e.revision)));
+    }
+    if wants(|key| matches!(key, Key::Pod { .. })) {
+        snapshot.pods.iter().for_each(|pod| add(pod.value.key(), ReadObject::Pod(pod)));
+    }
+    snapshot.services.iter().for_each(|service| add(service.value.key(), ReadObject::Service(service)));
     found
 }
 
-fn key_of_service(service: &Service) -> Key {
-    Key::Service { namespace: service.namespace.clone(), name: service.name.clone() }
-}
-
-/// Returns the revisions of some objects other than blocks. Objects that do not exist are left out.
-pub fn revisions<'s>(snapshot: &'s Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Key, &'s Revision> {
-    let mut found = HashMap::new();
-    let mut add = |key: Key, revision: &'s Revision| {
-        if wanted.contains(&key) {
-            found.insert(key, revision);
-        }
-    };
-    if wanted.iter().any(|k| matches!(k, Key::Affinity(_))) {
-        snapshot.affinities.iter().for_each(|a| add(Key::Affinity(a.value.key.clone()), &a.revision));
-    }
-    if wanted.iter().any(|k| matches!(k, Key::Handle(_))) {
-        snapshot.handles.iter().for_each(|h| add(Key::Handle(h.value.id().to_string()), &h.revision));
-    }
-    if wanted.iter().any(|k| matches!(k, Key::Node(_))) {
-        snapshot.nodes.iter().for_each(|n| add(Key::Node(n.value.name.clone()), &n.revision));
-    }
-    if wanted.iter().any(|k| matches!(k, Key::Endpoint { .. })) {
-        for endpoint in &snapshot.endpoints {
-            let namespace = endpoint.value.namespace().to_string();
-            add(Key::Endpoint { namespace, name: endpoint.value.name() }, &endpoint.revision);
-        }
-    }
-    if wanted.iter().any(|k| matches!(k, Key::Pod { .. })) {
-        snapshot.pods.iter().for_each(|pod| add(pod.value.key(), &pod.revision));
-    }
-    snapshot.services.iter().for_each(|service| add(key_of_service(&service.value), &service.revision));
-    found
-}
-
-/// Returns true if an object other than a block has changed.
-fn has_changed(key: &Key, before: &Objects<'_>, after: &Objects<'_>) -> bool {
-    match key {
-        Key::Block(_) => false,
-        Key::Node(_) | Key::Pod { .. } | Key::Service { .. } => before.users.get(key) != after.users.get(key),
-        _ => before.others.get(key) != after.others.get(key),
-    }
-}
-
-/// Returns true if nothing that matters to the finding has changed in the block.
-fn is_recorded_alike(finding: &Finding, key: &Key, before: &Objects<'_>, after: &Objects<'_>) -> bool {
-    let (before, after) = match (before.blocks.get(key), after.blocks.get(key)) {
-        (Some(before), Some(after)) => (before, after),
-        (before, after) => return before.is_none() && after.is_none(),
-    };
-    if before.revision == after.revision {
-        return true;
-    }
+/// Returns true if nothing that matters to the finding has changed in a block that was written.
+fn is_recorded_alike(
+    finding: &Finding,
+    before: &Versioned<StoredBlock>,
+    after: &Versioned<StoredBlock>,
+) -> bool {
     let (Some(old), Some(new)) = (before.value.content.usable(), after.value.content.usable()) else {
         return false;
     };

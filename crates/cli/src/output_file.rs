@@ -4,6 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use calipam_files::regular;
 use clap::ValueEnum;
 use tempfile::Builder;
 
@@ -59,7 +60,7 @@ fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) ->
         let mut out = BufWriter::with_capacity(1 << 16, OpenOptions::new().write(true).open(path)?);
         return write(&mut out).and_then(|()| out.flush());
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = regular::folder_of(path);
     // The Prometheus textfile collector reads `*.prom`: an incomplete file must not have that ending.
     let file = Builder::new().prefix(".calipam-").suffix(".tmp").tempfile_in(folder)?;
     let mut out = BufWriter::with_capacity(1 << 16, file);

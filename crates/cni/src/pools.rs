@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use calipam_assign::{Family, Query, Record, Store};
+use calipam_assign::Family;
 use calipam_model::IpNet;
 
 use crate::call::{CallAllocator, POOLS, within};
@@ -29,13 +29,8 @@ pub(crate) async fn resolve(
 
 /// The CIDRs of all pools by name. Includes disabled pools, which are refused later.
 async fn names(allocator: &CallAllocator) -> Result<BTreeMap<String, IpNet>, CniError> {
-    let answers = allocator.store().read(&[Query::Pools]).await;
-    let answers = answers.map_err(|error| failure::from_allocator(&error.into()))?;
-    let pools = answers.into_iter().flatten().filter_map(|entry| match entry.record {
-        Record::Pool(pool) => Some((pool.name, pool.cidr)),
-        _ => None,
-    });
-    Ok(pools.collect())
+    let pools = allocator.pools().await.map_err(|error| failure::from_allocator(&error))?;
+    Ok(pools.into_iter().map(|pool| (pool.name, pool.cidr)).collect())
 }
 
 fn one(entry: &str, known: &BTreeMap<String, IpNet>, family: Family) -> Result<IpNet, CniError> {

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use serde_json::json;
-use tokio::runtime;
+use tokio::runtime::{Builder, Runtime};
 
 use crate::call::Call;
 use crate::command::{add, check, del, gc, status};
@@ -128,15 +128,19 @@ fn call(variables: &BTreeMap<String, String>, stdin: &mut dyn Read) -> Result<Ve
     perform(command, configuration, environment, variables)
 }
 
+/// One thread is enough, since a call mostly waits for the network.
+pub(crate) fn runtime() -> Result<Runtime, String> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| format!("cannot start: {error}"))
+}
+
 fn perform(
     command: Command,
     configuration: Configuration,
     environment: Environment,
     variables: &BTreeMap<String, String>,
 ) -> Result<Vec<u8>, CniError> {
-    // One thread is enough, since a call mostly waits for the network.
-    let runtime = runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| CniError::internal(format!("cannot start: {error}")))?;
+    let runtime = runtime().map_err(CniError::internal)?;
     let call = Call::new(configuration, environment, variables, command);
     let call = call.map_err(|error| match command {
         Command::Status => status::not_available(error),

@@ -8,21 +8,20 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use calipam_assign::{AssignIp, Error, Query, Record, Store, StoreError};
+use calipam_assign::{AssignIp, Error};
 use calipam_datastore::allocation::Selecting;
 use calipam_datastore::lookup::{Lookup, PodAddress};
 use calipam_datastore::settings::{LocalFiles, Settings, Target};
 use calipam_files::regular;
-use calipam_model::IpNet;
 use ipnet::Ipv4Net;
 use rustix::fs::{FlockOperation, flock};
-use tokio::runtime;
 use tokio::time::sleep;
 
 use crate::call::{CallAllocator, connect};
 use crate::config::Log;
 use crate::log;
 use crate::protocol::CniError;
+use crate::run::runtime;
 
 /// The network whose addresses are taken over.
 const NETWORK: &str = "k8s-pod-network";
@@ -39,8 +38,6 @@ pub enum UpgradeError {
     Connect(#[from] CniError),
     #[error(transparent)]
     Allocator(#[from] Error),
-    #[error(transparent)]
-    Store(#[from] StoreError),
     #[error(transparent)]
     Datastore(#[from] calipam_datastore::Error),
     #[error("cannot list the pods: {0}")]
@@ -98,17 +95,12 @@ pub fn run(variables: &BTreeMap<String, String>) -> u8 {
     };
     let mut variables = variables.clone();
     variables.insert("CALICO_DATASTORE_TYPE".into(), "kubernetes".into());
-    let settings = match Settings::from_environment(&variables, &LocalFiles) {
-        Ok(settings) => settings,
-        Err(error) => {
-            tracing::error!("the settings cannot be used: {error}");
-            return 1;
-        }
-    };
-    let runtime = match runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            tracing::error!("cannot start: {error}");
+    let settings = Settings::from_environment(&variables, &LocalFiles);
+    let settings = settings.map_err(|error| format!("the settings cannot be used: {error}"));
+    let (settings, runtime) = match settings.and_then(|settings| Ok((settings, runtime()?))) {
+        Ok(both) => both,
+        Err(reason) => {
+            tracing::error!("{reason}");
             return 1;
         }
     };
@@ -189,19 +181,11 @@ async fn check_pools(
     files: &NodeFiles,
 ) -> Result<(), UpgradeError> {
     let pods = pods_on(lookup, node).await?;
-    let answers = allocator.store().read(&[Query::Pools]).await?;
-    let pools: Vec<IpNet> = answers
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| match entry.record {
-            Record::Pool(pool) if pool.is_enabled() => Some(pool.cidr),
-            _ => None,
-        })
-        .collect();
+    let pools = allocator.pools().await?;
     for file in list(&files.addresses)? {
         let Content::Address(address) = content(&file)? else { continue };
         let Some(pod) = pods.iter().find(|pod| pod.address == address) else { continue };
-        if !pools.iter().any(|pool| pool.contains(&address)) {
+        if !pools.iter().any(|pool| pool.is_enabled() && pool.cidr.contains(&address)) {
             let PodAddress { namespace, name, .. } = pod.clone();
             return Err(UpgradeError::InNoPool { address, namespace, name });
         }

@@ -7,6 +7,11 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::path::Path;
 
+/// The folder of a file; `.` for a bare name.
+pub fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Opens a file that the user named.
 pub fn open(path: &Path) -> io::Result<File> {
     regular(system::open(OpenOptions::new().read(true), path)?)

@@ -1,7 +1,6 @@
 //! Rules to keep exports of an archive: `24h:all,30d:daily,1y:monthly`.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::str::FromStr;
 
 use jiff::tz::TimeZone;
@@ -31,16 +30,9 @@ struct Rule {
 pub struct Keep(Vec<Rule>);
 
 /// The error for text that is not a list of rules, ascending by age.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct KeepError(String);
-
-impl fmt::Display for KeepError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for KeepError {}
 
 impl FromStr for Keep {
     type Err = KeepError;

@@ -167,7 +167,7 @@ impl Trend {
 
 /// The blocks by their keys; `None` for those that cannot be decoded.
 fn usable(objects: &Snapshot) -> BTreeMap<IpNet, Option<&Block>> {
-    let hidden = objects.defects.iter().filter_map(|defect| defect.hidden_block()).map(|key| (key, None));
+    let hidden = objects.hidden_blocks().map(|key| (key, None));
     let blocks = objects.blocks.iter().map(|block| &block.value).filter(|block| !block.content.is_deleted());
     hidden.chain(blocks.map(|block| (block.key, block.content.usable()))).collect()
 }

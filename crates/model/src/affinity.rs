@@ -64,6 +64,16 @@ pub struct AffinityKey {
 }
 
 impl AffinityKey {
+    /// The key of the affinity by which an owner holds a block; `None` if the owner is neither a node nor virtual.
+    pub fn of_owner(owner: &BlockOwner, cidr: IpNet) -> Option<Self> {
+        let (kind, node) = match owner {
+            BlockOwner::Host(node) => (AffinityType::Host, node.clone()),
+            BlockOwner::Virtual(name) => (AffinityType::Virtual, name.clone()),
+            BlockOwner::Other(_) => return None,
+        };
+        Some(Self { kind, node, cidr })
+    }
+
     /// Returns the owner that the block's field `affinity` names if this affinity holds the block.
     pub fn owner(&self) -> BlockOwner {
         match &self.kind {

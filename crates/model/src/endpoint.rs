@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use self::read::{RawEndpoint, read, text};
 use crate::DecodeError;
 use crate::cidr;
+use crate::key::Key;
 use crate::names::{is_endpoint_name, push_endpoint_name};
 use crate::packing::{boxed_texts, take_sized, text_at};
 use crate::resource::Parsed;
@@ -78,6 +79,10 @@ pub struct EndpointTexts<'a> {
 }
 
 impl Endpoint {
+    pub fn key(&self) -> Key {
+        Key::Endpoint { namespace: self.namespace().to_string(), name: self.name() }
+    }
+
     pub fn new(parts: &EndpointParts<'_>, addresses: &[IpAddr]) -> Self {
         let EndpointParts { node, orchestrator, pod, endpoint, .. } = parts;
         let derived = is_endpoint_name(parts.name, [node, orchestrator, pod, endpoint]);

@@ -12,6 +12,7 @@ pub mod cidr;
 pub mod config;
 mod decode;
 pub mod digest;
+pub mod display;
 pub mod document;
 pub mod edit;
 pub mod endpoint;

@@ -20,6 +20,22 @@ pub enum PoolUse {
     LoadBalancer,
 }
 
+impl PoolUse {
+    /// The name in `allowedUses`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Workload => "Workload",
+            Self::Tunnel => "Tunnel",
+            Self::LoadBalancer => "LoadBalancer",
+        }
+    }
+
+    /// The use with this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Workload, Self::Tunnel, Self::LoadBalancer].into_iter().find(|known| known.name() == name)
+    }
+}
+
 /// The annotation in which a temporary pool has its [`Successor`] as JSON.
 pub const TEMPORARY_FOR: &str = "calipam.io/temporary-for";
 
@@ -135,13 +151,7 @@ fn allowed_uses(texts: Vec<String>) -> Vec<PoolUse> {
     if texts.is_empty() {
         return vec![PoolUse::Workload, PoolUse::Tunnel];
     }
-    let known = |text: &String| match text.as_str() {
-        "Workload" => Some(PoolUse::Workload),
-        "Tunnel" => Some(PoolUse::Tunnel),
-        "LoadBalancer" => Some(PoolUse::LoadBalancer),
-        _ => None,
-    };
-    texts.iter().filter_map(known).collect()
+    texts.iter().filter_map(|text| PoolUse::parse(text)).collect()
 }
 
 #[derive(Default, Deserialize)]

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use crate::config::AssignIps;
 use crate::digest;
+use crate::key::Key;
 
 /// Maximum length of an object name, and therefore of a handle.
 const MAX_HANDLE: usize = 253;
@@ -39,6 +40,15 @@ pub struct Service {
 }
 
 impl Service {
+    pub fn key(&self) -> Key {
+        Key::Service { namespace: self.namespace.clone(), name: self.name.clone() }
+    }
+
+    /// `namespace/name`.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
     /// The handle with which Calico's controller records the addresses (facts 4.2).
     pub fn handle(&self) -> String {
         let identity = format!("{}-{}-{}", self.name, self.namespace, self.uid).to_lowercase();

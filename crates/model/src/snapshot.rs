@@ -97,7 +97,7 @@ pub struct Defect {
 
 impl Defect {
     /// The stored block of which only the key is known.
-    pub fn hidden_block(&self) -> Option<IpNet> {
+    fn hidden_block(&self) -> Option<IpNet> {
         match (&self.key, &self.kind) {
             (Some(Key::Block(cidr)), DefectKind::Key(_) | DefectKind::Value(_)) => Some(*cidr),
             _ => None,
@@ -214,6 +214,21 @@ impl Snapshot {
         self.location = location;
         self.revision = revision.to_string();
         self.taken_at = taken_at;
+    }
+
+    /// The CIDRs of all IP reservations.
+    pub fn reserved_cidrs(&self) -> impl Iterator<Item = IpNet> {
+        self.reservations.iter().flat_map(|reservation| reservation.value.cidrs.iter().copied())
+    }
+
+    /// The stored blocks of which only the key is known.
+    pub fn hidden_blocks(&self) -> impl Iterator<Item = IpNet> + Clone {
+        self.defects.iter().filter_map(Defect::hidden_block)
+    }
+
+    /// The CIDRs of all stored blocks, readable or not.
+    pub fn block_cidrs(&self) -> impl Iterator<Item = IpNet> {
+        self.blocks.iter().map(|block| block.value.key).chain(self.hidden_blocks())
     }
 
     /// Records that sources were read only in part.

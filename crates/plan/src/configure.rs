@@ -6,7 +6,7 @@ use calipam_check::{Code, Finding, Options, Subject, check};
 use calipam_model::DecodeError;
 use calipam_model::config::{IpamConfig, IpamSetting};
 use calipam_model::document::Document;
-use calipam_model::edit::{ConfigEdit, Edit, Step};
+use calipam_model::edit::{ConfigEdit, Edit};
 use calipam_model::hint::{Call, Hint};
 use calipam_model::snapshot::{DatastoreKind, Revision, Snapshot, Source};
 use calipam_model::words::count;
@@ -74,16 +74,16 @@ pub fn plan(
     let changed: Vec<&IpamSetting> = settings.iter().filter(|setting| !setting.is_set(&before)).collect();
     let mut actions = Vec::new();
     if !changed.is_empty() {
-        let mut step = Step::new("configuration of the allocator");
-        step.whole().edits.push(Edit::IpamConfig(match stored {
+        let edit = Edit::IpamConfig(match stored {
             Some((version, _)) => ConfigEdit::Replace(version.clone(), document),
             None => ConfigEdit::Create(document),
-        }));
+        });
         let change = |setting: &IpamSetting| {
             let subject = Subject::Configuration(setting.name().into());
             Change::new(Verb::Configure, subject, format!("set to {setting}"), &[])
         };
-        actions.push(Action { step, changes: changed.into_iter().map(change).collect() });
+        let changes = changed.into_iter().map(change).collect();
+        actions.push(Action::new("configuration of the allocator", vec![edit], changes));
     }
 
     // In etcd, two objects have these settings, and only one of them takes effect.

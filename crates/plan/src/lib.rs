@@ -24,4 +24,4 @@ pub use self::kinship::{Doubt, doubt};
 pub use self::plan::{Action, Change, Plan, PlanKind, PlanSummary, Totals, Verb};
 pub use self::range::RangeRefusal;
 pub use self::skipped::{SkipReason, Skipped, SuggestedAction};
-pub use self::trial::{FailedTrial, Refusal, StepError, apply_plan, try_plan, verify};
+pub use self::trial::{FailedTrial, FindingSet, Refusal, StepError, apply_plan, try_plan};

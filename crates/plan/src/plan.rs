@@ -1,11 +1,10 @@
 //! The plan and its parts.
 
 use std::collections::{BTreeSet, HashSet};
-use std::fmt;
 use std::net::IpAddr;
 
 use calipam_check::{ClusterIdentity, Code, Subject};
-use calipam_model::edit::{Edit, Step, cooling};
+use calipam_model::edit::{Edit, Part, Precondition, Step, Unit, cooling};
 use calipam_model::hint::{Call, Hint};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
@@ -97,6 +96,20 @@ pub struct Action {
     pub changes: Vec<Change>,
 }
 
+impl Action {
+    /// Makes a step of edits that are made together, with its changes.
+    pub(crate) fn new(reason: impl Into<String>, edits: Vec<Edit>, changes: Vec<Change>) -> Self {
+        let parts = vec![Part { unit: Unit::WholeStep, edits, evidence: Vec::new() }];
+        Self { step: Step { reason: reason.into(), parts }, changes }
+    }
+
+    /// Adds preconditions of the whole step.
+    pub(crate) fn requiring(mut self, evidence: impl IntoIterator<Item = (Key, Precondition)>) -> Self {
+        evidence.into_iter().for_each(|ground| self.step.whole().require(ground));
+        self
+    }
+}
+
 /// The change of one thing by a step, for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
@@ -161,11 +174,7 @@ pub enum Verb {
     Configure,
 }
 
-impl fmt::Display for Verb {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
-}
+calipam_model::display_serialized!(Verb);
 
 /// The number of things that a plan changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -218,7 +227,7 @@ impl Totals {
 
 impl Plan {
     /// Makes a plan that has actions and nothing else.
-    pub(crate) fn new(kind: PlanKind, snapshot: &Snapshot, actions: Vec<Action>) -> Self {
+    pub fn new(kind: PlanKind, snapshot: &Snapshot, actions: Vec<Action>) -> Self {
         Self {
             kind,
             cluster: ClusterIdentity::of(snapshot),
@@ -229,11 +238,6 @@ impl Plan {
             objected: Vec::new(),
             revealed: Vec::new(),
         }
-    }
-
-    /// Makes a plan that does nothing.
-    pub fn nothing(kind: PlanKind, snapshot: &Snapshot) -> Self {
-        Self::new(kind, snapshot, Vec::new())
     }
 
     pub fn is_empty(&self) -> bool {
@@ -252,14 +256,8 @@ impl Plan {
     pub fn totals(&self) -> Totals {
         let keys = self.keys();
         let count = |wanted: fn(&Key) -> bool| keys.iter().filter(|key| wanted(key)).count();
-        let addresses: BTreeSet<IpAddr> = self
-            .changes()
-            .filter_map(|change| match change.subject {
-                Subject::Address(address) => Some(address),
-                _ => None,
-            })
-            .collect();
-
+        let addresses: BTreeSet<IpAddr> =
+            self.changes().filter_map(|change| change.subject.address()).collect();
         Totals {
             addresses: addresses.len(),
             blocks: count(|key| matches!(key, Key::Block(_))),

@@ -1,7 +1,5 @@
 //! Things that a plan leaves as they are, with the reasons.
 
-use std::fmt;
-
 use calipam_check::{Code, Finding, Remedy, Subject};
 use serde::Serialize;
 
@@ -126,8 +124,4 @@ pub enum SkipReason {
     NeedsDecision,
 }
 
-impl fmt::Display for SkipReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
-}
+calipam_model::display_serialized!(SkipReason);

@@ -10,7 +10,7 @@ use calipam_model::IpNet;
 use calipam_model::cidr::overlap;
 use calipam_model::digest::sha256_hex;
 use calipam_model::document::Document;
-use calipam_model::edit::{Edit, PoolEdit, Step};
+use calipam_model::edit::{Edit, PoolEdit};
 use calipam_model::hint::{Call, Hint};
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
@@ -122,16 +122,18 @@ pub fn plan(snapshot: &Snapshot, pool: &Pool, stored: &Document, split: Split) -
     let cidrs = parts_of(pool, split.parts)?;
     blocks_fit(snapshot, pool.cidr, cidrs[0])?;
     range::is_free(snapshot, pool.cidr)?;
+    let reason = format!("split of pool {}", pool.name);
     let mut actions = Vec::new();
     let mut old = stored.clone();
     if split.disables_first && !pool.disabled {
-        actions.push(disabling(pool, stored));
+        let disable = Edit::Pool(pool.name.clone(), PoolEdit::SetDisabled(stored.clone(), true));
+        let detail = format!("{}, before its parts are created", pool.name);
+        let changes = vec![change(Verb::DisablePool, pool.cidr, detail)];
+        actions.push(Action::new(reason.clone(), vec![disable], changes));
         old.set_disabled(true);
     }
 
-    let mut step = Step::new(format!("split of pool {}", pool.name));
-    let mut changes = Vec::new();
-    let edits = &mut step.whole().edits;
+    let (mut edits, mut changes) = (Vec::new(), Vec::new());
     for (index, cidr) in cidrs.into_iter().enumerate() {
         let name = part_name(&pool.name, index);
         if snapshot.pools.iter().any(|other| other.value.name == name) {
@@ -145,19 +147,12 @@ pub fn plan(snapshot: &Snapshot, pool: &Pool, stored: &Document, split: Split) -
     // The pool is deleted last: until then, every address is in a pool.
     edits.push(Edit::Pool(pool.name.clone(), PoolEdit::Delete(old)));
     changes.push(change(Verb::DeletePool, pool.cidr, format!("{}; its blocks stay", pool.name)));
-    actions.push(Action { step, changes });
+    actions.push(Action::new(reason, edits, changes));
 
     let parts = "is disabled, and so are its parts; calicoctl would enable them";
     let warning = pool.disabled.then(|| format!("the pool {} {parts}", pool.name));
     let warnings = warning.into_iter().map(Hint::from).collect();
     Ok(Plan { warnings, ..Plan::new(PlanKind::Split, snapshot, actions) })
-}
-
-fn disabling(pool: &Pool, stored: &Document) -> Action {
-    let mut step = Step::new(format!("split of pool {}", pool.name));
-    step.whole().edits.push(Edit::Pool(pool.name.clone(), PoolEdit::SetDisabled(stored.clone(), true)));
-    let detail = format!("{}, before its parts are created", pool.name);
-    Action { step, changes: vec![change(Verb::DisablePool, pool.cidr, detail)] }
 }
 
 fn change(action: Verb, cidr: IpNet, detail: String) -> Change {
@@ -187,8 +182,7 @@ fn parts_of(pool: &Pool, parts: u32) -> Result<Vec<IpNet>, SplitRefusal> {
 /// Refuses blocks that span several parts. A pool whose block size was changed can have some.
 fn blocks_fit(snapshot: &Snapshot, pool: IpNet, part: IpNet) -> Result<(), SplitRefusal> {
     let spans = |block: &IpNet| overlap(*block, pool) && block.prefix_len() < part.prefix_len();
-    let hidden = snapshot.defects.iter().filter_map(|defect| defect.hidden_block());
-    match snapshot.blocks.iter().map(|block| block.value.key).chain(hidden).find(spans) {
+    match snapshot.block_cidrs().find(spans) {
         Some(block) => Err(SplitRefusal::BlockTooLarge { block, part }),
         None => Ok(()),
     }

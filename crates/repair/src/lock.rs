@@ -204,21 +204,12 @@ async fn put_back(
     original: &Stored,
     ours: &Revision,
 ) -> Result<(), RepairError> {
-    let failed = |reason| LockAction::Restore.failed(reason);
-    for _ in 0..RETRIES {
-        let now = Information::read(writer, LockAction::Restore).await?;
-        let Some(now) = now.filter(|now| now.ready == Some(false)) else { return Ok(()) };
-        let value = if *ours == now.stored.revision {
-            original.raw.clone()
-        } else {
-            with_ready(&now.stored.raw, before, None).map_err(failed)?
-        };
-        if now.swap(writer, value).await?.is_some() {
-            return Ok(());
-        }
-    }
-
-    Err(failed(LockFailure::Contended))
+    let value = |now: Option<&Information>| match now.filter(|now| now.ready == Some(false)) {
+        None => Ok(None),
+        Some(now) if *ours == now.stored.revision => Ok(Some(original.raw.clone())),
+        Some(now) => with_ready(&now.stored.raw, before, None).map(Some),
+    };
+    replace(writer, LockAction::Restore, value).await.map(drop)
 }
 
 /// Locks or unlocks the datastore for good, as `calicoctl datastore migrate lock` does.
@@ -228,20 +219,12 @@ pub async fn set_lock(
     action: LockAction,
 ) -> Result<(), RepairError> {
     let wanted = Some(action == LockAction::Restore);
-    let writer = datastore.writer(consent)?;
-    for _ in 0..RETRIES {
-        let now = Information::read(&writer, action).await?;
-        let now = now.ok_or_else(|| action.failed(LockFailure::NoInformation))?;
-        if now.ready == wanted {
-            return Ok(());
-        }
-        let value = with_ready(&now.stored.raw, wanted, None).map_err(|reason| action.failed(reason))?;
-        if now.swap(&writer, value).await?.is_some() {
-            return Ok(());
-        }
-    }
-
-    Err(action.failed(LockFailure::Contended))
+    let value = |now: Option<&Information>| match now {
+        None => Err(LockFailure::NoInformation),
+        Some(now) if now.ready == wanted => Ok(None),
+        Some(now) => with_ready(&now.stored.raw, wanted, None).map(Some),
+    };
+    replace(&datastore.writer(consent)?, action, value).await.map(drop)
 }
 
 /// Sets the field back to `before` if `is_still` accepts ClusterInformation; otherwise returns false.
@@ -250,11 +233,29 @@ pub(crate) async fn put_back_if(
     before: Option<bool>,
     is_still: impl Fn(&Stored) -> bool,
 ) -> Result<bool, RepairError> {
-    let now = Information::read(writer, LockAction::Restore).await?;
-    let Some(now) = now.filter(|now| is_still(&now.stored)) else { return Ok(false) };
-    let value =
-        with_ready(&now.stored.raw, before, None).map_err(|reason| LockAction::Restore.failed(reason))?;
-    Ok(now.swap(writer, value).await?.is_some())
+    let value = |now: Option<&Information>| match now.filter(|now| is_still(&now.stored)) {
+        None => Ok(None),
+        Some(now) => with_ready(&now.stored.raw, before, None).map(Some),
+    };
+    replace(writer, LockAction::Restore, value).await
+}
+
+/// Replaces ClusterInformation with the value that `value` makes of it; again if others change it meanwhile. Returns
+/// false if there is nothing to change.
+async fn replace(
+    writer: &Writer,
+    action: LockAction,
+    value: impl Fn(Option<&Information>) -> Result<Option<Bytes>, LockFailure>,
+) -> Result<bool, RepairError> {
+    for _ in 0..RETRIES {
+        let now = Information::read(writer, action).await?;
+        let value = value(now.as_ref()).map_err(|reason| action.failed(reason))?;
+        let Some((now, value)) = now.zip(value) else { return Ok(false) };
+        if now.swap(writer, value).await?.is_some() {
+            return Ok(true);
+        }
+    }
+    Err(action.failed(LockFailure::Contended))
 }
 
 pub(crate) fn ready(stored: &Stored) -> Result<Option<bool>, LockFailure> {

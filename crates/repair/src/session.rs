@@ -2,11 +2,12 @@
 //! written, and the lock is restored.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use calipam_datastore::write::{Consent, Stored, Writer};
 use calipam_datastore::{Datastore, clock};
+use calipam_files::regular;
 use calipam_model::config::ClusterInformation;
 use calipam_model::edit::{Edit, Step};
 use calipam_model::key::Key;
@@ -114,7 +115,8 @@ pub(crate) async fn carry_out(
     groups: Vec<Group>,
 ) -> Result<Execution, RepairError> {
     // The outcomes of a killed run can be found only until this run writes to the same objects.
-    let passed_over = resolve_killed(datastore, folder_of(&options.journal), cluster).await?.passed_over;
+    let passed_over =
+        resolve_killed(datastore, regular::folder_of(&options.journal), cluster).await?.passed_over;
     let header = Header {
         format: FORMAT,
         program: env!("CARGO_PKG_VERSION").into(),
@@ -197,10 +199,6 @@ async fn run_locked(
     }
 
     Ok(execution)
-}
-
-fn folder_of(file: &Path) -> &Path {
-    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Refuses consent for another cluster, or for fewer objects.

@@ -31,12 +31,7 @@ impl Micros {
 
     /// The time that a wall clock in a simulation shows.
     pub fn timestamp(self) -> Timestamp {
-        let since = SignedDuration::from_micros(i64::try_from(self.0).unwrap_or(i64::MAX));
-        BEGIN.saturating_add(since).unwrap_or(Timestamp::MAX)
-    }
-
-    pub fn saturating_sub(self, other: Self) -> Self {
-        Self(self.0.saturating_sub(other.0))
+        BEGIN.saturating_add(self.duration()).unwrap_or(Timestamp::MAX)
     }
 
     pub fn is_zero(self) -> bool {
@@ -79,7 +74,7 @@ impl Sub for Micros {
     type Output = Self;
 
     fn sub(self, other: Self) -> Self {
-        self.saturating_sub(other)
+        Self(self.0.saturating_sub(other.0))
     }
 }
 

@@ -4,8 +4,6 @@ use calipam_model::block::Block;
 use calipam_model::snapshot::Versioned;
 
 use super::Search;
-use super::take::TakeOutcome;
-use crate::allocator::RETRIES;
 use crate::error::Result;
 use crate::event::Event;
 use crate::handle::Known;
@@ -36,7 +34,7 @@ impl<S: Store> Search<'_, S> {
                     continue;
                 };
                 let block = Versioned { value: Block::clone(&block.value), revision: block.revision };
-                if !self.borrow_from(block, assigned, handle).await? {
+                if !self.take_all(block, assigned, handle, true).await? {
                     return Ok(());
                 }
             }
@@ -49,34 +47,5 @@ impl<S: Store> Search<'_, S> {
             assigned.note(Message::Exhausted(exhausted));
         }
         Ok(())
-    }
-
-    /// Takes addresses from a block if it has free ones. False if the handle is at its limit.
-    async fn borrow_from(
-        &self,
-        mut block: Versioned<Block>,
-        assigned: &mut Assigned,
-        handle: &mut Known,
-    ) -> Result<bool> {
-        let cidr = block.value.cidr();
-        let (strict, mut waiting) = (false, None);
-        for _ in 0..RETRIES {
-            match self.take(&block, assigned, strict, handle).await {
-                Ok(TakeOutcome::Done) => return Ok(true),
-                Ok(TakeOutcome::HandleFull) => return Ok(false),
-                Ok(TakeOutcome::LostRace) => {}
-                Ok(TakeOutcome::Wait(error)) => waiting = Some(error),
-                Err(error) if error.is_unavailable() => return Err(error),
-                Err(error) => {
-                    tracing::warn!(block = %cidr, %error, "nothing can be borrowed from a block");
-                    return Ok(true);
-                }
-            }
-            match self.allocator.block(cidr).await? {
-                Some(current) => block = current,
-                None => return Ok(true),
-            }
-        }
-        waiting.map_or(Ok(true), Err)
     }
 }

@@ -6,7 +6,7 @@ use calipam_model::key::Key;
 use calipam_model::node::Node;
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::Versioned;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::holder_kind;
 use crate::allocator::{self, Allocator};
@@ -14,14 +14,9 @@ use crate::error::{Error, Result};
 use crate::family::Family;
 use crate::handle::Known;
 use crate::pools;
-use crate::record::Record;
 use crate::request::AutoAssign;
 use crate::reserved::Reserved;
 use crate::store::{Entry, Query, Store};
-
-/// The time for which inputs count as current. Calico, too, misses a change of pools or reservations just after an
-/// assignment begins.
-const RECENT: SignedDuration = SignedDuration::from_secs(5);
 
 /// The data that a request needs besides the blocks: configuration, pools, reservations, the node, its affinities and
 /// the handle.
@@ -37,14 +32,6 @@ pub struct Inputs {
     pub(super) node: Node,
     pub(super) affinities: Vec<Versioned<Affinity>>,
     pub(super) handle: Known,
-}
-
-impl Inputs {
-    /// False if the clock went back.
-    pub(super) fn is_recent(&self, now: Timestamp) -> bool {
-        let age = now.duration_since(self.made_at);
-        !age.is_negative() && age <= RECENT
-    }
 }
 
 impl<S: Store> Allocator<S> {
@@ -73,34 +60,25 @@ impl<S: Store> Allocator<S> {
             return Err(Error::WindowsNeedsStrictAffinity);
         }
         let node = match node_at {
-            Some(at) => allocator::node(take(at))?.ok_or_else(|| Error::NoNode(request.host.clone()))?,
+            Some(at) => {
+                let found: Option<Versioned<Node>> = allocator::one(take(at))?;
+                found.ok_or_else(|| Error::NoNode(request.host.clone()))?.value
+            }
             None => Node::default(),
         };
-        let reserved = reserved(take(1));
+        let reservations: Vec<_> = take(1).into_iter().filter_map(|entry| entry.record.into()).collect();
+        let reserved = Reserved::new(&reservations);
         let pools = pools::pools(take(2));
-        let handle = handle_at.map(|at| allocator::handle(take(at))).transpose()?;
+        let handle = handle_at.map(|at| allocator::one(take(at))).transpose()?;
         let affinities = affinities_of((3..node_at.or(handle_at).unwrap_or(queries.len())).flat_map(take));
         Ok(Inputs { made_at, is_early: false, kind, config, reserved, pools, node, affinities, handle })
     }
 }
 
-fn reserved(found: Vec<Entry>) -> Reserved {
-    let reservations: Vec<_> = found
-        .into_iter()
-        .filter_map(|entry| match entry.record {
-            Record::Reservation(reservation) => Some(reservation),
-            _ => None,
-        })
-        .collect();
-    Reserved::new(&reservations)
-}
-
 /// The affinities in answers, in the order of their etcd paths on any datastore.
 pub(crate) fn affinities_of(found: impl Iterator<Item = Entry>) -> Vec<Versioned<Affinity>> {
-    let affinity = |entry: Entry| match entry.record {
-        Record::Affinity(value) => Some(Versioned { value, revision: entry.revision }),
-        _ => None,
-    };
+    let affinity =
+        |entry: Entry| Some(Versioned { value: Option::from(entry.record)?, revision: entry.revision });
     let mut affinities: Vec<Versioned<Affinity>> = found.filter_map(affinity).collect();
     affinities.sort_by_cached_key(|affinity| Key::Affinity(affinity.value.key.clone()).to_string());
     affinities

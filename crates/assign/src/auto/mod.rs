@@ -23,13 +23,13 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use self::survey::Survey;
 use self::take::TakeOutcome;
-use crate::affinity::{InUse, ReleaseAffinity};
+use crate::affinity::InUse;
 use crate::allocator::{Allocator, RETRIES};
 use crate::capacity::{ClaimDecision, may_borrow};
 use crate::error::{Error, Partly, Result};
 use crate::event::Event;
 use crate::family::Family;
-use crate::full::FullBlocks;
+use crate::full::{FullBlocks, is_recent};
 use crate::handle::Known;
 use crate::pools::{self, NodeSelector, PoolRequest, ServingPools};
 use crate::request::{Assigned, AutoAssign, AutoAssigned, Message};
@@ -55,7 +55,7 @@ impl<S: Store> Allocator<S> {
         inputs: Inputs,
         request: &AutoAssign,
     ) -> Result<AutoAssigned, Box<Partly<AutoAssigned>>> {
-        let inputs = inputs.is_recent(self.now()).then_some(Inputs { is_early: true, ..inputs });
+        let inputs = is_recent(inputs.made_at, self.now()).then_some(Inputs { is_early: true, ..inputs });
         self.assign_families(inputs, request).await
     }
 
@@ -184,18 +184,11 @@ impl<S: Store> Allocator<S> {
         if !NodeSelector::of(pool).is_ok_and(|selector| !selector.selects(labels)) {
             return Ok(());
         }
-        for _ in 0..RETRIES {
-            let conditions = ReleaseAffinity { in_use: InUse::Refuse, sequence: None };
-            match self.release_affinity_if(key, &inputs.config, conditions).await {
-                Ok(()) => {
-                    self.trace.record(|| Event::GaveUp(key.clone()));
-                    break;
-                }
-                Err(error) if error.is_lost_race() => {}
-                Err(error) if error.is_unavailable() => return Err(error),
-                // The block is in use or belongs to another holder, so it stays.
-                Err(_) => break,
-            }
+        match self.give_up_retrying(key, &inputs.config, InUse::Refuse).await {
+            Ok(()) => self.trace.record(|| Event::GaveUp(key.clone())),
+            Err(error) if error.is_unavailable() => return Err(error),
+            // The block is in use or belongs to another holder, so it stays.
+            Err(_) => {}
         }
         Ok(())
     }
@@ -274,7 +267,7 @@ impl<S: Store> Search<'_, S> {
     async fn take_any(&mut self, assigned: &mut Assigned, handle: &mut Known) -> Result<()> {
         while assigned.missing() > 0 {
             let Some(block) = self.find_or_claim(assigned).await? else { break };
-            self.take_all(block, assigned, handle).await?;
+            self.take_all(block, assigned, handle, false).await?;
         }
         if assigned.missing() > 0 {
             if may_borrow(&self.config) {
@@ -308,7 +301,7 @@ impl<S: Store> Search<'_, S> {
     async fn take_own(&mut self, assigned: &mut Assigned, handle: &mut Known) -> Result<()> {
         while assigned.missing() > 0 {
             let Some(block) = self.own_block().await? else { break };
-            self.take_all(block, assigned, handle).await?;
+            self.take_all(block, assigned, handle, false).await?;
         }
         Ok(())
     }
@@ -340,32 +333,36 @@ impl<S: Store> Search<'_, S> {
         Ok(found)
     }
 
-    /// Takes missing addresses from a block of the host, as many as are free.
+    /// Takes missing addresses from a block, as many as are free. False if the handle is at its limit.
     async fn take_all(
-        &mut self,
+        &self,
         mut block: Versioned<Block>,
         assigned: &mut Assigned,
         handle: &mut Known,
-    ) -> Result<()> {
+        borrows: bool,
+    ) -> Result<bool> {
         let mut waiting = None;
         for _ in 0..RETRIES {
-            match self.take(&block, assigned, self.config.strict_affinity, handle).await {
-                Ok(TakeOutcome::Done | TakeOutcome::HandleFull) => return Ok(()),
+            match self.take(&block, assigned, handle).await {
+                Ok(TakeOutcome::Done) => return Ok(true),
+                Ok(TakeOutcome::HandleFull) => return Ok(false),
                 Ok(TakeOutcome::LostRace) => {}
                 Ok(TakeOutcome::Wait(error)) => waiting = Some(error),
                 Err(error) if error.is_unavailable() => return Err(error),
                 Err(error) => {
                     tracing::warn!(block = %block.value.cidr(), %error, "nothing can be assigned in a block");
-                    assigned.note(Message::BlockFailed);
-                    return Ok(());
+                    if !borrows {
+                        assigned.note(Message::BlockFailed);
+                    }
+                    return Ok(true);
                 }
             }
             match self.allocator.block(block.value.cidr()).await? {
                 Some(current) => block = current,
-                None => return Ok(()),
+                None => return Ok(true),
             }
         }
-        waiting.map_or(Ok(()), Err)
+        waiting.map_or(Ok(true), Err)
     }
 
     fn holder(&self, cidr: IpNet) -> AffinityKey {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use calipam_model::IpNet;
-use calipam_model::affinity::{AffinityKey, AffinityType};
-use calipam_model::block::{Block, BlockOwner};
+use calipam_model::affinity::AffinityKey;
+use calipam_model::block::Block;
 use calipam_model::snapshot::Versioned;
 use jiff::SignedDuration;
 
@@ -112,15 +112,11 @@ impl<S: Store> Search<'_, S> {
                 pass_over(NotReclaimed::Young);
                 continue;
             }
-            let (kind, node) = match block.value.owner() {
-                Some(BlockOwner::Host(node)) => (AffinityType::Host, node.clone()),
-                Some(BlockOwner::Virtual(name)) => (AffinityType::Virtual, name.clone()),
-                Some(BlockOwner::Other(_)) | None => {
-                    pass_over(NotReclaimed::NoOwner);
-                    continue;
-                }
+            let owner = block.value.owner().and_then(|owner| AffinityKey::of_owner(owner, cidr));
+            let Some(owner) = owner else {
+                pass_over(NotReclaimed::NoOwner);
+                continue;
             };
-            let owner = AffinityKey { kind, node, cidr };
             let conditions =
                 ReleaseAffinity { in_use: InUse::Refuse, sequence: Some(block.value.sequence()) };
             match self.allocator.release_affinity_if(&owner, &self.config, conditions).await {

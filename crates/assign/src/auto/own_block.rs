@@ -3,12 +3,11 @@
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState};
 use calipam_model::block::Block;
-use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 
 use super::Search;
 use crate::affinity::AffinityAndBlock;
-use crate::allocator::{self, RETRIES};
+use crate::allocator::RETRIES;
 use crate::error::{Error, Result};
 use crate::event::{Event, OwnBlock};
 use crate::keys::BlockKeys;
@@ -124,9 +123,8 @@ impl<S: Store> Search<'_, S> {
         }
         let next = self.remaining.iter().map(|affinity| affinity.value.key.cidr).take(AHEAD - 1);
         let cidrs: Vec<IpNet> = std::iter::once(cidr).chain(next).collect();
-        let queries: Vec<Query> = cidrs.iter().map(|cidr| Query::Get(Key::Block(*cidr))).collect();
-        let answers = self.allocator.store().read(&queries).await?;
-        self.ahead = cidrs.into_iter().zip(answers.into_iter().map(allocator::block)).collect();
+        let blocks = self.allocator.each_block(&cidrs).await?;
+        self.ahead = cidrs.into_iter().zip(blocks).collect();
         Ok(self.ahead.remove(&cidr).unwrap_or(Ok(None)))
     }
 }

@@ -12,7 +12,6 @@ use super::Search;
 use crate::allocator::Allocator;
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::family::Family;
 use crate::handle::{Increment, Known};
 use crate::record::Record;
 use crate::request::Assigned;
@@ -39,16 +38,15 @@ enum WriteOutcome {
 }
 
 impl<S: Store> Search<'_, S> {
-    /// Takes missing addresses from a block, as many as are free. With `strict`, it must be a block of the host.
+    /// Takes missing addresses from a block, as many as are free.
     pub(super) async fn take(
         &self,
         block: &Versioned<Block>,
         assigned: &mut Assigned,
-        strict: bool,
         handle: &mut Known,
     ) -> Result<TakeOutcome> {
         let (cidr, count) = (block.value.cidr(), assigned.missing());
-        if strict {
+        if self.config.strict_affinity {
             check_owner(&block.value, &self.holder(cidr).owner())?;
         }
         let record = attribute(self.request.handle.as_deref(), self.request.attributes.as_ref());
@@ -93,21 +91,12 @@ impl<S: Store> Search<'_, S> {
 
     /// Takes the addresses that a handle at its limit already has.
     async fn take_existing(&self, id: &str, assigned: &mut Assigned) -> Result<TakeOutcome> {
-        let held = match self.allocator.ips_by_handle(id).await {
-            Ok(held) => held,
-            Err(Error::NoHandle(_)) => Vec::new(),
-            Err(error) => return Err(error),
-        };
-        let of_family: Vec<IpNet> = held
-            .into_iter()
-            .filter(|address| Family::of_address(*address) == self.family)
-            .map(IpNet::from)
-            .collect();
+        let of_family = self.allocator.held_by(id, self.family).await?;
         let (existing, required) = (of_family.len(), assigned.requested);
         if existing < required as usize {
             return Ok(TakeOutcome::Wait(Error::InProgress { handle: id.to_owned(), existing, required }));
         }
-        assigned.addresses.extend(of_family.into_iter().take(required as usize));
+        assigned.addresses.extend(of_family.into_iter().map(IpNet::from).take(required as usize));
         Ok(TakeOutcome::HandleFull)
     }
 }

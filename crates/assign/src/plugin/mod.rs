@@ -143,7 +143,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
                 Ok(())
             }
             Err(error) if error.is_lost_handle() => {
-                let mut found = self.allocator.search_handle(handle, Some(node)).await?;
+                let mut found = self.allocator.search_handle(handle, node).await?;
                 found.extend(others);
                 found.sort();
                 found.dedup();

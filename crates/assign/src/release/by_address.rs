@@ -13,7 +13,7 @@ use calipam_model::key::Key;
 use super::{By, ByBlock, Losses, Release, Released, Settings, without};
 use crate::affinity::block_of;
 use crate::allocator::{self, Allocator, RETRIES};
-use crate::error::{Error, Partly, Result};
+use crate::error::{Error, Partly, Result, unless_lost};
 use crate::family::Family;
 use crate::pools;
 use crate::store::{Query, Store};
@@ -136,10 +136,8 @@ impl<S: Store> Allocator<S> {
             }
 
             let after = without(&before.value, &losses.ordinals, By::Address, &settings.config, now);
-            match self.write_released(&before, &after).await {
-                Ok(()) => {}
-                Err(error) if error.is_lost_race() => continue,
-                Err(error) => return Err(error),
+            if unless_lost(self.write_released(&before, &after).await)?.is_none() {
+                continue;
             }
             for (id, count) in &losses.handles {
                 self.decrement_or_warn(id, cidr, *count, &mut None).await;

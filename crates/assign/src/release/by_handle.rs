@@ -6,14 +6,14 @@ use std::sync::{Arc, OnceLock};
 use calipam_model::IpNet;
 use calipam_model::affinity::AffinityType;
 use calipam_model::block::Block;
-use calipam_model::handle::clean_id;
+use calipam_model::handle::{Handle, clean_id};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 
 use super::{By, Settings, unless_undecodable, without};
 use crate::allocator::{self, Allocator, RETRIES};
 use crate::auto::affinities_of;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, unless_lost};
 use crate::family::Family;
 use crate::handle::Known;
 use crate::record::Record;
@@ -49,7 +49,7 @@ impl<S: Store> Allocator<S> {
         let id = clean_id(handle);
         let [found, config] =
             self.read([Query::Get(Key::Handle(id.to_owned())), Query::Get(Key::IpamConfig)]).await?;
-        let found = allocator::handle(found)?.ok_or_else(|| Error::NoHandle(id.to_owned()))?;
+        let found = allocator::one::<Handle>(found)?.ok_or_else(|| Error::NoHandle(id.to_owned()))?;
         let settings = Settings { config: allocator::config(config)?, pools: OnceLock::new() };
 
         let cidrs: Vec<IpNet> = found.value.blocks().map(|(cidr, _)| cidr).collect();
@@ -99,10 +99,8 @@ impl<S: Store> Allocator<S> {
             }
 
             let after = without(&before.value, &ordinals, By::Handle, &settings.config, now);
-            match self.write_released(&before, &after).await {
-                Ok(()) => {}
-                Err(error) if error.is_lost_race() => continue,
-                Err(error) => return Err(error),
+            if unless_lost(self.write_released(&before, &after).await)?.is_none() {
+                continue;
             }
             self.decrement_or_warn(id, cidr, ordinals.len() as u32, known).await;
             self.keep_affinity_consistent(settings, &after).await;
@@ -119,11 +117,8 @@ impl<S: Store> Allocator<S> {
         known: &mut Known,
     ) -> Result<Option<Versioned<Block>>> {
         for _ in 0..RETRIES {
-            let stored = match known.take() {
-                Some(stored) => stored,
-                None => self.handle(id).await?,
-            };
-            let Some(stored) = stored.filter(|stored| stored.value.count(cidr) != 0) else {
+            let Some(stored) = self.latest(id, known).await?.filter(|stored| stored.value.count(cidr) != 0)
+            else {
                 return Ok(None);
             };
             if let Some(mut block) = self.block(cidr).await? {
@@ -132,13 +127,10 @@ impl<S: Store> Allocator<S> {
                     return Ok(Some(block));
                 }
                 block.value.update(|update| update.touch());
-                match self.store().update(&Record::Block(Arc::new(block.value)), &block.revision).await {
-                    Ok(_) => {}
-                    Err(error) if error.is_lost_race() => {
-                        *known = Some(Some(stored));
-                        continue;
-                    }
-                    Err(error) => return Err(error.into()),
+                let record = Record::Block(Arc::new(block.value));
+                if unless_lost(self.store().update(&record, &block.revision).await)?.is_none() {
+                    *known = Some(Some(stored));
+                    continue;
                 }
             }
             if self.set_count(stored, cidr, 0, known).await? {
@@ -157,6 +149,16 @@ impl<S: Store> Allocator<S> {
         Ok(blocks.into_iter().flatten().flat_map(|block| addresses_of(&block.value, handle)).collect())
     }
 
+    /// The addresses of a family that a handle has; none if there is no such handle.
+    pub(crate) async fn held_by(&self, handle: &str, family: Family) -> Result<Vec<IpAddr>> {
+        let mut held = match self.ips_by_handle(handle).await {
+            Err(Error::NoHandle(_)) => Vec::new(),
+            held => held?,
+        };
+        held.retain(|address| Family::of_address(*address) == family);
+        Ok(held)
+    }
+
     /// The addresses of a handle in readable blocks. Logs blocks that cannot be decoded.
     pub async fn readable_ips_by_handle(&self, handle: &str) -> Result<Vec<IpAddr>> {
         let blocks = self.readable_blocks(&self.cidrs_of(handle).await?).await?;
@@ -164,27 +166,20 @@ impl<S: Store> Allocator<S> {
     }
 
     async fn cidrs_of(&self, handle: &str) -> Result<Vec<IpNet>> {
-        let found = self.handle(handle).await?.ok_or_else(|| Error::NoHandle(handle.to_owned()))?;
+        let found: Option<Versioned<Handle>> = self.get(Key::Handle(handle.to_owned())).await?;
+        let found = found.ok_or_else(|| Error::NoHandle(handle.to_owned()))?;
         Ok(found.value.blocks().map(|(cidr, _)| cidr).collect())
     }
 
-    /// The addresses that blocks record under a handle, even if the handle object is missing. Searches the blocks of
-    /// `host`, or all blocks if it is `None`. Skips blocks that cannot be decoded.
-    pub async fn search_handle(&self, handle: &str, host: Option<&str>) -> Result<Vec<IpAddr>> {
-        let id = clean_id(handle);
-        let blocks = match host {
-            Some(host) => self.blocks_of_host(host).await?,
-            None => self.all_blocks().await?,
-        };
-        Ok(blocks.iter().flat_map(|block| addresses_of(block, id)).collect())
-    }
-
-    async fn blocks_of_host(&self, host: &str) -> Result<Vec<Block>> {
+    /// The addresses that blocks of `host` record under a handle, even if the handle object is missing. Skips blocks
+    /// that cannot be decoded.
+    pub async fn search_handle(&self, handle: &str, host: &str) -> Result<Vec<IpAddr>> {
         let query = |family| Query::Affinities { kind: AffinityType::Host, holder: host.to_owned(), family };
         let found = self.read(Family::BOTH.map(query)).await?;
         let affinities = affinities_of(found.into_iter().flatten());
         let cidrs: Vec<IpNet> = affinities.into_iter().map(|affinity| affinity.value.key.cidr).collect();
-        self.readable_blocks(&cidrs).await
+        let blocks = self.readable_blocks(&cidrs).await?;
+        Ok(blocks.iter().flat_map(|block| addresses_of(block, clean_id(handle))).collect())
     }
 
     async fn readable_blocks(&self, cidrs: &[IpNet]) -> Result<Vec<Block>> {
@@ -193,15 +188,6 @@ impl<S: Store> Allocator<S> {
             unless_undecodable(block.map(|block| readable.extend(block.map(|block| block.value))))?;
         }
         Ok(readable)
-    }
-
-    async fn all_blocks(&self) -> Result<Vec<Block>> {
-        let found = self.read(Family::BOTH.map(Query::Blocks)).await?;
-        let block = |record| match record {
-            Record::Block(block) => Some(Arc::unwrap_or_clone(block)),
-            _ => None,
-        };
-        Ok(found.into_iter().flatten().filter_map(|entry| block(entry.record)).collect())
     }
 }
 

@@ -12,6 +12,7 @@ use calipam_model::affinity::{AffinityKey, AffinityType};
 use calipam_model::block::{Block, BlockOwner};
 use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
+use calipam_model::node::Node;
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::Versioned;
 use jiff::Timestamp;
@@ -96,8 +97,8 @@ impl<S: Store> Allocator<S> {
         if selector.selects_all() {
             return Ok(());
         }
-        let Some(found) = self.node(node).await? else { return Ok(()) };
-        if selector.selects(&found.labels) {
+        let Some(found) = self.get::<Node>(Key::Node(node.clone())).await? else { return Ok(()) };
+        if selector.selects(&found.value.labels) {
             return Ok(());
         }
         let key = AffinityKey { kind: AffinityType::Host, node: node.clone(), cidr: block.cidr() };

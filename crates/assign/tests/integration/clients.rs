@@ -6,10 +6,12 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use calipam_assign::plugin::{Add, Container, Del, Failure, Host, Plugin, Wanted};
-use calipam_assign::{Allocator, AssignIp, AutoAssign, InUse, MemoryStore, Release, Store};
+use calipam_assign::{Allocator, AssignIp, AutoAssign, InUse, Release, Store};
 use calipam_model::IpNet;
 use calipam_model::affinity::AffinityType;
 use calipam_model::pool::PoolUse;
+use calipam_testkit::memory::MemoryStore;
+use calipam_testkit::operator::Operator as _;
 use jiff::SignedDuration;
 
 use crate::scheduler::Rng;

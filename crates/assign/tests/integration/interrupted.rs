@@ -9,6 +9,7 @@ use calipam_assign::{
 };
 use calipam_model::affinity::AffinityType;
 use calipam_model::pool::PoolUse;
+use calipam_testkit::operator::Operator as _;
 use jiff::SignedDuration;
 
 use crate::clients::{Allocating, attributes};

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use calipam_assign::{
-    Allocator, AutoAssign, Entry, MemoryNotes, MemoryStore, Notes, Query, Release, Store, StoreError, Swap,
+    Allocator, AutoAssign, Entry, MemoryNotes, Notes, Query, Release, Store, StoreError, Swap,
 };
 use calipam_model::IpNet;
 use calipam_model::key::Key;
 use calipam_model::pool::PoolUse;
 use calipam_model::snapshot::Revision;
+use calipam_testkit::memory::MemoryStore;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 

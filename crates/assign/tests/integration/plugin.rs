@@ -6,8 +6,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use calipam_assign::plugin::{Add, Added, Del, Failure, Gc, Host, Lookup, Machine, Plugin, Wanted};
-use calipam_assign::{Allocator, Error, MemoryStore, PodName};
+use calipam_assign::{Allocator, Error, PodName};
 use calipam_model::IpNet;
+use calipam_testkit::memory::MemoryStore;
 use jiff::Timestamp;
 
 use crate::clients::container;

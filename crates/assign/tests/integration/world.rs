@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::task::{Context, Poll, Waker};
 
-use calipam_assign::{Allocator, Error, Fault, MemoryStore, Record, Store};
+use calipam_assign::{Allocator, Error, Record, Store};
 use calipam_model::IpNet;
 use calipam_model::block::Block;
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{ETCD_SOURCES, Snapshot};
+use calipam_testkit::memory::{Fault, MemoryStore};
 use jiff::Timestamp;
 use serde_json::json;
 

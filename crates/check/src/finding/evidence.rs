@@ -9,6 +9,7 @@ use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityState, AffinityType};
 use calipam_model::attributes::PackedAttribute;
 use calipam_model::block::{BlockOwner, BlockProblem};
+use calipam_model::display::text;
 use calipam_model::snapshot::FieldDefect;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
@@ -43,11 +44,7 @@ pub enum LeakReason {
     UnknownOwner,
 }
 
-impl fmt::Display for LeakReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
-}
+calipam_model::display_serialized!(LeakReason);
 
 /// True if the leaked address's records do not name an owner. Such an address is released only if an operator names it.
 pub fn is_unnamed(reasons: &[LeakReason]) -> bool {
@@ -84,11 +81,6 @@ pub enum Evidence {
     Elsewhere(Box<ElsewhereEvidence>),
     /// About a cluster that cannot be read.
     Unreadable(Box<UnreadableEvidence>),
-}
-
-/// Serializes a value as its display text.
-pub(super) fn text<T: fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(value)
 }
 
 fn joined<S: Serializer>(texts: &[String], serializer: S) -> Result<S::Ok, S::Error> {

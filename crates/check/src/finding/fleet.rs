@@ -1,11 +1,10 @@
 //! Evidence of findings about a fleet.
 
-use std::fmt;
-
 use calipam_model::IpNet;
 use serde::Serialize;
 
 use super::owner::is_zero;
+use crate::fleet::Cluster;
 use crate::names::list;
 
 /// Evidence about objects in other clusters of a fleet.
@@ -46,6 +45,12 @@ pub struct Elsewhere {
     pub in_use: Option<SharedUse>,
 }
 
+impl Elsewhere {
+    pub(crate) fn new(cluster: &Cluster, kind: ElsewhereKind, name: &str, cidr: IpNet) -> Self {
+        Self { cluster: cluster.name.clone(), kind, name: name.to_owned(), cidr, in_use: None }
+    }
+}
+
 /// The number of addresses in a shared range that each of two clusters uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -72,11 +77,7 @@ pub enum ElsewhereKind {
     Leaked,
 }
 
-impl fmt::Display for ElsewhereKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
-}
+calipam_model::display_serialized!(ElsewhereKind);
 
 /// Evidence about a cluster that cannot be read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

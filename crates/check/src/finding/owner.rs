@@ -35,11 +35,7 @@ pub enum OwnerKind {
     Tunnel,
 }
 
-impl fmt::Display for OwnerKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
-}
+calipam_model::display_serialized!(OwnerKind);
 
 /// A field of an owner that names addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,11 +55,7 @@ impl fmt::Display for OwnerField {
     }
 }
 
-impl Serialize for OwnerField {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
+calipam_model::serialize_displayed!(OwnerField);
 
 /// The state of a pod that is not running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -4,10 +4,9 @@ use std::fmt;
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
+use calipam_model::display::{text, text_or_null};
 use calipam_model::selector::SelectorError;
-use serde::{Serialize, Serializer};
-
-use super::evidence::text;
+use serde::Serialize;
 
 /// Evidence about a pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -18,13 +17,13 @@ pub struct PoolEvidence {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<PoolName>,
     /// The number of usable addresses that are allocated, cooling down or reserved for Windows.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text_or_null")]
     pub in_use: Option<u128>,
     /// The number of these that are cooling down.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text_or_null")]
     pub cooling: Option<u128>,
     /// The pool's size without IP reservations.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text_or_null")]
     pub usable: Option<u128>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invalid_selector: Option<InvalidSelector>,
@@ -71,11 +70,7 @@ impl fmt::Display for PoolName {
     }
 }
 
-impl Serialize for PoolName {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
+calipam_model::serialize_displayed!(PoolName);
 
 /// Evidence about a node's blocks, by pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -94,12 +89,4 @@ pub struct NodePoolEvidence {
     /// The block limit, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-}
-
-/// Serializes a number as text, since numbers of IPv6 addresses exceed the range of JSON numbers.
-fn digits<S: Serializer>(number: &Option<u128>, serializer: S) -> Result<S::Ok, S::Error> {
-    match number {
-        Some(number) => serializer.collect_str(number),
-        None => serializer.serialize_none(),
-    }
 }

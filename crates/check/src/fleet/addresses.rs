@@ -8,7 +8,6 @@ use super::{Cluster, LISTED};
 use crate::code::{Code, Severity};
 use crate::finding::{Elsewhere, ElsewhereEvidence, ElsewhereKind, Evidence, Finding, Subject};
 use crate::names::short;
-use crate::report::Report;
 
 /// An address in use, the position of its cluster in the group, and its user.
 type InUse<'c> = (IpAddr, usize, &'c str);
@@ -18,7 +17,7 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
         .iter()
         .enumerate()
         .flat_map(|(cluster, member)| member.ranges.used.blocks().iter().map(move |block| (block, cluster)));
-    let leaked: Vec<HashSet<IpAddr>> = group.iter().map(|member| leaked(&member.report)).collect();
+    let leaked: Vec<HashSet<IpAddr>> = group.iter().map(|member| member.report.leaked().collect()).collect();
     let mut blocks: Vec<(&UsedBlock, usize)> = blocks.collect();
     blocks.sort_by_key(|(block, cluster)| (block.cidr, *cluster));
 
@@ -32,12 +31,6 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
         }
         blocks = rest;
     }
-}
-
-/// The addresses that a cluster records although nothing there uses them.
-fn leaked(report: &Report) -> HashSet<IpAddr> {
-    let leaked = report.findings.iter().filter(|finding| finding.code == Code::LeakedAddress);
-    leaked.flat_map(Finding::addresses).collect()
 }
 
 /// Compares the addresses of blocks that overlap.
@@ -84,12 +77,9 @@ fn finding(
     let first_users = uses.chunk_by(|a, b| a.1 == b.1).filter_map(<[_]>::first);
     let of_others = first_users.filter(|(_, cluster, _)| *cluster != here).take(LISTED);
     let others: Vec<Elsewhere> = of_others
-        .map(|(address, cluster, user)| Elsewhere {
-            cluster: group[*cluster].name.clone(),
-            kind: if is_live(*cluster) { ElsewhereKind::User } else { ElsewhereKind::Leaked },
-            name: (*user).to_owned(),
-            cidr: (*address).into(),
-            in_use: None,
+        .map(|(address, cluster, user)| {
+            let kind = if is_live(*cluster) { ElsewhereKind::User } else { ElsewhereKind::Leaked };
+            Elsewhere::new(group[*cluster], kind, user, (*address).into())
         })
         .collect();
     let user = uses.iter().find(|(_, cluster, _)| *cluster == here).map_or("", |(.., user)| *user);

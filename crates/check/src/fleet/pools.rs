@@ -120,19 +120,9 @@ fn check_places(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(usiz
     for (cluster, member) in group.iter().enumerate() {
         let is_in_own = |point: &&Point| pools.get(&cluster).is_some_and(|own| own.contains(point.address));
         let outside = member.ranges.points.iter().filter(|point| !is_in_own(point));
-        places.extend(outside.map(|Point { address, kind, name }| Place {
-            cidr: (*address).into(),
-            cluster,
-            kind: *kind,
-            name,
-        }));
-        let ranges = member.services.iter();
-        places.extend(ranges.map(|cidr| Place {
-            cidr: *cidr,
-            cluster,
-            kind: ElsewhereKind::Services,
-            name: "",
-        }));
+        let place = |cidr: IpNet, kind, name| Place { cidr, cluster, kind, name };
+        places.extend(outside.map(|point| place(point.address.into(), point.kind, &point.name)));
+        places.extend(member.services.iter().map(|cidr| place(*cidr, ElsewhereKind::Services, "")));
     }
     places.sort_by_key(|place| (place.cidr, place.cluster));
     let by_cluster = ByCluster::new(places.iter().map(|place| place.cluster));
@@ -158,13 +148,7 @@ fn check_places(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(usiz
         let others: Vec<Elsewhere> = all
             .filter(is_other)
             .take(LISTED)
-            .map(|place| Elsewhere {
-                cluster: group[place.cluster].name.clone(),
-                kind: place.kind,
-                name: place.name.to_owned(),
-                cidr: place.cidr,
-                in_use: None,
-            })
+            .map(|place| Elsewhere::new(group[place.cluster], place.kind, place.name, place.cidr))
             .collect();
         let further = number - others.len();
         let says = |evidence: &ElsewhereEvidence| format!("covers {}", evidence.list(place));
@@ -179,13 +163,7 @@ fn by_cluster(pools: &[OfCluster<'_>]) -> HashMap<usize, CidrSet> {
 }
 
 fn elsewhere(group: &[&Cluster], of: &OfCluster<'_>) -> Elsewhere {
-    Elsewhere {
-        cluster: group[of.cluster].name.clone(),
-        kind: ElsewhereKind::Pool,
-        name: of.pool.name.clone(),
-        cidr: of.pool.cidr,
-        in_use: None,
-    }
+    Elsewhere::new(group[of.cluster], ElsewhereKind::Pool, &of.pool.name, of.pool.cidr)
 }
 
 /// Creates a finding; `says` returns the part of its message after the pool.

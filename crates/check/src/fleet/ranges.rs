@@ -47,19 +47,14 @@ impl Ranges {
             add(ElsewhereKind::Tunnel, &node.name, &mut node.tunnels.iter().map(|(_, address)| *address));
         }
         for service in snapshot.services.iter().map(|service| &service.value) {
-            let name = format!("{}/{}", service.namespace, service.name);
-            add(ElsewhereKind::Service, &name, &mut service.ingress.iter().copied());
+            add(ElsewhereKind::Service, &service.full_name(), &mut service.ingress.iter().copied());
         }
         points.sort();
         points.dedup();
         Self {
             strict_affinity: snapshot.effective_ipam_config().map(|config| config.strict_affinity),
             points,
-            reserved: snapshot
-                .reservations
-                .iter()
-                .flat_map(|found| found.value.cidrs.iter().copied())
-                .collect(),
+            reserved: snapshot.reserved_cidrs().collect(),
             used: Used::of(context),
         }
     }

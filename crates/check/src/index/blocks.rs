@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use calipam_model::IpNet;
 use calipam_model::block::{Block, BlockContent, BlockOwner, BlockProblem};
+use calipam_model::cidr::block_around;
 use calipam_model::snapshot::{Revision, Snapshot, Source};
 use calipam_model::time::CLOCK_SKEW;
 use jiff::Timestamp;
@@ -78,13 +79,14 @@ pub(super) fn index_blocks(snapshot: &Snapshot, now: Timestamp) -> Vec<IndexedBl
     blocks
 }
 
-/// Returns the blocks that contain an address.
+/// Returns the blocks that contain an address, the largest first.
 pub(super) fn blocks_around<'b, 's>(
     blocks: &'b [IndexedBlock<'s>],
     address: IpAddr,
-) -> impl Iterator<Item = &'b IndexedBlock<'s>> {
-    let outer = std::iter::successors(Some(IpNet::from(address)), |cidr| cidr.supernet());
-    outer.filter_map(|cidr| blocks.binary_search_by_key(&cidr, |block| block.key).ok()).map(|at| &blocks[at])
+) -> impl DoubleEndedIterator<Item = &'b IndexedBlock<'s>> + Clone {
+    let around =
+        (0..=IpNet::from(address).prefix_len()).filter_map(move |prefix| block_around(address, prefix));
+    around.filter_map(|cidr| blocks.binary_search_by_key(&cidr, |block| block.key).ok()).map(|at| &blocks[at])
 }
 
 fn released_in_future(block: &Block, limit: Timestamp) -> Vec<BlockProblem> {

@@ -43,7 +43,7 @@ pub(super) fn pods(snapshot: &Snapshot, blocks: &[IndexedBlock<'_>]) -> usize {
             let node = pod.node().to_string();
             let mut ranges = ranges.get(node.as_str()).copied().unwrap_or_default().iter();
             let Some(range) = ranges.find(|range| range.contains(&address)) else { return 0 };
-            let mut around = blocks_around(blocks, address).peekable();
+            let mut around = blocks_around(blocks, address).rev().peekable();
             let is_free = around.peek().is_none_or(|block| block.usable.is_some());
             let mut records = around.filter_map(|block| block.usable?.allocation_of(address)).peekable();
             is_shown =

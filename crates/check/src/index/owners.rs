@@ -35,14 +35,9 @@ impl Index<'_> {
             .unwrap_or_else(|| Arc::new(self.describe(owner, LISTED_FIELDS)))
     }
 
-    /// Describes an endpoint with all its addresses.
-    pub(crate) fn describe_endpoint(&self, position: u32) -> OwnerEvidence {
-        self.describe(Owner::Endpoint(position), usize::MAX)
-    }
-
-    /// Describes a pod with all addresses that any evidence names.
-    pub(crate) fn describe_pod(&self, position: u32) -> OwnerEvidence {
-        self.describe(Owner::Pod(position), usize::MAX)
+    /// Describes an owner with all its addresses; a pod with those that any evidence names.
+    pub(crate) fn describe_fully(&self, owner: Owner) -> OwnerEvidence {
+        self.describe(owner, usize::MAX)
     }
 
     /// Describes owners with more addresses than a finding lists, once for all findings.
@@ -87,13 +82,9 @@ impl Index<'_> {
             }
             Owner::Service(position) => {
                 let service = self.service(position);
-                let name = format!("{}/{}", service.namespace, service.name);
                 let ingress = &service.ingress;
-                OwnerEvidence::new(OwnerKind::Service, name).naming(
-                    ingress.iter().copied(),
-                    ingress.len(),
-                    most,
-                )
+                let evidence = OwnerEvidence::new(OwnerKind::Service, service.full_name());
+                evidence.naming(ingress.iter().copied(), ingress.len(), most)
             }
             Owner::Tunnel(position, kind) => {
                 let node = self.snapshot.nodes[position as usize].value.name.clone();

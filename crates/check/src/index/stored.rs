@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 
 use calipam_model::IpNet;
-use calipam_model::snapshot::Defect;
 
 use super::{Index, IndexedBlock};
 
@@ -19,8 +18,7 @@ impl<'s> Index<'s> {
     /// Returns all stored blocks, ascending by CIDR, without duplicates.
     pub(crate) fn stored(&self) -> Vec<Stored<'_, 's>> {
         let read = self.blocks.iter().map(|block| Stored { key: block.key, block: Some(block) });
-        let broken = self.snapshot.defects.iter().filter_map(Defect::hidden_block);
-        let broken = broken.map(|key| Stored { key, block: None });
+        let broken = self.snapshot.hidden_blocks().map(|key| Stored { key, block: None });
 
         let mut stored: Vec<Stored<'_, '_>> = read.chain(broken).collect();
         stored.sort_by_key(|s| (s.key, s.block.is_none()));

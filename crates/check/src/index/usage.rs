@@ -14,6 +14,7 @@ use calipam_model::service::Service;
 use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
 use calipam_model::text::TextRef;
 
+use super::blocks::blocks_around;
 use super::{IndexedBlock, Owner, PodName, Use};
 use crate::claim::{Claim, names_service};
 use crate::parallel::in_parts;
@@ -199,7 +200,6 @@ impl Usage {
 }
 
 fn is_recorded_for(blocks: &[IndexedBlock<'_>], service: &Service, address: IpAddr) -> bool {
-    let around = blocks.iter().filter(|b| b.key.contains(&address));
-    let mut records = around.filter_map(|b| b.usable?.allocation_of(address));
+    let mut records = blocks_around(blocks, address).filter_map(|b| b.usable?.allocation_of(address));
     records.any(|a| Claim::of(&a.attribute) == Claim::Service && names_service(&a.attribute, service))
 }

@@ -94,9 +94,9 @@ impl<'c, 's> Occupancy<'c, 's> {
     /// Gathers blocks and reservations.
     pub fn new(context: &'c Context<'s>) -> Self {
         let stored = context.index.stored();
-        let reserved = context.snapshot.reservations.iter().flat_map(|r| r.value.cidrs.iter().copied());
+        let reserved = CidrSet::new(context.snapshot.reserved_cidrs());
         let unknown = stored.iter().filter(|s| s.block.is_none_or(|b| b.sound.is_none())).map(|s| s.key);
-        Self { context, unknown: CidrSet::new(unknown), reserved: CidrSet::new(reserved), stored }
+        Self { context, unknown: CidrSet::new(unknown), reserved, stored }
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -118,7 +118,7 @@ impl<'c, 's> Occupancy<'c, 's> {
         let mut blocks: Vec<&Stored<'_, '_>> = around.into_iter().chain(self.inside(region)).collect();
         blocks.dedup_by_key(|stored| stored.key);
 
-        let mut sum = Sum::new(detail);
+        let mut sum = Sum { detail, ..Sum::default() };
         let mut blocks = blocks.as_slice();
         while let Some(first) = blocks.first() {
             // Blocks are sorted: those that overlap the first one come right after it.
@@ -156,7 +156,7 @@ impl<'c, 's> Occupancy<'c, 's> {
             let size = cidr::size(stored.key);
             return Tally { total: size, unknown: size, ..Tally::default() };
         }
-        let mut sum = Sum::new(Detail::ByKind);
+        let mut sum = Sum::default();
         self.add_run(&mut sum, &[stored], stored.key);
         let reserved = self.reserved.size_within(stored.key);
         sum.tally(stored.key, 0, reserved, reserved)
@@ -229,10 +229,6 @@ struct Sum {
 }
 
 impl Sum {
-    fn new(detail: Detail) -> Self {
-        Self { detail, ..Self::default() }
-    }
-
     fn add(&mut self, address_use: AddressUse, count: u128) {
         match address_use {
             AddressUse::InUse => self.in_use += count,

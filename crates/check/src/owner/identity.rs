@@ -34,7 +34,7 @@ pub(super) fn each_identity(key: &mut Vec<u8>, workload: &EndpointTexts<'_>, mut
 }
 
 /// Returns a pod's texts in the form that endpoints have.
-pub(super) fn texts_of_pod(pod: &Pod) -> EndpointTexts<'_> {
+pub(crate) fn texts_of_pod(pod: &Pod) -> EndpointTexts<'_> {
     EndpointTexts {
         namespace: pod.namespace(),
         node: pod.node(),

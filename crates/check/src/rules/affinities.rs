@@ -8,7 +8,7 @@ use calipam_model::block::BlockOwner;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Source, Versioned};
 
-use super::blocks::is_missing;
+use super::blocks::{evidence, is_missing};
 use crate::Context;
 use crate::code::Code;
 use crate::finding::{AffinityEvidence, BlockEvidence, Conflicting, Evidence, Finding, Subject};
@@ -119,21 +119,12 @@ fn check_conflict(context: &Context<'_>, same_block: &[&Versioned<Affinity>], ou
     let nodes: BTreeSet<&str> = hosts.clone().map(|key| key.node.as_str()).collect();
     let Some(cidr) = same_block.first().map(|a| a.value.key.cidr).filter(|_| nodes.len() > 1) else { return };
     let dependencies = hosts.clone().map(|key| Key::Affinity(key.clone())).chain([Key::Block(cidr)]);
-    let evidence = conflict_evidence(context, cidr, hosts.cloned().map(Conflicting::Affinity).collect());
+    let others = hosts.cloned().map(Conflicting::Affinity).collect();
+    let evidence = BlockEvidence { others, ..evidence(context.index.block(cidr)) };
     let says = format!("{cidr} is claimed by {}", list(&nodes));
     out.push(
         Finding::new(Code::AffinityConflict, Subject::Block(cidr), says, Evidence::Block(Box::new(evidence)))
             .on_nodes(nodes)
             .depending_on(dependencies),
     );
-}
-
-fn conflict_evidence(context: &Context<'_>, cidr: IpNet, holders: Vec<Conflicting>) -> BlockEvidence {
-    let block = context.index.block(cidr);
-    BlockEvidence {
-        owner: block.and_then(|b| b.owner).cloned(),
-        allocated: block.and_then(|b| b.sound).map(|b| b.allocated()),
-        others: holders,
-        ..BlockEvidence::default()
-    }
 }

@@ -5,7 +5,6 @@ use std::fmt::Display;
 
 use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityType};
-use calipam_model::block::BlockOwner;
 use calipam_model::key::Key;
 use calipam_model::pool::Pool;
 use calipam_model::snapshot::{Snapshot, Source};
@@ -41,15 +40,18 @@ fn finding(
     says: impl Display,
     fill: impl FnOnce(&mut BlockEvidence),
 ) -> Finding {
-    let read = block.block;
-    let mut evidence = BlockEvidence {
-        owner: read.and_then(|b| b.owner).cloned(),
-        allocated: read.and_then(|b| b.sound).map(|b| b.allocated()),
-        ..BlockEvidence::default()
-    };
+    let mut evidence = evidence(block.block);
     fill(&mut evidence);
     let (subject, says) = (Subject::Block(block.key), format!("{} {says}", block.key));
     Finding::new(code, subject, says, Evidence::Block(Box::new(evidence))).on_nodes(host(block))
+}
+
+pub(super) fn evidence(block: Option<&IndexedBlock<'_>>) -> BlockEvidence {
+    BlockEvidence {
+        owner: block.and_then(|b| b.owner).cloned(),
+        allocated: block.and_then(|b| b.sound).map(|b| b.allocated()),
+        ..BlockEvidence::default()
+    }
 }
 
 fn about(block: &IndexedBlock<'_>, code: Code, says: impl Display) -> Finding {
@@ -117,31 +119,27 @@ fn check_owner(
     out: &mut Vec<Finding>,
 ) {
     let snapshot = context.snapshot;
-    let (kind, name) = match block.owner {
-        Some(BlockOwner::Host(node)) => (AffinityType::Host, node),
-        Some(BlockOwner::Virtual(name)) => (AffinityType::Virtual, name),
-        Some(BlockOwner::Other(name)) => {
-            let says = format!("belongs to {:?}, which is neither a node nor virtual", short(name));
-            out.push(about(block, Code::UnexpectedBlockOwner, says));
-            return;
+    let Some(owner) = block.owner else {
+        if block.sound.is_some_and(|b| b.is_empty()) {
+            let says = "has no owner and no allocated address";
+            out.push(about(block, Code::EmptyUnownedBlock, says));
         }
-        None => {
-            if block.sound.is_some_and(|b| b.is_empty()) {
-                let says = "has no owner and no allocated address";
-                out.push(about(block, Code::EmptyUnownedBlock, says));
-            }
-            return;
-        }
+        return;
     };
-    let missing = kind == AffinityType::Host && !context.index.node_exists(name);
+    let Some(key) = AffinityKey::of_owner(owner, block.key) else {
+        let says = format!("belongs to {:?}, which is neither a node nor virtual", short(&owner.to_string()));
+        out.push(about(block, Code::UnexpectedBlockOwner, says));
+        return;
+    };
+    let name = &key.node;
+    let missing = key.kind == AffinityType::Host && !context.index.node_exists(name);
     if missing && snapshot.has_read(Source::Nodes) {
         let says = format!("belongs to {}, which {}", short(name), is_missing(context, name));
         out.push(about(block, Code::BlockOfMissingNode, says));
     }
-    let key = AffinityKey { kind, node: name.clone(), cidr: block.key };
     if snapshot.has_read(Source::Affinities) && !affinities.0.contains(&key) {
-        let dependencies = [Key::Block(block.key), Key::Affinity(key)];
         let says = format!("belongs to {}, which has no affinity for it", short(name));
+        let dependencies = [Key::Block(block.key), Key::Affinity(key)];
         out.push(about(block, Code::BlockWithoutAffinity, says).depending_on(dependencies));
     }
 }

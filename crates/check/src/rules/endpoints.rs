@@ -10,6 +10,7 @@ use calipam_model::text::TextRef;
 
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, OwnerEvidence, OwnerKind, Subject};
+use crate::index::Owner;
 use crate::names::short;
 use crate::{Context, FastSet};
 
@@ -27,7 +28,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
             && !endpoint.value.is_of_openstack()
             && is_live(context, &endpoint.value)
         {
-            out.push(finding(context.index.describe_endpoint(position)));
+            out.push(finding(context.index.describe_fully(Owner::Endpoint(position))));
         }
     }
     check_objects(context, out);
@@ -39,10 +40,9 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
         let pod = &pod.value;
         let is_wanted = !on_etcd || pod.mentioned().next().is_none();
         if !pod.finished && !pod.host_network && is_wanted && nodes.lacks(pod.node()) {
-            let (namespace, name) = (pod.namespace().to_string(), pod.name().to_string());
             // Pods and nodes are listed at different times.
-            let dependencies = [Key::Pod { namespace, name }, Key::Node(pod.node().to_string())];
-            out.push(finding(context.index.describe_pod(position)).depending_on(dependencies));
+            let dependencies = [pod.key(), Key::Node(pod.node().to_string())];
+            out.push(finding(context.index.describe_fully(Owner::Pod(position))).depending_on(dependencies));
         }
     }
 }

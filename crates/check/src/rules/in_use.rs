@@ -48,19 +48,10 @@ fn dependencies(context: &Context<'_>, address: &Address<'_, '_, '_>) -> Vec<Key
 
 fn key_of(index: &Index<'_>, owner: Owner) -> Key {
     match owner {
-        Owner::Endpoint(position) => {
-            let endpoint = index.endpoint(position);
-            Key::Endpoint { namespace: endpoint.namespace().to_string(), name: endpoint.name() }
-        }
-        Owner::Pod(position) => {
-            let pod = &index.snapshot.pods[position as usize].value;
-            Key::Pod { namespace: pod.namespace().to_string(), name: pod.name().to_string() }
-        }
+        Owner::Endpoint(position) => index.endpoint(position).key(),
+        Owner::Pod(position) => index.snapshot.pods[position as usize].value.key(),
         Owner::Tunnel(position, _) => Key::Node(index.snapshot.nodes[position as usize].value.name.clone()),
-        Owner::Service(position) => {
-            let service = &index.snapshot.services[position as usize].value;
-            Key::Service { namespace: service.namespace.clone(), name: service.name.clone() }
-        }
+        Owner::Service(position) => index.service(position).key(),
     }
 }
 

@@ -1,6 +1,8 @@
 //! Allocated addresses that nothing uses, if they are old enough and everything that could use them was read.
 //! [`owner`] determines whether the recorded owner is gone, elsewhere or finished.
 
+use std::sync::Arc;
+
 use calipam_model::attributes::AttributeRef;
 use calipam_model::key::Key;
 use calipam_model::names::endpoint_name;
@@ -10,7 +12,7 @@ use calipam_model::snapshot::Source;
 use crate::Context;
 use crate::claim::{Claim, names_service};
 use crate::code::{Code, Severity};
-use crate::finding::{AddressEvidence, Evidence, Finding, LeakReason, Subject};
+use crate::finding::{AddressEvidence, Evidence, Finding, LeakReason, OwnerEvidence, Subject};
 use crate::index::Owner;
 use crate::names::name_of_claim;
 use crate::owner::{self, Owners, RecordedOwner};
@@ -91,12 +93,7 @@ fn extra(context: &Context<'_>, record: &Record<'_, '_>) -> Finding {
         "allocated to {}, whose ingress does not name it",
         name_of_claim(&record.allocation.attribute)
     );
-    let evidence = AddressEvidence {
-        pool: context.index.pools_around(address.into()).next().map(|p| p.name.clone()),
-        owners: of_record_named.map(owner).collect(),
-        records: vec![record.evidence()],
-        ..AddressEvidence::default()
-    };
+    let evidence = evidence(context, record, of_record_named.map(owner).collect());
     let evidence = Evidence::Address(Box::new(evidence));
     Finding::new(Code::ServiceAddressExtra, Subject::Address(address), says, evidence)
         .depending_on([Key::Block(record.block.key)])
@@ -113,18 +110,23 @@ fn leak(
     let attribute = &record.allocation.attribute;
     let says =
         format!("allocated to {}, {}", name_of_claim(attribute), why(reasons.first().copied(), attribute));
-    let evidence = AddressEvidence {
-        reasons,
-        pool: context.index.pools_around(address.into()).next().map(|p| p.name.clone()),
-        owners: workloads.iter().map(|owner| context.index.describe_owner(*owner)).collect(),
-        records: vec![record.evidence()],
-        ..AddressEvidence::default()
-    };
+    let owners = workloads.iter().map(|owner| context.index.describe_owner(*owner)).collect();
+    let evidence = AddressEvidence { reasons, ..evidence(context, record, owners) };
     let nodes = evidence.nodes();
     let severity = if evidence.is_owner_unknown() { Severity::Warning } else { Severity::Error };
     let evidence = Evidence::Address(Box::new(evidence));
     let finding = Finding::new(Code::LeakedAddress, Subject::Address(address), says, evidence);
     finding.with_severity(severity).on_nodes(nodes).depending_on(dependencies(context, record, claim))
+}
+
+fn evidence(
+    context: &Context<'_>,
+    record: &Record<'_, '_>,
+    owners: Vec<Arc<OwnerEvidence>>,
+) -> AddressEvidence {
+    let pool = context.index.pools_around(record.allocation.address.into()).next();
+    let (pool, records) = (pool.map(|pool| pool.name.clone()), vec![record.evidence()]);
+    AddressEvidence { pool, owners, records, ..AddressEvidence::default() }
 }
 
 /// The clause with the reason why nothing uses a recorded address.

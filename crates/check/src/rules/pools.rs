@@ -6,12 +6,12 @@ use calipam_model::selector::{Selector, SelectorError};
 use calipam_model::snapshot::Source;
 
 use crate::Context;
-use crate::cidr_set::overlaps;
+use crate::cidr_set::{overlaps, within};
 use crate::code::{Code, Severity};
-use crate::finding::{Evidence, Finding, InvalidSelector, PoolEvidence, PoolName, Subject};
+use crate::finding::{Evidence, Finding, InvalidSelector, Place, PoolEvidence, PoolName, Subject};
 use crate::names::{list, short};
 use crate::occupancy::{Occupancy, whole_percent};
-use crate::places::{Places, within};
+use crate::places::Places;
 
 /// Checks every pool.
 pub(crate) fn check(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, out: &mut Vec<Finding>) {
@@ -68,8 +68,9 @@ fn check_places(context: &Context<'_>, pools: &[&Pool], out: &mut Vec<Finding>) 
     let places = Places::of(context.snapshot, enabled().map(|pool| pool.cidr));
     for pool in enabled() {
         let is_of_nodes = pool.allows(PoolUse::Workload) || pool.allows(PoolUse::Tunnel);
-        let nodes = if is_of_nodes { within(&places.nodes, pool.cidr) } else { &[] };
-        let services = within(&places.services, pool.cidr);
+        let inside = |places| within(places, pool.cidr, |place: &Place| place.address);
+        let nodes = if is_of_nodes { inside(&places.nodes) } else { &[] };
+        let services = inside(&places.services);
         for (code, covered) in [(Code::PoolOverlapsNodes, nodes), (Code::PoolOverlapsServices, services)] {
             if !covered.is_empty() {
                 let says = format!("covers {}", list(covered));

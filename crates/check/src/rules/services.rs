@@ -1,7 +1,6 @@
 //! LoadBalancer services without an address.
 
 use calipam_model::config::AssignIps;
-use calipam_model::key::Key;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::service::Service;
 use calipam_model::snapshot::Source;
@@ -42,12 +41,11 @@ fn without_address(context: &Context<'_>, pools: &[&Pool], service: &Service) ->
         }),
     }?;
 
-    let name = format!("{}/{}", service.namespace, service.name);
+    let name = service.full_name();
     let why = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
     let says = format!("{} is a LoadBalancer service without an address{why}", short(&name));
     let evidence = OwnerEvidence { cause, ..OwnerEvidence::new(OwnerKind::Service, name.clone()) };
-    let key = Key::Service { namespace: service.namespace.clone(), name: service.name.clone() };
     let evidence = Evidence::Endpoint(Box::new(evidence));
     let finding = Finding::new(Code::ServiceWithoutAddress, Subject::Service(name), says, evidence);
-    Some(finding.depending_on([key]))
+    Some(finding.depending_on([service.key()]))
 }

@@ -56,10 +56,8 @@ fn not_assigned(pod: &Pod, is_calicos: bool) -> impl Iterator<Item = IpAddr> {
 fn unrecorded(context: &Context<'_>, position: u32, address: IpAddr) -> Option<Finding> {
     let index = &context.index;
     let pool = index.enabled_pool_around(address)?;
-    let reservations = context.snapshot.reservations.iter();
-    let is_reserved =
-        || reservations.flat_map(|reservation| &reservation.value.cidrs).any(|cidr| cidr.contains(&address));
-    let around: Vec<&IndexedBlock<'_>> = index.blocks_around(address).collect();
+    let is_reserved = || context.snapshot.reserved_cidrs().any(|cidr| cidr.contains(&address));
+    let around: Vec<&IndexedBlock<'_>> = index.blocks_around(address).rev().collect();
     let is_recorded =
         || around.iter().any(|block| block.usable.is_none_or(|block| block.allocation_of(address).is_some()));
     if !pool.allows(PoolUse::Workload)

@@ -75,11 +75,6 @@ fn finding(code: Code, owner: OwnerEvidence, key: Key, says: &str) -> Finding {
     finding.on_nodes([node]).depending_on([key])
 }
 
-fn key_of_endpoint(context: &Context<'_>, position: u32) -> Key {
-    let endpoint = context.index.endpoint(position);
-    Key::Endpoint { namespace: endpoint.namespace().to_string(), name: endpoint.name() }
-}
-
 /// Returns true for a finished pod whose endpoint the CNI plugin should have removed by now. A pod without a finish
 /// time finished long ago.
 fn has_long_finished(context: &Context<'_>, pod: &Pod) -> bool {
@@ -87,7 +82,8 @@ fn has_long_finished(context: &Context<'_>, pod: &Pod) -> bool {
 }
 
 fn endpoint_without_pod(context: &Context<'_>, position: u32, state: PodState) -> Finding {
-    let owner = OwnerEvidence { pod_state: Some(state), ..context.index.describe_endpoint(position) };
+    let owner =
+        OwnerEvidence { pod_state: Some(state), ..context.index.describe_fully(Owner::Endpoint(position)) };
     let endpoint = context.index.endpoint(position);
     let (namespace, name) = (endpoint.namespace().to_string(), endpoint.pod().to_string());
     let clause = match state {
@@ -95,7 +91,7 @@ fn endpoint_without_pod(context: &Context<'_>, position: u32, state: PodState) -
         PodState::Gone => "does not exist",
     };
     let says = format!(" is the endpoint of pod {}, which {clause}", short(&owner.pod));
-    finding(Code::EndpointWithoutPod, owner, key_of_endpoint(context, position), &says)
+    finding(Code::EndpointWithoutPod, owner, context.index.endpoint(position).key(), &says)
         .depending_on([Key::Pod { namespace, name }])
 }
 
@@ -107,7 +103,7 @@ fn pod_without_endpoint(context: &Context<'_>, position: u32) -> Option<Finding>
     if endpoints.is_empty() && context.snapshot.has_read(Source::Nodes) {
         return None;
     }
-    let owner = context.index.describe_pod(position);
+    let owner = context.index.describe_fully(Owner::Pod(position));
     let says = format!(" is running on {}, but has no endpoint", short(&owner.node));
     Some(finding(Code::PodWithoutEndpoint, owner, pod.key(), &says).depending_on(endpoints))
 }
@@ -142,10 +138,10 @@ fn node_mismatch(context: &Context<'_>, position: u32, pod: &Pod) -> Option<Find
     {
         return None;
     }
-    let owner = context.index.describe_endpoint(position);
+    let owner = context.index.describe_fully(Owner::Endpoint(position));
     let node = pod.node().to_string();
     let says = format!(" is on {}, but its pod is on {node}", short(&owner.node));
-    let found = finding(Code::EndpointNodeMismatch, owner, key_of_endpoint(context, position), &says);
+    let found = finding(Code::EndpointNodeMismatch, owner, context.index.endpoint(position).key(), &says);
     Some(found.on_nodes([node]).depending_on([pod.key()]))
 }
 
@@ -154,10 +150,7 @@ fn recorded_beside_pod(context: &Context<'_>, position: u32, pod: &Pod) -> Vec<F
     let (index, owner) = (&context.index, Owner::Endpoint(position));
     let is_holding = |record: &Record<'_, '_>| !record.allocation.attribute.is_cooling();
     let finding = |address: IpAddr| {
-        let around = index
-            .blocks_around(address)
-            .filter_map(|block| Some(Record { block, allocation: block.usable?.allocation_of(address)? }));
-        let records: Vec<Record<'_, '_>> = around.filter(is_holding).collect();
+        let records: Vec<Record<'_, '_>> = index.records_of(address).rev().filter(is_holding).collect();
         let named =
             |r: &&Record<'_, '_>| naming(&r.allocation.attribute, owner, index) == Some(Naming::Whole);
         let record = records.iter().find(named)?;
@@ -190,12 +183,12 @@ fn disagreement(context: &Context<'_>, position: u32, endpoints: &[u32]) -> Opti
     if agree {
         return None;
     }
-    let owner = context.index.describe_pod(position);
+    let owner = context.index.describe_fully(Owner::Pod(position));
     let named = [("its status", status), ("its annotation", annotation), ("its endpoint", endpoint)];
     let named = named.into_iter().filter(|(_, addresses)| !addresses.is_empty());
     let said: Vec<String> =
         named.map(|(source, addresses)| format!("{source} names {}", list(addresses))).collect();
-    let keys = endpoints.iter().map(|e| key_of_endpoint(context, *e));
+    let keys = endpoints.iter().map(|e| context.index.endpoint(*e).key());
     let says = format!(": {}", said.join(", "));
     Some(finding(Code::PodAddressDisagreement, owner, pod.key(), &says).depending_on(keys))
 }

@@ -144,12 +144,11 @@ pub struct HandleOfAddress {
 pub fn address(snapshot: &Snapshot, address: IpAddr) -> AddressView {
     let context = Context::new(snapshot, &Options::default());
     let index = &context.index;
-    let around = || index.blocks.iter().filter(|b| b.key.contains(&address));
+    let around = || index.blocks_around(address);
     let undecodable =
         snapshot.defects.iter().any(|d| matches!(&d.key, Some(Key::Block(cidr)) if cidr.contains(&address)));
     let owners = context.owners_of(address);
-    let reserved =
-        snapshot.reservations.iter().flat_map(|r| &r.value.cidrs).any(|cidr| cidr.contains(&address));
+    let reserved = snapshot.reserved_cidrs().any(|cidr| cidr.contains(&address));
     let pools = index.pools_around(IpNet::from(address));
     AddressView {
         address,
@@ -234,7 +233,7 @@ fn findings(context: &Context<'_>, address: IpAddr) -> Vec<Finding> {
     let is_recorded = |code: Code| {
         code != Code::UnallocatedInUse
             || context.snapshot.has_read(Source::Blocks)
-            || context.index.blocks.iter().any(|block| block.key.contains(&address))
+            || context.index.blocks_around(address).next().is_some()
     };
     let about = |f: &Finding| match &f.subject {
         // The recorded owner might use the address, too, without being found by a narrow read.
@@ -251,15 +250,9 @@ fn findings(context: &Context<'_>, address: IpAddr) -> Vec<Finding> {
     report.findings.into_iter().filter(about).collect()
 }
 
-/// Returns the records of an address in readable blocks.
-fn records<'c, 's>(context: &'c Context<'s>, address: IpAddr) -> impl Iterator<Item = Record<'c, 's>> {
-    let around = context.index.blocks.iter().filter(move |b| b.key.contains(&address));
-    around.filter_map(move |block| Some(Record { block, allocation: block.usable?.allocation_of(address)? }))
-}
-
 /// Returns true if a record names a pod or container in a way from which no endpoint key follows.
 fn has_unfound_owner(context: &Context<'_>, address: IpAddr) -> bool {
-    records(context, address).any(|record| {
+    context.index.records_of(address).any(|record| {
         let claim = Claim::of(&record.allocation.attribute);
         matches!(
             claim,
@@ -277,12 +270,12 @@ fn is_around(context: &Context<'_>, path: &str, address: IpAddr) -> bool {
     let defect = context.snapshot.defects.iter().find(|d| d.path == path);
     let is_node = |name: &str| {
         let named = |r: Record<'_, '_>| r.allocation.attribute.get("node").is_some_and(|n| n == *name);
-        records(context, address).any(named)
+        context.index.records_of(address).any(named)
     };
     match defect.and_then(|d| d.key.as_ref()) {
         Some(Key::Block(cidr)) => cidr.contains(&address),
         Some(Key::Affinity(key)) => key.cidr.contains(&address),
-        Some(Key::Handle(id)) => records(context, address).any(|r| {
+        Some(Key::Handle(id)) => context.index.records_of(address).any(|r| {
             let recorded = r.allocation.attribute.clean_handle().map(|h| h.to_string());
             recorded.is_some_and(|h| !h.is_empty() && clean_id(id) == h)
         }),
@@ -295,7 +288,7 @@ fn is_around(context: &Context<'_>, path: &str, address: IpAddr) -> bool {
 }
 
 fn is_pod_of(context: &Context<'_>, address: IpAddr, namespace: &str, name: &str) -> bool {
-    records(context, address).any(|record| {
+    context.index.records_of(address).any(|record| {
         let pod = Claim::of(&record.allocation.attribute).pod();
         pod.is_some_and(|(recorded, pod)| recorded == namespace && pod == name)
     })

@@ -78,15 +78,13 @@ pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> Addres
     }
     // The remaining ones are in none of the records above.
     for address in used.into_iter().filter(|address| scope.has_network((*address).into())) {
-        let around =
-            context.index.blocks.iter().map(|block| block.key).find(|block| block.contains(&address));
         list.addresses.push(HeldAddress {
             address,
             node: None,
             kind: "not recorded",
             allocated_to: String::new(),
             handle: None,
-            block: around,
+            block: context.index.blocks_around(address).next().map(|block| block.key),
             pool: pool_of(&context, address.into()),
         });
     }

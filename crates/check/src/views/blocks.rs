@@ -18,7 +18,7 @@ pub struct BlockList {
     pub blocks: Vec<BlockView>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockView {
     /// The CIDR in the block's key.
@@ -78,17 +78,8 @@ fn view(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, stored: &Stored<'_
     let mut view = BlockView {
         cidr: stored.key,
         pool: pool_of(context, stored.key),
-        owner: None,
-        claimed_at: None,
         total: Count(cidr::size(stored.key)),
-        in_use: 0,
-        borrowed: 0,
-        cooling: 0,
-        windows_reserved: 0,
-        reserved: 0,
-        free: 0,
-        sequence_number: None,
-        problems: Vec::new(),
+        ..BlockView::default()
     };
     let Some(block) = stored.block else {
         let reason = reason(context.snapshot, stored.key).unwrap_or_default();

@@ -11,7 +11,7 @@ use calipam_model::snapshot::{Revision, Snapshot, Source};
 use serde::{Serialize, Serializer};
 
 use crate::index::Owner;
-use crate::{Code, Context, Options, Report, Subject};
+use crate::{Code, Context, Options, Report};
 
 /// calicoctl's counts and lists.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -110,12 +110,7 @@ pub struct LeakedHandle {
 /// Returns calicoctl's counts and lists for a snapshot, based on the findings in the unfiltered `report`.
 pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
     let context = Context::new(snapshot, &Options::default());
-    let leaked: HashSet<IpAddr> = subjects(report, Code::LeakedAddress)
-        .filter_map(|subject| match subject {
-            Subject::Address(address) => Some(*address),
-            _ => None,
-        })
-        .collect();
+    let leaked: HashSet<IpAddr> = report.leaked().collect();
     let blocks = context.index.blocks.iter().filter_map(|indexed| {
         let block = indexed.usable?;
         let allocations = block.allocations();
@@ -140,12 +135,8 @@ pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
     let assigns = snapshot.kube_controllers.as_ref().and_then(|controllers| controllers.assign_ips);
     let services = assigns.filter(|_| snapshot.has_read(Source::Services));
 
-    let orphans: HashSet<&str> = subjects(report, Code::OrphanHandle)
-        .filter_map(|subject| match subject {
-            Subject::Handle(id) => Some(id.as_str()),
-            _ => None,
-        })
-        .collect();
+    let orphans = report.findings.iter().filter(|finding| finding.code == Code::OrphanHandle);
+    let orphans: HashSet<&str> = orphans.filter_map(|finding| finding.subject.handle()).collect();
     let mut view = CalicoctlView {
         blocks: blocks.collect(),
         pools: snapshot
@@ -174,11 +165,6 @@ pub fn calicoctl(snapshot: &Snapshot, report: &Report) -> CalicoctlView {
         }
     }
     view
-}
-
-/// Returns the subjects of the findings with a code.
-fn subjects(report: &Report, code: Code) -> impl Iterator<Item = &Subject> {
-    report.findings.iter().filter(move |finding| finding.code == code).map(|finding| &finding.subject)
 }
 
 fn allocation(

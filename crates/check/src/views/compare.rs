@@ -99,10 +99,7 @@ pub fn compare(snapshot: &Snapshot) -> Option<Comparison> {
         return None;
     }
     let context = Context::new(snapshot, &Options::default());
-    let kubernetes = in_kubernetes(&context);
-    let blocks = in_blocks(&context, &kubernetes.node_of);
-    let sources = Sources::new(kubernetes, in_endpoints(&context), blocks, &context);
-
+    let sources = Sources::new(&context);
     let nodes = sources.nodes().into_iter().map(|node| sources.node(node)).collect();
     Some(Comparison { nodes, with_endpoints: sources.with_endpoints })
 }
@@ -118,10 +115,7 @@ struct InKubernetes {
 
 fn in_kubernetes(context: &Context<'_>) -> InKubernetes {
     // Another plugin's pods do not count: on Kubernetes they have no annotation, and no block records their addresses.
-    let is_recorded = |address: IpAddr| {
-        let around = context.index.blocks.iter().filter(|block| block.key.contains(&address));
-        around.filter_map(|block| block.usable).any(|block| block.allocation_of(address).is_some())
-    };
+    let is_recorded = |address: IpAddr| context.index.records_of(address).next().is_some();
     let is_ours = |pod: &Pod| {
         context.snapshot.datastore != DatastoreKind::Kubernetes
             || pod.is_annotated()
@@ -188,45 +182,43 @@ fn in_blocks(context: &Context<'_>, node_of: &BTreeMap<IpAddr, String>) -> InBlo
 
 /// The addresses in each source.
 struct Sources {
-    pods: BTreeMap<String, usize>,
-    running: ByNode,
+    kubernetes: InKubernetes,
     endpoints: ByNode,
-    recorded: ByNode,
+    blocks: InBlocks,
     /// Addresses that are recorded on any node. A migrating virtual machine is recorded on one node, but runs on two.
     all_recorded: BTreeSet<IpAddr>,
-    /// Addresses that are recorded for virtual machines.
-    machines: BTreeSet<IpAddr>,
-    /// Addresses that a pod uses, but that are recorded for something else.
-    others: BTreeMap<IpAddr, RecordedFor>,
     /// Addresses that are used on any node, or held for a virtual machine.
     used: BTreeSet<IpAddr>,
     with_endpoints: bool,
 }
 
 impl Sources {
-    fn new(kubernetes: InKubernetes, endpoints: ByNode, blocks: InBlocks, context: &Context<'_>) -> Self {
+    fn new(context: &Context<'_>) -> Self {
         let all = |source: &ByNode| -> BTreeSet<IpAddr> { source.values().flatten().copied().collect() };
+        let kubernetes = in_kubernetes(context);
+        let blocks = in_blocks(context, &kubernetes.node_of);
         Self {
             all_recorded: all(&blocks.addresses),
             used: &all(&kubernetes.addresses) | &blocks.machines,
-            machines: blocks.machines,
-            pods: kubernetes.pods,
-            running: kubernetes.addresses,
-            endpoints,
-            recorded: blocks.addresses,
-            others: blocks.others,
+            kubernetes,
+            endpoints: in_endpoints(context),
+            blocks,
             with_endpoints: context.snapshot.has_read(Source::Endpoints),
         }
     }
 
+    /// The addresses by node, according to Kubernetes, endpoints and blocks.
+    fn by_node(&self) -> [&ByNode; 3] {
+        [&self.kubernetes.addresses, &self.endpoints, &self.blocks.addresses]
+    }
+
     fn nodes(&self) -> BTreeSet<String> {
-        let sources = [&self.running, &self.endpoints, &self.recorded];
-        sources.into_iter().flat_map(|s| s.keys().cloned()).collect()
+        self.by_node().into_iter().flat_map(|source| source.keys().cloned()).collect()
     }
 
     fn node(&self, node: String) -> NodeComparison {
         let on_node = |source: &ByNode| source.get(&node).cloned().unwrap_or_default();
-        let [running, endpoints, recorded] = [&self.running, &self.endpoints, &self.recorded].map(on_node);
+        let [running, endpoints, recorded] = self.by_node().map(on_node);
 
         let has_endpoint = |address: &&IpAddr| !self.with_endpoints || endpoints.contains(*address);
         let agreed = running.iter().filter(|a| self.all_recorded.contains(*a)).filter(has_endpoint).count();
@@ -237,10 +229,10 @@ impl Sources {
         };
 
         let elsewhere = running.iter().filter(|a| self.all_recorded.contains(*a) && !recorded.contains(*a));
-        let recorded_elsewhere = elsewhere.filter(|a| !self.machines.contains(*a)).copied().collect();
-        let others = running.iter().filter_map(|a| Some((*a, *self.others.get(a)?))).collect();
+        let recorded_elsewhere = elsewhere.filter(|a| !self.blocks.machines.contains(*a)).copied().collect();
+        let others = running.iter().filter_map(|a| Some((*a, *self.blocks.others.get(a)?))).collect();
         NodeComparison {
-            pods: self.pods.get(&node).copied().unwrap_or_default(),
+            pods: self.kubernetes.pods.get(&node).copied().unwrap_or_default(),
             node,
             in_kubernetes: running.len(),
             in_endpoints: endpoints.len(),

@@ -4,7 +4,7 @@ use calipam_assign::Outlook;
 use calipam_model::IpNet;
 use calipam_model::block::Cooling;
 use calipam_model::config::IpamConfig;
-use calipam_model::pool::{Pool, PoolUse};
+use calipam_model::pool::Pool;
 use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -119,7 +119,7 @@ fn view(
         block_size: pool.block_size,
         enabled: pool.is_enabled(),
         automatic: pool.automatic,
-        allowed_uses: pool.allowed_uses.iter().map(|used| name_of_use(*used)).collect(),
+        allowed_uses: pool.allowed_uses.iter().map(|used| used.name()).collect(),
         node_selector: pool.node_selector.clone(),
         blocks: occupancy.blocks_in(pool.cidr),
         total: Count(tally.total),
@@ -144,14 +144,6 @@ fn cooled(occupancy: &Occupancy<'_, '_>, pool: &Pool, config: &IpamConfig) -> Op
     let blocks = occupancy.inside(pool.cidr).iter().filter_map(|stored| stored.block?.current());
     let cooling = Cooling::of(blocks, occupancy.now(), config.cooldown())?;
     Some([cooling.first, cooling.last])
-}
-
-fn name_of_use(used: PoolUse) -> &'static str {
-    match used {
-        PoolUse::Workload => "Workload",
-        PoolUse::Tunnel => "Tunnel",
-        PoolUse::LoadBalancer => "LoadBalancer",
-    }
 }
 
 /// Sums up the blocks that no pool fully contains, including those that are corrupt or cannot be decoded.

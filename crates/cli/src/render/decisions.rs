@@ -48,11 +48,7 @@ pub(super) enum DecisionStep {
     Assign,
 }
 
-impl std::fmt::Display for DecisionStep {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.serialize(f)
-    }
-}
+calipam_model::display_serialized!(DecisionStep);
 
 /// Describes an event of the allocator as a decision.
 pub(super) fn of(snapshot: &Snapshot, node: &Node, event: &Event) -> Decision {

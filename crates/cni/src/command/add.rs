@@ -3,14 +3,12 @@
 use std::collections::BTreeMap;
 
 use calipam_assign::plugin::{Add, Added, Wanted};
-use calipam_model::IpNet;
 use jiff::Timestamp;
 
 use crate::call::Call;
 use crate::failure;
 use crate::host::CallHost;
 use crate::machine::{self, Owner};
-use crate::protocol::result::Address;
 use crate::protocol::{Arguments, CniError, IpamResult};
 
 /// Gives the container addresses.
@@ -43,6 +41,5 @@ pub(crate) async fn add(call: &Call) -> Result<IpamResult, CniError> {
     let host = CallHost { call, allocator };
     let added = host.plugin().add(&add).await;
     let Added { addresses, is_routed } = added.map_err(failure::from_plugin)?;
-    let address = |net: IpNet| Address { ip: net.addr(), prefix: net.prefix_len() };
-    Ok(IpamResult { addresses: addresses.into_iter().map(address).collect(), routed: is_routed })
+    Ok(IpamResult { addresses, routed: is_routed })
 }

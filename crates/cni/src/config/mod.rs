@@ -4,10 +4,13 @@
 mod json;
 mod settings;
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use calipam_datastore::Secret;
+use calipam_datastore::settings::KubernetesSettings;
 use ipnet::IpNet;
 use serde::Deserialize;
 
@@ -56,32 +59,10 @@ pub struct Ipam {
 /// The fields for the datastore.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Datastore {
-    pub kind: String,
-    pub etcd_endpoints: String,
-    pub etcd_discovery_srv: String,
-    pub etcd_key_file: String,
-    pub etcd_cert_file: String,
-    pub etcd_ca_cert_file: String,
-    pub kubeconfig: String,
-    pub api_root: String,
-    pub api_group: String,
-    pub policy: Policy,
-}
-
-/// Access to namespaces, pods and machines. Not used for the datastore.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Policy {
-    pub api_root: String,
-    pub token: String,
-    pub client_certificate: String,
-    pub client_key: String,
-    pub certificate_authority: String,
-}
-
-impl std::fmt::Debug for Policy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Policy").field("api_root", &self.api_root).finish_non_exhaustive()
-    }
+    /// The fields that are set, by the environment variables that they override.
+    pub variables: BTreeMap<&'static str, String>,
+    /// The settings in `policy`: access to namespaces, pods and machines. Not used for the datastore.
+    pub policy: KubernetesSettings,
 }
 
 /// The sources of the node's name. The first one that has a name counts.
@@ -167,21 +148,27 @@ fn configuration(document: Document<'_>) -> Result<Configuration, WrongType> {
         ipam: ipam(&fields.object("ipam")?)?,
         reads_namespaces: !kubeconfig.is_empty() || policy.text("type")? == "k8s",
         datastore: Datastore {
-            kind: fields.text("datastore_type")?,
-            etcd_endpoints: fields.text("etcd_endpoints")?,
-            etcd_discovery_srv: fields.text("etcd_discovery_srv")?,
-            etcd_key_file: fields.text("etcd_key_file")?,
-            etcd_cert_file: fields.text("etcd_cert_file")?,
-            etcd_ca_cert_file: fields.text("etcd_ca_cert_file")?,
-            kubeconfig,
-            api_root: kubernetes.text("k8s_api_root")?,
-            api_group: fields.text("calico_api_group")?,
-            policy: Policy {
-                api_root: policy.text("k8s_api_root")?,
-                token: policy.text("k8s_auth_token")?,
-                client_certificate: policy.text("k8s_client_certificate")?,
-                client_key: policy.text("k8s_client_key")?,
-                certificate_authority: policy.text("k8s_certificate_authority")?,
+            variables: [
+                ("DATASTORE_TYPE", fields.text("datastore_type")?),
+                ("ETCD_ENDPOINTS", fields.text("etcd_endpoints")?),
+                ("ETCD_DISCOVERY_SRV", fields.text("etcd_discovery_srv")?),
+                ("ETCD_KEY_FILE", fields.text("etcd_key_file")?),
+                ("ETCD_CERT_FILE", fields.text("etcd_cert_file")?),
+                ("ETCD_CA_CERT_FILE", fields.text("etcd_ca_cert_file")?),
+                ("KUBECONFIG", kubeconfig),
+                ("K8S_API_ENDPOINT", kubernetes.text("k8s_api_root")?),
+                ("CALICO_API_GROUP", fields.text("calico_api_group")?),
+            ]
+            .into_iter()
+            .filter(|(_, value)| !value.is_empty())
+            .collect(),
+            policy: KubernetesSettings {
+                api_endpoint: policy.text("k8s_api_root")?,
+                token: Secret::new(policy.text("k8s_auth_token")?),
+                cert_file: policy.text("k8s_client_certificate")?,
+                key_file: policy.text("k8s_client_key")?,
+                ca_file: policy.text("k8s_certificate_authority")?,
+                ..KubernetesSettings::default()
             },
         },
         node: NodeName {

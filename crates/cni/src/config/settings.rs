@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use calipam_datastore::SettingsError;
 use calipam_datastore::settings::{KubernetesSettings, LocalFiles, Settings, Target, Timeouts};
-use calipam_datastore::{Secret, SettingsError};
 
 use super::Datastore;
 use crate::protocol::CniError;
@@ -19,20 +19,7 @@ impl Datastore {
     /// with the prefix `CALICO_`, which override the fields.
     pub fn settings(&self, environment: &BTreeMap<String, String>) -> Result<Settings, CniError> {
         let mut variables = environment.clone();
-        let fields = [
-            ("DATASTORE_TYPE", &self.kind),
-            ("ETCD_ENDPOINTS", &self.etcd_endpoints),
-            ("ETCD_DISCOVERY_SRV", &self.etcd_discovery_srv),
-            ("ETCD_KEY_FILE", &self.etcd_key_file),
-            ("ETCD_CERT_FILE", &self.etcd_cert_file),
-            ("ETCD_CA_CERT_FILE", &self.etcd_ca_cert_file),
-            ("KUBECONFIG", &self.kubeconfig),
-            ("K8S_API_ENDPOINT", &self.api_root),
-            ("CALICO_API_GROUP", &self.api_group),
-        ];
-        for (name, value) in fields.into_iter().filter(|(_, value)| !value.is_empty()) {
-            variables.insert(name.to_owned(), value.clone());
-        }
+        variables.extend(self.variables.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
         let mut settings = Settings::from_environment(&variables, &LocalFiles)
             .map_err(|error| CniError::internal(text(&error)))?;
         settings.kubernetes.timeouts = Timeouts { connect: CONNECT, request: REQUEST };
@@ -44,18 +31,17 @@ impl Datastore {
 
     /// The settings for looking up namespaces, pods and machines: the datastore's settings, overridden by `policy`.
     pub fn lookups(&self, datastore: &Settings) -> KubernetesSettings {
-        let mut settings = datastore.kubernetes.clone();
-        let policy = &self.policy;
-        if !policy.api_root.is_empty() && self.api_root.is_empty() {
-            settings.api_endpoint = policy.api_root.split("/api/").next().unwrap_or_default().to_owned();
+        let (policy, mut settings) = (&self.policy, datastore.kubernetes.clone());
+        if !policy.api_endpoint.is_empty() && !self.variables.contains_key("K8S_API_ENDPOINT") {
+            settings.api_endpoint = policy.api_endpoint.split("/api/").next().unwrap_or_default().to_owned();
         }
         if !policy.token.is_empty() {
-            settings.token = Secret::new(policy.token.clone());
+            settings.token = policy.token.clone();
         }
         let files = [
-            (&mut settings.cert_file, &policy.client_certificate),
-            (&mut settings.key_file, &policy.client_key),
-            (&mut settings.ca_file, &policy.certificate_authority),
+            (&mut settings.cert_file, &policy.cert_file),
+            (&mut settings.key_file, &policy.key_file),
+            (&mut settings.ca_file, &policy.ca_file),
         ];
         for (setting, value) in files.into_iter().filter(|(_, value)| !value.is_empty()) {
             setting.clone_from(value);
@@ -75,8 +61,14 @@ fn text(error: &SettingsError) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Policy;
+    use calipam_datastore::Secret;
+
     use super::*;
+
+    fn datastore(variables: &[(&'static str, &str)]) -> Datastore {
+        let variables = variables.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        Datastore { variables, ..Default::default() }
+    }
 
     fn environment(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
         entries.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -91,17 +83,17 @@ mod tests {
 
     #[test]
     fn prefixed_variables_override_fields_and_fields_override_others() {
-        let fields = Datastore { etcd_endpoints: "http://a:1,http://b:2".into(), ..Default::default() };
+        let fields = datastore(&[("ETCD_ENDPOINTS", "http://a:1,http://b:2")]);
         assert_eq!(etcd(&fields, &[]).unwrap(), ["http://a:1", "http://b:2"]);
         assert_eq!(etcd(&fields, &[("ETCD_ENDPOINTS", "http://c:1")]).unwrap().len(), 2);
         assert_eq!(etcd(&fields, &[("CALICO_ETCD_ENDPOINTS", "http://c:1")]).unwrap(), ["http://c:1"]);
         assert!(etcd(&fields, &[("CALICO_DATASTORE_TYPE", "kubernetes")]).is_err());
-        let none = Datastore { kind: "etcdv3".into(), ..Default::default() };
+        let none = datastore(&[("DATASTORE_TYPE", "etcdv3")]);
         assert_eq!(etcd(&none, &[("ETCD_ENDPOINTS", "http://c:1")]).unwrap(), ["http://c:1"]);
         assert_eq!(etcd(&none, &[]).unwrap_err().code.number(), 999);
-        let unknown = Datastore { kind: "consul".into(), ..Default::default() };
+        let unknown = datastore(&[("DATASTORE_TYPE", "consul")]);
         assert_eq!(unknown.settings(&environment(&[])).unwrap_err().msg, "unknown datastore type: consul");
-        let discovered = Datastore { etcd_discovery_srv: "example.org".into(), ..none };
+        let discovered = datastore(&[("DATASTORE_TYPE", "etcdv3"), ("ETCD_DISCOVERY_SRV", "example.org")]);
         let refused = discovered.settings(&environment(&[])).unwrap_err().msg;
         assert!(
             refused.contains("example.org") && refused.contains("SRV records are not looked up"),
@@ -111,16 +103,16 @@ mod tests {
 
     #[test]
     fn lookups_have_settings_of_their_own() {
-        let policy = Policy {
-            api_root: "https://k:6443/api/v1/".into(),
-            token: "t".into(),
-            certificate_authority: "/ca".into(),
+        let policy = KubernetesSettings {
+            api_endpoint: "https://k:6443/api/v1/".into(),
+            token: Secret::new("t"),
+            ca_file: "/ca".into(),
             ..Default::default()
         };
-        let fields = Datastore { kind: "kubernetes".into(), policy, ..Default::default() };
-        let datastore = fields.settings(&environment(&[])).unwrap();
-        let found = fields.lookups(&datastore);
+        let fields = Datastore { policy, ..datastore(&[("DATASTORE_TYPE", "kubernetes")]) };
+        let settings = fields.settings(&environment(&[])).unwrap();
+        let found = fields.lookups(&settings);
         assert_eq!((found.api_endpoint.as_str(), found.ca_file.as_str()), ("https://k:6443", "/ca"));
-        assert!(found.token == Secret::new("t") && datastore.kubernetes.token.is_empty());
+        assert!(found.token == Secret::new("t") && settings.kubernetes.token.is_empty());
     }
 }

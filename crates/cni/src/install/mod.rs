@@ -15,7 +15,6 @@ use std::time::Duration;
 use calipam_datastore::lookup::Lookup;
 use calipam_datastore::settings::KubernetesSettings;
 use tokio::net::TcpListener;
-use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync;
 use tokio::time::sleep;
@@ -67,8 +66,7 @@ fn carry_out(options: &Options, variables: &BTreeMap<String, String>) -> Result<
         return restore(&place);
     }
     let installer = Installer { place, configuration, options, variables };
-    let runtime = runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Problem::new(format!("cannot start: {error}")))?;
+    let runtime = run::runtime().map_err(Problem::new)?;
     if !options.watch {
         return runtime.block_on(installer.once());
     }

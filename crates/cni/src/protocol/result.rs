@@ -1,40 +1,21 @@
 //! ADD's result in the format of each version (facts of the plugin, section 12).
 
-use std::net::IpAddr;
-
+use ipnet::IpNet;
 use serde::Serialize;
 
 use super::{CniError, Version, to_json};
 
-/// An address with its prefix length. Host bits are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Address {
-    pub ip: IpAddr,
-    pub prefix: u8,
-}
-
-impl Address {
-    /// An address on its own: /32 or /128.
-    pub fn single(ip: IpAddr) -> Self {
-        Self { ip, prefix: if ip.is_ipv4() { 32 } else { 128 } }
-    }
-
-    fn text(self) -> String {
-        format!("{}/{}", self.ip, self.prefix)
-    }
-}
-
 /// The addresses that the container gets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IpamResult {
-    /// IPv4 first.
-    pub addresses: Vec<Address>,
+    /// IPv4 first. Host bits are kept.
+    pub addresses: Vec<IpNet>,
     /// False for the target of a live migration, which does not get traffic yet.
     pub routed: bool,
 }
 
 impl IpamResult {
-    pub fn routed(addresses: Vec<Address>) -> Self {
+    pub fn routed(addresses: Vec<IpNet>) -> Self {
         Self { addresses, routed: true }
     }
 
@@ -51,99 +32,71 @@ impl IpamResult {
 
     /// Returns the text for stdout.
     pub fn print(&self, version: Version) -> Vec<u8> {
-        match version {
-            Version::V0_1_0 | Version::V0_2_0 => to_json(&self.by_family(version)),
-            Version::V0_3_0 | Version::V0_3_1 | Version::V0_4_0 => to_json(&self.with_versions(version)),
-            Version::V1_0_0 | Version::V1_1_0 => to_json(&self.listed(version)),
-        }
-    }
-
-    fn routes(&self) -> Vec<Route> {
-        let routed = self.addresses.iter().filter(|_| self.routed);
-        routed.map(|address| Route { dst: address.text() }).collect()
-    }
-
-    fn listed(&self, version: Version) -> Listed {
-        let ips = self.addresses.iter().map(|address| Bare { address: address.text() }).collect();
-        Listed { cni_version: version.text(), ips, routes: self.routes() }
-    }
-
-    fn with_versions(&self, version: Version) -> WithVersions {
-        let family = |ip: IpAddr| if ip.is_ipv4() { "4" } else { "6" };
-        let ips = self.addresses.iter().map(|a| Versioned { version: family(a.ip), address: a.text() });
-        WithVersions { cni_version: version.text(), ips: ips.collect(), routes: self.routes(), dns: Empty {} }
-    }
-
-    fn by_family(&self, version: Version) -> ByFamily {
-        let family = |is_v4: bool| {
-            let address = self.addresses.iter().find(|address| address.ip.is_ipv4() == is_v4)?;
-            let routes = self.routed.then(|| Route { dst: address.text() });
-            Some(Family { ip: address.text(), routes: routes.into_iter().collect() })
+        let (by_family, with_versions) = (version <= Version::V0_2_0, version <= Version::V0_4_0);
+        let of_family = |is_v4: bool| {
+            let is_own = |address: &&IpNet| address.addr().is_ipv4() == is_v4;
+            let address = *self.addresses.iter().find(is_own).filter(|_| by_family)?;
+            let routes = self.routed.then_some(Route { dst: address });
+            Some(OfFamily { ip: address, routes: routes.into_iter().collect() })
         };
-        ByFamily { cni_version: version.text(), ip4: family(true), ip6: family(false), dns: Empty {} }
+        let ip = |address: &IpNet| {
+            let version = if address.addr().is_ipv4() { "4" } else { "6" };
+            Ip { version: with_versions.then_some(version), address: *address }
+        };
+        let listed = || self.addresses.iter().filter(|_| !by_family);
+        to_json(&Printed {
+            cni_version: version.text(),
+            ip4: of_family(true),
+            ip6: of_family(false),
+            ips: listed().map(ip).collect(),
+            routes: listed().filter(|_| self.routed).map(|address| Route { dst: *address }).collect(),
+            dns: with_versions.then_some(Empty {}),
+        })
     }
+}
+
+/// The result in the format of any version.
+#[derive(Serialize)]
+struct Printed {
+    #[serde(rename = "cniVersion")]
+    cni_version: &'static str,
+    /// The first address of each family, in versions 0.1.0 and 0.2.0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ip4: Option<OfFamily>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ip6: Option<OfFamily>,
+    /// All addresses, in later versions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ips: Vec<Ip>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    routes: Vec<Route>,
+    /// Before version 1.0.0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dns: Option<Empty>,
+}
+
+#[derive(Serialize)]
+struct OfFamily {
+    ip: IpNet,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    routes: Vec<Route>,
+}
+
+#[derive(Serialize)]
+struct Ip {
+    /// `4` or `6`, in versions 0.3.0 to 0.4.0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<&'static str>,
+    address: IpNet,
 }
 
 #[derive(Serialize)]
 struct Route {
-    dst: String,
+    dst: IpNet,
 }
 
 #[derive(Serialize)]
 struct Empty {}
-
-/// The format of version 1.0.0 and later.
-#[derive(Serialize)]
-struct Listed {
-    #[serde(rename = "cniVersion")]
-    cni_version: &'static str,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    ips: Vec<Bare>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    routes: Vec<Route>,
-}
-
-#[derive(Serialize)]
-struct Bare {
-    address: String,
-}
-
-/// The format of versions 0.3.0 to 0.4.0.
-#[derive(Serialize)]
-struct WithVersions {
-    #[serde(rename = "cniVersion")]
-    cni_version: &'static str,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    ips: Vec<Versioned>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    routes: Vec<Route>,
-    dns: Empty,
-}
-
-#[derive(Serialize)]
-struct Versioned {
-    version: &'static str,
-    address: String,
-}
-
-/// The format of versions 0.1.0 and 0.2.0.
-#[derive(Serialize)]
-struct ByFamily {
-    #[serde(rename = "cniVersion")]
-    cni_version: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ip4: Option<Family>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ip6: Option<Family>,
-    dns: Empty,
-}
-
-#[derive(Serialize)]
-struct Family {
-    ip: String,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    routes: Vec<Route>,
-}
 
 #[cfg(test)]
 mod tests {
@@ -152,7 +105,7 @@ mod tests {
     use super::*;
 
     fn result() -> IpamResult {
-        let address = |ip: &str, prefix| Address { ip: ip.parse().unwrap(), prefix };
+        let address = |ip: &str, prefix| IpNet::new(ip.parse().unwrap(), prefix).unwrap();
         IpamResult::routed(vec![address("10.7.0.2", 29), address("fd00:7::1", 125)])
     }
 
@@ -195,7 +148,7 @@ mod tests {
 
     #[test]
     fn the_text_is_calicos() {
-        let one = IpamResult::routed(vec![Address::single("10.7.0.2".parse().unwrap())]);
+        let one = IpamResult::routed(vec!["10.7.0.2/32".parse().unwrap()]);
         let text = String::from_utf8(one.print(Version::V0_3_1)).unwrap();
         let start =
             "{\n    \"cniVersion\": \"0.3.1\",\n    \"ips\": [\n        {\n            \"version\": \"4\",";

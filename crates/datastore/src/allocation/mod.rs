@@ -119,11 +119,10 @@ impl AllocatorStore {
                 }
                 Backend::Kubernetes(store) => store.read(&[Query::Get(Key::IpamConfig)]).await?,
             };
-            let mut configs = found.into_iter().flatten().filter_map(|entry| match entry.record {
-                Record::Config(config) => Some(config),
-                _ => None,
-            });
-            Ok(configs.next().is_none_or(|config| config.keeps_addresses_of_machines()))
+            let mut configs = found.into_iter().flatten().filter_map(|entry| entry.record.into());
+            Ok(configs
+                .next()
+                .is_none_or(|config: calipam_model::config::IpamConfig| config.keeps_addresses_of_machines()))
         })
     }
 

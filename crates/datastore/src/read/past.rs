@@ -5,8 +5,7 @@ use std::net::IpAddr;
 
 use calipam_files::raw::{RawEntry, RawKv};
 use calipam_model::IpNet;
-use calipam_model::affinity::{AffinityKey, AffinityType};
-use calipam_model::block::BlockOwner;
+use calipam_model::affinity::AffinityKey;
 use calipam_model::key::{BLOCK_PREFIX, IPAM_PREFIX, Key};
 use calipam_model::snapshot::{Revision, Snapshot};
 use jiff::Timestamp;
@@ -321,14 +320,8 @@ fn endpoints(lookup: &Lookup, all: &Snapshot) -> Vec<Range> {
 
 /// The affinities of all past owners of blocks.
 fn affinities(all: &Snapshot) -> Vec<Range> {
-    let mut keys = BTreeSet::new();
-    for block in all.blocks.iter().map(|block| &block.value) {
-        let (kind, node) = match block.content.owner() {
-            Some(BlockOwner::Host(node)) => (AffinityType::Host, node.clone()),
-            Some(BlockOwner::Virtual(name)) => (AffinityType::Virtual, name.clone()),
-            _ => continue,
-        };
-        keys.insert(Key::Affinity(AffinityKey { kind, node, cidr: block.key }));
-    }
+    let blocks = all.blocks.iter().map(|block| &block.value);
+    let owned = blocks.filter_map(|block| AffinityKey::of_owner(block.content.owner()?, block.key));
+    let keys: BTreeSet<Key> = owned.map(Key::Affinity).collect();
     ranges(&keys.into_iter().collect::<Vec<_>>())
 }

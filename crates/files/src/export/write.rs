@@ -10,6 +10,7 @@ use super::Header;
 use super::line::Line;
 use crate::error::{Error, FileError, Result};
 use crate::raw::RawEntry;
+use crate::regular;
 
 /// zstd's default level, which compresses exports to about a tenth of their size.
 const LEVEL: i32 = 3;
@@ -39,7 +40,7 @@ impl Writer {
     /// Creates an export at `path`, compressed if `path` ends with `.zst`. No other user may read the file.
     pub fn create(path: &Path, header: &Header) -> Result<Self> {
         let begin = || -> std::io::Result<Self> {
-            let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let folder = regular::folder_of(path);
             let file = BufWriter::with_capacity(1 << 18, NamedTempFile::new_in(folder)?);
             let output = if path.extension().is_some_and(|e| e == "zst") {
                 let mut packed = zstd::Encoder::new(file, LEVEL)?;

@@ -8,7 +8,7 @@ use calipam_model::config::{
 };
 use calipam_model::key::Key;
 use calipam_model::node::Node;
-use calipam_model::pool::{Pool, PoolUse, Reservation};
+use calipam_model::pool::{Pool, Reservation};
 use calipam_model::snapshot::{Snapshot, Source};
 use serde::Serialize;
 
@@ -128,11 +128,7 @@ fn fields<const N: usize>(all: [(&str, String); N]) -> Fields {
 }
 
 fn pool_fields(pool: &Pool) -> Fields {
-    let uses = pool.allowed_uses.iter().map(|allowed| match allowed {
-        PoolUse::Workload => "Workload",
-        PoolUse::Tunnel => "Tunnel",
-        PoolUse::LoadBalancer => "LoadBalancer",
-    });
+    let uses = pool.allowed_uses.iter().map(|allowed| allowed.name());
     fields([
         ("cidr", pool.cidr.to_string()),
         ("blockSize", pool.block_size.to_string()),

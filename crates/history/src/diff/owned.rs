@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use calipam_check::Scope;
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey};
+use calipam_model::display::text;
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
@@ -74,10 +75,6 @@ pub struct HandleChange<'s> {
     pub before: Option<&'s Handle>,
     #[serde(serialize_with = "claimed", skip_serializing_if = "Option::is_none")]
     pub after: Option<&'s Handle>,
-}
-
-fn text<S: Serializer>(id: &TextRef<'_>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(id)
 }
 
 /// The number of addresses that a handle claims in a block.

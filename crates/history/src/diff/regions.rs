@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use calipam_model::IpNet;
 use calipam_model::block::{Block, BlockContent, BlockOwner};
-use calipam_model::snapshot::{Defect, Snapshot};
+use calipam_model::snapshot::Snapshot;
 
 /// A stored block.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +87,6 @@ fn stored(snapshot: &Snapshot) -> Vec<Stored<'_>> {
         },
         owner: stored.content.owner(),
     });
-    let hidden = snapshot.defects.iter().filter_map(Defect::hidden_block);
-    let hidden = hidden.map(|cidr| Stored { cidr, block: None, raw: None, owner: None });
+    let hidden = snapshot.hidden_blocks().map(|cidr| Stored { cidr, block: None, raw: None, owner: None });
     decoded.chain(hidden).collect()
 }

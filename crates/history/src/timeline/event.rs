@@ -4,8 +4,9 @@ use calipam_check::Subject;
 use calipam_check::claim::{Claim, describe};
 use calipam_model::IpNet;
 use calipam_model::attributes::AttributeRef;
+use calipam_model::display::text_or_null;
 use calipam_model::text::TextRef;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::when::When;
 
@@ -139,7 +140,7 @@ impl Holder {
 #[serde(rename_all = "camelCase")]
 pub struct Event {
     /// The revision in etcd; for the first known state, that of the last change before it. `None` if unknown.
-    #[serde(serialize_with = "digits", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "text_or_null", skip_serializing_if = "Option::is_none")]
     pub revision: Option<i64>,
     pub time: When,
     pub what: What,
@@ -175,12 +176,5 @@ impl Event {
             by: None,
             origin: Origin::Etcd,
         }
-    }
-}
-
-fn digits<S: Serializer>(revision: &Option<i64>, serializer: S) -> Result<S::Ok, S::Error> {
-    match revision {
-        Some(revision) => serializer.collect_str(revision),
-        None => serializer.serialize_none(),
     }
 }

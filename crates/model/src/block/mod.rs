@@ -15,7 +15,6 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use jiff::Timestamp;
-use serde::{Serialize, Serializer};
 
 pub use self::cooldown::Cooling;
 pub use self::read::{BlockContent, RecordDetail};
@@ -61,12 +60,7 @@ impl BlockOwner {
     }
 }
 
-impl Serialize for BlockOwner {
-    /// Writes the text of the field.
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
+crate::serialize_displayed!(BlockOwner);
 
 impl fmt::Display for BlockOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use serde::{Serialize, Serializer};
-
 /// A source of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -67,11 +65,7 @@ pub const ALLOCATION_SOURCES: [Source; 6] = [
     Source::IpamConfig,
 ];
 
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
-}
+crate::display_serialized!(Source);
 
 /// The part of a source that was read. An unread source never leads to a finding that depends on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,8 +133,4 @@ impl fmt::Display for Coverage {
     }
 }
 
-impl Serialize for Coverage {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
+crate::serialize_displayed!(Coverage);

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use calipam_assign::{Entry, Record, Write};
 use calipam_check::Subject;
 use calipam_model::IpNet;
-use calipam_model::affinity::{AffinityKey, AffinityType};
+use calipam_model::affinity::AffinityKey;
 use calipam_model::attributes::Attribute;
 use calipam_model::block::Block;
 use calipam_model::cidr::address_at;
-use calipam_model::edit::{AffinityEdit, BlockEdit, Condition, Edit, HandleEdit, Precondition, Step};
+use calipam_model::edit::{AffinityEdit, BlockEdit, Condition, Edit, HandleEdit, Precondition};
 use calipam_model::key::Key;
 
 use super::Request;
@@ -241,24 +241,14 @@ impl<'a, 's> BlockSteps<'a, 's> {
         let cidr = self.cidr;
         let mut actions = Vec::new();
         if !self.marked.is_empty() {
-            let mut step = Step::new(format!("half-deleted objects of block {cidr}"));
-            let mut changes = Vec::new();
-            for (edit, change) in self.marked {
-                step.whole().edits.push(edit);
-                changes.push(change);
-            }
-            actions.push(Action { step, changes });
+            let (edits, changes) = self.marked.into_iter().unzip();
+            actions.push(Action::new(format!("half-deleted objects of block {cidr}"), edits, changes));
         }
 
         if !self.edits.is_empty() {
-            let mut step = Step::new(format!("assignment in block {cidr}"));
-            step.whole().edits = self.edits;
             let preconditions = preconditions(self.basis, &self.request.node, cidr);
-            self.evidence
-                .into_iter()
-                .chain(preconditions)
-                .for_each(|evidence| step.whole().require(evidence));
-            actions.push(Action { step, changes: self.changes });
+            let action = Action::new(format!("assignment in block {cidr}"), self.edits, self.changes);
+            actions.push(action.requiring(self.evidence.into_iter().chain(preconditions)));
         }
 
         actions

@@ -59,13 +59,8 @@ pub fn plan(basis: &Basis<'_>, node: &Node, request: &Request) -> Plan {
 
     let mut actions = edits::actions(basis, request, writes);
     let assigned = actions.iter().flat_map(|action| &action.changes);
-    let addresses: Vec<IpAddr> = assigned
-        .filter_map(|change| match (change.action, &change.subject) {
-            (Verb::AssignAddress, Subject::Address(address)) => Some(*address),
-            _ => None,
-        })
-        .collect();
-
+    let assigned = assigned.filter(|change| change.action == Verb::AssignAddress);
+    let addresses: Vec<IpAddr> = assigned.filter_map(|change| change.subject.address()).collect();
     if addresses.is_empty() {
         // If no address is assigned, no block is claimed.
         actions.clear();
@@ -302,10 +297,7 @@ fn in_use(basis: &Basis<'_>, address: IpAddr) -> Option<Skipped> {
 }
 
 fn is_recorded(basis: &Basis<'_>, address: IpAddr) -> bool {
-    calipam_assign::blocks_around(address).any(|cidr| {
-        let block = basis.context.index.block(cidr);
-        block.and_then(|block| block.usable?.allocation_of(address)).is_some()
-    })
+    basis.context.index.records_of(address).next().is_some()
 }
 
 /// Refuses addresses of a plan that something has come to use, except those that it assigns against an objection.

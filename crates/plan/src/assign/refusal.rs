@@ -9,7 +9,7 @@ use calipam_check::names_of_owners;
 use calipam_model::block::{Allocation, BlockOwner};
 use calipam_model::pool::PoolUse;
 
-use crate::basis::Basis;
+use crate::basis::{Basis, sound_records};
 use crate::skipped::{Refusal, SkipReason, Skipped, SuggestedAction};
 
 /// Explains the allocator's refusal of a named address.
@@ -53,15 +53,11 @@ pub(super) fn explain_choice(basis: &Basis<'_>, error: &Error) -> String {
 
 /// Refuses an address that the allocator would never give to a node.
 pub(super) fn never_given(basis: &Basis<'_>, address: IpAddr) -> Option<Skipped> {
-    let mut around =
-        calipam_assign::blocks_around(address).filter_map(|cidr| basis.context.index.block(cidr));
-    let of_services = around.find_map(|block| match block.owner {
-        Some(BlockOwner::Virtual(_)) => Some(block.key),
-        _ => None,
-    });
+    let mut around = basis.context.index.blocks_around(address);
+    let of_services = around.find(|block| matches!(block.owner, Some(BlockOwner::Virtual(_))));
     let detail = match (of_services, basis.context.index.enabled_pool_around(address)) {
         (Some(block), _) => {
-            format!("{address} is in block {block}, which is for LoadBalancer services")
+            format!("{address} is in block {}, which is for LoadBalancer services", block.key)
         }
         (None, Some(pool)) if !pool.allows(PoolUse::Workload) => {
             format!("{address} is in pool {}: {}", pool.name, PoolPassedOver::Use(PoolUse::Workload))
@@ -95,9 +91,7 @@ fn outside_pools(basis: &Basis<'_>, address: IpAddr) -> String {
 
 /// Explains who already has the address, or why it is not free although nobody has it.
 fn taken(basis: &Basis<'_>, address: IpAddr) -> Refusal {
-    let blocks = calipam_assign::blocks_around(address);
-    let mut records =
-        blocks.filter_map(|cidr| basis.context.index.block(cidr)?.sound?.allocation_of(address));
+    let mut records = sound_records(&basis.context.index, address);
     let Some(record) = records.next() else {
         return (SkipReason::AlreadyAssigned, format!("this plan already assigns {address}"));
     };

@@ -4,9 +4,13 @@ pub(crate) mod handles;
 pub(crate) mod preconditions;
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 
+use calipam_check::index::{Index, IndexedBlock};
 use calipam_check::{Code, Context, Finding, Options, Report, Subject};
-use calipam_model::snapshot::Snapshot;
+use calipam_model::affinity::Affinity;
+use calipam_model::block::Allocation;
+use calipam_model::snapshot::{Snapshot, Versioned};
 
 /// The input of planners. The report decides what may change, and the snapshot has the present state.
 pub struct Basis<'s> {
@@ -17,6 +21,14 @@ pub struct Basis<'s> {
     findings: HashMap<(Code, &'s Subject), &'s Finding>,
     /// A kind of object that is completely missing, so addresses only seem to be leaked.
     pub(crate) missing_evidence: Option<&'static str>,
+}
+
+/// Returns the records of an address in sound blocks.
+pub(crate) fn sound_records<'i>(
+    index: &'i Index<'_>,
+    address: IpAddr,
+) -> impl Iterator<Item = Allocation<'i>> {
+    index.blocks_around(address).filter_map(move |block| block.sound?.allocation_of(address))
 }
 
 /// The smallest suspicious number of leaked addresses. A small cluster may have fewer addresses, all of them leaked.
@@ -61,6 +73,14 @@ impl<'s> Basis<'s> {
     /// Returns the findings of one code, in the order of the report.
     pub fn findings(&self, code: Code) -> impl Iterator<Item = &'s Finding> {
         self.report.findings.iter().filter(move |f| f.code == code)
+    }
+
+    /// Returns the affinity of a block's owner.
+    pub(crate) fn affinity_of(&self, block: &IndexedBlock<'_>) -> Option<&'s Versioned<Affinity>> {
+        self.snapshot.affinities.iter().find(|affinity| {
+            let key = &affinity.value.key;
+            key.cidr == block.key && key.is_of(block.owner) && !affinity.value.deleted
+        })
     }
 
     /// Counts the findings by code.

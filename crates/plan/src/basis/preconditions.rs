@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use calipam_check::{Evidence, Finding, LeakReason, revisions};
+use calipam_check::{Evidence, Finding, LeakReason, ReadObject, objects};
 use calipam_model::edit::{Condition, Precondition, User};
 use calipam_model::key::Key;
-use calipam_model::snapshot::{Revision, Snapshot, Versioned};
+use calipam_model::snapshot::{Revision, Snapshot};
 
 /// The objects that findings depend on, as they were read.
 pub(crate) struct Preconditions {
@@ -31,45 +31,24 @@ impl Preconditions {
     }
 }
 
-/// Returns preconditions that hold while the wanted objects are as they were read: their versions are the same. Nodes,
-/// pods and services on Kubernetes only have to say the same about addresses, since heartbeats, labels and annotations
-/// change their versions. Objects that do not exist are left out.
+/// Returns preconditions that hold while the wanted objects are as they were read. Objects that do not exist are left
+/// out.
 pub(crate) fn as_read(snapshot: &Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Key, Precondition> {
-    let versions = revisions(snapshot, wanted);
-    let mut found: HashMap<Key, Precondition> =
-        versions.into_iter().map(|(key, revision)| (key, Precondition::At(revision.clone()))).collect();
-    let mut add = |key: Key, revision: &Revision, user: &dyn Fn() -> User| {
-        if wanted.contains(&key)
-            && let Some(expect) = same_user(revision, user)
-        {
-            found.insert(key, expect);
-        }
-    };
-
-    if wanted.iter().any(|key| matches!(key, Key::Node(_))) {
-        for Versioned { value, revision } in &snapshot.nodes {
-            add(Key::Node(value.name.clone()), revision, &|| User::Node(value.clone()));
-        }
-    }
-
-    if wanted.iter().any(|key| matches!(key, Key::Pod { .. })) {
-        for Versioned { value, revision } in &snapshot.pods {
-            let key = Key::Pod { namespace: value.namespace().to_string(), name: value.name().to_string() };
-            add(key, revision, &|| User::Pod(value.clone()));
-        }
-    }
-
-    for Versioned { value, revision } in &snapshot.services {
-        let key = Key::Service { namespace: value.namespace.clone(), name: value.name.clone() };
-        add(key, revision, &|| User::Service(value.clone()));
-    }
-    found
+    objects(snapshot, wanted).into_iter().map(|(key, object)| (key, unchanged(&object))).collect()
 }
 
-/// Returns `None` for objects that are not stored in Kubernetes.
-fn same_user(revision: &Revision, user: impl FnOnce() -> User) -> Option<Precondition> {
-    let Revision::Kubernetes(version) = revision else { return None };
-    Some(Precondition::Matches(Condition::SameUser(version.uid.clone(), Arc::new(user()))))
+/// Returns a precondition that holds while an object is as it was read. In etcd, that is the version. On Kubernetes,
+/// heartbeats, labels and annotations change the version of users, so the object has to say the same about addresses.
+fn unchanged(object: &ReadObject<'_>) -> Precondition {
+    let revision = object.revision();
+    let Revision::Kubernetes(version) = revision else { return Precondition::At(revision.clone()) };
+    let user = match object {
+        ReadObject::Node(node) => User::Node(node.value.clone()),
+        ReadObject::Pod(pod) => User::Pod(pod.value.clone()),
+        ReadObject::Service(service) => User::Service(service.value.clone()),
+        ReadObject::Block(_) | ReadObject::Other(_) => return Precondition::At(revision.clone()),
+    };
+    Precondition::Matches(Condition::SameUser(version.uid.clone(), Arc::new(user)))
 }
 
 /// Makes preconditions that pods and services are as they were read. All addresses of a pod share one.
@@ -84,18 +63,12 @@ impl<'s> Users<'s> {
     }
 
     pub(crate) fn pod(&self, index: u32) -> Precondition {
-        let expect = || {
-            let Versioned { value, revision } = &self.snapshot.pods[index as usize];
-            same_user(revision, || User::Pod(value.clone()))
-                .unwrap_or_else(|| Precondition::At(revision.clone()))
-        };
+        let expect = || unchanged(&ReadObject::Pod(&self.snapshot.pods[index as usize]));
         self.pods.borrow_mut().entry(index).or_insert_with(expect).clone()
     }
 
     pub(crate) fn service(&self, index: u32) -> Precondition {
-        let Versioned { value, revision } = &self.snapshot.services[index as usize];
-        same_user(revision, || User::Service(value.clone()))
-            .unwrap_or_else(|| Precondition::At(revision.clone()))
+        unchanged(&ReadObject::Service(&self.snapshot.services[index as usize]))
     }
 }
 

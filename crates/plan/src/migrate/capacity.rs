@@ -34,14 +34,13 @@ pub struct NodeCapacity {
 /// Runs the allocator for the users of the old pool, with the old pool disabled and the new pool enabled. Leaves the
 /// snapshot unchanged.
 pub fn capacity(snapshot: &mut Snapshot, migration: &Migration, users: &[User]) -> Vec<NodeCapacity> {
-    let before = snapshot.pools.clone();
-    for pool in &mut snapshot.pools {
-        pool.value.disabled |= pool.value.name == migration.old.name;
-    }
-    open(&mut snapshot.pools, migration.new.as_ref());
-    let capacity = assign_to(snapshot, Family::of(migration.old.cidr), users);
-    snapshot.pools = before;
-    capacity
+    let disabled = |pool: &Versioned<Pool>| {
+        let is_old = pool.value.name == migration.old.name;
+        Pool { disabled: pool.value.disabled || is_old, ..pool.value.clone() }
+    };
+    let mut after: Vec<Pool> = snapshot.pools.iter().map(disabled).collect();
+    open(&mut after, migration.new.as_ref());
+    capacity_in(snapshot, after, users)
 }
 
 /// Runs the allocator for the way back from a temporary pool, with the old pool empty and created again with the new
@@ -51,33 +50,46 @@ pub fn capacity_back(snapshot: &mut Snapshot, migration: &Migration, users: &[Us
         return Vec::new();
     };
     let is_there = |cidr: IpNet| overlap(cidr, successor.cidr);
-    let pools = snapshot.pools.clone();
     let blocks = mem::take(&mut snapshot.blocks);
     let affinities = mem::take(&mut snapshot.affinities);
     snapshot.blocks = blocks.iter().filter(|block| !is_there(block.value.key)).cloned().collect();
     snapshot.affinities =
         affinities.iter().filter(|affinity| !is_there(affinity.value.key.cidr)).cloned().collect();
 
-    snapshot.pools.retain(|pool| ![&migration.old.name, &temporary.name].contains(&&pool.value.name));
+    let mut after: Vec<Pool> = snapshot.pools.iter().map(|pool| pool.value.clone()).collect();
+    after.retain(|pool| ![&migration.old.name, &temporary.name].contains(&&pool.name));
     let again = Pool { block_size: successor.block_size, disabled: false, ..migration.old.clone() };
-    open(&mut snapshot.pools, Some(&again));
-    let capacity = assign_to(snapshot, Family::of(successor.cidr), users);
-    (snapshot.pools, snapshot.blocks, snapshot.affinities) = (pools, blocks, affinities);
+    open(&mut after, Some(&again));
+    let capacity = capacity_in(snapshot, after, users);
+    (snapshot.blocks, snapshot.affinities) = (blocks, affinities);
     capacity
 }
 
 /// Creates or enables a pool.
-fn open(pools: &mut Vec<Versioned<Pool>>, new: Option<&Pool>) {
+fn open(pools: &mut Vec<Pool>, new: Option<&Pool>) {
     let Some(new) = new else { return };
     let open = Pool { disabled: false, allocatable: true, ..new.clone() };
-    match pools.iter_mut().find(|pool| pool.value.name == new.name) {
-        Some(pool) => pool.value = open,
-        None => pools.push(Versioned { value: open, revision: Revision::Etcd(0) }),
+    match pools.iter_mut().find(|pool| pool.name == new.name) {
+        Some(pool) => *pool = open,
+        None => pools.push(open),
     }
 }
 
+/// Returns the room that the allocator finds for the users in the pools `after`. Leaves the snapshot unchanged.
+pub fn capacity_in(snapshot: &mut Snapshot, after: Vec<Pool>, users: &[User]) -> Vec<NodeCapacity> {
+    let after = after.into_iter().map(|value| Versioned { value, revision: Revision::Etcd(0) }).collect();
+    let before = mem::replace(&mut snapshot.pools, after);
+    let of_family = |family: Family| {
+        let users = users.iter().filter(|user| Family::of_address(user.address) == family);
+        assign_to(snapshot, family, &users.cloned().collect::<Vec<_>>())
+    };
+    let capacity = Family::BOTH.into_iter().flat_map(of_family).collect();
+    snapshot.pools = before;
+    capacity
+}
+
 /// Lets the allocator assign an address to each user except services, node by node.
-pub(super) fn assign_to(snapshot: &Snapshot, family: Family, users: &[User]) -> Vec<NodeCapacity> {
+fn assign_to(snapshot: &Snapshot, family: Family, users: &[User]) -> Vec<NodeCapacity> {
     let mut demand: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
     for user in users {
         match user.kind {

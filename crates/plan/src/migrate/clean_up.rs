@@ -5,12 +5,10 @@
 use std::collections::BTreeSet;
 
 use calipam_check::index::IndexedBlock;
-use calipam_check::{Remedy, Scope, Subject};
+use calipam_check::{Remedy, Scope, Subject, addresses};
 use calipam_model::IpNet;
-use calipam_model::affinity::Affinity;
 use calipam_model::cidr::overlap;
-use calipam_model::edit::{AffinityEdit, BlockEdit, Edit, Step};
-use calipam_model::snapshot::Versioned;
+use calipam_model::edit::{AffinityEdit, BlockEdit, Edit};
 
 use super::Migration;
 use crate::basis::Basis;
@@ -43,7 +41,7 @@ pub fn clean_up(
     for block in basis.context.index.blocks.iter().filter(|block| overlap(block.key, old)) {
         planner.block(block, cooldown);
     }
-    for hidden in basis.snapshot.defects.iter().filter_map(|defect| defect.hidden_block()) {
+    for hidden in basis.snapshot.hidden_blocks() {
         if overlap(hidden, old) && basis.context.index.block(hidden).is_none() {
             planner.unchecked(hidden);
         }
@@ -95,7 +93,7 @@ impl<'s> Planner<'_, 's> {
         if held.len() > released {
             let detail = format!(
                 "block {cidr} holds {} that nothing uses but that are not known to be leaked, such as {}",
-                count(held.len() - released),
+                addresses(held.len() - released),
                 held[0].address
             );
             let skipped = Skipped::new(Subject::Block(cidr), SkipReason::OwnerMayLive, detail);
@@ -105,14 +103,14 @@ impl<'s> Planner<'_, 's> {
 
         let mut action = match release {
             Some(position) => self.actions.remove(position),
-            None => Action { step: Step::new(format!("empty block {cidr}")), changes: Vec::new() },
+            None => Action::new(format!("empty block {cidr}"), Vec::new(), Vec::new()),
         };
         if current.allocated() < sound.allocated() {
             let collect = BlockEdit::CollectCooled { cooldown: config.cooldown_seconds };
             action.step.whole().edits.push(Edit::Block(cidr, collect));
         }
         let why = format!("it is empty, and pool {} is disabled", self.pool);
-        match (self.affinity_of(block), sound.owner()) {
+        match (self.basis.affinity_of(block), sound.owner()) {
             (Some(affinity), _) => {
                 give_up(&mut action, affinity, why);
                 self.done.insert((cidr, affinity.value.key.node.clone()));
@@ -137,21 +135,11 @@ impl<'s> Planner<'_, 's> {
         for block in stored.filter(|block| block.value.content.is_deleted() && overlap(block.value.key, old))
         {
             let cidr = block.value.key;
-            let mut step = Step::new(format!("half-deleted block {cidr}"));
-            step.whole().edits.push(Edit::Block(cidr, BlockEdit::Delete(block.revision.clone())));
+            let delete = Edit::Block(cidr, BlockEdit::Delete(block.revision.clone()));
             let (subject, why) = (Subject::Block(cidr), "its deletion stopped half-way");
             let changes = vec![Change::new(Verb::DeleteBlock, subject, why, &[])];
-            self.actions.push(Action { step, changes });
+            self.actions.push(Action::new(format!("half-deleted block {cidr}"), vec![delete], changes));
         }
-    }
-
-    /// Returns the affinity of the block's owner.
-    fn affinity_of(&self, block: &IndexedBlock<'s>) -> Option<&'s Versioned<Affinity>> {
-        let owner = block.owner?;
-        self.basis.snapshot.affinities.iter().find(|affinity| {
-            let key = &affinity.value.key;
-            key.cidr == block.key && key.owner() == *owner && !affinity.value.deleted
-        })
     }
 
     /// Deletes affinities that are marked deleted, or whose holders do not own such a block.
@@ -169,20 +157,16 @@ impl<'s> Planner<'_, 's> {
                 self.skipped.push(Skipped::new(Subject::affinity(key), reason, why));
                 continue;
             }
-            let mut step = Step::new(format!("affinity {key}"));
-            let whole = step.whole();
-            whole
-                .edits
-                .push(Edit::Affinity(key.clone().into(), AffinityEdit::Delete(affinity.revision.clone())));
+            let delete = AffinityEdit::Delete(affinity.revision.clone());
+            let delete = Edit::Affinity(key.clone().into(), delete);
             // An affinity that is marked deleted no longer counts.
-            if !affinity.value.deleted {
-                whole.require(not_owned_by_holder(key));
-            }
+            let evidence = (!affinity.value.deleted).then(|| not_owned_by_holder(key));
             let cause =
                 if affinity.value.deleted { "it is marked deleted" } else { "its holder has no such block" };
             let why = format!("{cause}, and pool {} is disabled", self.pool);
             let changes = vec![Change::new(Verb::DeleteAffinity, Subject::affinity(key), why, &[])];
-            self.actions.push(Action { step, changes });
+            let action = Action::new(format!("affinity {key}"), vec![delete], changes);
+            self.actions.push(action.requiring(evidence));
         }
     }
 
@@ -200,8 +184,4 @@ fn releases(action: &Action, cidr: IpNet) -> usize {
         _ => 0,
     };
     action.step.edits().map(of_edit).sum()
-}
-
-fn count(addresses: usize) -> String {
-    if addresses == 1 { "1 address".to_owned() } else { format!("{addresses} addresses") }
 }

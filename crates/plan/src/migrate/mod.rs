@@ -17,17 +17,17 @@ use calipam_check::Subject;
 use calipam_model::IpNet;
 use calipam_model::cidr::{is_v4, overlap};
 use calipam_model::document::Document;
-use calipam_model::edit::{Edit, PoolEdit, Precondition, Step};
+use calipam_model::edit::{Edit, PoolEdit, Precondition};
 use calipam_model::handle::is_storable_id;
 use calipam_model::key::Key;
 use calipam_model::pool::{Pool, PoolUse, TEMPORARY_FOR};
 use calipam_model::snapshot::{DatastoreKind, Snapshot, Versioned};
 use serde_json::json;
 
-pub use self::capacity::{NodeCapacity, capacity, capacity_back};
+pub use self::capacity::{NodeCapacity, capacity, capacity_back, capacity_in};
 pub use self::clean_up::clean_up;
 pub use self::differences::{Difference, differences};
-pub use self::pools::{capacity_in, has_room, leaving, may_become};
+pub use self::pools::{has_room, leaving, may_become};
 use self::pools::{of_another_size, serves};
 pub use self::refusal::MigrateRefusal;
 pub use self::survey::{Leftovers, Phase, Survey, User, UserKind, objects_in, survey};
@@ -262,7 +262,7 @@ pub fn plan_pools(
             let delete = PoolEdit::Delete(stored.old.clone());
             resting_on_others(snapshot, migration, action(old, old, delete, Verb::DeletePool, why))
         }
-        _ => return Ok(Plan::nothing(PlanKind::Migrate, snapshot)),
+        _ => return Ok(Plan::new(PlanKind::Migrate, snapshot, Vec::new())),
     };
     Ok(Plan::new(PlanKind::Migrate, snapshot, vec![action]))
 }
@@ -291,17 +291,16 @@ const MOST_COMPARED: usize = 32;
 
 /// Makes an action that ends the service of the old pool depend on the new pool as it was read. If none was named, it
 /// depends on the other enabled pools of the family.
-fn resting_on_others(snapshot: &Snapshot, migration: &Migration, mut action: Action) -> Action {
+fn resting_on_others(snapshot: &Snapshot, migration: &Migration, action: Action) -> Action {
     let Migration { old, new, .. } = migration;
     let is_relied_on = |pool: &&Versioned<Pool>| match new {
         Some(new) => pool.value.name == new.name,
         None => pool.value.name != old.name && serves(&pool.value, old.cidr),
     };
-    for pool in snapshot.pools.iter().filter(is_relied_on).take(MOST_COMPARED) {
-        let at = Precondition::At(pool.revision.clone());
-        action.step.whole().require((Key::Pool(pool.value.name.clone()), at));
-    }
-    action
+    let at = |pool: &Versioned<Pool>| {
+        (Key::Pool(pool.value.name.clone()), Precondition::At(pool.revision.clone()))
+    };
+    action.requiring(snapshot.pools.iter().filter(is_relied_on).take(MOST_COMPARED).map(at))
 }
 
 /// The label that names the program that manages a pool.
@@ -334,11 +333,10 @@ fn create(snapshot: &Snapshot, old: &Pool, new: &Pool, stored: &Document) -> Act
 }
 
 fn action(old: &Pool, pool: &Pool, edit: PoolEdit, verb: Verb, why: String) -> Action {
-    let mut step = Step::new(format!("migration from pool {}", old.name));
-    step.whole().edits.push(Edit::Pool(pool.name.clone(), edit));
-
     // Details of pools begin with the pool's name.
     let separator = if verb == Verb::CreatePool { ", " } else { ": " };
     let detail = format!("{}{separator}{why}", pool.name);
-    Action { step, changes: vec![Change::new(verb, Subject::Pool(pool.cidr), detail, &[])] }
+    let changes = vec![Change::new(verb, Subject::Pool(pool.cidr), detail, &[])];
+    let edit = Edit::Pool(pool.name.clone(), edit);
+    Action::new(format!("migration from pool {}", old.name), vec![edit], changes)
 }

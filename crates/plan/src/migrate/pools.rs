@@ -1,15 +1,11 @@
 //! Conditions on the pools after a phase of `migrate` or an undo.
 
-use std::mem;
-
-use calipam_assign::Family;
 use calipam_check::index::Index;
 use calipam_model::IpNet;
 use calipam_model::cidr::{is_v4, overlap};
 use calipam_model::pool::Pool;
-use calipam_model::snapshot::{Revision, Snapshot, Versioned};
+use calipam_model::snapshot::Snapshot;
 
-use super::capacity::assign_to;
 use super::survey::users;
 use super::{MigrateRefusal, NodeCapacity, User};
 
@@ -56,12 +52,12 @@ pub(super) fn serves(pool: &Pool, cidr: IpNet) -> bool {
 /// Returns the blocks in a pool that do not have its block size, including blocks that only affinities name. Calico
 /// would use blocks of both sizes, and assign addresses twice.
 pub(super) fn of_another_size(snapshot: &Snapshot, pool: &Pool) -> impl Iterator<Item = IpNet> {
-    let blocks = snapshot.blocks.iter().map(|block| block.value.key);
-    let hidden = snapshot.defects.iter().filter_map(|defect| defect.hidden_block());
     let claimed = snapshot.affinities.iter().map(|affinity| affinity.value.key.cidr);
     let (cidr, size) = (pool.cidr, pool.block_size);
-    let all = blocks.chain(hidden).chain(claimed);
-    all.filter(move |block| overlap(*block, cidr) && block.prefix_len() != size)
+    snapshot
+        .block_cidrs()
+        .chain(claimed)
+        .filter(move |block| overlap(*block, cidr) && block.prefix_len() != size)
 }
 
 /// Returns the users of enabled pools whose addresses will be in no enabled pool.
@@ -69,19 +65,6 @@ pub fn leaving(index: &Index<'_>, after: &[Pool]) -> Vec<User> {
     let pools = index.snapshot.pools.iter().map(|pool| &pool.value).filter(|pool| pool.is_enabled());
     let stays = |user: &User| after.iter().any(|pool| pool.is_enabled() && pool.cidr.contains(&user.address));
     pools.flat_map(|pool| users(index, pool.cidr)).filter(|user| !stays(user)).collect()
-}
-
-/// Returns the room that the allocator finds for the users in the pools `after`. Leaves the snapshot unchanged.
-pub fn capacity_in(snapshot: &mut Snapshot, after: Vec<Pool>, users: &[User]) -> Vec<NodeCapacity> {
-    let after = after.into_iter().map(|value| Versioned { value, revision: Revision::Etcd(0) }).collect();
-    let before = mem::replace(&mut snapshot.pools, after);
-    let of_family = |family: Family| {
-        let users = users.iter().filter(|user| Family::of_address(user.address) == family);
-        assign_to(snapshot, family, &users.cloned().collect::<Vec<_>>())
-    };
-    let capacity = Family::BOTH.into_iter().flat_map(of_family).collect();
-    snapshot.pools = before;
-    capacity
 }
 
 /// Checks that all users of a pool find addresses elsewhere.

@@ -1,11 +1,9 @@
 //! The phase of a migration and the leftovers of the old pool, judged by the datastore alone.
 
 use std::collections::{BTreeSet, HashSet};
-use std::fmt;
 use std::net::IpAddr;
 
 use calipam_check::index::{Index, Owner, Use};
-use calipam_check::{Code, Subject};
 use calipam_model::IpNet;
 use calipam_model::cidr::overlap;
 use calipam_model::key::Key;
@@ -36,11 +34,7 @@ impl Phase {
     pub const ALL: [Self; 5] = [Self::Create, Self::Disable, Self::Move, Self::CleanUp, Self::Delete];
 }
 
-impl fmt::Display for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
-}
+calipam_model::display_serialized!(Phase);
 
 /// A kind of user of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -155,14 +149,7 @@ fn leftovers(basis: &Basis<'_>, cidr: IpNet, users: &[User]) -> Leftovers {
     let (index, snapshot) = (&basis.context.index, basis.snapshot);
     let used: HashSet<IpAddr> = users.iter().map(|user| user.address).collect();
     let named = index.mentioned_in(cidr).iter().filter(|address| !used.contains(address)).count();
-    let leaked: HashSet<IpAddr> = basis
-        .findings(Code::LeakedAddress)
-        .filter_map(|finding| match finding.subject {
-            Subject::Address(address) if cidr.contains(&address) => Some(address),
-            _ => None,
-        })
-        .collect();
-
+    let leaked: HashSet<IpAddr> = basis.report.leaked().filter(|address| cidr.contains(address)).collect();
     let indexed = index.blocks.iter().filter(|block| overlap(block.key, cidr));
     let records = indexed.filter_map(|block| block.usable).flat_map(|block| block.allocations());
     let others = records
@@ -179,9 +166,7 @@ fn leftovers(basis: &Basis<'_>, cidr: IpNet, users: &[User]) -> Leftovers {
 
 /// Returns the blocks and affinities that overlap `cidr`, including half-deleted ones and undecodable blocks.
 pub fn objects_in(snapshot: &Snapshot, cidr: IpNet) -> BTreeSet<Key> {
-    let hidden = snapshot.defects.iter().filter_map(|defect| defect.hidden_block());
-    let blocks = snapshot.blocks.iter().map(|block| block.value.key).chain(hidden);
-    let blocks = blocks.filter(|block| overlap(*block, cidr)).map(Key::Block);
+    let blocks = snapshot.block_cidrs().filter(|block| overlap(*block, cidr)).map(Key::Block);
     let affinities = snapshot.affinities.iter().map(|affinity| &affinity.value.key);
     let affinities = affinities.filter(|key| overlap(key.cidr, cidr)).map(|key| Key::Affinity(key.clone()));
     blocks.chain(affinities).collect()
@@ -213,8 +198,7 @@ fn user(index: &Index<'_>, used: &Use) -> User {
             User { address, kind: UserKind::Pod, node: index.calico_node(workload.node), name }
         }
         (Owner::Service(position), None) => {
-            let service = index.service(position);
-            let name = format!("{}/{}", service.namespace, service.name);
+            let name = index.service(position).full_name();
             User { address, kind: UserKind::Service, node: String::new(), name }
         }
         (Owner::Tunnel(position, _) | Owner::Endpoint(position) | Owner::Pod(position), None) => {

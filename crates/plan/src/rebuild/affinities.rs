@@ -3,12 +3,11 @@
 
 use calipam_check::{Code, Finding, Subject};
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
-use calipam_model::block::BlockOwner;
 use calipam_model::edit::{AffinityEdit, BlockEdit, Condition, Edit, Precondition};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 
-use super::planner::{Planner, action};
+use super::planner::Planner;
 use crate::basis::Basis;
 use crate::plan::{Action, Change, Verb};
 use crate::release::gone_node::not_owned_by_holder;
@@ -30,7 +29,7 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
     for affinity in &planner.basis.snapshot.affinities {
         let key = &affinity.value.key;
         let owner = planner.index().block(key.cidr).and_then(|block| block.owner);
-        if !planner.scope.has_affinity(key, owner) {
+        if !planner.request.has_affinity(key, owner) {
             continue;
         }
         let subject = Subject::affinity(&affinity.value.key);
@@ -48,8 +47,6 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
 /// A decision about an affinity.
 enum Decision<'f> {
     Delete(&'static str),
-    /// Deletes the affinity in the step in which its block loses its owner.
-    WithBlock,
     Confirm,
     /// Deletes the block, then the affinity.
     Finish,
@@ -84,7 +81,7 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
     }
 
     match decision {
-        Decision::Leave | Decision::WithBlock => false,
+        Decision::Leave => false,
         Decision::SkipOfLiving(finding) => {
             planner.skip_of_living(finding, &key.node);
             false
@@ -98,14 +95,9 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
             // An affinity that is marked deleted no longer counts.
             let not_owned =
                 (!affinity.value.deleted && !is_own(planner, key)).then(|| not_owned_by_holder(key));
-            let evidence = absent.into_iter().chain(not_owned).collect();
             let what = Change::new(Verb::DeleteAffinity, subject, why, &repairs);
-            planner.before_blocks.push(action(
-                reason(),
-                edit(AffinityEdit::Delete(revision)),
-                evidence,
-                what,
-            ));
+            let action = Action::new(reason(), edit(AffinityEdit::Delete(revision)), vec![what]);
+            planner.before_blocks.push(action.requiring(absent.into_iter().chain(not_owned)));
             true
         }
         Decision::Finish => {
@@ -114,11 +106,9 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
             edits.extend(edit(AffinityEdit::Delete(revision)));
             let why = "its node was about to release it, and the block is empty";
             let what = Change::new(Verb::DeleteAffinity, subject, why, &repairs);
-            let mut action = action(reason(), edits, Vec::new(), what);
             let block =
                 Change::new(Verb::DeleteBlock, Subject::Block(key.cidr), "this finishes its release", &[]);
-            action.changes.push(block);
-            planner.before_blocks.push(action);
+            planner.before_blocks.push(Action::new(reason(), edits, vec![what, block]));
             true
         }
         Decision::Confirm => {
@@ -136,7 +126,7 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
                 &repairs,
             );
             let state = AffinityEdit::State(revision, affinity.value.state.clone());
-            planner.before_blocks.push(action(reason(), edit(state), Vec::new(), what));
+            planner.before_blocks.push(Action::new(reason(), edit(state), vec![what]));
             false
         }
     }
@@ -176,7 +166,8 @@ fn decide<'f>(
         let with_block = planner.blocks.get(&value.key.cidr).and_then(|planned| planned.loses_owner.as_ref());
         return match with_block {
             _ if planner.index().workloads_name_node(node) => Decision::SkipOfLiving(finding),
-            Some(loses_owner) if loses_owner == node => Decision::WithBlock,
+            // It is deleted with its block, which loses its owner.
+            Some(loses_owner) if loses_owner == node => Decision::Leave,
             _ => Decision::Delete("its node does not exist"),
         };
     }
@@ -238,7 +229,7 @@ fn with_touch(planner: &mut Planner<'_, '_>, key: &AffinityKey, edit: Edit, what
     let touch = Edit::Block(key.cidr, BlockEdit::Touch);
     let since = block.sound.and_then(|sound| sound.claim_time()).map(str::to_owned);
     let owned = (Key::Block(key.cidr), Precondition::Matches(Condition::OwnedSince(key.owner(), since)));
-    let mut made = action(reason, vec![touch, edit], vec![owned], what);
+    let mut made = Action::new(reason, vec![touch, edit], vec![what]).requiring([owned]);
 
     // Stale affinities of others are deleted first in the same step: two nodes must not hold one block.
     let is_stale = |other: &mut Action| {
@@ -288,12 +279,9 @@ fn missing(planner: &mut Planner<'_, '_>) {
     for finding in planner.findings(Code::BlockWithoutAffinity) {
         let Subject::Block(cidr) = finding.subject else { continue };
         let Some(owner) = planner.index().block(cidr).and_then(|block| block.owner) else { continue };
-        let (kind, node) = match owner {
-            BlockOwner::Host(node) => (AffinityType::Host, node),
-            BlockOwner::Virtual(name) => (AffinityType::Virtual, name),
-            BlockOwner::Other(_) => continue,
-        };
-        if kind == AffinityType::Host && !planner.index().node_exists(node) {
+        let Some(key) = AffinityKey::of_owner(owner, cidr) else { continue };
+        let node = &key.node;
+        if key.kind == AffinityType::Host && !planner.index().node_exists(node) {
             let planned = planner.blocks.get_mut(&cidr).filter(|planned| planned.loses_owner.is_some());
             match planned {
                 Some(planned) => planned.changes.push(Change::new(
@@ -306,7 +294,6 @@ fn missing(planner: &mut Planner<'_, '_>) {
             }
             continue;
         }
-        let key = AffinityKey { kind, node: node.clone(), cidr };
         let detail = "its node owns the block, but cannot find it without an affinity";
         let mut what = Change::new(Verb::CreateAffinity, Subject::affinity(&key), detail, &[]);
         what.repairs.push(finding.key());

@@ -5,8 +5,8 @@ use calipam_model::affinity::AffinityType;
 use calipam_model::block::BlockOwner;
 use calipam_model::edit::{BlockEdit, Edit};
 
-use super::planner::{Planner, action};
-use crate::plan::{Change, Verb};
+use super::planner::Planner;
+use crate::plan::{Action, Change, Verb};
 use crate::skipped::SkipReason;
 
 pub(super) fn plan(planner: &mut Planner<'_, '_>) {
@@ -60,7 +60,7 @@ fn empty(planner: &mut Planner<'_, '_>) {
         }
         let Some(block) = planner.index().block(cidr) else { continue };
         let edit = Edit::Block(cidr, BlockEdit::Delete(block.revision.clone()));
-        planner.after_blocks.push(action(format!("{} {cidr}", finding.code), vec![edit], Vec::new(), what));
+        planner.after_blocks.push(Action::new(format!("{} {cidr}", finding.code), vec![edit], vec![what]));
     }
 }
 
@@ -70,7 +70,7 @@ fn half_deleted(planner: &mut Planner<'_, '_>) {
     for block in stored {
         let cidr = block.value.key;
         let finding = planner.basis.finding(Code::HalfDeleted, &Subject::Block(cidr));
-        let Some(finding) = finding.filter(|_| planner.scope.has_block(cidr, block.value.content.owner()))
+        let Some(finding) = finding.filter(|_| planner.request.has_block(cidr, block.value.content.owner()))
         else {
             continue;
         };
@@ -89,6 +89,6 @@ fn half_deleted(planner: &mut Planner<'_, '_>) {
         let detail = "its deletion stopped half-way";
         let what = Change::new(Verb::DeleteBlock, finding.subject.clone(), detail, &[finding.code]);
         let edit = Edit::Block(cidr, BlockEdit::Delete(block.revision.clone()));
-        planner.before_blocks.push(action(format!("{} {cidr}", finding.code), vec![edit], Vec::new(), what));
+        planner.before_blocks.push(Action::new(format!("{} {cidr}", finding.code), vec![edit], vec![what]));
     }
 }

@@ -128,7 +128,7 @@ fn create(
 
     let held: Vec<&Versioned<Affinity>> = holders(planner, cidr);
     let owner = owner(planner, cidr, addresses, &held)?;
-    if !planner.scope.has_block(cidr, Some(&owner)) {
+    if !planner.request.has_block(cidr, Some(&owner)) {
         return Err((
             SkipReason::NeedsDecision,
             format!("it would belong to {owner}, which is not in scope"),
@@ -261,13 +261,7 @@ fn affinity(cidr: IpNet, owner: &BlockOwner, held: &[&Versioned<Affinity>]) -> V
         return vec![(Edit::Affinity(key.clone().into(), edit), change)];
     }
 
-    let (kind, node) = match owner {
-        BlockOwner::Host(node) => (AffinityType::Host, node),
-        BlockOwner::Virtual(name) => (AffinityType::Virtual, name),
-        BlockOwner::Other(_) => return Vec::new(),
-    };
-    let key = AffinityKey { kind, node: node.clone(), cidr };
-
+    let Some(key) = AffinityKey::of_owner(owner, cidr) else { return Vec::new() };
     let change = Change::new(Verb::CreateAffinity, Subject::affinity(&key), "for the new block", &[]);
     let created = AffinityEdit::Create(Box::new(Affinity::new(key.clone(), AffinityState::Confirmed)));
     vec![(Edit::Affinity(key.into(), created), change)]

@@ -28,7 +28,6 @@ use self::corrupt::CorruptBlocks;
 pub use self::files::{BlockFile, block_files, host_files};
 use self::planner::Planner;
 pub use self::request::Request;
-use self::request::Scope;
 use crate::basis::Basis;
 use crate::plan::{Plan, PlanKind};
 use crate::release::Observations;
@@ -45,13 +44,12 @@ pub fn needs_endpoints_only(snapshot: &Snapshot) -> bool {
 /// `cooldown` belong. If corrupt blocks are repaired, the snapshot is copied once and checked again as if they were
 /// sound: this shows findings that they hid.
 pub fn plan(basis: &Basis<'_>, request: &Request, observations: &[Observations], cooldown: i64) -> Plan {
-    let scope = Scope::new(request);
-    let mut corrupt = CorruptBlocks::new(basis, &scope);
+    let mut corrupt = CorruptBlocks::new(basis, request);
     let skipped = std::mem::take(&mut corrupt.skipped);
     let mut plan = if corrupt.blocks.is_empty() {
-        of_sound(basis, &scope, &corrupt, observations, cooldown)
+        of_sound(basis, request, &corrupt, observations, cooldown)
     } else {
-        of_repaired(basis, &scope, &corrupt, observations, cooldown)
+        of_repaired(basis, request, &corrupt, observations, cooldown)
     };
 
     // A corrupt block that stays corrupt is skipped for its own reason.
@@ -74,7 +72,7 @@ pub fn plan(basis: &Basis<'_>, request: &Request, observations: &[Observations],
 /// Plans on the snapshot as it would be if the corrupt blocks were repaired.
 fn of_repaired(
     basis: &Basis<'_>,
-    scope: &Scope<'_>,
+    request: &Request,
     corrupt: &CorruptBlocks,
     observations: &[Observations],
     cooldown: i64,
@@ -97,7 +95,7 @@ fn of_repaired(
     let found = |finding: &calipam_check::Finding| finding.key();
     let revealed = report.findings.iter().filter(|f| !seen.contains(&f.key_ref())).map(found).collect();
     let mut plan =
-        of_sound(&Basis::new(&repaired, &report, &options), scope, corrupt, observations, cooldown);
+        of_sound(&Basis::new(&repaired, &report, &options), request, corrupt, observations, cooldown);
     plan.revealed = revealed;
 
     plan
@@ -105,12 +103,12 @@ fn of_repaired(
 
 fn of_sound(
     basis: &Basis<'_>,
-    scope: &Scope<'_>,
+    request: &Request,
     corrupt: &CorruptBlocks,
     observations: &[Observations],
     cooldown: i64,
 ) -> Plan {
-    let mut planner = Planner::new(basis, scope, corrupt, observations, cooldown);
+    let mut planner = Planner::new(basis, request, corrupt, observations, cooldown);
     // A handle is released completely or not at all, so addresses that get another owner come before those that are
     // released.
     in_use::plan(&mut planner);
@@ -123,6 +121,6 @@ fn of_sound(
     let known = std::mem::take(&mut planner.skipped);
 
     let actions = build::actions(planner, countings);
-    let skipped = unplanned::skipped(basis, scope, known, &actions);
+    let skipped = unplanned::skipped(basis, request, known, &actions);
     Plan { skipped, ..Plan::new(PlanKind::Rebuild, basis.snapshot, actions) }
 }

@@ -7,23 +7,21 @@ use calipam_check::index::{Index, IndexedBlock};
 use calipam_check::{Code, Finding, Subject};
 use calipam_model::IpNet;
 use calipam_model::cidr::block_around;
-use calipam_model::edit::{Edit, Part, Precondition, Step, Unit};
-use calipam_model::key::Key;
-use calipam_model::snapshot::{Defect, Snapshot, StoredBlock};
+use calipam_model::snapshot::{Snapshot, StoredBlock};
 
 use super::block_plan::BlockPlans;
 use super::corrupt::CorruptBlocks;
 use super::handles::UncountableHandles;
-use super::request::Scope;
+use super::request::Request;
 use crate::basis::Basis;
-use crate::plan::{Action, Change};
+use crate::plan::Action;
 use crate::release::Observations;
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
 /// A plan in the making.
 pub(super) struct Planner<'p, 's> {
     pub basis: &'p Basis<'s>,
-    pub scope: &'p Scope<'p>,
+    pub request: &'p Request,
     pub corrupt: &'p CorruptBlocks,
     pub observations: &'p [Observations],
     pub cooldown: i64,
@@ -37,14 +35,14 @@ pub(super) struct Planner<'p, 's> {
 impl<'p, 's> Planner<'p, 's> {
     pub(super) fn new(
         basis: &'p Basis<'s>,
-        scope: &'p Scope<'p>,
+        request: &'p Request,
         corrupt: &'p CorruptBlocks,
         observations: &'p [Observations],
         cooldown: i64,
     ) -> Self {
         Self {
             basis,
-            scope,
+            request,
             corrupt,
             observations,
             cooldown,
@@ -63,7 +61,7 @@ impl<'p, 's> Planner<'p, 's> {
     /// Returns the findings of one code in scope.
     pub(super) fn findings(&self, code: Code) -> Vec<&'s Finding> {
         let found = self.basis.findings(code);
-        found.filter(|finding| self.scope.has(finding, self.index())).collect()
+        found.filter(|finding| self.request.has(finding, self.index())).collect()
     }
 
     pub(super) fn skip(&mut self, finding: &Finding, reason: SkipReason, detail: impl Into<String>) {
@@ -80,14 +78,14 @@ impl<'p, 's> Planner<'p, 's> {
     }
 
     pub(super) fn may_change(&self, block: &IndexedBlock<'_>) -> bool {
-        self.scope.has_block(block.key, block.owner)
+        self.request.has_block(block.key, block.owner)
     }
 
     /// Returns true if the plan finishes the half-done deletion of the block, which has to be empty.
     pub(super) fn finishes(&self, block: &StoredBlock) -> bool {
         let found = self.basis.finding(Code::HalfDeleted, &Subject::Block(block.key)).is_some();
         let is_empty = block.content.sound().is_some_and(|sound| sound.is_empty());
-        found && is_empty && self.scope.has_block(block.key, block.content.owner())
+        found && is_empty && self.request.has_block(block.key, block.content.owner())
     }
 
     pub(super) fn changes_addresses(&self, cidr: IpNet) -> bool {
@@ -95,22 +93,9 @@ impl<'p, 's> Planner<'p, 's> {
     }
 }
 
-/// Makes a step with one change.
-pub(super) fn action(
-    reason: String,
-    edits: Vec<Edit>,
-    evidence: Vec<(Key, Precondition)>,
-    change: Change,
-) -> Action {
-    let parts = vec![Part { unit: Unit::WholeStep, edits, evidence }];
-    Action { step: Step { reason, parts }, changes: vec![change] }
-}
-
 /// Returns the sound blocks that contain an address.
 pub(super) fn blocks_around<'i, 's>(index: &'i Index<'s>, address: IpAddr) -> Vec<&'i IndexedBlock<'s>> {
-    let longest = if address.is_ipv4() { 32 } else { 128 };
-    let around = (0..=longest).filter_map(|prefix| index.block(block_around(address, prefix)?));
-    around.filter(|block| block.sound.is_some()).collect()
+    index.blocks_around(address).filter(|block| block.sound.is_some()).collect()
 }
 
 /// Returns the CIDRs of stored blocks that are not in the index: undecodable blocks, and blocks that are marked
@@ -118,8 +103,7 @@ pub(super) fn blocks_around<'i, 's>(index: &'i Index<'s>, address: IpAddr) -> Ve
 pub(super) fn hidden_blocks(snapshot: &Snapshot, goes: impl Fn(&StoredBlock) -> bool) -> HashSet<IpNet> {
     let deleted = snapshot.blocks.iter().filter(|block| block.value.content.is_deleted());
     let deleted = deleted.filter(|block| !goes(&block.value));
-    let undecodable = snapshot.defects.iter().filter_map(Defect::hidden_block);
-    deleted.map(|block| block.value.key).chain(undecodable).collect()
+    deleted.map(|block| block.value.key).chain(snapshot.hidden_blocks()).collect()
 }
 
 /// Returns another stored block that overlaps `cidr`.

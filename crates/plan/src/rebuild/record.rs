@@ -64,21 +64,17 @@ pub(super) fn wanted(
             let owner = [("namespace", namespace), ("service", name), ("timestamp", &taken_at)];
             let owner = owner.into_iter().chain([("type", "LoadBalancer")]);
             let record = Attribute::new(Some(&service.value.handle()), owner);
-            let key = Key::Service { namespace: namespace.to_owned(), name: name.to_owned() };
-            Ok(Wanted { record, evidence: vec![(key, users.service(index))] })
+            Ok(Wanted { record, evidence: vec![(service.value.key(), users.service(index))] })
         }
         Owner::Endpoint(index) => {
             let endpoint = &snapshot.endpoints[index as usize];
-            let namespace = endpoint.value.namespace().to_string();
-            let key = Key::Endpoint { namespace, name: endpoint.value.name() };
             let record = of_workload(basis, networks, uses, &taken_at)?;
-            Ok(Wanted { record, evidence: vec![(key, at(&endpoint.revision))] })
+            Ok(Wanted { record, evidence: vec![(endpoint.value.key(), at(&endpoint.revision))] })
         }
         Owner::Pod(index) => {
-            let pod = &snapshot.pods[index as usize];
-            let (namespace, name) = (pod.value.namespace().to_string(), pod.value.name().to_string());
+            let key = snapshot.pods[index as usize].value.key();
             let record = of_workload(basis, networks, uses, &taken_at)?;
-            Ok(Wanted { record, evidence: vec![(Key::Pod { namespace, name }, users.pod(index))] })
+            Ok(Wanted { record, evidence: vec![(key, users.pod(index))] })
         }
     }
 }

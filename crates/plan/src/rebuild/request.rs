@@ -20,33 +20,25 @@ pub struct Request {
 }
 
 /// The objects that a plan may change.
-pub(super) struct Scope<'r> {
-    request: &'r Request,
-}
-
-impl<'r> Scope<'r> {
-    pub(super) fn new(request: &'r Request) -> Self {
-        Self { request }
-    }
-
+impl Request {
     pub(super) fn is_everything(&self) -> bool {
-        self.request.scope.is_everything() && self.request.blocks.is_empty()
+        self.scope.is_everything() && self.blocks.is_empty()
     }
 
     fn has_network(&self, cidr: IpNet) -> bool {
-        let blocks = &self.request.blocks;
-        self.request.scope.has_network(cidr)
+        let blocks = &self.blocks;
+        self.scope.has_network(cidr)
             && (blocks.is_empty() || blocks.iter().any(|block| overlap(*block, cidr)))
     }
 
     pub(super) fn has_block(&self, cidr: IpNet, owner: Option<&BlockOwner>) -> bool {
-        self.has_network(cidr) && self.request.scope.has_owner(owner)
+        self.has_network(cidr) && self.scope.has_owner(owner)
     }
 
     /// Returns true for an affinity of a node in scope, or for a block in scope.
     pub(super) fn has_affinity(&self, key: &AffinityKey, owner: Option<&BlockOwner>) -> bool {
-        let by_node = key.kind == AffinityType::Host && self.request.scope.has_node(&key.node);
-        self.has_network(key.cidr) && (by_node || self.request.scope.has_owner(owner))
+        let by_node = key.kind == AffinityType::Host && self.scope.has_node(&key.node);
+        self.has_network(key.cidr) && (by_node || self.scope.has_owner(owner))
     }
 
     /// Returns true for a finding about something in scope. A handle is in scope if one of its blocks is.
@@ -56,27 +48,23 @@ impl<'r> Scope<'r> {
         }
 
         let owner = |cidr: IpNet| index.block(cidr).and_then(|block| block.owner);
-        let of_node = || {
-            self.request.scope.nodes.is_empty()
-                || finding.nodes.iter().any(|node| self.request.scope.has_node(node))
-        };
+        let of_node =
+            || self.scope.nodes.is_empty() || finding.nodes.iter().any(|node| self.scope.has_node(node));
         let blocks = || blocks_of(finding).into_iter();
         match &finding.subject {
             Subject::Block(cidr) => self.has_block(*cidr, owner(*cidr)),
             Subject::Affinity { node, cidr } => {
-                self.has_network(*cidr)
-                    && (self.request.scope.has_node(node) || self.request.scope.has_owner(owner(*cidr)))
+                self.has_network(*cidr) && (self.scope.has_node(node) || self.scope.has_owner(owner(*cidr)))
             }
             Subject::Address(address) if blocks().next().is_none() => {
                 self.has_network((*address).into()) && of_node()
             }
             Subject::Address(_) => blocks().any(|cidr| self.has_block(cidr, owner(cidr))),
-            Subject::Handle(_) => blocks().any(|cidr| {
-                self.has_network(cidr) && (self.request.scope.has_owner(owner(cidr)) || of_node())
-            }),
-            Subject::Pool(cidr) => self.request.scope.nodes.is_empty() && self.has_network(*cidr),
+            Subject::Handle(_) => blocks()
+                .any(|cidr| self.has_network(cidr) && (self.scope.has_owner(owner(cidr)) || of_node())),
+            Subject::Pool(cidr) => self.scope.nodes.is_empty() && self.has_network(*cidr),
             // Everything else is in no network.
-            _ => self.request.scope.networks.is_empty() && self.request.blocks.is_empty() && of_node(),
+            _ => self.scope.networks.is_empty() && self.blocks.is_empty() && of_node(),
         }
     }
 }

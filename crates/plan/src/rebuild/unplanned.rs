@@ -7,7 +7,7 @@ use calipam_model::block::BlockOwner;
 use calipam_model::cidr::is_v4;
 use calipam_model::key::Key;
 
-use super::request::Scope;
+use super::request::Request;
 use crate::basis::Basis;
 use crate::plan::Action;
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
@@ -15,7 +15,7 @@ use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 /// Returns `skipped_so_far`, and skips all other findings in scope without a plan, except informational ones.
 pub(super) fn skipped(
     basis: &Basis<'_>,
-    scope: &Scope<'_>,
+    request: &Request,
     skipped_so_far: Vec<Skipped>,
     actions: &[Action],
 ) -> Vec<Skipped> {
@@ -27,7 +27,7 @@ pub(super) fn skipped(
     let mut skipped: Vec<Skipped> = findings
         .filter(|finding| finding.severity < Severity::Info)
         .filter(|finding| !known.contains(&finding.key_ref()))
-        .filter(|finding| scope.has(finding, &basis.context.index))
+        .filter(|finding| request.has(finding, &basis.context.index))
         .map(|finding| {
             let (reason, advice, action) = match advice(basis, finding) {
                 Some((reason, advice)) => (reason, advice, suggested_action(finding)),

@@ -56,9 +56,8 @@ impl<'s> Builder<'_, 's> {
                     finding.map_or_else(|| "its counts differ from the blocks".into(), |f| f.message());
                 let codes = finding.map(|f| f.code);
                 let change = Change::new(Verb::SetHandleCounts, subject, detail, codes.as_slice());
-                let mut step = Step::new(format!("handle-count {id}"));
-                *step.whole() = Part { unit: Unit::WholeStep, edits: vec![edit], evidence };
-                self.actions.push(Action { step, changes: vec![change] });
+                let action = Action::new(format!("handle-count {id}"), vec![edit], vec![change]);
+                self.actions.push(action.requiring(evidence));
             }
         }
     }
@@ -92,8 +91,8 @@ impl<'s> Builder<'_, 's> {
         }
 
         for affinity in held.affinities.into_values().flatten() {
-            let step = Step::new(format!("affinity {}", affinity.value.key));
-            let mut action = Action { step, changes: Vec::new() };
+            let reason = format!("affinity {}", affinity.value.key);
+            let mut action = Action::new(reason, Vec::new(), Vec::new());
             release_affinity(&mut action, affinity);
             self.actions.push(action);
         }
@@ -151,7 +150,7 @@ impl<'s> Builder<'_, 's> {
 
     fn orphans(&mut self, selection: &Selection<'_>) {
         let wanted = selection.orphans.keys().map(|id| Key::Handle(id.clone())).collect();
-        let revisions = calipam_check::revisions(self.basis.snapshot, &wanted);
+        let objects = calipam_check::objects(self.basis.snapshot, &wanted);
         let mut named: BTreeMap<String, Vec<IpNet>> = BTreeMap::new();
 
         for handle in self.basis.snapshot.handles.iter().map(|handle| &handle.value) {
@@ -162,16 +161,14 @@ impl<'s> Builder<'_, 's> {
         }
 
         for (id, finding) in &selection.orphans {
-            let Some(revision) = revisions.get(&Key::Handle(id.clone())) else { continue };
+            let Some(object) = objects.get(&Key::Handle(id.clone())) else { continue };
             let (subject, detail) = (finding.subject.clone(), "no allocation refers to it");
             let change = Change::new(Verb::DeleteHandle, subject, detail, &[finding.code]);
-            let mut step = Step::new(format!("orphan-handle {id}"));
-            let delete = HandleEdit::Delete((*revision).clone());
-            step.whole().edits.push(Edit::Handle(id.clone(), delete));
-            for block in named.remove(id).unwrap_or_default() {
-                step.whole().require((Key::Block(block), Precondition::Records(id.clone(), 0..=0)));
-            }
-            self.actions.push(Action { step, changes: vec![change] });
+            let delete = Edit::Handle(id.clone(), HandleEdit::Delete(object.revision().clone()));
+            let is_empty = |block| (Key::Block(block), Precondition::Records(id.clone(), 0..=0));
+            let evidence = named.remove(id).unwrap_or_default().into_iter().map(is_empty);
+            let reason = format!("orphan-handle {id}");
+            self.actions.push(Action::new(reason, vec![delete], vec![change]).requiring(evidence));
         }
     }
 }

@@ -16,11 +16,8 @@ pub(super) struct HandleOwners<'b, 's> {
 
 impl<'b, 's> HandleOwners<'b, 's> {
     pub(super) fn new(basis: &'b Basis<'s>) -> Self {
-        let claim = |finding: &calipam_check::Finding| match &finding.subject {
-            Subject::Handle(id) => Some(Claim::of_handle(id)),
-            _ => None,
-        };
-        let claims: Vec<Claim<'_>> = basis.findings(Code::OrphanHandle).filter_map(claim).collect();
+        let orphans = basis.findings(Code::OrphanHandle).filter_map(|finding| finding.subject.handle());
+        let claims: Vec<Claim<'_>> = orphans.map(Claim::of_handle).collect();
         Self { basis, owners: Owners::new(&basis.context, &claims) }
     }
 

@@ -23,8 +23,8 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::{Revision, Versioned};
 
 use super::Observations;
-use crate::basis::Basis;
 use crate::basis::handles::{Allocated, HandleAllocations};
+use crate::basis::{Basis, sound_records};
 use crate::plan::{Change, Verb};
 use crate::skipped::{Refusal, SkipReason, Skipped};
 
@@ -282,9 +282,7 @@ fn why_kept_address(basis: &Basis<'_>, address: IpAddr) -> Refusal {
         return refusal;
     }
 
-    let around = index.blocks.iter().filter(|block| block.key.contains(&address));
-    let records: Vec<Allocation<'_>> =
-        around.filter_map(|block| block.sound?.allocation_of(address)).collect();
+    let records: Vec<Allocation<'_>> = sound_records(index, address).collect();
     let owners = basis.context.owners_of(address);
     if !owners.is_empty() {
         return (SkipReason::InUse, format!("{address} is used by {}", names_of_owners(&owners)));

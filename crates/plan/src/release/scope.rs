@@ -6,10 +6,11 @@ use std::net::IpAddr;
 use calipam_check::index::Index;
 use calipam_check::{Finding, Subject};
 use calipam_model::IpNet;
-use calipam_model::block::{Allocation, BlockOwner};
+use calipam_model::block::BlockOwner;
 
 use super::Request;
 use crate::basis::handles::clean;
+use crate::basis::sound_records;
 
 pub(super) struct Scope {
     addresses: HashSet<IpAddr>,
@@ -46,8 +47,7 @@ impl Scope {
         let calipam_check::Scope { nodes, namespace, .. } = &self.part;
         let has_node = |name: &str| nodes.contains(name);
         let is_of_nodes = || {
-            let around = index.blocks.iter().filter(|block| block.key.contains(&address));
-            around.into_iter().any(|block| {
+            index.blocks_around(address).any(|block| {
                 let recorded = block.sound.and_then(|sound| sound.allocation_of(address));
                 let recorded = recorded.and_then(|record| record.attribute.get("node")?.to_string().into());
                 let owner = block.owner.and_then(BlockOwner::host);
@@ -55,7 +55,7 @@ impl Scope {
             })
         };
         let is_of_namespace = |wanted: &str| {
-            records(index, address).any(|record| {
+            sound_records(index, address).any(|record| {
                 let owners = [Some(record.attribute.owner()), record.attribute.alternate()];
                 owners
                     .into_iter()
@@ -77,21 +77,10 @@ impl Scope {
     /// Returns true if the named addresses, if any, include the address, and the named handles, if any, its handle.
     fn is_named(&self, address: IpAddr, index: &Index<'_>) -> bool {
         let is_under = || {
-            let mut ids = records(index, address).filter_map(|record| record.attribute.handle());
+            let mut ids = sound_records(index, address).filter_map(|record| record.attribute.handle());
             ids.any(|id| self.handles.contains(clean(&id.to_string())))
         };
         (self.addresses.is_empty() || self.addresses.contains(&address))
             && (self.handles.is_empty() || is_under())
     }
-}
-
-/// Returns true if a sound block records the address.
-pub(super) fn is_recorded(index: &Index<'_>, address: IpAddr) -> bool {
-    records(index, address).next().is_some()
-}
-
-/// Returns the records of an address in sound blocks.
-fn records<'i>(index: &'i Index<'_>, address: IpAddr) -> impl Iterator<Item = Allocation<'i>> {
-    let around = index.blocks.iter().filter(move |block| block.key.contains(&address));
-    around.filter_map(move |block| block.sound?.allocation_of(address))
 }

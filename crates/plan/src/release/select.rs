@@ -13,10 +13,10 @@ use super::may_release::{
     too_early_orphan, unknown_owner, why_not,
 };
 use super::observation::Observations;
-use super::scope::{Scope, is_recorded};
+use super::scope::Scope;
 use super::{Force, Request};
-use crate::basis::Basis;
 use crate::basis::handles::{Allocated, HandleAllocations, clean};
+use crate::basis::{Basis, sound_records};
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
 /// The things to release, and those to skip.
@@ -94,7 +94,7 @@ impl<'s> Selector<'_, 's> {
         let index = &self.basis.context.index;
         let finding = self.about(address);
         // An address that no block records is reported as such.
-        let is_known = finding.is_some() || is_recorded(index, address);
+        let is_known = finding.is_some() || sound_records(index, address).next().is_some();
         let is_wanted = |finding: &Finding| self.selection.scope.has(finding, index);
         if is_known && !finding.map_or_else(|| self.selection.scope.has_address(address, index), is_wanted) {
             let detail = format!("{address} is excluded by the other options");
@@ -334,7 +334,7 @@ impl<'s> Selector<'_, 's> {
 
         self.selection.warnings.push(format!("--force: {}; releasing anyway", refusal.detail).into());
         self.selection.forced.push(address);
-        for block in self.basis.context.index.blocks.iter().filter(|block| block.key.contains(&address)) {
+        for block in self.basis.context.index.blocks_around(address) {
             let Some(allocation) = block.sound.and_then(|sound| sound.allocation_of(address)) else {
                 continue;
             };
@@ -349,8 +349,8 @@ impl<'s> Selector<'_, 's> {
         if let Subject::Address(address) = finding.subject
             && let Some((reason, detail)) = in_corrupt_block(index, address)
         {
-            let mut corrupt = index.blocks.iter().filter(|b| b.sound.is_none() && b.key.contains(&address));
-            let repair = corrupt.next().map(|block| Remedy::Rebuild([block.key].into()));
+            let corrupt = index.blocks_around(address).find(|block| block.sound.is_none());
+            let repair = corrupt.map(|block| Remedy::Rebuild([block.key].into()));
             let skipped = Skipped::finding(finding, reason, detail);
             let suggested_action = repair.map(SuggestedAction::Remedy);
             self.selection.skipped.push(Skipped { suggested_action, ..skipped });

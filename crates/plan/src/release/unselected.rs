@@ -3,7 +3,7 @@
 use calipam_assign::NodeSelector;
 use calipam_check::Subject;
 use calipam_model::IpNet;
-use calipam_model::affinity::{Affinity, AffinityType};
+use calipam_model::affinity::Affinity;
 use calipam_model::block::BlockOwner;
 use calipam_model::edit::{AffinityEdit, BlockEdit, Edit};
 use calipam_model::snapshot::Versioned;
@@ -20,23 +20,21 @@ pub(super) fn unselected<'s>(
     cooldown: i64,
 ) -> Option<&'s Versioned<Affinity>> {
     let index = &basis.context.index;
-    let sound = index.block(block)?.sound.filter(|_| cooldown == 0)?;
+    let block = index.block(block)?;
+    let sound = block.sound.filter(|_| cooldown == 0)?;
     let node = sound.owner().and_then(BlockOwner::host)?;
     if sound.allocations().count() != released {
         return None;
     }
 
-    let pool = index.enabled_pool_around(block.addr())?;
+    let pool = index.enabled_pool_around(block.key.addr())?;
     let mut nodes = basis.snapshot.nodes.iter().map(|node| &node.value);
     let labels = &nodes.find(|found| found.name == node)?.labels;
     if NodeSelector::of(pool).ok()?.selects(labels) {
         return None;
     }
 
-    basis.snapshot.affinities.iter().find(|affinity| {
-        let key = &affinity.value.key;
-        key.kind == AffinityType::Host && key.cidr == block && key.node == node && !affinity.value.deleted
-    })
+    basis.affinity_of(block)
 }
 
 /// Deletes the block and its affinity.

@@ -1,15 +1,16 @@
 //! Applies the steps of a plan to a snapshot.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
+use calipam_model::affinity::Affinity;
 use calipam_model::edit::{Current, EditError, apply};
+use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, ObjectVersion, Revision, Snapshot, StoredBlock, Versioned};
 use calipam_model::writable::Object;
 use jiff::Timestamp;
 
-use super::touched::{indices, remove};
 use crate::plan::Plan;
 
 /// A step that cannot be applied even to the data that it was planned on.
@@ -24,106 +25,86 @@ pub struct StepError {
 
 /// Applies all steps of a plan to the snapshot that it was planned on.
 pub fn apply_plan(mut snapshot: Snapshot, plan: &Plan, now: Timestamp) -> Result<Snapshot, StepError> {
-    apply_steps(&mut snapshot, plan, now).map(|()| snapshot)
+    let mut objects = Touched::take(&mut snapshot, &plan.keys());
+    objects.apply(plan, &snapshot, now)?;
+    objects.put_into(&mut snapshot);
+    Ok(snapshot)
 }
 
-/// Applies the steps, up to the first one that cannot be applied.
-pub(super) fn apply_steps(snapshot: &mut Snapshot, plan: &Plan, now: Timestamp) -> Result<(), StepError> {
-    let mut objects = Objects::new(snapshot, plan);
-    let result = plan.actions.iter().try_for_each(|action| {
-        let changes = apply(action.step.edits(), now, |key| objects.current(key));
-        let changes = changes
-            .map_err(|reason| StepError { step: action.step.reason.clone(), reason: reason.into() })?;
-        changes.into_iter().for_each(|(key, object)| objects.put(key, object));
-        Ok(())
-    });
-    let Objects { snapshot, gone, .. } = objects;
-    if !gone.is_empty() {
-        remove(snapshot, &gone);
-    }
-    result
-}
+/// The blocks, handles and affinities that a plan touches, out of their snapshot.
+#[derive(Clone)]
+pub(super) struct Touched(BTreeMap<Key, Versioned<Object>>);
 
-/// A snapshot whose objects can be found and changed by key.
-struct Objects<'s> {
-    snapshot: &'s mut Snapshot,
-    /// The indices of the objects that the plan touches.
-    indices: HashMap<Key, usize>,
-    /// Objects that are deleted. They are removed at the end, so that indices stay valid.
-    gone: HashSet<Key>,
-    /// True if affinities are written with labels.
-    labels: bool,
-}
-
-impl<'s> Objects<'s> {
-    fn new(snapshot: &'s mut Snapshot, plan: &Plan) -> Self {
-        let indices = indices(snapshot, &plan.keys());
-        let labels = snapshot.labels_affinities();
-        Self { snapshot, indices, gone: HashSet::new(), labels }
-    }
-
-    fn current(&self, key: &Key) -> Option<Current<'_>> {
-        let index = *self.indices.get(key).filter(|_| !self.gone.contains(key))?;
-        let (revision, object) = match key {
-            Key::Block(_) => {
-                let block = &self.snapshot.blocks[index];
-                (&block.revision, Object::Block(block.value.content.clone()))
-            }
-            Key::Handle(_) => {
-                let handle = &self.snapshot.handles[index];
-                (&handle.revision, Object::Handle(handle.value.clone()))
-            }
-            Key::Affinity(_) => {
-                let affinity = &self.snapshot.affinities[index];
-                (&affinity.revision, Object::Affinity(affinity.value.clone()))
-            }
-            _ => return None,
-        };
-
-        Some(Current { revision, object: Some(Cow::Owned(object)) })
-    }
-
-    fn put(&mut self, key: Key, object: Option<Object>) {
-        let labels = match &key {
-            Key::Affinity(key) if self.labels => {
-                key.labels().map(|(name, value)| (name.to_owned(), value)).into()
-            }
-            _ => BTreeMap::new(),
-        };
-        let revision = written(self.snapshot.datastore, labels);
-
-        let index = self.indices.get(&key).copied();
-        self.gone.remove(&key);
-        match (object, &key) {
-            (None, _) => drop(self.gone.insert(key)),
-            (Some(Object::Block(content)), Key::Block(cidr)) => {
-                let value = StoredBlock { key: *cidr, content };
-                self.store(key, index, |s| &mut s.blocks, Versioned { value, revision });
-            }
-            (Some(Object::Handle(value)), _) => {
-                self.store(key, index, |s| &mut s.handles, Versioned { value, revision });
-            }
-            (Some(Object::Affinity(value)), _) => {
-                self.store(key, index, |s| &mut s.affinities, Versioned { value, revision });
-            }
-            // Plans that change pools or the configuration are not tried.
-            (Some(Object::Block(_) | Object::Pool(_) | Object::IpamConfig(_)), _) => {}
+impl Touched {
+    /// Takes objects out of a snapshot.
+    pub(super) fn take(snapshot: &mut Snapshot, keys: &HashSet<Key>) -> Self {
+        let mut taken = BTreeMap::new();
+        for block in snapshot.blocks.extract_if(.., |block| keys.contains(&Key::Block(block.value.key))) {
+            let object = Object::Block(block.value.content);
+            taken.insert(Key::Block(block.value.key), Versioned { value: object, revision: block.revision });
         }
+        let key = |affinity: &Versioned<Affinity>| Key::Affinity(affinity.value.key.clone());
+        for Versioned { value, revision } in
+            snapshot.affinities.extract_if(.., |affinity| keys.contains(&key(affinity)))
+        {
+            let key = Key::Affinity(value.key.clone());
+            taken.insert(key, Versioned { value: Object::Affinity(value), revision });
+        }
+        // There may be a million handles to search.
+        if keys.iter().any(|key| matches!(key, Key::Handle(_))) {
+            let key = |handle: &Handle| Key::Handle(handle.id().to_string());
+            for Versioned { value, revision } in
+                snapshot.handles.extract_if(.., |handle| keys.contains(&key(&handle.value)))
+            {
+                taken.insert(key(&value), Versioned { value: Object::Handle(value), revision });
+            }
+        }
+        Self(taken)
     }
 
-    fn store<T>(
+    /// Applies the steps, up to the first one that cannot be applied. `snapshot` has the other objects.
+    pub(super) fn apply(
         &mut self,
-        key: Key,
-        index: Option<usize>,
-        list: fn(&mut Snapshot) -> &mut Vec<Versioned<T>>,
-        object: Versioned<T>,
-    ) {
-        let list = list(self.snapshot);
-        match index {
-            Some(index) => list[index] = object,
-            None => {
-                self.indices.insert(key, list.len());
-                list.push(object);
+        plan: &Plan,
+        snapshot: &Snapshot,
+        now: Timestamp,
+    ) -> Result<(), StepError> {
+        let has_labels = snapshot.labels_affinities();
+        for action in &plan.actions {
+            let current = |key: &Key| {
+                let Versioned { value, revision } = self.0.get(key)?;
+                Some(Current { revision, object: Some(Cow::Borrowed(value)) })
+            };
+            let changes = apply(action.step.edits(), now, current)
+                .map_err(|reason| StepError { step: action.step.reason.clone(), reason: reason.into() })?;
+            for (key, object) in changes {
+                let labels = match &key {
+                    Key::Affinity(key) if has_labels => {
+                        key.labels().map(|(name, value)| (name.to_owned(), value)).into()
+                    }
+                    _ => BTreeMap::new(),
+                };
+                let revision = written(snapshot.datastore, labels);
+                match object {
+                    Some(value) => drop(self.0.insert(key, Versioned { value, revision })),
+                    None => drop(self.0.remove(&key)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the objects back into the snapshot, after all others.
+    pub(super) fn put_into(self, snapshot: &mut Snapshot) {
+        for (key, Versioned { value, revision }) in self.0 {
+            match (key, value) {
+                (Key::Block(key), Object::Block(content)) => {
+                    snapshot.blocks.push(Versioned { value: StoredBlock { key, content }, revision });
+                }
+                (_, Object::Handle(value)) => snapshot.handles.push(Versioned { value, revision }),
+                (_, Object::Affinity(value)) => snapshot.affinities.push(Versioned { value, revision }),
+                // Plans that change pools or the configuration are not tried.
+                (_, Object::Block(_) | Object::Pool(_) | Object::IpamConfig(_)) => {}
             }
         }
     }

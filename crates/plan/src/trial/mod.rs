@@ -1,7 +1,6 @@
 //! The trial of a plan in memory. Steps that fail are left out.
 
 mod apply;
-mod touched;
 mod verify;
 
 use std::collections::HashSet;
@@ -13,11 +12,9 @@ use calipam_model::edit::Edit;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 
-use self::apply::apply_steps;
+use self::apply::Touched;
 pub use self::apply::{StepError, apply_plan};
-use self::touched::Touched;
-use self::verify::FindingSet;
-pub use self::verify::{Refusal, verify};
+pub use self::verify::{FindingSet, Refusal};
 use crate::plan::{Action, Plan};
 use crate::skipped::{SkipReason, Skipped};
 
@@ -56,14 +53,18 @@ pub fn try_plan(
         if plan.is_empty() {
             break;
         }
-        let touched = Touched::of(&snapshot, &plan);
-        let failed = match apply_steps(&mut snapshot, &plan, now) {
+        let keys = plan.keys();
+        let before_trial = Touched::take(&mut snapshot, &keys);
+        let mut tried = before_trial.clone();
+        let applied = tried.apply(&plan, &snapshot, now);
+        tried.put_into(&mut snapshot);
+        let failed = match applied {
             Err(error) => FailedTrial::Step(error),
             Ok(()) => match before.verify(&plan, &check(&snapshot, options)) {
                 Ok(()) => {
                     // A thread frees the memory for the next step: freeing a million objects one by one takes time.
                     let thread = std::thread::Builder::new().name("free".into());
-                    thread.spawn(move || drop((snapshot, touched))).ok();
+                    thread.spawn(move || drop((snapshot, before_trial))).ok();
                     break;
                 }
                 Err(refusal) => FailedTrial::Refused(refusal),
@@ -72,7 +73,8 @@ pub fn try_plan(
         if trial == MOST_TRIALS || !leave_out(&mut plan, &failed) {
             return Err(failed);
         }
-        touched.put_back(&mut snapshot);
+        drop(Touched::take(&mut snapshot, &keys));
+        before_trial.put_into(&mut snapshot);
     }
 
     Ok(plan)

@@ -35,17 +35,8 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Compares the report on the data of the trial with the one that the plan was made from. Both must be whole: filtered
-/// and rechecked in the same way, or not at all.
-///
-/// Findings that a corrupt block hid until the plan repaired it are not new. Nor are those that show only because an
-/// address in use is recorded at last.
-pub fn verify(before: &Report, plan: &Plan, after: &Report) -> Result<(), Refusal> {
-    FindingSet::from(before).verify(plan, after)
-}
-
 /// The findings of a report without their evidence.
-pub(super) struct FindingSet(HashSet<(Code, Subject)>);
+pub struct FindingSet(HashSet<(Code, Subject)>);
 
 impl From<&Report> for FindingSet {
     fn from(report: &Report) -> Self {
@@ -60,7 +51,12 @@ impl From<Report> for FindingSet {
 }
 
 impl FindingSet {
-    pub(super) fn verify(&self, plan: &Plan, after: &Report) -> Result<(), Refusal> {
+    /// Compares the report on the data of the trial with these findings, from which the plan was made. Both must be
+    /// whole: filtered and rechecked in the same way, or not at all.
+    ///
+    /// Findings that a corrupt block hid until the plan repaired it are not new. Nor are those that show only because an
+    /// address in use is recorded at last.
+    pub fn verify(&self, plan: &Plan, after: &Report) -> Result<(), Refusal> {
         let later = Self::from(after);
         let claimed = plan.changes().flat_map(|change| &change.repairs);
         let mut remaining: Vec<_> = claimed.filter(|repair| later.0.contains(*repair)).cloned().collect();

@@ -10,7 +10,7 @@ use calipam_model::handle::clean_id;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
 
-use super::{Context, Decision, Ended, Event, Group, Objects, Omitted, RETRIES, Task};
+use super::{Context, Decision, Ended, Event, Group, Objects, Omitted, RETRIES, Task, change};
 use crate::error::RepairError;
 use crate::journal::{
     ChangeRecord, GuardRecord, Intent, IntentOutcome, Outcome, Value, Version, goes_by_value, intent_outcome,
@@ -118,13 +118,7 @@ async fn revert(context: &Context, group: &Group, made: Made) -> bool {
         if !is_left {
             return false;
         }
-        let now = now.map(|stored| stored.revision.clone());
-        let change = match (before, now) {
-            (Some(before), Some(now)) => Change::update(key, now, before),
-            (Some(before), None) => Change::create(key, before),
-            (None, Some(now)) => Change::delete(key, now),
-            (None, None) => continue,
-        };
+        let Some(change) = change(key, before, now) else { continue };
         let batch = Batch { changes: vec![change], evidence: Vec::new() };
         if !matches!(write(context, group, &objects, &batch).await, Ok(WriteResult::Done(_))) {
             return false;
@@ -254,39 +248,32 @@ async fn write(
 /// Finishes deletions that failed after their mark: on Kubernetes an object is marked deleted before it is deleted.
 /// Returns the reason if a deletion fails again.
 async fn finish_deletions(context: &Context, batch: &Batch) -> Option<String> {
-    let mut failure = None;
     for change in batch.changes.iter().filter(|change| change.value().is_none()) {
-        let key = change.key().clone();
+        let mut failure = None;
         for resend in 1..=RESENDS {
-            let marked = match read(context, std::slice::from_ref(&key)).await {
-                Ok(objects) => objects.into_values().flatten().find(Stored::is_deleted),
-                Err(error) => {
-                    failure = Some(error.to_string());
-                    continue;
-                }
-            };
-            let Some(marked) = marked else {
-                failure = None;
+            failure = finish_deletion(context, change.key()).await.err();
+            if failure.is_none() {
                 break;
-            };
-            let delete = Change::delete(key.clone(), marked.revision);
-            let batch = Batch { changes: vec![delete], evidence: Vec::new() };
-            match context.writer.commit(&batch).await {
-                Ok(Swap::Done(_)) => {
-                    failure = None;
-                    break;
-                }
-                Ok(Swap::Conflict) => failure = Some("others keep writing to it".to_owned()),
-                Err(error) => failure = Some(error.to_string()),
             }
             tokio::time::sleep(RESEND_PAUSE * resend as u32).await;
         }
         if let Some(reason) = failure {
-            return Some(format!("{key} is marked deleted, but could not be deleted: {reason}"));
+            return Some(format!("{} is marked deleted, but could not be deleted: {reason}", change.key()));
         }
     }
-
     None
+}
+
+async fn finish_deletion(context: &Context, key: &Key) -> Result<(), String> {
+    let objects = read(context, std::slice::from_ref(key)).await.map_err(|error| error.to_string())?;
+    let marked = objects.into_values().flatten().find(Stored::is_deleted);
+    let Some(marked) = marked else { return Ok(()) };
+    let delete = Change::delete(key.clone(), marked.revision);
+    match context.writer.commit(&Batch { changes: vec![delete], evidence: Vec::new() }).await {
+        Ok(Swap::Done(_)) => Ok(()),
+        Ok(Swap::Conflict) => Err("others keep writing to it".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn made(objects: &Objects, batch: &Batch, revisions: &[Option<String>]) -> Made {
@@ -304,9 +291,7 @@ fn text_of(revision: &Option<Revision>) -> Option<String> {
 
 /// Reads the objects to find the outcome of a write whose answer was lost.
 async fn outcome_of(context: &Context, intent: &Intent) -> Result<IntentOutcome, RepairError> {
-    let keys: Vec<Key> =
-        intent.changes.iter().map(|change| crate::journal::key_of(&change.key)).collect::<Result<_, _>>()?;
-    Ok(intent_outcome(intent, &context.writer.read(&keys).await?))
+    Ok(intent_outcome(intent, &context.writer.read(&intent.keys()?).await?))
 }
 
 /// Makes the journal's intent for a batch.

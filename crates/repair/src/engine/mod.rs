@@ -10,8 +10,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use calipam_datastore::clock;
-use calipam_datastore::write::{Batch, Stored, Writer};
+use calipam_datastore::write::{Batch, Change, Stored, Writer};
 use calipam_model::block::Cooling;
 use calipam_model::edit::Unit;
 use calipam_model::key::Key;
@@ -51,6 +52,16 @@ pub(crate) enum Decision {
     Conflict(String),
     /// Omits these parts, none of which is omitted yet. The task is then asked again.
     Omit(Vec<Omission>),
+}
+
+/// Returns the change that gives an object a value, or deletes it without one; `None` if it does not exist.
+pub(crate) fn change(key: Key, value: Option<Bytes>, now: Option<&Stored>) -> Option<Change> {
+    match (value, now) {
+        (Some(value), Some(now)) => Some(Change::update(key, now.revision.clone(), value).of(now)),
+        (Some(value), None) => Some(Change::create(key, value)),
+        (None, Some(now)) => Some(Change::delete(key, now.revision.clone()).of(now)),
+        (None, None) => None,
+    }
 }
 
 /// One write of a step.

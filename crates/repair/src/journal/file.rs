@@ -138,11 +138,6 @@ impl Journal {
         self.append(&Entry::End {}, SHORT).await
     }
 
-    /// Writes the end, and closes the file.
-    pub async fn finish(self) -> Result<(), JournalError> {
-        self.end().await
-    }
-
     async fn append(&self, entry: &impl serde::Serialize, length: usize) -> Result<(), JournalError> {
         let durable = match &self.lines {
             LineWriter::Thread(_) => {
@@ -211,7 +206,7 @@ fn encode(entry: &impl serde::Serialize, length: usize) -> io::Result<Vec<u8>> {
 impl Pen {
     fn create(path: &Path, header: &Header) -> Result<Self, JournalError> {
         let failed = |error: io::Error| JournalError::write(path, &error);
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = regular::folder_of(path);
         std::fs::create_dir_all(folder).map_err(failed)?;
         let mut options = OpenOptions::new();
         // Only the user can read the file. On Windows the access rights of the folder apply.

@@ -147,7 +147,8 @@ mod tests {
         journal.intend(&mut intent).await.unwrap();
         let written = Some(vec![None; objects]);
         journal.conclude(Outcome { id: intent.id, written }).unwrap();
-        journal.finish().await.unwrap();
+        journal.end().await.unwrap();
+        drop(journal);
     }
 
     #[tokio::test]

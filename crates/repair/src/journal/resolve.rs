@@ -32,8 +32,7 @@ pub async fn resolve(
 ) -> Result<(Recorded, BTreeMap<u64, IntentOutcome>), RepairError> {
     let mut found = BTreeMap::new();
     for intent in recorded.open() {
-        let keys: Vec<Key> = intent.changes.iter().map(|c| key_of(&c.key)).collect::<Result<_, _>>()?;
-        let stored = datastore.stored(&keys).await?;
+        let stored = datastore.stored(&intent.keys()?).await?;
         found.insert(intent.id, intent_outcome(intent, &stored));
     }
 
@@ -103,6 +102,13 @@ pub(crate) fn key_of(path: &str) -> Result<Key, RepairError> {
     };
     let ours = Key::parse(path).ok().flatten().filter(is_ours);
     ours.ok_or_else(|| RepairError::StrangeKey { path: path.to_owned() })
+}
+
+impl Intent {
+    /// Returns the objects that the intent changes, in order.
+    pub(crate) fn keys(&self) -> Result<Vec<Key>, RepairError> {
+        self.changes.iter().map(|change| key_of(&change.key)).collect()
+    }
 }
 
 /// Returns the outcome of an intent, judged by its objects as they are now.

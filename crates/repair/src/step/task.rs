@@ -10,14 +10,14 @@ use calipam_model::block::BlockContent;
 use calipam_model::edit::{
     BlockEdit, Current, Edit, EditError, Found, Part, Precondition, Step, Unit, apply,
 };
+use calipam_model::handle::clean_id;
 use calipam_model::key::Key;
-use calipam_model::snapshot::Revision;
 use calipam_model::writable::Object;
 use jiff::Timestamp;
 
 use super::PartOf;
 use super::pack::Piece;
-use crate::engine::{Decision, Objects, Omission, Omitted, Task};
+use crate::engine::{Decision, Objects, Omission, Omitted, Task, change};
 
 /// Edits of a step that are written at once. If guards of some parts fail, the other parts are written.
 pub(super) struct WriteTask {
@@ -35,10 +35,7 @@ pub(super) struct WriteTask {
 
 impl Task for WriteTask {
     fn reads(&self) -> Vec<Key> {
-        let mut keys: BTreeSet<Key> = self.writes().into_iter().collect();
-        let evidence =
-            self.pieces.iter().flat_map(|piece| self.evidence(piece)).chain(self.evidence_of_whole());
-        keys.extend(evidence.map(|(key, _)| key.clone()));
+        let mut keys = self.keys(|_| true);
         for part in self.later.iter().map(|(step, part)| &step.parts[*part]) {
             keys.extend(block_edits(part).map(Edit::key));
             keys.extend(part.evidence.iter().map(|(key, _)| key.clone()));
@@ -51,12 +48,7 @@ impl Task for WriteTask {
         if self.step.block_part().is_some() || !self.later.is_empty() {
             return self.reads();
         }
-        let mut keys: BTreeSet<Key> = self.writes().into_iter().collect();
-        let evidence =
-            self.pieces.iter().flat_map(|piece| self.evidence(piece)).chain(self.evidence_of_whole());
-        let looked_at = evidence.filter(|(_, expect)| !is_compared_as_it_is(expect));
-        keys.extend(looked_at.map(|(key, _)| key.clone()));
-        keys.into_iter().collect()
+        self.keys(|expect| !is_compared_as_it_is(expect)).into_iter().collect()
     }
 
     fn writes(&self) -> Vec<Key> {
@@ -114,6 +106,14 @@ impl WriteTask {
 
     fn part(&self, piece: &Piece) -> &Part {
         &self.step.parts[piece.part]
+    }
+
+    /// Returns the objects that the task writes, and those of its own evidence as far as it is `wanted`.
+    fn keys(&self, wanted: impl Fn(&Precondition) -> bool) -> BTreeSet<Key> {
+        let evidence =
+            self.pieces.iter().flat_map(|piece| self.evidence(piece)).chain(self.evidence_of_whole());
+        let evidence = evidence.filter(|(_, expect)| wanted(expect)).map(|(key, _)| key.clone());
+        self.writes().into_iter().chain(evidence).collect()
     }
 
     fn evidence(&self, piece: &Piece) -> &[(Key, Precondition)] {
@@ -195,11 +195,7 @@ impl WriteTask {
     fn write(&self, pieces: &[&Piece], changes: Vec<(Key, Option<Object>)>, objects: &Objects) -> Decision {
         let change = |(key, object): (Key, Option<Object>)| {
             let read = objects.get(&key).and_then(Option::as_ref);
-            let change = change(key, object.as_ref(), read.map(|stored| stored.revision.clone()))?;
-            Some(match read {
-                Some(read) => change.of(read),
-                None => change,
-            })
+            change(key, object.map(|object| object.encode().into()), read)
         };
 
         let changes: Vec<Change> = changes.into_iter().filter_map(change).collect();
@@ -280,8 +276,7 @@ fn records(block: Option<&Stored>, id: &str) -> Option<usize> {
     match &block.object {
         Some(Object::Block(BlockContent::Sound(block))) if block.is_deleted() => Some(0),
         Some(Object::Block(BlockContent::Sound(block))) => {
-            let clean = |id: &str| id.split('\r').next().unwrap_or_default().to_owned();
-            Some(block.handles().filter(|(_, held)| clean(&held.to_string()) == clean(id)).count())
+            Some(block.handles().filter(|(_, held)| held.cut_at_carriage_return() == *clean_id(id)).count())
         }
         _ => None,
     }
@@ -317,12 +312,4 @@ fn apply_to<'e>(
 
 fn current(stored: &Stored) -> Current<'_> {
     Current { revision: &stored.revision, object: stored.object.as_ref().map(Cow::Borrowed) }
-}
-
-fn change(key: Key, object: Option<&Object>, version: Option<Revision>) -> Option<Change> {
-    match (object, version) {
-        (Some(object), Some(version)) => Some(Change::update(key, version, object.encode())),
-        (Some(object), None) => Some(Change::create(key, object.encode())),
-        (None, version) => version.map(|version| Change::delete(key, version)),
-    }
 }

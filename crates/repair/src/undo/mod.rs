@@ -20,7 +20,7 @@ use self::refusal::refusals;
 use self::task::UndoTask;
 use crate::engine::{Execution, Group, Task};
 use crate::error::RepairError;
-use crate::journal::{ChangeRecord, Intent, Recorded, Value, goes_by_value, key_of, same_value};
+use crate::journal::{ChangeRecord, Intent, Recorded, Value, Version, goes_by_value, key_of, same_value};
 use crate::session::{Options, Purpose, carry_out, writer};
 
 /// The plan to undo a run.
@@ -66,7 +66,17 @@ pub struct LeftVersion {
     pub value: Option<Bytes>,
 }
 
+impl LeftVersion {
+    fn of(version: &Version) -> Self {
+        Self { revision: version.revision.clone(), value: version.value.bytes() }
+    }
+}
+
 impl UndoObject {
+    /// Makes an object that must stay at a version.
+    fn unchanged(key: Key, version: Option<LeftVersion>) -> Self {
+        Self { key, before: version.as_ref().and_then(|version| version.value.clone()), left: version }
+    }
     /// Returns the order in which the object is written if one write cannot hold an entire step. As in Calico, claims
     /// come before the block, and releases after it (facts 3.14).
     fn phase(&self) -> u8 {
@@ -132,7 +142,7 @@ impl UndoPlan {
             units.push(UndoUnit {
                 awaited,
                 steps: BTreeSet::from([intent.step]),
-                keys: keys(intent)?.into_iter().collect(),
+                keys: intent.keys()?.into_iter().collect(),
                 absent: absent(intent),
                 is_known: outcome.is_some(),
                 reason: intent.reason.clone(),
@@ -202,18 +212,10 @@ fn is_marked(recorded: &Recorded) -> bool {
     recorded.header.datastore == DatastoreKind::Kubernetes.to_string()
 }
 
-fn keys(intent: &Intent) -> Result<Vec<Key>, RepairError> {
-    intent.changes.iter().map(|change| key_of(&change.key)).collect()
-}
-
 /// Returns the objects of an intent as they were before it.
 fn as_before(intent: &Intent) -> Result<Vec<UndoObject>, RepairError> {
     let object = |change: &ChangeRecord| {
-        let before = change.before.as_ref();
-        let value = before.and_then(|version| version.value.bytes());
-        let left =
-            before.map(|version| LeftVersion { revision: version.revision.clone(), value: value.clone() });
-        Ok(UndoObject { key: key_of(&change.key)?, left, before: value })
+        Ok(UndoObject::unchanged(key_of(&change.key)?, change.before.as_ref().map(LeftVersion::of)))
     };
     intent.changes.iter().map(object).collect()
 }
@@ -242,9 +244,7 @@ fn object_writes(
     is_marked: bool,
 ) -> Result<Vec<ObjectWrite>, RepairError> {
     let write = |(change, revision): (&ChangeRecord, &Option<String>)| {
-        let found = change.before.as_ref().and_then(|version| {
-            Some(LeftVersion { revision: version.revision.clone(), value: Some(version.value.bytes()?) })
-        });
+        let found = change.before.as_ref().map(LeftVersion::of).filter(|found| found.value.is_some());
         let stays = change.after.is_some() || is_marked;
         let left = revision
             .clone()

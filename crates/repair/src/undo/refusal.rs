@@ -156,12 +156,9 @@ impl UndoPlan {
     /// Makes the steps that write pools depend on other objects, in the versions that were read.
     pub fn depend_on(&mut self, others: &[(Key, Stored)]) {
         let as_read = |(key, stored): &(Key, Stored)| {
-            let (revision, value) = (stored.revision.to_string(), Some(stored.raw.clone()));
-            UndoObject {
-                key: key.clone(),
-                left: Some(LeftVersion { revision, value: value.clone() }),
-                before: value,
-            }
+            let version =
+                LeftVersion { revision: stored.revision.to_string(), value: Some(stored.raw.clone()) };
+            UndoObject::unchanged(key.clone(), Some(version))
         };
         for step in self.steps.iter_mut().filter(|step| step.writes_pools()) {
             step.awaited.extend(others.iter().map(as_read));
@@ -259,7 +256,8 @@ pub(super) async fn refusals(
     steps: &[UndoStep],
     began: Option<Timestamp>,
 ) -> Result<Vec<Option<String>>, RepairError> {
-    let own: BTreeSet<&Key> = steps.iter().flat_map(|step| &step.objects).map(|object| &object.key).collect();
+    let objects = || steps.iter().flat_map(|step| &step.objects);
+    let own: BTreeSet<&Key> = objects().map(|object| &object.key).collect();
     let (existing, pools) = existing(datastore, steps).await?;
     let newer = |pool: &&Pool| {
         pool.created
@@ -269,7 +267,6 @@ pub(super) async fn refusals(
     let newer: Vec<&Pool> = pools.iter().filter(newer).collect();
     let others: Vec<&(Key, IpNet)> = existing.iter().filter(|(key, _)| !own.contains(key)).collect();
 
-    let objects = || steps.iter().flat_map(|step| &step.objects);
     let again = objects().filter_map(Footprint::of).filter_map(|footprint| match footprint {
         Footprint::Pool(cidr) => Some(cidr),
         Footprint::Blocks(_) => None,
@@ -304,15 +301,13 @@ async fn existing(
     datastore: &Datastore,
     steps: &[UndoStep],
 ) -> Result<(Vec<(Key, IpNet)>, Vec<Pool>), RepairError> {
-    let footprints: Vec<Footprint> =
-        steps.iter().flat_map(|step| &step.objects).filter_map(Footprint::of).collect();
+    let objects = || steps.iter().flat_map(|step| &step.objects);
+    let footprints: Vec<Footprint> = objects().filter_map(Footprint::of).collect();
     let mut sources = BTreeSet::new();
     if footprints.iter().any(|footprint| matches!(footprint, Footprint::Pool(_))) {
         sources.insert(Source::Pools);
     }
-    let deletes_pool =
-        steps.iter().flat_map(|step| &step.objects).any(|object| deleted_pool(object).is_some());
-    if deletes_pool
+    if objects().any(|object| deleted_pool(object).is_some())
         || is_block_missing(datastore, &footprints).await?
         || steps.iter().any(|step| !step.absent.is_empty())
     {
@@ -325,8 +320,7 @@ async fn existing(
     let snapshot = datastore.observe_extent(&Extent::Sources(sources), &calipam_files::quiet()).await?;
     let pools = snapshot.pools.iter().map(|pool| (Key::Pool(pool.value.name.clone()), pool.value.cidr));
     let blocks = snapshot.blocks.iter().filter(|block| !block.value.content.is_deleted());
-    let blocks =
-        blocks.map(|block| block.value.key).chain(snapshot.defects.iter().filter_map(|d| d.hidden_block()));
+    let blocks = blocks.map(|block| block.value.key).chain(snapshot.hidden_blocks());
     let affinities = snapshot.affinities.iter().filter(|affinity| !affinity.value.deleted);
     let affinities = affinities.map(|affinity| &affinity.value.key);
     let keys = pools

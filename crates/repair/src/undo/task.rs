@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use calipam_datastore::write::{Batch, Change, Precondition, Stored};
+use calipam_datastore::write::{Batch, Precondition};
 use calipam_model::key::Key;
 
 use super::refusal::{State, changed_since_plan, why_refused};
 use super::restored::restored;
 use super::{UndoObject, UndoStep};
-use crate::engine::{Decision, Objects, Omitted, Task};
+use crate::engine::{Decision, Objects, Omitted, Task, change};
 
 /// Brings back the objects `from` to `to` of a step. Other tasks bring back the other objects.
 pub(super) struct UndoTask {
@@ -50,27 +50,17 @@ impl Task for UndoTask {
             return Decision::Already;
         }
 
-        let changes = self.step.objects[self.from..self.to]
-            .iter()
-            .filter(|object| !undone(object))
-            .filter_map(|object| change(object, now(object)))
-            .collect();
+        let back = |object: &UndoObject| {
+            let before = object.before.as_ref().map(|before| restored(&object.key, now(object), before));
+            change(object.key.clone(), before, now(object))
+        };
+        let objects = self.step.objects[self.from..self.to].iter();
+        let changes = objects.filter(|object| !undone(object)).filter_map(back).collect();
         let as_it_is = |object: &UndoObject| {
             let version = now(object).map(|stored| stored.revision.clone());
             (object.key.clone(), version.map_or(Precondition::Absent, Precondition::At))
         };
         let awaited = self.step.awaited.iter().take(self.evidence);
         Decision::Write(Batch { changes, evidence: awaited.map(as_it_is).collect() })
-    }
-}
-
-fn change(object: &UndoObject, now: Option<&Stored>) -> Option<Change> {
-    let key = object.key.clone();
-    let before = object.before.as_ref().map(|before| restored(&object.key, now, before));
-    match (before, now) {
-        (Some(before), Some(now)) => Some(Change::update(key, now.revision.clone(), before).of(now)),
-        (Some(before), None) => Some(Change::create(key, before)),
-        (None, Some(now)) => Some(Change::delete(key, now.revision.clone()).of(now)),
-        (None, None) => None,
     }
 }

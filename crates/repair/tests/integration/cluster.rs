@@ -129,7 +129,8 @@ pub(crate) async fn repair_by_hand(
         release(&writer, &journal, leak, index, if last { until } else { Until::Outcome }).await;
     }
     if until == Until::Outcome {
-        journal.finish().await.unwrap();
+        journal.end().await.unwrap();
+        drop(journal);
     }
     leaks.iter().flat_map(|(block, _, handle)| [block.clone(), handle.clone()]).collect()
 }

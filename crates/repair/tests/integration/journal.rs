@@ -63,7 +63,8 @@ async fn an_outcome_without_its_intent_leaves_none_open() {
     let journal = Journal::create(&path, &header("cluster")).unwrap();
     journal.conclude(Outcome { id: 0, written: None }).unwrap();
     assert_eq!(journal.open_intents(), 0);
-    journal.finish().await.unwrap();
+    journal.end().await.unwrap();
+    drop(journal);
     let error = Recorded::read(&path).unwrap_err();
     assert!(matches!(error, JournalError::Line { reason: LineFault::OutcomeOfNothing(0), .. }), "{error}");
 }
@@ -167,7 +168,8 @@ async fn read_one(mut one: Intent, written: Vec<Option<String>>) -> Result<Recor
     let journal = Journal::create(&path, &header("c")).unwrap();
     journal.intend(&mut one).await.unwrap();
     journal.conclude(Outcome { id: one.id, written: Some(written) }).unwrap();
-    journal.finish().await.unwrap();
+    journal.end().await.unwrap();
+    drop(journal);
     Recorded::read(&path)
 }
 
@@ -184,7 +186,8 @@ async fn two_runs_may_find_the_same_outcome() {
         for written in [vec![None], second] {
             journal.conclude(Outcome { id: one.id, written: Some(written) }).unwrap();
         }
-        journal.finish().await.unwrap();
+        journal.end().await.unwrap();
+        drop(journal);
         assert_eq!(Recorded::read(&path).is_ok(), is_read, "{name}");
     }
 }
@@ -216,7 +219,8 @@ async fn a_journal_whose_run_lives_is_not_read() {
     let path = journal_path(folder.path(), "run");
     let journal = Journal::create(&path, &header("c")).unwrap();
     assert!(matches!(Recorded::read(&path).unwrap_err(), JournalError::Alive { .. }));
-    journal.finish().await.unwrap();
+    journal.end().await.unwrap();
+    drop(journal);
     assert!(Recorded::read(&path).unwrap().ended);
 }
 
@@ -235,7 +239,7 @@ fn a_run_that_is_over_is_over_while_children_are_started() {
         (0..4).for_each(|_| drop(scope.spawn(start_children)));
         let write_and_read = |number: usize| {
             let path = journal_path(folder.path(), &number.to_string());
-            runtime.block_on(Journal::create(&path, &header("c"))?.finish())?;
+            runtime.block_on(Journal::create(&path, &header("c"))?.end())?;
             Recorded::read(&path)
         };
         let read: Result<Vec<Recorded>, JournalError> = (0..100).map(write_and_read).collect();

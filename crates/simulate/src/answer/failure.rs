@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
+use super::Range;
 use super::run::simulate;
-use super::several::{AtRank, side_by_side, variants};
+use super::several::{of_several, side_by_side, variants};
 use crate::scenario::{GRACE, Scenario, ScenarioError};
 use crate::time::Micros;
 
@@ -49,16 +50,7 @@ pub struct Failure {
     pub without_collector: Course,
     /// Set for several runs.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub range: Option<Box<FailureRange>>,
-}
-
-/// The range of each number over several runs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct FailureRange {
-    pub runs: u64,
-    pub lowest: Failure,
-    pub highest: Failure,
+    pub range: Option<Box<Range<Failure>>>,
 }
 
 /// The number of intervals after which the state is recorded again.
@@ -82,20 +74,8 @@ pub fn failure(scenario: &Scenario, runs: u64) -> Result<Failure, ScenarioError>
         without_collector: without.clone(),
         range: None,
     };
-    Ok(Failure::of_several(&with.iter().zip(without).map(one).collect::<Vec<_>>()))
-}
-
-impl Failure {
-    /// Combines several runs, as for a [`Run`](super::Run): each number is their median, with the range.
-    fn of_several(shown: &[Self]) -> Self {
-        let all: Vec<&Self> = shown.iter().collect();
-        let median = Self::at_rank(&all, 500);
-        if all.len() == 1 {
-            return median;
-        }
-        let (lowest, highest) = (Self::at_rank(&all, 0), Self::at_rank(&all, 1_000));
-        Self { range: Some(Box::new(FailureRange { runs: all.len() as u64, lowest, highest })), ..median }
-    }
+    let (median, range) = of_several(&with.iter().zip(without).map(one).collect::<Vec<_>>());
+    Ok(Failure { range, ..median })
 }
 
 fn course(scenario: &Scenario) -> Result<Course, ScenarioError> {

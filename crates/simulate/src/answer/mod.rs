@@ -18,7 +18,7 @@ pub use self::advise::{Advice, Candidate, Drawback, Tipping, advise};
 pub use self::block_size::block_sizes;
 pub use self::clash::{Cause, CauseRow, Clashes, Sighting, clashes};
 pub use self::eviction::{Evicted, Eviction, evict};
-pub use self::failure::{Course, Failure, FailureRange, Point, failure};
+pub use self::failure::{Course, Failure, Point, failure};
 pub use self::run::{run, runs};
 pub use self::scale::{scale, sizes_up_to};
 pub use self::several::SPREAD;
@@ -101,12 +101,12 @@ pub struct BlockUse {
 /// The range of each number over several runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Range {
+pub struct Range<T> {
     pub runs: u64,
     /// The lowest value of each number, from any run.
-    pub lowest: Run,
+    pub lowest: T,
     /// The highest value of each number, from any run.
-    pub highest: Run,
+    pub highest: T,
 }
 
 /// One run, or the median of each number over several runs.
@@ -134,7 +134,7 @@ pub struct Run {
     pub clashes: u64,
     /// Set for several runs.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub range: Option<Box<Range>>,
+    pub range: Option<Box<Range<Run>>>,
 }
 
 /// Runs with increasing numbers of nodes.

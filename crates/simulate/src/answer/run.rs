@@ -115,7 +115,7 @@ fn adds(measured: &Measured) -> Adds {
     let listed = || all.iter().filter(|add| add.listed);
     Adds {
         started: all.len() as u64,
-        failed: measured.failed,
+        failed: measured.reasons.values().sum(),
         too_long: measured.too_long,
         reasons: measured.reasons.clone(),
         time: times(all.iter().map(|add| add.time)),

@@ -62,14 +62,17 @@ pub(super) fn variants(scenario: &Scenario, count: u64) -> Vec<Scenario> {
 impl Run {
     /// Combines several runs: each number is their median, with the range.
     pub(super) fn of_several(shown: &[Self]) -> Self {
-        let all: Vec<&Self> = shown.iter().collect();
-        if let [one] = all[..] {
-            return one.clone();
-        }
-        let (lowest, highest) = (Self::at_rank(&all, 0), Self::at_rank(&all, 1_000));
-        let range = Range { runs: shown.len() as u64, lowest, highest };
-        Self { range: Some(Box::new(range)), ..Self::at_rank(&all, 500) }
+        let (median, range) = of_several(shown);
+        Self { range, ..median }
     }
+}
+
+/// Returns the median of each number, and the range if there are several results.
+pub(super) fn of_several<T: AtRank>(shown: &[T]) -> (T, Option<Box<Range<T>>>) {
+    let all: Vec<&T> = shown.iter().collect();
+    let [lowest, median, highest] = [0, 500, 1_000].map(|permille| T::at_rank(&all, permille));
+    let range = Range { runs: all.len() as u64, lowest, highest };
+    (median, (all.len() > 1).then(|| Box::new(range)))
 }
 
 /// Results whose numbers can be ranked among those of other runs.

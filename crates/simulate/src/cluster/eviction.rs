@@ -61,7 +61,7 @@ async fn evict(world: &Rc<World>, eviction: &Eviction) -> Evicted {
         }
         let ready = started.into_iter().map(|started| started + world.time_until_ready(eviction));
         evicted.took = ready.max().unwrap_or_default().max(world.engine.now());
-        world.engine.sleep(evicted.took.saturating_sub(world.engine.now())).await;
+        world.engine.sleep(evicted.took - world.engine.now()).await;
     }
     evicted
 }

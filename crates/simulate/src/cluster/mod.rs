@@ -105,7 +105,7 @@ impl World {
 
     /// True if pods get addresses of a family.
     fn wants(&self, family: Family) -> bool {
-        self.families[usize::from(family == Family::V6)]
+        self.families[family as usize]
     }
 
     /// A number below `end`.

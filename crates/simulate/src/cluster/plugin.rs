@@ -3,6 +3,7 @@
 use std::cell::{Cell, Ref};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use calipam_model::snapshot::DatastoreKind;
 use calipam_model::time::format_go_utc;
 
 use super::World;
-use super::measure::{Add, Outcome};
+use super::measure::Timed;
 use super::pods::Pod;
 use crate::datastore::Client;
 use crate::engine::{Lock, LockGuard, within};
@@ -106,7 +107,7 @@ impl plugin::Host for Call<'_> {
     }
 
     async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
-        within(&self.world.engine, limit.into(), work).await.ok()
+        within(&self.world.engine, limit.into(), work).await
     }
 
     async fn look_up(&self) -> Result<Lookup, Infallible> {
@@ -125,8 +126,8 @@ impl plugin::Host for Call<'_> {
     }
 }
 
-/// ADD: gives a pod addresses.
-pub(super) async fn add(world: &World, id: u32) -> Add {
+/// ADD: gives a pod addresses, and measures that; `None` if it got none.
+pub(super) async fn add(world: &World, id: u32) -> Option<Vec<IpAddr>> {
     let call = Call::begin(world, id).await;
     let add = plugin::Add {
         container: call.container.clone(),
@@ -137,24 +138,24 @@ pub(super) async fn add(world: &World, id: u32) -> Add {
             max_blocks_per_host: 0,
         },
     };
-    let outcome = match call.plugin().add(&add).await {
-        Ok(Added { addresses, .. }) => Outcome::Started(addresses.iter().map(IpNet::addr).collect()),
-        Err(Failure::TooSlow(_)) => Outcome::TooLong,
-        Err(failure) => Outcome::Failed(failure.to_string()),
-    };
-    Add {
-        time: world.engine.now() - call.started,
-        waited: call.waited.get(),
-        requests: call.client().requests(),
-        conflicts: call.client().conflicts(),
-        listed: call.client().has_searched(),
-        outcome,
+    let added = call.plugin().add(&add).await;
+    let mut measured = world.measured.borrow_mut();
+    measured.conflicts += u64::from(call.client().conflicts());
+    match added {
+        Ok(Added { addresses, .. }) => {
+            let micros = |time: Micros| u32::try_from(time.0).unwrap_or(u32::MAX);
+            measured.started.push(Timed {
+                time: micros(world.engine.now() - call.started),
+                waited: micros(call.waited.get()),
+                requests: u16::try_from(call.client().requests()).unwrap_or(u16::MAX),
+                listed: call.client().has_searched(),
+            });
+            return Some(addresses.iter().map(IpNet::addr).collect());
+        }
+        Err(Failure::TooSlow(_)) => measured.too_long += 1,
+        Err(failure) => *measured.reasons.entry(failure.to_string()).or_default() += 1,
     }
-}
-
-/// The result of an ADD that the runtime gave up after `time`.
-pub(super) fn given_up(time: Micros) -> Add {
-    Add { time, waited: Micros::ZERO, requests: 0, conflicts: 0, listed: false, outcome: Outcome::TooLong }
+    None
 }
 
 /// DEL: releases a pod's addresses; false if that failed.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 
+use calipam_assign::scatter;
 use calipam_model::attributes::AttributeRef;
 
 use super::failure::Failure;
@@ -205,11 +206,4 @@ impl Pod {
             None => format!("k8s-pod-network.{}", self.container(id)),
         }
     }
-}
-
-/// Spreads numbers that are close to each other (SplitMix64's finalizer).
-fn scatter(number: u64) -> u64 {
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
 }

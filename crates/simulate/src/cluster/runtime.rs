@@ -4,7 +4,6 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use super::World;
-use super::measure::Outcome;
 use super::plugin;
 use crate::engine::within;
 use crate::time::Micros;
@@ -129,13 +128,10 @@ async fn start(world: Rc<World>, id: u32) {
         // Boxed so that waiting pods take little memory.
         let call = Box::pin(plugin::add(&world, id));
         let called = within(&world.engine, CALL, call).await;
-        let add = called.unwrap_or_else(|_| plugin::given_up(CALL));
-        let addresses = match &add.outcome {
-            Outcome::Started(addresses) => Some(addresses.clone()),
-            _ => None,
-        };
-        world.measured.borrow_mut().record(add);
-        if let Some(addresses) = addresses {
+        if called.is_none() {
+            world.measured.borrow_mut().too_long += 1;
+        }
+        if let Some(addresses) = called.flatten() {
             world.set_started(id, addresses);
             let node = world.pods.borrow().get(id).node;
             world.nodes.borrow_mut().set_task(node, id, None);
@@ -155,10 +151,10 @@ async fn leave(world: Rc<World>, id: u32) {
     world.pods.borrow_mut().get_mut(id).has_endpoint = false;
     loop {
         let call = Box::pin(plugin::del(&world, id));
-        match within(&world.engine, CALL, call).await {
-            Ok(true) => break,
-            _ => world.engine.sleep(RETRY_DEL).await,
+        if within(&world.engine, CALL, call).await == Some(true) {
+            break;
         }
+        world.engine.sleep(RETRY_DEL).await;
     }
     world.forget(id);
 }

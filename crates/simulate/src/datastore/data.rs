@@ -180,7 +180,7 @@ impl Data {
 
     pub(crate) fn swap(&mut self, swap: Swap) -> Result<Revision, StoreError> {
         let key = swap.record.key();
-        swap.expect(self.revision_of(&key).as_ref())?;
+        swap.expect(self.get(&key).map(|found| found.revision).as_ref())?;
         self.revision += 1;
         match (key, swap.deletes) {
             (_, false) => self.put(swap.record),
@@ -191,18 +191,6 @@ impl Data {
             _ => {}
         }
         Ok(Revision::Etcd(self.revision))
-    }
-
-    fn revision_of(&self, key: &Key) -> Option<Revision> {
-        match key {
-            Key::Block(cidr) => self.stored_block(*cidr).map(|block| block.revision.clone()),
-            Key::Affinity(key) => self.affinities.get(key).map(|(_, revision)| Revision::Etcd(*revision)),
-            Key::Handle(id) => {
-                self.handles.get(&Text::new(id)).map(|(_, revision)| Revision::Etcd(*revision))
-            }
-            Key::IpamConfig => self.config.map(|(_, revision)| Revision::Etcd(revision)),
-            _ => None,
-        }
     }
 
     fn put(&mut self, record: Record) {
@@ -230,18 +218,11 @@ impl Data {
     }
 
     fn blocks_of(&self, family: Family) -> &Blocks {
-        &self.blocks[index(family)]
+        &self.blocks[family as usize]
     }
 
     fn blocks_mut(&mut self, family: Family) -> &mut Blocks {
-        &mut self.blocks[index(family)]
-    }
-}
-
-fn index(family: Family) -> usize {
-    match family {
-        Family::V4 => 0,
-        Family::V6 => 1,
+        &mut self.blocks[family as usize]
     }
 }
 

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Serialize, Serializer};
-
 use crate::random::Random;
 use crate::time::{Micros, NotADuration};
 
@@ -81,11 +79,7 @@ impl fmt::Display for Latency {
     }
 }
 
-impl Serialize for Latency {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
+calipam_model::serialize_displayed!(Latency);
 
 #[cfg(test)]
 mod tests {

@@ -26,7 +26,7 @@ impl Limiter {
     pub(super) fn wait(&self, now: Micros) -> Micros {
         let due = self.spent.get().max(now);
         self.spent.set(due + self.gap);
-        due.saturating_sub(now + self.ahead)
+        due - (now + self.ahead)
     }
 }
 

@@ -5,18 +5,16 @@
 
 mod lock;
 mod slot;
-mod tasks;
 mod wait;
 
 use std::cell::{Cell, RefCell};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, HashMap};
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Waker};
 
 pub(crate) use self::lock::{Lock, LockGuard};
 pub(crate) use self::slot::{Answer, Slot, Watch};
-pub(crate) use self::tasks::TaskId;
-use self::tasks::Tasks;
 pub(crate) use self::wait::within;
 use crate::time::Micros;
 
@@ -27,19 +25,21 @@ pub(crate) struct Engine(Rc<Core>);
 #[derive(Default)]
 struct Core {
     now: Cell<Micros>,
-    events: RefCell<BinaryHeap<Reverse<Event>>>,
+    /// The events to come, by time and number.
+    events: RefCell<BTreeMap<(Micros, u64), Action>>,
     /// Number of events queued so far.
     queued: Cell<u64>,
-    tasks: RefCell<Tasks>,
+    /// The tasks that have not ended; `None` for a task that is running.
+    tasks: RefCell<HashMap<TaskId, Option<Task>, foldhash::fast::FixedState>>,
     /// The running task.
     current: Cell<Option<TaskId>>,
 }
 
-struct Event {
-    at: Micros,
-    number: u64,
-    action: Action,
-}
+type Task = Pin<Box<dyn Future<Output = ()>>>;
+
+/// The ID of a task: the number of its first event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct TaskId(u64);
 
 enum Action {
     Wake(TaskId),
@@ -58,23 +58,24 @@ impl Engine {
 
     /// Starts a task, which makes its first step on its turn.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + 'static) -> TaskId {
-        let id = self.0.tasks.borrow_mut().add(Box::pin(task));
+        let id = TaskId(self.0.queued.get());
+        self.0.tasks.borrow_mut().insert(id, Some(Box::pin(task)));
         self.push(self.now(), Action::Wake(id));
         id
     }
 
     /// Kills a task. Its requests can still be answered.
     pub(crate) fn kill(&self, id: TaskId) {
-        let task = self.0.tasks.borrow_mut().remove(id);
+        let task = self.0.tasks.borrow_mut().remove(&id);
         // Dropping the task may wake others.
         drop(task);
     }
 
     /// Runs all events until `end`, and sets the clock to `end`.
     pub(crate) fn run_until(&self, end: Micros) {
-        while let Some(event) = self.next(end) {
-            self.0.now.set(event.at.max(self.now()));
-            match event.action {
+        while let Some((at, action)) = self.next(end) {
+            self.0.now.set(at.max(self.now()));
+            match action {
                 Action::Wake(id) => self.step(id),
                 Action::Call(action) => action(),
             }
@@ -82,11 +83,12 @@ impl Engine {
         self.0.now.set(end.max(self.now()));
     }
 
-    /// The next event, if it is not after `end`.
-    fn next(&self, end: Micros) -> Option<Event> {
+    /// The time and action of the next event, if it is not after `end`.
+    fn next(&self, end: Micros) -> Option<(Micros, Action)> {
         let mut events = self.0.events.borrow_mut();
-        events.peek().filter(|Reverse(event)| event.at <= end)?;
-        events.pop().map(|Reverse(event)| event)
+        let first = events.first_entry().filter(|first| first.key().0 <= end)?;
+        let ((at, _), action) = first.remove_entry();
+        Some((at, action))
     }
 
     /// Drops all events and tasks.
@@ -103,12 +105,17 @@ impl Engine {
 
     /// Lets a task continue, if it still exists.
     fn step(&self, id: TaskId) {
-        let Some(mut task) = self.0.tasks.borrow_mut().take(id) else { return };
+        let Some(mut task) = self.0.tasks.borrow_mut().get_mut(&id).and_then(Option::take) else { return };
         let before = self.0.current.replace(Some(id));
-        let is_done = tasks::poll(&mut task);
+        // Only events wake tasks.
+        let is_done = task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
         self.0.current.set(before);
-        let left = self.0.tasks.borrow_mut().put_back(id, (!is_done).then_some(task));
-        drop(left);
+        if is_done {
+            self.0.tasks.borrow_mut().remove(&id);
+        } else if let Some(place) = self.0.tasks.borrow_mut().get_mut(&id) {
+            *place = Some(task);
+        }
+        // A task that has ended, or was killed meanwhile, is dropped here, which may wake others.
     }
 
     fn wake_at(&self, time: Micros, id: TaskId) {
@@ -118,32 +125,11 @@ impl Engine {
     fn push(&self, time: Micros, action: Action) {
         let number = self.0.queued.get();
         self.0.queued.set(number + 1);
-        let event = Event { at: time.max(self.now()), number, action };
-        self.0.events.borrow_mut().push(Reverse(event));
+        self.0.events.borrow_mut().insert((time.max(self.now()), number), action);
     }
 
     fn current(&self) -> Option<TaskId> {
         self.0.current.get()
-    }
-}
-
-impl PartialEq for Event {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.number) == (other.at, other.number)
-    }
-}
-
-impl Eq for Event {}
-
-impl PartialOrd for Event {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Event {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
     }
 }
 
@@ -212,7 +198,7 @@ mod tests {
             let (inner, note) = (engine.clone(), note.clone());
             engine.spawn(async move {
                 let outcome = within(&inner, Micros(20), inner.sleep(Micros(long))).await;
-                note(&inner, &format!("{name} {}", outcome.is_ok()));
+                note(&inner, &format!("{name} {}", outcome.is_some()));
             });
         }
         engine.run_until(Micros(100));

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Serialize, Serializer};
-
 use crate::time::Micros;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
@@ -98,11 +96,7 @@ impl fmt::Display for Rate {
     }
 }
 
-impl Serialize for Rate {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
+calipam_model::serialize_displayed!(Rate);
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use calipam_assign::{MemoryStore, Store};
+use calipam_assign::Store;
+use calipam_testkit::memory::{Change, MemoryStore};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
@@ -108,7 +109,7 @@ impl Environment for MemoryEnvironment {
     }
 
     async fn writes(&self) -> Result<Vec<Write>, String> {
-        let write = |change: calipam_assign::Change| Write {
+        let write = |change: Change| Write {
             path: change.path,
             existed: change.existed,
             value: change.value.map(|value| parse(&value)),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use calipam_assign::{
-    Allocator, AssignIp, Assigned, AutoAssign, Claimed, Error, Expected, InUse, NewOwner, OwnerConditions,
+    Allocator, AssignIp, Assigned, AutoAssign, Error, Expected, InUse, NewOwner, OwnerConditions,
     OwnerUpdates, PodName, Release, Released, Store,
 };
 use calipam_model::IpNet;
@@ -12,6 +12,7 @@ use calipam_model::affinity::AffinityType;
 use calipam_model::attributes::Attribute;
 use calipam_model::config::IpamConfig;
 use calipam_model::pool::PoolUse;
+use calipam_testkit::operator::{Claimed, Operator};
 use serde_json::{Map, Value, json};
 
 /// The inputs of a step.
@@ -62,10 +63,7 @@ impl Input<'_> {
     fn intended_use(&self) -> Result<Option<PoolUse>, String> {
         match self.text("use").as_str() {
             "" => Ok(None),
-            "Workload" => Ok(Some(PoolUse::Workload)),
-            "Tunnel" => Ok(Some(PoolUse::Tunnel)),
-            "LoadBalancer" => Ok(Some(PoolUse::LoadBalancer)),
-            other => Err(format!("no use is called {other:?}")),
+            name => PoolUse::parse(name).map(Some).ok_or(format!("no use is called {name:?}")),
         }
     }
 
@@ -132,7 +130,7 @@ pub(crate) async fn perform(
     Ok(Some(result))
 }
 
-fn only_error(result: calipam_assign::Result<()>) -> Value {
+fn only_error<E: ToString>(result: Result<(), E>) -> Value {
     json!({"error": result.err().map(|error| error.to_string())})
 }
 

@@ -7,6 +7,8 @@ pub mod calico2;
 pub mod cluster;
 pub mod json;
 pub mod kube;
+pub mod memory;
+pub mod operator;
 pub mod relay;
 pub mod servers;
 mod soak;

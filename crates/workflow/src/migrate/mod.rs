@@ -79,7 +79,7 @@ pub fn migrate<'a>(
             evict(&run, &surveyed, eviction).await?;
             (seen, surveyed, _) = survey_all(datastore, request, operator).await?;
             // The next phase needs another run: its plan was not shown.
-            let plan = Plan::nothing(PlanKind::Migrate, &seen.snapshot);
+            let plan = Plan::new(PlanKind::Migrate, &seen.snapshot, Vec::new());
             return Ok(Migrated { surveyed, repaired: run.write(plan, None).await? });
         }
 
@@ -131,7 +131,7 @@ fn pools_or_skipped(
         Err(refusal) if run.writing().is_none() => {
             let subject = Subject::Pool(survey.migration.old.cidr);
             let refused = Skipped::new(subject, SkipReason::NeedsDecision, refusal.to_string());
-            Ok(Plan { skipped: vec![refused], ..Plan::nothing(PlanKind::Migrate, &seen.snapshot) })
+            Ok(Plan { skipped: vec![refused], ..Plan::new(PlanKind::Migrate, &seen.snapshot, Vec::new()) })
         }
         plan => plan,
     }

@@ -1,9 +1,10 @@
 //! Claiming blocks and giving them up.
 
-use calipam_assign::{AssignIp, AutoAssign, Claimed, InUse};
+use calipam_assign::{AssignIp, AutoAssign, InUse};
 use calipam_model::affinity::AffinityType;
 use calipam_model::block::BlockOwner;
 use calipam_model::pool::PoolUse;
+use calipam_testkit::operator::{Claimed, Operator};
 use serde_json::json;
 
 use super::cluster::{Cluster, ip, net, owned_by, wants, wants_as};

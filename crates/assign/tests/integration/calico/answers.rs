@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use calipam_assign::{Fault, Release};
+use calipam_assign::Release;
+use calipam_testkit::memory::Fault;
 
 use super::cluster::{Cluster, wants, wants_as};
 use super::differs;

@@ -72,7 +72,7 @@ rows! { by_handle:
 
 /// Expects the addresses that blocks record under a handle.
 fn recorded(assigned: &[(&str, &str, &str)], handle: &str, expected: &[&str]) {
-    let found = run(cluster(assigned).allocator().search_handle(handle, None)).unwrap();
+    let found = run(cluster(assigned).allocator().search_handle(handle, "host-a")).unwrap();
     assert_eq!(found, expected.iter().map(|address| ip(address)).collect::<Vec<IpAddr>>());
 }
 

@@ -3,14 +3,14 @@
 use std::net::IpAddr;
 
 use calipam_assign::{
-    Allocator, AssignIp, Assigned, AutoAssign, AutoAssigned, Error, InUse, MemoryStore, Partly, Record,
-    Release, Released,
+    Allocator, AssignIp, Assigned, AutoAssign, AutoAssigned, Error, InUse, Partly, Record, Release, Released,
 };
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityType};
 use calipam_model::block::{Block, BlockOwner};
 use calipam_model::key::Key;
 use calipam_model::pool::PoolUse;
+use calipam_testkit::memory::MemoryStore;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 

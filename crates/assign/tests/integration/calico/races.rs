@@ -3,9 +3,11 @@
 use std::pin::{Pin, pin};
 use std::task::{Context, Waker};
 
-use calipam_assign::{Allocator, AutoAssign, Fault, InUse, MemoryStore, Release};
+use calipam_assign::{Allocator, AutoAssign, InUse, Release};
 use calipam_model::affinity::{AffinityState, AffinityType};
 use calipam_model::block::BlockOwner;
+use calipam_testkit::memory::{Fault, MemoryStore};
+use calipam_testkit::operator::Operator as _;
 use serde_json::json;
 
 use super::cluster::{Cluster, net, owned_by, wants, wants_as};

@@ -1,6 +1,7 @@
 //! The configuration of the allocator.
 
 use calipam_model::config::IpamConfig;
+use calipam_testkit::operator::Operator as _;
 
 use super::cluster::Cluster;
 use crate::world::run;

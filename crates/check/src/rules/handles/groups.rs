@@ -81,7 +81,9 @@ pub(crate) fn groups<'c, 's>(context: &'c Context<'s>) -> Vec<Group<'c, 's>> {
     let groups = in_parts_of_few(SHARDS, |shards| {
         let mut groups = Vec::new();
         for shard in shards {
-            merge(context, &sorted(&objects, shard), &sorted(&references, shard), &mut groups);
+            let objects = sorted(&objects, shard, |object| object.hash);
+            let references = sorted(&references, shard, |reference| reference.hash);
+            merge(context, &objects, &references, &mut groups);
         }
         groups
     });
@@ -94,40 +96,23 @@ const SHARDS: usize = 64;
 /// Things by the first bits of their hashes.
 struct Shards<T>([Vec<T>; SHARDS]);
 
-/// Something with the hash of an ID.
-trait Hashed: Copy {
-    fn hash(&self) -> u64;
-}
-
-impl Hashed for Object {
-    fn hash(&self) -> u64 {
-        self.hash
-    }
-}
-
-impl Hashed for Reference {
-    fn hash(&self) -> u64 {
-        self.hash
-    }
-}
-
-impl<T: Hashed> Shards<T> {
+impl<T: Copy> Shards<T> {
     fn with_capacity(number: usize) -> Self {
         // Hashes are spread evenly, but not quite.
         let room = number / SHARDS + number / SHARDS / 16;
         Self(std::array::from_fn(|_| Vec::with_capacity(room)))
     }
 
-    fn push(&mut self, thing: T) {
-        self.0[(thing.hash() >> (u64::BITS - SHARDS.ilog2())) as usize].push(thing);
+    fn push(&mut self, hash: u64, thing: T) {
+        self.0[(hash >> (u64::BITS - SHARDS.ilog2())) as usize].push(thing);
     }
 }
 
 /// Joins the same shard of all parts, sorted by hash.
-fn sorted<T: Hashed>(parts: &[Shards<T>], shard: usize) -> Vec<T> {
+fn sorted<T: Copy>(parts: &[Shards<T>], shard: usize, hash: impl Fn(&T) -> u64) -> Vec<T> {
     let mut all: Vec<T> = Vec::with_capacity(parts.iter().map(|part| part.0[shard].len()).sum());
     parts.iter().for_each(|part| all.extend_from_slice(&part.0[shard]));
-    all.sort_unstable_by_key(T::hash);
+    all.sort_unstable_by_key(hash);
     all
 }
 
@@ -185,11 +170,8 @@ fn objects(context: &Context<'_>) -> Vec<Shards<Object>> {
             let clean = id.cut_at_carriage_return();
             let is_clean = clean.packed().len() == id.packed().len();
             let blocks = if is_clean { typical_blocks(&handle.value, place) } else { None };
-            objects.push(Object {
-                hash: hash_of_handle(clean),
-                position,
-                blocks: blocks.unwrap_or([NO_BLOCK; 2]),
-            });
+            let (hash, blocks) = (hash_of_handle(clean), blocks.unwrap_or([NO_BLOCK; 2]));
+            objects.push(hash, Object { hash, position, blocks });
         }
         objects
     })
@@ -228,7 +210,8 @@ fn references(context: &Context<'_>) -> Vec<Shards<Reference>> {
                     continue;
                 }
                 let dirty = if clean.packed().len() == handle.packed().len() { 0 } else { DIRTY };
-                references.push(Reference { hash: hash_of_handle(clean), block: block | dirty, ordinal });
+                let hash = hash_of_handle(clean);
+                references.push(hash, Reference { hash, block: block | dirty, ordinal });
             }
         }
         references

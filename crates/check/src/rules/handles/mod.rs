@@ -97,12 +97,8 @@ impl<'s> Checker<'_, 's> {
 
     fn missing(&self, group: &Group<'_, '_>) -> Finding {
         let id = group.id.to_string();
-        let evidence = HandleEvidence {
-            blocks: differences(None, &group.records, Which::All),
-            addresses: held(&group.records),
-            recorded_as: group.recorded_as(),
-            ..HandleEvidence::default()
-        };
+        let blocks = differences(None, &group.records, Which::All);
+        let evidence = evidence(group, None, blocks, held(&group.records));
         let count: i64 = evidence.blocks.iter().map(|block| block.in_block).sum();
         let verb = if count == 1 { "is" } else { "are" };
         let says = format!("{} {verb} recorded under {}, which has no object", addresses(count), short(&id));
@@ -127,12 +123,7 @@ impl<'s> Checker<'_, 's> {
         let says = format!("{} claims {claimed} in {block}, which records {in_block}{more}", short(&id));
         let harmless = wrong.iter().all(|b| b.in_handle > b.in_block);
         let severity = if harmless { Severity::Info } else { Code::HandleCount.severity() };
-        let evidence = HandleEvidence {
-            revision: Some(object.revision.to_string()),
-            blocks: wrong,
-            addresses: held(&group.records),
-            recorded_as: group.recorded_as(),
-        };
+        let evidence = evidence(group, Some(object), wrong, held(&group.records));
         let finding = handle_finding(Code::HandleCount, id, says, evidence).with_severity(severity);
         out.push(finding.on_nodes(self.nodes(group)).depending_on(self.dependencies(group)));
     }
@@ -144,12 +135,8 @@ impl<'s> Checker<'_, 's> {
             return;
         }
         let id = group.id.to_string();
-        let evidence = HandleEvidence {
-            revision: group.objects().next().map(|object| object.revision.to_string()),
-            blocks: differences(group.object, &group.records, Which::All),
-            addresses: held(&records),
-            recorded_as: group.recorded_as(),
-        };
+        let blocks = differences(group.object, &group.records, Which::All);
+        let evidence = evidence(group, group.objects().next(), blocks, held(&records));
         let place = if evidence.addresses.is_empty() { "stored" } else { "recorded" };
         let says = format!("{} is {place} with a trailing carriage return", short(&id));
         let finding = handle_finding(Code::HandleCarriageReturn, id, says, evidence);
@@ -173,12 +160,8 @@ impl<'s> Checker<'_, 's> {
         }
         let id = group.id.to_string();
         let says = format!("{} share the handle {}", list(&held), short(&id));
-        let evidence = HandleEvidence {
-            revision: group.object.map(|object| object.revision.to_string()),
-            blocks: differences(group.object, &group.records, Which::All),
-            addresses: held.into_iter().collect(),
-            recorded_as: group.recorded_as(),
-        };
+        let blocks = differences(group.object, &group.records, Which::All);
+        let evidence = evidence(group, group.object, blocks, held.into_iter().collect());
         let blocks: BTreeSet<IpNet> = group.records.iter().map(|r| r.block.key).collect();
         out.push(
             handle_finding(Code::SharedLegacyHandle, id, says, evidence)
@@ -205,6 +188,17 @@ impl<'s> Checker<'_, 's> {
         let hosts = blocks.filter_map(|block| block.owner?.host().map(str::to_owned));
         recorded.map(|node: TextRef<'_>| node.to_string()).chain(hosts).collect()
     }
+}
+
+/// The evidence about a group, whose handle is `object`.
+fn evidence(
+    group: &Group<'_, '_>,
+    object: Option<&StoredHandle>,
+    blocks: Vec<HandleBlockEvidence>,
+    addresses: Vec<IpAddr>,
+) -> HandleEvidence {
+    let revision = object.map(|object| object.revision.to_string());
+    HandleEvidence { revision, blocks, addresses, recorded_as: group.recorded_as() }
 }
 
 fn handle_finding(code: Code, id: String, says: String, evidence: HandleEvidence) -> Finding {

@@ -103,15 +103,13 @@ impl Lookup {
 impl Named {
     /// Adds the node of a block, and the affinity that should exist for it.
     fn add_owner(&mut self, block: &Block) {
-        let (kind, node) = match block.owner() {
-            Some(BlockOwner::Host(node)) => (AffinityType::Host, node),
-            Some(BlockOwner::Virtual(name)) => (AffinityType::Virtual, name),
-            Some(BlockOwner::Other(_)) | None => return,
-        };
-        if kind == AffinityType::Host {
-            self.keys.insert(Key::Node(node.clone()));
+        let key = block.owner().and_then(|owner| AffinityKey::of_owner(owner, block.cidr()));
+        if let Some(key) = &key
+            && key.kind == AffinityType::Host
+        {
+            self.keys.insert(Key::Node(key.node.clone()));
         }
-        self.keys.insert(Key::Affinity(AffinityKey { kind, node: node.clone(), cidr: block.cidr() }));
+        self.keys.extend(key.map(Key::Affinity));
     }
 
     /// The nodes of the blocks and of the records.

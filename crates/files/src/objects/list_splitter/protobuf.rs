@@ -112,9 +112,12 @@ pub fn object(body: &[u8]) -> Option<&[u8]> {
     raw
 }
 
-/// Reads the tag, content and size of the next field; `None` if more bytes are needed. It must have a length, as all
+/// The tag, content and size of a field.
+type Field<'a> = (u64, &'a [u8], usize);
+
+/// Reads the next field; `None` if more bytes are needed. It must have a length, as all
 /// fields of lists and envelopes do.
-fn next_field(bytes: &[u8]) -> Result<Option<(u64, &[u8], usize)>, ListError> {
+fn next_field(bytes: &[u8]) -> Result<Option<Field<'_>>, ListError> {
     let Some((tag, len, head)) = varints(bytes) else {
         return if bytes.len() < 20 { Ok(None) } else { Err(ListError::Fields) };
     };

@@ -18,7 +18,7 @@ use calipam_model::snapshot::{Revision, Snapshot, StoredBlock};
 use self::mapping::Mapping;
 use self::raw::RawBlock;
 use super::planner::{hidden_blocks, overlapping};
-use super::request::Scope;
+use super::request::Request;
 use crate::basis::Basis;
 use crate::skipped::{Refusal, SkipReason, Skipped};
 
@@ -43,11 +43,11 @@ pub(super) struct CorruptBlocks {
 
 impl CorruptBlocks {
     /// Repairs the corrupt blocks in scope.
-    pub(super) fn new(basis: &Basis<'_>, scope: &Scope<'_>) -> Self {
+    pub(super) fn new(basis: &Basis<'_>, request: &Request) -> Self {
         let mut corrupt = Self::default();
         let broken = basis.context.index.blocks.iter().filter(|block| block.sound.is_none());
         let broken: Vec<&IndexedBlock<'_>> =
-            broken.filter(|block| scope.has_block(block.key, block.owner)).collect();
+            broken.filter(|block| request.has_block(block.key, block.owner)).collect();
         if broken.is_empty() {
             return corrupt;
         }

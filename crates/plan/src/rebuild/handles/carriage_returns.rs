@@ -17,12 +17,8 @@ use crate::skipped::SkipReason;
 pub(in crate::rebuild) fn plan_carriage_returns(planner: &mut Planner<'_, '_>) -> BTreeSet<String> {
     let mut approved = BTreeSet::new();
     let findings = planner.findings(Code::HandleCarriageReturn);
-    let ids = findings.iter().filter_map(|finding| match &finding.subject {
-        Subject::Handle(id) => Some(id.clone()),
-        _ => None,
-    });
-
-    let handles = HandleAllocations::new(planner.basis, &ids.collect());
+    let ids = findings.iter().filter_map(|finding| finding.subject.handle());
+    let handles = HandleAllocations::new(planner.basis, &ids.map(str::to_owned).collect());
     for finding in findings {
         let Subject::Handle(id) = &finding.subject else { continue };
         if let Some((reason, why)) = planner.uncountable.refusal(id) {

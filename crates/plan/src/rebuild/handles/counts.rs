@@ -54,7 +54,7 @@ pub(in crate::rebuild) fn plan(planner: &mut Planner<'_, '_>, approved: &BTreeSe
             let is_new =
                 |cidr: &IpNet| planner.blocks.get(cidr).is_some_and(|planned| planned.created.is_some());
             let in_scope =
-                || planner.scope.has(finding, planner.index()) || blocks_of(finding).iter().any(is_new);
+                || planner.request.has(finding, planner.index()) || blocks_of(finding).iter().any(is_new);
             if moved.contains_key(id) || in_scope() {
                 let of_handle = found.entry(id.to_owned()).or_default();
                 of_handle.push(finding.key());

@@ -10,10 +10,10 @@ use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Revision, Versioned};
 
-use super::super::planner::{Planner, action};
+use super::super::planner::Planner;
 use super::counts::Countings;
 use crate::basis::handles::{MOST_NAMED, recorded};
-use crate::plan::{Change, Verb};
+use crate::plan::{Action, Change, Verb};
 
 /// The object of a handle as it is now.
 pub(super) enum Observed<'s> {
@@ -86,7 +86,8 @@ impl HandlePlan<'_, '_> {
         // The change is reported with the first write that makes it.
         let mut change = self.change(&desired, only_strays);
         if !edits.is_empty() {
-            planner.before_blocks.push(action(format!("handle {}", self.id), edits, evidence, change));
+            let action = Action::new(format!("handle {}", self.id), edits, vec![change]);
+            planner.before_blocks.push(action.requiring(evidence));
             return;
         }
         if change.repairs.is_empty() {

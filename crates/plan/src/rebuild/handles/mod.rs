@@ -6,7 +6,7 @@ mod handle_plan;
 
 use std::collections::HashSet;
 
-use calipam_check::{Code, Subject};
+use calipam_check::Code;
 use calipam_model::handle::is_storable_id;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, DefectKind};
@@ -33,10 +33,8 @@ impl UncountableHandles {
                 (Some(Key::Handle(id)), DefectKind::Value(_)) => Some(clean(id).to_owned()),
                 _ => None,
             });
-        let colliding = basis.findings(Code::HandleCaseCollision).filter_map(|f| match &f.subject {
-            Subject::Handle(id) => Some(id.clone()),
-            _ => None,
-        });
+        let colliding = basis.findings(Code::HandleCaseCollision);
+        let colliding = colliding.filter_map(|finding| finding.subject.handle()).map(str::to_owned);
         let datastore = basis.snapshot.datastore;
         Self { undecodable: undecodable.collect(), colliding: colliding.collect(), datastore }
     }

@@ -122,6 +122,14 @@ impl<'de> Visitor<'de> for Fields {
     }
 }
 
+macro_rules! ignored {
+    ($($visit:ident: $type:ty),*) => {$(
+        fn $visit<E>(self, _: $type) -> Result<bool, E> {
+            Ok(false)
+        }
+    )*};
+}
+
 /// Calls a function with each member of an object and its name, or with each element of a list. Returns true for a
 /// list.
 struct Each<F>(F);
@@ -155,25 +163,7 @@ impl<'de, F: FnMut(&str, &Value)> Visitor<'de> for Each<F> {
         Ok(true)
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<bool, E> {
-        Ok(false)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<bool, E> {
-        Ok(false)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<bool, E> {
-        Ok(false)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<bool, E> {
-        Ok(false)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<bool, E> {
-        Ok(false)
-    }
+    ignored! { visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str }
 
     fn visit_unit<E>(self) -> Result<bool, E> {
         Ok(false)

@@ -9,7 +9,7 @@ use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::rebuild::{Request, plan};
 use calipam_plan::release::Observations;
-use calipam_plan::{Basis, Plan, apply_plan, verify};
+use calipam_plan::{Basis, FindingSet, Plan, apply_plan};
 use jiff::SignedDuration;
 
 /// A whole rebuild.
@@ -43,7 +43,7 @@ pub(super) fn rebuild(name: &str, snapshot: Snapshot, request: &Request) -> Rebu
     let after =
         apply_plan(snapshot.clone(), &plan, now).unwrap_or_else(|e| panic!("{name}: {e}\n{}", words(&plan)));
     let later = check(&after, &options);
-    if let Err(refusal) = verify(&report, &plan, &later) {
+    if let Err(refusal) = FindingSet::from(&report).verify(&plan, &later) {
         panic!("{name}: {refusal}\n{}", words(&plan));
     }
     let rebuilt = Rebuilt { before: snapshot, report, plan, after, later };

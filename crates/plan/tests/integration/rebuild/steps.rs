@@ -74,10 +74,10 @@ fn evidence_never_names_what_the_plan_writes_and_never_contradicts_itself() {
     }
     assert!(count > 40, "{count}");
     let wanted = expected.keys().cloned().collect();
-    let found = calipam_check::revisions(&snapshot, &wanted);
+    let found = calipam_check::objects(&snapshot, &wanted);
     for (key, expect) in &expected {
         let now =
-            found.get(key).map_or(Precondition::Absent, |revision| Precondition::At((*revision).clone()));
+            found.get(key).map_or(Precondition::Absent, |object| Precondition::At(object.revision().clone()));
         assert_eq!(*expect, now, "the evidence does not hold when it is planned: {key}");
     }
 }

@@ -4,7 +4,7 @@ use calipam_check::{Code, Options, Report, Subject, check};
 use calipam_model::edit::Edit;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::rebuild::Request;
-use calipam_plan::{Plan, Refusal, SkipReason, Verb, apply_plan, try_plan, verify};
+use calipam_plan::{FindingSet, Plan, Refusal, SkipReason, Verb, apply_plan, try_plan};
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
 
 use super::judge::planned;
@@ -20,7 +20,7 @@ fn of(faults: &[Fault]) -> (Snapshot, Report, Plan) {
 
 fn tried(snapshot: &Snapshot, report: &Report, plan: &Plan) -> Result<(), Refusal> {
     let after = apply_plan(snapshot.clone(), plan, snapshot.taken_at).expect("it can be made");
-    verify(report, plan, &check(&after, &Options::default()))
+    FindingSet::from(report).verify(plan, &check(&after, &Options::default()))
 }
 
 #[test]

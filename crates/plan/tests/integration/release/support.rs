@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use calipam_check::{Code, Options, Report, Severity, check};
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::release::{self, Observations, Request};
-use calipam_plan::{Basis, Plan, apply_plan, verify};
+use calipam_plan::{Basis, FindingSet, Plan, apply_plan};
 use jiff::SignedDuration;
 
 /// Options that check allocations of any age.
@@ -28,7 +28,7 @@ pub(super) fn carry_out(snapshot: &Snapshot, plan: &Plan, options: &Options) -> 
     let before = check(snapshot, options);
     let after = apply_plan(snapshot.clone(), plan, snapshot.taken_at).unwrap();
     let report = check(&after, options);
-    verify(&before, plan, &report).unwrap_or_else(|refusal| panic!("{refusal}"));
+    FindingSet::from(&before).verify(plan, &report).unwrap_or_else(|refusal| panic!("{refusal}"));
     (after, report)
 }
 

@@ -9,7 +9,7 @@ use calipam_datastore::write::Consent;
 use calipam_model::edit::Edit;
 use calipam_model::key::Key;
 use calipam_plan::rebuild::{self, Request};
-use calipam_plan::{Basis, Plan, apply_plan, verify};
+use calipam_plan::{Basis, FindingSet, Plan, apply_plan};
 use calipam_repair::{Options as Running, UndoPlan, execute, journal::Recorded, undo};
 use jiff::SignedDuration;
 
@@ -43,7 +43,7 @@ pub(super) async fn rebuild_all(store: &Datastore) -> Rebuilt {
     let now = snapshot.taken_at;
     let guid = snapshot.cluster.as_ref().map(|cluster| cluster.guid.clone()).unwrap_or_default();
     let tried = check(&apply_plan(snapshot, &plan, now).unwrap(), &options());
-    verify(&before, &plan, &tried).unwrap_or_else(|refusal| panic!("{refusal}"));
+    FindingSet::from(&before).verify(&plan, &tried).unwrap_or_else(|refusal| panic!("{refusal}"));
 
     let journal = tempfile::tempdir().unwrap();
     let running = Running::new("rebuild --apply", journal.path().join("run.journal"));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use calipam_assign::{Allocator, InUse};
 use calipam_model::IpNet;
 use calipam_model::affinity::AffinityType;
+use calipam_testkit::operator::Operator as _;
 
 use super::Actor;
 use crate::calico::Collector;

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use calipam_assign::MemoryStore;
 use calipam_check::Options;
 use calipam_datastore::Datastore;
 use calipam_datastore::write::{Consent, Question};
@@ -13,6 +12,7 @@ use calipam_model::config::IpamSetting;
 use calipam_plan::migrate::Target;
 use calipam_plan::{assign as plan_assign, rebuild as plan_rebuild, release as plan_release};
 use calipam_repair::journal::Recorded;
+use calipam_testkit::memory::MemoryStore;
 use calipam_workflow::{
     Activity, AssignRequest, ConfigureRequest, Criteria, Event, Executed, Failure, Intent, Meter,
     MigrateRequest, Names, Operator, Pending, PoolName, Proposal, RebuildRequest, ReleaseRequest, Repaired,

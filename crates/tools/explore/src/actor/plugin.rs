@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use calipam_assign::plugin::{Add, Container, Del, Failure, Gc, Host, Plugin, Wanted};
-use calipam_assign::{Allocator, Entry, Error, MemoryStore, Query, Store, StoreError, Swap};
+use calipam_assign::{Allocator, Entry, Error, Query, Store, StoreError, Swap};
 use calipam_datastore::allocation::AllocatorStore;
 use calipam_datastore::write::Consent;
 use calipam_model::IpNet;
 use calipam_model::attributes::Attribute;
 use calipam_model::snapshot::Revision;
+use calipam_testkit::memory::MemoryStore;
 use jiff::{SignedDuration, Timestamp};
 
 use super::Actor;

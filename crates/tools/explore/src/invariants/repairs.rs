@@ -3,13 +3,13 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use calipam_assign::{Change, MemoryStore};
 use calipam_check::Code;
 use calipam_model::block::{Block, BlockOwner};
 use calipam_model::cidr::overlap;
 use calipam_model::handle::Handle;
 use calipam_model::pool::Pool;
 use calipam_repair::stale_locks;
+use calipam_testkit::memory::{Change, MemoryStore};
 use jiff::SignedDuration;
 
 use super::{OF_CRASHES, Objects, explained};

@@ -16,6 +16,7 @@ use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
 use calipam_model::key::RESOURCE_PREFIX;
 use calipam_model::pool::PoolUse;
+use calipam_testkit::operator::Operator as _;
 use jiff::SignedDuration;
 use serde_json::json;
 

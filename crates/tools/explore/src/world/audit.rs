@@ -5,9 +5,9 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use calipam_assign::Change;
 use calipam_model::block::Block;
 use calipam_model::snapshot::Snapshot;
+use calipam_testkit::memory::Change;
 use serde_json::Value;
 
 use super::{RequestId, kubernetes};

@@ -11,6 +11,7 @@ mod lock;
 mod notes;
 mod turn;
 
+use calipam_testkit::memory::MemoryStore;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -18,7 +19,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use calipam_assign::MemoryStore;
 use jiff::{SignedDuration, Timestamp};
 
 pub use self::audit::Phase;

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
+use crate::operator::Operator as _;
 use calipam_assign::{Allocator, AssignIp, AutoAssign, Error, InUse};
 use calipam_model::affinity::AffinityType;
 use calipam_model::key::Key;

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use calipam_assign::MemoryStore;
 use calipam_files::protobuf::{Fields, Value, put_bytes, put_key_value, put_message, put_number};
 use calipam_files::raw::RawEntry;
+use calipam_testkit::memory::MemoryStore;
 
 use crate::world::client::short;
 use crate::world::{Footprint, Values};

@@ -10,9 +10,9 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use calipam_assign::MemoryStore;
 use calipam_datastore::settings::Timeouts;
 use calipam_datastore::{Carrier, Datastore, EtcdClient, NotCarried};
+use calipam_testkit::memory::MemoryStore;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Full};
 use tonic::body::Body;

@@ -1,4 +1,4 @@
-//! A datastore in memory with its own clock, for tests and simulations. It keeps values as etcd would.
+//! A datastore in memory with its own clock, for tests. It keeps values as etcd would.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -6,12 +6,10 @@ use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
+use calipam_assign::{Entry, Query, Record, Store, StoreError, Swap};
 use calipam_model::key::{ENDPOINT_PREFIX, Key};
 use calipam_model::snapshot::Revision;
 use jiff::{SignedDuration, Timestamp};
-
-use crate::record::Record;
-use crate::store::{Entry, Query, Store, StoreError, Swap};
 
 /// One write that took effect.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,42 @@
+//! Types and fields whose display text is their serialized form.
+
+use std::fmt::Display;
+
+use serde::Serializer;
+
+/// Serializes a field as its display text.
+pub fn text<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+/// Does the same for a field that can be absent, which is written as null. Numbers can exceed the range of JSON numbers.
+pub fn text_or_null<S: Serializer>(value: &Option<impl Display>, serializer: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => serializer.collect_str(value),
+        None => serializer.serialize_none(),
+    }
+}
+
+/// Displays types as the text that they serialize to.
+#[macro_export]
+macro_rules! display_serialized {
+    ($($type:ty),*) => {$(
+        impl ::std::fmt::Display for $type {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                ::serde::Serialize::serialize(self, f)
+            }
+        }
+    )*};
+}
+
+/// Serializes types as their display text.
+#[macro_export]
+macro_rules! serialize_displayed {
+    ($($type:ty),*) => {$(
+        impl ::serde::Serialize for $type {
+            fn serialize<S: ::serde::Serializer>(&self, serializer: S) -> ::std::result::Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+    )*};
+}

@@ -1,0 +1,157 @@
+//! Operations of Calico's allocator that operators start: no program of calipam needs them, but tests prepare clusters
+//! with them, and recorded runs of Calico contain them.
+
+use calipam_assign::{Allocator, Entry, Error, InUse, Partly, Query, Record, Store, StoreError};
+use calipam_model::affinity::{AffinityKey, AffinityType};
+use calipam_model::config::IpamConfig;
+use calipam_model::key::Key;
+use ipnet::IpNet;
+
+/// The number of attempts if other clients keep writing first, as in Calico.
+const RETRIES: usize = 100;
+
+/// The blocks that were claimed, and those that belong to others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claimed {
+    pub claimed: Vec<IpNet>,
+    pub of_others: Vec<IpNet>,
+}
+
+/// The reason that the configuration was not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// The settings would allow addresses neither from new blocks nor from blocks of others.
+    #[error("Cannot disable 'StrictAffinity' and 'AutoAllocateBlocks' at the same time")]
+    NeitherStrictNorAutomatic,
+    #[error("MaxBlocksPerHost requires StrictAffinity to be enabled")]
+    LimitNeedsStrictAffinity,
+    #[error(transparent)]
+    Allocator(#[from] Error),
+}
+
+/// Changes of an operator to blocks, hosts and settings.
+#[allow(async_fn_in_trait, reason = "the futures of an allocator stay on one thread")]
+pub trait Operator {
+    /// Claims all blocks of a CIDR for a holder.
+    ///
+    /// # Errors
+    /// If the CIDR is in no enabled pool or smaller than a block, or the datastore fails. Blocks claimed before the
+    /// error stay claimed.
+    async fn claim_affinity(
+        &self,
+        cidr: IpNet,
+        kind: AffinityType,
+        holder: &str,
+    ) -> Result<Claimed, Box<Partly<Claimed>>>;
+
+    /// Gives up the blocks of all nodes in a pool.
+    async fn release_pool_affinities(&self, pool: IpNet) -> Result<(), Error>;
+
+    /// Gives up all blocks of a host, and deletes its etcd entry. Its addresses stay allocated.
+    async fn remove_host(&self, kind: AffinityType, holder: &str) -> Result<(), Error>;
+
+    /// Changes the configuration. Like Calico, writes even an unchanged one if it has a setting for virtual machines.
+    ///
+    /// # Errors
+    /// If the settings exclude each other, or another client changes them meanwhile.
+    async fn set_config(&self, change: impl FnOnce(&mut IpamConfig)) -> Result<(), SettingsError>;
+}
+
+impl<S: Store> Operator for Allocator<S> {
+    async fn claim_affinity(
+        &self,
+        cidr: IpNet,
+        kind: AffinityType,
+        holder: &str,
+    ) -> Result<Claimed, Box<Partly<Claimed>>> {
+        let mut done = Claimed::default();
+        match claim_all(self, cidr, kind, holder, &mut done).await {
+            Ok(()) => Ok(done),
+            Err(error) => Err(Box::new(Partly { done, error })),
+        }
+    }
+
+    async fn release_pool_affinities(&self, pool: IpNet) -> Result<(), Error> {
+        let config = self.config().await?;
+        let found = self.store().read(&[Query::HostAffinities]).await?;
+        let key = |entry: Entry| match entry.record {
+            Record::Affinity(affinity) => Some(affinity.key),
+            _ => None,
+        };
+        let mut keys: Vec<AffinityKey> = found.into_iter().flatten().filter_map(key).collect();
+        keys.retain(|key| pool.contains(&key.cidr.addr()));
+        keys.sort_by_cached_key(|key| Key::Affinity(key.clone()).to_string());
+        // If a block has two affinities, Calico gives up the one that is listed last.
+        for key in keys.iter().rev() {
+            self.give_up(key, &config, InUse::Release).await?;
+        }
+        Ok(())
+    }
+
+    async fn remove_host(&self, kind: AffinityType, holder: &str) -> Result<(), Error> {
+        for _ in 0..RETRIES {
+            self.release_host_affinities(kind.clone(), holder, InUse::Release).await?;
+            let found = self.store().read(&[Query::Get(Key::IpamHost(holder.to_owned()))]).await?;
+            let Some(entry) = found.iter().flatten().next() else { return Ok(()) };
+            match self.store().delete(entry).await {
+                Ok(()) | Err(StoreError::NotFound(_)) => return Ok(()),
+                Err(error) if error.is_lost_race() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::TooManyConflicts)
+    }
+
+    async fn set_config(&self, change: impl FnOnce(&mut IpamConfig)) -> Result<(), SettingsError> {
+        let found = self.store().read(&[Query::Get(Key::IpamConfig)]).await.map_err(Error::from)?;
+        let before = self.config().await?;
+        let mut config = before;
+        change(&mut config);
+        if config == before && before.kubevirt_persistence.is_none() {
+            return Ok(());
+        }
+        if !config.strict_affinity && !config.auto_allocate_blocks {
+            return Err(SettingsError::NeitherStrictNorAutomatic);
+        }
+        if config.max_blocks_per_host > 0 && !config.strict_affinity {
+            return Err(SettingsError::LimitNeedsStrictAffinity);
+        }
+        let record = Record::Config(config);
+        let written = match found.iter().flatten().next() {
+            Some(entry) => self.store().update(&record, &entry.revision).await,
+            None => self.store().create(&record).await,
+        };
+        Ok(written.map(drop).map_err(Error::from)?)
+    }
+}
+
+async fn claim_all(
+    allocator: &Allocator<impl Store>,
+    cidr: IpNet,
+    kind: AffinityType,
+    holder: &str,
+    done: &mut Claimed,
+) -> Result<(), Error> {
+    let (_, pool) = allocator.pool_with_blocks(cidr).await?;
+    // The CIDR can be larger than the pool.
+    let within = if cidr.contains(&pool.cidr) { pool.cidr } else { cidr };
+    for cidr in within.trunc().subnets(pool.block_size).into_iter().flatten() {
+        let key = AffinityKey { kind: kind.clone(), node: holder.to_owned(), cidr };
+        match claim_one(allocator, &key).await {
+            Ok(()) => done.claimed.push(cidr),
+            Err(Error::ClaimedByOther(_) | Error::Overlap { .. }) => done.of_others.push(cidr),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+async fn claim_one(allocator: &Allocator<impl Store>, key: &AffinityKey) -> Result<(), Error> {
+    for _ in 0..RETRIES {
+        match allocator.claim(key, false).await {
+            Err(Error::Store(error)) if error.is_lost_race() => {}
+            other => return other.map(drop),
+        }
+    }
+    Err(Error::TooManyConflicts)
+}
