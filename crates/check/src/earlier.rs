@@ -244,7 +244,7 @@ impl Changes {
 
     /// Removes findings whose rules a filter excludes. Earlier findings have no nodes, so the filter's other conditions
     /// apply only to the report.
-    pub fn narrow(&mut self, filter: &Filter) {
+    pub(crate) fn narrow(&mut self, filter: &Filter) {
         let wanted = |finding: &EarlierFinding| {
             let code = finding.code.parse::<Code>();
             code.map_or(filter.rules.is_empty(), |code| filter.admits_rule(code))

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::code::{Code, Severity};
+use crate::earlier::Changes;
 use crate::finding::Finding;
 use crate::scope::Scope;
 
@@ -78,6 +79,9 @@ pub struct Report {
     /// The findings, ordered by severity, code and subject. The program adds their remedies when it writes them.
     #[serde(skip)]
     pub findings: Vec<Finding>,
+    /// The changes since an earlier report, if this one was compared with one.
+    #[serde(skip)]
+    pub changes: Option<Changes>,
 }
 
 /// A selection of findings to show.
@@ -124,6 +128,7 @@ impl Report {
                 findings: BTreeMap::new(),
             },
             findings,
+            changes: None,
         };
         report.add(Vec::new());
         report
@@ -132,7 +137,8 @@ impl Report {
     /// Makes the report on a cluster that could not be read.
     pub(crate) fn unread(cluster: ClusterIdentity, why: Finding) -> Self {
         let (rechecked, coverage, notes, counts) = Default::default();
-        let mut report = Self { cluster, rechecked, coverage, notes, counts, findings: Vec::new() };
+        let findings = Vec::new();
+        let mut report = Self { cluster, rechecked, coverage, notes, counts, findings, changes: None };
         report.add(vec![why]);
         report
     }
@@ -144,9 +150,10 @@ impl Report {
         self.count();
     }
 
-    /// Keeps the findings that the filter admits.
+    /// Keeps the findings that the filter admits, and the earlier ones whose rules it admits.
     pub fn filter(&mut self, filter: &Filter) {
         self.retain(|finding| filter.admits(finding));
+        self.changes.iter_mut().for_each(|changes| changes.narrow(filter));
     }
 
     /// Keeps the findings for which `keep` is true.

@@ -31,35 +31,30 @@ impl Applet {
 
     /// Returns the name that `program` (the first argument of the process) stands for.
     pub(crate) fn of(program: OsString) -> Self {
-        match file_name(&program) {
-            "ipam" => Self::Ipam,
-            "kubectl-ipam" => Self::KubectlIpam,
-            "kubectl-calico" => Self::KubectlCalico,
-            "calicoctl" => Self::Calicoctl,
-            _ => Self::Calipam,
+        let name = file_name(&program);
+        let mut all = Self::ALL.into_iter().chain([Self::Calicoctl]);
+        all.find(|applet| applet.executable() == name).unwrap_or(Self::Calipam)
+    }
+
+    /// The words that people type, and the name of the executable file.
+    fn names(self) -> [&'static str; 2] {
+        match self {
+            Self::Calipam => ["calipam"; 2],
+            Self::Ipam => ["ipam"; 2],
+            Self::KubectlIpam => ["kubectl ipam", "kubectl-ipam"],
+            Self::KubectlCalico => ["kubectl calico", "kubectl-calico"],
+            Self::Calicoctl => ["calicoctl"; 2],
         }
     }
 
-    /// Returns the words that people type.
+    /// The words that people type.
     pub(crate) fn called_as(self) -> &'static str {
-        match self {
-            Self::Calipam => "calipam",
-            Self::Ipam => "ipam",
-            Self::KubectlIpam => "kubectl ipam",
-            Self::KubectlCalico => "kubectl calico",
-            Self::Calicoctl => "calicoctl",
-        }
+        self.names()[0]
     }
 
     /// The name of the executable file.
     pub(crate) fn executable(self) -> &'static str {
-        match self {
-            Self::Calipam => "calipam",
-            Self::Ipam => "ipam",
-            Self::KubectlIpam => "kubectl-ipam",
-            Self::KubectlCalico => "kubectl-calico",
-            Self::Calicoctl => "calicoctl",
-        }
+        self.names()[1]
     }
 
     /// Returns the program that kubectl runs to complete a plugin.

@@ -109,11 +109,24 @@ pub(crate) fn environment() -> BTreeMap<String, String> {
     std::env::vars_os().filter_map(text).collect()
 }
 
+/// Runs `work` with the datastore of the call: see [`block_on`].
+pub(crate) fn with<T>(
+    global: &Global,
+    console: &Console,
+    work: impl AsyncFnOnce(&Datastore) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    block_on(async { work(&open(global, console).await?).await })
+}
+
 /// Opens the datastore of the call.
 pub(crate) async fn open(global: &Global, console: &Console) -> Result<Datastore, Failure> {
-    let settings = Settings::resolve(&global.overrides(), &environment(), &LocalFiles)
-        .map_err(calipam_datastore::Error::from)?;
-    open_by(&settings, console).await
+    open_by(&settings(global)?, console).await
+}
+
+/// Returns the settings of the call.
+pub(crate) fn settings(global: &Global) -> Result<Settings, Failure> {
+    let settings = Settings::resolve(&global.overrides(), &environment(), &LocalFiles);
+    Ok(settings.map_err(calipam_datastore::Error::from)?)
 }
 
 /// Opens the datastore that settings name.

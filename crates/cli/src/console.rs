@@ -10,7 +10,7 @@ use clap::builder::styling::{AnsiColor, Style};
 use indicatif::MultiProgress;
 use terminal_size::Width;
 
-use crate::args::Global;
+use crate::args::{Global, value_in_words};
 use crate::exit::{Failure, FailureForm};
 use crate::format::Format;
 use crate::hints;
@@ -36,7 +36,9 @@ static PRINTED: AtomicBool = AtomicBool::new(false);
 /// Prints a failure as a document if the call asked for one and none was printed: stdout always has exactly one. Reads
 /// the command line word by word, since it can be invalid.
 pub(crate) fn print_failure(failure: &Failure, exit_code: u8, arguments: impl Iterator<Item = OsString>) {
-    let Some(format) = Format::in_words(arguments).filter(|format| format.is_document()) else { return };
+    let format =
+        value_in_words(arguments, "output", Some('o')).filter(|format: &Format| format.is_document());
+    let Some(format) = format else { return };
     if PRINTED.load(Ordering::SeqCst) {
         return;
     }
@@ -104,14 +106,15 @@ impl Console {
 
     /// True if a document without findings or changes is printed. `--quiet` without `--watch` omits such a table.
     pub(crate) fn prints_nothing_new(&self) -> bool {
-        !self.quiet || !self.format.is_for_people() || self.watch.is_some()
+        !self.quiet || !self.format.is_for_people() || self.watch.is_some() || self.fleet.is_some()
     }
 
-    /// Leaks data: the process ends soon, and freeing a million objects would only delay that. `--watch` drops it.
+    /// Leaks data: the process ends soon, and freeing a million objects would only delay that. `--watch` drops it, and so do
+    /// the clusters of a fleet.
     pub(crate) fn done_with<T>(&self, data: T) {
-        match &self.watch {
-            Some(_) => drop(data),
-            None => std::mem::forget(data),
+        match (&self.watch, &self.fleet) {
+            (None, None) => std::mem::forget(data),
+            _ => drop(data),
         }
     }
 

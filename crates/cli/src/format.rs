@@ -1,8 +1,6 @@
 //! The output formats of `-o`. `render/document.rs` writes a document in the common formats. Each document writes its
 //! other formats itself, such as a check report in `render/report`.
 
-use std::ffi::OsString;
-
 use clap::ValueEnum;
 
 use crate::exit::Failure;
@@ -61,28 +59,6 @@ impl Format {
     /// True for the formats with a schema: YAML and JSON.
     pub(crate) fn is_document(self) -> bool {
         matches!(self, Self::Yaml | Self::Json)
-    }
-
-    /// Finds the format in a command line that can be invalid otherwise.
-    pub(crate) fn in_words(words: impl Iterator<Item = OsString>) -> Option<Self> {
-        let mut words = words.map(|word| word.to_string_lossy().into_owned()).take_while(|word| word != "--");
-        let mut found = None;
-        while let Some(word) = words.next() {
-            let value = match word.strip_prefix("--") {
-                Some("output") => words.next(),
-                Some(long) => long.strip_prefix("output=").map(str::to_owned),
-                // Short options can be joined: `-qo json`, `-vojson`.
-                None => match word.strip_prefix('-').and_then(|short| {
-                    short.split_once('o').filter(|(flags, _)| flags.chars().all(|flag| "qvy".contains(flag)))
-                }) {
-                    Some((_, "")) => words.next(),
-                    Some((_, value)) => Some(value.trim_start_matches('=').to_owned()),
-                    None => None,
-                },
-            };
-            found = value.and_then(|value| Self::from_str(&value, false).ok()).or(found);
-        }
-        found
     }
 
     /// True for the formats that people read on a terminal: tables.

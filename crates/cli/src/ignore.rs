@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 
-use calipam_check::fleet::Cluster;
 use calipam_check::{Code, Finding, Report, UnknownCode};
 use calipam_files::regular;
 use jiff::Timestamp;
@@ -52,25 +51,20 @@ impl Ignored {
         Ok(Self { file, entries })
     }
 
-    /// Removes accepted findings from a report, and returns notes about entries that match nothing or have ended. Call
-    /// this before other filters: an entry for a finding that they would remove still matches.
-    pub(crate) fn apply(&self, report: &mut Report) -> Vec<String> {
-        let today = day(report.cluster.taken_at);
+    /// Removes accepted findings from the reports of clusters, and returns notes about entries that match in none or have
+    /// ended. A single cluster has no name. Call this before other filters: an entry for a finding that they would
+    /// remove still matches.
+    pub(crate) fn apply(&self, reports: &mut [(&str, &mut Report)]) -> Vec<String> {
         let mut matches = vec![false; self.entries.len()];
-        self.take(report, "", today, &mut matches);
-        let of_fleets = |entry: &Entry| entry.cluster.is_some();
-        self.said(&matches, today, of_fleets)
-    }
-
-    /// Removes accepted findings from a fleet's reports. Returns notes about entries that match in none or have ended.
-    pub(crate) fn apply_to_fleet(&self, clusters: &mut [Cluster]) -> Vec<String> {
-        let mut matches = vec![false; self.entries.len()];
-        for cluster in &mut *clusters {
-            let today = day(cluster.report.cluster.taken_at);
-            self.take(&mut cluster.report, &cluster.name, today, &mut matches);
+        let (mut newest, mut is_fleet) = (Timestamp::UNIX_EPOCH, true);
+        for (cluster, report) in reports {
+            newest = newest.max(report.cluster.taken_at);
+            is_fleet = !cluster.is_empty();
+            self.take(report, cluster, day(report.cluster.taken_at), &mut matches);
         }
-        let newest = clusters.iter().map(|cluster| cluster.report.cluster.taken_at).max();
-        self.said(&matches, day(newest.unwrap_or_default()), |_| false)
+        let entries = self.entries.iter().zip(matches);
+        let own = entries.filter(|(entry, _)| is_fleet || entry.cluster.is_none());
+        own.filter_map(|(entry, matches)| self.note(entry, matches, day(newest))).collect()
     }
 
     /// Removes accepted findings, and marks the entries that match.
@@ -94,21 +88,15 @@ impl Ignored {
         });
     }
 
-    /// Returns the notes about the entries, except those that are `passed_over`.
-    fn said(&self, matches: &[bool], today: Date, passed_over: impl Fn(&Entry) -> bool) -> Vec<String> {
-        let entries = self.entries.iter().zip(matches).filter(|(entry, _)| !passed_over(entry));
-        let said = entries.filter_map(|(entry, matches)| {
-            let matches = *matches;
-            let place = format!("{}:{}", self.file, entry.line);
-            match entry.until {
-                Some(until) if matches && entry.has_ended(today) => {
-                    Some(format!("{place}: {entry} was accepted until {until}"))
-                }
-                _ if matches => None,
-                _ => Some(format!("{place}: {entry} matches no finding")),
+    fn note(&self, entry: &Entry, matches: bool, today: Date) -> Option<String> {
+        let place = format!("{}:{}", self.file, entry.line);
+        match entry.until {
+            Some(until) if matches && entry.has_ended(today) => {
+                Some(format!("{place}: {entry} was accepted until {until}"))
             }
-        });
-        said.collect()
+            _ if matches => None,
+            _ => Some(format!("{place}: {entry} matches no finding")),
+        }
     }
 }
 

@@ -128,11 +128,9 @@ impl Operator for Person<'_> {
             return Ok(());
         }
         let asked = !self.agrees && io::stdin().is_terminal();
-        let failed = Failure::io("show the plan");
-        if asked {
-            self.whole.replace(preview::whole(proposal, self.console).map_err(&failed)?);
-        }
-        preview::preview(proposal, asked, self.console).map_err(failed)
+        let whole = preview::preview(proposal, asked, self.console);
+        self.whole.replace(whole.map_err(Failure::io("show the plan"))?);
+        Ok(())
     }
 
     fn can_agree(&self) -> Result<(), Failure> {

@@ -87,9 +87,10 @@ pub enum Call {
     Record(PathBuf),
     Journals,
     Undo(PathBuf),
-    /// Shows a migration, by its old pool if the pool is known.
-    MigrateStatus(Option<String>),
-    MigrateResume(String),
+    /// Shows a migration, by its old pool.
+    Migrate(String),
+    /// Carries out the next phase of a migration.
+    ApplyMigration(String),
     /// Returns from a temporary pool to the old one.
     MigrateBack(String),
     /// Changes the block size through a temporary pool.

@@ -65,7 +65,8 @@ fn node<'s>(snapshot: &'s Snapshot, request: &AssignRequest) -> Result<&'s Node,
 fn plan(seen: &CheckResult, request: &AssignRequest) -> Result<Plan, Failure> {
     let snapshot = &seen.snapshot;
     let node = node(snapshot, request)?;
-    let pools = request.pools.iter().map(|name| scope::pool(snapshot, name)).collect::<Result<_, _>>()?;
+    let pools = request.pools.iter().map(|name| scope::pool(&[snapshot], name));
+    let pools = pools.collect::<Result<Vec<_>, _>>()?.concat();
     let wanted = assign::Request { pools, ..request.wanted.clone() };
     Ok(assign::plan(&seen.basis(&request.criteria), node, &wanted))
 }

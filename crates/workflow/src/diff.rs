@@ -1,6 +1,6 @@
 //! `diff`: compares two states of a cluster, and their findings.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::panic::resume_unwind;
 use std::thread::{self, ScopedJoinHandle};
 
@@ -17,8 +17,7 @@ use crate::failure::Failure;
 use crate::operator::{Operator, Pending};
 use crate::read::{read_at, read_two};
 use crate::scope::{
-    Names, is_known_block, is_known_network, nodes, nothing_in_common, pool, texts, unknown_block,
-    unknown_network,
+    Names, is_known_block, is_known_network, nothing_in_common, texts, unknown_block, unknown_network,
 };
 use crate::second_read::settle::recheck;
 
@@ -173,38 +172,17 @@ async fn recheck_side(
 /// # Errors
 /// If a name is not found, or the networks of two kinds have nothing in common.
 pub fn scope(pair: &Pair, networks: [Vec<IpNet>; 2], names: &Names) -> Result<Scope, Failure> {
-    let sides = [&pair.old, &pair.new];
-    let mut scope = Scope::default();
-    // Each name is looked up alone, since either side may have it; with a selector, all are looked up at once.
-    let (named, selector) = (names.nodes.as_slice(), names.selector.as_ref());
-    let each = if selector.is_some() { vec![named] } else { named.chunks(1).collect() };
-    for named in each {
-        let [old, new] = sides.map(|snapshot| nodes(snapshot, named, selector));
-        match (old, new) {
-            (Err(_), Err(error)) => return Err(error),
-            (old, new) => scope.nodes.extend(old.into_iter().chain(new).flatten()),
-        }
-    }
-
-    let mut of_pools = BTreeSet::new();
-    for name in &names.pools {
-        let [old, new] = sides.map(|snapshot| pool(snapshot, name));
-        match (old, new) {
-            (Err(_), Err(error)) => return Err(error),
-            (old, new) => of_pools.extend(old.into_iter().chain(new)),
-        }
-    }
-
-    let is_known =
-        |cidr: IpNet, known: fn(&Snapshot, IpNet) -> bool| sides.into_iter().any(|side| known(side, cidr));
+    let states = [&pair.old, &pair.new];
+    let mut scope = names.scope(&states)?;
     let [addresses, blocks] = &networks;
-    if let Some(unknown) = addresses.iter().find(|address| !is_known(**address, is_known_network)) {
+    if let Some(unknown) = addresses.iter().find(|address| !is_known_network(&states, **address)) {
         return Err(unknown_network(*unknown));
     }
-    if let Some(unknown) = blocks.iter().find(|block| !is_known(**block, is_known_block)) {
+    if let Some(unknown) = blocks.iter().find(|block| !is_known_block(&states, **block)) {
         return Err(unknown_block(*unknown));
     }
-    for named in networks.into_iter().chain([of_pools.into_iter().collect()]) {
+    let of_pools = std::mem::take(&mut scope.networks);
+    for named in networks.into_iter().chain([of_pools]) {
         scope.networks = in_both(std::mem::take(&mut scope.networks), named)?;
     }
     scope.networks.sort();

@@ -13,8 +13,6 @@ use calipam_plan::split::SplitRefusal;
 use calipam_repair::RepairError;
 use calipam_repair::journal::JournalError;
 
-use crate::migrate::EvictError;
-
 /// The error of a command. Nothing was written, unless a run has begun.
 #[derive(Debug)]
 pub struct Failure {
@@ -178,4 +176,4 @@ macro_rules! refusals {
     )*};
 }
 
-refusals!(SplitRefusal, ConfigureRefusal, MigrateRefusal, EvictError);
+refusals!(SplitRefusal, ConfigureRefusal, MigrateRefusal);

@@ -45,9 +45,7 @@ pub use self::record::record;
 pub use self::release::{ReleaseRequest, release};
 pub use self::reports::{UnusableReport, no_report};
 pub use self::run::{Intent, Writing};
-pub use self::scope::{
-    Found, Names, UnknownPool, found_nodes, found_pools, guid, matching, nearest, nearest_pod, nodes, pool,
-};
+pub use self::scope::{Found, Names, UnknownPool, cluster_information, guid, matching, nearest, nearest_pod};
 pub use self::second_read::check_and_confirm;
 pub use self::split::{PoolName, SplitRequest, split};
 pub use self::undo::{Undone, undo};

@@ -147,7 +147,7 @@ fn tried(
 }
 
 fn wanted(request: &RebuildRequest, snapshot: &Snapshot) -> Result<Request, Failure> {
-    let scope = request.names.scope(snapshot)?;
+    let scope = request.names.scope(&[snapshot])?;
     let blocks = request.wanted.blocks.iter().map(IpNet::trunc).collect();
     Ok(Request { scope, blocks, ..request.wanted.clone() })
 }
@@ -156,7 +156,7 @@ fn wanted(request: &RebuildRequest, snapshot: &Snapshot) -> Result<Request, Fail
 /// missing.
 fn known_block(cidr: IpNet, snapshot: &Snapshot, plan: &Plan) -> Result<(), Failure> {
     let lies_there = |subject: &Subject| subject.network().is_some_and(|network| overlap(network, cidr));
-    let is_known = is_known_block(snapshot, cidr)
+    let is_known = is_known_block(&[snapshot], cidr)
         || plan.changes().any(|change| lies_there(&change.subject))
         || plan.skipped.iter().any(|skipped| lies_there(&skipped.subject));
     if is_known { Ok(()) } else { Err(unknown_block(cidr)) }

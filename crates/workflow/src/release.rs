@@ -3,7 +3,6 @@
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::slice;
 
 use calipam_check::{Context, Options, Scope};
 use calipam_datastore::Datastore;
@@ -16,7 +15,7 @@ use crate::operator::{Operator, Pending};
 use crate::read::{Criteria, read_and_check};
 use crate::reports;
 use crate::run::{Intent, Run};
-use crate::scope::{Names, is_pattern, nodes};
+use crate::scope::{Names, is_pattern};
 use crate::second_read::{Planned, plan_after_grace, warn_of_short_grace};
 use crate::write::Repaired;
 
@@ -65,10 +64,10 @@ fn targets(request: &ReleaseRequest, snapshot: &Snapshot) -> Result<Request, Fai
     let (targets, names) = (&request.targets, &request.names);
     let scope = match targets.is_of_nodes() {
         true => {
-            let scope = Names { nodes: Vec::new(), ..names.clone() }.scope(snapshot)?;
+            let scope = Names { nodes: Vec::new(), ..names.clone() }.scope(&[snapshot])?;
             Scope { nodes: deleted_nodes(snapshot, &names.nodes)?, ..scope }
         }
-        false => names.scope(snapshot)?,
+        false => names.scope(&[snapshot])?,
     };
     Ok(Request { scope, ..targets.clone() })
 }
@@ -82,7 +81,7 @@ fn deleted_nodes(snapshot: &Snapshot, names: &[String]) -> Result<BTreeSet<Strin
             meant.insert(name.clone());
             continue;
         }
-        let matching = nodes(snapshot, slice::from_ref(name), None)?.into_iter();
+        let matching = Names::of_node(name).scope(&[snapshot])?.nodes.into_iter();
         let (live, deleted): (Vec<_>, Vec<_>) = matching.partition(|node| context.index.node_exists(node));
         meant.extend(if deleted.is_empty() { live } else { deleted });
     }

@@ -65,11 +65,13 @@ pub(crate) struct Run<'a> {
     pub operator: &'a dyn Operator,
     /// The journal of the writes so far.
     pub begun: Option<Arc<Journal>>,
+    /// The journal stays open after the next writes, for further ones.
+    pub goes_on: bool,
 }
 
 impl<'a> Run<'a> {
     pub(crate) fn new(datastore: &'a Datastore, intent: &'a Intent, operator: &'a dyn Operator) -> Self {
-        Self { datastore, intent, operator, begun: None }
+        Self { datastore, intent, operator, begun: None, goes_on: false }
     }
 
     /// Creates a run that needs a live Calico 3 datastore even if it only plans. `what` names the command in the errors

@@ -2,7 +2,6 @@
 
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
 use calipam_check::Scope;
 use calipam_datastore::Datastore;
@@ -34,27 +33,41 @@ pub struct Names {
 }
 
 impl Names {
-    /// Returns the scope of the names.
+    /// Names one node, or a pattern of names.
+    pub fn of_node(name: &str) -> Self {
+        Self { nodes: vec![name.to_owned()], ..Self::default() }
+    }
+
+    /// Returns the scope of the names in the states of a cluster: in one, or in two of which either may have a name.
     ///
     /// # Errors
     /// If a name is not found, or nodes and pools have nothing in common: such a scope never has findings, and would
     /// look like a clean cluster.
-    pub fn scope(&self, snapshot: &Snapshot) -> Result<Scope, Failure> {
-        self.found(snapshot)?.all()
+    pub fn scope(&self, states: &[&Snapshot]) -> Result<Scope, Failure> {
+        let Found { found, mut not_found } = self.found(states)?;
+        if not_found.is_empty() { Ok(found) } else { Err(not_found.swap_remove(0)) }
     }
 
     /// Returns the scope of the names that are found, and an error for each name that is not.
     ///
     /// # Errors
     /// As for [`Self::scope`], but for unknown names only if none of the nodes or none of the pools is found.
-    pub fn found(&self, snapshot: &Snapshot) -> Result<Found<Scope>, Failure> {
+    pub fn found(&self, states: &[&Snapshot]) -> Result<Found<Scope>, Failure> {
+        let known = LazyCell::new(|| known_nodes(states));
         let Found { found: nodes, mut not_found } =
-            found_nodes(snapshot, &self.nodes, self.selector.as_ref())?;
-        let pools = found_pools(snapshot, &self.pools)?;
+            Found::of(self.nodes.iter().map(|name| named_nodes(name, &known)))?;
+        let mut nodes: BTreeSet<String> = nodes.into_iter().flatten().collect();
+        if let Some(selector) = &self.selector {
+            nodes = selected(selector, states, nodes)?;
+        }
+        let pools = Found::of(self.pools.iter().map(|name| pool(states, name)))?;
         not_found.extend(pools.not_found);
-        let scope = Scope { nodes, networks: pools.found, namespace: self.namespace.clone() };
-        have_in_common(snapshot, &scope)?;
-        self.namespace.iter().try_for_each(|name| known_namespace(snapshot, name))?;
+        // Both states may have a pool.
+        let networks: BTreeSet<IpNet> = pools.found.into_iter().flatten().collect();
+        let networks = networks.into_iter().collect();
+        let scope = Scope { nodes, networks, namespace: self.namespace.clone() };
+        have_in_common(states, &scope)?;
+        self.namespace.iter().try_for_each(|name| known_namespace(states, name))?;
         Ok(Found { found: scope, not_found })
     }
 }
@@ -65,16 +78,6 @@ pub struct Found<T> {
     pub found: T,
     /// An error for each name that does not exist.
     pub not_found: Vec<Failure>,
-}
-
-impl<T> Found<T> {
-    /// Returns what was found for all names.
-    ///
-    /// # Errors
-    /// If a name does not exist.
-    fn all(mut self) -> Result<T, Failure> {
-        if self.not_found.is_empty() { Ok(self.found) } else { Err(self.not_found.swap_remove(0)) }
-    }
 }
 
 impl<T> Found<Vec<T>> {
@@ -100,24 +103,18 @@ impl<T> Found<Vec<T>> {
 /// The GUID of the cluster in a datastore; empty if it has none.
 pub fn guid<'a>(datastore: &'a Datastore) -> Pending<'a, Result<String, Failure>> {
     Box::pin(async move {
-        let stored = datastore.stored(&[Key::ClusterInformation("default".into())]).await?.pop().flatten();
-        let information = stored.and_then(|stored| ClusterInformation::parse(&stored.raw).ok());
-        Ok(information.map(|information| information.guid).unwrap_or_default())
+        Ok(cluster_information(datastore).await?.map(|information| information.guid).unwrap_or_default())
     })
 }
 
-/// Accepts a node that exists, or that an affinity, a block, an endpoint or a record still names.
-///
-/// # Errors
-/// If the node is not found: a misspelt name would look like a clean cluster.
-fn known_node(snapshot: &Snapshot, name: &str) -> Result<(), Failure> {
-    let owns = |owner: Option<&BlockOwner>| owner.and_then(BlockOwner::host).is_some_and(|host| host == name);
-    let is_known = snapshot.nodes.iter().any(|node| node.value.name == name)
-        || snapshot.affinities.iter().any(|affinity| affinity.value.key.node == name)
-        || snapshot.blocks.iter().any(|b| b.value.content.sound().is_some_and(|block| owns(block.owner())))
-        || snapshot.endpoints.iter().any(|endpoint| endpoint.value.node() == *name)
-        || attributes(snapshot).any(|record| record.get("node").is_some_and(|node| node == *name));
-    if is_known { Ok(()) } else { Err(unknown_node(name, &known_nodes(snapshot))) }
+/// Reads the ClusterInformation; `None` if it is missing or cannot be decoded.
+pub fn cluster_information(
+    datastore: &Datastore,
+) -> Pending<'_, Result<Option<ClusterInformation>, Failure>> {
+    Box::pin(async move {
+        let stored = datastore.stored(&[Key::ClusterInformation("default".into())]).await?.pop().flatten();
+        Ok(stored.and_then(|stored| ClusterInformation::parse(&stored.raw).ok()))
+    })
 }
 
 /// Returns the known name that was probably meant: the first one that contains the text, otherwise the one with the
@@ -147,8 +144,9 @@ pub(crate) fn unknown_node(name: &str, known: &BTreeSet<String>) -> Failure {
 #[error("there is no pool {0:?}")]
 pub struct UnknownPool(pub String);
 
-pub(crate) fn unknown_pool(snapshot: &Snapshot, name: &str) -> Failure {
-    let known = snapshot.pools.iter().map(|pool| pool.value.name.clone()).collect();
+pub(crate) fn unknown_pool(states: &[&Snapshot], name: &str) -> Failure {
+    let pools = states.iter().flat_map(|snapshot| &snapshot.pools);
+    let known = pools.map(|pool| pool.value.name.clone()).collect();
     let list = Hint::new("{} lists the pools; a CIDR is accepted as well", [Call::Show]);
     let hint = did_you_mean(name, &known, list);
     Failure::of(Kind::Refused, UnknownPool(name.to_owned()), Some(hint))
@@ -196,25 +194,30 @@ fn attributes(snapshot: &Snapshot) -> impl Iterator<Item = AttributeRef<'_>> {
     sound.flat_map(Block::attributes)
 }
 
+/// Adds texts that are not empty. Neighbouring records mostly have the same text.
+fn add<'s>(known: &mut BTreeSet<String>, texts: impl Iterator<Item = TextRef<'s>>) {
+    let mut last = TextRef::EMPTY;
+    for text in texts {
+        if text != last {
+            known.insert(text.to_string());
+            last = text;
+        }
+    }
+}
+
 /// The namespaces that every cluster has.
 const OF_KUBERNETES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// Accepts a namespace that a pod, an endpoint, a service or a record names; namespaces themselves are not read.
-fn known_namespace(snapshot: &Snapshot, name: &str) -> Result<(), Failure> {
-    let of_records = attributes(snapshot).flat_map(|record| [Some(record.owner()), record.alternate()]);
-    let named = of_records.flatten().filter_map(|owner| owner.get("namespace"));
-    let named = named
-        .chain(snapshot.pods.iter().map(|pod| pod.value.namespace()))
-        .chain(snapshot.endpoints.iter().map(|endpoint| endpoint.value.namespace()));
+fn known_namespace(states: &[&Snapshot], name: &str) -> Result<(), Failure> {
     let mut known: BTreeSet<String> = OF_KUBERNETES.map(str::to_owned).into();
-    known.extend(snapshot.services.iter().map(|service| service.value.namespace.to_string()));
-    // Neighboring records mostly name the same namespace.
-    let mut last = TextRef::EMPTY;
-    for namespace in named {
-        if namespace != last {
-            known.insert(namespace.to_string());
-            last = namespace;
-        }
+    for snapshot in states {
+        let of_records = attributes(snapshot).flat_map(|record| [Some(record.owner()), record.alternate()]);
+        let named = of_records.flatten().filter_map(|owner| owner.get("namespace"));
+        add(&mut known, named);
+        add(&mut known, snapshot.pods.iter().map(|pod| pod.value.namespace()));
+        add(&mut known, snapshot.endpoints.iter().map(|endpoint| endpoint.value.namespace()));
+        known.extend(snapshot.services.iter().map(|service| service.value.namespace.to_string()));
     }
     if known.contains(name) {
         return Ok(());
@@ -239,45 +242,30 @@ pub fn nearest_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<S
     near.filter(|near| *near != meant).map(str::to_owned)
 }
 
-/// Returns the nodes with these names or patterns (`*`: any characters, `?`: one), or all nodes if there are no names.
-/// A selector keeps only nodes with matching labels.
-pub fn nodes(
-    snapshot: &Snapshot,
-    names: &[String],
-    selector: Option<&Selector>,
-) -> Result<BTreeSet<String>, Failure> {
-    found_nodes(snapshot, names, selector)?.all()
+/// The nodes with a name or pattern (`*`: any characters, `?`: one).
+fn named_nodes(name: &str, known: &BTreeSet<String>) -> Result<Vec<String>, Failure> {
+    let pattern = WildMatch::new(name);
+    let is_meant = |node: &&String| if is_pattern(name) { pattern.matches(node) } else { *node == name };
+    let meant: Vec<String> = known.iter().filter(is_meant).cloned().collect();
+    if meant.is_empty() { Err(unknown_node(name, known)) } else { Ok(meant) }
 }
 
-/// Like [`nodes`], with an error for each name that is not found.
-pub fn found_nodes(
-    snapshot: &Snapshot,
-    names: &[String],
-    selector: Option<&Selector>,
-) -> Result<Found<BTreeSet<String>>, Failure> {
-    let known = LazyCell::new(|| known_nodes(snapshot));
-    let named = |name: &String| {
-        if !is_pattern(name) {
-            return known_node(snapshot, name).map(|()| vec![name.clone()]);
-        }
-        let pattern = WildMatch::new(name);
-        let matching: Vec<String> = known.iter().filter(|node| pattern.matches(node)).cloned().collect();
-        if matching.is_empty() { Err(unknown_node(name, &known)) } else { Ok(matching) }
-    };
-    let Found { found, not_found } = Found::of(names.iter().map(named))?;
-    let found: BTreeSet<String> = found.into_iter().flatten().collect();
-
-    let Some(selector) = selector else { return Ok(Found { found, not_found }) };
-    let matching =
-        snapshot.nodes.iter().map(|node| &node.value).filter(|node| selector.matches(&node.labels));
-    let is_named = |name: &String| names.is_empty() || found.contains(name);
-    let selected: BTreeSet<String> = matching.map(|node| node.name.clone()).filter(is_named).collect();
+/// The nodes with matching labels, of `named` if it has any.
+fn selected(
+    selector: &Selector,
+    states: &[&Snapshot],
+    named: BTreeSet<String>,
+) -> Result<BTreeSet<String>, Failure> {
+    let nodes = states.iter().flat_map(|snapshot| &snapshot.nodes).map(|node| &node.value);
+    let matching = nodes.filter(|node| selector.matches(&node.labels)).map(|node| node.name.clone());
+    let selected: BTreeSet<String> =
+        matching.filter(|name| named.is_empty() || named.contains(name)).collect();
     if selected.is_empty() {
         return Err(Failure::refused("the selector matches no node").hint(
             "it selects by Calico's node labels: `calicoctl get nodes -o yaml` or `kubectl get nodes --show-labels`",
         ));
     }
-    Ok(Found { found: selected, not_found })
+    Ok(selected)
 }
 
 /// True for a name with wildcards.
@@ -291,60 +279,66 @@ pub fn matching<'n>(pattern: &str, names: &'n [String]) -> Vec<&'n String> {
     names.iter().filter(|name| pattern.matches(name)).collect()
 }
 
-fn known_nodes(snapshot: &Snapshot) -> BTreeSet<String> {
+/// The nodes that exist, and those that an affinity, a block, an endpoint or a record still names.
+fn known_nodes(states: &[&Snapshot]) -> BTreeSet<String> {
     let owner = |block: &Block| block.owner().and_then(BlockOwner::host).map(str::to_owned);
-    let mut known: BTreeSet<String> = snapshot.nodes.iter().map(|node| node.value.name.clone()).collect();
-    known.extend(snapshot.affinities.iter().map(|affinity| affinity.value.key.node.clone()));
-    known.extend(snapshot.blocks.iter().filter_map(|block| owner(block.value.content.sound()?)));
-    known.extend(snapshot.endpoints.iter().map(|endpoint| endpoint.value.node().to_string()));
-    known.extend(attributes(snapshot).filter_map(|record| Some(record.get("node")?.to_string())));
+    let mut known = BTreeSet::new();
+    for snapshot in states {
+        known.extend(snapshot.nodes.iter().map(|node| node.value.name.clone()));
+        known.extend(snapshot.affinities.iter().map(|affinity| affinity.value.key.node.clone()));
+        known.extend(snapshot.blocks.iter().filter_map(|block| owner(block.value.content.sound()?)));
+        add(&mut known, snapshot.endpoints.iter().map(|endpoint| endpoint.value.node()));
+        add(&mut known, attributes(snapshot).filter_map(|record| record.get("node")));
+    }
     known
 }
 
-/// Returns the CIDR of a pool by its name, or the CIDR itself if anything is in it: a block may be in no pool.
-pub fn pool(snapshot: &Snapshot, name: &str) -> Result<IpNet, Failure> {
-    if let Some(pool) = snapshot.pools.iter().find(|pool| pool.value.name == name) {
-        return Ok(pool.value.cidr);
+/// Returns the CIDRs of a pool by its name, or the CIDR itself if anything is in it: a block may be in no pool.
+pub(crate) fn pool(states: &[&Snapshot], name: &str) -> Result<Vec<IpNet>, Failure> {
+    let pools = states.iter().flat_map(|snapshot| &snapshot.pools).map(|pool| &pool.value);
+    let named: Vec<IpNet> = pools.filter(|pool| pool.name == name).map(|pool| pool.cidr).collect();
+    if !named.is_empty() {
+        return Ok(named);
     }
     let cidr = name.parse().map(|cidr: IpNet| cidr.trunc());
-    let cidr = cidr.map_err(|_| unknown_pool(snapshot, name))?;
-    if !snapshot.has_read(Source::Pools) || is_known_network(snapshot, cidr) {
-        return Ok(cidr);
+    let cidr = cidr.map_err(|_| unknown_pool(states, name))?;
+    if states.iter().any(|snapshot| !snapshot.has_read(Source::Pools)) || is_known_network(states, cidr) {
+        return Ok(vec![cidr]);
     }
     Err(unknown_network(cidr))
 }
 
-/// The CIDRs of the pools that are found.
-pub fn found_pools(snapshot: &Snapshot, names: &[String]) -> Result<Found<Vec<IpNet>>, Failure> {
-    Found::of(names.iter().map(|name| pool(snapshot, name)))
-}
-
 /// True if a pool, a block or an address in use shares an address with the network.
-pub(crate) fn is_known_network(snapshot: &Snapshot, cidr: IpNet) -> bool {
-    let lies_there = |address: IpAddr| cidr.contains(&address);
-    let endpoints = snapshot.endpoints.iter().flat_map(|endpoint| endpoint.value.addresses());
-    let pods = snapshot.pods.iter().flat_map(|pod| pod.value.addresses());
-    let tunnels =
-        snapshot.nodes.iter().flat_map(|node| node.value.tunnels.iter().map(|(_, address)| *address));
-    snapshot.pools.iter().any(|pool| overlap(pool.value.cidr, cidr))
-        || is_known_block(snapshot, cidr)
-        || endpoints.chain(pods).chain(tunnels).any(lies_there)
+pub(crate) fn is_known_network(states: &[&Snapshot], cidr: IpNet) -> bool {
+    let is_named = |snapshot: &&Snapshot| {
+        let endpoints = snapshot.endpoints.iter().flat_map(|endpoint| endpoint.value.addresses());
+        let pods = snapshot.pods.iter().flat_map(|pod| pod.value.addresses());
+        let tunnels =
+            snapshot.nodes.iter().flat_map(|node| node.value.tunnels.iter().map(|(_, address)| *address));
+        snapshot.pools.iter().any(|pool| overlap(pool.value.cidr, cidr))
+            || endpoints.chain(pods).chain(tunnels).any(|address| cidr.contains(&address))
+    };
+    is_known_block(states, cidr) || states.iter().any(is_named)
 }
 
 /// True if a block shares an address with the network, even one that cannot be decoded or is only referenced.
-pub(crate) fn is_known_block(snapshot: &Snapshot, cidr: IpNet) -> bool {
+pub(crate) fn is_known_block(states: &[&Snapshot], cidr: IpNet) -> bool {
     let is_undecodable =
         |defect: &Defect| matches!(&defect.key, Some(Key::Block(key)) if overlap(*key, cidr));
-    snapshot.blocks.iter().any(|block| overlap(block.value.key, cidr))
-        || snapshot.affinities.iter().any(|affinity| overlap(affinity.value.key.cidr, cidr))
-        || snapshot.handles.iter().any(|handle| handle.value.blocks().any(|(named, _)| overlap(named, cidr)))
-        || snapshot.defects.iter().any(is_undecodable)
+    states.iter().any(|snapshot| {
+        let mut of_handles = snapshot.handles.iter().flat_map(|handle| handle.value.blocks());
+        snapshot.blocks.iter().any(|block| overlap(block.value.key, cidr))
+            || snapshot.affinities.iter().any(|affinity| overlap(affinity.value.key.cidr, cidr))
+            || of_handles.any(|(named, _)| overlap(named, cidr))
+            || snapshot.defects.iter().any(is_undecodable)
+    })
 }
 
 /// Checks that one of the nodes has something in one of the pools, if both nodes and pools are named.
-fn have_in_common(snapshot: &Snapshot, scope: &Scope) -> Result<(), Failure> {
+fn have_in_common(states: &[&Snapshot], scope: &Scope) -> Result<(), Failure> {
     let Scope { nodes, networks, .. } = scope;
-    if nodes.is_empty() || networks.is_empty() || has_any(snapshot, scope) {
+    let has_any = |snapshot: &&Snapshot| has_any(snapshot, scope);
+    if nodes.is_empty() || networks.is_empty() || states.iter().any(has_any) {
         return Ok(());
     }
     let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();

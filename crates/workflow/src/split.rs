@@ -57,7 +57,7 @@ pub fn split<'a>(
         let key = Key::Pool(pool.name.clone());
         let stored = datastore.stored(&[key]).await?.pop().flatten().and_then(|stored| stored.object);
         let Some(Object::Pool(document)) = stored else {
-            return Err(unknown_pool(&snapshot, &pool.name));
+            return Err(unknown_pool(&[&snapshot], &pool.name));
         };
         let how = Split { parts: request.parts, disables_first: request.disables_first };
         let plan = split::plan(&snapshot, pool, &document, how)?;
@@ -82,7 +82,7 @@ fn pool<'s>(snapshot: &'s Snapshot, name: &PoolName) -> Result<&'s Pool, Failure
             let message = format!("the pools {} and {} have the same CIDR", pool.name, other.name);
             Err(Failure::refused(message).hint(Hint::new("name the pool: {}", [Call::ByName])))
         }
-        (None, _, PoolName::Name(name)) => Err(unknown_pool(snapshot, name)),
-        (None, _, PoolName::Cidr(cidr)) => Err(unknown_pool(snapshot, &cidr.to_string())),
+        (None, _, PoolName::Name(name)) => Err(unknown_pool(&[snapshot], name)),
+        (None, _, PoolName::Cidr(cidr)) => Err(unknown_pool(&[snapshot], &cidr.to_string())),
     }
 }

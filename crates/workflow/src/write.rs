@@ -1,6 +1,6 @@
 //! Writing a plan: preflight, consent, journal, and execution.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +10,7 @@ use calipam_model::snapshot::Source;
 use calipam_model::words::quoted;
 use calipam_plan::{Plan, PlanKind, PlanSummary};
 use calipam_repair::{Event, EventFn, Execution, Interrupt, Options, RepairError, execute};
+use serde::{Serialize, Serializer};
 use tokio::sync::Notify;
 
 use crate::failure::Failure;
@@ -43,9 +44,16 @@ impl Repaired {
 }
 
 /// An execution and its journal.
+#[derive(Debug, Serialize)]
 pub struct Executed {
+    #[serde(flatten)]
     pub execution: Execution,
+    #[serde(serialize_with = "shown")]
     pub journal: PathBuf,
+}
+
+fn shown<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
 }
 
 /// The kinds of objects that a plan writes.
@@ -66,11 +74,10 @@ impl Run<'_> {
 
     /// Writes the first part of a run. On success, also returns the run that writes the rest.
     pub(crate) async fn write_first(&self, plan: Plan) -> Result<(Repaired, Option<Self>), Failure> {
-        let mut repaired = self.write_part(plan, None, async |_: bool| Ok(()), true).await?;
+        let first = Self { goes_on: true, ..Run::new(self.datastore, self.intent, self.operator) };
+        let mut repaired = first.write(plan, None).await?;
         let begun = repaired.run.as_mut().and_then(|executed| executed.execution.journal.take());
-        let rest = begun
-            .map(|begun| Self { begun: Some(begun), ..Run::new(self.datastore, self.intent, self.operator) });
-        Ok((repaired, rest))
+        Ok((repaired, begun.map(|begun| Self { begun: Some(begun), goes_on: false, ..first })))
     }
 
     /// Writes a plan if `holds` succeeds just before; its argument is true if the operator had to answer first.
@@ -79,16 +86,6 @@ impl Run<'_> {
         plan: Plan,
         passed: Option<Passed>,
         holds: impl AsyncFnOnce(bool) -> Result<(), Failure>,
-    ) -> Result<Repaired, Failure> {
-        self.write_part(plan, passed, holds, false).await
-    }
-
-    async fn write_part(
-        &self,
-        plan: Plan,
-        passed: Option<Passed>,
-        holds: impl AsyncFnOnce(bool) -> Result<(), Failure>,
-        goes_on: bool,
     ) -> Result<Repaired, Failure> {
         let (summary, steps) = plan.divide();
         let changes = summary.changes.len();
@@ -120,12 +117,8 @@ impl Run<'_> {
         let consent = self.operator.ask(self.question(&summary)).await?;
         holds(consent.was_typed()).await?;
 
-        let executed = self
-            .execute(writing, &cluster, async |options| {
-                let options = Options { goes_on, ..options };
-                execute(self.datastore, &cluster, steps, consent, &options).await
-            })
-            .await?;
+        let work = async |options| execute(self.datastore, &cluster, steps, consent, &options).await;
+        let executed = self.execute(writing, &cluster, work).await?;
         Ok(Repaired { plan: summary, exceeds: None, run: Some(executed), stays_locked })
     }
 
@@ -166,10 +159,17 @@ impl Run<'_> {
         });
 
         let (command, lock, disk) = (writing.command.clone(), writing.lock, writing.disk.clone());
-        let begun = self.begun.clone();
+        let (begun, goes_on) = (self.begun.clone(), self.goes_on);
         let is_new = begun.is_none();
-        let options =
-            Options { begun, lock, events, interrupt, disk, ..Options::new(&command, journal.clone()) };
+        let options = Options {
+            begun,
+            goes_on,
+            lock,
+            events,
+            interrupt,
+            disk,
+            ..Options::new(&command, journal.clone())
+        };
         let mut work = pin!(work(options));
         let execution = tokio::select! {
             biased;

@@ -99,8 +99,7 @@ pub(super) fn exit_codes(line: &str) -> &'static [i32] {
 /// True for a command that writes after a question, and so needs its own cluster.
 pub(super) fn writes(line: &str) -> bool {
     let has = |word: &str| line.split(' ').any(|other| other == word);
-    let command =
-        ["release", "assign", "split", "configure", "resume"].into_iter().any(has) || has("--apply");
+    let command = ["release", "assign", "split", "configure"].into_iter().any(has) || has("--apply");
     // Even a dry run of `undo` needs a run.
     has("undo") || command && !has("--dry-run")
 }

@@ -11,6 +11,7 @@ use calipam_testkit::kube::Flavour;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
+use super::states::events;
 use super::{at, between, fleet};
 use crate::cli::kube_cluster::{KubeCluster, Record, pod};
 use crate::cli::program::{calipam, command};
@@ -62,12 +63,9 @@ fn the_contexts_of_a_kubeconfig_are_read_side_by_side() {
     let known = run(&["history", "--ip", "10.0.0.1", "-o", "json"]);
     assert_eq!((known.code, known.stderr.as_str()), (0, ""));
     let known = known.json();
-    let events = known["events"].as_array().unwrap().iter();
-    let events = events.filter(|event| event["subject"]["kind"] == "address");
+    let events = events(&known).into_iter().filter(|(_, event)| event["subject"]["kind"] == "address");
     let holders: BTreeSet<[String; 2]> = events
-        .map(|event| {
-            [&event["cluster"], &event["after"]["allocatedTo"]].map(|v| v.as_str().unwrap().to_owned())
-        })
+        .map(|(cluster, event)| [cluster, event["after"]["allocatedTo"].as_str().unwrap()].map(str::to_owned))
         .collect();
     let expected = [["east", "shop/web-0"], ["west", "shop/api-0"]].map(|pair| pair.map(str::to_owned));
     assert_eq!(holders, expected.into());

@@ -29,13 +29,13 @@ pub(super) fn migrate(site: &Site, arguments: &[&str]) -> Run {
 
 /// Carries out the next phase, and asserts its name.
 pub(super) fn resume(site: &Site, phase: &str) -> Run {
-    let run = migrate(site, &["resume", "--from", OLD, "--yes", "-o", "json"]);
+    let run = migrate(site, &["--apply", "--from", OLD, "--yes", "-o", "json"]);
     assert_eq!((run.code, &run.json()["phase"]), (0, &json!(phase)), "{run:?}");
     run
 }
 
 pub(super) fn phase(site: &Site) -> Value {
-    migrate(site, &["status", "--from", OLD, "-o", "json"]).json()
+    migrate(site, &["--from", OLD, "-o", "json"]).json()
 }
 
 pub(super) fn pool(site: &Site, name: &str) -> Option<Value> {
@@ -93,10 +93,10 @@ fn each_phase_follows_from_the_datastore_and_is_undone() {
     // From now on, the old pool has the next phase; once it is disabled, it need not be named.
     let disabled = resume(&site, "disable");
     assert_eq!(pool(&site, OLD).unwrap()["spec"]["disabled"], true);
-    let status = migrate(&site, &["status", "-o", "json"]);
+    let status = migrate(&site, &["-o", "json"]);
     assert_eq!((&status.json()["phase"], &status.json()["from"]["name"]), (&json!("move"), &json!(OLD)));
     let waiting = site.dump();
-    let refused = migrate(&site, &["resume", "--yes"]);
+    let refused = migrate(&site, &["--apply", "--yes"]);
     assert_eq!(refused.code, 1, "{refused:?}");
     assert!(refused.stdout.contains("12 addresses in use"), "{refused:?}");
     assert_eq!(site.dump(), waiting);
@@ -194,7 +194,7 @@ fn a_refused_migration_changes_nothing() {
         ),
         (&["--from", OLD, "--block-size", "28", "--via", "10.244.0.0/17"], 1, "overlaps 10.244.0.0/16"),
         (&["--from", OLD, "--via", "10.99.0.0/16"], 2, "--block-size"),
-        (&["status"], 1, "no pool shows that a migration has begun"),
+        (&[], 1, "no pool shows that a migration has begun"),
         (&["--from", OLD, "--to", "closed", "--to-cidr", "10.99.0.0/16"], 2, "cannot be used with"),
         (
             &["--datastore", "docs/examples/cluster.jsonl", "--from", OLD, "--to-cidr", "10.99.0.0/16"],
@@ -247,7 +247,7 @@ fn a_pool_of_the_operator_or_with_a_finalizer_is_left_to_its_keeper() {
             (&status["phase"], skips(&status)),
             (&json!("delete"), set(["needs-decision 10.244.0.0/16"]))
         );
-        let run = migrate(&site, &["resume", "--from", OLD, "--yes"]);
+        let run = migrate(&site, &["--apply", "--from", OLD, "--yes"]);
         assert_eq!(run.code, 1, "{run:?}");
         assert!(run.stderr.contains(says), "{run:?}");
         assert_eq!(site.dump(), before);
@@ -294,7 +294,7 @@ fn what_is_not_known_to_be_leaked_keeps_its_block() {
     assert_eq!(migrate(&site, &[&TO[..], &["--apply", "--yes"]].concat()).code, 0);
     resume(&site, "disable");
     leave(&site);
-    let run = migrate(&site, &["resume", "--yes", "-o", "json"]);
+    let run = migrate(&site, &["--apply", "--yes", "-o", "json"]);
     assert_eq!(run.code, 1, "{run:?}");
     assert_eq!(left_of_old(&site).len(), 2, "the block and its affinity");
     assert_eq!(phase(&site)["phase"], "clean-up");
@@ -310,7 +310,7 @@ fn addresses_that_cool_down_keep_their_block_until_they_have() {
     resume(&site, "disable");
     leave(&site);
     for released in [12, 0] {
-        let run = migrate(&site, &["resume", "--yes", "-o", "json"]);
+        let run = migrate(&site, &["--apply", "--yes", "-o", "json"]);
         let plan = run.json();
         assert_eq!((run.code, &plan["totals"]["addresses"]), (1, &json!(released)), "{run:?}");
         assert_eq!(skips(&plan), set(["1", "2", "3"].map(|node| format!("cooling 10.244.{node}.0/26"))));
@@ -356,7 +356,7 @@ fn a_temporary_pool_names_no_pool_that_cannot_be() {
         temporary["metadata"]["annotations"] = json!({"calipam.io/temporary-for": successor});
         site.put(&key::pool(OLD), temporary.to_string());
         let before = site.dump();
-        let run = migrate(&site, &["resume", "--from", OLD, "--yes"]);
+        let run = migrate(&site, &["--apply", "--from", OLD, "--yes"]);
         assert!(run.code == 1 && run.stderr.contains("cannot be a pool name"), "{name:?}: {run:?}");
         assert!(!run.stderr.contains('\u{1b}'), "{run:?}");
         assert_eq!(site.dump(), before);
@@ -368,6 +368,6 @@ fn where_pods_still_have_to_move_the_table_is_printed_once() {
     let site = Site::of(&cluster());
     assert_eq!(migrate(&site, &[&TO[..], &["--apply", "--yes"]].concat()).code, 0);
     resume(&site, "disable");
-    let run = migrate(&site, &["resume", "--from", OLD, "--yes"]);
+    let run = migrate(&site, &["--apply", "--from", OLD, "--yes"]);
     assert_eq!((run.code, run.stdout.matches("PHASE").count()), (1, 1), "{run:?}");
 }

@@ -50,7 +50,7 @@ fn on_kubernetes(flavour: Flavour) {
     assert_eq!((size, &metadata["labels"]["zone"]), (&json!(30), &json!("a")));
     let successor = r#"{"blockSize":29,"cidr":"10.7.0.0/29","name":"p"}"#;
     assert_eq!(metadata["annotations"]["calipam.io/temporary-for"], successor);
-    runs.extend(["disable", "clean-up", "delete"].map(|phase| step(&["resume"], "there", phase)));
+    runs.extend(["disable", "clean-up", "delete"].map(|phase| step(&["--apply"], "there", phase)));
     assert_eq!(lies_there(&site.objects()), 0);
     assert!(!site.list("ippools").contains_key("p"));
     // Calico's client stores foreign annotations in its own.
@@ -61,7 +61,7 @@ fn on_kubernetes(flavour: Flavour) {
         let path = format!("{}/p-10-8-0-0-28", flavour.path("ippools"));
         assert_eq!(site.server.request("PUT", &path, &object.to_string()).unwrap().status, 200);
     }
-    runs.extend(["create", "disable", "delete"].map(|phase| step(&["resume"], "back", phase)));
+    runs.extend(["create", "disable", "delete"].map(|phase| step(&["--apply"], "back", phase)));
     let pools = site.list("ippools");
     let new = &pools["p"];
     assert_eq!((&new["spec"]["blockSize"], &new["metadata"]["labels"]["zone"]), (&json!(29), &json!("a")));
@@ -87,7 +87,7 @@ fn the_last_pool_stays(flavour: Flavour) {
         run
     };
     let created = migrate(&["--to-cidr", "10.99.0.0/16", "--apply"]);
-    migrate(&["resume"]);
+    migrate(&["--apply"]);
     let undo = site.run(&["undo", &journal_of(&created), "--yes"]);
     assert!(undo.code == 1 && undo.stdout.contains("no pool of its family would be enabled"), "{undo:?}");
     assert!(site.list("ippools").contains_key(NEW));
@@ -174,7 +174,7 @@ fn evict(site: &KubeSite, new: fn(usize) -> String, arguments: &[&str]) -> (Run,
             }
             least
         });
-        let evict = ["migrate", "resume", "--from", "p", "--yes", "--evict"];
+        let evict = ["migrate", "--apply", "--from", "p", "--yes", "--evict"];
         let run = site.run(&[&evict, &AT_ONCE[..], arguments].concat());
         done.store(true, Ordering::SeqCst);
         (run, controller.join().unwrap())
@@ -185,8 +185,7 @@ fn evict(site: &KubeSite, new: fn(usize) -> String, arguments: &[&str]) -> (Run,
 fn pods_are_named_by_what_brings_them_back_and_with_what_ties_them_to_the_pool() {
     let site = with_pods();
     add_budget(&site);
-    let run =
-        site.run(&[&["migrate", "status", "--from", "p", "--to", OLD, "-o", "json"], &AT_ONCE[..]].concat());
+    let run = site.run(&[&["migrate", "--from", "p", "--to", OLD, "-o", "json"], &AT_ONCE[..]].concat());
     let document = run.json();
     let workload = |kind: Option<&str>, name: &str, pods: usize, command: Option<&str>| {
         let mut workload = json!({"namespace": "default", "name": name, "pods": pods, "budgets": {"web": 0}});
@@ -259,7 +258,7 @@ fn eviction_does_not_wait_forever_for_a_pod_that_does_not_end() {
         let path = format!("/api/v1/namespaces/default/pods/{}", pod["metadata"]["name"].as_str().unwrap());
         site.server.request("DELETE", &path, r#"{"gracePeriodSeconds":0}"#).unwrap();
     }
-    let evict = ["migrate", "resume", "--from", "p", "--yes", "--evict", "--patience", "2s"];
+    let evict = ["migrate", "--apply", "--from", "p", "--yes", "--evict", "--patience", "2s"];
     let run = site.run(&[&evict, &AT_ONCE[..]].concat());
     assert_eq!(run.code, 1, "{run:?}");
     let wanted = "evicted pods have not ended after 2s: 1, such as default/web-0";
@@ -270,7 +269,7 @@ fn eviction_does_not_wait_forever_for_a_pod_that_does_not_end() {
 fn an_eviction_shows_how_far_it_is_and_ctrl_c_ends_it() {
     let site = with_pods();
     add_budget(&site);
-    let evict = ["migrate", "resume", "--from", "p", "--yes", "--evict"];
+    let evict = ["migrate", "--apply", "--from", "p", "--yes", "--evict"];
     let mut command = site.command_by(site.server.kubeconfig(), &[&evict, &AT_ONCE[..]].concat());
     command.env("TERM", "xterm-256color");
     let shown = Terminal::new(120).converse(&mut command, "evicting: 0 of 4 pods", |_, child| {
@@ -300,7 +299,7 @@ fn machines_are_migrated_live_where_that_gives_them_another_address() {
     let disable = ["migrate", "--from", "p", "--to", OLD, "--apply", "--yes", "--force"];
     assert_eq!(site.run(&[&disable[..], &AT_ONCE[..]].concat()).code, 0);
     let evict =
-        [&["migrate", "resume", "--from", "p", "--yes", "--evict", "--patience", "60s"], &AT_ONCE[..]]
+        [&["migrate", "--apply", "--from", "p", "--yes", "--evict", "--patience", "60s"], &AT_ONCE[..]]
             .concat();
     let run = site.run(&evict);
     assert!(run.code == 1 && run.stderr.contains("evicted 0 pods"), "they keep their addresses: {run:?}");

@@ -56,7 +56,7 @@ fn a_migration_without_a_pool_to_go_to_begins_again() {
     site.delete(&key::pool(NEW));
     let before = site.dump();
     assert_eq!(phase(&site)["phase"], "create");
-    let run = migrate(&site, &["resume", "--from", OLD, "--yes"]);
+    let run = migrate(&site, &["--apply", "--from", OLD, "--yes"]);
     assert!(run.code == 1 && run.stderr.contains("no other enabled pool of its family"), "{run:?}");
     assert_eq!(site.dump(), before);
 }
@@ -109,7 +109,7 @@ fn each_phase_is_looked_at_again_after_the_question() {
     assert_eq!(pool(&site, NEW), None);
     assert_eq!(migrate(&site, &[&begin[..], &["--yes"]].concat()).code, 0);
 
-    let resume_it = ["resume", "--from", OLD];
+    let resume_it = ["--apply", "--from", OLD];
     for meanwhile in
         [&(|| change(NEW, NEW, "10.99.0.0/16", true)) as &dyn Fn(), &|| site.delete(&key::pool(NEW))]
     {

@@ -9,7 +9,7 @@ use super::migrate::{NEW, OLD, cluster, leave, left_of_old, migrate, pool, resum
 use super::site::*;
 use crate::cli::program::Run;
 
-/// Migrates to another block size in the same CIDR, by repeating the command or, unless `is_named`, by `resume`.
+/// Migrates to another block size in the same CIDR, by repeating the command or, unless `is_named`, by `--apply` alone.
 /// Returns the runs.
 fn there_and_back(site: &Site, size: &str, is_named: bool) -> Vec<Run> {
     let begin = ["--from", OLD, "--block-size", size, "--via", "10.99.0.0/16", "--apply"];
@@ -23,8 +23,8 @@ fn there_and_back(site: &Site, size: &str, is_named: bool) -> Vec<Run> {
     assert_eq!((runs[0].code, phase(&runs[0])), (0, "there create".to_owned()), "{:?}", runs[0]);
     let ways = ["there disable", "there move", "there clean-up", "there delete"];
     for expected in ways.into_iter().chain(["back create", "back disable", "back move", "back delete"]) {
-        let next = if is_named { &begin[..] } else { &["resume"] };
-        let status = migrate(site, &["status", "-o", "json"]);
+        let next = if is_named { &begin[..] } else { &["--apply"] };
+        let status = migrate(site, &["-o", "json"]);
         assert_eq!((status.code, phase(&status)), (0, expected.to_owned()), "{status:?}");
         match expected {
             "there move" => leave(site),

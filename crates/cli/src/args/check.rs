@@ -17,8 +17,6 @@ use crate::console::HINT;
 use crate::hints;
 use crate::output_file::OutputFile;
 
-const REPORTS: &str = "Reports";
-
 /// Options of `check`.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
@@ -36,53 +34,32 @@ pub(crate) struct CheckArgs {
     pub fail_on: FailOn,
     #[command(flatten)]
     pub fleet: FleetArgs,
-    /// Show when leaked addresses were last used, from these exports
-    #[arg(
-        long,
-        value_name = "DIR",
-        value_hint = DirPath,
-        help_heading = REPORTS
-    )]
-    pub archive: Option<PathBuf>,
-    /// Check the state at this time, from the --archive folder
-    #[arg(
-        long,
-        value_name = "TIME",
-        value_parser = time_with_zone,
-        requires = "archive",
-        conflicts_with_all = ["confirm", "watch"],
-        help_heading = REPORTS
-    )]
-    pub at: Option<Timestamp>,
-    /// Also write the report to a file; can be repeated
-    #[arg(
-        long = "output-file",
-        value_name = "FORMAT=PATH",
-        value_parser = OutputFile::parse,
-        value_hint = FilePath,
-        help_heading = REPORTS
-    )]
-    pub output_files: Vec<OutputFile>,
-    /// Also write the report that `calicoctl ipam check --output` writes
-    #[arg(
-        long,
-        value_name = "FILE",
-        value_hint = FilePath,
-        help_heading = REPORTS
-    )]
-    pub report: Option<PathBuf>,
-    /// Show what is new and gone since this report (JSON or YAML)
-    #[arg(
-        long,
-        value_name = "REPORT",
-        value_hint = FilePath,
-        help_heading = REPORTS
-    )]
-    pub compare_with: Option<PathBuf>,
+    #[command(flatten, next_help_heading = "Reports")]
+    pub reports: ReportArgs,
     #[command(flatten)]
     pub printing: PrintingArgs,
+}
+
+/// Earlier reports and states, and files for reports.
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// Show when leaked addresses were last used, from these exports
+    #[arg(long, value_name = "DIR", value_hint = DirPath)]
+    pub archive: Option<PathBuf>,
+    /// Check the state at this time, from the --archive folder
+    #[arg(long, value_name = "TIME", value_parser = time_with_zone, requires = "archive", conflicts_with_all = ["confirm", "watch"])]
+    pub at: Option<Timestamp>,
+    /// Also write the report to a file; can be repeated
+    #[arg(long = "output-file", value_name = "FORMAT=PATH", value_parser = OutputFile::parse, value_hint = FilePath)]
+    pub output_files: Vec<OutputFile>,
+    /// Also write the report that `calicoctl ipam check --output` writes
+    #[arg(long, value_name = "FILE", value_hint = FilePath)]
+    pub report: Option<PathBuf>,
+    /// Show what is new and gone since this report (JSON or YAML)
+    #[arg(long, value_name = "REPORT", value_hint = FilePath)]
+    pub compare_with: Option<PathBuf>,
     /// With --compare-with: exit with 1 only for new or worse findings
-    #[arg(long, requires = "compare_with", help_heading = REPORTS)]
+    #[arg(long, requires = "compare_with")]
     pub fail_on_new: bool,
 }
 

@@ -3,17 +3,15 @@
 use std::path::PathBuf;
 
 use calipam_check::Code;
-use calipam_model::selector::Selector;
 use clap::Args;
 use clap::ValueHint::FilePath;
 use jiff::SignedDuration;
 
 use super::check::CodeParser;
 use super::duration;
-use super::selector::selector;
+use super::selection::{SELECTION, SelectionArgs};
 use super::writing::RecheckArgs;
 
-const SELECTION: &str = "Selection";
 pub(super) const CHECKING: &str = "Checking";
 
 #[derive(Debug, Args)]
@@ -38,18 +36,11 @@ pub(crate) struct CheckOptions {
         help_heading = SELECTION
     )]
     pub skip_rules: Vec<Code>,
-    /// Only findings about this node; can be repeated; wildcards `*`, `?`
-    #[arg(long = "node", value_name = "NODE", value_delimiter = ',', help_heading = SELECTION)]
-    pub nodes: Vec<String>,
-    /// Only nodes whose labels match, as in a nodeSelector: `rack == 'a'`
-    #[arg(long, value_name = "SELECTOR", value_parser = selector, help_heading = SELECTION)]
-    pub selector: Option<Selector>,
+    #[command(flatten)]
+    pub selection: SelectionArgs,
     /// Only findings about pods and services in this namespace
     #[arg(short, long, value_name = "NAMESPACE", help_heading = SELECTION)]
     pub namespace: Option<String>,
-    /// Only findings in this pool, by name or CIDR; can be repeated
-    #[arg(long = "pool", value_name = "POOL", value_delimiter = ',', help_heading = SELECTION)]
-    pub pools: Vec<String>,
     /// Ignore the findings in this file, in the format of `check -o ignore`
     #[arg(long, value_name = "FILE", value_hint = FilePath, help_heading = SELECTION)]
     pub ignore: Option<PathBuf>,

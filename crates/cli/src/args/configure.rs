@@ -1,7 +1,8 @@
 //! Options of `configure`.
 
 use calipam_model::config::IpamSetting;
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
 
 use super::writing::WritingArgs;
 
@@ -26,8 +27,8 @@ pub(crate) struct ConfigureArgs {
     #[arg(long, value_name = "N", help_heading = SETTINGS)]
     pub max_blocks_per_host: Option<i64>,
     /// Whether stopped KubeVirt virtual machines keep their addresses (Calico 3.32 and later)
-    #[arg(long, value_name = "Enabled|Disabled", ignore_case = true, hide_possible_values = true, help_heading = SETTINGS)]
-    pub kubevirt_ip_persistence: Option<Persistence>,
+    #[arg(long, value_name = "Enabled|Disabled", value_parser = PossibleValuesParser::new(["Enabled", "Disabled"]), ignore_case = true, hide_possible_values = true, help_heading = SETTINGS)]
+    pub kubevirt_ip_persistence: Option<String>,
     /// Seconds until a released address can be assigned again, 0 to 1200 (Calico 3.33 and later)
     #[arg(long, value_name = "SECONDS", help_heading = SETTINGS)]
     pub ip_cooldown_seconds: Option<i64>,
@@ -38,17 +39,11 @@ pub(crate) struct ConfigureArgs {
     pub writing: WritingArgs,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "PascalCase")]
-pub(crate) enum Persistence {
-    Enabled,
-    Disabled,
-}
-
 impl ConfigureArgs {
     /// Returns the settings of the call.
     pub(crate) fn settings(&self) -> Vec<IpamSetting> {
-        let persistence = self.kubevirt_ip_persistence.map(|given| given == Persistence::Enabled);
+        let persistence =
+            self.kubevirt_ip_persistence.as_ref().map(|given| given.eq_ignore_ascii_case("Enabled"));
         let settings = [
             self.strict_affinity.map(IpamSetting::StrictAffinity),
             self.auto_allocate_blocks.map(IpamSetting::AutoAllocateBlocks),

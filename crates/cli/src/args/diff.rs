@@ -4,18 +4,14 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use calipam_model::IpNet;
-use calipam_model::selector::Selector;
-use calipam_workflow::Names;
 use clap::Args;
 use clap::ValueHint::{DirPath, FilePath};
 use jiff::Timestamp;
 
 use super::FleetArgs;
 use super::address::address;
-use super::selector::selector;
+use super::selection::{SELECTION, SelectionArgs};
 use super::writing::RecheckArgs;
-
-const FILTER: &str = "Filters";
 
 /// Options of `diff`.
 #[derive(Debug, Args)]
@@ -53,28 +49,16 @@ pub(crate) struct DiffArgs {
     pub fleet: FleetArgs,
 
     /// Only this address; can be repeated
-    #[arg(long = "ip", value_name = "ADDRESS", value_parser = address, value_delimiter = ',', help_heading = FILTER)]
+    #[arg(long = "ip", value_name = "ADDRESS", value_parser = address, value_delimiter = ',', help_heading = SELECTION)]
     pub addresses: Vec<IpAddr>,
     /// Only this block; can be repeated
-    #[arg(long = "block", value_name = "CIDR", value_delimiter = ',', help_heading = FILTER)]
+    #[arg(long = "block", value_name = "CIDR", value_delimiter = ',', help_heading = SELECTION)]
     pub blocks: Vec<IpNet>,
-    /// Only this node; can be repeated; `*` and `?` are wildcards
-    #[arg(long = "node", value_name = "NODE", value_delimiter = ',', help_heading = FILTER)]
-    pub nodes: Vec<String>,
-    /// Only nodes whose labels match, as in a nodeSelector: `rack == 'a'`
-    #[arg(long, value_name = "SELECTOR", value_parser = selector, help_heading = FILTER)]
-    pub selector: Option<Selector>,
-    /// Only this pool, by name or CIDR; can be repeated
-    #[arg(long = "pool", value_name = "POOL", value_delimiter = ',', help_heading = FILTER)]
-    pub pools: Vec<String>,
+    #[command(flatten)]
+    pub selection: SelectionArgs,
 }
 
 impl DiffArgs {
-    pub(crate) fn names(&self) -> Names {
-        let Self { nodes, pools, selector, .. } = self;
-        Names { nodes: nodes.clone(), pools: pools.clone(), selector: selector.clone(), namespace: None }
-    }
-
     /// Returns the named addresses and blocks.
     pub(crate) fn networks(&self) -> [Vec<IpNet>; 2] {
         let addresses = self.addresses.iter().map(|address| IpNet::from(*address));

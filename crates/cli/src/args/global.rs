@@ -89,16 +89,7 @@ pub(crate) enum When {
 impl When {
     /// Finds the value on a command line before it is parsed, since parser errors have colours, too.
     pub(crate) fn of_command_line(arguments: &[OsString]) -> Self {
-        let mut when = Self::default();
-        let mut words = arguments.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--");
-        while let Some(word) = words.next() {
-            let value = match word {
-                "--color" => words.next(),
-                _ => word.strip_prefix("--color="),
-            };
-            when = value.and_then(|value| Self::from_str(value, false).ok()).unwrap_or(when);
-        }
-        when
+        value_in_words(arguments.iter().cloned(), "color", None).unwrap_or_default()
     }
 
     /// Applies this choice to all output, including clap's.
@@ -110,6 +101,32 @@ impl When {
         }
         .write_global();
     }
+}
+
+/// Finds the last valid value of an option on a command line that can be invalid otherwise.
+pub(crate) fn value_in_words<V: ValueEnum>(
+    words: impl Iterator<Item = OsString>,
+    long: &str,
+    short: Option<char>,
+) -> Option<V> {
+    let mut words = words.map(|word| word.to_string_lossy().into_owned()).take_while(|word| word != "--");
+    let mut found = None;
+    while let Some(word) = words.next() {
+        let value = match word.strip_prefix("--") {
+            Some(name) if name == long => words.next(),
+            Some(name) => name.strip_prefix(long).and_then(|rest| rest.strip_prefix('=')).map(str::to_owned),
+            // Short options can be joined: `-qo json`, `-vojson`.
+            None => match word.strip_prefix('-').and_then(|joined| {
+                joined.split_once(short?).filter(|(flags, _)| flags.chars().all(|flag| "qvy".contains(flag)))
+            }) {
+                Some((_, "")) => words.next(),
+                Some((_, value)) => Some(value.trim_start_matches('=').to_owned()),
+                None => None,
+            },
+        };
+        found = value.and_then(|value| V::from_str(&value, false).ok()).or(found);
+    }
+    found
 }
 
 impl Global {
@@ -154,7 +171,7 @@ mod tests {
 
     #[test]
     fn the_format_is_found_on_a_wrong_command_line() {
-        let of = |line: &str| Format::in_words(line.split(' ').map(Into::into));
+        let of = |line: &str| value_in_words(line.split(' ').map(Into::into), "output", Some('o'));
         for line in
             ["-o json chek", "check -ojson", "check --outpt x -qo json", "--output=json", "x --output json"]
         {

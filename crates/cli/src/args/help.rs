@@ -186,9 +186,9 @@ Examples:
   calipam migrate --from default-ipv4-ippool --to-cidr 10.200.0.0/16 --block-size 28 --apply
   calipam migrate --from old --to new         to a pool that exists
   calipam migrate --from old --block-size 28 --via 10.200.0.0/16    the same CIDR, other block size
-  calipam migrate status                      its state, and what still has to move
-  calipam migrate resume                      carry out the next phase, on any machine
-  calipam migrate resume --evict --batch 5    evict the pods that still have to move
+  calipam migrate                             its state, and what still has to move
+  calipam migrate --apply                     carry out the next phase, on any machine
+  calipam migrate --apply --evict --batch 5   evict the pods that still have to move
 
 Phases: create the new pool, disable the old one, move, clean up, delete the old pool. Each run
 carries out one phase, and `calipam undo JOURNAL` undoes it. The next phase follows from the

@@ -11,65 +11,45 @@ use clap::ValueHint::{FilePath, Url};
 use super::duration;
 use super::global::CONNECTION;
 
-/// kubectl's options for the connection to Kubernetes. The short help leaves them out: kubectl users know them.
+/// kubectl's options for the connection to Kubernetes. The short help leaves them out ([`super::tidy`]): kubectl users know them.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = CONNECTION)]
 pub(crate) struct KubectlArgs {
     /// The cluster in the kubeconfig
-    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
+    #[arg(long, global = true, value_name = "NAME")]
     pub cluster: Option<String>,
     /// The user in the kubeconfig
-    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
+    #[arg(long, global = true, value_name = "NAME")]
     pub user: Option<String>,
     /// URL of the API server
-    #[arg(short, long, global = true, value_name = "URL", value_hint = Url, hide_short_help = true)]
+    #[arg(short, long, global = true, value_name = "URL", value_hint = Url)]
     pub server: Option<String>,
     /// Bearer token for the API server; other users of this machine can see it
-    #[arg(long, global = true, value_name = "TOKEN", value_parser = secret, hide_short_help = true)]
+    #[arg(long, global = true, value_name = "TOKEN", value_parser = secret)]
     pub token: Option<Secret>,
     /// User to impersonate
-    #[arg(long = "as", global = true, value_name = "USER", hide_short_help = true)]
+    #[arg(long = "as", global = true, value_name = "USER")]
     pub as_user: Option<String>,
     /// Group to impersonate; can be repeated
-    #[arg(
-        long = "as-group",
-        global = true,
-        value_name = "GROUP",
-        requires = "as_user",
-        hide_short_help = true
-    )]
+    #[arg(long = "as-group", global = true, value_name = "GROUP", requires = "as_user")]
     pub as_groups: Vec<String>,
     /// Timeout for each request to the API server, such as `30s`, or a number of seconds; 0 for no limit
-    #[arg(long, global = true, value_name = "DURATION", value_parser = request_timeout, hide_short_help = true)]
+    #[arg(long, global = true, value_name = "DURATION", value_parser = request_timeout)]
     pub request_timeout: Option<Duration>,
     /// Skip TLS verification of the API server
-    #[arg(long, global = true, hide_short_help = true)]
+    #[arg(long, global = true)]
     pub insecure_skip_tls_verify: bool,
     /// CA certificate for the API server
-    #[arg(long, global = true, value_name = "FILE", value_hint = FilePath, hide_short_help = true)]
+    #[arg(long, global = true, value_name = "FILE", value_hint = FilePath)]
     pub certificate_authority: Option<PathBuf>,
     /// Client certificate for the API server
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        value_hint = FilePath,
-        requires = "client_key",
-        hide_short_help = true
-    )]
+    #[arg(long, global = true, value_name = "FILE", value_hint = FilePath, requires = "client_key")]
     pub client_certificate: Option<PathBuf>,
     /// Key of the client certificate
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        value_hint = FilePath,
-        requires = "client_certificate",
-        hide_short_help = true
-    )]
+    #[arg(long, global = true, value_name = "FILE", value_hint = FilePath, requires = "client_certificate")]
     pub client_key: Option<PathBuf>,
     /// The name in the API server's certificate, if it differs from that in the URL
-    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
+    #[arg(long, global = true, value_name = "NAME")]
     pub tls_server_name: Option<String>,
 }
 

@@ -6,26 +6,20 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, ValueEnum};
 
+use super::global::CONNECTION;
 use super::kubectl::KubectlArgs;
+use super::release::TARGETS;
 use crate::format::Format;
 use crate::hints;
 
 const GLOBAL: &str = "Global options";
 
-/// The options for reading data. Commands that read none hide them.
-const READING: [&str; 8] = [
-    "config",
-    "datastore",
-    "etcd_endpoints",
-    "etcd_cacert",
-    "etcd_cert",
-    "etcd_key",
-    "kubeconfig",
-    "context",
-];
-
 /// Commands that read no data.
 const READ_NOTHING: [&str; 2] = ["completion", "install-links"];
+
+/// The help of `release --node`, which is also a target.
+const OF_RELEASED_NODE: &str = "On its own: everything that belongs to this deleted node. With another target: only what concerns this node, deleted or not. Can be \
+     repeated; wildcards `*`, `?`";
 
 /// Sorts global options after each command's own, and hides unused ones. This builds `command`.
 pub(crate) fn tidy(mut command: Command) -> Command {
@@ -37,6 +31,7 @@ fn below(command: &mut Command, kubectl: &[String]) -> Command {
     let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
     let command = std::mem::take(command).mut_args(|arg| match arg.get_id().as_str() {
         "output" => arg.value_parser(FormatParser(&Format::COMMON)),
+        id if kubectl.iter().any(|of| of == id) => arg.hide_short_help(true),
         _ => arg,
     });
     names.into_iter().fold(command, |command, name| {
@@ -52,12 +47,18 @@ fn own_options_first(command: Command, kubectl: &[String]) -> Command {
     let (reads, formats) = (!READ_NOTHING.contains(&name.as_str()), Format::of_command(&name));
     command.mut_args(|arg| {
         let id = arg.get_id().as_str();
-        let is_connection = READING.contains(&id) || kubectl.iter().any(|of| of == id);
+        let is_of_kubectl = kubectl.iter().any(|of| of == id);
         match id {
             "output" if formats.is_empty() => arg.hide(true),
             "output" => arg.value_parser(FormatParser(formats)).help_heading(GLOBAL),
             "verbose" | "quiet" | "color" | "help" => arg.help_heading(GLOBAL),
-            _ if is_connection && !reads => arg.hide(true),
+            _ if !reads && arg.get_help_heading() == Some(CONNECTION) => arg.hide(true),
+            _ if is_of_kubectl => arg.hide_short_help(true),
+            "nodes" if name == "release" => arg.help(OF_RELEASED_NODE).help_heading(TARGETS),
+            "nodes" | "selector" if name == "show" => {
+                let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+                arg.help(format!("{help}. On its own: the addresses on it"))
+            }
             // Only `check` compares clusters with each other.
             "routed" if name != "check" => arg.hide(true),
             // Keeps the help short: `simulate` seldom reads a cluster.

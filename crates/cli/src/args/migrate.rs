@@ -3,7 +3,7 @@
 use calipam_model::IpNet;
 use calipam_plan::migrate::Target;
 use calipam_workflow::Eviction;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use jiff::SignedDuration;
 
 use super::duration;
@@ -12,21 +12,9 @@ use super::writing::{CriteriaArgs, WritingArgs};
 const POOLS: &str = "Pools";
 const EVICTING: &str = "Evicting";
 
-/// An action on a migration in progress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum MigrateAction {
-    /// Print its state
-    Status,
-    /// Carry out the next phase, as with --apply
-    Resume,
-}
-
 /// Options of `migrate`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct MigrateArgs {
-    /// For a migration in progress: print its state, or carry out its next phase
-    #[arg(value_name = "ACTION")]
-    pub action: Option<MigrateAction>,
     /// The old pool, by name or CIDR [default: that of the migration in progress]
     #[arg(long, value_name = "POOL", help_heading = POOLS)]
     pub from: Option<String>,
@@ -76,12 +64,6 @@ pub(crate) struct MigrateArgs {
 }
 
 impl MigrateArgs {
-    /// True if the next phase is carried out.
-    pub(crate) fn applies(&self) -> bool {
-        self.action != Some(MigrateAction::Status)
-            && (self.apply || self.action == Some(MigrateAction::Resume))
-    }
-
     /// Returns the target of the migration.
     pub(crate) fn target(&self) -> Target {
         match (&self.to, self.to_cidr, self.block_size) {

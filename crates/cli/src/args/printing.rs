@@ -31,7 +31,7 @@ pub(crate) struct PrintingArgs {
     pub watch: Option<SignedDuration>,
 }
 
-fn interval(text: &str) -> Result<SignedDuration, String> {
+pub(super) fn interval(text: &str) -> Result<SignedDuration, String> {
     match duration::parse(text)? {
         short if short < SHORTEST => Err("the shortest interval is `1s`".into()),
         interval => Ok(interval),

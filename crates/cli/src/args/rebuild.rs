@@ -3,29 +3,19 @@
 use std::path::PathBuf;
 
 use calipam_model::IpNet;
-use calipam_model::selector::Selector;
 use clap::Args;
 use clap::ValueHint::{DirPath, FilePath};
 
-use super::selector::selector;
+use super::selection::{SELECTION, SelectionArgs};
 use super::writing::{CriteriaArgs, WritingArgs};
-
-const SCOPE: &str = "What to rebuild [default: everything]";
 
 /// Options of `rebuild`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RebuildArgs {
-    /// Only blocks in this pool, by name or CIDR; can be repeated
-    #[arg(long = "pool", value_name = "POOL", value_delimiter = ',', help_heading = SCOPE)]
-    pub pools: Vec<String>,
-    /// Only blocks of this node; can be repeated; wildcards `*`, `?`
-    #[arg(long = "node", value_name = "NODE", value_delimiter = ',', help_heading = SCOPE)]
-    pub nodes: Vec<String>,
-    /// Only nodes whose labels match, as in a nodeSelector: `rack == 'a'`
-    #[arg(long, value_name = "SELECTOR", value_parser = selector, help_heading = SCOPE)]
-    pub selector: Option<Selector>,
+    #[command(flatten)]
+    pub selection: SelectionArgs,
     /// Only this block; can be repeated
-    #[arg(long = "block", value_name = "CIDR", value_delimiter = ',', help_heading = SCOPE)]
+    #[arg(long = "block", value_name = "CIDR", value_delimiter = ',', help_heading = SELECTION)]
     pub blocks: Vec<IpNet>,
     /// Carry out the plan; without --apply, it is only printed
     #[arg(long)]

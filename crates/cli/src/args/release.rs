@@ -3,16 +3,14 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use calipam_model::selector::Selector;
 use clap::Args;
 use clap::ValueHint::FilePath;
 
 use super::address::address;
-use super::selector::selector;
+use super::selection::{SELECTION, SelectionArgs};
 use super::writing::{CriteriaArgs, WritingArgs};
 
-const TARGETS: &str = "What to release";
-const FILTER: &str = "Filters";
+pub(super) const TARGETS: &str = "What to release";
 
 /// Options of `release`.
 #[derive(Clone, Debug, Args)]
@@ -23,10 +21,6 @@ pub(crate) struct ReleaseArgs {
     /// This address; can be repeated
     #[arg(long = "ip", value_name = "ADDRESS", value_parser = address, value_delimiter = ',', help_heading = TARGETS)]
     pub addresses: Vec<IpAddr>,
-    /// On its own: everything that belongs to this deleted node. With another target: only what concerns this node,
-    /// deleted or not. Can be repeated; wildcards `*`, `?`
-    #[arg(long = "node", value_name = "NODE", value_delimiter = ',', help_heading = TARGETS)]
-    pub nodes: Vec<String>,
     /// Every leaked address whose owner is recorded
     #[arg(long, help_heading = TARGETS)]
     pub leaked: bool,
@@ -47,14 +41,10 @@ pub(crate) struct ReleaseArgs {
     /// or the lock, and also release addresses without a recorded owner
     #[arg(long, help_heading = TARGETS)]
     pub force: bool,
-    /// Only in this pool, by name or CIDR; can be repeated
-    #[arg(long = "pool", value_name = "POOL", value_delimiter = ',', help_heading = FILTER)]
-    pub pools: Vec<String>,
-    /// Only nodes whose labels match, as in a nodeSelector: `rack == 'a'`
-    #[arg(long, value_name = "SELECTOR", value_parser = selector, help_heading = FILTER)]
-    pub selector: Option<Selector>,
+    #[command(flatten)]
+    pub selection: SelectionArgs,
     /// Only what is recorded for pods and services in this namespace
-    #[arg(short, long, value_name = "NAMESPACE", help_heading = FILTER)]
+    #[arg(short, long, value_name = "NAMESPACE", help_heading = SELECTION)]
     pub namespace: Option<String>,
     /// Print the plan and change nothing
     #[arg(long)]

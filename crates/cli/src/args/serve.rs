@@ -9,12 +9,10 @@ use clap::ValueHint::DirPath;
 use jiff::SignedDuration;
 
 use super::check_options::CheckOptions;
-use super::duration;
+use super::printing;
 
 const SERVING: &str = "Serving";
 
-/// The shortest interval, which limits the load on the datastore.
-const SHORTEST: SignedDuration = SignedDuration::from_secs(1);
 const LONGEST: SignedDuration = SignedDuration::from_hours(31 * 24);
 
 /// Options of `serve`.
@@ -57,10 +55,8 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 fn interval(text: &str) -> Result<SignedDuration, String> {
-    let interval = duration::parse(text)?;
-    match interval {
-        short if short < SHORTEST => Err("the shortest interval is `1s`".into()),
+    match printing::interval(text)? {
         long if long > LONGEST => Err("the longest interval is `31d`".into()),
-        _ => Ok(interval),
+        interval => Ok(interval),
     }
 }

@@ -4,7 +4,6 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use calipam_check::views::PodName;
-use calipam_model::selector::Selector;
 use clap::ValueHint::DirPath;
 use clap::{ArgGroup, Args};
 use jiff::Timestamp;
@@ -12,12 +11,12 @@ use jiff::Timestamp;
 use super::address::address;
 use super::diff::time_with_zone;
 use super::fleet::FLEET;
-use super::selector::selector;
-use super::{FleetArgs, PrintingArgs};
+use super::{FleetArgs, PrintingArgs, SelectionArgs};
 
 const SUBJECT: &str = "What to show";
-const FILTER: &str = "Filters";
 const PAST: &str = "Past states";
+/// The options of [`SelectionArgs`].
+const NAMES: [&str; 3] = ["nodes", "selector", "pools"];
 
 /// Options of `show`.
 #[derive(Debug, Args)]
@@ -27,13 +26,13 @@ pub(crate) struct ShowArgs {
     #[arg(long, alias = "show-blocks", group = "subject", help_heading = SUBJECT)]
     pub blocks: bool,
     /// Every node: blocks, addresses, and how many more blocks it can claim
-    #[arg(long, group = "subject", help_heading = SUBJECT)]
-    pub nodes: bool,
+    #[arg(long = "nodes", group = "subject", conflicts_with = "pools", help_heading = SUBJECT)]
+    pub every_node: bool,
     /// Everything about one address
-    #[arg(long, value_name = "ADDRESS", value_parser = address, groups = ["subject", "object"], help_heading = SUBJECT)]
+    #[arg(long, value_name = "ADDRESS", value_parser = address, groups = ["subject", "object"], conflicts_with_all = NAMES, help_heading = SUBJECT)]
     pub ip: Option<IpAddr>,
     /// One handle and its addresses, by ID or ID prefix
-    #[arg(long, value_name = "ID", groups = ["subject", "object"], help_heading = SUBJECT)]
+    #[arg(long, value_name = "ID", groups = ["subject", "object"], conflicts_with_all = NAMES, help_heading = SUBJECT)]
     pub handle: Option<String>,
     /// Addresses used on a node that does not own the block
     #[arg(long, alias = "show-borrowed", group = "subject", help_heading = SUBJECT)]
@@ -42,40 +41,20 @@ pub(crate) struct ShowArgs {
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = pod, group = "subject", help_heading = SUBJECT)]
     pub pod: Option<PodName>,
     /// The IPAM configuration
-    #[arg(long, alias = "show-configuration", group = "subject", help_heading = SUBJECT)]
+    #[arg(long, alias = "show-configuration", group = "subject", conflicts_with_all = NAMES, help_heading = SUBJECT)]
     pub configuration: bool,
     /// Compare Kubernetes pods with Calico's records, node by node
-    #[arg(long, group = "subject", help_heading = SUBJECT)]
+    #[arg(long, group = "subject", conflicts_with = "pools", help_heading = SUBJECT)]
     pub compare: bool,
     /// A map of every pool, with findings; one cell per block, or per several blocks in large pools
-    #[arg(long, group = "subject", help_heading = SUBJECT)]
+    #[arg(long, group = "subject", conflicts_with_all = ["nodes", "selector"], help_heading = SUBJECT)]
     pub map: bool,
     /// With --ip or --handle: read everything, to find every owner and finding
     #[arg(long, requires = "object", help_heading = SUBJECT)]
     pub all_owners: bool,
 
-    /// Only this node; can be repeated; `*` and `?` are wildcards. On its own: the node's addresses
-    #[arg(
-        long = "node",
-        value_name = "NODE",
-        value_delimiter = ',',
-        conflicts_with_all = ["ip", "handle", "configuration", "map"],
-        help_heading = FILTER
-    )]
-    pub in_nodes: Vec<String>,
-    /// Only nodes whose labels match, as in a nodeSelector: `rack == 'a'`. On its own: their addresses
-    #[arg(long, value_name = "SELECTOR", value_parser = selector,
-        conflicts_with_all = ["ip", "handle", "configuration", "map"], help_heading = FILTER)]
-    pub selector: Option<Selector>,
-    /// Only this pool, by name or CIDR; can be repeated
-    #[arg(
-        long = "pool",
-        value_name = "POOL",
-        value_delimiter = ',',
-        conflicts_with_all = ["ip", "handle", "configuration", "nodes", "compare"],
-        help_heading = FILTER
-    )]
-    pub in_pools: Vec<String>,
+    #[command(flatten)]
+    pub selection: SelectionArgs,
     /// Show the state at --at, from the exports and recorded changes in this folder
     #[arg(long, value_name = "DIR", value_hint = DirPath, requires = "at", conflicts_with = "watch", help_heading = PAST)]
     pub archive: Option<PathBuf>,
@@ -132,15 +111,13 @@ impl ShowArgs {
             Self { ip: Some(address), .. } => Subject::Address(*address),
             Self { handle: Some(id), .. } => Subject::Handle(id.clone()),
             Self { blocks: true, .. } => Subject::Blocks,
-            Self { nodes: true, .. } => Subject::Nodes,
+            Self { every_node: true, .. } => Subject::Nodes,
             Self { borrowed: true, .. } => Subject::Borrowed,
             Self { configuration: true, .. } => Subject::Configuration,
             Self { compare: true, .. } => Subject::Compare,
             Self { map: true, .. } => Subject::Map,
             Self { pod: Some(pod), .. } => Subject::Addresses(Some(pod.clone())),
-            Self { in_nodes, selector, .. } if !in_nodes.is_empty() || selector.is_some() => {
-                Subject::Addresses(None)
-            }
+            Self { selection, .. } if selection.names_nodes() => Subject::Addresses(None),
             _ => Subject::Pools,
         }
     }

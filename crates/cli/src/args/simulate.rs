@@ -4,12 +4,13 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use calipam_model::IpNet;
+use calipam_model::snapshot::DatastoreKind;
 use calipam_simulate::answer::Cause;
-use calipam_simulate::{Event, Micros, Planned, PoolSpec, Rate, Scenario};
+use calipam_simulate::{Event, Families, Micros, Planned, PoolSpec, Rate, Scenario};
 use clap::Args;
 use clap::ValueHint::DirPath;
 
-use super::simulate_values::{CauseName, FamiliesName, Model, Removal, Sizes};
+use super::simulate_values::{CauseName, Removal, Sizes, families, model};
 use crate::exit::Failure;
 
 const CLUSTER: &str = "Cluster";
@@ -40,8 +41,8 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "LENGTH|RANGE", help_heading = CLUSTER)]
     pub block_size: Option<Sizes>,
     /// IP families: ipv4, ipv6 or dual [default: those of the pools]
-    #[arg(long, value_enum, value_name = "FAMILIES", hide_possible_values = true, help_heading = CLUSTER)]
-    pub families: Option<FamiliesName>,
+    #[arg(long, value_parser = families(), value_name = "FAMILIES", hide_possible_values = true, help_heading = CLUSTER)]
+    pub families: Option<Families>,
     /// Nodes use addresses from their own blocks only
     #[arg(long, help_heading = CLUSTER)]
     pub strict_affinity: bool,
@@ -52,8 +53,8 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "DURATION", help_heading = CLUSTER)]
     pub cooldown: Option<Micros>,
     /// etcd or kubernetes [default: that of the cluster, else etcd]
-    #[arg(long, value_enum, value_name = "KIND", hide_possible_values = true, help_heading = CLUSTER)]
-    pub model: Option<Model>,
+    #[arg(long, value_parser = model(), value_name = "KIND", hide_possible_values = true, help_heading = CLUSTER)]
+    pub model: Option<DatastoreKind>,
     /// Such as `read=2ms,write=5ms`, local-nvme, cloud-disk or loaded
     #[arg(long, value_name = "NAME=VALUE,…", help_heading = CLUSTER)]
     pub latency: Option<String>,
@@ -133,7 +134,7 @@ impl SimulateArgs {
         if !self.pools.is_empty() {
             scenario.pools = self.pools.iter().map(|cidr| PoolSpec::new(*cidr)).collect();
         }
-        scenario.families = self.families.map(FamiliesName::families);
+        scenario.families = self.families;
         if let Some(Sizes(sizes)) = &self.block_size
             && let [size] = sizes[..]
         {
@@ -150,9 +151,7 @@ impl SimulateArgs {
         (scenario.arrival, scenario.lifetime, scenario.duration) =
             (self.arrival, self.lifetime, self.duration);
         set(&mut scenario.seed, &self.seed);
-        if let Some(model) = self.model {
-            scenario.datastore = model.kind();
-        }
+        set(&mut scenario.datastore, &self.model);
         set(&mut scenario.latency, &self.latency);
         scenario.grace = self.grace.or(scenario.grace);
         scenario.removal = match self.removal {
@@ -167,8 +166,8 @@ impl SimulateArgs {
         Ok(())
     }
 
-    /// True if the call asks for latency by number of nodes.
-    fn answers_by_size(&self) -> bool {
+    /// True if the call only asks for latency, and not for another answer.
+    pub(crate) fn answers_by_size(&self) -> bool {
         self.fail_node.is_none() && !self.advise && self.clashes.is_empty() && self.sizes().is_empty()
     }
 

@@ -6,40 +6,23 @@ use calipam_model::snapshot::DatastoreKind;
 use calipam_simulate::answer::Cause;
 use calipam_simulate::{Families, Micros};
 use clap::ValueEnum;
-use clap::builder::PossibleValue;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
-/// A datastore that can be simulated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Model {
-    Etcd,
-    Kubernetes,
+/// Parses a datastore that can be simulated.
+pub(super) fn model() -> impl TypedValueParser<Value = DatastoreKind> {
+    PossibleValuesParser::new(["etcd", "kubernetes"]).map(|name| match name.as_str() {
+        "kubernetes" => DatastoreKind::Kubernetes,
+        _ => DatastoreKind::Etcd,
+    })
 }
 
-impl Model {
-    pub(super) fn kind(self) -> DatastoreKind {
-        match self {
-            Self::Etcd => DatastoreKind::Etcd,
-            Self::Kubernetes => DatastoreKind::Kubernetes,
-        }
-    }
-}
-
-/// The families in which a pod gets addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum FamiliesName {
-    Ipv4,
-    Ipv6,
-    Dual,
-}
-
-impl FamiliesName {
-    pub(super) fn families(self) -> Families {
-        match self {
-            Self::Ipv4 => Families::Ipv4,
-            Self::Ipv6 => Families::Ipv6,
-            Self::Dual => Families::Dual,
-        }
-    }
+/// Parses the families in which a pod gets addresses.
+pub(super) fn families() -> impl TypedValueParser<Value = Families> {
+    PossibleValuesParser::new(["ipv4", "ipv6", "dual"]).map(|name| match name.as_str() {
+        "ipv4" => Families::Ipv4,
+        "ipv6" => Families::Ipv6,
+        _ => Families::Dual,
+    })
 }
 
 /// A cause of clashes, or all.

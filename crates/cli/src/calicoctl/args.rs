@@ -42,9 +42,11 @@ enum LogLevel {
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// IP address management
-    Ipam(Ipam),
+    #[command(subcommand)]
+    Ipam(IpamCommand),
     /// Calico datastore management
-    Datastore(Datastore),
+    #[command(subcommand)]
+    Datastore(DatastoreCommand),
     /// Display the version of calicoctl that this replaces, and that of the cluster
     Version(VersionArgs),
     /// Any other command, with everything that follows it: for the real calicoctl.
@@ -57,12 +59,6 @@ pub(super) struct VersionArgs {
     /// Poll for changes to the cluster information; runs the real calicoctl
     #[arg(long, value_name = "POLL")]
     pub poll: Option<String>,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct Ipam {
-    #[command(subcommand)]
-    pub command: IpamCommand,
 }
 
 #[derive(Debug, Subcommand)]
@@ -79,22 +75,11 @@ pub(super) enum IpamCommand {
     Configure(ConfigureArgs),
 }
 
-#[derive(Debug, Args)]
-pub(super) struct Datastore {
-    #[command(subcommand)]
-    pub command: DatastoreCommand,
-}
-
 #[derive(Debug, Subcommand)]
 pub(super) enum DatastoreCommand {
     /// Lock and unlock the datastore
-    Migrate(Migrate),
-}
-
-#[derive(Debug, Args)]
-pub(super) struct Migrate {
     #[command(subcommand)]
-    pub command: MigrateCommand,
+    Migrate(MigrateCommand),
 }
 
 #[derive(Debug, Subcommand)]
@@ -186,7 +171,7 @@ impl Calicoctl {
     /// Returns the options for the connection and the log.
     pub(super) fn global(&self) -> Global {
         let kubeconfig = match &self.command {
-            Command::Ipam(Ipam { command: IpamCommand::Check(check) }) => check.kubeconfig.clone(),
+            Command::Ipam(IpamCommand::Check(check)) => check.kubeconfig.clone(),
             _ => None,
         };
         let verbose = match self.log_level {

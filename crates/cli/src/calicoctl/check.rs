@@ -7,17 +7,15 @@ use std::net::IpAddr;
 use calipam_check::views::{AddressOwner, CalicoctlAllocation, CalicoctlView, calicoctl};
 use calipam_check::{Code, Report, Subject};
 use calipam_model::snapshot::{Snapshot, Source};
-use calipam_workflow::check_and_confirm;
+use calipam_workflow::{CheckResult, check_and_confirm};
 
 use super::args::CheckArgs;
-use super::{criteria, print};
-use crate::args::Global;
+use super::{Call, criteria};
 use crate::console::Console;
 use crate::exit::Failure;
-use crate::operator::Person;
 use crate::render::report::write_calicoctl;
 use crate::render::text::{count, escape};
-use crate::{connect, hints, output_file};
+use crate::{hints, output_file};
 
 /// The maximum number of listed nodes.
 const TOP: usize = 20;
@@ -33,25 +31,23 @@ const LOOKED_FOR: [Code; 7] = [
     Code::UndecodableObject,
 ];
 
-pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Result<(), Failure> {
-    let (view, report, snapshot) = connect::block_on(async {
-        let datastore = connect::open(global, console).await?;
-        let checked = check_and_confirm(&datastore, &criteria(), None, &Person::script(console)).await?;
-        Ok((calicoctl(&checked.snapshot, &checked.report), checked.report, checked.snapshot))
-    })?;
+pub(super) fn run(args: &CheckArgs, call: Call<'_>) -> Result<(), Failure> {
+    let CheckResult { report, snapshot, .. } =
+        call.with(async |datastore, person| check_and_confirm(datastore, &criteria(), None, person).await)?;
+    let view = calicoctl(&snapshot, &report);
     let lines = Lines {
         view: &view,
         report: &report,
         all: args.show_all_ips,
         problems: args.show_problem_ips || args.show_all_ips,
     };
-    print(&lines.text(), console)?;
+    call.print(&lines.text())?;
 
     let asked = |path: &&std::path::PathBuf| !path.as_os_str().is_empty();
     if let Some(path) = args.output.as_ref().filter(asked) {
         output_file::write(path, |out| write_calicoctl(&view, &snapshot, out))?;
     }
-    say_what_differs(&snapshot, &report, console);
+    say_what_differs(&snapshot, &report, call.console);
     std::mem::forget(snapshot);
     Ok(())
 }

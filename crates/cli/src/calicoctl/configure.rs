@@ -5,14 +5,12 @@ use calipam_plan::configure::ConfigureRefusal;
 use calipam_workflow::ConfigureRequest;
 
 use super::args::ConfigureArgs;
-use super::{finish, print, said};
-use crate::args::{Global, WritingArgs};
-use crate::console::Console;
+use super::{Call, said};
+use crate::args::WritingArgs;
 use crate::exit::Failure;
-use crate::operator::Person;
-use crate::{connect, hints};
+use crate::hints;
 
-pub(super) fn run(args: &ConfigureArgs, global: &Global, console: &Console) -> Result<(), Failure> {
+pub(super) fn run(args: &ConfigureArgs, call: Call<'_>) -> Result<(), Failure> {
     let settings = settings(args)?;
     let text: String = settings
         .iter()
@@ -20,20 +18,18 @@ pub(super) fn run(args: &ConfigureArgs, global: &Global, console: &Console) -> R
         .collect();
     let intent = WritingArgs::agreed("calicoctl ipam configure");
     let request = ConfigureRequest { settings, foresees: false, intent };
-    let configured = connect::block_on(async {
-        let datastore = connect::open(global, console).await?;
-        calipam_workflow::configure(&datastore, &request, &Person::script(console)).await
-    });
+    let configured =
+        call.with(async |datastore, person| calipam_workflow::configure(datastore, &request, person).await);
     let repaired = configured.map_err(|failure| match failure.cause() {
         Some(refusal @ ConfigureRefusal::Nothing) => said(refusal.to_string()),
         Some(refusal) => said(format!("error: {refusal}")),
         None => failure,
     })?;
     if repaired.run.is_none() {
-        repaired.plan.warnings.iter().for_each(|warning| console.warn(&hints::text(warning)));
+        repaired.plan.warnings.iter().for_each(|warning| call.console.warn(&hints::text(warning)));
     }
-    finish(repaired.run, console)?;
-    print(&text, console)
+    call.finish(repaired.run)?;
+    call.print(&text)
 }
 
 /// Returns the settings of the call. As in calicoctl, empty values are ignored.

@@ -15,17 +15,19 @@ mod version;
 
 use std::ffi::OsString;
 
+use calipam_datastore::Datastore;
 use calipam_repair::LockAction;
 use calipam_workflow::{Criteria, Executed, FailureForm};
 use clap::{CommandFactory, FromArgMatches};
 use jiff::SignedDuration;
 
-use self::args::{Calicoctl, Command, Datastore, DatastoreCommand, IpamCommand, MigrateCommand};
+use self::args::{Calicoctl, Command, DatastoreCommand, IpamCommand, MigrateCommand};
 use crate::args::Global;
 use crate::commands::repair;
 use crate::console::Console;
 use crate::exit::{self, Failure, Outcome};
-use crate::hints;
+use crate::operator::Person;
+use crate::{connect, hints};
 
 /// Runs a calicoctl command. Returns exit code 0 or 1; the real calicoctl exits with its own.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> u8 {
@@ -37,7 +39,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> u8 {
     let global = call.global();
     hints::remember_connection(&global);
     let console = Console { progress: false, ..Console::new(&global) };
-    match carry_out(&call.command, &global, &console) {
+    match carry_out(&call.command, Call { global: &global, console: &console }) {
         Ok(()) => 0,
         Err(failure) => {
             console.failure(&failure);
@@ -51,24 +53,20 @@ pub(crate) fn command() -> clap::Command {
     Calicoctl::command()
 }
 
-fn carry_out(command: &Command, global: &Global, console: &Console) -> Result<(), Failure> {
+fn carry_out(command: &Command, call: Call<'_>) -> Result<(), Failure> {
     match command {
-        Command::Ipam(ipam) => match &ipam.command {
-            IpamCommand::Check(args) => check::run(args, global, console),
-            IpamCommand::Show(args) => show::run(args, global, console),
-            IpamCommand::Release(args) => release::run(args, global, console),
-            IpamCommand::Split(args) => split::run(args, global, console),
-            IpamCommand::Configure(args) => configure::run(args, global, console),
-        },
-        Command::Datastore(Datastore { command: DatastoreCommand::Migrate(migrate) }) => match &migrate
-            .command
-        {
-            MigrateCommand::Lock => datastore::run(LockAction::Take, global, console),
-            MigrateCommand::Unlock => datastore::run(LockAction::Restore, global, console),
+        Command::Ipam(IpamCommand::Check(args)) => check::run(args, call),
+        Command::Ipam(IpamCommand::Show(args)) => show::run(args, call),
+        Command::Ipam(IpamCommand::Release(args)) => release::run(args, call),
+        Command::Ipam(IpamCommand::Split(args)) => split::run(args, call),
+        Command::Ipam(IpamCommand::Configure(args)) => configure::run(args, call),
+        Command::Datastore(DatastoreCommand::Migrate(migrate)) => match migrate {
+            MigrateCommand::Lock => datastore::run(LockAction::Take, call),
+            MigrateCommand::Unlock => datastore::run(LockAction::Restore, call),
             MigrateCommand::Other(words) => real::run(&format!("datastore migrate {}", words[0].display())),
         },
         Command::Version(args) if args.poll.is_some() => real::run("version --poll"),
-        Command::Version(_) => version::run(global, console),
+        Command::Version(_) => version::run(call),
         Command::Other(words) => real::run(&words[0].to_string_lossy()),
     }
 }
@@ -78,21 +76,39 @@ fn said(message: impl Into<String>) -> Failure {
     Failure::refused(message).form(FailureForm::Plain)
 }
 
-/// Prints the lines of a command on stdout.
-fn print(text: &str, console: &Console) -> Result<(), Failure> {
-    console.data(|out| out.write_all(text.as_bytes()))
-}
-
 /// Returns fixed criteria, since calicoctl has no options for them.
 fn criteria() -> Criteria {
     Criteria { options: calipam_check::Options::default(), recheck_after: SignedDuration::from_secs(5) }
 }
 
-/// Prints the conflicts of a run and the path of its journal on stderr. Fails if anything was not done.
-fn finish(run: Option<Executed>, console: &Console) -> Result<(), Failure> {
-    let is_partial = false;
-    match repair::outcome(run, is_partial, console)? {
-        Outcome::Clean => Ok(()),
-        _ => Err(said("error: something had changed since the read, and not everything was done")),
+/// A call: its connection and its output.
+#[derive(Clone, Copy)]
+struct Call<'a> {
+    global: &'a Global,
+    console: &'a Console,
+}
+
+impl Call<'_> {
+    /// Runs `work` with the datastore, and with the script that calls.
+    fn with<T>(
+        self,
+        work: impl AsyncFnOnce(&Datastore, &Person<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let work = async |datastore: &Datastore| work(datastore, &Person::script(self.console)).await;
+        connect::with(self.global, self.console, work)
+    }
+
+    /// Prints the lines of a command on stdout.
+    fn print(self, text: &str) -> Result<(), Failure> {
+        self.console.data(|out| out.write_all(text.as_bytes()))
+    }
+
+    /// Prints the conflicts of a run and the path of its journal on stderr. Fails if anything was not done.
+    fn finish(self, run: Option<Executed>) -> Result<(), Failure> {
+        let is_partial = false;
+        match repair::outcome(run, is_partial, self.console)? {
+            Outcome::Clean => Ok(()),
+            _ => Err(said("error: something had changed since the read, and not everything was done")),
+        }
     }
 }

@@ -10,21 +10,18 @@ use calipam_workflow::{Names, ReleaseRequest, Repaired, UnusableReport};
 
 use super::args::ReleaseArgs;
 use super::show::parse_address;
-use super::{criteria, finish, print, said};
-use crate::args::{Global, WritingArgs};
-use crate::console::Console;
+use super::{Call, criteria, said};
+use crate::args::WritingArgs;
 use crate::exit::Failure;
-use crate::hints::Reader;
-use crate::operator::Person;
-use crate::{connect, hints};
+use crate::hints::{self, Reader};
 
-pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Result<(), Failure> {
+pub(super) fn run(args: &ReleaseArgs, call: Call<'_>) -> Result<(), Failure> {
     if !args.from_report.is_empty() {
-        return from_reports(args, global, console);
+        return from_reports(args, call);
     }
     // Without options, calicoctl does nothing and succeeds.
     let Some(text) = args.ip.as_deref().filter(|text| !text.is_empty()) else { return Ok(()) };
-    one(parse_address(text, console)?, args.force, global, console)
+    one(parse_address(text, call)?, args.force, call)
 }
 
 /// Releases targets; `what` is the option that the journal names.
@@ -32,7 +29,7 @@ fn carry_out(
     targets: Request,
     reports: Vec<PathBuf>,
     what: &str,
-    (global, console): (&Global, &Console),
+    call: Call<'_>,
 ) -> Result<Repaired, Failure> {
     let request = ReleaseRequest {
         targets,
@@ -42,16 +39,13 @@ fn carry_out(
         intent: WritingArgs::agreed(&format!("calicoctl ipam release {what}")),
         lock: false,
     };
-    connect::block_on(async {
-        let datastore = connect::open(global, console).await?;
-        calipam_workflow::release(&datastore, &request, &Person::script(console)).await
-    })
+    call.with(async |datastore, person| calipam_workflow::release(datastore, &request, person).await)
 }
 
-fn one(address: IpAddr, force: bool, global: &Global, console: &Console) -> Result<(), Failure> {
+fn one(address: IpAddr, force: bool, call: Call<'_>) -> Result<(), Failure> {
     let force_named = if force { Force::Named } else { Force::Nothing };
     let targets = Request { addresses: vec![address], force: force_named, ..Request::default() };
-    let repaired = carry_out(targets, Vec::new(), "--ip", (global, console))?;
+    let repaired = carry_out(targets, Vec::new(), "--ip", call)?;
     if let Some(skipped) = repaired.plan.skipped.first() {
         let is_free =
             matches!(skipped.reason, SkipReason::NotAllocated | SkipReason::NotFound | SkipReason::Cooling);
@@ -65,30 +59,30 @@ fn one(address: IpAddr, force: bool, global: &Global, console: &Console) -> Resu
         let hint = "calicoctl would have released it; with `--force`, calipam releases it too".to_owned();
         return Err(said(message).hint_if((!force).then_some(hint)));
     }
-    finish(repaired.run, console)?;
-    print(&format!("Successfully released IP address {address}\n"), console)
+    call.finish(repaired.run)?;
+    call.print(&format!("Successfully released IP address {address}\n"))
 }
 
-fn from_reports(args: &ReleaseArgs, global: &Global, console: &Console) -> Result<(), Failure> {
+fn from_reports(args: &ReleaseArgs, call: Call<'_>) -> Result<(), Failure> {
     let force = if args.force { Force::Reported } else { Force::Nothing };
     let targets = Request { leaked: true, orphan_handles: true, force, ..Request::default() };
-    let repaired = carry_out(targets, args.from_report.clone(), "--from-report", (global, console));
+    let repaired = carry_out(targets, args.from_report.clone(), "--from-report", call);
     let repaired = repaired.map_err(|failure| match failure.cause() {
         Some(UnusableReport { report, objection }) => refused(report, objection),
         None => failure,
     })?;
     for skipped in &repaired.plan.skipped {
         if skipped.reason != SkipReason::NotAllocated {
-            console.say(&format!(
+            call.console.say(&format!(
                 "kept: {}: {}",
                 skipped.subject,
                 hints::plan::skipped(skipped, Reader::Document)
             ));
         }
     }
-    print(&message(&repaired), console)?;
-    finish(repaired.run, console)?;
-    print("You may now unlock the data store.\n", console)
+    call.print(&message(&repaired))?;
+    call.finish(repaired.run)?;
+    call.print("You may now unlock the data store.\n")
 }
 
 /// Formats an objection in calicoctl's words.

@@ -15,53 +15,38 @@ use jiff::SignedDuration;
 
 use super::args::ShowArgs;
 use super::table::{Side, draw, five_digits, share};
-use super::{print, said};
-use crate::args::{Global, address};
-use crate::connect;
-use crate::console::Console;
+use super::{Call, said};
+use crate::args::address;
 use crate::exit::Failure;
-use crate::operator::Person;
 use crate::render::text::escape;
 
-pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<(), Failure> {
+pub(super) fn run(args: &ShowArgs, call: Call<'_>) -> Result<(), Failure> {
     let address = args.ip.as_deref().filter(|text| !text.is_empty());
-    let address = address.map(|text| parse_address(text, console)).transpose()?;
-    let snapshot = connect::block_on(async {
-        let datastore = connect::open(global, console).await?;
-        Ok(match address {
-            Some(address) => {
-                read_around(&datastore, &Lookup::Address(address), &Person::script(console)).await?
-            }
-            None => read_sources(&datastore, sources(args), &Person::script(console)).await?,
-        })
-    })?;
-    let text = match address {
-        Some(address) => one(&snapshot, address)?,
-        None if args.show_borrowed && !args.show_blocks => borrowed(&snapshot),
-        None if args.show_configuration && !args.show_blocks => configuration(&snapshot)?,
-        None => utilisation(&snapshot, args.show_blocks),
+    let address = address.map(|text| parse_address(text, call)).transpose()?;
+    let (sources, text): (&[Source], fn(&Snapshot) -> Result<String, Failure>) = match args {
+        ShowArgs { show_blocks: true, .. } => (&views::sources::BLOCKS, |all| Ok(utilisation(all, true))),
+        ShowArgs { show_borrowed: true, .. } => (&views::sources::BORROWED, |all| Ok(borrowed(all))),
+        ShowArgs { show_configuration: true, .. } => (&views::sources::CONFIGURATION, configuration),
+        _ => (&views::sources::BLOCKS, |all| Ok(utilisation(all, false))),
     };
-    print(&text, console)?;
+    let snapshot = call.with(async |datastore, person| match address {
+        Some(address) => read_around(datastore, &Lookup::Address(address), person).await,
+        None => read_sources(datastore, sources, person).await,
+    })?;
+    call.print(&match address {
+        Some(address) => one(&snapshot, address)?,
+        None => text(&snapshot)?,
+    })?;
     std::mem::forget(snapshot);
     Ok(())
 }
 
-/// Returns the sources to read if no address is named.
-fn sources(args: &ShowArgs) -> &'static [Source] {
-    match args {
-        ShowArgs { show_blocks: false, show_borrowed: true, .. } => &views::sources::BORROWED,
-        ShowArgs { show_blocks: false, show_configuration: true, .. } => &views::sources::CONFIGURATION,
-        _ => &views::sources::BLOCKS,
-    }
-}
-
 /// Reads an address. Like calicoctl, reports an invalid one on stdout.
-pub(super) fn parse_address(text: &str, console: &Console) -> Result<IpAddr, Failure> {
+pub(super) fn parse_address(text: &str, call: Call<'_>) -> Result<IpAddr, Failure> {
     if let Ok(address) = address(text) {
         return Ok(address);
     }
-    let invalid = format!("Error executing command: invalid IP address specified: {}\n", escape(text));
-    print(&invalid, console)?;
+    call.print(&format!("Error executing command: invalid IP address specified: {}\n", escape(text)))?;
     Err(said(""))
 }
 

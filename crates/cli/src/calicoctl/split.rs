@@ -8,14 +8,11 @@ use calipam_plan::{PlanKind, Verb};
 use calipam_workflow::{PoolName, Repaired, SplitRequest, UnknownPool};
 
 use super::args::SplitArgs;
-use super::{finish, print, said};
-use crate::args::{Global, WritingArgs};
-use crate::connect;
-use crate::console::Console;
+use super::{Call, said};
+use crate::args::WritingArgs;
 use crate::exit::Failure;
-use crate::operator::Person;
 
-pub(super) fn run(args: &SplitArgs, global: &Global, console: &Console) -> Result<(), Failure> {
+pub(super) fn run(args: &SplitArgs, call: Call<'_>) -> Result<(), Failure> {
     let parts: i64 = args.number.parse().map_err(|error: ParseIntError| {
         let number = &args.number;
         // Go's error texts.
@@ -56,10 +53,8 @@ pub(super) fn run(args: &SplitArgs, global: &Global, console: &Console) -> Resul
         disables_first: true,
         intent: WritingArgs::agreed(&format!("calicoctl ipam split {parts}")),
     };
-    let split = connect::block_on(async {
-        let datastore = connect::open(global, console).await?;
-        calipam_workflow::split(&datastore, &request, &Person::script(console)).await
-    });
+    let split =
+        call.with(async |datastore, person| calipam_workflow::split(datastore, &request, person).await);
     let repaired = split.map_err(|failure| match failure.cause() {
         _ if failure.cause::<UnknownPool>().is_some() => not_found(),
         Some(SplitRefusal::NotLocked) => said(
@@ -69,8 +64,8 @@ pub(super) fn run(args: &SplitArgs, global: &Global, console: &Console) -> Resul
         _ => failure,
     })?;
     let text = message(&repaired);
-    finish(repaired.run, console)?;
-    print(&text, console)
+    call.finish(repaired.run)?;
+    call.print(&text)
 }
 
 /// Formats calicoctl's text after a split. The first and the last sentence do not end with a line break.

@@ -7,14 +7,15 @@ use std::time::{Duration, Instant};
 
 use calipam_check::views::{self, CalicoctlView};
 use calipam_check::{
-    Changes, Code, EarlierReport, Filter, Finding, NoReport, Options, Remedy, Report, Subject, read_document,
+    Changes, Code, EarlierReport, Filter, Finding, NoReport, Options, Remedy, Report, Scope, Severity,
+    Subject, read_document,
 };
 use calipam_datastore::Datastore;
 use calipam_files::regular;
 use calipam_model::config::newest_known;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::release::ReportError;
-use calipam_workflow::{CheckResult, Criteria, Found, Names, check_and_confirm, no_report, note_last_use};
+use calipam_workflow::{CheckResult, Criteria, Found, check_and_confirm, no_report, note_last_use};
 use serde_json::Value;
 
 use crate::args::{CheckArgs, CheckOptions, Global};
@@ -36,9 +37,9 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
         return fleet::check::run(args, &fleet, begin, console);
     }
-    let past = Past::of_call(args.archive.as_deref(), args.at, global, console)?;
+    let past = Past::of_call(args.reports.archive.as_deref(), args.reports.at, global, console)?;
     let global = past.as_ref().map_or(global, |past| &past.global);
-    let Findings { checked: CheckResult { report, snapshot, .. }, filter, changes, calicoctl, is_whole } =
+    let Findings { checked: CheckResult { report, snapshot, .. }, filter, calicoctl, is_whole } =
         match findings(args, global, console) {
             Ok(found) => found,
             Err(failure) => {
@@ -50,34 +51,36 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
                 return Err(failure);
             }
         };
-    let worst = match &changes {
-        Some(changes) if args.fail_on_new => changes.worst_news(&report),
-        _ => report.worst(),
-    };
-    let outcome = match args.fail_on.fails(worst) {
+    let outcome = match args.fail_on.fails(worst(&report, args)) {
         true => Outcome::Findings,
         false if is_whole => Outcome::Clean,
         false => Outcome::Refused,
     };
 
     let exit_code = exit::code(&Ok(outcome));
-    let (took, changes) = (begin.elapsed(), changes.as_ref());
-    let checked = Checked { report: &report, snapshot: &snapshot, changes, took, exit_code };
+    let checked = Checked { report: &report, snapshot: &snapshot, took: begin.elapsed(), exit_code };
     let printed = print(&checked, !report.findings.is_empty(), args, console);
     if printed.is_ok() {
         advise(&checked, &filter, console);
     }
-    let written = write_report(args.report.as_deref(), calicoctl.as_ref(), &snapshot);
+    let written = write_report(args.reports.report.as_deref(), calicoctl.as_ref(), &snapshot);
     console.done_with((report, snapshot, calicoctl));
     printed.and(written).map(|()| outcome)
 }
 
-/// The results of a check, with the requested comparison and calicoctl's view.
+/// The severity that decides about the exit code.
+pub(crate) fn worst(report: &Report, args: &CheckArgs) -> Option<Severity> {
+    match &report.changes {
+        Some(changes) if args.reports.fail_on_new => changes.worst_news(report),
+        _ => report.worst(),
+    }
+}
+
+/// The results of a check, with calicoctl's view if it is requested.
 struct Findings {
     checked: CheckResult,
     /// The requested part of the report.
     filter: Filter,
-    changes: Option<Changes>,
     calicoctl: Option<CalicoctlView>,
     /// False if named nodes or pools were not found.
     is_whole: bool,
@@ -86,29 +89,29 @@ struct Findings {
 /// Checks a cluster. calicoctl's view uses the complete report; report and comparison keep only the requested findings.
 fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Findings, Failure> {
     let checker = Checker::new(&args.options)?;
-    let earlier =
-        args.compare_with.as_deref().map(|path| earlier(path, EarlierReport::decode)).transpose()?;
-    connect::block_on(async {
-        let mut checked = checker.check(global, console).await?;
-        let calicoctl = args.report.is_some().then(|| views::calicoctl(&checked.snapshot, &checked.report));
-        let mut changes =
-            earlier.map(|earlier| since(earlier, &checked, args.compare_with.as_deref())).transpose()?;
+    let compared_with = args.reports.compare_with.as_deref();
+    let earlier = compared_with.map(|path| earlier(path, EarlierReport::decode)).transpose()?;
+    connect::with(global, console, async |datastore| {
+        let mut checked = checker.check(datastore, console).await?;
+        let in_calicoctl = || views::calicoctl(&checked.snapshot, &checked.report);
+        let calicoctl = args.reports.report.is_some().then(in_calicoctl);
+        checked.report.changes =
+            earlier.map(|earlier| since(earlier, &checked, compared_with)).transpose()?;
         let Found { found: filter, not_found } =
             checker.keep(&mut checked.report, &checked.snapshot, console)?;
         let is_whole = not_found.is_empty();
         not_found.into_iter().for_each(|error| console.failure(&error));
-        changes.iter_mut().for_each(|changes| changes.narrow(&filter));
-        if let Some(folder) = &args.archive {
+        if let Some(folder) = &args.reports.archive {
             note_last_use(folder, &mut checked.report, &Person::watching(console))?;
         }
-        Ok(Findings { checked, filter, changes, calicoctl, is_whole })
+        Ok(Findings { checked, filter, calicoctl, is_whole })
     })
 }
 
 /// A check with its options, which are validated before the cluster is read.
 pub(crate) struct Checker<'a> {
     options: &'a CheckOptions,
-    pub(crate) ignored: Ignored,
+    ignored: Ignored,
 }
 
 impl<'a> Checker<'a> {
@@ -121,13 +124,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Reads and checks the cluster.
-    pub(super) async fn check(&self, global: &Global, console: &Console) -> Result<CheckResult, Failure> {
-        let datastore = connect::open(global, console).await?;
-        self.check_datastore(&datastore, console).await
-    }
-
-    /// Checks an open datastore.
-    pub(crate) async fn check_datastore(
+    pub(crate) async fn check(
         &self,
         datastore: &Datastore,
         console: &Console,
@@ -143,12 +140,24 @@ impl<'a> Checker<'a> {
         snapshot: &Snapshot,
         console: &Console,
     ) -> Result<Found<Filter>, Failure> {
-        let filter = filter(self.options, snapshot)?;
-        for said in self.ignored.apply(report) {
-            console.note(&said);
-        }
-        report.filter(&filter.found);
-        Ok(filter)
+        let names = self.options.selection.names(self.options.namespace.as_ref());
+        let Found { found: scope, not_found } = names.found(&[snapshot])?;
+        let filter = self.filter(&mut [("", report)], scope, console);
+        Ok(Found { found: filter, not_found })
+    }
+
+    /// Filters the reports of clusters by accepted findings, rules and scope.
+    pub(crate) fn filter(
+        &self,
+        reports: &mut [(&str, &mut Report)],
+        scope: Scope,
+        console: &Console,
+    ) -> Filter {
+        let CheckOptions { rules, skip_rules, .. } = self.options;
+        let filter = Filter { rules: rules.clone(), skip: skip_rules.clone(), scope };
+        self.ignored.apply(reports).iter().for_each(|said| console.note(said));
+        reports.iter_mut().for_each(|(_, report)| report.filter(&filter));
+        filter
     }
 
     /// Returns the criteria for findings.
@@ -201,7 +210,7 @@ pub(crate) fn print(
 ) -> Result<(), Failure> {
     let write =
         |file: &OutputFile| file.write(|out| document::write(report, file.format, Page::default(), out));
-    let files = args.output_files.iter().map(write).fold(Ok(()), Result::and);
+    let files = args.reports.output_files.iter().map(write).fold(Ok(()), Result::and);
     if has_findings || console.prints_nothing_new() {
         console.print(report)?;
     }
@@ -229,24 +238,12 @@ fn write_failure_metrics(
 ) -> Result<(), Failure> {
     let run = RunMetrics { up: false, took, exit_code, live: None };
     let metrics = |out: &mut dyn Write| run.write(None, out);
-    let files = args.output_files.iter().filter(|file| file.format == Format::Prometheus);
+    let files = args.reports.output_files.iter().filter(|file| file.format == Format::Prometheus);
     let files = files.map(|file| file.write(metrics)).fold(Ok(()), Result::and);
     if console.format == Format::Prometheus {
         console.data(metrics)?;
     }
     files
-}
-
-fn filter(options: &CheckOptions, snapshot: &Snapshot) -> Result<Found<Filter>, Failure> {
-    let names = Names {
-        nodes: options.nodes.clone(),
-        pools: options.pools.clone(),
-        namespace: options.namespace.clone(),
-        selector: options.selector.clone(),
-    };
-    let Found { found: scope, not_found } = names.found(snapshot)?;
-    let (rules, skip) = (options.rules.clone(), options.skip_rules.clone());
-    Ok(Found { found: Filter { rules, skip, scope }, not_found })
 }
 
 /// Prints the next steps, those for the most severe findings first.

@@ -1,9 +1,7 @@
 //! `diff`.
 
-use std::mem::ManuallyDrop;
-
 use calipam_history::diff::{Change, Difference};
-use calipam_workflow::{ArchivedState, Pair, Side, diff, read_pair, scope, states_around};
+use calipam_workflow::{ArchivedState, Side, diff, read_pair, scope, states_around};
 
 use crate::args::{DiffArgs, Global, StateName};
 use crate::console::Console;
@@ -27,23 +25,30 @@ pub(super) fn run(args: &DiffArgs, global: &Global, console: &Console) -> Result
     };
     let (old, new) = states(args, archived.as_ref())?;
     refuse(&old, &new, global)?;
-    let (old, new, pair, found) = connect::block_on(async {
-        let old = open(&old, global, console).await?;
-        let new = open(&new, global, console).await?;
-        let person = Person::watching(console);
-        // Leaks the states: the process ends soon, and freeing two million objects would only delay that.
-        let pair: &Pair = Box::leak(Box::new(read_pair(&old, &new, args.force, &person).await?));
-        let scope = scope(pair, args.networks(), &args.names())?;
-        let found = diff(pair, [&old, &new], &scope, args.recheck.settle, &person).await?;
-        Ok((old, new, pair, ManuallyDrop::new(found)))
-    })?;
+    connect::block_on(async {
+        let sides = [open(&old, global, console).await?, open(&new, global, console).await?];
+        compare(sides.each_ref(), args, console).await
+    })
+}
 
+/// Compares two states, and prints the differences.
+pub(crate) async fn compare(
+    [old, new]: [&Side; 2],
+    args: &DiffArgs,
+    console: &Console,
+) -> Result<Outcome, Failure> {
+    let person = Person::watching(console);
+    let pair = read_pair(old, new, args.force, &person).await?;
+    let scope = scope(&pair, args.networks(), &args.selection.names(None))?;
+    let found = diff(&pair, [old, new], &scope, args.recheck.settle, &person).await?;
     let outcome = if found.same { Outcome::Clean } else { Outcome::Findings };
     if !found.same || console.prints_nothing_new() {
-        let states = [State::of(&pair.old, &old), State::of(&pair.new, &new)];
+        let states = [State::of(&pair.old, old), State::of(&pair.new, new)];
         console.print(&DifferenceDocument { states, difference: &found })?;
     }
-    hint(&found, &old, &new, console);
+    hint(&found, old, new, console);
+    console.done_with(found);
+    console.done_with(pair);
     Ok(outcome)
 }
 

@@ -21,9 +21,8 @@ pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Res
         console.print(&Rules::of(&args.rules))?;
         return Ok(Outcome::Clean);
     }
-    let snapshot = connect::block_on(async {
-        let datastore = connect::open(global, console).await?;
-        calipam_workflow::read(&datastore, &Person::watching(console)).await
+    let snapshot = connect::with(global, console, async |datastore| {
+        calipam_workflow::read(datastore, &Person::watching(console)).await
     })?;
     let explanation = match (&args.pod, &args.node) {
         (Some(pod), _) => of_pod(&snapshot, pod)?,

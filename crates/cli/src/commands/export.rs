@@ -43,7 +43,7 @@ pub(super) fn run(args: &ExportArgs, global: &Global, console: &Console) -> Resu
             hints::again(&["--overwrite"], &["overwrite"])
         )));
     }
-    let objects = connect::block_on(async { export(global, file, console).await })?;
+    let objects = export(global, file, console)?;
     console.say(&format!("wrote {} to {}", count(objects, "object", "objects"), file.display()));
     let check = hints::command_elsewhere(&["check", "--datastore", &file.to_string_lossy()]);
     console.hint(&format!("check it with {check}"));
@@ -57,9 +57,8 @@ fn to_archive(
     global: &Global,
     console: &Console,
 ) -> Result<Outcome, Failure> {
-    let Archiving { added, removed, exports } = connect::block_on(async {
-        let datastore = connect::open(global, console).await?;
-        archive(&datastore, folder, keep, &Person::watching(console)).await
+    let Archiving { added, removed, exports } = connect::with(global, console, async |datastore| {
+        archive(datastore, folder, keep, &Person::watching(console)).await
     })?;
     let objects = count(usize::try_from(added.entries).unwrap_or(usize::MAX), "object", "objects");
     let path = added.export.path.display();
@@ -80,14 +79,15 @@ fn to_stdout(global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let failed = Failure::io("write a temporary file");
     let folder = tempfile::tempdir().map_err(&failed)?;
     let path = folder.path().join("export.jsonl");
-    connect::block_on(async { export(global, &path, console).await })?;
+    export(global, &path, console)?;
     let mut file = File::open(&path).map_err(failed)?;
     console.data(|out| io::copy(&mut file, out).map(drop))?;
     Ok(Outcome::Clean)
 }
 
-async fn export(global: &Global, path: &Path, console: &Console) -> Result<usize, Failure> {
-    let datastore = connect::open(global, console).await?;
-    let objects = calipam_workflow::export(&datastore, path, &Person::watching(console)).await?;
+fn export(global: &Global, path: &Path, console: &Console) -> Result<usize, Failure> {
+    let objects = connect::with(global, console, async |datastore| {
+        calipam_workflow::export(datastore, path, &Person::watching(console)).await
+    })?;
     Ok(usize::try_from(objects).unwrap_or(usize::MAX))
 }

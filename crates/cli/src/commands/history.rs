@@ -1,6 +1,6 @@
 //! `history`.
 
-use calipam_workflow::{Reach, archive_history, history};
+use calipam_workflow::{History, Reach, archive_history, history};
 
 use crate::args::{Global, HistoryArgs, journals_folder};
 use crate::console::Console;
@@ -17,12 +17,16 @@ pub(super) fn run(args: &HistoryArgs, global: &Global, console: &Console) -> Res
     let (person, journals) = (Person::watching(console), journals_folder());
     let found = match &args.archive {
         Some(folder) => archive_history(folder, args.about(), journals.as_deref(), &person)?,
-        None => connect::block_on(async {
-            let datastore = connect::open(global, console).await?;
-            history(&datastore, args.about(), journals.as_deref(), &person).await
+        None => connect::with(global, console, async |datastore| {
+            history(datastore, args.about(), journals.as_deref(), &person).await
         })?,
     };
-    console.print(&found)?;
+    print(&found, console)
+}
+
+/// Prints a history; the outcome says if it has any event.
+pub(crate) fn print(found: &History, console: &Console) -> Result<Outcome, Failure> {
+    console.print(found)?;
     if !found.events.is_empty() {
         return Ok(Outcome::Clean);
     }

@@ -87,9 +87,7 @@ impl<'a> JournalList<'a> {
 }
 
 impl Document for JournalList<'_> {
-    fn kind(&self) -> &'static str {
-        "JournalList"
-    }
+    const KIND: &'static str = "JournalList";
 
     fn text(&self, text: &mut Text) {
         if self.journals.is_empty() {

@@ -12,7 +12,7 @@ use crate::render::migrate::MigrationDocument;
 use crate::{connect, hints};
 
 pub(super) fn run(args: &MigrateArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
-    let applies = args.applies();
+    let applies = args.apply;
     let request = MigrateRequest {
         from: args.from.clone(),
         target: args.target(),
@@ -21,11 +21,9 @@ pub(super) fn run(args: &MigrateArgs, global: &Global, console: &Console) -> Res
         criteria: args.criteria.criteria(),
         intent: args.writing.intent(applies.then(|| "migrate --apply".into())),
     };
-    connect::block_on(async {
-        let datastore = connect::open(global, console).await?;
+    connect::with(global, console, async |datastore| {
         let person = Person::new(console, args.writing.yes);
-        let Migrated { surveyed, repaired } =
-            calipam_workflow::migrate(&datastore, &request, &person).await?;
+        let Migrated { surveyed, repaired } = calipam_workflow::migrate(datastore, &request, &person).await?;
         let (phase, migration) = (surveyed.survey.phase, &surveyed.survey.migration);
         let run = repaired.run.as_ref();
         let document = MigrationDocument { surveyed: &surveyed, plan: &repaired.plan, run };
@@ -47,23 +45,23 @@ fn next(
     console: &Console,
 ) -> Outcome {
     let old = migration.old.name.as_str();
-    let resume = |from: &str| hints::command(&["migrate", "resume", "--from", from]);
+    let apply = |from: &str| hints::command(&["migrate", "--apply", "--from", from]);
     match phase {
         Phase::Delete
             if is_complete && let Some(Detour { leg: Leg::There, temporary, .. }) = migration.detour() =>
         {
-            console.hint(&format!("to move back: {}", resume(&temporary.name)));
+            console.hint(&format!("to move back: {}", apply(&temporary.name)));
         }
         Phase::Delete if is_complete => console.info("the migration is complete"),
         Phase::Move => {
             console.hint(&format!(
                 "restart what uses the pool, or evict its pods with {}; {} shows what is left",
-                hints::command(&["migrate", "resume", "--from", old, "--evict"]),
-                hints::command(&["migrate", "status", "--from", old])
+                hints::command(&["migrate", "--apply", "--from", old, "--evict"]),
+                hints::command(&["migrate", "--from", old])
             ));
             return if applies { Outcome::Refused } else { outcome };
         }
-        _ if is_complete => console.hint(&format!("the next phase: {}", resume(old))),
+        _ if is_complete => console.hint(&format!("the next phase: {}", apply(old))),
         _ => {}
     }
     outcome

@@ -1,7 +1,7 @@
 //! `rebuild`.
 
 use calipam_plan::rebuild::Request;
-use calipam_workflow::{Names, RebuildRequest};
+use calipam_workflow::RebuildRequest;
 
 use super::repair;
 use crate::args::{Global, RebuildArgs};
@@ -15,12 +15,7 @@ pub(super) fn run(args: &RebuildArgs, global: &Global, console: &Console) -> Res
             endpoints_only: args.endpoints_only,
             ..Request::default()
         },
-        names: Names {
-            nodes: args.nodes.clone(),
-            pools: args.pools.clone(),
-            namespace: None,
-            selector: args.selector.clone(),
-        },
+        names: args.selection.names(None),
         output_dir: args.output_dir.clone(),
         criteria: args.criteria.criteria(),
         intent: args.writing.intent(args.apply.then(|| "rebuild --apply".into())),

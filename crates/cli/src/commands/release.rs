@@ -3,7 +3,7 @@
 use std::io::{self, BufRead};
 
 use calipam_plan::release::{Force, Request};
-use calipam_workflow::{Names, ReleaseRequest};
+use calipam_workflow::ReleaseRequest;
 
 use super::repair;
 use crate::args::{Global, ReleaseArgs};
@@ -19,12 +19,7 @@ pub(super) fn run(args: &ReleaseArgs, global: &Global, console: &Console) -> Res
     }
     let request = ReleaseRequest {
         targets: targets(args)?,
-        names: Names {
-            nodes: args.nodes.clone(),
-            pools: args.pools.clone(),
-            namespace: args.namespace.clone(),
-            selector: args.selector.clone(),
-        },
+        names: args.selection.names(args.namespace.as_ref()),
         reports: args.reports.clone(),
         criteria: args.criteria.criteria(),
         intent: args.writing.intent((!args.dry_run).then(|| format!("release{}", flags(args)))),
@@ -43,12 +38,12 @@ fn flags(args: &ReleaseArgs) -> String {
         (args.leaked, " --leaked"),
         (args.orphan_handles, " --orphan-handles"),
         (!args.reports.is_empty(), " --from-report"),
-        (!args.nodes.is_empty(), " --node"),
+        (!args.selection.nodes.is_empty(), " --node"),
         (!args.addresses.is_empty(), " --ip"),
         (!args.handles.is_empty(), " --handle"),
-        (!args.pools.is_empty(), " --pool"),
+        (!args.selection.pools.is_empty(), " --pool"),
         (args.namespace.is_some(), " --namespace"),
-        (args.selector.is_some(), " --selector"),
+        (args.selection.selector.is_some(), " --selector"),
         (args.force, " --force"),
     ];
     flags.into_iter().filter(|(given, _)| *given).map(|(_, text)| text).collect()
@@ -74,20 +69,21 @@ fn targets(args: &ReleaseArgs) -> Result<Request, Failure> {
     };
 
     let named = request.addresses.len() + request.handles.len();
-    let others = request.leaked || request.orphan_handles || !args.nodes.is_empty();
+    let others = request.leaked || request.orphan_handles || !args.selection.nodes.is_empty();
     if named == 0 && !others {
         return Err(Failure::usage(
             "specify what to release: --leaked, --orphan-handles, --node, --ip, --handle or --from-report",
         )
         .hint(format!("{} explains them", hints::command_elsewhere(&["release", "--help"]))));
     }
-    if request.is_of_nodes() && args.selector.is_some() {
+    if request.is_of_nodes() && args.selection.selector.is_some() {
         return Err(Failure::usage(
             "--selector needs a target other than --node: a deleted node has no labels",
         )
         .hint("for example --leaked"));
     }
-    let filtered = !args.pools.is_empty() || args.namespace.is_some() || args.selector.is_some();
+    let filtered =
+        !args.selection.pools.is_empty() || args.namespace.is_some() || args.selection.selector.is_some();
     if request.force == Force::Named && (named != 1 || others || filtered) {
         return Err(Failure::usage("--force needs exactly one --ip or --handle")
             .hint("without it, what is in use is skipped, and its owner is named"));

@@ -25,12 +25,11 @@ pub(super) fn run(
     work: impl AsyncFnOnce(&Datastore, &Person<'_>) -> Result<Repaired, Failure>,
 ) -> Result<Outcome, Failure> {
     let (global, console) = call;
-    connect::block_on(async {
-        let datastore = connect::open(global, console).await?;
+    connect::with(global, console, async |datastore| {
         if let Some(refused) = on_file.filter(|_| !datastore.is_live()) {
             return Err(refused);
         }
-        let repaired = work(&datastore, &Person::new(console, writing.yes)).await?;
+        let repaired = work(datastore, &Person::new(console, writing.yes)).await?;
         finish(repaired, dry_run, datastore.is_live(), console)
     })
 }
@@ -96,7 +95,7 @@ fn why_not_written(plan: &PlanSummary, dry_run: bool, is_live: bool, console: &C
         console.info("dry run: nothing was changed");
         let applies = matches!(plan.kind, PlanKind::Rebuild | PlanKind::Migrate);
         let more: &[&str] = if applies { &["--apply"] } else { &[] };
-        console.hint(&format!("{} carries it out", hints::again(more, &["dry_run", "action"])));
+        console.hint(&format!("{} carries it out", hints::again(more, &["dry_run"])));
     }
 }
 

@@ -8,7 +8,7 @@ use calipam_datastore::Datastore;
 use calipam_datastore::read::Lookup;
 use calipam_history::timeline::Event;
 use calipam_model::snapshot::{Snapshot, Source};
-use calipam_workflow::{Found, found_nodes, found_pools, nearest_pod};
+use calipam_workflow::{Found, nearest_pod};
 
 use crate::args::{Global, ShowArgs, Subject};
 use crate::console::Console;
@@ -41,10 +41,8 @@ pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result
     }
     let past = Past::of_call(args.archive.as_deref(), args.at, global, console)?;
     let global = past.as_ref().map_or(global, |past| &past.global);
-    let Found { found: (snapshot, outcome), not_found } = connect::block_on(async {
-        let datastore = connect::open(global, console).await?;
-        show(&datastore, args, console).await
-    })?;
+    let Found { found: (snapshot, outcome), not_found } =
+        connect::with(global, console, async |datastore| show(datastore, args, console).await)?;
     console.done_with(snapshot);
     let outcome = if not_found.is_empty() { outcome } else { Outcome::Refused };
     not_found.iter().for_each(|error| console.failure(error));
@@ -64,11 +62,8 @@ pub(crate) async fn show(
         }
         _ => Vec::new(),
     };
-    let nodes = found_nodes(&snapshot, &args.in_nodes, args.selector.as_ref())?;
-    let pools = found_pools(&snapshot, &args.in_pools)?;
-    let scope = Scope { nodes: nodes.found, networks: pools.found, namespace: None };
+    let Found { found: scope, not_found } = args.selection.names(None).found(&[&snapshot])?;
     let outcome = print_subject(&subject, &scope, &snapshot, &events, console)?;
-    let not_found = nodes.not_found.into_iter().chain(pools.not_found).collect();
     Ok(Found { found: (snapshot, outcome), not_found })
 }
 
@@ -146,7 +141,7 @@ fn sources(args: &ShowArgs, subject: &Subject) -> Option<&'static [Source]> {
         | Subject::Handle(_)
         | Subject::Addresses(_) => return None,
     };
-    (args.in_nodes.is_empty() && args.selector.is_none()).then_some(sources)
+    (!args.selection.names_nodes()).then_some(sources)
 }
 
 /// The maximum number of cells, for a map of a few screens.

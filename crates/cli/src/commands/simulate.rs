@@ -33,9 +33,8 @@ fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result
     let mut args = args.clone();
     let Some(folder) = &args.rates_from else { return Ok(args) };
     let rates = match folder.as_os_str() == "etcd" {
-        true => connect::block_on(async {
-            let datastore = connect::open(global, console).await?;
-            calipam_workflow::rates_of_etcd(&datastore).await
+        true => connect::with(global, console, async |datastore| {
+            calipam_workflow::rates_of_etcd(datastore).await
         })?,
         false => calipam_workflow::rates(folder, &Person::watching(console))?,
     };
@@ -67,9 +66,8 @@ fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result
 fn scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Result<Scenario, Failure> {
     let mut scenario = Scenario::default();
     if names_cluster(global) {
-        let (start, kind) = connect::block_on(async {
-            let datastore = connect::open(global, console).await?;
-            let snapshot = calipam_workflow::read(&datastore, &Person::watching(console)).await?;
+        let (start, kind) = connect::with(global, console, async |datastore| {
+            let snapshot = calipam_workflow::read(datastore, &Person::watching(console)).await?;
             Ok((Start::of(&snapshot), snapshot.datastore))
         })?;
         if start.left_out > 0 {
@@ -114,7 +112,7 @@ fn answers(args: &SimulateArgs, scenario: &Scenario) -> Result<Answers, Scenario
     if !causes.is_empty() {
         answers.clashes = Some(clashes(scenario, &causes, args.runs(CLASH_RUNS))?);
     }
-    if !answers.is_empty() {
+    if !args.answers_by_size() {
         return Ok(answers);
     }
     if scenario.start.is_some() || args.nodes.len() == 1 {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use calipam_datastore::settings::{KubernetesSettings, LocalFiles, Settings, Target};
+use calipam_datastore::settings::{KubernetesSettings, LocalFiles, Target};
 use calipam_datastore::{Datastore, context_of_server};
 use calipam_model::hint::{Call, Hint};
 use calipam_repair::journal::{Header, Recorded, undo_command};
@@ -90,7 +90,7 @@ fn at_journal(global: &Global, header: &Header, console: &Console) -> Global {
     if hints::names_connection() {
         return global.clone();
     }
-    let settings = Settings::resolve(&global.overrides(), &connect::environment(), &LocalFiles).ok();
+    let settings = connect::settings(global).ok();
     let mut there = Global { datastore: Some(header.datastore.clone()), ..global.clone() };
     if let Some(context) = context_at(&there, header) {
         there.contexts = vec![context];

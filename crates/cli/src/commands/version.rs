@@ -52,7 +52,7 @@ struct Cluster {
 /// # Errors
 /// If the cluster cannot be read.
 pub(super) fn run(args: &VersionArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
-    let cluster = args.check_compat.then(|| connect::block_on(ask(global, console))).transpose()?;
+    let cluster = args.check_compat.then(|| ask(global, console)).transpose()?;
     let outcome = match &cluster {
         Some(cluster) if !cluster.is_known => Outcome::Findings,
         _ => Outcome::Clean,
@@ -74,10 +74,11 @@ pub(super) fn run(args: &VersionArgs, global: &Global, console: &Console) -> Res
 }
 
 /// Reads the version of the cluster.
-async fn ask(global: &Global, console: &Console) -> Result<Cluster, Failure> {
-    let datastore = connect::open(global, console).await?;
-    let person = Person::watching(console);
-    let snapshot = calipam_workflow::read_sources(&datastore, &[Source::ClusterInformation], &person).await?;
+fn ask(global: &Global, console: &Console) -> Result<Cluster, Failure> {
+    let snapshot = connect::with(global, console, async |datastore| {
+        let person = Person::watching(console);
+        calipam_workflow::read_sources(datastore, &[Source::ClusterInformation], &person).await
+    })?;
     let information = snapshot.cluster.unwrap_or_default();
     // A cluster without a readable version counts as unknown.
     let is_known = information.is_known().unwrap_or(false);
@@ -95,9 +96,7 @@ impl Cluster {
 }
 
 impl Document for Version {
-    fn kind(&self) -> &'static str {
-        "Version"
-    }
+    const KIND: &'static str = "Version";
 
     fn text(&self, text: &mut Text) {
         let Self { program, version, commit, reads, cluster } = self;

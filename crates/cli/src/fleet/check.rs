@@ -1,33 +1,22 @@
 //! `check` of many clusters: checks each separately, drops its data, and then looks for problems between clusters.
 
+use std::collections::HashMap;
 use std::time::Instant;
 
 use calipam_check::fleet::{Cluster, EarlierFleet, Used, compare, leave_out_doubles};
-use calipam_check::{Filter, Finding};
+use calipam_check::{Finding, Report, Scope};
 use calipam_workflow::CheckResult;
 use jiff::Timestamp;
 
 use super::run::read;
 use super::{Fleet, Named, each, refuse};
-use crate::args::CheckArgs;
-use crate::commands::check::{Checker, earlier, print};
+use crate::args::{CheckArgs, CheckOptions};
+use crate::commands;
+use crate::commands::check::{Checker, print, worst};
 use crate::console::Console;
 use crate::exit::{self, Failure, Outcome};
 use crate::render::fleet::FleetReport;
 use crate::render::text::count;
-
-type IsGiven = fn(&CheckArgs) -> bool;
-
-/// Options that only make sense for one cluster.
-const OF_ONE: [(&str, IsGiven); 7] = [
-    ("--node", |args| !args.options.nodes.is_empty()),
-    ("--selector", |args| args.options.selector.is_some()),
-    ("--namespace", |args| args.options.namespace.is_some()),
-    ("--pool", |args| !args.options.pools.is_empty()),
-    ("--archive", |args| args.archive.is_some()),
-    ("--report", |args| args.report.is_some()),
-    ("--watch", |args| args.printing.watch.is_some()),
-];
 
 /// Checks the clusters, and prints one report on all of them.
 ///
@@ -40,10 +29,20 @@ pub(crate) fn run(
     begin: Instant,
     console: &Console,
 ) -> Result<Outcome, Failure> {
-    let of_one = OF_ONE.iter().find(|(_, is_given)| is_given(args));
-    refuse(of_one.map(|(name, _)| *name), "check that cluster alone")?;
+    let CheckOptions { selection, namespace, .. } = &args.options;
+    let of_one = [
+        ("--node", !selection.nodes.is_empty()),
+        ("--selector", selection.selector.is_some()),
+        ("--namespace", namespace.is_some()),
+        ("--pool", !selection.pools.is_empty()),
+        ("--archive", args.reports.archive.is_some()),
+        ("--report", args.reports.report.is_some()),
+        ("--watch", args.printing.watch.is_some()),
+    ];
+    refuse(&of_one, "check that cluster alone")?;
     let checker = Checker::new(&args.options)?;
-    let earlier = args.compare_with.as_deref().map(|path| earlier(path, EarlierFleet::decode)).transpose()?;
+    let earlier = args.reports.compare_with.as_deref();
+    let earlier = earlier.map(|path| commands::check::earlier(path, EarlierFleet::decode)).transpose()?;
 
     let checked_each = each(&fleet.clusters, &args.fleet, console, |cluster, console| {
         check_one(cluster, &checker, args, console)
@@ -51,8 +50,8 @@ pub(crate) fn run(
     let checked_each = checked_each.into_iter().collect::<Result<Vec<_>, Failure>>()?;
     let (mut clusters, dropped): (Vec<Cluster>, Vec<Vec<Finding>>) = checked_each.into_iter().unzip();
     let mut dropped = clusters.iter().map(|cluster| cluster.name.clone()).zip(dropped).collect();
-    let now = Timestamp::now();
-    let mut notes = leave_out_doubles(&mut clusters, now);
+    let taken_at = Timestamp::now();
+    let mut notes = leave_out_doubles(&mut clusters, taken_at);
     compare(&mut clusters);
     if clusters.iter().all(|cluster| cluster.group.is_none()) {
         notes.push(
@@ -61,10 +60,21 @@ pub(crate) fn run(
         );
     }
 
-    let changes = earlier.map(|earlier| since(earlier, &clusters, &mut dropped, &mut notes));
-    let report = keep(FleetReport::new(now, clusters, changes, notes), &checker, args, console);
-    let outcome = outcome(&report, args);
-    let report = FleetReport { took: begin.elapsed(), exit_code: exit::code(&Ok(outcome)), ..report };
+    if let Some(earlier) = earlier {
+        notes.extend(note_changes(earlier, &mut clusters, &mut dropped));
+    }
+    let mut reports: Vec<(&str, &mut Report)> =
+        clusters.iter_mut().map(|Cluster { name, report, .. }| (name.as_str(), report)).collect();
+    checker.filter(&mut reports, Scope::default(), console);
+
+    let severities = clusters.iter().filter_map(|cluster| worst(&cluster.report, args));
+    let outcome = match args.fail_on.fails(severities.min()) {
+        _ if clusters.iter().any(|cluster| !cluster.is_read) => Outcome::PartlyRead,
+        true => Outcome::Findings,
+        false => Outcome::Clean,
+    };
+    let exit_code = exit::code(&Ok(outcome));
+    let report = FleetReport::new(taken_at, clusters, notes, begin.elapsed(), exit_code);
     print(&report, report.number_of_findings() > 0, args, console)?;
     Ok(outcome)
 }
@@ -78,7 +88,7 @@ fn check_one(
 ) -> Result<(Cluster, Vec<Finding>), Failure> {
     let begin = Instant::now();
     let result = read(named, &args.fleet, console, async |datastore| {
-        let CheckResult { report, snapshot, dropped } = checker.check_datastore(datastore, console).await?;
+        let CheckResult { report, snapshot, dropped } = checker.check(datastore, console).await?;
         let cluster = Cluster { is_live: datastore.is_live(), ..Cluster::of(report, &snapshot) };
         Ok((cluster, dropped))
     });
@@ -95,46 +105,20 @@ fn check_one(
     Ok((Cluster { name, group, labels, services, ..cluster }, dropped))
 }
 
-/// Returns the changes of each cluster, and adds a note for each cluster that is no longer in the fleet.
-fn since(
+/// Adds its changes to each cluster's report, and returns a note for each cluster that is no longer in the fleet.
+fn note_changes(
     mut earlier: EarlierFleet,
-    clusters: &[Cluster],
-    dropped: &mut std::collections::HashMap<String, Vec<Finding>>,
-    notes: &mut Vec<String>,
-) -> Vec<calipam_check::Changes> {
+    clusters: &mut [Cluster],
+    dropped: &mut HashMap<String, Vec<Finding>>,
+) -> Vec<String> {
     let all_read = clusters.iter().all(|cluster| cluster.is_read);
-    let changes = clusters.iter().map(|cluster| {
+    for cluster in clusters {
         let dropped = dropped.remove(&cluster.name).unwrap_or_default();
-        earlier.changes(cluster, &dropped, all_read)
-    });
-    let changes = changes.collect();
-    notes.extend(earlier.clusters.iter().map(|(name, report)| {
+        cluster.report.changes = Some(earlier.changes(cluster, &dropped, all_read));
+    }
+    let notes = earlier.clusters.iter().map(|(name, report)| {
         let findings = count(report.findings.len(), "finding", "findings");
         format!("{name} is in the earlier report, with {findings}, but no longer in the fleet")
-    }));
-    changes
-}
-
-/// Filters the report by accepted findings and rules.
-fn keep(mut report: FleetReport, checker: &Checker<'_>, args: &CheckArgs, console: &Console) -> FleetReport {
-    for said in checker.ignored.apply_to_fleet(&mut report.clusters) {
-        console.note(&said);
-    }
-    let (rules, skip) = (args.options.rules.clone(), args.options.skip_rules.clone());
-    let filter = Filter { rules, skip, ..Filter::default() };
-    report.clusters.iter_mut().for_each(|cluster| cluster.report.filter(&filter));
-    report.changes.iter_mut().flatten().for_each(|changes| changes.narrow(&filter));
-    report.sort();
-    report
-}
-
-fn outcome(report: &FleetReport, args: &CheckArgs) -> Outcome {
-    if report.clusters.iter().any(|cluster| !cluster.is_read) {
-        return Outcome::PartlyRead;
-    }
-    let worst = report.each().filter_map(|(cluster, changes)| match changes {
-        Some(changes) if args.fail_on_new => changes.worst_news(&cluster.report),
-        _ => cluster.report.worst(),
     });
-    if args.fail_on.fails(worst.min()) { Outcome::Findings } else { Outcome::Clean }
+    notes.collect()
 }

@@ -141,6 +141,12 @@ impl Entry {
             datastore: kubernetes.then(|| "kubernetes".to_owned()),
             ..base.clone()
         };
-        Ok(Named { name, group, labels, services, source: Source::Entry(Box::new(overrides)) })
+        Ok(Named {
+            name,
+            group,
+            labels,
+            services,
+            source: Source { overrides: Box::new(overrides), is_entry: true },
+        })
     }
 }

@@ -9,13 +9,14 @@ use calipam_history::timeline::{About, recorded_in};
 use calipam_workflow::{History, Reach, archive_history, history, read_around};
 
 use super::folder::place;
-use super::run::read;
-use super::{Fleet, Named, each, refuse};
+use super::run::{documents, read};
+use super::{Fleet, refuse};
 use crate::args::{HistoryArgs, journals_folder};
+use crate::commands::history::print;
 use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
-use crate::render::fleet::{FleetHistory, HistoryOfCluster};
+use crate::render::text::count;
 
 /// Prints the events of an address in each cluster; exit code 1 if there are none.
 ///
@@ -27,45 +28,34 @@ pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Resul
         ("--block", args.block.is_some()),
         ("--node", args.node.is_some()),
     ];
-    let other = others.iter().find(|(_, is_given)| *is_given);
-    refuse(other.map(|(name, _)| *name), "with several clusters, `history` needs --ip")?;
+    refuse(&others, "with several clusters, `history` needs --ip")?;
     let address = args.ip.ok_or_else(|| Failure::usage("give an address with --ip"))?;
 
-    let found: Vec<Result<_, Failure>> = each(&fleet.clusters, &args.fleet, console, |cluster, console| {
-        Ok(match &args.archive {
+    let (mut list, _) = documents(fleet, &args.fleet, console, "cannot be read", |cluster, console| {
+        let found = match &args.archive {
             Some(folder) => of_archive(&place(folder, cluster, ""), address, console),
-            None => of_cluster(cluster, address, args, console)?,
+            None => read(cluster, &args.fleet, console, async |datastore| {
+                of_datastore(datastore, address, console).await
+            })?,
+        };
+        Ok(match found {
+            Ok(found) => Ok((print(&found, console)?, ())),
+            Err(reason) => Err(reason),
         })
+    })?;
+    list.omits = Some(Outcome::Refused);
+    let known = list.clusters.iter().filter(|of| of.outcome == Outcome::Clean).count();
+    let all = count(fleet.clusters.len(), "cluster", "clusters");
+    list.sums.push(match known {
+        0 => format!("Nothing is known about it in {all}"),
+        known => format!("Known in {known} of {all}"),
     });
-    let mut document = FleetHistory { address, clusters: Vec::new(), unreadable: Default::default() };
-    for (Named { name, group, .. }, found) in fleet.clusters.iter().zip(found) {
-        match found? {
-            Ok(found) => {
-                let (cluster, group) = (name.clone(), group.clone());
-                document.clusters.push(HistoryOfCluster { cluster, group, found });
-            }
-            Err(reason) => {
-                console.warn(&format!("{name} cannot be read: {reason}"));
-                document.unreadable.insert(name.clone(), reason);
-            }
-        }
-    }
-    console.print(&document)?;
-    Ok(match (document.unreadable.is_empty(), document.known_in()) {
+    console.print(&list)?;
+    Ok(match (list.unreadable.is_empty(), known) {
         (false, _) => Outcome::PartlyRead,
         (true, 0) => Outcome::Refused,
         (true, _) => Outcome::Clean,
     })
-}
-
-/// Returns the history in a live cluster, or the reason why the cluster cannot be read.
-fn of_cluster(
-    cluster: &Named,
-    address: IpAddr,
-    args: &HistoryArgs,
-    console: &Console,
-) -> Result<Result<History, String>, Failure> {
-    read(cluster, &args.fleet, console, async |datastore| of_datastore(datastore, address, console).await)
 }
 
 /// Returns the history from etcd's revisions, or the current records of another datastore.

@@ -108,11 +108,11 @@ fn place(cluster: &Named) -> PathBuf {
     folder::place(Path::new(""), cluster, "")
 }
 
-/// Refuses an option that only makes sense for one cluster.
-fn refuse(option: Option<&'static str>, hint: &'static str) -> Result<(), Failure> {
-    match option {
+/// Refuses options that only make sense for one cluster, each with true if it is given.
+fn refuse(options: &[(&str, bool)], hint: &'static str) -> Result<(), Failure> {
+    match options.iter().find(|(_, is_given)| *is_given) {
         None => Ok(()),
-        Some(option) => {
+        Some((option, _)) => {
             Err(Failure::usage(format!("{option} works on one cluster, but several are named")).hint(hint))
         }
     }

@@ -8,11 +8,12 @@ use std::time::Duration;
 use calipam_datastore::Datastore;
 use indicatif::MultiProgress;
 
-use super::Named;
+use super::{Fleet, Named};
 use crate::args::FleetArgs;
 use crate::connect;
 use crate::console::{Console, OfFleet};
-use crate::exit::{self, Failure, Kind};
+use crate::exit::{self, Failure, Kind, Outcome};
+use crate::render::fleet::{FleetList, ListOfCluster};
 
 /// Calls `work` with each cluster, several at a time, and returns the results in the order of the clusters.
 pub(crate) fn each<T: Send>(
@@ -73,4 +74,40 @@ pub(super) fn read<T>(
         Err(failure) if failure.kind == Kind::Interrupted => Err(failure),
         Err(failure) => Ok(Err(failure.message)),
     }
+}
+
+/// Runs a command on each cluster, and returns the documents that it prints, and its other results. `failed` is the warning about a
+/// cluster that cannot be read, such as `is not compared`.
+///
+/// # Errors
+/// If ctrl-c ends the call.
+pub(super) fn documents<T: Send>(
+    fleet: &Fleet,
+    args: &FleetArgs,
+    console: &Console,
+    failed: &str,
+    work: impl Fn(&Named, &Console) -> Result<Result<(Outcome, T), String>, Failure> + Sync,
+) -> Result<(FleetList, Vec<T>), Failure> {
+    // Hints would be the same for each cluster.
+    let quiet = Console { quiet: true, ..console.clone() };
+    let done = each(&fleet.clusters, args, &quiet, |cluster, console| {
+        (work(cluster, console), console.fleet.as_ref().and_then(OfFleet::take_printed))
+    });
+
+    let (mut list, mut results) = (FleetList::default(), Vec::new());
+    for (Named { name, group, .. }, (done, printed)) in fleet.clusters.iter().zip(done) {
+        match done? {
+            Ok((outcome, result)) => {
+                let (cluster, group) = (name.clone(), group.clone());
+                let of_cluster = |printed| ListOfCluster { cluster, group, outcome, printed };
+                list.clusters.extend(printed.map(of_cluster));
+                results.push(result);
+            }
+            Err(reason) => {
+                console.warn(&format!("{name} {failed}: {reason}"));
+                list.unreadable.insert(name.clone(), reason);
+            }
+        }
+    }
+    Ok((list, results))
 }

@@ -6,14 +6,12 @@ use calipam_model::snapshot::Snapshot;
 use calipam_model::{IpNet, cidr};
 use calipam_workflow::Found;
 
-use super::run::read;
-use super::{Fleet, Named, each, refuse};
+use super::run::{documents, read};
+use super::{Fleet, Named, refuse};
 use crate::args::{ShowArgs, Subject};
 use crate::commands::show::show;
-use crate::console::{Console, OfFleet};
+use crate::console::Console;
 use crate::exit::{Failure, Kind, Outcome};
-use crate::render::document::Printed;
-use crate::render::fleet::{FleetList, ListOfCluster};
 use crate::render::show::percent;
 use crate::render::text::{count, thousands};
 
@@ -27,8 +25,8 @@ const PROPOSED: usize = 5;
 /// The results of a cluster.
 #[derive(Default)]
 struct OfCluster {
-    /// `None` if the cluster has none of the named objects.
-    shown: Option<(Printed, Outcome)>,
+    /// False if the cluster has none of the named objects.
+    is_shown: bool,
     /// An error for each name that was not found.
     not_found: Vec<Failure>,
     pools: Pools,
@@ -50,39 +48,24 @@ struct Pools {
 /// If an option only makes sense for one cluster, or no cluster has the named objects.
 pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
     let of_one = [("--watch", args.printing.watch.is_some()), ("--archive", args.archive.is_some())];
-    let of_one = of_one.iter().find(|(_, is_given)| *is_given);
-    refuse(of_one.map(|(name, _)| *name), "name one cluster")?;
+    refuse(&of_one, "name one cluster")?;
     if args.find_range.is_some() && !lists_pools(args) {
         return Err(Failure::usage("--find-range works only with the list of pools"));
     }
-    // Hints would be the same for each cluster.
-    let quiet = Console { quiet: true, ..console.clone() };
-    let shown: Vec<Result<_, Failure>> =
-        each(&fleet.clusters, &args.fleet, &quiet, |cluster, console| of_cluster(cluster, args, console));
-
-    let mut document = FleetList::default();
-    let (mut all, mut worst) = (Vec::new(), Outcome::Clean);
-    let mut pools = Pools { taken: fleet.taken.clone(), ..Pools::default() };
-    for (Named { name, group, services, .. }, shown) in fleet.clusters.iter().zip(shown) {
-        pools.taken.extend(services);
-        match shown? {
-            Ok(mut of) => {
-                pools.add(std::mem::take(&mut of.pools));
-                let is_shown = of.shown.is_some();
-                if let Some((printed, outcome)) = of.shown {
-                    worst = if outcome == Outcome::Clean { worst } else { outcome };
-                    let (cluster, group) = (name.clone(), group.clone());
-                    document.clusters.push(ListOfCluster { cluster, group, printed });
-                }
-                all.push((is_shown, of.not_found));
-            }
-            Err(reason) => {
-                console.warn(&format!("{name} cannot be read: {reason}"));
-                document.unreadable.insert(name.clone(), reason);
-            }
-        }
+    let (mut document, all) =
+        documents(fleet, &args.fleet, console, "cannot be read", |cluster, console| {
+            of_cluster(cluster, args, console)
+        })?;
+    document.clusters.retain(|of| of.outcome != Outcome::Refused);
+    let services = fleet.clusters.iter().flat_map(|cluster| &cluster.services);
+    let mut pools =
+        Pools { taken: fleet.taken.iter().chain(services).copied().collect(), ..Pools::default() };
+    let mut named = Vec::new();
+    for of in all {
+        pools.add(of.pools);
+        named.push((of.is_shown, of.not_found));
     }
-    let mut missing = missing(all);
+    let mut missing = missing(named);
     if document.clusters.is_empty() && document.unreadable.is_empty() && !missing.is_empty() {
         return Err(missing.swap_remove(0));
     }
@@ -98,10 +81,11 @@ pub(crate) fn run(args: &ShowArgs, fleet: &Fleet, console: &Console) -> Result<O
     console.print(&document)?;
     missing.iter().for_each(|failure| console.failure(failure));
     let is_lacking = document.clusters.is_empty() || !missing.is_empty() || document.free == Some(Vec::new());
+    let mut outcomes = document.clusters.iter().map(|of| of.outcome).rev();
     Ok(match document.unreadable.is_empty() {
         false => Outcome::PartlyRead,
         true if is_lacking => Outcome::Refused,
-        true => worst,
+        true => outcomes.find(|outcome| *outcome != Outcome::Clean).unwrap_or(Outcome::Clean),
     })
 }
 
@@ -114,22 +98,20 @@ fn of_cluster(
     cluster: &Named,
     args: &ShowArgs,
     console: &Console,
-) -> Result<Result<OfCluster, String>, Failure> {
-    let names_something = !(args.in_nodes.is_empty() && args.in_pools.is_empty())
-        || args.selector.is_some()
+) -> Result<Result<(Outcome, OfCluster), String>, Failure> {
+    let names_something = args.selection.names_nodes()
+        || !args.selection.pools.is_empty()
         || matches!(args.subject(), Subject::Handle(_) | Subject::Addresses(_));
     read(cluster, &args.fleet, console, async |datastore| match show(datastore, args, console).await {
         Ok(Found { found: (snapshot, outcome), not_found }) => {
-            let printed = console.fleet.as_ref().and_then(OfFleet::take_printed);
-            let shown = printed.filter(|_| outcome != Outcome::Refused).map(|printed| (printed, outcome));
             let mut pools = if lists_pools(args) { Pools::of(&snapshot) } else { Pools::default() };
             if args.find_range.is_some() {
                 pools.taken = taken(&snapshot);
             }
-            Ok(OfCluster { shown, not_found, pools })
+            Ok((outcome, OfCluster { is_shown: outcome != Outcome::Refused, not_found, pools }))
         }
         Err(failure) if failure.kind == Kind::Refused && names_something => {
-            Ok(OfCluster { not_found: vec![failure], ..OfCluster::default() })
+            Ok((Outcome::Refused, OfCluster { not_found: vec![failure], ..OfCluster::default() }))
         }
         Err(failure) => Err(failure),
     })

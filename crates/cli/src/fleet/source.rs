@@ -23,38 +23,35 @@ pub(crate) struct Named {
 
 /// The location of a cluster.
 #[derive(Clone, Debug)]
-pub(crate) enum Source {
-    /// The settings of the call, with another context.
-    Context(Box<Overrides>),
-    /// Only the settings of an entry in a file, since any others could be for another cluster.
-    Entry(Box<Overrides>),
+pub(crate) struct Source {
+    pub(super) overrides: Box<Overrides>,
+    /// True for an entry in a file: only its own settings count, since any others could be for another cluster. Otherwise they are the
+    /// settings of the call, with another context.
+    pub(super) is_entry: bool,
 }
 
 impl Source {
     /// Creates the source of a data file.
     pub(super) fn of_file(path: PathBuf, base: &Overrides) -> Self {
-        Self::Entry(Box::new(Overrides { datastore: Some(named_file(&path)), ..base.clone() }))
+        let overrides = Overrides { datastore: Some(named_file(&path)), ..base.clone() };
+        Self { overrides: Box::new(overrides), is_entry: true }
     }
 
     /// Returns the location in words.
     pub(super) fn location(&self) -> String {
-        match self {
-            Self::Context(overrides) | Self::Entry(overrides) => {
-                let Overrides { datastore, etcd_endpoints, config, kubeconfig, context, .. } = &**overrides;
-                let config = config.as_ref().map(|path| path.display().to_string());
-                let context = context.as_ref().map(|name| format!("context {name}"));
-                let datastore = datastore.clone().filter(|name| name != "kubernetes");
-                let named = [datastore, etcd_endpoints.clone(), config, context, kubeconfig.clone()];
-                named.into_iter().flatten().next().unwrap_or_default()
-            }
-        }
+        let Overrides { datastore, etcd_endpoints, config, kubeconfig, context, .. } = &*self.overrides;
+        let config = config.as_ref().map(|path| path.display().to_string());
+        let context = context.as_ref().map(|name| format!("context {name}"));
+        let datastore = datastore.clone().filter(|name| name != "kubernetes");
+        let named = [datastore, etcd_endpoints.clone(), config, context, kubeconfig.clone()];
+        named.into_iter().flatten().next().unwrap_or_default()
     }
 
     /// Resolves the settings of the datastore.
     pub(super) fn settings(&self) -> Result<Settings, Failure> {
-        let settings = match self {
-            Self::Context(overrides) => Settings::resolve(overrides, &connect::environment(), &LocalFiles),
-            Self::Entry(overrides) => Settings::resolve(overrides, &BTreeMap::new(), &OnlyNamed),
+        let settings = match self.is_entry {
+            false => Settings::resolve(&self.overrides, &connect::environment(), &LocalFiles),
+            true => Settings::resolve(&self.overrides, &BTreeMap::new(), &OnlyNamed),
         };
         Ok(settings.map_err(calipam_datastore::Error::from)?)
     }

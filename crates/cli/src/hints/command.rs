@@ -72,7 +72,7 @@ pub(crate) fn connected(more: &[&str], without: &[&str]) -> String {
 pub(crate) fn dry_run() -> String {
     let plans = CALL.get().is_some_and(|call| matches!(call.words(&[])[..], ["rebuild" | "migrate", ..]));
     let dry_run: &[&str] = if plans { &[] } else { &["--dry-run"] };
-    again(dry_run, &["apply", "action", "yes", "dry_run", "max_changes"])
+    again(dry_run, &["apply", "yes", "dry_run", "max_changes"])
 }
 
 /// Formats this call with another journal; `None` for a calicoctl call, which has no such option.

@@ -2,7 +2,7 @@
 
 use calipam_check::Remedy;
 
-use super::{Reader, command_in_document};
+use super::Reader;
 use crate::render::text::shell_word;
 
 /// Formats the purpose of a remedy and its command line.
@@ -33,11 +33,7 @@ pub(crate) fn line(remedy: &Remedy, reader: Reader) -> String {
 
 /// Formats the command line for a document: the field `repair` of a finding.
 pub(crate) fn in_document(remedy: &Remedy) -> String {
-    if let Some(restart) = restart(remedy) {
-        return restart;
-    }
-    let (words, _) = words(remedy);
-    command_in_document(&words.iter().map(String::as_str).collect::<Vec<_>>())
+    line(remedy, Reader::Document).trim_matches('`').to_owned()
 }
 
 /// Formats the kubectl command of a remedy that restarts a pod.

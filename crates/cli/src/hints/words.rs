@@ -69,9 +69,8 @@ fn line(call: &Call) -> String {
         Call::Record(folder) => command(&["record", &folder.to_string_lossy()]),
         Call::Journals => command_elsewhere(&["undo", "--list"]),
         Call::Undo(journal) => command(&["undo", &journal.to_string_lossy()]),
-        Call::MigrateStatus(None) => command(&["migrate", "status"]),
-        Call::MigrateStatus(Some(pool)) => command(&["migrate", "status", "--from", pool]),
-        Call::MigrateResume(pool) => command(&["migrate", "resume", "--from", pool]),
+        Call::Migrate(pool) => command(&["migrate", "--from", pool]),
+        Call::ApplyMigration(pool) => command(&["migrate", "--apply", "--from", pool]),
         Call::MigrateBack(temporary) => command(&["migrate", "--from", temporary, "--to", "OLD-POOL"]),
         Call::MigrateThrough { pool, block_size } => {
             let size = block_size.to_string();
@@ -133,9 +132,8 @@ mod tests {
             Call::Record(path()),
             Call::Journals,
             Call::Undo(path()),
-            Call::MigrateStatus(None),
-            Call::MigrateStatus(Some(pool())),
-            Call::MigrateResume(pool()),
+            Call::Migrate(pool()),
+            Call::ApplyMigration(pool()),
             Call::MigrateBack(pool()),
         ];
         for line in calls.iter().map(line) {

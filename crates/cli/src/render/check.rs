@@ -6,7 +6,7 @@ use calipam_check::{Changes, Code, EarlierFinding, Report, Severity, views};
 use calipam_model::snapshot::{Coverage, DatastoreKind, Source, WhySkipped};
 use clap::builder::styling::AnsiColor;
 
-use super::column::{Column, Kind, example, left, number_of_kind, right};
+use super::column::{left, right};
 use super::findings::Found;
 use super::header;
 use super::page::Text;
@@ -17,7 +17,7 @@ use super::text::{count, join, thousands};
 
 /// Writes a report for people.
 pub(crate) fn text(checked: &Checked<'_>, text: &mut Text) {
-    let Checked { report, snapshot, changes, .. } = *checked;
+    let Checked { report, snapshot, .. } = *checked;
     let wide = text.page.wide;
     text.line(header::cluster(&report.cluster));
     text.line(header::counts(report));
@@ -26,13 +26,13 @@ pub(crate) fn text(checked: &Checked<'_>, text: &mut Text) {
     if wide {
         text.aside(use_of_pools(&views::pools(snapshot), text.page));
     }
-    let mut rows = table(Found::all_of(&report.findings, changes), changes.is_some(), wide);
-    if let (true, Some(changes)) = (wide, changes) {
+    let mut rows = table(Found::all_of(report, 0, "").collect(), report.changes.is_some(), wide);
+    if let (true, Some(changes)) = (wide, &report.changes) {
         rows.extend(earlier(changes));
     }
     text.section(rows);
     text.line(summary_of(report));
-    text.lines(changes.map(|changes| changes::lines(changes, report)).unwrap_or_default());
+    text.lines(changes::lines(report));
 }
 
 /// A row for each finding or, in a short table, for each severity, code and cluster, the worst first. New findings are
@@ -45,27 +45,18 @@ pub(super) fn table(mut findings: Vec<Found<'_>>, is_compared: bool, wide: bool)
         findings.sort_by_key(|of| !of.is_news());
     }
     let change = |of: Found<'_>| of.change.map(|change| change.to_string()).unwrap_or_default();
-    let mut columns = kind_columns(of_fleet, |of: Found<'_>| of);
-    columns.extend(is_compared.then(|| left("CHANGE", change)));
+    let color = |of: Found<'_>| color(of.finding.severity);
+    let cluster = left("CLUSTER", |of: Found<'_>| of.cluster).colored(color).of_kind();
+    let severity = left("SEVERITY", |of: Found<'_>| of.finding.severity).of_kind();
+    let mut columns = if of_fleet { vec![cluster, severity] } else { vec![severity.colored(color)] };
+    columns.push(left("CODE", |of: Found<'_>| of.finding.code).of_kind());
+    let new = |of: Found<'_>| thousands(news.get(&of.kind()).copied().unwrap_or_default());
+    if is_compared {
+        columns.extend([left("CHANGE", change), right("NEW", new).only_of_kinds()]);
+    }
     columns.push(left("SUBJECT", |of: Found<'_>| &of.finding.subject));
     columns.push(left("FINDING", |of: Found<'_>| of.finding.message()));
-    let mut of_kinds = kind_columns(of_fleet, |kind: Kind<Found<'_>>| kind.example);
-    of_kinds.push(number_of_kind());
-    let new = |kind: Kind<Found<'_>>| thousands(news.get(&kind.example.kind()).copied().unwrap_or_default());
-    of_kinds.extend(is_compared.then(|| right("NEW", new)));
-    of_kinds.push(example(|of: Found<'_>| of.finding.message()));
-    Grid::short(wide, 0, findings, columns, Found::kind, of_kinds)
-}
-
-/// The first columns of a table of findings, short or wide.
-fn kind_columns<'a, R: 'a>(of_fleet: bool, of: fn(R) -> Found<'a>) -> Vec<Column<'a, R>> {
-    let color = move |row| color(of(row).finding.severity);
-    let severity = left("SEVERITY", move |row| of(row).finding.severity);
-    let code = left("CODE", move |row| of(row).finding.code);
-    if !of_fleet {
-        return vec![severity.colored(color), code];
-    }
-    vec![left("CLUSTER", move |row| of(row).cluster).colored(color), severity, code]
+    Grid::short(wide, 0, findings, columns, Found::kind, |of| of.finding.message())
 }
 
 /// The findings that only the earlier report has.

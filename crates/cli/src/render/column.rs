@@ -2,8 +2,6 @@
 
 use clap::builder::styling::AnsiColor;
 
-use super::text::thousands;
-
 /// A column of a list.
 pub(crate) struct Column<'a, R> {
     pub title: &'static str,
@@ -12,14 +10,34 @@ pub(crate) struct Column<'a, R> {
     pub(super) hidden: u8,
     pub(super) wide: bool,
     pub(super) if_any: bool,
+    pub(super) form: Form,
     pub(super) cell: Box<dyn Fn(R) -> String + 'a>,
     pub(super) color: Option<Box<dyn Fn(R) -> Option<AnsiColor> + 'a>>,
+}
+
+/// The form of a list that has a column: see [`Grid::short`](super::table::Grid::short).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Each row.
+    Rows,
+    /// The rows of one kind as one.
+    Kinds,
+    Both,
 }
 
 /// A column with left-aligned cells.
 pub(crate) fn left<'a, R, T: ToString>(title: &'static str, cell: impl Fn(R) -> T + 'a) -> Column<'a, R> {
     let cell = Box::new(move |row| cell(row).to_string());
-    Column { title, is_right: false, hidden: 0, wide: false, if_any: false, cell, color: None }
+    Column {
+        title,
+        is_right: false,
+        hidden: 0,
+        wide: false,
+        if_any: false,
+        form: Form::Rows,
+        cell,
+        color: None,
+    }
 }
 
 /// A column with right-aligned cells, such as numbers.
@@ -43,25 +61,29 @@ impl<'a, R> Column<'a, R> {
         Self { if_any: true, ..self }
     }
 
+    /// Shows the column also in the short form of a list: all rows of a kind have the same value.
+    pub(crate) fn of_kind(self) -> Self {
+        Self { form: Form::Both, ..self }
+    }
+
+    /// Shows the column only in the short form of a list.
+    pub(crate) fn only_of_kinds(self) -> Self {
+        Self { form: Form::Kinds, ..self }
+    }
+
     /// Colours the cells, if colours are wanted.
     pub(crate) fn colored(self, color: impl Fn(R) -> Option<AnsiColor> + 'a) -> Self {
         Self { color: Some(Box::new(color)), ..self }
     }
-}
 
-/// Rows of a list that are summarized as one.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Kind<R> {
-    pub example: R,
-    pub number: usize,
-}
-
-/// A column with the number of rows of each kind.
-pub(crate) fn number_of_kind<'a, R>() -> Column<'a, Kind<R>> {
-    right("COUNT", |kind: Kind<R>| thousands(kind.number))
-}
-
-/// A column with an example of each kind.
-pub(crate) fn example<'a, R, T: ToString>(cell: impl Fn(R) -> T + 'a) -> Column<'a, Kind<R>> {
-    left("FOR EXAMPLE", move |kind: Kind<R>| cell(kind.example))
+    /// Returns the column for a list of kinds: for each, its first row, and the number of its rows.
+    pub(super) fn by_kind(self) -> Column<'a, (R, usize)>
+    where
+        R: 'a,
+    {
+        let Self { title, is_right, hidden, wide, if_any, form, cell, color } = self;
+        let cell = Box::new(move |(row, _)| cell(row));
+        let color = color.map(|color| Box::new(move |(row, _)| color(row)) as Box<dyn Fn(_) -> _ + 'a>);
+        Column { title, is_right, hidden, wide, if_any, form, cell, color }
+    }
 }

@@ -9,7 +9,7 @@ use calipam_model::snapshot::Snapshot;
 use calipam_workflow::Side;
 use serde::Serialize;
 
-use super::column::{Kind, example, left, number_of_kind, right};
+use super::column::{left, right};
 use super::document::Document;
 use super::header;
 use super::page::Text;
@@ -21,7 +21,7 @@ const NODES_SHOWN: usize = 20;
 
 /// One of two compared states: its cluster and its time.
 pub(crate) struct State {
-    pub(super) cluster: ClusterIdentity,
+    cluster: ClusterIdentity,
     knows_its_time: bool,
 }
 
@@ -53,14 +53,12 @@ struct Schema<'a> {
 }
 
 impl Document for DifferenceDocument<'_> {
-    fn kind(&self) -> &'static str {
-        "Difference"
-    }
+    const KIND: &'static str = "Difference";
 
     fn text(&self, text: &mut Text) {
         let [old, new] = &self.states;
-        text.hanging(5, format!("OLD  {}", old.line()));
-        text.hanging(5, format!("NEW  {}", new.line()));
+        text.about(5, format!("OLD  {}", old.line()));
+        text.about(5, format!("NEW  {}", new.line()));
         text.blank();
 
         let difference = self.difference;
@@ -79,7 +77,7 @@ impl Document for DifferenceDocument<'_> {
 }
 
 /// Formats the number of differences. If there are none, `same` is false if something was not compared.
-pub(super) fn said(number: usize, same: bool) -> String {
+fn said(number: usize, same: bool) -> String {
     match number {
         0 if same => "No difference".to_owned(),
         0 => "No difference in what was compared".to_owned(),
@@ -129,7 +127,7 @@ fn sums(difference: &Difference<'_>, wide: bool) -> Grid {
 
 /// One difference.
 #[derive(Clone, Copy)]
-pub(super) enum Row<'a> {
+enum Row<'a> {
     Address(&'a AddressChange<'a>),
     Block(&'a BlockChange),
     Affinity(&'a AffinityChange),
@@ -140,7 +138,7 @@ pub(super) enum Row<'a> {
     Finding(&'a FindingSummary, bool),
 }
 
-pub(super) fn rows<'a>(difference: &'a Difference<'a>) -> impl Iterator<Item = Row<'a>> {
+fn rows<'a>(difference: &'a Difference<'a>) -> impl Iterator<Item = Row<'a>> {
     let objects = [
         ("pool", 4, &difference.pools),
         ("reservation", 5, &difference.reservations),
@@ -252,32 +250,27 @@ fn blocks(states: &[BlockState]) -> String {
 }
 
 /// A row for each difference or, in a short table, for each kind, with an example.
-pub(super) fn table(difference: &Difference<'_>, wide: bool) -> Grid {
+fn table(difference: &Difference<'_>, wide: bool) -> Grid {
     let state = |row: Row<'_>, side: usize| match &row.states()[side] {
         state if state.is_empty() => "-".to_owned(),
         state => state.clone(),
     };
     let columns = vec![
-        left("WHAT", |row: Row<'_>| row.kind().1),
-        left("DIFFERENCE", Row::change),
+        left("WHAT", |row: Row<'_>| row.kind().1).of_kind(),
+        left("DIFFERENCE", Row::change).of_kind(),
         left("NAME", Row::name),
         left("BEFORE", |row: Row<'_>| state(row, 0)),
         left("AFTER", |row: Row<'_>| state(row, 1)),
     ];
-    let of_kinds = vec![
-        left("WHAT", |kind: Kind<Row<'_>>| kind.example.kind().1),
-        left("DIFFERENCE", |kind: Kind<Row<'_>>| kind.example.change()),
-        number_of_kind(),
-        example(|row: Row<'_>| {
-            let [before, after] = row.states();
-            let arrow = if before.is_empty() || after.is_empty() { "" } else { " → " };
-            format!("{}: {before}{arrow}{after}", row.name())
-        }),
-    ];
-    Grid::short(wide, 0, rows(difference), columns, |row| (row.kind().0, row.change()), of_kinds)
+    let example = |row: Row<'_>| {
+        let [before, after] = row.states();
+        let arrow = if before.is_empty() || after.is_empty() { "" } else { " → " };
+        format!("{}: {before}{arrow}{after}", row.name())
+    };
+    Grid::short(wide, 0, rows(difference), columns, |row| (row.kind().0, row.change()), example)
 }
 
-pub(super) fn not_compared(left_out: &NotCompared) -> String {
+fn not_compared(left_out: &NotCompared) -> String {
     let place = match left_out.side {
         OnSide::Old => "in OLD",
         OnSide::New => "in NEW",

@@ -14,7 +14,11 @@ use crate::format::Format;
 /// The output of a command. A new kind of format gets a new method here, which every document has to implement.
 pub(crate) trait Document {
     /// The `kind` in YAML and JSON.
-    fn kind(&self) -> &'static str;
+    const KIND: &'static str;
+
+    fn kind(&self) -> &'static str {
+        Self::KIND
+    }
 
     /// Writes the document for people.
     fn text(&self, text: &mut Text);
@@ -121,9 +125,7 @@ mod tests {
     struct List;
 
     impl Document for List {
-        fn kind(&self) -> &'static str {
-            "List"
-        }
+        const KIND: &'static str = "List";
 
         fn text(&self, text: &mut Text) {
             text.line("a  1");

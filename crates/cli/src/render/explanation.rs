@@ -52,9 +52,7 @@ impl Rules {
 }
 
 impl Document for Rules {
-    fn kind(&self) -> &'static str {
-        "RuleList"
-    }
+    const KIND: &'static str = "RuleList";
 
     fn text(&self, text: &mut Text) {
         if self.is_list {

@@ -16,9 +16,7 @@ pub(crate) struct FailureDocument {
 }
 
 impl Document for FailureDocument {
-    fn kind(&self) -> &'static str {
-        "Error"
-    }
+    const KIND: &'static str = "Error";
 
     fn text(&self, text: &mut Text) {
         text.line(&self.message);

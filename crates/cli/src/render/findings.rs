@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
 
-use calipam_check::views::{AddressView, HandleView};
 use calipam_check::{Change, Changes, Code, EarlierFinding, Finding, Report, Severity};
 use calipam_model::snapshot::Source;
 use jiff::Timestamp;
@@ -27,28 +26,23 @@ pub(super) struct WithFindings<'a, T> {
 }
 
 impl<'a> WithFindings<'a, Report> {
-    pub(super) fn of_report(report: &'a Report, changes: Option<&'a Changes>) -> Self {
-        let findings = Found::all_of(&report.findings, changes);
-        let changes = changes.map(|changes| {
+    pub(super) fn of_report(report: &'a Report) -> Self {
+        let findings = Found::all_of(report, 0, "").collect();
+        let changes = report.changes.as_ref().and_then(|changes| {
             let Changes { not_read_now, not_read_then, .. } = changes;
             let not_read = Some(NotRead { not_read_now, not_read_then });
-            ChangesOf { not_read, ..ChangesOf::of([(changes, report)].into_iter()) }
+            Some(ChangesOf { not_read, ..ChangesOf::of(std::iter::once(report))? })
         });
         Self { content: report, changes, findings, partial: None }
     }
 }
 
-impl<'a> WithFindings<'a, AddressView> {
-    pub(super) fn of_address(view: &'a AddressView) -> Self {
-        let findings = Found::all_of(&view.findings, None);
-        Self { content: view, changes: None, findings, partial: Some(!view.partly_read.is_empty()) }
-    }
-}
-
-impl<'a> WithFindings<'a, HandleView> {
-    pub(super) fn of_handle(view: &'a HandleView) -> Self {
-        let findings = Found::all_of(&view.findings, None);
-        Self { content: view, changes: None, findings, partial: Some(!view.partly_read.is_empty()) }
+impl<'a, T> WithFindings<'a, T> {
+    /// Joins a view and its findings, for which only a part of these sources was read.
+    pub(super) fn new(content: &'a T, findings: &'a [Finding], partly_read: &[Source]) -> Self {
+        let found = |finding| Found { place: 0, cluster: "", finding, change: None };
+        let findings = findings.iter().map(found).collect();
+        Self { content, changes: None, findings, partial: Some(!partly_read.is_empty()) }
     }
 }
 
@@ -56,7 +50,7 @@ impl<'a> WithFindings<'a, HandleView> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ChangesOf<'a> {
-    pub since: Option<Timestamp>,
+    pub since: Timestamp,
     pub new: usize,
     pub worse: usize,
     pub stay: usize,
@@ -75,22 +69,24 @@ struct NotRead<'a> {
 }
 
 impl<'a> ChangesOf<'a> {
-    pub(super) fn of(each: impl Iterator<Item = (&'a Changes, &'a Report)> + Clone) -> Self {
+    /// Adds up the changes; `None` if no report was compared with an earlier one.
+    pub(super) fn of(reports: impl Iterator<Item = &'a Report> + Clone) -> Option<Self> {
         let mut counts: BTreeMap<Change, usize> = BTreeMap::new();
+        let each = reports.filter_map(|report| Some((report.changes.as_ref()?, report)));
         for (change, number) in each.clone().flat_map(|(changes, report)| changes.counts(report)) {
             *counts.entry(change).or_default() += number;
         }
         let number = |change| counts.get(&change).copied().unwrap_or_default();
         let changes = each.map(|(changes, _)| changes);
-        Self {
-            since: changes.clone().map(|changes| changes.since).min(),
+        Some(Self {
+            since: changes.clone().map(|changes| changes.since).min()?,
             new: number(Change::New),
             worse: number(Change::Worse),
             stay: number(Change::Stays),
             gone: changes.clone().flat_map(|changes| &changes.gone).collect(),
             not_checked: changes.flat_map(|changes| &changes.not_checked).collect(),
             not_read: None,
-        }
+        })
     }
 }
 
@@ -106,11 +102,14 @@ pub(super) struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    /// Wraps the findings of a single cluster.
-    pub(super) fn all_of(findings: &'a [Finding], changes: Option<&Changes>) -> Vec<Self> {
-        let change = |finding| changes.map(|changes| changes.of(finding));
-        let found = |finding| Self { place: 0, cluster: "", finding, change: change(finding) };
-        findings.iter().map(found).collect()
+    /// Returns the findings of the cluster at a position in the report.
+    pub(super) fn all_of(
+        report: &'a Report,
+        place: usize,
+        cluster: &'a str,
+    ) -> impl Iterator<Item = Self> + Clone {
+        let change = |finding| report.changes.as_ref().map(|changes| changes.of(finding));
+        report.findings.iter().map(move |finding| Self { place, cluster, finding, change: change(finding) })
     }
 
     pub(super) fn is_news(self) -> bool {

@@ -8,12 +8,15 @@ use super::text::{count, escape, thousands};
 /// Digits of a GUID that are enough to tell clusters apart.
 const GUID_SHOWN: usize = 16;
 
+/// Formats `Cluster 0f0e1d2c3b4a5968`.
+pub(super) fn guid(guid: &str) -> String {
+    let guid: String = guid.chars().take(GUID_SHOWN).collect();
+    if guid.is_empty() { "Cluster of unknown GUID".to_owned() } else { format!("Cluster {guid}") }
+}
+
 /// Formats `Cluster 0f0e1d2c3b4a5968 · etcd https://10.0.0.5:2379 · revision 48250 · Calico v3.32.1`.
 pub(crate) fn cluster(identity: &ClusterIdentity) -> String {
-    let guid: String = identity.guid.chars().take(GUID_SHOWN).collect();
-    let mut parts =
-        vec![if guid.is_empty() { "Cluster of unknown GUID".into() } else { format!("Cluster {guid}") }];
-    parts.push(format!("{} {}", identity.datastore, identity.location));
+    let mut parts = vec![guid(&identity.guid), format!("{} {}", identity.datastore, identity.location)];
     if !identity.revision.is_empty() {
         parts.push(format!("revision {}", identity.revision));
     }

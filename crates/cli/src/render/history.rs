@@ -7,14 +7,12 @@ use serde::Serialize;
 
 use super::column::{Column, left, right};
 use super::document::Document;
+use super::header;
 use super::page::Text;
 use super::text::count;
 
-/// Digits of a GUID that are enough to tell clusters apart.
-const GUID_SHOWN: usize = 16;
-
 /// The period that a history covers, in words.
-pub(super) fn reach(reach: &Reach) -> String {
+fn reach(reach: &Reach) -> String {
     match reach {
         Reach::Etcd { oldest_revision, newest_revision, .. } if oldest_revision == "1" => {
             format!("etcd has everything from the beginning up to revision {newest_revision}")
@@ -65,20 +63,17 @@ fn of_recording(recorded: &[Span]) -> String {
 }
 
 impl Document for History {
-    fn kind(&self) -> &'static str {
-        "History"
-    }
+    const KIND: &'static str = "History";
 
     fn text(&self, text: &mut Text) {
-        let guid: String = self.guid.chars().take(GUID_SHOWN).collect();
-        let cluster =
-            if guid.is_empty() { "Cluster of unknown GUID".to_owned() } else { format!("Cluster {guid}") };
+        let cluster = header::guid(&self.guid);
         let source = match &self.reach {
             Reach::Etcd { .. } => "etcd",
             Reach::Archive { .. } => "archive",
             Reach::State { .. } => "state",
         };
-        text.lines([format!("{cluster} · {source} {} · {}", self.location, self.about), reach(&self.reach)]);
+        text.line(format!("{cluster} · {source} {} · {}", self.location, self.about));
+        text.about(0, reach(&self.reach));
         text.blank();
         match self.events.as_slice() {
             [] => text.line("Nothing is known about it"),
@@ -91,7 +86,7 @@ impl Document for History {
     }
 }
 
-pub(super) fn event_columns<'a>(wide: bool) -> Vec<Column<'a, &'a Event>> {
+fn event_columns<'a>(wide: bool) -> Vec<Column<'a, &'a Event>> {
     vec![
         right("REVISION", |event: &Event| event.revision.map_or_else(|| "-".to_owned(), |of| of.to_string())),
         left("TIME", |event: &Event| time(&event.time)),

@@ -43,6 +43,8 @@ pub(crate) struct Text {
 enum Part {
     /// A line that is ready to be printed.
     Line(String),
+    /// A line above a table that stays in the text of several clusters.
+    About(String),
     /// A table, with the column to sort it by.
     Grid(Grid, Option<&'static str>),
 }
@@ -62,16 +64,24 @@ impl Text {
         self.drawn(&on_page(&escape(line.as_ref()), indent, self.page));
     }
 
+    /// Adds a line like [`Self::hanging`], which stays in the text of several clusters: see [`Self::clusters`].
+    pub(crate) fn about(&mut self, indent: usize, line: impl AsRef<str>) {
+        self.hanging(indent, line);
+        if let Some(Part::Line(line)) = self.parts.pop_if(|part| matches!(part, Part::Line(_))) {
+            self.parts.push(Part::About(line));
+        }
+    }
+
     pub(crate) fn lines<T: AsRef<str>>(&mut self, lines: impl IntoIterator<Item = T>) {
         lines.into_iter().for_each(|line| self.line(line));
     }
 
-    /// Adds an empty line and the notes, if there are any.
+    /// Adds the notes, with an empty line before them if the text has any lines or tables.
     pub(crate) fn notes(&mut self, notes: &[String]) {
-        if !notes.is_empty() {
+        if !notes.is_empty() && !self.parts.is_empty() {
             self.blank();
-            self.lines(notes);
         }
+        self.lines(notes);
     }
 
     pub(crate) fn blank(&mut self) {
@@ -117,39 +127,42 @@ impl Text {
         }
     }
 
-    /// Adds the texts of several clusters: their tables as one, with the cluster in the first column, and then the
-    /// lines after each table. Texts without a table are added one after the other.
+    /// Adds the texts of several clusters: tables of the same list as one, with the cluster in the first column, and then
+    /// the lines of [`Self::about`] and those below the tables. Texts without such lines and without a table are added one
+    /// after the other.
     pub(crate) fn clusters(&mut self, texts: Vec<(&str, Self)>) {
-        let (mut grids, mut after) = (Vec::new(), Vec::new());
+        let (mut lists, mut lines): (Vec<Vec<(&str, Grid)>>, Vec<Part>) = Default::default();
         for (name, text) in texts {
-            let place = text.parts.iter().position(|part| matches!(part, Part::Grid(..)));
-            let mut parts = text.parts.into_iter().skip(place.unwrap_or_default()).peekable();
-            match parts.next_if(|part| matches!(part, Part::Grid(..))) {
-                Some(Part::Grid(grid, _)) => grids.push((name, grid)),
-                _ => self.styled(Style::new().bold(), name),
+            if text.parts.iter().all(|part| matches!(part, Part::Line(_))) {
+                self.styled(Style::new().bold(), name);
+                self.parts.extend(text.parts);
+                self.blank();
+                continue;
             }
-            // Notes of a table begin with the name of their cluster.
-            let of = if place.is_some() { format!("{}: ", escape(name)) } else { String::new() };
-            let lines = parts.filter_map(|part| match part {
-                Part::Line(line) if place.is_none() || line != "\n" => {
-                    Some(Part::Line(format!("{of}{line}")))
+            for part in text.parts.into_iter().skip_while(|part| matches!(part, Part::Line(_))) {
+                match part {
+                    Part::Grid(grid, _) => match lists.iter_mut().find(|list| list[0].1.is_like(&grid)) {
+                        Some(list) => list.push((name, grid)),
+                        None => lists.push(vec![(name, grid)]),
+                    },
+                    Part::Line(line) | Part::About(line) if line != "\n" => {
+                        lines.push(Part::Line(format!("{}: {line}", escape(name))));
+                    }
+                    Part::Line(_) | Part::About(_) => {}
                 }
-                _ => None,
-            });
-            if place.is_some() {
-                after.extend(lines);
-            } else {
-                self.parts.extend(lines);
-                self.blank();
             }
         }
-        if !grids.is_empty() {
-            self.grid(Grid::of_clusters(grids));
-            if !after.is_empty() {
+        let has_lists = !lists.is_empty();
+        for (place, list) in lists.into_iter().enumerate() {
+            if place > 0 {
                 self.blank();
             }
-            self.parts.extend(after);
+            self.grid(Grid::of_clusters(list));
         }
+        if has_lists && !lines.is_empty() {
+            self.blank();
+        }
+        self.parts.extend(lines);
     }
 
     /// Returns the text.
@@ -160,7 +173,7 @@ impl Text {
         let mut written = String::new();
         for part in self.parts {
             match part {
-                Part::Line(line) => written.push_str(&line),
+                Part::Line(line) | Part::About(line) => written.push_str(&line),
                 Part::Grid(grid, sort_by) => {
                     let table = grid.draw(Page { sort_by, ..self.page });
                     let table =

@@ -1,13 +1,11 @@
 //! The output of commands that plan: the plan and its result.
 
 use calipam_check::{ClusterIdentity, Code, Subject};
-use calipam_model::block::Cooling;
 use calipam_plan::{Change, PlanKind, PlanSummary, SkipReason, Skipped, Totals};
-use calipam_repair::Execution;
 use calipam_workflow::Executed;
 use serde::Serialize;
 
-use super::column::{Kind, example, left, number_of_kind};
+use super::column::left;
 use super::document::Document;
 use super::header;
 use super::page::Text;
@@ -26,7 +24,7 @@ pub(super) struct PlanJson<'a> {
     skipped: Vec<ShownSkipped<'a>>,
     warnings: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    execution: Option<ShownExecution>,
+    execution: Option<&'a Executed>,
 }
 
 #[derive(Debug, Serialize)]
@@ -50,99 +48,24 @@ impl<'a> ShownSkipped<'a> {
     }
 }
 
-/// The result of a plan.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct ShownExecution {
-    steps: usize,
-    written: usize,
-    already_done: usize,
-    /// Steps without any write, because something had changed.
-    aborted: usize,
-    /// Addresses that stay because something had changed, including those left out of written steps.
-    kept_addresses: usize,
-    not_started: usize,
-    /// Partly written steps.
-    partly: usize,
-    conflicts: Vec<ShownConflict>,
-    interrupted: bool,
-    /// The released addresses that are cooling down.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cooling: Option<Cooling>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    failure: Option<String>,
-    /// The reason why the run left the datastore locked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lock_left: Option<String>,
-    journal: String,
-}
-
-/// A step that was not written because something had changed.
-#[derive(Debug, Serialize)]
-struct ShownConflict {
-    what: String,
-    reason: String,
-}
-
-impl ShownExecution {
-    pub(crate) fn new(run: &Executed) -> Self {
-        let Execution {
-            steps,
-            written,
-            already,
-            conflicts,
-            not_started,
-            failure,
-            interrupted,
-            lock_left,
-            passed_over: _,
-            partly,
-            aborted,
-            cooling,
-            open_intents: _,
-            journal: _,
-        } = &run.execution;
-        let conflict =
-            |c: &calipam_repair::Conflict| ShownConflict { what: c.what.clone(), reason: c.reason.clone() };
-        Self {
-            steps: *steps,
-            written: *written,
-            already_done: *already,
-            aborted: *aborted,
-            kept_addresses: run.execution.kept(),
-            not_started: *not_started,
-            partly: *partly,
-            conflicts: conflicts.iter().map(conflict).collect(),
-            interrupted: *interrupted,
-            cooling: *cooling,
-            failure: failure.as_ref().map(ToString::to_string),
-            lock_left: lock_left.as_ref().map(ToString::to_string),
-            journal: run.journal.display().to_string(),
-        }
+/// `Done: 4 of 5 steps; 1 step aborted (conflict)`, and a line about addresses that are cooling down.
+pub(super) fn result(Executed { execution, .. }: &Executed) -> Vec<String> {
+    let done = execution.written + execution.already;
+    let mut line = format!("Done: {} of {}", thousands(done), count(execution.steps, "step", "steps"));
+    if execution.aborted > 0 {
+        line.push_str(&format!("; {} aborted (conflict)", count(execution.aborted, "step", "steps")));
     }
-
-    /// Formats `Done: 4 of 5 steps; 1 step aborted (conflict)`, and a line about addresses that are cooling down.
-    pub(crate) fn summary(&self) -> String {
-        let done = self.written + self.already_done;
-        let mut line = format!("Done: {} of {}", thousands(done), count(self.steps, "step", "steps"));
-        if self.aborted > 0 {
-            line.push_str(&format!("; {} aborted (conflict)", count(self.aborted, "step", "steps")));
-        }
-        if self.kept_addresses > 0 {
-            let kept = count(self.kept_addresses, "address", "addresses");
-            line.push_str(&format!("; {kept} unchanged"));
-        }
-        if self.partly > 0 {
-            line.push_str(&format!("; {} partly written", count(self.partly, "step", "steps")));
-        }
-        if self.not_started > 0 {
-            line.push_str(&format!("; {} not started", count(self.not_started, "step", "steps")));
-        }
-        if let Some(cooling) = &self.cooling {
-            line.push_str(&format!("\n{}", cool_down(cooling)));
-        }
-        line
+    if execution.kept_addresses > 0 {
+        let kept = count(execution.kept_addresses, "address", "addresses");
+        line.push_str(&format!("; {kept} unchanged"));
     }
+    if execution.partly > 0 {
+        line.push_str(&format!("; {} partly written", count(execution.partly, "step", "steps")));
+    }
+    if execution.not_started > 0 {
+        line.push_str(&format!("; {} not started", count(execution.not_started, "step", "steps")));
+    }
+    [line].into_iter().chain(execution.cooling.as_ref().map(cool_down)).collect()
 }
 
 /// Formats `Plan: 12 addresses in 3 blocks, 12 handles, 1 affinity; 2 skipped`.
@@ -175,6 +98,8 @@ pub(crate) struct PlanDocument<'a> {
 }
 
 impl Document for PlanDocument<'_> {
+    const KIND: &'static str = "Plan";
+
     fn kind(&self) -> &'static str {
         match self.plan.kind {
             PlanKind::Release => "ReleasePlan",
@@ -188,7 +113,7 @@ impl Document for PlanDocument<'_> {
 
     fn text(&self, text: &mut Text) {
         if let Some(run) = self.run {
-            return text.lines(ShownExecution::new(run).summary().lines());
+            return text.lines(result(run));
         }
         text.line(header::cluster(&self.plan.cluster));
         text.blank();
@@ -216,23 +141,19 @@ impl<'a> PlanDocument<'a> {
             changes: &plan.changes,
             skipped: plan.skipped.iter().map(ShownSkipped::new).collect(),
             warnings: plan.warnings.iter().map(hints::text).collect(),
-            execution: self.run.map(ShownExecution::new),
+            execution: self.run,
         }
     }
 }
 
 fn changes(plan: &PlanSummary, wide: bool) -> Grid {
     let columns = vec![
-        left("ACTION", |change: &Change| change.action),
+        left("ACTION", |change: &Change| change.action).of_kind(),
         left("SUBJECT", |change: &Change| &change.subject),
         left("WHY", |change: &Change| &change.detail),
     ];
-    let of_kinds = vec![
-        left("ACTION", |kind: Kind<&Change>| kind.example.action),
-        number_of_kind(),
-        example(|change: &Change| format!("{} {}", change.subject, change.detail)),
-    ];
-    Grid::short(wide, FEW, &plan.changes, columns, |change| change.action, of_kinds)
+    let example = |change: &Change| format!("{} {}", change.subject, change.detail);
+    Grid::short(wide, FEW, &plan.changes, columns, |change| change.action, example)
 }
 
 fn skipped(plan: &PlanSummary, wide: bool) -> Grid {
@@ -240,17 +161,11 @@ fn skipped(plan: &PlanSummary, wide: bool) -> Grid {
     let why = |skipped: &Skipped| hints::plan::skipped(skipped, Reader::Operator);
     let columns = vec![
         left("SUBJECT", |skipped: &Skipped| &skipped.subject),
-        left("CODE", code),
-        left("SKIPPED BECAUSE", |skipped: &Skipped| skipped.reason).hidden(1),
+        left("CODE", code).of_kind(),
+        left("SKIPPED BECAUSE", |skipped: &Skipped| skipped.reason).of_kind().hidden(1),
         left("WHY", why),
     ];
-    let of_kinds = vec![
-        left("CODE", |kind: Kind<&Skipped>| code(kind.example)),
-        left("SKIPPED BECAUSE", |kind: Kind<&Skipped>| kind.example.reason),
-        number_of_kind(),
-        example(why),
-    ];
-    Grid::short(wide, FEW, &plan.skipped, columns, |skipped| (skipped.reason, skipped.code), of_kinds)
+    Grid::short(wide, FEW, &plan.skipped, columns, |skipped| (skipped.reason, skipped.code), why)
 }
 
 /// True if the short form shows everything.

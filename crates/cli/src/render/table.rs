@@ -10,9 +10,9 @@ use clap::builder::styling::{AnsiColor, Style};
 use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
 use textwrap::core::display_width;
 
-use super::column::{Column, Kind, left};
+use super::column::{Column, Form, left, right};
 use super::page::Page;
-use super::text::{escape, join};
+use super::text::{escape, join, thousands};
 use super::wrap::{cut, cut_words, longest_word, on_page, round, shorten_handles};
 
 /// A list with the cells of all rows.
@@ -57,7 +57,7 @@ impl Grid {
     ) -> Self {
         let rows: Vec<R> = rows.into_iter().collect();
         let filled =
-            |Column { title, is_right, hidden, wide: is_wide, if_any, cell, color }: Column<'_, R>| {
+            |Column { title, is_right, hidden, wide: is_wide, if_any, cell, color, .. }: Column<'_, R>| {
                 let style = |row| color.as_ref().and_then(|color| color(row)).map(AnsiColor::on_default);
                 let cell = |row: &R| (cut(escape(&cell(*row))), style(*row).unwrap_or_default());
                 let cells = rows.iter().map(cell).collect();
@@ -68,24 +68,31 @@ impl Grid {
     }
 
     /// Creates the short form of a list: with more than `few` rows, and unless `wide`, one row for each kind, in the
-    /// order of the kinds, with the kind's first row as the example.
-    pub(crate) fn short<R: Copy, K: Ord>(
+    /// order of the kinds, with the number of its rows, and its first row as the example.
+    pub(crate) fn short<R: Copy, K: Ord, T: ToString>(
         wide: bool,
         few: usize,
         rows: impl IntoIterator<Item = R>,
         columns: Vec<Column<'_, R>>,
         kind: impl Fn(R) -> K,
-        of_kinds: Vec<Column<'_, Kind<R>>>,
+        example: impl Fn(R) -> T,
     ) -> Self {
         let rows: Vec<R> = rows.into_iter().collect();
+        let has = |form: Form| move |column: &Column<'_, R>| column.form == form || column.form == Form::Both;
         if wide || rows.len() <= few {
-            return Self::new(wide, rows, columns);
+            return Self::new(wide, rows, columns.into_iter().filter(has(Form::Rows)).collect());
         }
-        let mut kinds: BTreeMap<K, Kind<R>> = BTreeMap::new();
+        let mut kinds: BTreeMap<K, (R, usize)> = BTreeMap::new();
         for row in rows {
-            kinds.entry(kind(row)).or_insert(Kind { example: row, number: 0 }).number += 1;
+            kinds.entry(kind(row)).or_insert((row, 0)).1 += 1;
         }
-        Self::new(wide, kinds.into_values(), of_kinds)
+        let shown = columns.into_iter().filter(has(Form::Kinds));
+        let (of_kind, others): (Vec<_>, Vec<_>) = shown.partition(|column| column.form == Form::Both);
+        let mut columns: Vec<Column<'_, (R, usize)>> = of_kind.into_iter().map(Column::by_kind).collect();
+        columns.push(right("COUNT", |(_, number)| thousands(number)));
+        columns.extend(others.into_iter().map(Column::by_kind));
+        columns.push(left("FOR EXAMPLE", |(row, _)| example(row)));
+        Self::new(wide, kinds.into_values(), columns)
     }
 
     /// Appends the rows of another list. A column that only one list has contains dashes in the rows of the other.
@@ -122,6 +129,11 @@ impl Grid {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.rows == 0
+    }
+
+    /// True for a list with the same first column.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        self.titles().next() == other.titles().next()
     }
 
     pub(crate) fn titles(&self) -> impl Iterator<Item = &'static str> {

@@ -1,5 +1,3 @@
-use super::super::column::{example, number_of_kind, right};
-use super::super::text::thousands;
 use super::super::wrap::LONGEST;
 use super::*;
 
@@ -106,12 +104,14 @@ fn columns_are_there_where_they_say_something() {
 #[test]
 fn many_rows_are_shown_by_kind() {
     let table = |wide, few| {
-        let columns = vec![left("WORD", |word: &'static str| word)];
-        let of_kinds = vec![number_of_kind(), example(|word: &'static str| word)];
-        let list = Grid::short(wide, few, ["b1", "a1", "b2"], columns, |word| &word[..1], of_kinds);
+        let columns = vec![
+            left("FIRST", |word: &'static str| &word[..1]).only_of_kinds(),
+            left("WORD", |word: &'static str| word),
+        ];
+        let list = Grid::short(wide, few, ["b1", "a1", "b2"], columns, |word| &word[..1], |word| word);
         text(Page::default(), list)
     };
-    assert_eq!(table(false, 2), "COUNT  FOR EXAMPLE\n    1  a1\n    2  b1\n");
+    assert_eq!(table(false, 2), "COUNT  FIRST  FOR EXAMPLE\n    1  a      a1\n    2  b      b1\n");
     for every in [table(false, 3), table(true, 2)] {
         assert_eq!(every, "WORD\nb1\na1\nb2\n");
     }

@@ -6,28 +6,28 @@ use calipam_repair::journal::Header;
 use calipam_workflow::Executed;
 use serde::Serialize;
 
-use super::column::{Kind, example, left, number_of_kind};
+use super::column::left;
 use super::document::Document;
 use super::page::Text;
-use super::plan::ShownExecution;
+use super::plan::result;
 use super::table::{FEW, Grid};
 use super::text::count;
 
 /// An undo for YAML and JSON.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct UndoJson {
+struct UndoJson<'a> {
     /// The command of the run that is undone.
-    command: String,
-    started_at: String,
-    cluster: String,
-    location: String,
+    command: &'a str,
+    started_at: &'a str,
+    cluster: &'a str,
+    location: &'a str,
     restored: Vec<Restored>,
     skipped: Vec<NotRestored>,
     /// The number of objects that are already as they were before the run.
     already: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
-    execution: Option<ShownExecution>,
+    execution: Option<&'a Executed>,
 }
 
 /// An object that is restored.
@@ -55,13 +55,11 @@ pub(crate) struct UndoDocument<'a> {
 }
 
 impl Document for UndoDocument<'_> {
-    fn kind(&self) -> &'static str {
-        "UndoPlan"
-    }
+    const KIND: &'static str = "UndoPlan";
 
     fn text(&self, text: &mut Text) {
         match self.run {
-            Some(run) => text.lines(ShownExecution::new(run).summary().lines()),
+            Some(run) => text.lines(result(run)),
             None => tables(&shown(self), text),
         }
     }
@@ -71,7 +69,7 @@ impl Document for UndoDocument<'_> {
     }
 }
 
-fn shown(undo: &UndoDocument<'_>) -> UndoJson {
+fn shown<'a>(undo: &UndoDocument<'a>) -> UndoJson<'a> {
     let UndoDocument { header, plan, run } = undo;
     let restored = plan.steps().iter().flat_map(|step| {
         step.objects.iter().map(|object| Restored {
@@ -90,18 +88,18 @@ fn shown(undo: &UndoDocument<'_>) -> UndoJson {
         reason: skipped.reason.clone(),
     });
     UndoJson {
-        command: header.command.clone(),
-        started_at: header.started_at.clone(),
-        cluster: header.cluster.clone(),
-        location: header.location.clone(),
+        command: &header.command,
+        started_at: &header.started_at,
+        cluster: &header.cluster,
+        location: &header.location,
         restored: restored.collect(),
         skipped: skipped.collect(),
         already: plan.already(),
-        execution: run.map(ShownExecution::new),
+        execution: *run,
     }
 }
 
-fn tables(shown: &UndoJson, text: &mut Text) {
+fn tables(shown: &UndoJson<'_>, text: &mut Text) {
     text.line(format!("Undoing `{}` of {}", shown.command, shown.started_at));
     text.blank();
     text.section(restored(shown, text.page.wide));
@@ -119,29 +117,21 @@ fn tables(shown: &UndoJson, text: &mut Text) {
     });
 }
 
-fn restored(shown: &UndoJson, wide: bool) -> Grid {
+fn restored(shown: &UndoJson<'_>, wide: bool) -> Grid {
     let columns = vec![
-        left("ACTION", |object: &Restored| object.action),
+        left("ACTION", |object: &Restored| format!("{}-{}", object.action, object.kind)).of_kind(),
         left("OBJECT", |object: &Restored| &object.object),
         left("WAS WRITTEN FOR", |object: &Restored| &object.reason),
     ];
-    let of_kinds = vec![
-        left("ACTION", |of: Kind<&Restored>| format!("{}-{}", of.example.action, of.example.kind)),
-        number_of_kind(),
-        example(|object: &Restored| format!("{} {}", object.object, object.reason)),
-    ];
-    Grid::short(wide, FEW, &shown.restored, columns, |object| (object.action, object.kind), of_kinds)
+    let example = |object: &Restored| format!("{} {}", object.object, object.reason);
+    Grid::short(wide, FEW, &shown.restored, columns, |object| (object.action, object.kind), example)
 }
 
-fn skipped(shown: &UndoJson, wide: bool) -> Grid {
+fn skipped(shown: &UndoJson<'_>, wide: bool) -> Grid {
     let objects = |skipped: &NotRestored| skipped.objects.join(", ");
-    let columns = vec![left("OBJECT", objects), left("REASON", |skipped: &NotRestored| &skipped.reason)];
-    let of_kinds = vec![
-        left("REASON", |kind: Kind<&NotRestored>| kind.example.reason.as_str()),
-        number_of_kind(),
-        example(objects),
-    ];
-    Grid::short(wide, FEW, &shown.skipped, columns, |skipped| &skipped.reason, of_kinds)
+    let reason = left("REASON", |skipped: &NotRestored| &skipped.reason).of_kind();
+    let columns = vec![left("OBJECT", objects), reason];
+    Grid::short(wide, FEW, &shown.skipped, columns, |skipped| &skipped.reason, objects)
 }
 
 /// True if the short form shows everything.

@@ -76,9 +76,7 @@ impl Why<'_> {
 }
 
 impl Document for Why<'_> {
-    fn kind(&self) -> &'static str {
-        "AddressExplanation"
-    }
+    const KIND: &'static str = "AddressExplanation";
 
     fn text(&self, text: &mut Text) {
         text.line(self.explanation.sentence());

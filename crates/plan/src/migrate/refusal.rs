@@ -111,7 +111,7 @@ impl MigrateRefusal {
             ),
             Self::OtherBegun { temporary, .. } => Hint::new(
                 "continue with {}; or abandon it, while the old pool still exists: {}",
-                [Call::MigrateResume(temporary.clone()), Call::MigrateBack(temporary.clone())],
+                [Call::ApplyMigration(temporary.clone()), Call::MigrateBack(temporary.clone())],
             ),
             Self::NotTemporary { .. } => {
                 "name a CIDR that no pool has; or move to that pool permanently, with --to".into()
@@ -138,7 +138,7 @@ impl MigrateRefusal {
                 "create or enable another pool first, with --to-cidr or --to".into()
             }
             Self::NoLongerEmpty(pool) | Self::PhaseHasChanged { pool, .. } => {
-                Hint::new("{} shows what it contains now", [Call::MigrateStatus(Some(pool.clone()))])
+                Hint::new("{} shows what it contains now", [Call::Migrate(pool.clone())])
             }
             Self::Finalizer { pool, .. } => Hint::new(
                 "nothing is left in it: `kubectl delete ippools.projectcalico.org {}` lets Calico delete it",

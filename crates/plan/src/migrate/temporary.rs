@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use calipam_model::IpNet;
 use calipam_model::pool::{Pool, Successor};
 use calipam_model::snapshot::Snapshot;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::{MigrateRefusal, Migration, Target, made_of, name_of, takes_blocks};
 
@@ -22,11 +22,17 @@ pub enum Leg {
 }
 
 /// A migration as one half of a change of block size.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct Detour<'m> {
     pub leg: Leg,
+    #[serde(serialize_with = "name")]
     pub temporary: &'m Pool,
+    #[serde(flatten)]
     pub successor: &'m Successor,
+}
+
+fn name<S: Serializer>(pool: &&Pool, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&pool.name)
 }
 
 impl Migration {

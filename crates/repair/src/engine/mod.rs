@@ -17,6 +17,7 @@ use calipam_model::block::Cooling;
 use calipam_model::edit::Unit;
 use calipam_model::key::Key;
 use jiff::SignedDuration;
+use serde::{Serialize, Serializer};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -134,9 +135,10 @@ pub(crate) struct Context {
 }
 
 /// A step that was abandoned, or addresses of a step that stay as they were.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Conflict {
     /// The step of the plan.
+    #[serde(skip)]
     pub step: usize,
     /// The change that was planned.
     pub what: String,
@@ -144,6 +146,7 @@ pub struct Conflict {
     pub reason: String,
     /// The addresses that stay as they were although the other parts of the step were written. Empty if the entire step
     /// was abandoned.
+    #[serde(skip)]
     pub addresses: Vec<IpAddr>,
 }
 
@@ -165,36 +168,50 @@ pub(crate) enum Ended {
 }
 
 /// The result of a run.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Execution {
     /// Steps of the run.
     pub steps: usize,
     /// Steps that wrote something, possibly without some of their addresses.
     pub written: usize,
     /// Steps that found everything done already.
+    #[serde(rename = "alreadyDone")]
     pub already: usize,
-    /// Steps that were written in part: the rest met a conflict or a failure.
-    pub partly: usize,
     /// Steps that wrote nothing, because something had changed.
     pub aborted: usize,
-    /// The released addresses that are cooling down.
-    pub cooling: Option<Cooling>,
-    /// Intents in the journal without an outcome: they may have been written.
-    pub open_intents: u64,
-    /// Steps, and addresses of steps, that were abandoned because something had changed.
-    pub conflicts: Vec<Conflict>,
+    /// Addresses that stay as they were because something had changed, including those left out of written steps.
+    pub kept_addresses: usize,
     /// Steps that did not begin, because the run was interrupted or a failure ended it.
     pub not_started: usize,
-    /// The failure that ended the run.
-    pub failure: Option<RepairError>,
+    /// Steps that were written in part: the rest met a conflict or a failure.
+    pub partly: usize,
+    /// Steps, and addresses of steps, that were abandoned because something had changed.
+    pub conflicts: Vec<Conflict>,
     /// True if a stop was requested.
     pub interrupted: bool,
+    /// The released addresses that are cooling down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cooling: Option<Cooling>,
+    /// The failure that ended the run.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
+    pub failure: Option<RepairError>,
     /// The error if the lock could not be restored: the datastore is still locked.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
     pub lock_left: Option<RepairError>,
+    /// Intents in the journal without an outcome: they may have been written.
+    #[serde(skip)]
+    pub open_intents: u64,
     /// The journal, if the run will write more.
+    #[serde(skip)]
     pub journal: Option<Arc<Journal>>,
     /// Journals of killed runs whose open intents could not be resolved, with the reasons.
+    #[serde(skip)]
     pub passed_over: Vec<(PathBuf, String)>,
+}
+
+fn text<S: Serializer>(error: &Option<RepairError>, serializer: S) -> Result<S::Ok, S::Error> {
+    error.as_ref().map(ToString::to_string).serialize(serializer)
 }
 
 impl Execution {
@@ -207,17 +224,13 @@ impl Execution {
             already: first.already + self.already,
             partly: first.partly + self.partly,
             aborted: first.aborted + self.aborted,
+            kept_addresses: first.kept_addresses + self.kept_addresses,
             cooling: first.cooling.into_iter().chain(self.cooling).reduce(Cooling::and),
             conflicts: first.conflicts.into_iter().chain(self.conflicts).collect(),
             not_started: first.not_started + self.not_started,
             passed_over: first.passed_over.into_iter().chain(self.passed_over).collect(),
             ..self
         }
-    }
-
-    /// Counts the addresses that stay as they were because something had changed.
-    pub fn kept(&self) -> usize {
-        self.conflicts.iter().map(|conflict| conflict.addresses.len()).sum()
     }
 
     pub fn may_have_written(&self) -> bool {
@@ -325,6 +338,7 @@ impl Execution {
                 }
             }
         }
+        self.kept_addresses += conflicts.iter().map(|conflict| conflict.addresses.len()).sum::<usize>();
         self.conflicts.append(&mut conflicts);
     }
 }

@@ -11,11 +11,13 @@ use calipam_plan::migrate::Migration;
 use calipam_simulate::answer::{self, Evicted};
 use calipam_simulate::{Scenario, ScenarioError, Start, StartPod};
 use jiff::SignedDuration;
+use serde::{Serialize, Serializer};
 
 use super::Eviction;
 
 /// An estimate, without the time for disruption budgets that block evictions, and for images that a node lacks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Estimate {
     /// Pods that can be evicted.
     pub pods: usize,
@@ -24,8 +26,14 @@ pub struct Estimate {
     /// Pods that are evicted at the same time.
     pub batch: usize,
     /// The median time from the creation of a pod until it was ready.
+    #[serde(rename = "eachSeconds", serialize_with = "seconds")]
     pub each: SignedDuration,
+    #[serde(rename = "totalSeconds", serialize_with = "seconds")]
     pub total: SignedDuration,
+}
+
+fn seconds<S: Serializer>(duration: &SignedDuration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_i64(duration.as_secs())
 }
 
 /// The longest time that counts, in multiples of the median. A pod with a longer one was not ready for a while later.

@@ -31,45 +31,6 @@ pub struct Eviction {
     pub namespace: Option<String>,
 }
 
-/// The reason why no more pods are evicted.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum EvictError {
-    #[error("pods are evicted through Kubernetes, but no kubeconfig was given")]
-    NoKubernetes,
-    #[error("{controller} has had only {ready} of {expected} pods ready for {waited:#}: eviction stopped")]
-    NotReady { controller: String, ready: usize, expected: usize, waited: SignedDuration },
-    /// Something still assigns from the old pool.
-    #[error("the new pod {pod} got an address from the old pool again: eviction stopped")]
-    AddressOfOldPool { pod: String },
-    #[error(
-        "for {waited:#}, disruption budgets have allowed none of {pods} pods to be evicted, such as {example}"
-    )]
-    Budgets { pods: usize, example: String, waited: SignedDuration },
-    /// The nodes of the pods are down, or a finalizer blocks them.
-    #[error("evicted pods have not ended after {waited:#}: {pods}, such as {example}")]
-    NotEnded { pods: usize, example: String, waited: SignedDuration },
-}
-
-impl EvictError {
-    pub(crate) fn hint(&self) -> Option<Hint> {
-        Some(match self {
-            Self::NoKubernetes => Hint::new("pass a kubeconfig: {}", [Call::Kubeconfig]),
-            Self::NotReady { .. } => Hint::new("once its pods are ready, {} continues", [Call::Again]),
-            Self::AddressOfOldPool { .. } => Hint::new(
-                "an annotation or the CNI plugin's configuration might ask for the pool: {} shows annotations",
-                [Call::MigrateStatus(None)],
-            ),
-            Self::Budgets { .. } => {
-                "`kubectl get poddisruptionbudgets -A` shows what the budgets allow".into()
-            }
-            Self::NotEnded { .. } => Hint::new(
-                "is their node down? `kubectl get nodes` shows it; once the pods are gone, {} continues",
-                [Call::Again],
-            ),
-        })
-    }
-}
-
 /// The time between two reads of the pods.
 const POLL: Duration = Duration::from_secs(1);
 
@@ -133,12 +94,7 @@ impl Eviction {
             if has_moved {
                 stuck_since = None;
             } else if stuck_since.get_or_insert_with(Instant::now).elapsed() >= self.patience() {
-                let (example, waited) = (format!("{}/{}", first.namespace, first.name), self.patience);
-                return Err(match left.len() {
-                    0 => EvictError::NotEnded { pods: ending.len(), example, waited },
-                    pods => EvictError::Budgets { pods, example, waited },
-                }
-                .into());
+                return Err(self.stopped(first, left.len(), ending.len()));
             }
             if gone.is_empty() {
                 sleep(POLL).await;
@@ -146,7 +102,7 @@ impl Eviction {
             }
 
             asked.extend(gone.keys().cloned());
-            self.until_back(workloads, &pods, &gone, old).await?;
+            self.until_back(workloads, &pods, &gone, pool).await?;
             sleep(Duration::try_from(self.pause).unwrap_or_default()).await;
         }
     }
@@ -184,13 +140,29 @@ impl Eviction {
             && self.namespace.as_ref().is_none_or(|namespace| *namespace == pod.namespace)
     }
 
+    /// The error if no pod was evicted for [`Self::patience`]: budgets protect the pods that are left, or evicted pods have not ended.
+    fn stopped(&self, example: &WorkloadPod, left: usize, ending: usize) -> Failure {
+        let (waited, WorkloadPod { namespace, name, .. }) = (self.patience, example);
+        if left > 0 {
+            return Failure::refused(format!(
+                "for {waited:#}, disruption budgets have allowed none of {left} pods to be evicted, such as {namespace}/{name}"
+            ))
+            .hint("`kubectl get poddisruptionbudgets -A` shows what the budgets allow");
+        }
+        // The nodes of the pods are down, or a finalizer blocks them.
+        let message =
+            format!("evicted pods have not ended after {waited:#}: {ending}, such as {namespace}/{name}");
+        let hint = "is their node down? `kubectl get nodes` shows it; once the pods are gone, {} continues";
+        Failure::refused(message).hint(Hint::new(hint, [Call::Again]))
+    }
+
     /// Waits until as many pods of each controller are ready as before.
     async fn until_back(
         &self,
         workloads: &Workloads,
         before: &[WorkloadPod],
         gone: &BTreeMap<String, Owner>,
-        old: IpNet,
+        old: &Pool,
     ) -> Result<(), Failure> {
         let owners: BTreeSet<&Owner> = gone.values().collect();
         let known: BTreeSet<&str> = before.iter().map(|pod| pod.uid.as_str()).collect();
@@ -199,9 +171,13 @@ impl Eviction {
             let pods = workloads.pods().await?;
             let is_of_owners = |pod: &&WorkloadPod| owners.iter().any(|owner| is_of(pod, owner));
             let mut new = pods.iter().filter(|pod| !known.contains(pod.uid.as_str())).filter(is_of_owners);
-            if let Some(pod) = new.find(|pod| pod.addresses.iter().any(|address| old.contains(address))) {
-                let pod = format!("{}/{}", pod.namespace, pod.name);
-                return Err(EvictError::AddressOfOldPool { pod }.into());
+            let is_of_old = |pod: &&WorkloadPod| pod.addresses.iter().any(|one| old.cidr.contains(one));
+            if let Some(WorkloadPod { namespace, name, .. }) = new.find(is_of_old) {
+                let hint = "an annotation or the CNI plugin's configuration might ask for the pool: {} shows annotations";
+                return Err(Failure::refused(format!(
+                    "the new pod {namespace}/{name} got an address from the old pool again: eviction stopped"
+                ))
+                .hint(Hint::new(hint, [Call::Migrate(old.name.clone())])));
             }
 
             // An evicted pod may be ready until its node has noticed.
@@ -216,13 +192,11 @@ impl Eviction {
             };
             if began.elapsed() >= self.patience() {
                 let (namespace, Controller { kind, name }) = owner;
-                return Err(EvictError::NotReady {
-                    controller: format!("{kind} {namespace}/{name}"),
-                    ready: ready(&pods, owner),
-                    expected: expected(owner),
-                    waited: self.patience,
-                }
-                .into());
+                let (ready, expected, waited) = (ready(&pods, owner), expected(owner), self.patience);
+                return Err(Failure::refused(format!(
+                    "{kind} {namespace}/{name} has had only {ready} of {expected} pods ready for {waited:#}: eviction stopped"
+                ))
+                .hint(Hint::new("once its pods are ready, {} continues", [Call::Again])));
             }
             sleep(POLL).await;
         }

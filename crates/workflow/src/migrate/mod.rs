@@ -8,6 +8,7 @@ use calipam_check::Subject;
 use calipam_datastore::Datastore;
 use calipam_datastore::write::Question;
 use calipam_model::document::Document;
+use calipam_model::hint::{Call, Hint};
 use calipam_model::key::Key;
 use calipam_model::writable::Object;
 use calipam_plan::migrate::{self, MigrateRefusal, Migration, Phase, StoredPools, Survey, Target, UserKind};
@@ -16,7 +17,6 @@ use calipam_plan::{Basis, Plan, PlanKind, SkipReason, Skipped};
 use jiff::SignedDuration;
 
 pub use self::estimate::Estimate;
-pub(crate) use self::evict::EvictError;
 pub use self::evict::Eviction;
 use self::evict::Moves;
 pub use self::moving::{Group, Moving, Pin};
@@ -189,7 +189,7 @@ async fn survey(
     let criteria = &request.criteria;
     let mut seen = read_and_check(datastore, criteria, operator).await?;
     let found = migrate::find(&seen.snapshot, request.from.as_deref(), &request.target)?;
-    let unknown = |name: &str| unknown_pool(&seen.snapshot, name);
+    let unknown = |name: &str| unknown_pool(&[&seen.snapshot], name);
     let (old, target) = found.ok_or_else(|| unknown(request.from.as_deref().unwrap_or_default()))?;
     let migration = Migration::of(&seen.snapshot, old, &target)?;
 
@@ -238,7 +238,10 @@ async fn survey_all(
 
 /// Evicts the pods of the old pool, once the operator agrees.
 async fn evict(run: &Run<'_>, surveyed: &Surveyed, eviction: &Eviction) -> Result<(), Failure> {
-    let Some(workloads) = run.datastore.workloads() else { return Err(EvictError::NoKubernetes.into()) };
+    let workloads = run.datastore.workloads().ok_or_else(|| {
+        Failure::refused("pods are evicted through Kubernetes, but no kubeconfig was given")
+            .hint(Hint::new("pass a kubeconfig: {}", [Call::Kubeconfig]))
+    })?;
     run.operator.show(Proposal::Migration(surveyed))?;
     let pods = surveyed.survey.users.iter().filter(|user| user.kind == UserKind::Pod).count();
     let cluster = crate::scope::guid(run.datastore).await?;

@@ -41,18 +41,21 @@ pub(super) fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome,
     let mut outcome = Outcome::Clean;
     for name in LINKS.into_iter().chain(args.calicoctl.then_some(CALICOCTL)) {
         let path = directory.join(name);
-        let install = || install(&path, link(&program, &path)?, args.force, || symlink(&program, &path));
-        let done = install().map_err(Failure::io_at("create", &path))?;
-        outcome = report(done, &path, outcome, console);
+        let is_ours = leads_to(&path, &program);
+        let done = install(&path, is_ours, args.force, console, || symlink(&program, &path));
+        if !done.map_err(Failure::io_at("create", &path))? {
+            outcome = Outcome::Refused;
+        }
     }
     if !args.completions {
         return Ok(outcome);
     }
 
     for (path, text) in files(&share, is_there) {
-        let install = || install(&path, file(&path, &text)?, args.force, || write(&path, &text));
-        let done = install().map_err(Failure::io_at("write", &path))?;
-        outcome = report(done, &path, outcome, console);
+        let done = install(&path, has(&path, &text), args.force, console, || write(&path, &text));
+        if !done.map_err(Failure::io_at("write", &path))? {
+            outcome = Outcome::Refused;
+        }
     }
     if is_there("zsh") {
         let folder = share.join(SHELLS[1].1);
@@ -64,9 +67,8 @@ pub(super) fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome,
 /// Removes the links to this program, and the unchanged files that it has written.
 fn remove(directory: &Path, program: &Path, share: &Path, console: &Console) -> Result<Outcome, Failure> {
     let links = LINKS.into_iter().chain([CALICOCTL]).map(|name| directory.join(name));
-    let links = links.filter(|path| path.is_symlink() && matches!(link(program, path), Ok(Found::Ours)));
-    let files = files(share, |_| true).into_iter();
-    let files = files.filter(|(path, text)| matches!(file(path, text), Ok(Found::Ours)));
+    let links = links.filter(|path| path.is_symlink() && leads_to(path, program));
+    let files = files(share, |_| true).into_iter().filter(|(path, text)| has(path, text));
     for path in links.chain(files.map(|(path, _)| path)) {
         fs::remove_file(&path).map_err(Failure::io_at("remove", &path))?;
         console.say(&format!("removed {}", quoted(&path)));
@@ -103,71 +105,43 @@ fn share_of(directory: &Path) -> Result<PathBuf, Failure> {
     Ok(directory.parent().unwrap_or(&directory).join("share"))
 }
 
-/// The owner of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
-    Nothing,
-    /// A link to this program, or a file with the text that it would write.
-    Ours,
-    Foreign,
+/// True for a link to this program.
+fn leads_to(path: &Path, program: &Path) -> bool {
+    fs::canonicalize(path).is_ok_and(|target| target == program)
 }
 
-fn link(program: &Path, path: &Path) -> io::Result<Found> {
-    found(path, || Ok(fs::canonicalize(path).is_ok_and(|target| target == program)))
+/// True for a file with this text.
+fn has(path: &Path, text: &[u8]) -> bool {
+    path.is_file() && fs::read(path).is_ok_and(|own| own == text)
 }
 
-fn file(path: &Path, text: &[u8]) -> io::Result<Found> {
-    found(path, || Ok(path.is_file() && fs::read(path)? == text))
-}
-
-fn found(path: &Path, is_ours: impl FnOnce() -> io::Result<bool>) -> io::Result<Found> {
-    match fs::symlink_metadata(path) {
-        Ok(_) if is_ours()? => Ok(Found::Ours),
-        Ok(_) => Ok(Found::Foreign),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Found::Nothing),
-        Err(error) => Err(error),
-    }
-}
-
-/// The result for one path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Done {
-    Created,
-    There,
-    /// Another file has this name, and is kept.
-    Foreign,
-}
-
-/// Creates a missing link or file; with `force`, also replaces a foreign one.
+/// Creates a link or file unless it is there; with `force`, also replaces a foreign one. False if another file has
+/// this name, and is kept.
 fn install(
     path: &Path,
-    found: Found,
+    is_there: bool,
     force: bool,
+    console: &Console,
     create: impl FnOnce() -> io::Result<()>,
-) -> io::Result<Done> {
-    match found {
-        Found::Ours => return Ok(Done::There),
-        Found::Foreign if !force => return Ok(Done::Foreign),
-        Found::Foreign => fs::remove_file(path)?,
-        Found::Nothing => {}
+) -> io::Result<bool> {
+    let shown = path.display();
+    if is_there {
+        console.verbose(&format!("{shown} exists already"));
+        return Ok(true);
+    }
+    let is_taken = fs::symlink_metadata(path).is_ok();
+    if is_taken && !force {
+        console.warn(&format!(
+            "{shown} exists, but is a different file; it is not replaced (`--force` replaces it)"
+        ));
+        return Ok(false);
+    }
+    if is_taken {
+        fs::remove_file(path)?;
     }
     create()?;
-    Ok(Done::Created)
-}
-
-fn report(done: Done, path: &Path, outcome: Outcome, console: &Console) -> Outcome {
-    match done {
-        Done::Created => console.say(&format!("created {}", path.display())),
-        Done::There => console.verbose(&format!("{} exists already", path.display())),
-        Done::Foreign => {
-            let path = path.display();
-            console.warn(&format!(
-                "{path} exists, but is a different file; it is not replaced (`--force` replaces it)"
-            ));
-            return Outcome::Refused;
-        }
-    }
-    outcome
+    console.say(&format!("created {shown}"));
+    Ok(true)
 }
 
 /// Returns the path of the program with all links resolved.

@@ -8,7 +8,7 @@ use calipam_check::Scope;
 use calipam_check::views::{self, PodName};
 use calipam_model::cidr::parse_address;
 use calipam_model::snapshot::Snapshot;
-use calipam_workflow::nodes;
+use calipam_workflow::Names;
 use percent_encoding::percent_decode_str;
 
 use crate::format::Format;
@@ -69,8 +69,7 @@ impl Question {
                 write(&list, snapshot, format)
             }
             Self::Node(name) => {
-                let Ok(nodes) = nodes(snapshot, std::slice::from_ref(name), None) else { return Ok(None) };
-                let scope = Scope::of_nodes(nodes);
+                let Ok(scope) = Names::of_node(name).scope(&[snapshot]) else { return Ok(None) };
                 write(&views::addresses(snapshot, &scope, &[]), snapshot, format)
             }
             Self::Handle(id) => match views::handle(snapshot, id) {
@@ -88,7 +87,7 @@ impl Question {
         }
         match text.split_once('/') {
             Some((namespace, name)) => Self::Pod((namespace.to_owned(), name.to_owned())),
-            None => match nodes(snapshot, &[text.to_owned()], None) {
+            None => match Names::of_node(text).scope(&[snapshot]) {
                 Ok(_) => Self::Node(text.to_owned()),
                 Err(_) => Self::Handle(text.to_owned()),
             },

@@ -86,7 +86,7 @@ impl<'a> Checks<'a> {
         let (mut report, snapshot, counts) = match &mut self.live {
             Some(live) => (live.report().clone(), live.snapshot(), Some(live.counts)),
             None => {
-                let checked = checker.check_datastore(&datastore, &self.console).await?;
+                let checked = checker.check(&datastore, &self.console).await?;
                 (checked.report, Arc::new(RwLock::new(checked.snapshot)), None)
             }
         };

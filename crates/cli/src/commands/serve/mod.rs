@@ -16,7 +16,6 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use calipam_datastore::settings::{LocalFiles, Settings};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::watch as state;
@@ -73,9 +72,8 @@ async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Out
     let (sender, served) = state::channel(Arc::new(Served::default()));
     let hosts = Hosts::new(&args.hosts);
     if args.events {
-        let settings = Settings::resolve(&global.overrides(), &connect::environment(), &LocalFiles)
-            .map_err(calipam_datastore::Error::from)?;
-        tokio::spawn(FindingEvents::new(settings.kubernetes).run(served.clone(), console.clone()));
+        let kubernetes = connect::settings(&global)?.kubernetes;
+        tokio::spawn(FindingEvents::new(kubernetes).run(served.clone(), console.clone()));
     }
     let checks = start_checks(args, global, console.clone(), interval, sender)?;
     let mut news = served.clone();

@@ -94,7 +94,6 @@ impl Good {
         let checked = Checked {
             report: &self.report,
             snapshot: &snapshot,
-            changes: None,
             took: self.took,
             exit_code: exit::code(&Ok(Outcome::Clean)),
         };

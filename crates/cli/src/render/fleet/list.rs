@@ -1,4 +1,4 @@
-//! The output of `show` for several clusters, and ranges that none of them uses.
+//! The output of a command for several clusters: their documents.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -7,6 +7,7 @@ use calipam_model::IpNet;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::exit::Outcome;
 use crate::format::Format;
 use crate::render::document::{Document, Printed, unsupported};
 use crate::render::page::Text;
@@ -18,6 +19,11 @@ pub(crate) struct FleetList {
     pub clusters: Vec<ListOfCluster>,
     /// The errors of clusters that could not be read.
     pub unreadable: BTreeMap<String, String>,
+    /// Clusters with only an earlier state, or only a later one.
+    pub only_old: Vec<String>,
+    pub only_new: Vec<String>,
+    /// The outcome of clusters that a short table omits: those without a change, which are most of a fleet.
+    pub omits: Option<Outcome>,
     /// Sums over all clusters, for people.
     pub sums: Vec<String>,
     /// Ranges that no cluster uses, if they were asked for.
@@ -29,6 +35,7 @@ pub(crate) struct FleetList {
 pub(crate) struct ListOfCluster {
     pub cluster: String,
     pub group: Option<String>,
+    pub outcome: Outcome,
     pub printed: Printed,
 }
 
@@ -37,6 +44,10 @@ pub(crate) struct ListOfCluster {
 struct FleetListJson<'a> {
     notes: &'a [String],
     unreadable: Vec<OneUnreadable<'a>>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    only_old: &'a [String],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    only_new: &'a [String],
     clusters: Vec<OneCluster<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     free_ranges: Option<&'a [IpNet]>,
@@ -52,27 +63,23 @@ struct OneCluster<'a> {
 
 /// A cluster that could not be read, with the reason.
 #[derive(Serialize)]
-pub(super) struct OneUnreadable<'a> {
+struct OneUnreadable<'a> {
     cluster: &'a str,
     reason: &'a str,
 }
 
-pub(super) fn unreadable(reasons: &BTreeMap<String, String>) -> Vec<OneUnreadable<'_>> {
-    reasons.iter().map(|(cluster, reason)| OneUnreadable { cluster, reason }).collect()
-}
-
 impl Document for FleetList {
-    fn kind(&self) -> &'static str {
-        "FleetList"
-    }
+    const KIND: &'static str = "FleetList";
 
     fn text(&self, text: &mut Text) {
-        let texts = self.clusters.iter().filter_map(|of| match &of.printed {
+        let wide = text.page.wide;
+        let shown = self.clusters.iter().filter(|of| wide || self.omits != Some(of.outcome));
+        let texts = shown.filter_map(|of| match &of.printed {
             Printed::Text(own) => Some((of.cluster.as_str(), own.clone())),
             _ => None,
         });
         text.clusters(texts.collect());
-        if self.clusters.is_empty() {
+        if self.clusters.is_empty() && self.omits.is_none() {
             text.line("No cluster has it");
         }
         let free = self.free.as_deref().map(|free| match free {
@@ -82,7 +89,12 @@ impl Document for FleetList {
                 format!("Free in all clusters: {}", free.join(", "))
             }
         });
-        text.notes(&[&self.sums[..], free.as_slice(), &self.notes[..]].concat());
+        let only_in = |names: &[String], place| {
+            (!names.is_empty()).then(|| format!("Only in {place}: {}", names.join(", ")))
+        };
+        let only_in = [only_in(&self.only_old, "OLD"), only_in(&self.only_new, "NEW")];
+        let only_in: Vec<String> = only_in.into_iter().flatten().collect();
+        text.notes(&[&only_in[..], &self.sums[..], free.as_slice(), &self.notes[..]].concat());
     }
 
     fn schema(&self) -> impl Serialize {
@@ -92,9 +104,12 @@ impl Document for FleetList {
             }
             _ => None,
         });
+        let unreadable = self.unreadable.iter().map(|(cluster, reason)| OneUnreadable { cluster, reason });
         FleetListJson {
             notes: &self.notes,
-            unreadable: unreadable(&self.unreadable),
+            unreadable: unreadable.collect(),
+            only_old: &self.only_old,
+            only_new: &self.only_new,
             clusters: clusters.collect(),
             free_ranges: self.free.as_deref(),
         }

@@ -61,7 +61,7 @@ impl<'a> FleetReportJson<'a> {
                 allocations: clusters.iter().map(|cluster| cluster.report.counts.allocations).sum(),
                 findings: report.counts(),
             },
-            changes: report.changed(),
+            changes: report.changes(),
             clusters: clusters.iter().map(|cluster| one(report, cluster)).collect(),
             findings: report.findings(),
         }

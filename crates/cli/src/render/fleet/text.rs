@@ -24,7 +24,8 @@ pub(super) fn write(report: &FleetReport, text: &mut Text) {
     let clusters: Vec<&Cluster> = report.clusters.iter().filter(shown).collect();
     let clean = report.clusters.len() - clusters.len();
     text.aside(clusters_table(report, clusters));
-    text.section(table(report.findings(), report.changes.is_some(), text.page.wide));
+    let is_compared = report.reports().any(|report| report.changes.is_some());
+    text.section(table(report.findings(), is_compared, text.page.wide));
     let clean = (clean > 0).then(|| format!("; {} without findings", count(clean, "cluster", "clusters")));
     text.line(summary(report.number_of_findings(), &report.counts()) + &clean.unwrap_or_default());
     text.lines(changes(report));
@@ -87,10 +88,10 @@ pub(super) fn use_of_pools(cluster: &Cluster) -> (String, String) {
 
 /// The numbers of findings by change since the earlier report; `None` without one.
 fn changes(report: &FleetReport) -> Option<String> {
-    let changes = report.changed()?;
+    let changes = report.changes()?;
     let mut line = format!(
         "Since {}: {} new, {} more severe, {} gone, {} as before",
-        changes.since.unwrap_or_default().strftime("%Y-%m-%d %H:%M:%S UTC"),
+        changes.since.strftime("%Y-%m-%d %H:%M:%S UTC"),
         thousands(changes.new),
         thousands(changes.worse),
         thousands(changes.gone.len()),

@@ -12,7 +12,7 @@ use jiff::Unit;
 use serde::Serialize;
 
 use self::shown::ShownSurvey;
-use super::column::{Kind, left, right};
+use super::column::{left, right};
 use super::document::Document;
 use super::header;
 use super::page::Text;
@@ -41,9 +41,7 @@ struct ShownMigration<'a> {
 const KIND: &str = "MigrationPlan";
 
 impl Document for SurveyDocument<'_> {
-    fn kind(&self) -> &'static str {
-        KIND
-    }
+    const KIND: &'static str = KIND;
 
     fn text(&self, text: &mut Text) {
         let Surveyed { survey, moving } = self.0;
@@ -84,9 +82,7 @@ impl Document for SurveyDocument<'_> {
 }
 
 impl Document for MigrationDocument<'_> {
-    fn kind(&self) -> &'static str {
-        KIND
-    }
+    const KIND: &'static str = KIND;
 
     fn text(&self, text: &mut Text) {
         let Self { surveyed, plan, run } = *self;
@@ -258,14 +254,10 @@ fn users(users: &[User], wide: bool) -> Grid {
     let columns = vec![
         left("ADDRESS", |user: &User| user.address),
         left("USED BY", |user: &User| format!("{} {}", kind(user.kind), user.name)),
-        left("NODE", |user: &User| &user.node),
+        left("USED BY", |user: &User| kind(user.kind)).only_of_kinds(),
+        left("NODE", |user: &User| &user.node).of_kind(),
     ];
-    let of_kinds = vec![
-        left("NODE", |of: Kind<&User>| of.example.node.as_str()),
-        left("USED BY", |of: Kind<&User>| kind(of.example.kind)),
-        right("USERS", |of: Kind<&User>| thousands(of.number)),
-    ];
-    Grid::short(wide, FEW, users, columns, |user| (&user.node, user.kind), of_kinds)
+    Grid::short(wide, FEW, users, columns, |user| (&user.node, user.kind), |user| &user.name)
 }
 
 fn kind(kind: UserKind) -> &'static str {

@@ -2,7 +2,7 @@
 
 use calipam_model::IpNet;
 use calipam_model::pool::Pool;
-use calipam_plan::migrate::{Detour, Difference, Leftovers, Leg, NodeCapacity, Phase, User};
+use calipam_plan::migrate::{Detour, Difference, Leftovers, NodeCapacity, Phase, User};
 use calipam_workflow::{Estimate, Group, Pin, Surveyed};
 use serde::Serialize;
 
@@ -24,23 +24,6 @@ impl<'a> From<&'a Pool> for ShownPool<'a> {
 }
 
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ShownDetour<'a> {
-    leg: Leg,
-    temporary: &'a str,
-    name: &'a str,
-    cidr: IpNet,
-    block_size: u8,
-}
-
-impl<'a> From<Detour<'a>> for ShownDetour<'a> {
-    fn from(Detour { leg, temporary, successor }: Detour<'a>) -> Self {
-        let (temporary, name) = (temporary.name.as_str(), successor.name.as_str());
-        Self { leg, temporary, name, cidr: successor.cidr, block_size: successor.block_size }
-    }
-}
-
-#[derive(Serialize)]
 struct ShownGroup<'a> {
     #[serde(flatten)]
     group: &'a Group,
@@ -51,30 +34,12 @@ struct ShownGroup<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ShownEstimate {
-    pods: usize,
-    not_moved: usize,
-    batch: usize,
-    each_seconds: i64,
-    total_seconds: i64,
-}
-
-impl From<&Estimate> for ShownEstimate {
-    fn from(Estimate { pods, not_moved, batch, each, total }: &Estimate) -> Self {
-        let (each_seconds, total_seconds) = (each.as_secs(), total.as_secs());
-        let (pods, not_moved, batch) = (*pods, *not_moved, *batch);
-        Self { pods, not_moved, batch, each_seconds, total_seconds }
-    }
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(super) struct ShownSurvey<'a> {
     from: ShownPool<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     to: Option<ShownPool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    detour: Option<ShownDetour<'a>>,
+    detour: Option<Detour<'a>>,
     phase: Phase,
     left: &'a Leftovers,
     capacity: &'a [NodeCapacity],
@@ -83,7 +48,7 @@ pub(super) struct ShownSurvey<'a> {
     users: &'a [User],
     workloads: Vec<ShownGroup<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    eviction: Option<ShownEstimate>,
+    eviction: Option<&'a Estimate>,
     pins: &'a [Pin],
     differences: &'a [Difference],
     unread: Vec<String>,
@@ -98,14 +63,14 @@ impl<'a> SurveyDocument<'a> {
         ShownSurvey {
             from: (&survey.migration.old).into(),
             to: survey.migration.new.as_ref().map(ShownPool::from),
-            detour: survey.migration.detour().map(ShownDetour::from),
+            detour: survey.migration.detour(),
             phase: survey.phase,
             left: &survey.left,
             capacity: &survey.capacity,
             capacity_back: &survey.capacity_back,
             users: &survey.users,
             workloads: groups.collect(),
-            eviction: moving.as_ref().and_then(|moving| moving.estimate.as_ref()).map(ShownEstimate::from),
+            eviction: moving.as_ref().and_then(|moving| moving.estimate.as_ref()),
             pins: moving.as_ref().map_or(&[], |moving| &moving.pins),
             differences: &survey.differences,
             unread: notes(self.0),

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use calipam_check::{Change, Changes, EarlierFinding, Report};
+use calipam_check::{Change, EarlierFinding, Report};
 use calipam_model::snapshot::Source;
 
 use crate::render::check::words;
 use crate::render::text::{escape, join, thousands};
 
 /// The lines below a report: the numbers of new, worse, gone and unchanged findings, and what could not be compared.
-pub(crate) fn lines(changes: &Changes, report: &Report) -> Vec<String> {
+pub(crate) fn lines(report: &Report) -> Vec<String> {
+    let Some(changes) = &report.changes else { return Vec::new() };
     let counts = changes.counts(report);
     let since = changes.since.strftime("%Y-%m-%d %H:%M:%S UTC");
     let mut parts = vec![format!("{} new", thousands(counts[&Change::New]))];

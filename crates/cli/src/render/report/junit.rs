@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use calipam_check::{Changes, Code, Finding, Report, Severity};
+use calipam_check::{Change, Code, Report, Severity};
 use calipam_model::snapshot::{Coverage, Source};
 use maud::{Markup, html};
 
 use crate::render::check::unread;
+use crate::render::findings::Found;
 use crate::render::text::{count, escape};
 
 /// The maximum number of lines in a failure, since readers show all of its text; the total is in front.
@@ -17,13 +18,13 @@ const SHOWN: usize = 1000;
 
 /// Writes a suite for each cluster, with a test case for each code.
 pub(in crate::render) fn write<'a>(
-    clusters: impl Iterator<Item = (&'a str, &'a Report, Option<&'a Changes>)>,
+    clusters: impl Iterator<Item = (&'a str, &'a Report)>,
     codes: impl Iterator<Item = Code> + Clone,
     took: Duration,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let suite = |(name, report, changes)| Suite::new(name, report, changes, codes.clone());
-    let all: Vec<Suite<'_>> = clusters.map(suite).collect();
+    let all: Vec<Suite<'_>> =
+        clusters.map(|(name, report)| Suite::new(name, report, codes.clone())).collect();
     let time = format!("{:.3}", took.as_secs_f64());
     let tests: usize = all.iter().map(|suite| suite.by_code.len()).sum();
     let failed: usize = all.iter().map(|suite| suite.failed).sum();
@@ -40,24 +41,18 @@ pub(in crate::render) fn write<'a>(
 struct Suite<'a> {
     name: &'a str,
     report: &'a Report,
-    changes: Option<&'a Changes>,
-    by_code: BTreeMap<Code, Vec<&'a Finding>>,
+    by_code: BTreeMap<Code, Vec<Found<'a>>>,
     failed: usize,
 }
 
 impl<'a> Suite<'a> {
-    fn new(
-        name: &'a str,
-        report: &'a Report,
-        changes: Option<&'a Changes>,
-        codes: impl Iterator<Item = Code>,
-    ) -> Self {
-        let mut by_code: BTreeMap<Code, Vec<&Finding>> = codes.map(|code| (code, Vec::new())).collect();
-        for finding in &report.findings {
-            by_code.entry(finding.code).or_default().push(finding);
+    fn new(name: &'a str, report: &'a Report, codes: impl Iterator<Item = Code>) -> Self {
+        let mut by_code: BTreeMap<Code, Vec<Found<'_>>> = codes.map(|code| (code, Vec::new())).collect();
+        for of in Found::all_of(report, 0, name) {
+            by_code.entry(of.finding.code).or_default().push(of);
         }
-        let failed = by_code.values().filter(|findings| fails(findings, changes)).count();
-        Self { name, report, changes, by_code, failed }
+        let failed = by_code.values().filter(|findings| fails(findings)).count();
+        Self { name, report, by_code, failed }
     }
 }
 
@@ -71,7 +66,7 @@ fn one(suite: &Suite<'_>, time: &str) -> Markup {
             "\n"
             (properties(report))
             @for (code, findings) in by_code {
-                (case(*code, findings, suite))
+                (case(*code, findings, report))
             }
         }
         "\n"
@@ -79,9 +74,9 @@ fn one(suite: &Suite<'_>, time: &str) -> Markup {
 }
 
 /// True if any finding fails the test: in a comparison only new or worse findings do, and informational ones never do.
-fn fails(findings: &[&Finding], changes: Option<&Changes>) -> bool {
-    let counts = |finding: &Finding| changes.is_none_or(|changes| changes.of(finding).is_news());
-    findings.iter().any(|finding| finding.severity < Severity::Info && counts(finding))
+fn fails(findings: &[Found<'_>]) -> bool {
+    let counts = |of: &Found<'_>| of.change.is_none_or(Change::is_news);
+    findings.iter().any(|of| of.finding.severity < Severity::Info && counts(of))
 }
 
 /// Returns a source that the rule requires and that was not read.
@@ -111,26 +106,26 @@ fn properties(report: &Report) -> Markup {
     }
 }
 
-fn case(code: Code, findings: &[&Finding], checked: &Suite<'_>) -> Markup {
+fn case(code: Code, findings: &[Found<'_>], report: &Report) -> Markup {
     let message = format!("{}: {}", count(findings.len(), "finding", "findings"), code.summary());
     html! {
         testcase classname="calipam.check" name=(code.name()) time="0" {
-            @match (findings.first(), unread_of(code, checked.report)) {
+            @match (findings.first(), unread_of(code, report)) {
                 (None, None) => {}
                 (None, Some(source)) => skipped message={ (source) " were not read" } {},
-                (Some(worst), _) if fails(findings, checked.changes) => {
-                    failure message=(message) type=(worst.severity) { (lines(findings, checked.changes)) }
+                (Some(worst), _) if fails(findings) => {
+                    failure message=(message) type=(worst.finding.severity) { (lines(findings)) }
                 }
-                (Some(_), _) => system-out { (lines(findings, checked.changes)) },
+                (Some(_), _) => system-out { (lines(findings)) },
             }
         }
         "\n"
     }
 }
 
-fn lines(findings: &[&Finding], changes: Option<&Changes>) -> String {
-    let line = |finding: &&Finding| {
-        let change = changes.map(|changes| format!(" ({})", changes.of(finding))).unwrap_or_default();
+fn lines(findings: &[Found<'_>]) -> String {
+    let line = |Found { finding, change, .. }: &Found<'_>| {
+        let change = change.map(|change| format!(" ({change})")).unwrap_or_default();
         format!("{}{change}: {}", finding.severity, printable(&finding.message()))
     };
     let mut lines: Vec<String> = findings.iter().take(SHOWN).map(line).collect();

@@ -10,7 +10,7 @@ pub(super) mod prometheus;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use calipam_check::{Changes, Code, Report};
+use calipam_check::{Code, Report};
 use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
@@ -29,8 +29,6 @@ pub(crate) struct Checked<'a> {
     pub report: &'a Report,
     /// The snapshot, since metrics and pages also show the usage of pools.
     pub snapshot: &'a Snapshot,
-    /// The changes since an earlier report, if there is one to compare with.
-    pub changes: Option<&'a Changes>,
     /// The time from the start of the command to the result.
     pub took: Duration,
     /// The exit code of the program.
@@ -38,28 +36,27 @@ pub(crate) struct Checked<'a> {
 }
 
 impl Document for Checked<'_> {
-    fn kind(&self) -> &'static str {
-        "CheckReport"
-    }
+    const KIND: &'static str = "CheckReport";
 
     fn text(&self, text: &mut Text) {
         check::text(self, text);
     }
 
     fn schema(&self) -> impl Serialize {
-        WithFindings::of_report(self.report, self.changes)
+        WithFindings::of_report(self.report)
     }
 
     fn report(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
+        let findings = || Found::all_of(self.report, 0, "").collect::<Vec<_>>();
         match format {
-            Format::Name => write_names(&Found::all_of(&self.report.findings, None), out),
+            Format::Name => write_names(&findings(), out),
             Format::Prometheus => prometheus::write(self, out),
             Format::Junit => {
-                let suite = [("calipam check", self.report, self.changes)];
+                let suite = [("calipam check", self.report)];
                 junit::write(suite.into_iter(), Code::of_one_cluster(), self.took, out)
             }
             Format::Html => page::write(self, out),
-            Format::Ignore => write_ignore_file(&Found::all_of(&self.report.findings, None), out),
+            Format::Ignore => write_ignore_file(&findings(), out),
             Format::Table | Format::Wide | Format::Yaml | Format::Json => {
                 Err(unsupported(self.kind(), format))
             }

@@ -48,7 +48,7 @@ pub(crate) fn write_report(
 pub(in crate::render) fn write_fleet(report: &FleetReport, out: &mut dyn Write) -> io::Result<()> {
     let mut metrics = Metrics::default();
     metrics.run(&RunMetrics { up: true, took: report.took, exit_code: report.exit_code, live: None });
-    for (cluster, changes) in report.each() {
+    for cluster in &report.clusters {
         metrics.cluster = Some(&cluster.name);
         let help = "1 if the cluster could be read and checked, otherwise 0.";
         metrics.set("cluster_up", help, &[], f64::from(u8::from(cluster.is_read)));
@@ -57,17 +57,9 @@ pub(in crate::render) fn write_fleet(report: &FleetReport, out: &mut dyn Write) 
             continue;
         }
         let help = "When the cluster's data was read, in seconds since 1970.";
-        metrics.set(
-            "cluster_taken_at_timestamp_seconds",
-            help,
-            &[],
-            seconds(cluster.report.cluster.taken_at),
-        );
-        metrics.cluster(&cluster.report);
-        if let Some(changes) = changes {
-            metrics.changes(changes, &cluster.report);
-        }
-        metrics.pools(&cluster.pools);
+        let taken_at = seconds(cluster.report.cluster.taken_at);
+        metrics.set("cluster_taken_at_timestamp_seconds", help, &[], taken_at);
+        metrics.cluster(&cluster.report, &cluster.pools);
     }
     metrics.write(out)
 }
@@ -151,41 +143,34 @@ impl Metrics<'_> {
         self.set("last_run_duration_seconds", help, &[], run.took.as_secs_f64());
         self.set("last_run_exit_code", "The exit code of the last check.", &[], f64::from(run.exit_code));
         if let Some(live) = run.live {
-            self.live(&live);
+            let [changes, checks, reads] = [
+                "Datastore keys that have changed since the start.",
+                "How often the cluster was checked since the start.",
+                "How often everything was read since the start.",
+            ];
+            self.set("live_changes", changes, &[], live.changes as f64);
+            self.set("live_checks", checks, &[], live.checks as f64);
+            self.set("live_reads", reads, &[], live.reads as f64);
         }
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         self.set("build_info", "The version of calipam; always 1.", &version, 1.0);
     }
 
-    /// Adds the counters of a followed cluster.
-    fn live(&mut self, live: &LiveCounts) {
-        let help = "Datastore keys that have changed since the start.";
-        self.set("live_changes", help, &[], live.changes as f64);
-        self.set(
-            "live_checks",
-            "How often the cluster was checked since the start.",
-            &[],
-            live.checks as f64,
-        );
-        let help = "How often everything was read since the start.";
-        self.set("live_reads", help, &[], live.reads as f64);
-    }
-
     /// Adds everything about the cluster, and returns the usage of its pools.
     fn report(&mut self, checked: &Checked<'_>) -> PoolList {
-        self.cluster(checked.report);
-        self.findings(checked.report, Code::of_one_cluster());
-        if let Some(changes) = checked.changes {
-            self.changes(changes, checked.report);
-        }
         let pools = views::pools(checked.snapshot);
-        self.pools(&pools);
+        self.findings(checked.report, Code::of_one_cluster());
+        self.cluster(checked.report, &pools);
         self.nodes(checked.snapshot);
         pools
     }
 
-    /// Adds the identity, the coverage and the size of the cluster.
-    fn cluster(&mut self, report: &Report) {
+    /// Adds the identity, the coverage and the size of the cluster, the changes in it, and its pools.
+    fn cluster(&mut self, report: &Report, pools: &PoolList) {
+        self.pools(pools);
+        if let Some(changes) = &report.changes {
+            self.changes(changes, report);
+        }
         let cluster = &report.cluster;
         let datastore = cluster.datastore.to_string();
         let labels = [

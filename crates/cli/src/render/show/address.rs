@@ -43,7 +43,8 @@ impl View for AddressDetails<'_> {
     }
 
     fn schema(&self) -> impl Serialize {
-        WithEvents { view: WithFindings::of_address(self.view), last_events: self.events }
+        let view = WithFindings::new(self.view, &self.view.findings, &self.view.partly_read);
+        WithEvents { view, last_events: self.events }
     }
 
     fn text(&self, text: &mut Text) {
@@ -133,7 +134,7 @@ impl View for HandleView {
     }
 
     fn schema(&self) -> impl Serialize {
-        WithFindings::of_handle(self)
+        WithFindings::new(self, &self.findings, &self.partly_read)
     }
 
     fn text(&self, text: &mut Text) {

@@ -68,9 +68,7 @@ struct OfCluster<'a, T> {
 }
 
 impl<V: View> Document for ViewDocument<'_, V> {
-    fn kind(&self) -> &'static str {
-        V::KIND
-    }
+    const KIND: &'static str = V::KIND;
 
     fn text(&self, text: &mut Text) {
         text.line(header::cluster(&self.cluster));

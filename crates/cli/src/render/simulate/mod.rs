@@ -63,16 +63,6 @@ impl Answers {
         })
     }
 
-    /// True if there are no results yet.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.run.is_none()
-            && self.scale.is_none()
-            && self.block_sizes.is_none()
-            && self.failure.is_none()
-            && self.clashes.is_none()
-            && self.advice.is_none()
-    }
-
     /// The number of runs of each scenario. Clashes have their own number.
     fn runs(&self) -> u64 {
         let of = |run: Option<&Run>| run.and_then(|run| run.range.as_ref()).map_or(1, |range| range.runs);
@@ -121,9 +111,7 @@ impl Answers {
 }
 
 impl Document for Answers {
-    fn kind(&self) -> &'static str {
-        "Simulation"
-    }
+    const KIND: &'static str = "Simulation";
 
     fn text(&self, text: &mut Text) {
         text.line(self.headline());

@@ -44,8 +44,8 @@ pub(in crate::render) fn rows(
     (numbers.iter().map(|(code, number)| (*code, [*number, number - shown[code]])).collect(), rows)
 }
 
-pub(super) fn section(report: &Report, changes: Option<&Changes>) -> Markup {
-    let (numbers, rows) = rows(&Found::all_of(&report.findings, changes), row);
+pub(super) fn section(report: &Report) -> Markup {
+    let (numbers, rows) = rows(&Found::all_of(report, 0, "").collect::<Vec<_>>(), row);
     if numbers.is_empty() {
         return html! { section #findings { h2 { "Findings" } p { "No findings." } } };
     }
@@ -71,7 +71,7 @@ pub(super) fn changes(changes: &Changes, report: &Report) -> Markup {
     html! {
         section #changes {
             h2 { "Changes" }
-            @for line in changes::lines(changes, report) { p { (line) } }
+            @for line in changes::lines(report) { p { (line) } }
             @for (title, findings) in [("Gone", &changes.gone), ("Not checked", &changes.not_checked)] {
                 @if !findings.is_empty() { (absent(title, findings)) }
             }

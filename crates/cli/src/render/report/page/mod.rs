@@ -71,8 +71,8 @@ fn page(checked: &Checked<'_>, place: Place, out: &mut dyn Write) -> io::Result<
                 main {
                     @for outage in outages(report) { p.notice role="alert" { (escape(&outage.message())) } }
                     (summary(report))
-                    @if let Some(changes) = checked.changes { (findings::changes(changes, report)) }
-                    (findings::section(report, checked.changes))
+                    @if let Some(changes) = &report.changes { (findings::changes(changes, report)) }
+                    (findings::section(report))
                     (pools::section(&pools))
                     (pools::maps(&maps))
                     (findings::meanings(report))
