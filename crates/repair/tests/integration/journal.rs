@@ -202,10 +202,10 @@ async fn what_would_be_undone_wrongly_is_refused() {
     let broken = read_one(intent(handle, Some(Value::Base64("?".into()))), vec![None]).await.unwrap_err();
     assert!(told(broken).contains("line 2 of the journal"));
     let unequal = read_one(intent(handle, text()), vec![None, None]).await.unwrap_err();
-    assert!(told(unequal).contains("another number of objects"));
+    assert!(told(unequal).contains("a different number of objects"));
     let mut twice = intent(handle, text());
     twice.changes.push(twice.changes[0].clone());
-    assert!(told(read_one(twice, vec![None, None]).await.unwrap_err()).contains("changed twice"));
+    assert!(told(read_one(twice, vec![None, None]).await.unwrap_err()).contains("one intent changes"));
     for key in ["/calico/resources/v3/projectcalico.org/nodes/n", "/calico/ipam/v2/handle/a/b", "pods/a/b"] {
         let recorded = read_one(intent(key, text()), vec![None]).await.unwrap();
         let error = UndoPlan::new(&recorded).unwrap_err();

@@ -171,7 +171,7 @@ mod tests {
         assert!(error(|s| s.latency = "read=fast".into()).contains("fast"));
         assert!(error(|s| s.latency = "jitter=1001".into()).contains("negative"));
         assert!(error(|s| s.nodes = 1_000_000).contains("more than can be simulated"));
-        assert!(error(|s| s.max_pods_per_node = 5).contains("than the 5"));
+        assert!(error(|s| s.max_pods_per_node = 5).contains("maximum of 5"));
         assert!(error(|s| s.duration = Some(Micros::ZERO)).contains("longer than 0"));
         assert!(error(|s| s.duration = Some(Micros::from_mins(600_000))).contains("longer than a year"));
         assert!(
