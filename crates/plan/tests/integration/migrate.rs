@@ -199,7 +199,9 @@ fn two_objects_say_the_settings_in_etcd_alone() {
         snapshot.ipam_configuration =
             Some(calipam_model::config::IpamConfig { strict_affinity: shown, ..config });
         let plan = configure::plan(snapshot, None, &[IpamSetting::StrictAffinity(true)]).unwrap();
-        plan.warnings.iter().any(|warning| warning.text.contains("IPAMConfiguration resource `default` differs"))
+        plan.warnings
+            .iter()
+            .any(|warning| warning.text.contains("IPAMConfiguration resource `default` differs"))
     };
     let etcd = [true, false].map(|shown| warned(DatastoreKind::Etcd, shown));
     assert_eq!((etcd, warned(DatastoreKind::Kubernetes, false)), ([false, true], false));
