@@ -198,7 +198,7 @@ async fn a_list_that_stays_incomplete_is_an_error() {
         false => healthy(path),
     });
     let Failure::Incomplete(why) = cut.await else { panic!("not incomplete") };
-    assert!(why.contains("3 items more"), "{why}");
+    assert!(why.contains("3 items are left"), "{why}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
