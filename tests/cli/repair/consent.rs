@@ -87,7 +87,7 @@ fn the_plan_is_shown_before_the_question_in_every_form() {
     let undone = answered(&site, &["undo", journal.to_str().unwrap(), "-o", "yaml"], "y\n");
     let cases = [
         (released, format!("release-address  {}", pod.address()), "\"kind\": \"ReleasePlan\""),
-        (undone, format!("create   /calico/ipam/v2/handle/{}", pod.handle), "kind: UndoPlan"),
+        (undone, format!("create-handle  /calico/ipam/v2/handle/{}", pod.handle), "kind: UndoPlan"),
     ];
     for (shown, row, document) in cases {
         assert_eq!(shown.code, Some(0), "{shown:?}");
