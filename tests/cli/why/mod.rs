@@ -52,18 +52,18 @@ fn released_addresses_cool_down_first(run: impl Fn(&[&str]) -> Run) {
     let new = ["--pod", "shop/new"];
     let (code, sentence) = answer(&new, &run);
     assert!(code == 1 && sentence.ends_with("no address in its pools is free"), "{sentence}");
-    let journal = tempfile::tempdir().unwrap();
-    let journal = journal.path().join("journal");
-    let journal = ["--journal", journal.to_str().unwrap()];
-    let command = ["release", "--node", "dead-1", "--yes", "--grace", "0"];
-    let released = run(&[&command[..], &journal].concat());
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
+    let journal = first.to_str().unwrap();
+    let released = run(&["release", "--node", "dead-1", "--grace", "0", "--yes", "--journal", journal]);
     assert_eq!(released.code, 0, "{released:?}");
     let (code, sentence) = answer(&new, &run);
     for text in [&released.stdout, &sentence] {
         assert!(text.contains("16 addresses are cooling down, the first until "), "{text}");
     }
     assert!(code == 1 && released.stdout.contains("configure --ip-cooldown-seconds 0"), "{released:?}");
-    assert_eq!(run(&["configure", "--ip-cooldown-seconds", "0", "--yes"]).code, 0);
+    let journal = second.to_str().unwrap();
+    assert_eq!(run(&["configure", "--ip-cooldown-seconds", "0", "--yes", "--journal", journal]).code, 0);
     assert_eq!(answer(&new, &run).0, 0);
 }
 
