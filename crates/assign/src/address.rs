@@ -24,7 +24,7 @@ impl<S: Store> Allocator<S> {
     /// Assigns one given address. If its block does not exist, claims it for the host. Reservations are ignored.
     ///
     /// # Errors
-    /// If the address is taken or in no enabled pool, if the pool or strict affinity forbids it, or the handle is full.
+    /// If the address is taken or in no enabled pool, the pool or strict affinity forbids it, or the handle is full.
     pub async fn assign_ip(&self, request: &AssignIp) -> Result<()> {
         let address = request.address;
         let queries: Vec<Query> = [Query::Get(Key::IpamConfig), Query::Pools]
@@ -135,7 +135,7 @@ impl<S: Store> Allocator<S> {
         Ok(is_made)
     }
 
-    /// The block with an address: preferably the one in which it is allocated, or else the one with this CIDR.
+    /// The block with an address: the one in which it is allocated, or else the one at `cidr`, or else the largest.
     async fn block_for(&self, address: IpAddr, cidr: IpNet) -> Result<Option<Versioned<Block>>> {
         let found = self.blocks_around(address).await?;
         let held = |block: &&Versioned<Block>| block.value.allocation_of(address).is_some();

@@ -36,7 +36,7 @@ pub(crate) struct ReleaseAffinity {
 pub(crate) type AffinityAndBlock = (Option<Versioned<Affinity>>, Option<Versioned<Block>>);
 
 impl<S: Store> Allocator<S> {
-    /// Returns a holder's affinity for a block. Unless it is confirmed, creates it as pending or makes it so.
+    /// Returns a holder's affinity for a block. Creates a missing one as pending; sets an unconfirmed one to pending.
     pub(crate) async fn pending_affinity(&self, key: &AffinityKey) -> Result<Versioned<Affinity>> {
         let pending = Affinity::new(key.clone(), AffinityState::Pending);
         match self.store().create(&Record::Affinity(pending.clone())).await {
@@ -139,7 +139,7 @@ impl<S: Store> Allocator<S> {
         }
 
         let pending = self.set_state(affinity, AffinityState::Pending).await?;
-        // With the new revision, any client that is about to take the block away fails.
+        // The new revision stops any client that is about to take the block away.
         block.value.update(|update| update.touch());
         let record = Record::Block(Arc::new(block.value.clone()));
         block.revision = self.store().update(&record, &block.revision).await?;
@@ -228,12 +228,12 @@ pub(crate) fn block_of(entry: &Entry) -> Option<IpNet> {
     }
 }
 
-/// The largest of the overlapping blocks, other than `block` itself. It can also overlap neighbours of `block`.
+/// The largest of the overlapping blocks, other than `block` itself. It can also overlap neighbors of `block`.
 pub(crate) fn largest_other(overlapping: &[Entry], block: IpNet) -> Option<IpNet> {
     overlapping.iter().filter_map(block_of).filter(|cidr| *cidr != block).min_by_key(IpNet::prefix_len)
 }
 
-/// Accepts that a record to delete is gone already.
+/// Counts a record that is already gone as deleted.
 pub(crate) fn ignoring_gone(result: Result<(), StoreError>) -> Result<(), StoreError> {
     match result {
         Err(StoreError::NotFound(_)) => Ok(()),

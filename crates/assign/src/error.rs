@@ -27,7 +27,7 @@ pub enum Error {
     /// Automatic assignment without an intended use.
     #[error("must specify the intended use when assigning an IP")]
     UseRequired,
-    /// The pools that a request names belong to the other family.
+    /// A pool that a request names belongs to the other family.
     #[error("provided IPv{} IPPools list contains one or more IPv{} IPPools", .0.number(), 10 - .0.number())]
     WrongFamily(Family),
     #[error("resource does not exist: Node({0}) with error: <nil>")]
@@ -42,7 +42,7 @@ pub enum Error {
     /// No pool of the family is enabled, or none has blocks that are large enough.
     #[error("cannot find a qualified ippool")]
     NoQualifiedPool,
-    /// No pool that selects the node and namespace allows this use.
+    /// No pool that is requested, or selects the node and namespace, allows this use.
     #[error("cannot find a qualified ippool, no pools match the required use ({})", .0.name())]
     NoPoolForUse(PoolUse),
     /// No pool selects the node and namespace.
@@ -125,7 +125,7 @@ pub enum Error {
     NotEmpty(IpNet),
     #[error("block '{0}' is claimed by another host")]
     ClaimedByOther(IpNet),
-    /// The affinity was for a block of another holder and has been deleted.
+    /// The affinity was for a block of another holder or of none, and has been deleted.
     #[error("affinity for block '{0}' is stale")]
     StaleAffinity(IpNet),
     #[error("IPAM block updated since we last read it")]
@@ -151,7 +151,7 @@ impl Error {
         matches!(self, Self::NoHandle(_) | Self::Undecodable { key: Key::Handle(_), .. })
     }
 
-    /// True if the datastore gave no answer. It is unknown if a write was made.
+    /// True if the datastore gave no answer. It is unknown whether a write was made.
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Self::Store(StoreError::Unavailable(_)))
     }

@@ -16,7 +16,7 @@ use crate::family::Family;
 /// release are found only afterwards.
 const RECENT: SignedDuration = SignedDuration::from_secs(5);
 
-/// True for a moment not long before `now`. False if the clock went back.
+/// True if `then` is at most [`RECENT`] before `now`. False if the clock went back.
 pub(crate) fn is_recent(then: Timestamp, now: Timestamp) -> bool {
     let age = now.duration_since(then);
     !age.is_negative() && age <= RECENT
@@ -27,7 +27,7 @@ pub(crate) fn is_recent(then: Timestamp, now: Timestamp) -> bool {
 pub struct FullBlocks {
     /// A hash of node, pools, reservations and configuration. The blocks are valid only for searches with this hash.
     pub question: u64,
-    /// The start of a search that read every block and found nothing.
+    /// The start of a search that found no further address in any block.
     pub nothing_at: Option<Timestamp>,
     /// The blocks, each with the revision at which it was read. A block with another revision must be read again.
     pub blocks: HashMap<IpNet, String, FixedState>,

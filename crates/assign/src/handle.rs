@@ -25,7 +25,7 @@ impl<S: Store> Allocator<S> {
     /// saves a read and is updated.
     ///
     /// # Errors
-    /// If the datastore gives no answer. The increment could have been made: the handle then counts too much, which is
+    /// If the datastore gives no answer. The increment could have been made. The handle can count too much, which is
     /// harmless, but never too little.
     pub(crate) async fn increment(
         &self,
@@ -73,7 +73,7 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// The handle as it is known, which is forgotten, or as it is stored.
+    /// Takes the handle out of `known`; reads it if it is not known.
     pub(crate) async fn latest(&self, id: &str, known: &mut Known) -> Result<Option<Versioned<Handle>>> {
         match known.take() {
             Some(stored) => Ok(stored),
@@ -81,7 +81,7 @@ impl<S: Store> Allocator<S> {
         }
     }
 
-    /// Writes a new count for `block`, or deletes a handle that then counts none; false if another client wrote first.
+    /// Writes a new count for `block`, or deletes a handle left without counts; false if another client wrote first.
     pub(crate) async fn set_count(
         &self,
         stored: Versioned<Handle>,

@@ -1,4 +1,4 @@
-//! Claiming blocks and giving them up by CIDR, host and pool (facts 3.9).
+//! Claiming blocks and giving them up by CIDR and by host (facts 3.9).
 
 use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityType};
@@ -19,18 +19,18 @@ impl<S: Store> Allocator<S> {
     /// Claims a block for a holder, unless another block has some of its addresses.
     ///
     /// # Errors
-    /// [`Error::Overlap`]; [`Error::ClaimedByOther`] if the block has another owner or none; or another client wrote
-    /// first.
+    /// [`Error::Overlap`]; [`Error::ClaimedByOther`] if the block has another owner or none; the store's error if
+    /// another client wrote first.
     pub async fn claim(&self, key: &AffinityKey, windows: bool) -> Result<Versioned<Block>> {
         self.check_overlap(key.cidr).await?;
         let pending = self.pending_affinity(key).await?;
         self.claim_block(pending, windows).await
     }
 
-    /// Gives up a node's blocks in a CIDR that have the pool's block size. Leaves blocks of others alone.
+    /// Gives up a node's blocks of the pool's block size in a CIDR. Leaves blocks of others alone.
     ///
     /// # Errors
-    /// If the CIDR is in no enabled pool or smaller than a block, or a block in use must be kept. Stops at the first
+    /// If the CIDR is in no enabled pool or smaller than a block, or if a block in use must be kept. Stops at the first
     /// error.
     pub async fn release_affinity(&self, cidr: IpNet, node: &str, in_use: InUse) -> Result<()> {
         let (config, pool) = self.pool_with_blocks(cidr).await?;
@@ -92,7 +92,7 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// Returns the configuration, and the enabled pool of a CIDR that is at least as large as the pool's blocks.
+    /// Returns the configuration and the enabled pool of a CIDR. Fails if the CIDR is smaller than the pool's blocks.
     pub async fn pool_with_blocks(&self, cidr: IpNet) -> Result<(IpamConfig, Pool)> {
         let (config, pool) = self.config_and_pool(cidr.addr()).await?;
         let pool = pool.ok_or(Error::CidrOutsidePools(cidr))?;

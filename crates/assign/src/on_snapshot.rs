@@ -95,7 +95,7 @@ struct Writes {
 }
 
 impl Writes {
-    /// True for an object that a query asks for, and that is still as in the snapshot.
+    /// True if a query asks for an object, and the object is still as in the snapshot.
     fn leaves(&self, query: &Query, key: &Key) -> bool {
         query.asks_for(key) && !self.current.contains_key(key)
     }
@@ -107,7 +107,7 @@ impl Writes {
     }
 }
 
-/// A change of one object.
+/// A change to one object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Write {
     pub key: Key,

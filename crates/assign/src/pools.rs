@@ -13,7 +13,7 @@ use crate::event::{Event, PoolPassedOver, Trace};
 use crate::family::Family;
 use crate::store::{Entry, Query, Store};
 
-/// The pools in an answer, by name, without those that cannot be decoded.
+/// The pools in an answer, sorted by name, without those that cannot be decoded.
 pub(crate) fn pools(found: Vec<Entry>) -> Vec<Pool> {
     let mut pools: Vec<Pool> = found.into_iter().filter_map(|entry| entry.record.into()).collect();
     pools.sort_by(|a, b| a.name.cmp(&b.name));
@@ -21,7 +21,7 @@ pub(crate) fn pools(found: Vec<Entry>) -> Vec<Pool> {
 }
 
 impl<S: Store> Allocator<S> {
-    /// Reads the pools, by name.
+    /// Reads the pools, sorted by name.
     pub async fn pools(&self) -> Result<Vec<Pool>> {
         let answers = self.store().read(&[Query::Pools]).await?;
         Ok(pools(answers.into_iter().flatten().collect()))

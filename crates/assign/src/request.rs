@@ -27,7 +27,7 @@ pub struct AutoAssign {
     pub pools_v6: Vec<IpNet>,
     /// The use of the addresses; required.
     pub intended_use: Option<PoolUse>,
-    /// The block limit of the node in a family, if lower than the configured one; 0 for none.
+    /// The block limit of the node in a family; 0 for the configured one. If both are set, the lower one counts.
     pub max_blocks_per_host: u32,
     /// The address limit of the handle in a family; 0 for none. A handle at its limit gets the addresses that it has.
     pub max_per_handle: u32,
@@ -65,7 +65,7 @@ pub struct AssignIp {
 }
 
 impl AssignIp {
-    /// A node's request for an address, without handle, attributes and conditions.
+    /// A node's request for an address, with nothing else set.
     pub fn new(host: impl Into<String>, address: IpAddr) -> Self {
         Self {
             address,

@@ -26,7 +26,7 @@ impl Reserved {
         self.cidrs.iter().any(|cidr| cidr.contains(&address))
     }
 
-    /// The reserved CIDR that contains all of `net`. Since neighbouring CIDRs are joined, it exists if all addresses of
+    /// The reserved CIDR that contains all of `net`. Since neighboring CIDRs are joined, it exists if all addresses of
     /// `net` are reserved.
     pub fn covering(&self, net: IpNet) -> Option<IpNet> {
         self.cidrs.iter().copied().find(|cidr| cidr.contains(&net))

@@ -11,7 +11,7 @@ use crate::owner::{Unread, unread};
 /// The shortest run of hexadecimal digits that counts as a container ID.
 const MIN_CONTAINER_ID: usize = 12;
 
-/// The text after the network in a machine's handle.
+/// The separator after the network in a machine's handle.
 const MACHINE: &str = ".vmi.";
 /// The first character of the hash that replaces a machine's name if it is too long for a handle.
 const HASH: char = '_';
@@ -215,7 +215,7 @@ pub(crate) fn may_be_launcher_of(pod: &str, machine: &str) -> bool {
     pod.strip_prefix(&start).is_some_and(is_random)
 }
 
-/// Returns the texts that could follow the network in a machine's handle.
+/// Returns the parts of a machine's handle that could follow the network and [`MACHINE`].
 fn after_networks(handle: &str) -> impl Iterator<Item = &str> {
     handle.match_indices(MACHINE).map(|(place, _)| &handle[place + MACHINE.len()..])
 }

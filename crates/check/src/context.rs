@@ -10,15 +10,15 @@ use jiff::{SignedDuration, Timestamp};
 use crate::finding::OwnerEvidence;
 use crate::index::Index;
 
-/// The grace period for clusters that configure none: younger allocations are not checked.
+/// The grace period for clusters that configure none: younger allocations are not reported as leaked or mismatched.
 pub const DEFAULT_GRACE: SignedDuration = SignedDuration::from_mins(15);
 /// A pool is nearly full if more than this share of its usable addresses is in use, in percent.
 pub const DEFAULT_POOL_THRESHOLD: f64 = 90.0;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Allocations younger than this are not checked. `None` means the cluster's `leakGracePeriod`, or else
-    /// [`DEFAULT_GRACE`]. Zero checks everything.
+    /// Allocations younger than this are not reported as leaked or mismatched. `None` means the cluster's
+    /// `leakGracePeriod`, or else [`DEFAULT_GRACE`]. Zero checks everything.
     pub grace: Option<SignedDuration>,
     /// See [`DEFAULT_POOL_THRESHOLD`].
     pub pool_threshold: f64,

@@ -16,7 +16,7 @@ use crate::report::{Filter, Report};
 /// The reason why a file is not a report.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoReport {
-    /// Neither JSON nor YAML; the text is the error of the JSON parser.
+    /// Neither JSON nor YAML. Contains the JSON parser's error.
     #[error("{0}")]
     Unparsable(String),
     #[error("it is not a JSON object")]
@@ -274,8 +274,8 @@ fn sorted(sources: impl Iterator<Item = Source>) -> Vec<Source> {
     sources
 }
 
-/// True if a rule can find its earlier findings again without the sources in `not_read`: there are none, or only
-/// sources of address users, and the rule does not look at users.
+/// True if a rule can find its earlier findings again without the sources in `not_read`: it is empty, or has only
+/// sources of address users, at which the rule does not look.
 fn is_checked(code: Code, not_read: &[Source]) -> bool {
     let only_users = not_read.iter().all(|source| {
         matches!(source, Source::Endpoints | Source::Pods | Source::Services | Source::Machines)

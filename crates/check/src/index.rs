@@ -182,7 +182,7 @@ impl<'s> Index<'s> {
         let nodes_in_pools = nodes_in_pools(snapshot, &left_nodes);
         let host_local_pods = host_local::pods(snapshot, &blocks);
         let modes = [services_only, host_local_pods > 0];
-        // With a million endpoints, both take long.
+        // With a million endpoints, both passes take long.
         let ((uses, mentioned), nodes_of_workloads) = std::thread::scope(|scope| {
             let nodes = scope.spawn(|| usage::nodes_of_workloads(snapshot));
             let usage = usage::of(snapshot, &blocks, &pods, &nodes_in_pools, &left_nodes, modes);

@@ -75,8 +75,8 @@ impl Context<'_> {
         found.into_iter().flat_map(|finding| finding.nodes).collect()
     }
 
-    /// Returns findings at a later time: all that appear merely because time passes, such as those about allocations
-    /// that are still too young, and some that exist already. Findings whose codes are not in `codes` can be missing.
+    /// Returns findings at a later time: all that appear merely because time passes (about allocations that are still
+    /// too young, for example), and some that exist already. Findings whose codes are not in `codes` can be missing.
     pub fn aged(self, later: Timestamp, codes: &HashSet<Code>) -> HashSet<(Code, Subject)> {
         if !uses_ipam(self.snapshot) && self.snapshot.defects.is_empty() {
             return HashSet::new();

@@ -1,4 +1,4 @@
-//! Owner names and datastore texts in messages.
+//! Owner names and strings from the datastore in messages.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use crate::claim::Claim;
 use crate::finding::{OwnerEvidence, OwnerKind};
 use crate::index::Mention;
 
-/// The most characters of a datastore text in a message; the evidence has the full text.
+/// The most characters of a string from the datastore in a message; the evidence has all of them.
 const LONGEST: usize = 100;
-/// The most names in a message; the evidence lists them all.
+/// The most names that [`list`] shows; the rest are counted.
 const NAMED: usize = 3;
 
-/// Shortens a datastore text to one line for a message.
+/// Shortens a string from the datastore to one line for a message.
 pub(crate) fn short(text: &str) -> String {
     let mut shown = String::with_capacity(text.len().min(LONGEST));
     for (position, c) in text.chars().enumerate() {

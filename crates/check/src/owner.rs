@@ -150,7 +150,7 @@ impl<'c, 's> Owners<'c, 's> {
         owners
     }
 
-    /// Returns one of a claim's endpoints or pods that uses any address.
+    /// Returns the first of a claim's endpoints and pods that uses any address.
     pub fn user(&self, claim: &Claim<'_>) -> Option<Owner> {
         let index = &self.context.index;
         self.workloads(claim).into_iter().find(|owner| index.is_user(*owner))

@@ -1,4 +1,4 @@
-//! Findings that a half-done Calico operation could explain, or changes that are not known yet. They count only after
+//! Findings that a half-done Calico operation, or changes that are not known yet, could explain. They count only after
 //! some time.
 
 use std::collections::HashMap;
@@ -70,7 +70,7 @@ impl Standing {
         held_back
     }
 
-    /// Returns true for a finding that is old enough at `now`, if all changes until then are known.
+    /// Returns true for a finding that was held back and is old enough at `now`, if all changes until then are known.
     pub fn is_due(&self, finding: &FindingKey, now: Timestamp) -> bool {
         self.seen
             .get(finding)

@@ -21,7 +21,7 @@ pub fn suspects(report: &Report) -> BTreeSet<Key> {
     report.findings.iter().flat_map(|f| f.depends_on.iter().cloned()).collect()
 }
 
-/// Repeated reads of a report's objects, until no finding depends on an object that has just changed.
+/// Repeated reads of a report's objects, which drop the findings whose objects have changed.
 ///
 /// The second read is the last one, unless a handle's block was written in between. If an address was assigned after
 /// the block's first read and is being released at the second, the block is as before, but the handle still exists. By
@@ -66,8 +66,8 @@ impl<'s> Recheck<'s> {
     }
 }
 
-/// Drops and returns the findings whose objects have changed in `later`, which has the keys from [`suspects`] as they
-/// were some seconds after `first`.
+/// Drops and returns the findings whose objects have changed in `later`, in which the objects of [`suspects`] were read
+/// some seconds after `first`.
 pub fn drop_changed(report: &mut Report, first: &Snapshot, later: &Snapshot) -> Vec<Finding> {
     let wanted = suspects(report);
     let (before, after) = (objects(first, &wanted), objects(later, &wanted));
@@ -108,7 +108,7 @@ impl<'s> ReadObject<'s> {
 }
 
 impl PartialEq for ReadObject<'_> {
-    /// Compares only the parts of nodes, pods and services about addresses: a heartbeat is not a change.
+    /// Compares nodes, pods and services by value, since a heartbeat is not a change; other objects by version.
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Node(one), Self::Node(other)) => one.value == other.value,
@@ -119,7 +119,7 @@ impl PartialEq for ReadObject<'_> {
     }
 }
 
-/// Returns some objects of a snapshot. Objects that do not exist are left out.
+/// Returns the wanted objects of a snapshot. Objects that do not exist are left out.
 pub fn objects<'s>(snapshot: &'s Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Key, ReadObject<'s>> {
     let mut found = HashMap::new();
     let mut add = |key: Key, object: ReadObject<'s>| {

@@ -26,7 +26,7 @@ const AT_ONCE: Duration = Duration::from_millis(20);
 /// The wait for a credential plugin after which a message names the plugin.
 const NAMED_AFTER: Duration = Duration::from_secs(30);
 
-/// Runs a future that uses a datastore. Ctrl-c or SIGTERM drops the future, which removes incomplete files.
+/// Runs a future that uses a datastore. Unless a run writes, a signal drops the future, which removes incomplete files.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     run(Box::pin(work))
 }

@@ -53,7 +53,7 @@ pub(crate) fn print_failure(failure: &Failure, exit_code: u8, arguments: impl It
 pub(crate) struct Console {
     /// The format of data.
     pub format: Format,
-    /// True with `--quiet`: no progress, hints or notes.
+    /// True with `--quiet`: no progress, results of actions, hints or notes.
     pub quiet: bool,
     /// The number of `-v` options.
     pub verbose: u8,
@@ -104,13 +104,13 @@ impl Console {
         }
     }
 
-    /// True if a document without findings or changes is printed. `--quiet` without `--watch` omits such a table.
+    /// True if a document without findings or changes is printed. With `--quiet`, a table needs `--watch` or a fleet.
     pub(crate) fn prints_nothing_new(&self) -> bool {
         !self.quiet || !self.format.is_for_people() || self.watch.is_some() || self.fleet.is_some()
     }
 
-    /// Leaks data: the process ends soon, and freeing a million objects would only delay that. `--watch` drops it, and so do
-    /// the clusters of a fleet.
+    /// Leaks data: the process ends soon, and freeing a million objects would only delay that. With `--watch`, and for
+    /// a cluster of a fleet, drops the data.
     pub(crate) fn done_with<T>(&self, data: T) {
         match (&self.watch, &self.fleet) {
             (None, None) => std::mem::forget(data),

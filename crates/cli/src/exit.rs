@@ -11,7 +11,7 @@ pub(crate) use calipam_workflow::{Failure, FailureForm, Kind};
 pub(crate) enum Outcome {
     /// No findings, and nothing was refused.
     Clean,
-    /// Findings at or above the limit.
+    /// Findings at or above the limit, or another answer that needs attention, such as differences.
     Findings,
     /// A named object does not exist, or was left unchanged.
     Refused,

@@ -51,9 +51,9 @@ impl Ignored {
         Ok(Self { file, entries })
     }
 
-    /// Removes accepted findings from the reports of clusters, and returns notes about entries that match in none or have
-    /// ended. A single cluster has no name. Call this before other filters: an entry for a finding that they would
-    /// remove still matches.
+    /// Removes accepted findings from the reports of clusters, and returns notes about entries that have ended or match
+    /// no finding. A single cluster has no name. Call this before other filters, so that entries for findings that they
+    /// remove still match.
     pub(crate) fn apply(&self, reports: &mut [(&str, &mut Report)]) -> Vec<String> {
         let mut matches = vec![false; self.entries.len()];
         let (mut newest, mut is_fleet) = (Timestamp::UNIX_EPOCH, true);

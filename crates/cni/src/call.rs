@@ -31,8 +31,8 @@ pub(crate) const POOLS: Duration = Duration::from_secs(30);
 
 /// The marker next to the lock: the node's affinities have labels. Next to the usual lock, it is Calico's own marker.
 const LABELLED: &str = "cni/ipam_upgraded";
-/// The lasting marker next to the file with the node's name: the lock's folder is empty after a reboot. It names node
-/// and datastore, since disks outlive nodes.
+/// The lasting marker, next to the file with the node's name, since a reboot empties the lock's folder. Its text names
+/// node and datastore, since disks outlive nodes.
 const LABELLED_BEFORE: &str = "calipam_labelled";
 
 /// A parsed call of a runtime.
@@ -53,7 +53,7 @@ pub(crate) struct Call {
 pub(crate) type CallAllocator = Allocator<AllocatorStore>;
 
 impl Call {
-    /// Parses configuration and environment in the same order as Calico's plugin, so that errors are the same.
+    /// Parses settings, arguments and identity in the order of Calico's plugin, so that the first error is the same.
     pub(crate) fn new(
         configuration: Configuration,
         environment: Environment,
@@ -144,7 +144,7 @@ impl Call {
         if let Err(error) = touch(&marker) {
             tracing::warn!("cannot write {}: {error}", marker.display());
         }
-        // An error only costs another list after the next reboot.
+        // An error only costs one more list of affinities after the next reboot.
         notes::replace(&self.lasting_marker(), &self.lasting_text()).ok();
     }
 

@@ -25,7 +25,7 @@ impl CallHost<'_> {
         Plugin { allocator: self.allocator, host: self }
     }
 
-    /// The namespace's labels, for pool selectors; `None` if the configuration has no access to Kubernetes.
+    /// The namespace's labels, for pool selectors; `None` unless the configuration sets `reads_namespaces`.
     async fn namespace_labels(&self) -> Result<Option<BTreeMap<String, String>>, CniError> {
         let namespace = &self.call.identity.namespace;
         if !self.call.configuration.reads_namespaces || namespace.is_empty() {
@@ -63,7 +63,7 @@ impl Host for CallHost<'_> {
         Ok(Lookup { pools_v4, pools_v6, namespace_labels: labels? })
     }
 
-    /// Labels the node's affinities, once in the life of the node.
+    /// Labels the node's affinities in the Kubernetes datastore, once in the life of the node.
     async fn label_affinities(&self) {
         let store = self.allocator.store();
         if store.kubernetes().is_none() || self.call.is_labelled() {

@@ -7,17 +7,17 @@ use jiff::Timestamp;
 use crate::config::{Configuration, NodeName};
 use crate::protocol::{Arguments, CniError, Environment};
 
-/// The namespace of containers that are not pods.
+/// The namespace of containers without a pod.
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// The node, container and pod that get addresses.
+/// The node, container and pod of a call, and the handle of their addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub node: String,
     pub container: String,
     /// Namespace and name, if the orchestrator is Kubernetes.
     pub pod: Option<(String, String)>,
-    /// The namespace of the pod, or `default`.
+    /// The namespace of the pod; without a pod, the one that Calico's tests set, or `default`.
     pub namespace: String,
     pub handle: String,
 }
@@ -84,8 +84,8 @@ impl Identity {
     }
 }
 
-/// The node's name, from the first source that has one. Trims blanks around a name in the file: no node name has any,
-/// and Calico would find no node by a name with a line break.
+/// The node's name, from the first source that has one, or else the host name. Trims blanks around a name in the file:
+/// no node name has any, and Calico would find no node by a name with a line break.
 pub(crate) fn node_name(sources: &NodeName) -> String {
     if !sources.stated.is_empty() {
         return sources.stated.clone();
@@ -101,7 +101,7 @@ pub(crate) fn node_name(sources: &NodeName) -> String {
     rustix::system::uname().nodename().to_string_lossy().trim().to_lowercase()
 }
 
-/// Refuses a text that cannot be part of a workload endpoint's name.
+/// Refuses a string that cannot be part of a workload endpoint's name.
 fn check_segment(field: &str, value: &str) -> Result<(), CniError> {
     let reason = match value {
         "" => "field should be assigned",

@@ -17,7 +17,7 @@ use crate::protocol::CniError;
 const LAUNCHER: &str = "virt-launcher-";
 /// The largest number of characters in a machine's handle.
 const HANDLE: usize = 128;
-/// The time limit for reading the setting that machines keep their addresses.
+/// The time limit for reading whether machines keep their addresses.
 const SETTING: Duration = Duration::from_secs(10);
 
 /// The error from client-go if access to Kubernetes is not configured.
@@ -33,16 +33,16 @@ pub(crate) enum Owner {
     Machine(Machine),
 }
 
-/// A virtual machine that keeps its addresses.
+/// The virtual machine of a launcher pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Machine {
     pub namespace: String,
     /// The name of the machine's instance.
     pub name: String,
     pub instance_uid: String,
-    /// The UID of the machine; `None` for an instance without a machine.
+    /// The UID of the machine; `None` if there is none.
     pub machine_uid: Option<String>,
-    /// The migration that has the pod as its target.
+    /// The UID of the migration whose target is the pod.
     pub migration: Option<String>,
     /// True if the machine, or its instance if there is no machine, is being deleted or is gone.
     pub is_being_deleted: bool,
@@ -61,7 +61,7 @@ impl Machine {
         handle
     }
 
-    /// Adds the machine's names and UIDs to its pod's attributes.
+    /// Adds the instance's name, and the UIDs of instance, machine and migration, to an allocation's attributes.
     pub(crate) fn describe(&self, attributes: &mut BTreeMap<String, String>) {
         let mut add = |key: &str, value: &str| attributes.insert(key.to_owned(), value.to_owned());
         add("vmi-name", &self.name);
@@ -79,7 +79,7 @@ impl Machine {
 #[derive(Debug)]
 pub(crate) struct Ownership {
     pub owner: Owner,
-    /// The error of ADD. DEL releases the addresses anyway.
+    /// The error that ADD returns. DEL releases the addresses anyway.
     pub refusal: Option<CniError>,
 }
 

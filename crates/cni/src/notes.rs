@@ -14,7 +14,7 @@ use calipam_model::digest::sha256_hex;
 use jiff::Timestamp;
 
 const FORM: &str = "calipam full blocks 1";
-/// The last line, with the number of blocks.
+/// The line after the blocks, with their number.
 const END: &str = "end";
 /// Appended after addresses were released.
 const RELEASED: &str = "released\n";

@@ -128,7 +128,7 @@ fn call(variables: &BTreeMap<String, String>, stdin: &mut dyn Read) -> Result<Ve
     perform(command, configuration, environment, variables)
 }
 
-/// One thread is enough, since a call mostly waits for the network.
+/// Creates a runtime with one thread, which is enough: a call mostly waits for the network.
 pub(crate) fn runtime() -> Result<Runtime, String> {
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| format!("cannot start: {error}"))

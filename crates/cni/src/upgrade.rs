@@ -115,7 +115,7 @@ pub fn run(variables: &BTreeMap<String, String>) -> u8 {
 }
 
 /// Takes over the addresses that host-local has assigned. Addresses that were taken over before an error are skipped
-/// the next time. Does not begin if an address certainly cannot be taken over.
+/// the next time. Does not begin if the address of a pod is in no enabled pool.
 pub async fn migrate(settings: &Settings, node: &str, files: &NodeFiles) -> Result<(), UpgradeError> {
     if settings.target != Target::Kubernetes {
         return Err(UpgradeError::NotKubernetes);
@@ -141,7 +141,7 @@ pub async fn migrate(settings: &Settings, node: &str, files: &NodeFiles) -> Resu
         Ok(()) => take_over(&allocator, &lookup, node, files).await,
         Err(reason) => Err(reason),
     };
-    // Also after an error: while the flag is off, no node of the cluster can start a pod.
+    // Also after an error: while `datastoreReady` is false, no node of the cluster can start a pod.
     let ready = set_ready(&lookup, true).await;
     if let Err(reason) = &ready {
         tracing::error!("cannot restore datastoreReady in the cluster information: {reason}");
@@ -173,7 +173,7 @@ async fn pods_on(lookup: &Lookup, node: &str) -> Result<Vec<PodAddress>, Upgrade
     lookup.pods_on(node).await.map_err(UpgradeError::Pods)
 }
 
-/// Refuses pod addresses that are in no enabled pool, since retries would not help.
+/// Refuses pod addresses that are in no enabled pool, before anything is written.
 async fn check_pools(
     allocator: &CallAllocator,
     lookup: &Lookup,
@@ -270,7 +270,7 @@ async fn migrate_file(
     remove(file)
 }
 
-/// Assigns an address, unless an earlier attempt has already assigned it.
+/// Assigns an address, unless it is already assigned, such as by an earlier attempt.
 async fn assign(
     allocator: &CallAllocator,
     node: &str,

@@ -3,7 +3,7 @@
 //! [`Settings::resolve`](settings::Settings::resolve) finds the data, [`Datastore::open`] opens it, and
 //! [`Datastore::observe`] reads all of it into a [`Snapshot`](calipam_model::snapshot::Snapshot).
 //!
-//! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
+//! "Facts" in this crate's comments means the project's `docs/calico-ipam.md`.
 
 pub mod allocation;
 pub mod changes;

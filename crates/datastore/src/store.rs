@@ -50,7 +50,7 @@ impl Datastore {
         }
     }
 
-    /// The API server of the cluster, as the datastore or beside it.
+    /// The API server of the cluster, as the datastore or beside etcd.
     pub(crate) fn kubernetes(&self) -> Option<&Arc<KubeClient>> {
         match self {
             Self::Kubernetes(kubernetes) => Some(kubernetes),

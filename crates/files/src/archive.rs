@@ -92,7 +92,7 @@ pub struct Archived {
 }
 
 impl Archive {
-    /// Lists the exports in a folder. Ignores files with names that [`Adding::finish`] does not give.
+    /// Lists the exports in a folder. Ignores files whose names are not from [`Adding::finish`].
     ///
     /// # Errors
     /// If the folder or an export in it cannot be read, or the exports are from several clusters.
@@ -137,8 +137,8 @@ impl Archive {
         self.exports.first().map(|export| export.guid.as_str())
     }
 
-    /// Pairs of successive exports whose later one has the older revision: a clock was set back, or the datastore was
-    /// restored in between.
+    /// Pairs of successive exports with falling revisions: a clock was set back, or the datastore was restored in
+    /// between.
     pub fn set_back(&self) -> impl Iterator<Item = [&Archived; 2]> {
         let revision = |export: &Archived| export.revision.parse::<u64>().ok();
         let pairs = self.exports.windows(2).map(|pair| [&pair[0], &pair[1]]);
@@ -177,7 +177,7 @@ fn archived(path: PathBuf) -> Result<Archived> {
 pub struct Added {
     pub export: Archived,
     pub entries: u64,
-    /// The time of the newest export that was already there, if it is later: a clock was set back.
+    /// The time of the newest existing export, if it is later than the added one: a clock was set back.
     pub later: Option<Timestamp>,
     /// True if an export with the same time existed: the new one was not kept.
     pub was_there: bool,
@@ -200,7 +200,7 @@ impl Drop for LockFile {
 }
 
 impl Lock {
-    /// Locks the archive, and creates its folder if it is missing.
+    /// Creates the folder if it is missing, and locks the archive.
     pub(crate) fn take(folder: &Path) -> Result<Self> {
         let failed = |error: io::Error| Error::new(folder, error);
         fs::create_dir_all(folder).map_err(failed)?;
@@ -224,7 +224,7 @@ pub struct Adding {
 }
 
 impl Adding {
-    /// Locks the archive, creates its folder if it is missing, and removes leftovers of killed runs.
+    /// Creates the folder if it is missing, locks the archive, and removes leftovers of killed runs.
     ///
     /// # Errors
     /// If the folder cannot be written, another run is writing to the archive, or it has exports from several clusters.
@@ -251,8 +251,8 @@ impl Adding {
         self.writing.join("export.jsonl.zst")
     }
 
-    /// Like [`Self::finish`], for a recorder whose clock could have been set back: an export that is not later than all
-    /// other exports and the recorded time `last` gets the next time after them.
+    /// Like [`Self::finish`], for a recorder whose clock could have been set back. The export gets a time after `last`,
+    /// the last recorded time, and after all other exports.
     ///
     /// # Errors
     /// The same as in [`Self::finish`].
@@ -271,7 +271,7 @@ impl Adding {
     /// Gives the finished export its name, unless an export with the same time exists.
     ///
     /// # Errors
-    /// If the export is from another cluster, or cannot be renamed.
+    /// If the export cannot be read, is from another cluster, or cannot be renamed.
     pub fn finish(self, entries: u64) -> Result<Added> {
         let mut export = archived(self.path())?;
         self.archive.require(&export.guid)?;

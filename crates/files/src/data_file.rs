@@ -219,7 +219,7 @@ impl DataFile {
         )
     }
 
-    /// Passes each entry to `take` without decoding it.
+    /// Passes undecoded entries to `take`: all in an export, and those that a check needs in any other file.
     pub fn entries(&self, take: impl FnMut(&RawEntry<'_>) + Send) -> Result<()> {
         match self.kind {
             FileKind::Export => export::read(&self.path, take).map(drop),
@@ -235,7 +235,7 @@ impl DataFile {
         kubectl::files_of(&self.path).map_err(|e| Error::new(&self.path, e))
     }
 
-    /// Sets the clock for a file that does not record when it was written, by times in the data or else the file's own.
+    /// Sets the clock if the file does not record it: the newest time in the data, or else the file's time of change.
     fn set_clock(&self, snapshot: &mut Snapshot) -> Result<()> {
         let newest = newest_time(snapshot, Timestamp::now());
         snapshot.taken_at = newest.map_or_else(|| self.changed_at(), Ok)?;

@@ -64,7 +64,7 @@ pub enum FileError {
     /// An export in another version of the format.
     #[error("an export of version {0}; this program reads version 1")]
     ExportVersion(u64),
-    /// An export that is cut off or has an invalid line.
+    /// An export with an invalid line, such as a footer with another number of entries.
     #[error("line {line} of the export: {reason}")]
     ExportLine {
         /// Line number, from 1.
@@ -86,7 +86,7 @@ pub enum FileError {
     /// An export in an archive is damaged.
     #[error("{0}")]
     Archived(Box<FileError>),
-    /// The archive's GUID, and that of an export from another cluster.
+    /// The archive's GUID, and that of another cluster.
     #[error("an archive of cluster {:?}, not of {:?}", .guids[0], .guids[1])]
     OtherCluster { guids: [String; 2] },
     /// Another run is writing to the archive.
@@ -154,7 +154,7 @@ impl FileError {
         })
     }
 
-    /// Converts the error to one about a file in an archive, whose damaged data cannot be written again.
+    /// Converts the error to one about a file in an archive: damaged data there cannot be written again.
     pub(crate) fn of_archive(self) -> Self {
         match self {
             Self::Empty

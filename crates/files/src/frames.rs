@@ -6,7 +6,7 @@ use std::io;
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe;
 
-/// The first bytes of a head: a skippable frame of 12 bytes.
+/// The first bytes of a head: a skippable frame with 12 bytes of content.
 pub const MAGIC: [u8; 8] = [0x57, 0x2A, 0x4D, 0x18, 12, 0, 0, 0];
 /// Length of a head: [`MAGIC`], the frame's length, the CRC-32 of the frame, and the CRC-32 of all three.
 pub const HEAD: usize = MAGIC.len() + 12;
@@ -82,7 +82,7 @@ impl Head {
         if frame.len() != self.length as usize || crc32fast::hash(frame) != self.sum {
             return Err(damaged());
         }
-        // The frame states the length of its text, which is in one piece. A length above the limit is not decompressed.
+        // A frame states the length of its text, since it was compressed in one piece. Text above the limit is refused.
         let length = zstd_safe::get_frame_content_size(frame).ok().flatten();
         let length = length.filter(|length| (1..=LIMIT as u64).contains(length)).ok_or_else(damaged)?;
         let text = Decompressor::with_dictionary(known)?

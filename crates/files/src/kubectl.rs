@@ -53,7 +53,7 @@ pub(crate) fn files_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
 /// Reads files of objects. An object in several files counts once.
 ///
 /// # Errors
-/// If a file cannot be read, is cut off, or has no Calico objects.
+/// If a file cannot be read, is cut off or lacks pages of a list, or if no file has Calico objects.
 pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
     let mut snapshot = Snapshot::default();
     let mut order = Vec::new();
@@ -206,7 +206,7 @@ struct Name {
 impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
     fn file(&mut self, path: &Path) -> Result<(), FileError> {
         let Some(list) = self.pass(path, None)? else { return Ok(()) };
-        // Programs that sort fields by name write the items' kind after the items.
+        // Programs that sort fields by name write the kind of a list after its items.
         self.pass(path, Some(&list)).map(drop)
     }
 

@@ -24,7 +24,7 @@ pub struct Trends(BTreeMap<IpNet, Trend>);
 /// The trend of one pool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trend {
-    /// The number of addresses that were assigned and released since calipam began to follow the cluster.
+    /// The numbers of addresses that were assigned and released since calipam began to follow the cluster.
     pub assigned: u64,
     pub released: u64,
     /// The beginning of the current sum.
@@ -132,7 +132,7 @@ impl Trend {
     fn reach(&mut self, now: Timestamp) {
         let passed = now.duration_since(self.begin);
         if passed.is_negative() || passed >= KEPT {
-            // The clock was set, or the trend has not begun yet.
+            // The clock was set, too much time has passed, or the trend has not begun yet.
             self.sums.clear();
             return self.begin_anew(now);
         }

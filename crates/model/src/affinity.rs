@@ -23,12 +23,12 @@ pub enum AffinityType {
     Host,
     /// Something other than a node, such as `load-balancer`.
     Virtual,
-    /// Any other text, such as the `@` that Calico reads but never writes.
+    /// Any other type, such as the `@` that Calico reads but never writes.
     Other(String),
 }
 
 impl AffinityType {
-    /// Reads the text; an empty one is [`Self::Host`].
+    /// Reads a type; an empty one is [`Self::Host`].
     pub fn parse(text: &str) -> Self {
         match text {
             "" | "host" => Self::Host,
@@ -121,12 +121,12 @@ pub enum AffinityState {
     Pending,
     /// The holder is about to release the block.
     PendingDeletion,
-    /// Any other text.
+    /// Any other state.
     Other(String),
 }
 
 impl AffinityState {
-    /// Reads the text; an empty one is [`Self::Confirmed`].
+    /// Reads a state; an empty one is [`Self::Confirmed`].
     pub fn parse(text: &str) -> Self {
         match text {
             "" | "confirmed" => Self::Confirmed,

@@ -241,7 +241,7 @@ impl ClusterInformation {
         })
     }
 
-    /// True if the component that wrote it last is of this version (major, minor) or later; `None` if the version is not known.
+    /// True if `calico_version` is this version (major, minor) or later; `None` if it is not known.
     pub fn is_since(&self, version: (u32, u32)) -> Option<bool> {
         self.version().map(|(major, minor, _)| (major, minor) >= version)
     }
@@ -275,7 +275,7 @@ pub enum AssignIps {
     /// All services with Calico's class or without a class.
     #[default]
     AllServices,
-    /// Only services that ask for Calico's addresses.
+    /// Services with Calico's class, and those without a class that ask for Calico's addresses.
     RequestedServicesOnly,
 }
 

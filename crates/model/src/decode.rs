@@ -116,7 +116,7 @@ impl Snapshot {
     }
 }
 
-/// The reason why Calico does not find a block or affinity under its key.
+/// The reason why Calico does not find a block or affinity under its key; `None` if it does.
 fn not_canonical(key: &Key, path: &str) -> Option<String> {
     let is_named_by_cidr = matches!(key, Key::Block(_) | Key::Affinity(_));
     let canonical = is_named_by_cidr.then(|| key.to_string()).filter(|canonical| canonical != path)?;

@@ -121,7 +121,7 @@ impl Document {
     }
 }
 
-/// The parts of a parent that are kept for its children, in Calico's metadata annotation.
+/// The parts of a parent's metadata that its children keep, also in Calico's metadata annotation.
 const OF_CHILDREN: [&str; 2] = ["labels", "annotations"];
 
 /// Removes the parent's identity from the annotations, including the last configuration that kubectl applied.

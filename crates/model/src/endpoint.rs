@@ -193,7 +193,6 @@ impl Endpoint {
         one.into_iter().chain(many.iter().copied())
     }
 
-    /// The number of addresses.
     pub fn address_count(&self) -> usize {
         match &self.addresses {
             Addresses::One(_) => 1,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
-/// A text in which each `{}` stands for the next one of the calls.
+/// A text in which each `{}` stands for the next of the calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hint {
     pub text: Cow<'static, str>,

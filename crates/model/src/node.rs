@@ -104,7 +104,7 @@ impl Node {
         self.labels.get("type").is_some_and(|kind| kind == "virtual-kubelet")
     }
 
-    /// Adds one of the node's addresses with its type. Ignores invalid text: no other data depends on it alone.
+    /// Adds an address of a type in `OWN_ADDRESSES`. Ignores invalid text: no other data depends on it alone.
     pub fn add_address(&mut self, kind: &str, text: &str) {
         if OWN_ADDRESSES.contains(&kind) {
             self.addresses.extend(cidr::parse_address(text));

@@ -21,7 +21,7 @@ const KNOWN_KEYS: [&str; 12] = [
     "network",
 ];
 
-/// Codes of keys: their positions in the table, from 1.
+/// Codes of keys: their positions in [`KNOWN_KEYS`], from 1.
 const POD: u8 = 1;
 const NAMESPACE: u8 = 2;
 const NODE: u8 = 3;
@@ -92,7 +92,7 @@ impl<'a> OwnerMap<'a> {
         self.iter().find(|(k, _)| k.packed() == key.as_bytes()).map(|(_, value)| value)
     }
 
-    /// Reads all attributes in one pass, by their codes: a check does this for every allocation.
+    /// Reads the attributes that identify the user in one pass, by codes: a check does this for every allocation.
     pub fn owner(&self) -> Owner<'a> {
         let mut owner = Owner::default();
         let mut entries = OwnerEntries { left: self.len, rest: self.entries };

@@ -28,7 +28,7 @@ pub(crate) fn boxed_texts(texts: &[&str]) -> Box<[u8]> {
     boxed(|out| texts.iter().for_each(|text| push_text(out, text)))
 }
 
-/// The text at a place among those that [`boxed_texts`] packed.
+/// The text at this index among those that [`boxed_texts`] packed.
 pub(crate) fn text_at(mut texts: &[u8], place: usize) -> TextRef<'_> {
     for _ in 0..place {
         take_sized(&mut texts);

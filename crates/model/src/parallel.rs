@@ -98,7 +98,7 @@ impl<D, B, T: FnMut(D) -> ControlFlow<B>> State<D, B, T> {
     }
 }
 
-/// Locks, even if a thread has panicked with the lock.
+/// Locks a mutex, even if a thread has panicked while it held the lock.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::attributes::AttributeRef;
 use crate::time::format_go_utc;
 
-/// The annotation with the plugin that an installer has put on a node: the plugin's output with `-v`.
+/// The annotation in which an installer names a node's plugin, by the plugin's output with `-v`.
 pub const INSTALLED: &str = "calipam.io/cni-plugin";
 
 /// The nanoseconds below a millisecond in the times that calipam's plugin records. The number is arbitrary: Calico's

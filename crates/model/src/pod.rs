@@ -212,7 +212,7 @@ impl Pod {
     }
 
     /// Addresses that the pod owns. A pod that is finished or uses the node's network has none. Otherwise the first
-    /// source counts that exists: the CNI annotation (even if empty), the status, the AWS annotation. Addresses that
+    /// existing source counts: the CNI annotation (even if empty), the status, the AWS annotation. Addresses that
     /// bypass IPAM are omitted.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let owns = !self.finished && !self.host_network;

@@ -108,7 +108,7 @@ impl Defect {
 /// The problem with an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DefectKind {
-    /// The key does not have a form that Calico uses, or not the one under which Calico looks for the object.
+    /// The key does not have a form that Calico uses, or Calico looks for the object under another key.
     Key(String),
     /// The value cannot be decoded.
     Value(String),
@@ -297,7 +297,7 @@ impl Snapshot {
         (!is_unlimited).then(|| config.block_limit())
     }
 
-    /// True if the newest Calico component has this version (major, minor) or later; `None` if that is not known.
+    /// True if the component that wrote `cluster` last has this version (major, minor) or later; `None` if unknown.
     pub fn is_calico_since(&self, version: (u32, u32)) -> Option<bool> {
         if self.datastore == DatastoreKind::EtcdV2 {
             return Some(version.0 < 3);

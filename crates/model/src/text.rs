@@ -169,7 +169,7 @@ impl fmt::Debug for TextRef<'_> {
     }
 }
 
-/// For lookups in maps by the [packed bytes](TextRef::packed).
+/// Allows lookups in maps by the [packed bytes](TextRef::packed).
 impl Borrow<[u8]> for Text {
     fn borrow(&self) -> &[u8] {
         &self.0

@@ -145,7 +145,7 @@ fn follows(code: Code, subjects: &[Subject]) -> String {
     format!("after this, {what}: {}{more}", named.join(", "))
 }
 
-/// With etcd, Calico's allocator ignores the resource.
+/// A warning, since Calico's allocator ignores the resource with etcd.
 const OTHER_RESOURCE: &str = "the IPAMConfiguration resource `default` differs; with etcd, Calico reads what is set here, and does not keep \
                               the resource in sync";
 
@@ -173,8 +173,8 @@ fn check_together(config: &IpamConfig) -> Result<(), ConfigureRefusal> {
     Ok(())
 }
 
-/// Returns the values that Calico assumes where nothing is stored, and stores with the first setting. Older Kubernetes
-/// schemas lack the field for virtual machines; without it, Calico treats them the same.
+/// Returns the values that Calico assumes while no configuration is stored, and writes with the first setting. Older
+/// Kubernetes schemas lack the field for virtual machines; Calico behaves the same without it.
 fn defaults(datastore: DatastoreKind) -> Document {
     let mut document = Document::default();
     document.set(&[IpamSetting::AutoAllocateBlocks(true)]);

@@ -46,8 +46,7 @@ pub struct Plan {
     /// Broken or requested things that the plan leaves as they are.
     pub skipped: Vec<Skipped>,
     pub warnings: Vec<Hint>,
-    /// Addresses that are released although they seem to be in use, or assigned although nothing uses them. The
-    /// operator insists, so new findings about them do not fail the trial.
+    /// Addresses whose release or assignment the operator insists on. New findings about them do not fail the trial.
     pub forced: Vec<IpAddr>,
     /// Forced addresses that are assigned against an objection.
     pub objected: Vec<IpAddr>,
@@ -219,7 +218,7 @@ impl Totals {
         self.blocks + self.handles + self.others()
     }
 
-    /// Returns the number of these objects that are neither blocks nor handles.
+    /// Returns the number of written or deleted objects that are neither blocks nor handles.
     pub fn others(&self) -> usize {
         self.affinities + self.pools + self.configurations
     }

@@ -79,7 +79,7 @@ pub enum SkipReason {
     Unchecked,
     /// The objects that could show the owner were not read.
     NotRead,
-    /// There is not a single object that shows who uses addresses: they are lost rather than gone.
+    /// There is not a single node, or not a single workload: these objects are lost rather than gone.
     EvidenceLost,
     /// Nothing names the address, but its owner may come back to it.
     OwnerMayLive,
@@ -90,11 +90,11 @@ pub enum SkipReason {
     NodeMayLive,
     /// The operator names it, but another option leaves it out.
     OutOfScope,
-    /// The named thing is no longer what the report says.
+    /// The address or handle is no longer what the report says.
     ReportDiffers,
     /// A block records the address already.
     AlreadyAssigned,
-    /// The allocator has no address to give.
+    /// The allocator has no address to give, or refuses the named one.
     NotAvailable,
     /// The owner is not known.
     OwnerNotFound,

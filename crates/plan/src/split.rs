@@ -44,8 +44,8 @@ pub enum SplitRefusal {
     /// The name of a part is taken.
     #[error("the pool {0} already exists")]
     NameTaken(String),
-    /// Another program has to agree before the pool goes. Calico's pool controller would release the affinities of all
-    /// blocks.
+    /// Another program has to agree before the pool is deleted. Calico's pool controller would release the affinities
+    /// of all blocks.
     #[error(
         "the pool {pool} has the finalizer {finalizer}: if it were deleted now, Calico would release its blocks' \
          affinities, and keep the pool until all blocks are gone"
@@ -194,7 +194,7 @@ fn part_name(pool: &str, index: usize) -> String {
     if name.len() <= 253 { name } else { format!("split-{}-{index}", pool.get(..243).unwrap_or_default()) }
 }
 
-/// Gives a new pool an identity. Kubernetes does that by itself.
+/// Gives a new pool in etcd a UID and a creation time. Kubernetes does that by itself.
 pub(crate) fn identify(pool: &mut Document, snapshot: &Snapshot, name: &str) {
     if snapshot.datastore == DatastoreKind::Etcd {
         pool.identify(&uid(snapshot, name), &created(snapshot));

@@ -212,7 +212,7 @@ async fn put_back(
     replace(writer, LockAction::Restore, value).await.map(drop)
 }
 
-/// Locks or unlocks the datastore for good, as `calicoctl datastore migrate lock` does.
+/// Locks or unlocks the datastore for good, as `calicoctl datastore migrate` does.
 pub async fn set_lock(
     datastore: &Datastore,
     consent: Consent,
@@ -240,8 +240,8 @@ pub(crate) async fn put_back_if(
     replace(writer, LockAction::Restore, value).await
 }
 
-/// Replaces ClusterInformation with the value that `value` makes of it; again if others change it meanwhile. Returns
-/// false if there is nothing to change.
+/// Replaces ClusterInformation with the value that `value` makes of it. Tries again if others change it. Returns false
+/// if there is nothing to change.
 async fn replace(
     writer: &Writer,
     action: LockAction,

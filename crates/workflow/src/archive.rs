@@ -194,8 +194,8 @@ pub(crate) fn note_damage(export: &Archived, reached: &Reached, operator: &dyn O
 }
 
 /// Passes states of wanted objects to `take`: one for each recorded change, otherwise one for each export. With two
-/// recorders, states of the later one begin where the earlier one ends. Returns the times of the exports, and the times
-/// in which every change is known.
+/// recorders, states of the later one begin where the earlier one ends. Returns the times of the exports, and the
+/// periods in which every change is known.
 fn each_state(
     archive: &Archive,
     is_wanted: &dyn Fn(&[u8]) -> bool,

@@ -27,7 +27,7 @@ pub struct AssignRequest {
 /// Reads, plans with the allocator, shows the plan, asks, and assigns.
 ///
 /// # Errors
-/// If something cannot be read or written, node or pool are not found, or the operator does not agree.
+/// If something cannot be read or written, the node or a pool is not found, or the operator does not agree.
 pub fn assign<'a>(
     datastore: &'a Datastore,
     request: &'a AssignRequest,

@@ -61,7 +61,7 @@ pub fn read_pair<'a>(
     })
 }
 
-/// Checks and compares states that were read from two sides. If a state has findings of its own, its findings that a
+/// Checks and compares states that were read from two sides. If a live state has findings of its own, those that a
 /// half-done Calico operation could explain are checked again after `pause`, and dropped if their objects have changed.
 pub async fn diff<'p>(
     pair: &'p Pair,
@@ -101,7 +101,7 @@ async fn read_both(old: &Side, new: &Side, operator: &dyn Operator) -> Result<(S
     Ok((before, read_at(&new.datastore, new.revision, operator).await?))
 }
 
-/// Refuses to compare two clusters, and warns if their identity is unknown.
+/// Refuses to compare two clusters without `force`, and warns if their identity is unknown.
 fn compare_clusters(
     old: &Snapshot,
     new: &Snapshot,
@@ -149,7 +149,7 @@ fn forget_aged(before: Context<'_>, of_old: &Report, later: Timestamp, of_new: &
     of_new.retain(|finding| is_known(finding) || !aged.contains(&finding.key_ref()));
 }
 
-/// Checks findings a second time, if only this side has some of them.
+/// Checks the findings of a live side a second time, if the other side lacks some of them.
 async fn recheck_side(
     side: &Side,
     snapshot: &Snapshot,

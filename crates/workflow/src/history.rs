@@ -150,7 +150,7 @@ fn kept(past: Past) -> Kept {
     }
 }
 
-/// Calipam's writes to blocks of a cluster, from its journals, for one kind of datastore or any kind. Journals that
+/// Calipam's writes to a cluster, from the journals in a folder, for one kind of datastore or any kind. Journals that
 /// cannot be read are skipped with a warning.
 pub(crate) fn written(
     folder: &Path,

@@ -133,7 +133,7 @@ impl Live {
         due.unwrap_or(Duration::MAX)
     }
 
-    /// Waits until something changes or a finding has lasted for long enough, at most for `most`. True after a change.
+    /// Waits until something changes or a finding has lasted for long enough, at most `most`. True if a step is needed.
     pub async fn wait(&mut self, datastore: &Datastore, most: Duration) -> Result<bool, Failure> {
         if self.has_new_machines {
             return Ok(true);
@@ -178,7 +178,7 @@ impl Live {
     }
 
     /// Reads the objects of due findings again, and returns them with the time. If kinds are watched separately, that
-    /// is faster than proving that all changes were reported. `None` if there are too many, or that is not enough.
+    /// is faster than proving that all changes were reported. `None` if there are too many, or a proof is needed.
     async fn read_again(&self, datastore: &Datastore) -> Result<Option<(Timestamp, Snapshot)>, Failure> {
         let now = self.followed.now();
         let waiting = self.found.waiting.iter();

@@ -89,7 +89,7 @@ pub enum Event<'a> {
         activity: Activity,
         time: SignedDuration,
     },
-    /// A killed run left the datastore locked; the operator is asked whether to restore the lock.
+    /// A killed run left the datastore locked; the operator is asked whether to remove the lock.
     StaleLock(&'a StaleLock),
     /// The datastore stays locked: the operator's consent in advance was for something else.
     LockStays,

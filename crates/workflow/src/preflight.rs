@@ -53,7 +53,7 @@ impl Run<'_> {
         }
     }
 
-    /// Reports locks that killed runs left, and restores each one if the operator agrees to exactly that now. Returns
+    /// Reports locks that killed runs left, and removes each one if the operator agrees to exactly that now. Returns
     /// true if such a lock certainly stays.
     pub(crate) async fn restore_stale_locks(
         &self,
@@ -77,7 +77,7 @@ impl Run<'_> {
 
             self.operator.tell(Event::StaleLock(&lock));
             let consent = self.operator.ask(self.question_of_lock(cluster)).await?;
-            // Consent in advance was for the command, not for restoring a lock.
+            // Consent in advance was for the command, not for removing a lock.
             if consent.was_typed() {
                 stays_locked |= self.restore(&lock, consent).await?;
             } else {
@@ -105,7 +105,7 @@ impl Run<'_> {
         Question { cluster: cluster.to_owned(), location, others: 1, ..Question::default() }
     }
 
-    /// Restores the lock; true if the datastore stays locked.
+    /// Removes the lock; true if the datastore stays locked.
     pub(crate) async fn restore(&self, lock: &StaleLock, consent: Consent) -> Result<bool, Failure> {
         let restored = lock.restore(self.datastore, consent).await?;
         self.operator.tell(if restored {

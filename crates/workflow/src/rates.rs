@@ -62,7 +62,7 @@ pub fn rates_of_etcd(datastore: &Datastore) -> Pending<'_, Result<Rates, Failure
     })
 }
 
-/// Returns the rates if they cover any time.
+/// Returns the rates; fails if they cover no time.
 fn observed(rates: Rates, location: &Path) -> Result<Rates, Failure> {
     match rates.observed.is_zero() {
         true => Err(Failure::usage(format!(

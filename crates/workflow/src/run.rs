@@ -65,7 +65,7 @@ pub(crate) struct Run<'a> {
     pub operator: &'a dyn Operator,
     /// The journal of the writes so far.
     pub begun: Option<Arc<Journal>>,
-    /// The journal stays open after the next writes, for further ones.
+    /// True if the journal stays open after the next writes, for further ones.
     pub goes_on: bool,
 }
 

@@ -38,7 +38,7 @@ impl Names {
         Self { nodes: vec![name.to_owned()], ..Self::default() }
     }
 
-    /// Returns the scope of the names in the states of a cluster: in one, or in two of which either may have a name.
+    /// Returns the scope of the names in one or two states of a cluster. Each name has to exist in one of them.
     ///
     /// # Errors
     /// If a name is not found, or nodes and pools have nothing in common: such a scope never has findings, and would
@@ -118,7 +118,7 @@ pub fn cluster_information(
 }
 
 /// Returns the known name that was probably meant: the first one that contains the text, otherwise the one with the
-/// smallest edit distance.
+/// smallest edit distance, if that is small.
 pub fn nearest<'k>(text: &str, known: impl Iterator<Item = &'k str> + Clone) -> Option<&'k str> {
     let part = |name: &&str| text.len() > 3 && name.contains(text);
     known.clone().find(part).or_else(|| {
@@ -157,7 +157,7 @@ pub(crate) fn unknown_network(cidr: IpNet) -> Failure {
         .hint(Hint::new("{} lists the pools", [Call::Show]))
 }
 
-/// An error for a CIDR without any block or address in use.
+/// An error for a CIDR without any block.
 pub(crate) fn unknown_block(cidr: IpNet) -> Failure {
     Failure::refused(format!("there is no block {cidr}"))
         .hint(Hint::new("{} lists the blocks", [Call::ShowBlocks]))
@@ -227,7 +227,7 @@ fn known_namespace(states: &[&Snapshot], name: &str) -> Result<(), Failure> {
     Err(Failure::refused(message).hint(hint))
 }
 
-/// Returns the pod that was probably meant, as `namespace/name`; `None` if it exists.
+/// Returns the pod that was probably meant, as `namespace/name`; `None` if the named pod exists or no name is similar.
 pub fn nearest_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<String> {
     let of_record = |record: AttributeRef<'_>| {
         let owner = record.owner();

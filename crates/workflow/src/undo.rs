@@ -130,8 +130,8 @@ fn stays_locked(run: &Run<'_>, lock: &StaleLock) -> bool {
     true
 }
 
-/// Plans the inverse of a run, shows it, asks, and restores the earlier objects. Finally, it restores the lock that the
-/// run left. `journals` is the folder of all journals, if the environment names one.
+/// Plans the inverse of a run, shows it, asks, and restores the earlier objects. Finally, removes the lock that the run
+/// left. `journals` is the folder of all journals, if the environment names one.
 pub fn undo<'a>(
     datastore: &'a Datastore,
     journal: &'a Path,

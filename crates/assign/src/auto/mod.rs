@@ -1,4 +1,4 @@
-//! Automatic assignment (facts 3.4): from own blocks first, then from a new one, then from those of others.
+//! Automatic assignment (facts 3.4): first from own blocks, then from new ones, then from those of others.
 
 mod borrow;
 mod inputs;
@@ -38,7 +38,7 @@ use crate::store::{Query, Store};
 use crate::walk;
 
 impl<S: Store> Allocator<S> {
-    /// Assigns any addresses. Fewer than requested are no error; the messages say why.
+    /// Assigns any addresses. It is no error if too few are free; the messages say why.
     ///
     /// # Errors
     /// The error contains the addresses that were assigned before it. They stay assigned.
@@ -46,10 +46,10 @@ impl<S: Store> Allocator<S> {
         self.assign_families(None, request).await
     }
 
-    /// Assigns like [`Self::auto_assign`], after [`Self::read_inputs`] for the same request, which could still lack the
-    /// pools and the namespace's labels. Addresses come first from the blocks that the host had when the inputs were
-    /// read. If these do not suffice, the affinities are read again: another call can have claimed a block for the host
-    /// since. If they have changed, or if the inputs are old, all inputs are read again.
+    /// Assigns like [`Self::auto_assign`], with the inputs that [`Self::read_inputs`] read for the same request,
+    /// perhaps before its pools and namespace labels were known. Addresses come first from the blocks that the host had
+    /// when the inputs were read. If these do not suffice, the affinities are read again: another call can have claimed
+    /// a block for the host since. If they have changed, or the inputs are old or cause an error, all are read again.
     pub async fn auto_assign_after(
         &self,
         inputs: Inputs,
@@ -216,7 +216,7 @@ fn block_limit(config: &IpamConfig, of_request: u32) -> u32 {
     }
 }
 
-/// The duration of a search after which it reads changed blocks once more.
+/// A search that takes longer than this, and does not find enough addresses, reads changed blocks once more.
 const LONG: SignedDuration = SignedDuration::from_secs(1);
 
 /// The search for addresses of one family.
@@ -239,7 +239,7 @@ struct Search<'r, S> {
     remaining: VecDeque<Versioned<Affinity>>,
     /// Blocks that were read ahead.
     ahead: HashMap<IpNet, Result<Option<Versioned<Block>>>>,
-    /// The blocks of the pools; set once no place for a new block is left.
+    /// The blocks of the pools; `None` until no place for a new block is left.
     survey: Option<Survey>,
     began: Timestamp,
     /// The full blocks that an earlier search with the same question found.

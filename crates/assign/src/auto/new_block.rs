@@ -64,7 +64,7 @@ impl<S: Store> Search<'_, S> {
     }
 
     /// Finds the first place in the pools without a block. If there is none, finds a block of the host with a free
-    /// address, or takes an empty block from another host.
+    /// address, or one that was just deleted, or takes an empty block from another host.
     async fn candidate(&mut self) -> Result<Option<Candidate>> {
         let mut survey = match self.vacancy().await? {
             Vacancy::At(cidr) => return Ok(Some(Candidate { cidr, is_new: true })),

@@ -17,9 +17,9 @@ use crate::record::Record;
 use crate::store::{Query, Store};
 use crate::walk::hash;
 
-/// The number of blocks in a batch. A batch of full blocks of Calico's usual size has half a megabyte.
+/// The number of blocks in a batch. A batch of full blocks of Calico's usual size takes half a megabyte.
 const BATCH: usize = 32;
-/// The number of such batches. If all their blocks are full, most others are, too, and later batches are larger.
+/// The number of batches of that size. If all their blocks are full, most others are too: later batches are larger.
 const SMALL_BATCHES: usize = 8;
 /// The number of addresses in the blocks of a later batch, which has at least [`BATCH`] blocks.
 const LATER_BATCH: u128 = 16_384;
@@ -105,7 +105,7 @@ impl Survey {
         !self.free.is_empty()
     }
 
-    /// True if blocks of a pool were not read.
+    /// True if blocks of a pool have not been read yet.
     pub(super) fn has_unread(&self, pool: usize) -> bool {
         self.unread.front().is_some_and(|place| place.pool == pool)
     }

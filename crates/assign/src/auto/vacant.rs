@@ -89,7 +89,7 @@ impl<S: Store> Search<'_, S> {
         Ok(Nearby::Unknown)
     }
 
-    /// The next place of a walk that is not completely reserved.
+    /// The walk's next place that is not completely reserved.
     fn next_place(&self, walk: &mut Walk, passed: &mut Passed) -> Option<IpNet> {
         loop {
             let place = walk.next()?;
@@ -150,7 +150,7 @@ impl<S: Store> Search<'_, S> {
         Ok(Vacancy::None(Survey::new(&self.request.host, places, passed, full)))
     }
 
-    /// Reports the search in the first pools.
+    /// Reports the search of each pool that `passed` counts, from the first pool on.
     pub(super) fn report_searched(&self, passed: &[Passed]) {
         for (pool, passed) in self.pools.iter().zip(passed) {
             let (pool, cidr, passed) = (pool.name.clone(), pool.cidr, *passed);

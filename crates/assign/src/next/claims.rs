@@ -133,7 +133,7 @@ impl<'s> Outlook<'s> {
     }
 
     /// The blocks of a holder, with or without an affinity. Includes affinities that cannot be decoded, but not those
-    /// for a block of another holder: Calico removes them on finding them.
+    /// for a block of another holder or none, which Calico removes when it finds them.
     fn held<'a>(&'a self, holder: Holder<'a>) -> impl Iterator<Item = HeldBlock> {
         let (kind, name) = holder.key();
         let affinities = self.indexed.affinities_of(kind, name).map(|stored| &stored.value);

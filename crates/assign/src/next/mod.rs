@@ -155,8 +155,8 @@ impl<'s> Outlook<'s> {
         })
     }
 
-    /// Returns the reason that no pod in any namespace gets an address on a node without naming a pool; `Ok(None)` if
-    /// some pod gets one.
+    /// Returns the reason that no pod on a node gets an address, in whatever namespace, if it names no pool; `Ok(None)`
+    /// if some pod gets one.
     ///
     /// # Errors
     /// If the answer depends on unknown data.
@@ -292,8 +292,8 @@ impl<'s> Outlook<'s> {
         self.indexed.snapshot.namespaces.as_ref()?.get(name)
     }
 
-    /// Returns the reason that a pod in a namespace gets no address without naming a pool or address; `Ok(None)` if it
-    /// gets one.
+    /// Returns the reason that a pod in a namespace gets no address if it names neither pool nor address; `Ok(None)` if
+    /// it gets one.
     ///
     /// # Errors
     /// If the answer depends on unknown data.

@@ -66,7 +66,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
     /// Gives a container addresses.
     ///
     /// # Errors
-    /// If too few addresses are available. Only a machine keeps what it got, unless the datastore stops answering.
+    /// If too few are available. What was assigned is taken back, except from a machine or if the datastore fails.
     pub async fn add(&self, add: &Add) -> Result<Added, Failure<H::Error>> {
         if let Some(added) = self.reuse(add).await? {
             return Ok(added);

@@ -45,7 +45,7 @@ pub trait Host {
     /// Does some work; `None` if it took longer than `limit` and was given up.
     async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T>;
 
-    /// Looks up the data that an ADD of any address needs besides what the allocator reads.
+    /// Looks up the data that an ADD without a requested address needs in addition to the allocator's reads.
     async fn look_up(&self) -> Result<Lookup, Self::Error> {
         Ok(Lookup::default())
     }

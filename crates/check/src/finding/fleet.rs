@@ -51,7 +51,7 @@ impl Elsewhere {
     }
 }
 
-/// The number of addresses in a shared range that each of two clusters uses.
+/// The number of addresses that each of two clusters uses in a shared range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SharedUse {

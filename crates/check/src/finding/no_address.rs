@@ -17,7 +17,7 @@ pub struct NoAddressEvidence {
     /// The nodes, if the finding is about several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
-    /// The number of waiting pods on a node.
+    /// The number of waiting pods on the node or nodes.
     #[serde(skip_serializing_if = "is_zero")]
     pub waiting_pods: usize,
     /// The first waiting pods, as `namespace/name`.
@@ -26,7 +26,7 @@ pub struct NoAddressEvidence {
 }
 
 impl NoAddressEvidence {
-    /// Joins the refusals into the end of a sentence, after its first "no".
+    /// Joins the refusals, with `and_no` in between, into the rest of a sentence after its first "no".
     pub(crate) fn says(&self, and_no: &str) -> String {
         let of = |refusal: &RefusalEvidence| format!("{} address: {}", refusal.of_family(), refusal.why);
         self.refusals.iter().map(of).collect::<Vec<_>>().join(and_no)
@@ -71,7 +71,7 @@ impl RefusalEvidence {
         }
     }
 
-    /// The family of [`Self::family`].
+    /// The family that [`Self::family`] names.
     fn of_family(&self) -> Family {
         if self.family == Family::V4.name() { Family::V4 } else { Family::V6 }
     }

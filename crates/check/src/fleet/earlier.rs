@@ -48,7 +48,7 @@ impl EarlierFleet {
     }
 
     /// Returns a cluster's changes; everything is new if its GUID differs. `dropped` are the findings whose objects had
-    /// changed by the second read. Unless `all_read`, clusters are missing, and so could be findings between them.
+    /// changed by the second read. Unless `all_read`, absent findings between clusters count as not checked.
     pub fn changes(&mut self, cluster: &Cluster, dropped: &[Finding], all_read: bool) -> Changes {
         let guid = &cluster.report.cluster.guid;
         let known = self.clusters.remove(&cluster.name);

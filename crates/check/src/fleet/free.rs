@@ -7,7 +7,7 @@ use calipam_model::{IpNet, cidr};
 use crate::cidr_set::CidrSet;
 
 /// Returns the first `most` CIDRs of length `prefix` that are in one of `within` and share no address with `taken`,
-/// ascending in each. It takes as long as sorting `taken`, since it jumps from one taken range to the next.
+/// ascending within each. Jumps from one taken range to the next: this takes only as long as sorting `taken`.
 pub fn free_ranges(
     prefix: u8,
     within: &[IpNet],

@@ -9,8 +9,8 @@ use calipam_model::text::TextRef;
 use super::{Index, Owner, Use};
 use crate::finding::{LISTED_FIELDS, OwnerEvidence, OwnerField, OwnerKind};
 
-/// The most characters of a container ID that a finding shows. A real ID has 64, but a pod's annotation can have any
-/// text.
+/// The most characters of a container ID that a finding shows. A real ID has 64, but a pod's annotation can have
+/// anything.
 const LONGEST_ID: usize = 256;
 
 impl Index<'_> {

@@ -15,7 +15,7 @@ pub(crate) struct Stored<'c, 's> {
 }
 
 impl<'s> Index<'s> {
-    /// Returns all stored blocks, ascending by CIDR, without duplicates.
+    /// Returns all stored blocks that are not marked deleted, ascending by CIDR, without duplicates.
     pub(crate) fn stored(&self) -> Vec<Stored<'_, 's>> {
         let read = self.blocks.iter().map(|block| Stored { key: block.key, block: Some(block) });
         let broken = self.snapshot.hidden_blocks().map(|key| Stored { key, block: None });

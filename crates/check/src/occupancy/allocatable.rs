@@ -95,7 +95,7 @@ impl Allocatable {
 pub(crate) struct PoolCapacity {
     /// Free addresses in blocks whose owners use the pool.
     own: u128,
-    /// Free addresses that Calico borrows from other owners' blocks.
+    /// Free addresses that can be borrowed from other owners' blocks.
     pub foreign: u128,
     /// Free addresses in other owners' blocks of a different size. Calico does not borrow them.
     other_size: u128,
@@ -160,7 +160,7 @@ impl Occupancy<'_, '_> {
         }
     }
 
-    /// Returns the free addresses and blocks of a pool, for a client that owns the blocks whose owner `is_own` accepts.
+    /// Returns the free addresses and blocks of a pool, as seen by the owners for which `is_own` is true.
     pub(crate) fn stock(&self, pool: &Pool, is_own: impl Fn(&BlockOwner) -> bool) -> PoolCapacity {
         let reclaims = reclaims_empty_blocks(self.context.snapshot);
         let mut stock = PoolCapacity::default();
@@ -208,7 +208,7 @@ impl Occupancy<'_, '_> {
         block.assignable(|address| self.reserved.contains(address)).count() as u128
     }
 
-    /// Counts the addresses of a pool that are neither in a block nor reserved, where blocks can be created.
+    /// Counts the addresses of a pool that are neither in a block nor reserved; 0 if no block fits into the pool.
     fn unclaimed(&self, pool: &Pool) -> u128 {
         if pool.is_smaller_than_block() {
             return 0;

@@ -16,8 +16,8 @@ use crate::Context;
 use crate::cidr_set::CidrSet;
 use crate::index::Stored;
 
-/// Address counts of a pool or block. The parts up to `free` do not overlap: `total` is their sum (except for `::/0`,
-/// whose size is one more than fits).
+/// Address counts of a pool or block. The parts from `in_use` to `free` do not overlap: `total` is their sum (except
+/// for `::/0`, whose size is one more than fits).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// All addresses.
@@ -75,7 +75,7 @@ enum AddressUse {
 enum Detail {
     #[default]
     ByKind,
-    /// All taken addresses count as in use. This is quicker: most blocks are summed without reading their records.
+    /// Any taken address can count as in use. This is quicker: most blocks are summed without reading their records.
     Total,
 }
 
@@ -108,7 +108,7 @@ impl<'c, 's> Occupancy<'c, 's> {
         self.sum(region, Detail::ByKind)
     }
 
-    /// Does the same as [`Self::tally`], but counts cooling and Windows-reserved addresses as in use.
+    /// Does the same as [`Self::tally`], but faster: cooling and Windows-reserved addresses can count as in use.
     pub(crate) fn total_tally(&self, region: IpNet) -> Tally {
         self.sum(region, Detail::Total)
     }

@@ -44,7 +44,7 @@ fn finding(code: Code, pool: &Pool, says: &str, fill: impl FnOnce(&mut PoolEvide
     Finding::new(code, Subject::Pool(pool.cidr), says, Evidence::Pool(Box::new(evidence)))
 }
 
-/// Checks faults that count before the first block: a request could be refused, or a block could be in two pools.
+/// Checks faults that count even before the first block: overlaps, and selectors that do not parse.
 pub(super) fn check_settings(context: &Context<'_>, out: &mut Vec<Finding>) {
     check_overlaps(context, out);
     let pools = sorted(context);

@@ -21,7 +21,7 @@ use crate::finding::{Evidence, Finding, NoAddressEvidence, RefusalEvidence, Subj
 use crate::names::short;
 use crate::needs::{Need, Needs, pools_of};
 
-/// The most nodes that have a finding each for the same reason. If there are more, they share one finding.
+/// The most nodes with the same reason that get a finding each. If there are more, they share one finding.
 const MOST_SINGLE: usize = 3;
 /// The most waiting pods that a finding names.
 const MOST_NAMED: usize = 20;

@@ -76,7 +76,7 @@ fn finding(code: Code, owner: OwnerEvidence, key: Key, says: &str) -> Finding {
 }
 
 /// Returns true for a finished pod whose endpoint the CNI plugin should have removed by now. A pod without a finish
-/// time finished long ago.
+/// time counts as finished long ago.
 fn has_long_finished(context: &Context<'_>, pod: &Pod) -> bool {
     pod.finished && pod.finished_at.is_none_or(|at| context.now.duration_since(at) > context.grace)
 }

@@ -250,7 +250,7 @@ fn findings(context: &Context<'_>, address: IpAddr) -> Vec<Finding> {
     report.findings.into_iter().filter(about).collect()
 }
 
-/// Returns true if a record names a pod or container in a way from which no endpoint key follows.
+/// Returns true if a record names a pod or container, but no endpoint key follows from it.
 fn has_unfound_owner(context: &Context<'_>, address: IpAddr) -> bool {
     context.index.records_of(address).any(|record| {
         let claim = Claim::of(&record.allocation.attribute);

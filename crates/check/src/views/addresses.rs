@@ -92,7 +92,7 @@ pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> Addres
     list
 }
 
-/// Returns the addresses that pods use, or name, according to endpoints and Kubernetes.
+/// Returns the addresses that these pods use or name, according to endpoints and Kubernetes.
 fn used_by(snapshot: &Snapshot, pods: &[PodName]) -> BTreeSet<IpAddr> {
     let is_named = |namespace: String, name: String| pods.contains(&(namespace, name));
     let mut used = BTreeSet::new();

@@ -13,7 +13,7 @@ use crate::{Context, Options, Scope};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BorrowedList {
-    /// The addresses, ascending.
+    /// The addresses, block by block, ascending within each.
     pub addresses: Vec<BorrowedAddress>,
     /// The number of allocations that name no node and could be borrowed (before Calico 3.6). Service addresses belong
     /// to no node and do not count.

@@ -30,8 +30,8 @@ pub struct Setting {
     pub resource: Option<String>,
 }
 
-/// Returns the settings of an [`IpamConfig`]: name, value, and true if the field is absent. `is_limited` is true if
-/// Calico has a built-in block limit.
+/// Returns the settings of an [`IpamConfig`]: name, value, and true if Calico's default replaces a missing field.
+/// `is_limited` is true if Calico has a built-in block limit.
 fn settings_of(config: &IpamConfig, is_limited: bool) -> [(&'static str, String, bool); 5] {
     let has_blocks = config.max_blocks_per_host > 0;
     let blocks =

@@ -1,5 +1,5 @@
-//! The views of `show`: pools, blocks, nodes, one address, one handle, borrowed addresses, configuration. A view is
-//! data, which `cli` renders.
+//! The views of `show` and other commands, such as pools, blocks, nodes, one address or one handle. A view is data,
+//! which `cli` renders.
 
 mod address;
 #[cfg(test)]

@@ -53,7 +53,7 @@ pub struct NodeView {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePlugin {
-    /// The plugin according to an installer's note at the node.
+    /// The plugin that an installer has named in the node's annotation.
     pub installed: Option<String>,
     /// The plugin that assigned the node's newest address; `None` if no address has a time.
     pub assigned_by: Option<Plugin>,

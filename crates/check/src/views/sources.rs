@@ -13,7 +13,7 @@ pub const POOLS: [Source; 7] = [
     Source::ClusterInformation,
 ];
 
-/// The pools, and everything with an address.
+/// The sources of pools, and of addresses in blocks, nodes and services.
 pub const PLACES: [Source; 8] = [
     Source::Blocks,
     Source::Affinities,
@@ -29,7 +29,7 @@ pub const PLACES: [Source; 8] = [
 pub const BLOCKS: [Source; 5] =
     [Source::Blocks, Source::Pools, Source::Reservations, Source::IpamConfig, Source::ClusterInformation];
 
-/// Only the pools show that a node gets no addresses.
+/// Includes the pools: only they show that a node gets no addresses.
 pub const NODES: [Source; 7] = POOLS;
 
 pub const BORROWED: [Source; 3] = [Source::Blocks, Source::Pools, Source::ClusterInformation];

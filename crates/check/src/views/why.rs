@@ -50,7 +50,7 @@ pub enum PodStanding {
 #[derive(Clone, Debug)]
 pub struct FamilyAnswer {
     pub family: Family,
-    /// True if the cluster's pods have addresses of the family, or no pod has any address.
+    /// True if pods have addresses of the family, if no pod has any address, or if this pod names pools or addresses.
     pub is_needed: bool,
     pub answer: Answer,
     /// The holder of the requested address, if it is taken.
@@ -74,7 +74,7 @@ impl FamilyAnswer {
 }
 
 impl Explanation {
-    /// Returns IPAM's refusal that keeps the pod from starting, if there is one.
+    /// Returns IPAM's refusal, if there is one: that of a needed family first.
     pub fn refusal(&self) -> Option<&Refused> {
         let (needed, others): (Vec<_>, Vec<_>) = self.families.iter().partition(|family| family.is_needed);
         needed.into_iter().chain(others).find_map(FamilyAnswer::refused)

@@ -68,7 +68,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
     printed.and(written).map(|()| outcome)
 }
 
-/// The severity that decides about the exit code.
+/// The severity that determines the exit code.
 pub(crate) fn worst(report: &Report, args: &CheckArgs) -> Option<Severity> {
     match &report.changes {
         Some(changes) if args.reports.fail_on_new => changes.worst_news(report),
@@ -133,7 +133,7 @@ impl<'a> Checker<'a> {
         check_and_confirm(datastore, &criteria, self.options.confirm, &person).await
     }
 
-    /// Removes findings that are accepted or not requested. Returns the filter, and the names that were not found.
+    /// Removes findings that are accepted or not requested. Returns the filter, and an error for each name not found.
     pub(super) fn keep(
         &self,
         report: &mut Report,

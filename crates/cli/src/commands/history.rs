@@ -24,7 +24,7 @@ pub(super) fn run(args: &HistoryArgs, global: &Global, console: &Console) -> Res
     print(&found, console)
 }
 
-/// Prints a history; the outcome says if it has any event.
+/// Prints a history; the outcome says whether it has any event.
 pub(crate) fn print(found: &History, console: &Console) -> Result<Outcome, Failure> {
     console.print(found)?;
     if !found.events.is_empty() {

@@ -35,7 +35,7 @@ pub(super) fn run(args: &MigrateArgs, global: &Global, console: &Console) -> Res
     })
 }
 
-/// Prints the next step of the migration.
+/// Prints the next step of the migration. Returns `outcome`, but `Refused` after an applied phase that moves pods.
 fn next(
     phase: Phase,
     migration: &Migration,

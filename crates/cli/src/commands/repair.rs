@@ -104,7 +104,7 @@ pub(crate) fn warn_of_limit(limit: usize, console: &Console) {
     console.warn(&format!("the plan makes more changes than --max-changes {limit}: it would be refused"));
 }
 
-/// Prints a run's conflicts, and returns its outcome or failure. `is_partial`: something is left in any case.
+/// Prints a run's warnings, and returns its outcome or failure. `is_partial`: even a complete run leaves something.
 pub(crate) fn outcome(
     run: Option<Executed>,
     is_partial: bool,

@@ -91,7 +91,7 @@ fn scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Result<S
     Ok(scenario)
 }
 
-/// True if --datastore, --etcd-endpoints or --config names a cluster. Other settings of a cluster are not used.
+/// True if --datastore, --etcd-endpoints or --config names a cluster. Other connection options alone name none.
 fn names_cluster(global: &Global) -> bool {
     global.datastore.is_some() || global.etcd_endpoints.is_some() || global.config.is_some()
 }

@@ -58,7 +58,7 @@ impl Request {
         self.words.get(1..self.index).unwrap_or_default()
     }
 
-    /// Expands `~` and variables in a value, unless the shell has done so.
+    /// Expands `~/` or a variable at the beginning of a value, unless the shell has done so.
     pub(super) fn expanded(&self, value: &OsStr) -> OsString {
         let Some(text) = value.to_str().filter(|_| self.typed) else { return value.to_owned() };
         let home = |rest: &str| std::env::home_dir().map(|home| home.join(rest).into_os_string());

@@ -21,7 +21,7 @@ use crate::render::text::count;
 /// Checks the clusters, and prints one report on all of them.
 ///
 /// # Errors
-/// If an option only makes sense for one cluster, or a file that it names cannot be read or written. A cluster that
+/// If an option only makes sense for one cluster, or the file of an option cannot be read or written. A cluster that
 /// cannot be read is a finding.
 pub(crate) fn run(
     args: &CheckArgs,
@@ -105,7 +105,7 @@ fn check_one(
     Ok((Cluster { name, group, labels, services, ..cluster }, dropped))
 }
 
-/// Adds its changes to each cluster's report, and returns a note for each cluster that is no longer in the fleet.
+/// Sets the changes in each cluster's report, and returns a note for each cluster that is no longer in the fleet.
 fn note_changes(
     mut earlier: EarlierFleet,
     clusters: &mut [Cluster],

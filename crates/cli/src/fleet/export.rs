@@ -16,8 +16,8 @@ use crate::render::text::count;
 /// Writes an export of each cluster.
 ///
 /// # Errors
-/// If the folder cannot be written, or has a file of a cluster that must not be overwritten. Clusters that cannot be
-/// read are reported and skipped.
+/// If the folder cannot be written, or already has the file of a cluster and `--overwrite` is missing. Clusters that
+/// cannot be read are reported and skipped.
 pub(crate) fn run(args: &ExportArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
     let folder = args.archive.as_ref().or(args.file.as_ref()).filter(|folder| *folder != Path::new("-"));
     let folder = folder

@@ -21,7 +21,7 @@ use crate::render::text::count;
 /// Prints the events of an address in each cluster; exit code 1 if there are none.
 ///
 /// # Errors
-/// If the call is about a node, block or handle, which belong to one cluster.
+/// If the call is not about an address: nodes, blocks and handles belong to one cluster.
 pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
     let others = [
         ("--handle", args.handle.is_some()),

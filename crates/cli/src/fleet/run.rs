@@ -76,7 +76,7 @@ pub(super) fn read<T>(
     }
 }
 
-/// Runs a command on each cluster, and returns the documents that it prints, and its other results. `failed` is the warning about a
+/// Runs a command on each cluster, and returns its documents and its other results. `failed` is the warning about a
 /// cluster that cannot be read, such as `is not compared`.
 ///
 /// # Errors

@@ -117,7 +117,7 @@ fn of_cluster(
     })
 }
 
-/// Returns the errors about names that no cluster has; about all names if no cluster has a document.
+/// Returns the errors about names that no cluster has; if no cluster has a document, those of the first cluster.
 fn missing(mut clusters: Vec<(bool, Vec<Failure>)>) -> Vec<Failure> {
     // Clusters with a document have an error for each missing name.
     clusters.sort_by_key(|(is_shown, _)| !is_shown);

@@ -25,8 +25,8 @@ pub(crate) struct Named {
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(super) overrides: Box<Overrides>,
-    /// True for an entry in a file: only its own settings count, since any others could be for another cluster. Otherwise they are the
-    /// settings of the call, with another context.
+    /// True for a data file or an entry in a fleet's file: only its own settings count, since others could be for
+    /// another cluster. False for a context: the settings of the call count, too.
     pub(super) is_entry: bool,
 }
 

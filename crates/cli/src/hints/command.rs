@@ -68,7 +68,7 @@ pub(crate) fn connected(more: &[&str], without: &[&str]) -> String {
     line(words.into_iter().chain(call.connection_but(&replaced)).chain(more.iter().copied()))
 }
 
-/// Formats this call as a dry run, which some commands are by default.
+/// Formats this call as a dry run, which is the default of some commands.
 pub(crate) fn dry_run() -> String {
     let plans = CALL.get().is_some_and(|call| matches!(call.words(&[])[..], ["rebuild" | "migrate", ..]));
     let dry_run: &[&str] = if plans { &[] } else { &["--dry-run"] };

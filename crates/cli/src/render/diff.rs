@@ -249,7 +249,7 @@ fn blocks(states: &[BlockState]) -> String {
     states.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
-/// A row for each difference or, in a short table, for each kind, with an example.
+/// A row for each difference or, in a short table, for each change to a kind of object, with an example.
 fn table(difference: &Difference<'_>, wide: bool) -> Grid {
     let state = |row: Row<'_>, side: usize| match &row.states()[side] {
         state if state.is_empty() => "-".to_owned(),

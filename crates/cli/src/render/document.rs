@@ -11,7 +11,7 @@ use super::page::{Page, Text};
 use super::yaml;
 use crate::format::Format;
 
-/// The output of a command. A new kind of format gets a new method here, which every document has to implement.
+/// The output of a command: text for people, content for programs and, for some commands, other formats.
 pub(crate) trait Document {
     /// The `kind` in YAML and JSON.
     const KIND: &'static str;
@@ -80,8 +80,7 @@ pub(crate) enum Printed {
 }
 
 impl Printed {
-    /// # Errors
-    /// If the document does not have the format.
+    /// Keeps a document in a format. Fails if the document does not have the format.
     pub(crate) fn of(document: &impl Document, format: Format, page: Page) -> io::Result<Self> {
         Ok(match format {
             Format::Table | Format::Wide => {

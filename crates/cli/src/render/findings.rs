@@ -38,7 +38,7 @@ impl<'a> WithFindings<'a, Report> {
 }
 
 impl<'a, T> WithFindings<'a, T> {
-    /// Joins a view and its findings, for which only a part of these sources was read.
+    /// Joins a view and its findings. Of the sources in `partly_read`, only a part was read.
     pub(super) fn new(content: &'a T, findings: &'a [Finding], partly_read: &[Source]) -> Self {
         let found = |finding| Found { place: 0, cluster: "", finding, change: None };
         let findings = findings.iter().map(found).collect();

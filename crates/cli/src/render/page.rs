@@ -15,7 +15,7 @@ pub(crate) struct Page {
     pub color: bool,
     /// Characters beyond ASCII are allowed for bars and maps.
     pub unicode: bool,
-    /// The columns of the terminal; `None` for a file or pipe, where nothing is cut or broken.
+    /// The columns of the terminal, to which lines are fitted; `None` for a file, a pipe or a very narrow terminal.
     pub width: Option<u16>,
     /// Everything is printed (`-o wide`), even if it does not fit on a screen.
     pub wide: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Text {
 enum Part {
     /// A line that is ready to be printed.
     Line(String),
-    /// A line above a table that stays in the text of several clusters.
+    /// A line above a table. The text of several clusters keeps it.
     About(String),
     /// A table, with the column to sort it by.
     Grid(Grid, Option<&'static str>),
@@ -64,7 +64,7 @@ impl Text {
         self.drawn(&on_page(&escape(line.as_ref()), indent, self.page));
     }
 
-    /// Adds a line like [`Self::hanging`], which stays in the text of several clusters: see [`Self::clusters`].
+    /// Adds a line as [`Self::hanging`] does. The text of several clusters keeps the line: see [`Self::clusters`].
     pub(crate) fn about(&mut self, indent: usize, line: impl AsRef<str>) {
         self.hanging(indent, line);
         if let Some(Part::Line(line)) = self.parts.pop_if(|part| matches!(part, Part::Line(_))) {
@@ -93,19 +93,17 @@ impl Text {
         self.drawn(&self.page.styled(style, &escape(line)));
     }
 
-    /// Adds a line unchanged, including styles.
+    /// Adds a line unchanged, including styles, unless only rows are wanted.
     pub(crate) fn drawn(&mut self, line: &str) {
         if !self.page.rows_only {
             self.parts.push(Part::Line(format!("{line}\n")));
         }
     }
 
-    /// Adds a table.
     pub(crate) fn table<R: Copy>(&mut self, rows: impl IntoIterator<Item = R>, columns: Vec<Column<'_, R>>) {
         self.grid(Grid::new(self.page.wide, rows, columns));
     }
 
-    /// Adds a table.
     pub(crate) fn grid(&mut self, grid: Grid) {
         self.parts.push(Part::Grid(grid, self.page.sort_by));
     }
@@ -127,9 +125,9 @@ impl Text {
         }
     }
 
-    /// Adds the texts of several clusters: tables of the same list as one, with the cluster in the first column, and then
-    /// the lines of [`Self::about`] and those below the tables. Texts without such lines and without a table are added one
-    /// after the other.
+    /// Adds the texts of several clusters. Texts with neither a table nor a line of [`Self::about`] come first, each
+    /// below its cluster's name. Then come the tables: those of the same list are one, with the cluster in the first
+    /// column. The lines of [`Self::about`] and those below tables are last, each after its cluster's name.
     pub(crate) fn clusters(&mut self, texts: Vec<(&str, Self)>) {
         let (mut lists, mut lines): (Vec<Vec<(&str, Grid)>>, Vec<Part>) = Default::default();
         for (name, text) in texts {

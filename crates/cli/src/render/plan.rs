@@ -48,7 +48,7 @@ impl<'a> ShownSkipped<'a> {
     }
 }
 
-/// `Done: 4 of 5 steps; 1 step aborted (conflict)`, and a line about addresses that are cooling down.
+/// Formats `Done: 4 of 5 steps; 1 step aborted (conflict)`, and a line about addresses that are cooling down.
 pub(super) fn result(Executed { execution, .. }: &Executed) -> Vec<String> {
     let done = execution.written + execution.already;
     let mut line = format!("Done: {} of {}", thousands(done), count(execution.steps, "step", "steps"));

@@ -351,8 +351,8 @@ fn total(widths: &[usize]) -> usize {
     widths.iter().map(|width| width + GAP).sum::<usize>().saturating_sub(GAP)
 }
 
-/// Distributes the width of a page: no column is wider than a common limit or narrower than its least width, so that
-/// only the widest columns shrink.
+/// Distributes the width of a page. Each column gets its natural width up to a common limit, but at least its least
+/// width, so that only the widest columns shrink.
 fn spread(natural: &[usize], least: &[usize], page: usize) -> Vec<usize> {
     let within = |limit: usize| -> Vec<usize> {
         natural.iter().zip(least).map(|(natural, least)| (*natural).min(limit).max(*least)).collect()

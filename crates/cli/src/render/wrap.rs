@@ -18,7 +18,7 @@ const HASH: usize = 32;
 /// The length of the longest number that is written in full if there is little room: 13 digits with commas.
 const LONGEST_NUMBER: usize = 17;
 
-/// Wraps a text for a page, and indents the lines after the first. In a file or pipe nothing is broken.
+/// Wraps a text for a page, and indents the lines after the first. Without a width, nothing is broken.
 pub(crate) fn on_page(text: &str, indent: usize, page: Page) -> String {
     let Some(width) = page.width else { return text.to_owned() };
     let indent = " ".repeat(indent);
@@ -86,7 +86,7 @@ pub(super) fn shorten_handles(text: &str) -> Option<String> {
     (shown.len() < text.len()).then_some(shown)
 }
 
-/// Formats a number with commas that is too long to read as `1.20e24`; `None` for others.
+/// Shortens a long number with commas to the form `1.20e24`; `None` for shorter numbers and other text.
 pub(super) fn round(text: &str) -> Option<String> {
     if text.len() <= LONGEST_NUMBER {
         return None;

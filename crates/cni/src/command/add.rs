@@ -14,7 +14,7 @@ use crate::protocol::{Arguments, CniError, IpamResult};
 /// Gives the container addresses.
 ///
 /// # Errors
-/// If the call is refused, or too few addresses are available. Nothing stays allocated, unless the datastore fails.
+/// If the call is refused, or too few addresses are free. Only a machine keeps what it got, unless the datastore fails.
 pub(crate) async fn add(call: &Call) -> Result<IpamResult, CniError> {
     let allocator = call.connect().await?;
     let found = machine::find(call, allocator).await?;

@@ -1,4 +1,4 @@
-//! CHECK: verifies that the container still has the addresses from ADD. Calico's plugin reads nothing.
+//! CHECK: verifies that the container still has the addresses from ADD. In Calico's plugin, it always succeeds.
 
 use std::net::IpAddr;
 
@@ -10,10 +10,10 @@ use crate::failure;
 use crate::machine::{self, Owner};
 use crate::protocol::CniError;
 
-/// Checks that the addresses in `prevResult` belong to the container. Without `prevResult`, checks that it has any.
+/// Checks that the container or its machine has each address in `prevResult`, or at least one if none is listed there.
 ///
 /// # Errors
-/// If an address is missing or belongs to another owner, ADD would be refused, or the datastore fails.
+/// If an address is missing or has another owner, the machine's addresses are not for this pod, or the datastore fails.
 pub(crate) async fn check(call: &Call) -> Result<(), CniError> {
     let allocator = call.connect().await?;
     let found = machine::find(call, allocator).await?;

@@ -51,7 +51,7 @@ async fn check(configuration: &Configuration, allocator: &CallAllocator) -> Resu
     Ok(())
 }
 
-/// True if workloads on the node can get addresses from the pool: it is named, or no pool is and it selects the node.
+/// True for an enabled pool for workloads that is named or, if no pool is named, is automatic and selects the node.
 fn serves(pool: &Pool, named: &[String], node: &Node) -> bool {
     if !pool.is_enabled() || !pool.allows(PoolUse::Workload) {
         return false;

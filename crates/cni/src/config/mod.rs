@@ -65,7 +65,7 @@ pub struct Datastore {
     pub policy: KubernetesSettings,
 }
 
-/// The sources of the node's name. The first one that has a name counts.
+/// The configured sources of the node's name. The first one that has a name counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeName {
     pub stated: String,
@@ -79,7 +79,7 @@ pub struct NodeName {
 pub struct Log {
     pub level: tracing::Level,
     pub file: Option<PathBuf>,
-    /// In MB.
+    /// In MiB.
     pub max_size: u64,
     /// In days.
     pub max_age: u64,

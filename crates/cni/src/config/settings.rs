@@ -29,7 +29,7 @@ impl Datastore {
         Ok(settings)
     }
 
-    /// The settings for looking up namespaces, pods and machines: the datastore's settings, overridden by `policy`.
+    /// The settings for lookups: the datastore's, overridden by `policy`. A `k8s_api_root` in `kubernetes` is kept.
     pub fn lookups(&self, datastore: &Settings) -> KubernetesSettings {
         let (policy, mut settings) = (&self.policy, datastore.kubernetes.clone());
         if !policy.api_endpoint.is_empty() && !self.variables.contains_key("K8S_API_ENDPOINT") {

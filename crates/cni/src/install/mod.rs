@@ -111,7 +111,7 @@ impl Installer<'_> {
         Ok(())
     }
 
-    /// Checks the datastore, unless `--no-check` was given or this program is in place, so a short outage is harmless.
+    /// Checks the datastore, unless `--no-check` was given or this program is in place: then an outage is harmless.
     async fn check(&self) -> Result<()> {
         if !self.options.check || matches!(self.place.plugin()?, Program::This | Program::Ours) {
             return Ok(());
@@ -188,7 +188,7 @@ impl Installer<'_> {
         Ok(())
     }
 
-    /// Annotates the node with this program, or removes the annotation if this program is not in place.
+    /// Annotates the node with this program's version, or removes the annotation if this program is not in place.
     async fn annotate(&self, in_place: bool) -> Result<()> {
         let Some(node) = &self.options.node else { return Ok(()) };
         let text = in_place.then(run::version);
@@ -199,7 +199,7 @@ impl Installer<'_> {
     }
 }
 
-/// The reason that this program is not in place.
+/// The reason that this program is not in place; empty if it is.
 fn reason(installed: Installed) -> &'static str {
     match installed {
         Installed::NoCalico => "there is no calico-ipam to replace: Calico is not installed here yet",

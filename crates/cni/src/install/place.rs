@@ -27,7 +27,7 @@ const NEXT: &str = ".calico-ipam.next";
 /// For this time after its last change, an incomplete file counts as being written.
 const WRITING: Duration = Duration::from_mins(1);
 
-/// A text that every version of this program contains, and no other program.
+/// Bytes that every version of this program contains, and no other program.
 #[used]
 static MARK: [u8; 64] = *b"calipam: this program takes the place of calico-ipam, of Calico ";
 
@@ -105,7 +105,7 @@ impl Place {
         }
     }
 
-    /// Replaces the plugin with this program, and keeps Calico's. A newer version of Calico's replaces the backup.
+    /// Replaces the plugin with this program. Calico's plugin becomes the backup, and replaces an earlier one.
     pub fn install(&self) -> Result<Installed> {
         self.finish()?;
         let found = self.plugin()?;
@@ -299,7 +299,7 @@ fn has_mark(mut file: &File) -> io::Result<bool> {
     }
 }
 
-/// False for a file that cannot be executed, and for an ELF file without the section headers at its end.
+/// False for an empty file, one that cannot be executed, and an ELF file with 32 bits or without section headers.
 fn is_whole(mut file: &File) -> io::Result<bool> {
     let metadata = file.metadata()?;
     if metadata.permissions().mode() & 0o111 == 0 || metadata.len() == 0 {

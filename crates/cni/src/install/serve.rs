@@ -30,7 +30,7 @@ pub(super) struct State {
     pub replaced: u64,
     /// The number of failures.
     pub failed: u64,
-    /// The reason that this program is not the plugin.
+    /// The reason that this program is not the plugin; empty if it is.
     pub reason: String,
 }
 

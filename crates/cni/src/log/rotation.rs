@@ -25,8 +25,8 @@ pub(super) fn open(path: &Path, settings: &Log) -> io::Result<File> {
     if file.metadata()?.len() < settings.max_size.saturating_mul(MEGABYTE) {
         return Ok(file);
     }
-    // Plugins that run at the same time see the same size. One of them renames the file; the others keep writing to the
-    // file that they have opened.
+    // Plugins that run at the same time see the same size. One of them renames the file; the others open the path
+    // again, and write to the old or the new file.
     if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() || !is_at(&file, path) {
         return append(path);
     }
@@ -52,7 +52,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Renames the file to `<name>-<time>-size<ending>`, in UTC.
+/// Renames the file to `<name>-<time>-size<ending>`, with the time in UTC.
 fn rotate(path: &Path) -> io::Result<()> {
     let (start, ending) = name_parts(path);
     fs::rename(path, path.with_file_name(format!("{start}{}-size{ending}", stamp(Timestamp::now()))))

@@ -24,7 +24,7 @@ const TEST_NAMESPACE: &str = "CNI_TEST_NAMESPACE";
 
 /// The keys that every call accepts.
 const POD_KEYS: &[&str] = &[IP, IGNORE_UNKNOWN, POD_NAMESPACE, POD_NAME, INFRA_CONTAINER];
-/// The keys that ADD accepts when it looks for a requested address. A pod's other keys need `IgnoreUnknown`.
+/// The keys that ADD accepts when it looks for a requested address. Others, such as a pod's, need `IgnoreUnknown`.
 const ADDRESS_KEYS: &[&str] = &[IP, IGNORE_UNKNOWN];
 const TEST_KEYS: &[&str] = &[IGNORE_UNKNOWN, TEST_NAMESPACE];
 

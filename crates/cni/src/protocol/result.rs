@@ -70,7 +70,7 @@ struct Printed {
     ips: Vec<Ip>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     routes: Vec<Route>,
-    /// Before version 1.0.0.
+    /// An empty object, before version 1.0.0.
     #[serde(skip_serializing_if = "Option::is_none")]
     dns: Option<Empty>,
 }

@@ -86,7 +86,7 @@ impl EtcdStore {
         }
     }
 
-    /// Makes one change if the key still has the read revision. Sent once; `Unavailable` leaves the outcome open.
+    /// Makes one change if the key still has the read revision, sent once. After `Unavailable`, the outcome is open.
     pub(super) async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
         let key = swap.record.key();
         let path = key.to_string();

@@ -50,8 +50,8 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis
 const ASSIGN: &str = "assign or release single addresses";
 
 impl AllocatorStore {
-    /// Connects with few requests: to the first etcd endpoint that accepts a connection, or to the API server, whose
-    /// API group is detected from its answers. `selecting` is the way to find affinities on Kubernetes.
+    /// Connects with few requests: to a single etcd endpoint, to the first of several that answers, or to the API
+    /// server, whose answers show the API group. `selecting` is the way to find affinities on Kubernetes.
     pub fn connect<'a>(
         settings: &'a Settings,
         selecting: Selecting,

@@ -37,7 +37,7 @@ fn beginning(address: &str) -> String {
     address.rsplit_once('.').map_or(address, |(begin, _)| begin).to_owned() + "."
 }
 
-/// The spans of an IPv6 block. Its addresses differ only in the last number, and have one length unless it starts at 0.
+/// The spans of an IPv6 block. Its addresses differ only in the last number, and are equally long unless it can be 0.
 fn v6(first: Ipv6Addr, last: Ipv6Addr) -> Vec<Span> {
     if first.segments()[7] != 0 {
         return vec![Span { first: format!("{first}-"), last: format!("{last}-") }];

@@ -19,7 +19,7 @@ pub(crate) fn range() -> Range {
     Range::span(IPAM_PREFIX, ENDPOINT_PREFIX)
 }
 
-/// Rejects etcd versions that may report too early that everything was sent (etcd issue 15220).
+/// Rejects etcd versions that may report the end of the changes too early (etcd issue 15220).
 pub(crate) async fn require_exact(client: &EtcdClient) -> Result<(), WhyWhole> {
     let version = client.version().await.map_err(|error| WhyWhole::CannotWatch(error.to_string()))?;
     let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or_default());

@@ -43,7 +43,7 @@ pub enum Cause {
     Tls(String),
 }
 
-/// The settings of a connection that are needed to name the cause of its end.
+/// The settings of a connection that are needed to name the cause of its failure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempt {
     /// Time limit for an answer, in seconds.
@@ -120,7 +120,7 @@ impl Attempt {
     fn io(self, error: &io::Error) -> Option<Cause> {
         Some(match error.kind() {
             io::ErrorKind::ConnectionRefused => Cause::Refused,
-            // System errors have a number. An error without one is our own limit, which here only connecting has.
+            // System errors have a number. An error without one is our own time limit, here always that for connecting.
             io::ErrorKind::TimedOut if error.raw_os_error().is_none() => Cause::TimedOut(self.connect),
             io::ErrorKind::TimedOut => Cause::Network(error.to_string()),
             io::ErrorKind::HostUnreachable

@@ -14,10 +14,10 @@ pub enum Server {
 pub enum Failure {
     #[error(transparent)]
     Connection(#[from] Cause),
-    /// An answer ended before it was complete.
+    /// An answer is cut off, or cannot be decoded.
     #[error("the answer is not complete: {0}")]
     Incomplete(String),
-    /// etcd has authentication on, and no user was given, or the user's token has expired.
+    /// etcd requires authentication, but no user was given, or the user's token has expired.
     #[error("the server requires a user name and password")]
     AuthNeeded,
     #[error("the user name or password is wrong")]

@@ -51,7 +51,7 @@ pub(crate) fn convert(leaves: &[Leaf]) -> Vec<RawKv> {
 /// Decodes a Calico 2.x value.
 ///
 /// # Errors
-/// A text that is not valid JSON, for an undecodable entry: the stored text, or `{` and the error.
+/// Text that is not valid JSON, for an undecodable entry: the stored text, or `{` and the error.
 fn decode<T: DeserializeOwned>(value: &str) -> Result<T, String> {
     let json: Value = serde_json::from_str(value).map_err(|_| value.to_owned())?;
     if !json.is_object() {

@@ -52,7 +52,7 @@ pub(crate) fn host_paths(name: &str) -> [String; 2] {
     [host.clone(), format!("{host}/{TUNNEL}")]
 }
 
-/// The path of the endpoints of a pod on a host.
+/// The path of a pod's endpoints on a host.
 pub(crate) fn pod_path(host: &str, namespace: &str, pod: &str) -> String {
     let [host, workload] = [host, &format!("{namespace}.{pod}")].map(escape);
     format!("{HOSTS}/{host}/workload/{KUBERNETES}/{workload}")

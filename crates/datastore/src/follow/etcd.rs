@@ -43,7 +43,7 @@ impl EtcdFollowed {
         self.position.revision
     }
 
-    /// Checks that etcd in `now` is the same one, and has not gone back to an earlier term.
+    /// Checks that `now` is a state of the same etcd, which has not gone back to an earlier term.
     fn require_same_history(&self, now: &Self) -> OrWhole<()> {
         let reason = if now.identity != self.identity {
             "it is another cluster".to_owned()
@@ -119,7 +119,7 @@ pub(super) async fn start(
     Ok((snapshot, followed))
 }
 
-/// Waits for a change or another etcd history. A watch would not show that other writes led to the known revision.
+/// Waits for a change or another etcd history. A watch alone does not show that other writes led to the known revision.
 ///
 /// # Errors
 /// If etcd cannot be reached.

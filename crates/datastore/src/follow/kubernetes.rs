@@ -102,7 +102,7 @@ impl KubeFollowed {
         }
     }
 
-    /// Waits until all changes up to now are known. `now` is the current time by the clock of the snapshot.
+    /// Waits until all changes up to now are known, or are lost. `now` is the current time by the snapshot's clock.
     ///
     /// # Errors
     /// If the server does not confirm that in time.

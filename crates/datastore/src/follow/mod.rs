@@ -47,7 +47,7 @@ pub struct Changed {
 }
 
 impl Followed {
-    /// The revision up to which all changes are known; on the Kubernetes datastore the version up to which blocks are.
+    /// The revision up to which all changes are known; on the Kubernetes datastore, all changes of blocks.
     pub fn revision(&self) -> i64 {
         let of_etcd = self.etcd.as_ref().map(EtcdFollowed::revision);
         of_etcd.or(self.kubernetes.as_ref().map(|kubernetes| kubernetes.blocks)).unwrap_or_default()

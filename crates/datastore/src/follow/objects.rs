@@ -21,7 +21,7 @@ pub(super) struct Changed {
     pub uid: String,
 }
 
-/// Calls a macro with each list of a snapshot: its field, its source, and the name of an object in it.
+/// Calls a macro with each list of Kubernetes objects: its field, its source, and the name of an object in it.
 macro_rules! each_list {
     ($do:ident) => {
         $do!(blocks, Source::Blocks, |block| block_name(block.key));

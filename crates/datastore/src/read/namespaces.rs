@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::store::Datastore;
 
 impl Datastore {
-    /// Adds the namespaces if the account may list them, and if a pool selects some, a pod waits for an address, or
+    /// Adds the namespaces if the user may list them, and if a pool selects some, a pod waits for an address, or
     /// changes are followed: then a pod may wait later.
     pub(crate) async fn add_namespaces(&self, snapshot: &mut Snapshot, is_followed: bool) {
         let Some(client) = self.kubernetes() else { return };

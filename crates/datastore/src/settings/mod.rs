@@ -37,7 +37,7 @@ pub struct Overrides {
     /// Comma-separated URLs, which imply etcd as the datastore.
     pub etcd_endpoints: Option<String>,
     /// Files with the CA certificate, the client's certificate and its key, for etcd. Each overrides the same setting,
-    /// as a file or as text.
+    /// whether that is a file or text.
     pub etcd_cacert: Option<PathBuf>,
     pub etcd_cert: Option<PathBuf>,
     pub etcd_key: Option<PathBuf>,
@@ -46,7 +46,7 @@ pub struct Overrides {
     /// Time limit to connect, if it is not the default.
     pub connect_timeout: Option<Duration>,
     pub kubectl: KubectlOptions,
-    /// Credential plugins must not ask the user for anything.
+    /// True if credential plugins must not ask the user for anything.
     pub unattended: bool,
 }
 
@@ -63,7 +63,7 @@ pub struct KubectlOptions {
     pub as_groups: Vec<String>,
     /// Time limit of one request.
     pub request_timeout: Option<Duration>,
-    /// The server's certificate is not verified.
+    /// True if the server's certificate is not verified.
     pub insecure: bool,
     pub certificate_authority: Option<PathBuf>,
     /// Certificate and key of the client.
@@ -190,14 +190,14 @@ pub struct KubernetesSettings {
     /// See `key_file`.
     pub ca_file: String,
     pub token: Secret,
-    /// The server's certificate is not verified.
+    /// True if the server's certificate is not verified.
     pub insecure: bool,
     /// `CALICO_API_GROUP`: the API group of Calico's objects.
     pub api_group: String,
     /// True if addresses come from the nodes' pod CIDRs: Calico IPAM is not in use.
     pub use_pod_cidr: bool,
     pub kubectl: KubectlOptions,
-    /// Credential plugins must not ask the user for anything.
+    /// True if credential plugins must not ask the user for anything.
     pub unattended: bool,
     pub timeouts: Timeouts,
 }
@@ -209,7 +209,7 @@ impl KubernetesSettings {
         url || !self.kubeconfig.is_empty() || !self.kubeconfig_inline.is_empty()
     }
 
-    /// True if the cluster is named by context or URL: the current context of a kubeconfig may be any cluster's.
+    /// True if the cluster is named by context, name or URL: a kubeconfig's current context may lead to any cluster.
     pub fn names_cluster(&self) -> bool {
         let named = [&self.context, &self.api_endpoint].into_iter().any(|name| !name.is_empty());
         named || self.kubectl.server.is_some() || self.kubectl.cluster.is_some()

@@ -45,7 +45,7 @@ pub struct WorkloadPod {
     pub asks: Vec<Asks>,
     /// The addresses that Calico's plugin has recorded, or those of the status.
     pub addresses: Vec<IpAddr>,
-    /// True if the condition `Ready` is true, and the pod was not deleted.
+    /// True if the condition `Ready` is true, and the pod is not being deleted.
     pub ready: bool,
     /// Time from the pod's creation until it last became ready.
     pub ready_after: Option<SignedDuration>,
@@ -158,7 +158,7 @@ impl Workloads {
         }
     }
 
-    /// Requests a live migration of a pod's virtual machine, whose controller is a VirtualMachineInstance. KubeVirt
+    /// Requests a live migration of the virtual machine in a pod, which a VirtualMachineInstance controls. KubeVirt
     /// starts another pod, moves the machine to it, and ends this one.
     pub async fn live_migrate(&self, pod: &WorkloadPod, machine: &str) -> Result<Evicted> {
         let namespace = segment(&pod.namespace);

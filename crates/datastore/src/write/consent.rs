@@ -40,7 +40,7 @@ impl fmt::Display for Question {
     }
 }
 
-/// Proof that the operator agreed to a [`Question`]. It exists only in three forms, and without it there is no
+/// Proof that the operator agreed to a [`Question`]. There are only three ways to create it, and without it there is no
 /// [`Writer`](super::Writer).
 #[derive(Clone, Debug)]
 pub struct Consent {

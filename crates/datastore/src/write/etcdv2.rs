@@ -53,7 +53,7 @@ impl OwnHandles {
     }
 
     /// The index that numbers the addresses of a handle. `now` is its current index. If this writer wrote it last,
-    /// the index before these writes counts.
+    /// the index before the writer's own writes counts.
     fn number(&self, id: &str, now: Option<u64>) -> Option<u64> {
         let own = lock(&self.0);
         let index = |index: i64| u64::try_from(index).ok();

@@ -34,13 +34,13 @@ use crate::store::{Datastore, Pending};
 pub struct Stored {
     /// The version that was read.
     pub revision: Revision,
-    /// The value: in etcd as stored, on Kubernetes the JSON of `spec` in etcd's form.
+    /// The value in etcd's form. On Kubernetes, an undecoded custom resource is whole, and a built-in object empty.
     pub raw: Bytes,
     /// The whole object from Kubernetes, whose other fields are kept when it is replaced.
     pub whole: Option<Bytes>,
     /// `None` if it cannot be decoded, and for kinds that a repair does not edit.
     pub object: Option<Object>,
-    /// The addresses that it uses, if it is a Kubernetes object that a repair only reads.
+    /// The node, pod or service, if it is a Kubernetes object that a repair only reads.
     pub user: Option<User>,
 }
 

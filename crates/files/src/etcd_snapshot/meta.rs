@@ -20,7 +20,7 @@ pub(crate) struct Meta {
     pub page_size: u32,
     /// The root page of the root bucket.
     pub root: u64,
-    /// Number of pages in use.
+    /// Number of pages, including free ones.
     pub pages: u64,
     /// The transaction that wrote the page: if both pages are valid, the higher transaction counts.
     transaction: u64,

@@ -32,7 +32,7 @@ pub(super) use self::sort::sort_by_key;
 
 /// The bbolt bucket with all versions of all keys.
 const KEY_BUCKET: &[u8] = b"key";
-/// The number of parts of the tree that are read together; most are a 4 KiB leaf.
+/// The number of parts of the tree that are read together; most parts are leaves of 4 KiB.
 const SUBTREES: usize = 64;
 
 /// Facts about a snapshot file.
@@ -59,7 +59,7 @@ pub(super) fn read(
 }
 
 /// Reads an etcd snapshot on all cores: `fresh` creates parts, `add` fills them in parallel, and `take` gets them in
-/// the order of the file, with the number of entries in each.
+/// the order of their revisions, with the number of entries in each.
 pub(crate) fn read_in_parts<P: Send>(
     path: &Path,
     wanted: &(impl Fn(&[u8]) -> bool + Sync),
@@ -132,7 +132,7 @@ type FileResult<T> = Result<T, FileError>;
 /// The results from the first pass over a file.
 struct Survey {
     pages: Pages,
-    /// Parts of the tree of keys, in order; most are a leaf.
+    /// Parts of the tree of keys, in order; most are leaves.
     subtrees: Vec<u64>,
     newest: Newest,
 }
@@ -236,7 +236,7 @@ impl Hashers {
     }
 }
 
-/// The wanted versions in one part of the tree.
+/// The wanted versions in some parts of the tree.
 #[derive(Default)]
 struct Seen {
     versions: Vec<(Identity, (i64, i64))>,

@@ -154,7 +154,7 @@ impl Piece {
     }
 }
 
-/// The key at the start of a line, if it has no escapes. With it, most lines can be skipped without decoding.
+/// The key at the start of a line, if it has no escapes. With it, most unwanted lines are skipped without decoding.
 fn plain_key(line: &[u8]) -> Option<&[u8]> {
     let rest = line.strip_prefix(br#"{"key":""#)?;
     let key = rest.get(..memchr(b'"', rest)?)?;
@@ -198,7 +198,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Adds the next lines. Stops at the end of the export, or at damage.
+    /// Adds the next lines. Breaks at the end of the export, or at damage.
     pub fn add(&mut self, decoded: Decoded) -> ControlFlow<FileResult<()>> {
         self.lines += decoded.lines;
         self.entries += decoded.entries;

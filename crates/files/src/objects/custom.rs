@@ -74,7 +74,7 @@ pub(super) fn stated_block(json: &[u8]) -> Option<IpNet> {
     BlockContent::parse(spec).ok().map(|content| content.cidr())
 }
 
-/// The defect of an object whose name is not the one by which Calico looks for it.
+/// The defect if an object has another name than the one by which Calico looks for it.
 fn wrong_name(name: &str, expected: &str) -> Vec<FieldDefect> {
     if name == expected {
         return Vec::new();

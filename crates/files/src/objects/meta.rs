@@ -37,7 +37,7 @@ pub struct Meta<'a> {
     /// In protobuf only if requested.
     #[serde(borrow, skip_serializing_if = "Vec::is_empty")]
     pub owner_references: Vec<OwnerReference<'a>>,
-    /// Seconds since 1970, in protobuf.
+    /// The creation time in protobuf, in seconds since 1970.
     #[serde(skip)]
     pub created_seconds: Option<i64>,
 }

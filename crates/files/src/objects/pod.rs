@@ -103,7 +103,7 @@ pub(crate) fn add_pod(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding
 pub(crate) fn export_pod(object: &[u8], encoding: Encoding) -> Result<Option<Vec<u8>>> {
     let mut pod = PodObject::read(object, encoding, WANTED)?;
     pod.metadata = pod.metadata.for_export(WANTED);
-    // Only the end of the last container is kept, and only if all have ended.
+    // Only the end of the last container is kept, and only if no container could be running.
     let ended = pod.status.ended_at();
     pod.status.container_statuses = ended.map(|at| Container::Ended(Some(at))).into_iter().collect();
     pod.status.conditions.retain(Condition::is_networked);
@@ -166,7 +166,7 @@ impl Status<'_> {
         self.conditions.iter().any(Condition::is_networked)
     }
 
-    /// The end of the pod's last container, if all have ended.
+    /// The end of the pod's last container; `None` if one could be running, or the time is unknown.
     fn ended_at(&self) -> Option<Timestamp> {
         let kinds =
             [&self.container_statuses, &self.init_container_statuses, &self.ephemeral_container_statuses];

@@ -30,7 +30,7 @@ pub(super) fn has_deltas(key: &[u8]) -> bool {
 
 /// The data from earlier groups on which the next group depends.
 pub(super) struct Codec {
-    /// The current values, those of the full state at first.
+    /// The current values of keys with deltas, at first those of the full state.
     pub(super) values: Values,
     /// The last texts, at most `WINDOW` bytes.
     pub(super) known: Vec<u8>,
@@ -94,7 +94,7 @@ impl Codec {
         Ok(group)
     }
 
-    /// Decodes a group with unwanted changes, whose differences are not applied. `None` if the text is malformed.
+    /// Decodes a group. Keeps unwanted changes, but does not apply their differences. `None` if the text is malformed.
     fn take(&mut self, text: &mut &[u8], is_wanted: &dyn Fn(&[u8]) -> bool) -> Option<io::Result<Group>> {
         let time = Timestamp::from_millisecond(take_u64(text)?.cast_signed()).ok()?;
         let set_back = jiff::SignedDuration::from_millis(take_u64(text)?.cast_signed());

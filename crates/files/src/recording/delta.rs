@@ -11,7 +11,7 @@ use memchr::memmem;
 /// The fields of a block with the record numbers by ordinal, and with the records.
 const NUMBERS: &[u8] = br#""allocations":["#;
 const RECORDS: &[u8] = br#""attributes":["#;
-/// Bits of the checksum that names a record. If two checksums are equal, the full value is recorded.
+/// Bits of the checksum that names a record. If equal checksums make a difference inexact, the full value is recorded.
 const SUM: u32 = 0xFF_FFFF;
 /// The number of equal parts in a row that end a difference.
 const RUN: usize = 8;

@@ -36,7 +36,7 @@ impl Known {
         self.positions.get(kind).is_some_and(|known| revision <= known.revision)
     }
 
-    /// Opens the changes after an export. Damage at the beginning means that there are none.
+    /// Opens the changes after an export. If their beginning is damaged, there are none.
     pub(super) fn open(
         &mut self,
         export: &Archived,
@@ -67,7 +67,7 @@ impl Known {
         Ok((changes, reached))
     }
 
-    /// The later one of `time` and the known time, since clocks can disagree.
+    /// The later of `time` and the known time, since clocks can disagree.
     fn not_before(&self, time: Timestamp) -> Timestamp {
         self.until.map_or(time, |until| time.max(until))
     }

@@ -84,9 +84,9 @@ pub fn kind_of(key: &[u8]) -> &str {
 /// Changes that became durable together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
-    /// The time at which the changes were known, by the recorder's clock. Never before that of the last group.
+    /// The time at which the changes were known, by the recorder's clock. Never before that of the previous group.
     pub time: Timestamp,
-    /// The time by which the recorder's clock was behind the last group, because it was set back.
+    /// The time by which the recorder's clock was behind the previous group, because it was set back.
     pub set_back: SignedDuration,
     /// Kinds whose changes are known up to a revision that is later than their last change.
     pub reached: BTreeMap<String, i64>,

@@ -1,4 +1,4 @@
-//! Reads a recording: the successive states of a part of the data, or the complete state at a point in time.
+//! Reads a recording: states of a part of the data, versions of objects, or the complete state at a point in time.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -27,7 +27,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Locks the folder, and creates it if it is missing.
+    /// Creates the folder if it is missing, and locks it.
     ///
     /// # Errors
     /// If another run is writing to the folder, or it cannot be written.
@@ -103,7 +103,7 @@ impl Journal {
         Ok(Self { last: export.taken_at, export, file, codec, packer, length, path })
     }
 
-    /// Continues an existing journal; `None` if there is none, or it is damaged.
+    /// Continues an existing journal; `None` if there is none, or a part of it is damaged or cannot be read.
     fn resume(export: &Archived) -> Result<Option<Self>> {
         let mut changes = match Changes::open(export, &has_deltas) {
             Ok(Some(changes)) => changes,

@@ -32,7 +32,7 @@ pub use crate::differ::{AddressRecord, Change};
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference<'s> {
-    /// True if nothing differs, and `not_compared` lists at most sources.
+    /// True if nothing differs, and `not_compared` has nothing but sources.
     pub same: bool,
     /// Sources that were read on one side only, and objects that cannot be compared.
     pub not_compared: Vec<NotCompared>,

@@ -153,7 +153,7 @@ impl<'s> Pools<'s> {
         Self { pools, last: None }
     }
 
-    /// Returns the smallest pool that contains an address of a block.
+    /// Returns the smallest pool that contains `address`, which is in `block`.
     pub(super) fn of(&mut self, address: IpAddr, block: IpNet) -> Option<&'s str> {
         if let Some((_, pool)) = self.last.filter(|(last, _)| *last == block) {
             return pool;

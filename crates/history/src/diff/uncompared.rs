@@ -22,7 +22,7 @@ pub enum Side {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Uncompared {
-    /// A source that was not read.
+    /// A source that was read on one side only.
     Source,
     /// A block that cannot be decoded or is corrupt, with all its addresses.
     Block,

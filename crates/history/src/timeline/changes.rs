@@ -41,7 +41,7 @@ impl Raw {
     }
 }
 
-/// Returns all events between two successive states of an object. If the first is unknown, returns the content.
+/// Returns all events between two successive states of an object. If `before` is unknown, returns the known content.
 pub(crate) fn events(key: &Key, before: Option<&State>, after: &State, about: &About) -> Vec<Raw> {
     match (key, before, after) {
         (_, None, State::Absent) => Vec::new(),

@@ -32,8 +32,8 @@ pub struct ExportReader<'a> {
     events: Vec<(Place, Event)>,
 }
 
-/// The sort key of an event: the time of the state that shows it, and the revision. Times within events come second,
-/// since they are from clocks of several machines.
+/// The sort key of an event: the time of the state that shows it, and the revision. The event's own time comes after
+/// them, since it is from the clock of another machine.
 type Place = (Timestamp, i64);
 
 /// A write of a calipam run, from its journal.
@@ -43,7 +43,7 @@ struct Write {
     started_at: Timestamp,
     /// The events that no export has shown yet.
     events: Vec<Raw>,
-    /// True if the journal has the outcome of the write.
+    /// True if the journal confirms the write.
     is_certain: bool,
 }
 

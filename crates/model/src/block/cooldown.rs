@@ -21,7 +21,7 @@ pub struct Cooling {
 }
 
 impl Cooling {
-    /// The addresses in some blocks that are cooling down; `None` if there are none.
+    /// The cooling addresses of some blocks; `None` if there are none.
     pub fn of<'b>(
         blocks: impl IntoIterator<Item = &'b Block>,
         now: Timestamp,

@@ -1,4 +1,4 @@
-//! Reads a block's JSON, and determines if the block is sound or corrupt.
+//! Reads a block's JSON, and determines whether the block is sound or corrupt.
 
 use ipnet::IpNet;
 use serde::de::{MapAccess, SeqAccess};

@@ -34,7 +34,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Keeps only records of addresses that the block's owner lends to others.
+    /// Merges the plain records of the owner's own addresses into one, and keeps all others.
     pub(super) fn lent_by(host: Option<&str>) -> Self {
         Self { host: host.map(str::to_owned), ..Self::default() }
     }

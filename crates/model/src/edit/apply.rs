@@ -70,7 +70,7 @@ pub(super) fn is_absent(key: &Key, stored: Option<&Current<'_>>) -> Result<(), E
     stored.map_or(Ok(()), |_| Err(EditError::Exists(key.clone())))
 }
 
-/// Applies an edit of anything but a block to an object that earlier edits may have changed: `Some(None)` deletes it,
+/// Applies an edit to an object other than a block. Earlier edits can have changed the object. `Some(None)` deletes it,
 /// `None` leaves it as it is.
 fn changed_by(
     edit: &Edit,
@@ -139,7 +139,7 @@ fn changed_by(
     }
 }
 
-/// The handle under `key`; `None` if it is marked as deleted.
+/// The handle under `key`; `None` if it is missing or marked as deleted.
 fn living_handle(key: &Key, current: Option<Option<&Object>>) -> Result<Option<Handle>, EditError> {
     match current {
         None => Ok(None),

@@ -31,10 +31,10 @@ pub enum Condition {
     OwnedSince(BlockOwner, Option<String>),
     /// There is no block, or it has another owner or none.
     NotOwnedBy(BlockOwner),
-    /// The object has this UID and the same addresses. All addresses that depend on it share this value: there can be
-    /// thousands.
+    /// The object has this UID and uses the same addresses in the same state. All addresses that depend on it share
+    /// this value: there can be thousands.
     SameUser(String, Arc<User>),
-    /// The object exists, in any state. If UID and user are given, another object with the same name counts only if it
+    /// The object exists, in any state. If UID and user are given, another pod with the same name counts only if it
     /// uses one of the same addresses.
     StillThere(Option<(String, Arc<User>)>),
 }

@@ -173,14 +173,14 @@ impl Part {
     }
 }
 
-/// A change of one object.
+/// A change to one object.
 #[derive(Clone, Debug)]
 pub enum Edit {
     Block(IpNet, BlockEdit),
-    /// A change of a handle, by its ID.
+    /// A change to a handle, by its ID.
     Handle(String, HandleEdit),
     Affinity(Box<AffinityKey>, AffinityEdit),
-    /// A change of a pool, by its name.
+    /// A change to a pool, by its name.
     Pool(String, PoolEdit),
     /// A change of the allocator's configuration.
     IpamConfig(ConfigEdit),
@@ -204,7 +204,7 @@ impl AllocationGuard {
     }
 }
 
-/// A change of a block.
+/// A change to a block.
 #[derive(Clone, Debug)]
 pub enum BlockEdit {
     /// Frees addresses, after a cooldown if that is above 0 seconds. Each must still have its record. As in Calico, a
@@ -248,7 +248,7 @@ pub enum BlockEdit {
     Delete(Revision),
 }
 
-/// A change of a handle.
+/// A change to a handle.
 #[derive(Clone, Debug)]
 pub enum HandleEdit {
     /// Lowers a block's count; a handle without counts is deleted (facts 3.8). Does nothing if the handle is missing
@@ -265,7 +265,7 @@ pub enum HandleEdit {
     Delete(Revision),
 }
 
-/// A change of an affinity.
+/// A change to an affinity.
 #[derive(Clone, Debug)]
 pub enum AffinityEdit {
     /// Sets the state, and on Kubernetes the labels. It must be the version that was read.
@@ -276,7 +276,7 @@ pub enum AffinityEdit {
     Delete(Revision),
 }
 
-/// A change of a pool. Its blocks and affinities do not change.
+/// A change to a pool. Its blocks and affinities do not change.
 #[derive(Clone, Debug)]
 pub enum PoolEdit {
     /// Creates the pool, whose name must be free.

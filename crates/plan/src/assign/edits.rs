@@ -272,7 +272,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
     }
 }
 
-/// The node and the pools on which the allocator's decision depends: they must not have changed.
+/// Requires that the node and the pools around the block have not changed: the allocator's decision depends on them.
 fn preconditions(basis: &Basis<'_>, node: &str, cidr: IpNet) -> Vec<(Key, Precondition)> {
     let node = Key::Node(node.to_owned());
     let mut preconditions: Vec<(Key, Precondition)> =

@@ -35,7 +35,7 @@ pub(crate) fn sound_records<'i>(
 const FEW_LEAKS: usize = 50;
 
 /// Returns a kind of object of which there is none, although many addresses look leaked. A cluster without a single
-/// node or workload has lost these objects, as after half a restore, and every address looks unused.
+/// node or workload has lost these objects, for example in an incomplete restore, so every address looks unused.
 fn missing_evidence(snapshot: &Snapshot, report: &Report) -> Option<&'static str> {
     let leaks = report.findings.iter().filter(|finding| finding.code == Code::LeakedAddress);
     if leaks.take(FEW_LEAKS).count() < FEW_LEAKS {
@@ -48,8 +48,8 @@ fn missing_evidence(snapshot: &Snapshot, report: &Report) -> Option<&'static str
 }
 
 impl<'s> Basis<'s> {
-    /// Prepares planning from the report of a check that had these options. The report must not be filtered: anything
-    /// that it does not list counts as healthy.
+    /// Prepares planning from the report of a check; `options` are those of the check. The report must not be filtered:
+    /// anything that it does not list counts as healthy.
     pub fn new(snapshot: &'s Snapshot, report: &'s Report, options: &Options) -> Self {
         Self {
             snapshot,
@@ -75,7 +75,7 @@ impl<'s> Basis<'s> {
         self.report.findings.iter().filter(move |f| f.code == code)
     }
 
-    /// Returns the affinity of a block's owner.
+    /// Returns the affinity of a block's owner for that block, unless it is marked deleted.
     pub(crate) fn affinity_of(&self, block: &IndexedBlock<'_>) -> Option<&'s Versioned<Affinity>> {
         self.snapshot.affinities.iter().find(|affinity| {
             let key = &affinity.value.key;

@@ -37,8 +37,8 @@ pub(crate) fn as_read(snapshot: &Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Ke
     objects(snapshot, wanted).into_iter().map(|(key, object)| (key, unchanged(&object))).collect()
 }
 
-/// Returns a precondition that holds while an object is as it was read. In etcd, that is the version. On Kubernetes,
-/// heartbeats, labels and annotations change the version of users, so the object has to say the same about addresses.
+/// Returns a precondition that holds while an object is as it was read. Versions are compared, except those of nodes,
+/// pods and services on Kubernetes: heartbeats change them, so what the object says about addresses counts.
 fn unchanged(object: &ReadObject<'_>) -> Precondition {
     let revision = object.revision();
     let Revision::Kubernetes(version) = revision else { return Precondition::At(revision.clone()) };

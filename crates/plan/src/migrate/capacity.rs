@@ -75,7 +75,7 @@ fn open(pools: &mut Vec<Pool>, new: Option<&Pool>) {
     }
 }
 
-/// Returns the room that the allocator finds for the users in the pools `after`. Leaves the snapshot unchanged.
+/// Returns the room that the allocator finds in the pools `after` for the users. Leaves the snapshot unchanged.
 pub fn capacity_in(snapshot: &mut Snapshot, after: Vec<Pool>, users: &[User]) -> Vec<NodeCapacity> {
     let after = after.into_iter().map(|value| Versioned { value, revision: Revision::Etcd(0) }).collect();
     let before = mem::replace(&mut snapshot.pools, after);

@@ -142,7 +142,7 @@ impl<'s> Planner<'_, 's> {
         }
     }
 
-    /// Deletes affinities that are marked deleted, or whose holders do not own such a block.
+    /// Deletes affinities that are marked deleted, or whose block does not belong to the holder.
     fn affinities(&mut self, old: IpNet) {
         for affinity in self.basis.snapshot.affinities.iter().filter(|a| overlap(a.value.key.cidr, old)) {
             let key = &affinity.value.key;

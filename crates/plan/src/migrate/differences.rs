@@ -14,7 +14,7 @@ pub struct Difference {
     pub to: String,
 }
 
-/// Returns the settings except CIDR, block size and `disabled`, with Calico's defaults (facts 1.7).
+/// Returns the compared settings with Calico's defaults: all but CIDR, block size and `disabled` (facts 1.7).
 fn settings() -> [(&'static str, Value); 8] {
     [
         ("ipipMode", json!("Never")),

@@ -168,7 +168,7 @@ fn takes_blocks(cidr: IpNet, size: u8) -> Result<(), MigrateRefusal> {
     Ok(())
 }
 
-/// Returns a name such as `<old pool>-10-9-0-0-16`. If the old name ends in its own network in the same way, that
+/// Returns a name such as `<old pool>-10-9-0-0-16`. If the old pool's name ends in its own CIDR in this form, that
 /// ending is removed. Names have at most 253 characters.
 fn name_of(old: &Pool, cidr: IpNet) -> String {
     let suffix = |cidr: IpNet| format!("-{}", cidr.to_string().replace(['.', ':', '/'], "-"));
@@ -289,7 +289,7 @@ fn pools_after(snapshot: &Snapshot, migration: &Migration, phase: Phase) -> Vec<
 /// The largest number of pools that a phase compares; clusters have few pools.
 const MOST_COMPARED: usize = 32;
 
-/// Makes an action that ends the service of the old pool depend on the new pool as it was read. If none was named, it
+/// Makes the action that disables or deletes the old pool depend on the new pool as it was read. If none was named, it
 /// depends on the other enabled pools of the family.
 fn resting_on_others(snapshot: &Snapshot, migration: &Migration, action: Action) -> Action {
     let Migration { old, new, .. } = migration;

@@ -11,7 +11,7 @@ use crate::range::RangeRefusal;
 pub enum MigrateRefusal {
     #[error("there is no pool {0}")]
     NoSuchPool(String),
-    /// No pool is named, and none is disabled with blocks, temporary, or named as the replacement of another pool.
+    /// No pool is named, and no pool is disabled with blocks, or is by annotation or name the replacement of another.
     #[error("no pool shows that a migration has begun")]
     NoneBegun,
     /// No pool is named, and several could be the old one.

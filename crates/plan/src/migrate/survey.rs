@@ -18,13 +18,13 @@ use crate::basis::Basis;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// The new pool is created enabled, or enabled if it exists.
+    /// The new pool is created, or enabled if it exists.
     Create,
     /// The old pool is disabled.
     Disable,
     /// Users of the old pool get other addresses. The plan of this phase is empty: the workloads have to be restarted.
     Move,
-    /// Leaked addresses, blocks and affinities of the old pool are released.
+    /// Leaked addresses of the old pool are released; its blocks and affinities are deleted.
     CleanUp,
     /// The old pool is deleted.
     Delete,

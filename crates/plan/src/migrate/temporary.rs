@@ -121,12 +121,12 @@ impl<'s> Begun<'s> {
     }
 }
 
-/// Finds the old pool and the target. `from` is the name or CIDR of the old pool. Without `from`, the old pool is the
-/// one disabled pool that has blocks, or the pool to which a temporary pool or a new pool's name refers. Returns `None`
-/// if there is no pool `from`.
+/// Finds the old pool and the target. `from` is the name or CIDR of the old pool, or of either pool of a begun change
+/// of block size. Without `from`, the old pool is the one disabled pool that has blocks, or the pool to which a
+/// temporary pool or a new pool's name refers. Returns `None` if there is no pool `from`.
 ///
 /// # Errors
-/// If `from` is not stated and there is not exactly one such pool, or another migration of it has begun.
+/// If `from` is not stated and there is not exactly one such pool, or the target differs from a begun migration.
 pub fn find<'s>(
     snapshot: &'s Snapshot,
     from: Option<&str>,

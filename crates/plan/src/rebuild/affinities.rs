@@ -60,7 +60,7 @@ enum Decision<'f> {
     Leave,
 }
 
-/// Decides about an affinity and plans the decision. Returns true if the affinity is deleted in a step of its own.
+/// Decides about an affinity and plans the decision. Returns true if that deletes the affinity.
 fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, found: &[&Finding]) -> bool {
     let key = &affinity.value.key;
     let subject = Subject::affinity(key);
@@ -274,7 +274,7 @@ fn conflicts(planner: &mut Planner<'_, '_>, deleted: &[&Versioned<Affinity>]) {
     }
 }
 
-/// Creates affinities for blocks whose owners have none.
+/// Creates affinities for blocks whose owners have none, unless the owner is a gone node.
 fn missing(planner: &mut Planner<'_, '_>) {
     for finding in planner.findings(Code::BlockWithoutAffinity) {
         let Subject::Block(cidr) = finding.subject else { continue };

@@ -36,7 +36,7 @@ fn of_missing_nodes(planner: &mut Planner<'_, '_>) {
     }
 }
 
-/// Deletes blocks without an owner that record nothing, unless one of their addresses turns out to be in use.
+/// Deletes empty blocks without an owner, unless one of their addresses turns out to be in use.
 fn empty(planner: &mut Planner<'_, '_>) {
     for finding in planner.findings(Code::EmptyUnownedBlock) {
         let Subject::Block(cidr) = finding.subject else { continue };
@@ -64,7 +64,7 @@ fn empty(planner: &mut Planner<'_, '_>) {
     }
 }
 
-/// Finishes half-done deletions of empty blocks.
+/// Finishes half-done deletions of empty blocks, and skips those of other blocks.
 fn half_deleted(planner: &mut Planner<'_, '_>) {
     let stored = planner.basis.snapshot.blocks.iter().filter(|block| block.value.content.is_deleted());
     for block in stored {

@@ -56,7 +56,7 @@ fn block(
     }
 }
 
-/// Replaces a corrupt block with its final state in one write. Between two writes, an address in use would be free.
+/// Replaces or deletes a corrupt block in one write. Between two writes, an address in use would be free.
 fn replace(
     cidr: IpNet,
     repaired: &Repaired,
@@ -124,7 +124,7 @@ fn write_whole(
 
 /// Relaxes the preconditions of a group in a block that is written at once. An address that is left out there would be
 /// given out. So only an address without a user is left out; if its user has merely changed, it is recorded as planned.
-/// If the group also frees or rewrites an address, the preconditions of that hold for the entire block.
+/// If the group also frees or rewrites an address, the preconditions of that address hold for the entire block.
 fn keep_in_use(addresses: &mut [AddressPlan], block: &mut Part) {
     let is_assigned = |address: &AddressPlan| matches!(address.edit, RecordEdit::Assign(_));
     if !addresses.iter().any(is_assigned) {

@@ -181,7 +181,7 @@ fn why_not_one(planner: &Planner<'_, '_>, finding: &Finding) -> Refusal {
     corrupt.unwrap_or_else(|| (SkipReason::Overlap, "more than one block records it".into()))
 }
 
-/// Returns the one record of the finding; `None` if no sound block has one, or several have.
+/// Returns the record of the finding's address; `None` if no sound block records it, or several contain it.
 fn only_record(planner: &Planner<'_, '_>, finding: &Finding) -> Option<Allocated> {
     let Subject::Address(address) = finding.subject else { return None };
     let blocks = blocks_around(planner.index(), address);

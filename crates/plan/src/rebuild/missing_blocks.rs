@@ -179,8 +179,8 @@ fn own_strict_affinity(basis: &Basis<'_>) -> Option<bool> {
     says.then(|| config.is_some_and(|config| config.strict_affinity))
 }
 
-/// Returns the affinities for the block, except those of types that Calico never writes. Unconfirmed affinities are
-/// ignored if there is a confirmed one.
+/// Returns the affinities for the block, except deleted ones and types that Calico never writes. Unconfirmed affinities
+/// are ignored if there is a confirmed one.
 fn holders<'s>(planner: &Planner<'_, 's>, cidr: IpNet) -> Vec<&'s Versioned<Affinity>> {
     let of_block = planner.basis.snapshot.affinities.iter().filter(|affinity| {
         let key = &affinity.value.key;

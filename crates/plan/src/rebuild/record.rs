@@ -132,8 +132,8 @@ fn of_workload(
     Ok(Attribute::new(Some(&handle), owner))
 }
 
-/// Makes a Calico 2.x record, which has no attributes. Its handle is `<network>.<container>` if other records show that
-/// the CNI plugin was a late one; otherwise `<namespace>.<pod>`, or the ID of a workload that is no pod.
+/// Makes a Calico 2.x record, which has no attributes. Its handle is `<network>.<container>` if other records show a
+/// late version of the CNI plugin; otherwise `<namespace>.<pod>`, or the ID of a workload that is not a pod.
 fn of_calico_2(networks: &Networks, workload: &Workload<'_>, sandbox: Option<(String, String)>) -> Attribute {
     let named = sandbox.and_then(|(container, node)| {
         let network = networks.of(&container, &node)?;

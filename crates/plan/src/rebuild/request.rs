@@ -19,7 +19,6 @@ pub struct Request {
     pub endpoints_only: bool,
 }
 
-/// The objects that a plan may change.
 impl Request {
     pub(super) fn is_everything(&self) -> bool {
         self.scope.is_everything() && self.blocks.is_empty()
@@ -35,13 +34,13 @@ impl Request {
         self.has_network(cidr) && self.scope.has_owner(owner)
     }
 
-    /// Returns true for an affinity of a node in scope, or for a block in scope.
+    /// Returns true for an affinity in the networks in scope if its node or its block's owner is in scope.
     pub(super) fn has_affinity(&self, key: &AffinityKey, owner: Option<&BlockOwner>) -> bool {
         let by_node = key.kind == AffinityType::Host && self.scope.has_node(&key.node);
         self.has_network(key.cidr) && (by_node || self.scope.has_owner(owner))
     }
 
-    /// Returns true for a finding about something in scope. A handle is in scope if one of its blocks is.
+    /// Returns true for a finding about something in scope. For a handle, one of its blocks has to be in the networks.
     pub(super) fn has(&self, finding: &Finding, index: &Index<'_>) -> bool {
         if self.is_everything() {
             return true;

@@ -11,7 +11,7 @@ use calipam_model::snapshot::Versioned;
 
 use crate::plan::{Action, Change, Verb};
 
-/// If Calico still has the object of a gone node, expects it to be unchanged rather than absent.
+/// Expects the object of a gone node to be unchanged rather than absent, if Calico still has it.
 pub(crate) fn expect_stored_nodes(index: &Index<'_>, actions: &mut [Action]) {
     let parts = actions.iter_mut().flat_map(|action| &mut action.step.parts);
     for (key, expect) in parts.flat_map(|part| &mut part.evidence) {
@@ -35,7 +35,7 @@ pub(crate) fn clear_owner(action: &mut Action, block: IpNet, node: &str) {
     action.changes.push(Change::new(Verb::SetBlockOwner, subject, detail, &repairs));
 }
 
-/// Deletes an affinity of the node.
+/// Deletes an affinity of a gone node.
 pub(crate) fn release_affinity(action: &mut Action, affinity: &Versioned<Affinity>) {
     let key = &affinity.value.key;
     let edit = AffinityEdit::Delete(affinity.revision.clone());

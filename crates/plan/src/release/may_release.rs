@@ -50,7 +50,7 @@ impl Chosen<'_> {
 /// The allocations to release, by block and ordinal.
 pub(crate) type Choice<'s> = BTreeMap<(IpNet, u32), Chosen<'s>>;
 
-/// Returns the allocations of a finding; none if one of their blocks is corrupt, which is repaired first.
+/// Returns the allocations of a finding; none if one of their blocks is corrupt: that is repaired first.
 pub(crate) fn allocations(basis: &Basis<'_>, finding: &Finding) -> Vec<Allocated> {
     let Evidence::Address(evidence) = &finding.evidence else { return Vec::new() };
     let allocation = |record: &RecordEvidence| {
@@ -65,7 +65,7 @@ pub(crate) fn allocations(basis: &Basis<'_>, finding: &Finding) -> Vec<Allocated
     evidence.records.iter().map(allocation).collect::<Option<_>>().unwrap_or_default()
 }
 
-/// Refuses a leaked address without a recorded owner. The operator can name it, or insist on what reports list.
+/// Refuses a leaked address without a recorded owner. The operator can name it, or insist on the contents of reports.
 pub(crate) fn unknown_owner(finding: &Finding) -> Option<Refusal> {
     finding.is_owner_unknown().then(|| (SkipReason::UnknownOwner, finding.message()))
 }
@@ -76,8 +76,8 @@ pub(super) fn can_be_forced(reason: SkipReason) -> bool {
     !matches!(reason, Unchecked | NotAllocated | Cooling | WindowsReserved)
 }
 
-/// Refuses a leaked address that has to wait: the objects that show owners are lost, or it was not seen unused twice,
-/// its node is not gone and its pod did not finish long ago.
+/// Refuses a leaked address that has to wait: the objects that show owners are lost, or it was seen unused only once.
+/// Once is enough if its node is gone or its pod finished long ago.
 pub(crate) fn too_early(
     basis: &Basis<'_>,
     finding: &Finding,
@@ -186,8 +186,8 @@ fn is_of_long_finished(basis: &Basis<'_>, evidence: &AddressEvidence) -> bool {
 
 /// Removes from a choice the addresses whose handles cannot be released completely, and skips them.
 ///
-/// `insists` is true for addresses that the operator insists on, `leaves` for records that the plan gives a handle
-/// other than the one with this ID, and `in_scope` for addresses in the scope of the request.
+/// `insists` is true for addresses that the operator insists on, `leaves` for records that the plan moves from the
+/// handle with this ID to another, and `in_scope` for addresses in the scope of the request.
 pub(crate) fn keep_whole_handles<'s>(
     basis: &Basis<'s>,
     choice: &mut Choice<'s>,
@@ -219,7 +219,7 @@ pub(crate) fn keep_whole_handles<'s>(
     (handles, skipped)
 }
 
-/// Returns the reason why the chosen addresses of a handle must stay. A handle is released completely or not at all.
+/// Returns the reason why chosen addresses of a handle must stay. Most handles are released completely or not at all.
 fn why_kept(
     basis: &Basis<'_>,
     handles: &HandleAllocations<'_>,

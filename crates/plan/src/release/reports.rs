@@ -28,7 +28,7 @@ pub enum ReportError {
         /// The GUID of the cluster.
         found: String,
     },
-    /// A calicoctl of another version than the cluster's wrote it. `--force` overrides that.
+    /// A calicoctl whose version differs from the cluster's wrote it. `--force` overrides that.
     #[error("{}", other_version(reported, found))]
     OtherVersion {
         reported: String,
@@ -149,8 +149,8 @@ fn calicoctl(file: ReportFile, written: Timestamp, snapshot: &Snapshot, locked: 
     ReadReport { observations, objections }
 }
 
-/// Returns true if calicoctl would release the allocation. It lists addresses that Windows reserves as unused (facts
-/// 5.3).
+/// Returns true if calicoctl would release the allocation, and Windows does not reserve its address: calicoctl lists
+/// reserved addresses, too (facts 5.3).
 fn is_released(element: &Map<String, Value>) -> bool {
     // A flag that cannot be read counts as set.
     let is = |name: &str| element.get(name).is_some_and(|value| value.as_bool().unwrap_or(true));

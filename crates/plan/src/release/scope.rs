@@ -69,7 +69,7 @@ impl Scope {
             && namespace.as_deref().is_none_or(is_of_namespace)
     }
 
-    /// Returns true for a block in scope, or an affinity for it. Neither belongs to a namespace.
+    /// Returns true if a block and affinities for it are in scope. They belong to no namespace.
     pub(super) fn has_block(&self, cidr: IpNet) -> bool {
         self.part.namespace.is_none() && self.part.has_network(cidr)
     }

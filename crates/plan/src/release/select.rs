@@ -78,8 +78,8 @@ struct Selector<'b, 's> {
 }
 
 impl<'s> Selector<'_, 's> {
-    /// Chooses named addresses and handles, by the operator's word instead of earlier observations. Without names,
-    /// chooses everything that the nodes hold.
+    /// Chooses the named addresses; without any, those of the named handles; without names, everything that the nodes
+    /// hold. The operator's word replaces earlier observations.
     fn named(&mut self, request: &Request) {
         if request.is_of_nodes() {
             request.scope.nodes.iter().for_each(|node| self.node(node));
@@ -221,7 +221,7 @@ impl<'s> Selector<'_, 's> {
         self.selection.nodes.insert(node.to_owned());
     }
 
-    /// Returns true if the records of the address name the node, or name none and are in its block.
+    /// Returns true if the records of the address name the node, or name none and are in the node's block.
     fn is_recorded_for(&self, finding: &Finding, node: &str) -> bool {
         let Evidence::Address(evidence) = &finding.evidence else { return false };
         evidence.records.iter().all(|record| match record.record.as_ref().get("node") {

@@ -42,7 +42,7 @@ pub fn try_plan(
     options: &Options,
 ) -> Result<Plan, FailedTrial> {
     let now = snapshot.taken_at;
-    // The evidence of findings is dropped: of a hundred thousand, it takes more memory than all that the trial adds.
+    // The evidence is dropped: that of a hundred thousand findings takes more memory than all that the trial adds.
     let before = FindingSet::from(if awaits_first_block(&snapshot) {
         check_by_all_rules(&snapshot, options)
     } else {

@@ -165,7 +165,7 @@ async fn run_task(
     Ok(TaskResult::Conflict(format!("others changed the objects {RETRIES} times in a row")))
 }
 
-/// Returns a pause that grows with every attempt, so that others get their turn at a busy object.
+/// Returns a pause that grows with the attempts, so that others get their turn at a busy object.
 fn pause(attempt: usize) -> Duration {
     Duration::from_millis(attempt as u64 / 2).min(LONGEST_PAUSE)
 }

@@ -55,7 +55,7 @@ pub(crate) enum Decision {
     Omit(Vec<Omission>),
 }
 
-/// Returns the change that gives an object a value, or deletes it without one; `None` if it does not exist.
+/// Returns the change that gives an object a value, or deletes it if there is none; `None` if nothing is to be deleted.
 pub(crate) fn change(key: Key, value: Option<Bytes>, now: Option<&Stored>) -> Option<Change> {
     match (value, now) {
         (Some(value), Some(now)) => Some(Change::update(key, now.revision.clone(), value).of(now)),
@@ -111,7 +111,7 @@ pub enum Event {
         /// The step of the plan.
         step: usize,
     },
-    /// A step has ended, in any way.
+    /// A step has ended, whatever its result.
     Ended {
         /// The number of steps that have ended so far.
         ended: usize,
@@ -182,7 +182,7 @@ pub struct Execution {
     pub aborted: usize,
     /// Addresses that stay as they were because something had changed, including those left out of written steps.
     pub kept_addresses: usize,
-    /// Steps that did not begin, because the run was interrupted or a failure ended it.
+    /// Steps that wrote nothing, because the run was interrupted or a failure ended it.
     pub not_started: usize,
     /// Steps that were written in part: the rest met a conflict or a failure.
     pub partly: usize,
@@ -246,7 +246,7 @@ impl Execution {
     }
 }
 
-/// Carries out groups, many at the same time. Two groups run in their order if one writes an object of the other.
+/// Carries out groups, many at the same time. Two groups keep their order if one writes an object that the other uses.
 pub(crate) async fn run(context: Context, groups: Vec<Group>) -> Execution {
     let mut execution = Execution { steps: groups.len(), ..Execution::default() };
     let mut order = Order::new(&groups);

@@ -14,7 +14,7 @@ pub(crate) struct Omission {
     pub addresses: Vec<IpAddr>,
     /// True if the part only frees addresses.
     pub releases: bool,
-    /// The change that broke the guard.
+    /// The reason for the omission.
     pub reason: String,
 }
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::read::JournalError;
 
-/// The environment variable for the user's state directory; `ABOVE_STATE` is one for a folder above, with the rest.
+/// The environment variable for the user's state directory; `ABOVE_STATE` has one for a parent, and the remaining path.
 const STATE: &str = "XDG_STATE_HOME";
 const ABOVE_STATE: (&str, &str) = if cfg!(windows) { ("LOCALAPPDATA", "") } else { ("HOME", ".local/state") };
 

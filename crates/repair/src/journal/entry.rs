@@ -64,7 +64,7 @@ pub struct ChangeRecord {
     pub key: String,
     /// The version before the change, if there is one.
     pub before: Option<Version>,
-    /// The value to write; `None` to delete it.
+    /// The value to write; `None` to delete the object.
     pub after: Option<Value>,
 }
 

@@ -56,9 +56,9 @@ fn one_by_one(step: &Step, affinity_first: bool) -> Vec<Vec<Piece>> {
     objects.into_iter().map(write).collect()
 }
 
-/// Writes a block that is created or replaced once, with all of its addresses. Between two writes, an address in use
-/// would be free. If not everything can be compared at once, the block is written alone, and the other objects in as
-/// few writes as possible.
+/// Creates or replaces a block in one write, with all of its addresses. Between two writes, an address in use would be
+/// free. If not everything can be compared at once, the block is written alone, and the other objects in as few writes
+/// as possible.
 fn block_at_once(step: &Step, most: usize) -> Vec<Vec<Piece>> {
     let all: HashSet<Key> = step.parts.iter().flat_map(|part| keys(part, &part.edits)).collect();
     if all.len() <= most {

@@ -146,7 +146,7 @@ impl WriteTask {
         pieces.iter().filter_map(omission).collect()
     }
 
-    /// Returns a reason not to write a part, other than that its own edits fail.
+    /// Returns a reason not to write a part, apart from failures of its own edits.
     fn why_not(&self, piece: &Piece, objects: &Objects, omitted: &Omitted, now: Timestamp) -> Option<String> {
         let part = self.part(piece);
         if let Some((key, why)) = broken(self.evidence(piece), objects) {

@@ -40,8 +40,8 @@ pub struct UndoStep {
     /// The reason for the step that is undone, for people.
     pub reason: String,
     pub objects: Vec<UndoObject>,
-    /// Objects that must not have changed: those that the undo relies on, and one for each write of the killed run that
-    /// did not arrive but still may, since a step is undone completely or not at all.
+    /// Objects that must not have changed: those that the undo relies on, and one of each write of the killed run that
+    /// may still arrive. A step is undone completely or not at all.
     pub awaited: Vec<UndoObject>,
     /// Blocks that had to be absent for the repair.
     pub absent: BTreeSet<Key>,
@@ -77,7 +77,7 @@ impl UndoObject {
     fn unchanged(key: Key, version: Option<LeftVersion>) -> Self {
         Self { key, before: version.as_ref().and_then(|version| version.value.clone()), left: version }
     }
-    /// Returns the order in which the object is written if one write cannot hold an entire step. As in Calico, claims
+    /// Returns the phase in which the object is written if one write cannot hold an entire step. As in Calico, claims
     /// come before the block, and releases after it (facts 3.14).
     fn phase(&self) -> u8 {
         let left = self.left.as_ref().and_then(|left| left.value.as_ref());

@@ -43,8 +43,8 @@ impl State {
     }
 }
 
-/// Refuses objects that are undone together if one of them has changed. An undo deletes last the objects that the run
-/// created: if such an object is gone and the rest is not undone, others have deleted it.
+/// Refuses objects that are undone together if one of them has changed. At its end, an undo deletes the objects that
+/// the run created: if one is gone and the rest is not undone, others have deleted it.
 pub(super) fn why_refused(found: &[(&UndoObject, State)]) -> Option<String> {
     let begun =
         found.iter().filter(|(_, state)| *state == State::AsLeft).map(|(object, _)| object.phase()).min();
@@ -296,7 +296,7 @@ pub(super) async fn refusals(
 }
 
 /// Reads the existing pools, blocks and affinities, as far as they can conflict. Blocks are read only if a pool is
-/// deleted, a block has to be absent, or one is missing: two blocks that overlap do not both exist.
+/// deleted, a block has to be absent, or a footprint's block is missing: one that exists overlaps no other.
 async fn existing(
     datastore: &Datastore,
     steps: &[UndoStep],

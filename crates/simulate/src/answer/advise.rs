@@ -15,9 +15,9 @@ use super::{BlockSizeRow, Run, percent};
 use crate::scenario::{PoolSpec, Scenario, ScenarioError};
 use crate::time::Micros;
 
-/// A block size is slow from this mean time of an ADD, in thousandths of the mean time with the fastest size.
+/// A block size is slow if its mean time of an ADD exceeds that of the fastest size, multiplied by these thousandths.
 const SLOWER: u64 = 1_250;
-/// A block size is slow from this 99th percentile of ADD times.
+/// A block size is slow if the 99th percentile of its ADD times exceeds this.
 const LONGEST: Micros = Micros::from_secs(1);
 /// The number of wasted addresses that cost as much as a route, which takes memory and time on every node.
 const ROUTE: u64 = 8;
@@ -174,7 +174,7 @@ impl Trials {
         self.sound().min_by_key(|trial| trial.cost()).map(|trial| trial.block_size)
     }
 
-    /// The number of pods per node in each run, and the size with the lowest cost in that run.
+    /// The number of pods per node in each run, and the size without drawbacks that cost least in that run.
     fn winners(&self) -> impl Iterator<Item = (u32, u8)> {
         self.pods_per_node.iter().enumerate().filter_map(|(run, pods)| {
             let best = self.sound().min_by_key(|trial| cost(&trial.runs[run]))?;

@@ -17,7 +17,7 @@ const BEFORE: Micros = Micros::from_mins(5);
 const AFTER: Micros = Micros::from_mins(45);
 /// The default lifetime of pods. Addresses are reused only if pods come and go.
 const LIFETIME: Micros = Micros::from_mins(10);
-/// The time from the partition of a node until it is removed from the cluster.
+/// The default time from the partition of a node until it is removed from the cluster.
 const REMOVAL: Micros = Micros::from_mins(6);
 
 /// A cause that can give an address two owners.

@@ -18,7 +18,7 @@ pub struct Eviction {
     pub pause: Micros,
     /// The time for which a batch may wait for addresses before the eviction stops.
     pub patience: Micros,
-    /// The times that pods can take from getting addresses until ready. One is chosen at random for each pod.
+    /// The times that pods can take from getting addresses until they are ready. One is chosen at random for each pod.
     pub ready_after: Vec<Micros>,
 }
 
@@ -27,13 +27,13 @@ pub struct Eviction {
 pub struct Evicted {
     /// The number of pods to evict.
     pub pods: usize,
-    /// The number of pods that got other addresses. Less than `pods` if the eviction stopped.
+    /// The number of pods that got other addresses. Fewer than `pods` if the eviction stopped.
     pub moved: usize,
     /// The time until the last pod was ready, or until the eviction stopped.
     pub took: Micros,
 }
 
-/// The interval of looking for the result.
+/// The interval at which the result is looked for.
 const STEP: Micros = Micros::from_mins(10);
 
 /// Evicts pods from the cluster with which a scenario begins.

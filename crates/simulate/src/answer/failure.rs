@@ -53,7 +53,7 @@ pub struct Failure {
     pub range: Option<Box<Range<Failure>>>,
 }
 
-/// The number of intervals after which the state is recorded again.
+/// The number of intervals between recorded states.
 const MOMENTS: u64 = 240;
 
 /// Runs a scenario with a failing node `runs` times each with and without the collector of kube-controllers.

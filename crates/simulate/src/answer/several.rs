@@ -10,8 +10,8 @@ use super::{Adds, BlockUse, Course, Failure, Point, Range, Requests, Run, Times}
 use crate::scenario::{Scenario, ScenarioError};
 use crate::time::Micros;
 
-/// The deviation of a node's pods from the average in repeated runs, in percent: schedulers do not place pods evenly,
-/// and the average is not known in advance.
+/// The largest deviation of a node's pods from the average in repeated runs, in percent: schedulers do not place pods
+/// evenly, and the average is not known in advance.
 pub const SPREAD: u32 = 12;
 
 /// Runs each scenario `runs` times. Refuses impossible scenarios before anything runs.

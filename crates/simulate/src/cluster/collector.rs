@@ -19,7 +19,7 @@ use crate::datastore::Client;
 use crate::scenario::interval;
 use crate::time::Micros;
 
-/// The interval of looking for the signal to begin.
+/// The interval at which the collector looks for a signal to begin.
 const POLL: Micros = Micros::from_secs(1);
 /// The time until the collector tries again after an error.
 const RETRY: Micros = Micros::from_secs(5);

@@ -56,7 +56,7 @@ impl World {
             let restored = Rc::clone(&world);
             world.engine.at(at, move || {
                 *restored.server.data_mut() = backup;
-                // A restore takes so long that notes have expired.
+                // A restore takes so long that the plugins' notes have expired.
                 restored.nodes.borrow_mut().forget_notes();
                 for (id, pod) in restored.pods.borrow_mut().all_mut() {
                     pod.has_endpoint = endpoints.get(id as usize).is_some_and(|had| *had);

@@ -7,7 +7,7 @@ use super::{Pod, World};
 use crate::answer::{Evicted, Eviction};
 use crate::time::Micros;
 
-/// The interval of checking whether the pods of a batch are running.
+/// The interval at which the pods of a batch are looked for.
 const POLL: Micros = Micros::from_secs(1);
 
 impl World {
@@ -19,7 +19,7 @@ impl World {
         result
     }
 
-    /// The running pods that have one of the addresses to evict.
+    /// The running pods with any of the eviction's addresses.
     fn evicted(&self, eviction: &Eviction) -> Vec<u32> {
         let pods = self.pods.borrow();
         let is_evicted = |pod: &Pod| pod.runs && pod.addresses.iter().any(|a| eviction.addresses.contains(a));

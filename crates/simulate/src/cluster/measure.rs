@@ -22,14 +22,14 @@ pub(crate) struct Measured {
     pub unschedulable: u64,
     pub held: Option<HeldByFailed>,
     pub points: Vec<Point>,
-    /// The time of each check, and the codes that it found.
+    /// The time of each check, and the codes that it confirmed.
     pub checks: Vec<(Micros, BTreeSet<&'static str>)>,
 }
 
 /// The times of an ADD that gave addresses, in little memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timed {
-    /// From the call of the plugin to its answer, in microseconds, at most 71 minutes.
+    /// The time from the call of the plugin to its answer, in microseconds, at most 71 minutes.
     pub time: u32,
     /// The part of `time` spent waiting for the node's lock.
     pub waited: u32,

@@ -8,7 +8,7 @@ use super::plugin;
 use crate::engine::within;
 use crate::time::Micros;
 
-/// The time until a runtime tries again to start a pod.
+/// The time until a runtime tries again to start a pod, or the scheduler to place one.
 const RETRY: Micros = Micros::from_secs(10);
 /// The time until a runtime repeats a failed DEL.
 const RETRY_DEL: Micros = Micros::from_secs(15);
@@ -81,7 +81,7 @@ impl World {
         });
     }
 
-    /// Deletes a pod: its node stops it and releases its addresses. False if it is already deleted or its node is down.
+    /// Deletes a pod: its node stops it and releases its addresses. False if it is not running or its node is down.
     pub(super) fn delete(self: &Rc<Self>, id: u32) -> bool {
         let (node, runs) = {
             let pods = self.pods.borrow();

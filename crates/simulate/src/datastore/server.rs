@@ -96,8 +96,8 @@ impl Server {
         latency.draw(&mut self.random.borrow_mut(), self.costs.jitter_permille)
     }
 
-    /// Sends a request after `wait`. On its turn, the server does `action`; for a read, only if the client is still
-    /// waiting.
+    /// Sends a request after `wait`. At the request's turn, the server does `action`; for a read, only if the client is
+    /// still waiting.
     pub(super) fn send<T: 'static>(
         self: &Rc<Self>,
         work: Work,

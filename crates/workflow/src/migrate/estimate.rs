@@ -15,7 +15,7 @@ use serde::{Serialize, Serializer};
 
 use super::Eviction;
 
-/// An estimate, without the time for disruption budgets that block evictions, and for images that a node lacks.
+/// An estimate that leaves out delays by disruption budgets and by images that a node lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Estimate {
@@ -36,7 +36,7 @@ fn seconds<S: Serializer>(duration: &SignedDuration, serializer: S) -> Result<S:
     serializer.serialize_i64(duration.as_secs())
 }
 
-/// The longest time that counts, in multiples of the median. A pod with a longer one was not ready for a while later.
+/// The longest time that counts, in multiples of the median. A longer one shows that the pod was unready again later.
 const OUTLIER: i32 = 10;
 /// The time that a batch waits for addresses if the eviction sets none; a runtime retries several times within it.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(10);

@@ -140,7 +140,7 @@ impl Eviction {
             && self.namespace.as_ref().is_none_or(|namespace| *namespace == pod.namespace)
     }
 
-    /// The error if no pod was evicted for [`Self::patience`]: budgets protect the pods that are left, or evicted pods have not ended.
+    /// The error if nothing moved for [`Self::patience`]: budgets protect pods, or evicted pods have not ended.
     fn stopped(&self, example: &WorkloadPod, left: usize, ending: usize) -> Failure {
         let (waited, WorkloadPod { namespace, name, .. }) = (self.patience, example);
         if left > 0 {

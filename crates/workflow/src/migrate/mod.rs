@@ -41,7 +41,7 @@ pub struct MigrateRequest {
     /// Evicts pods in the phase in which users move.
     pub eviction: Option<Eviction>,
     pub criteria: Criteria,
-    /// If it writes, the next phase is executed.
+    /// Executes the next phase if it writes.
     pub intent: Intent,
 }
 

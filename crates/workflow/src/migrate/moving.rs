@@ -46,7 +46,7 @@ pub struct Moving {
     pub estimate: Option<Estimate>,
     /// True if a live migration gives a virtual machine another address, as before Calico 3.32.
     pub live_migration_moves: bool,
-    /// Errors for data that could not be read.
+    /// Errors for data that could not be read or simulated.
     pub unread: Vec<String>,
 }
 

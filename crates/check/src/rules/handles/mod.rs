@@ -190,7 +190,7 @@ impl<'s> Checker<'_, 's> {
     }
 }
 
-/// The evidence about a group, whose handle is `object`.
+/// Makes the evidence about a group with the handle `object`.
 fn evidence(
     group: &Group<'_, '_>,
     object: Option<&StoredHandle>,

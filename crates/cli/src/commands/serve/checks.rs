@@ -45,9 +45,9 @@ pub(super) struct Checks<'a> {
     not_followed: Option<WhyWhole>,
     /// The connection to a followed datastore, until an error.
     datastore: Option<Datastore>,
-    /// The last read revision; files and old datastores have none.
+    /// The last read revision, if the data has one.
     revision: Option<i64>,
-    /// True if the last check began to follow the cluster, or read everything as due. This is rare: no rest is needed.
+    /// True if the last check began to follow the cluster, or a complete read was due. This is rare: no rest is needed.
     is_rare: bool,
     /// The processor time of this process at the start of the last check.
     processor_time: Option<Duration>,
@@ -138,7 +138,7 @@ impl<'a> Checks<'a> {
         Ok(())
     }
 
-    /// Reads the trends of the recording on a separate thread, since a large recording takes a while.
+    /// Reads the pools' earlier trends from the `--record` folder on a separate thread, since that can take a while.
     fn recall(&self, live: &Live, folder: &Path) -> Option<JoinHandle<Option<Trends>>> {
         let snapshot = live.snapshot();
         let snapshot = snapshot.read().unwrap_or_else(PoisonError::into_inner);

@@ -16,7 +16,7 @@ impl Hosts {
         Self(names.iter().map(|name| normal(name)).collect())
     }
 
-    /// True if each host that a request names is an address, `localhost` or allowed. Every browser names a host.
+    /// True if each host in a request is an address, `localhost`, below that, or allowed. Every browser sends a host.
     pub(super) fn admit<B>(&self, request: &Request<B>) -> bool {
         let headers = request.headers().get_all(HOST).iter();
         let authority = |text: &[u8]| Authority::try_from(text).ok();

@@ -62,7 +62,7 @@ pub(super) struct ServerState {
     pub hosts: Hosts,
 }
 
-/// An answer: a text, or a stream of events.
+/// An answer: text, or a stream of events.
 type Answer = Response<BoxBody<Bytes, Infallible>>;
 
 /// Serves until `stop` ends, and returns the result of `stop`.
@@ -156,7 +156,6 @@ async fn connection(
     let _ = connection.await;
 }
 
-/// Answers a request.
 async fn respond<B>(
     request: &Request<B>,
     answers: Answers,

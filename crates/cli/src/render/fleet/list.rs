@@ -22,7 +22,7 @@ pub(crate) struct FleetList {
     /// Clusters with only an earlier state, or only a later one.
     pub only_old: Vec<String>,
     pub only_new: Vec<String>,
-    /// The outcome of clusters that a short table omits: those without a change, which are most of a fleet.
+    /// The outcome of clusters that a short table omits, such as those without a change: most of a fleet.
     pub omits: Option<Outcome>,
     /// Sums over all clusters, for people.
     pub sums: Vec<String>,

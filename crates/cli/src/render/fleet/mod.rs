@@ -25,7 +25,7 @@ use crate::format::Format;
 pub(crate) struct FleetReport {
     /// The time of the check.
     pub taken_at: Timestamp,
-    /// The clusters; after [`Self::sort`], those with the worst findings come first.
+    /// The clusters, those with the worst findings first.
     pub clusters: Vec<Cluster>,
     pub notes: Vec<String>,
     pub took: Duration,

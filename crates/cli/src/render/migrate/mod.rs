@@ -163,7 +163,7 @@ fn differences(differences: &[Difference]) -> Grid {
     Grid::new(false, differences, columns)
 }
 
-/// A row for each node; nodes without room come first. A short table of many has only those, after a row with sums.
+/// A row for each node, those without room first. A short table of many has a row with sums, and a few without room.
 fn capacity(capacity: &[NodeCapacity], wide: bool) -> Grid {
     let mut nodes: Vec<NodeCapacity> = capacity.to_vec();
     nodes.sort_by_key(|node| node.found >= node.needed);

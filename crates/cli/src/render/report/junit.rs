@@ -13,7 +13,7 @@ use crate::render::check::unread;
 use crate::render::findings::Found;
 use crate::render::text::{count, escape};
 
-/// The maximum number of lines in a failure, since readers show all of its text; the total is in front.
+/// The maximum number of findings in a failure, since readers show all of its text; its message has the total.
 const SHOWN: usize = 1000;
 
 /// Writes a suite for each cluster, with a test case for each code.
@@ -58,7 +58,9 @@ impl<'a> Suite<'a> {
 
 fn one(suite: &Suite<'_>, time: &str) -> Markup {
     let Suite { name, report, by_code, failed, .. } = suite;
-    let skipped = by_code.keys().filter(|code| unread_of(**code, report).is_some()).count();
+    let is_skipped =
+        |(code, found): &(&Code, &Vec<Found<'_>>)| found.is_empty() && unread_of(**code, report).is_some();
+    let skipped = by_code.iter().filter(is_skipped).count();
     let tests = by_code.len();
     let taken_at = report.cluster.taken_at.strftime("%Y-%m-%dT%H:%M:%S").to_string();
     html! {
@@ -79,7 +81,7 @@ fn fails(findings: &[Found<'_>]) -> bool {
     findings.iter().any(|of| of.finding.severity < Severity::Info && counts(of))
 }
 
-/// Returns a source that the rule requires and that was not read.
+/// Returns a source that the rule requires, but that was not read completely.
 fn unread_of(code: Code, report: &Report) -> Option<Source> {
     let is_read = |source: &Source| report.coverage.get(source) == Some(&Coverage::Read);
     code.needs().iter().copied().find(|source| !is_read(source))

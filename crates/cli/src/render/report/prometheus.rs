@@ -76,8 +76,8 @@ pub(crate) struct RunMetrics {
 }
 
 impl RunMetrics {
-    /// Writes the metrics of a run that has just ended, so that an alert can tell a failed run from a missing one, and
-    /// the time of the last successful run if it is known.
+    /// Writes the metrics of a run that has just ended, and the time of the last successful run if it is known. An
+    /// alert can tell a failed run from a missing one.
     pub(crate) fn write(&self, last_good: Option<Timestamp>, out: &mut dyn Write) -> io::Result<()> {
         let mut metrics = Metrics::default();
         if let Some(at) = last_good {
@@ -207,7 +207,7 @@ impl Metrics<'_> {
         }
     }
 
-    /// Adds a value for every code, even zero, so that alerts end, and the numbers of nodes and pods without addresses.
+    /// Adds the numbers of nodes and pods without addresses, and a value for every code, even zero, so that alerts end.
     fn findings(&mut self, report: &Report, codes: impl Iterator<Item = Code>) {
         let mut numbers = BTreeMap::new();
         for code in codes {

@@ -95,7 +95,7 @@ fn findings(map: &PoolMap, most: usize) -> Vec<String> {
 enum Glyph {
     Unclaimed,
     Free,
-    /// Tenths of the addresses that are in use, from 1 to 9.
+    /// Tenths of the addresses that are in use, cooling down or reserved, from 1 to 9.
     Used(u8),
     Full,
     Unknown,

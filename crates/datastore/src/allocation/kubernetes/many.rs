@@ -108,9 +108,9 @@ impl Part<'_> {
 
 /// The wanted blocks on a page.
 struct Page {
-    /// Existing blocks; `None` for a block that must be read on its own.
+    /// Answers for wanted blocks; `None` for a block that must be read on its own.
     blocks: Vec<(IpNet, Option<Answer>)>,
-    /// Number of wanted blocks, from the first on, whose existence or absence this page shows.
+    /// The number of wanted blocks, from the first on, for which the page shows if they exist.
     covered: usize,
     /// The number of blocks on the page.
     items: usize,

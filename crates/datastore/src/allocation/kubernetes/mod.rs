@@ -40,7 +40,7 @@ pub(super) struct KubeStore {
 #[derive(Debug)]
 struct State {
     client: Arc<KubeClient>,
-    /// The API group of Calico's objects is only assumed.
+    /// True if the API group of Calico's objects is only assumed.
     is_assumed: bool,
     /// Objects as last read or written.
     objects: HashMap<Key, Value>,
@@ -183,7 +183,7 @@ impl KubeStore {
     }
 }
 
-/// Maximum objects of one read that are kept so that they can be replaced; any others are read again.
+/// Maximum queries in a read whose objects are kept, so that they can be replaced without another read.
 const MOST_OBJECTS: usize = 16;
 
 /// Affinities are written with labels, since Calico 3.31 and later finds them by labels.

@@ -56,7 +56,7 @@ impl Answer {
     }
 }
 
-/// Sends all queries in parallel.
+/// Answers queries: many blocks by pages, all others in parallel.
 pub(super) async fn all(
     client: &Arc<KubeClient>,
     queries: &[Query],

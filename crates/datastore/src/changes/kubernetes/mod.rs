@@ -22,7 +22,7 @@ use crate::read::whole::kubernetes::plan;
 
 /// Maximum changes waiting to be received. With more, the server waits.
 const MOST: usize = 10_000;
-/// Seconds until watches end. They differ, so that one of them breaks off if a server is stopped.
+/// Seconds until watches end. They differ, so a server that is stopped interrupts at least one watch.
 const SECONDS: [u32; 4] = [15, 16, 17, 18];
 
 /// A report of a watch.
@@ -90,7 +90,7 @@ impl Watches {
         Ok(reported)
     }
 
-    /// The reports that were not received yet.
+    /// The reports that wait to be received.
     pub(crate) fn reported(&mut self) -> impl Iterator<Item = Message> {
         std::iter::from_fn(|| self.messages.try_recv().ok())
     }
@@ -102,7 +102,7 @@ impl Watches {
     }
 }
 
-/// Returns an error if the user may not watch one of the kinds.
+/// Returns an error if there is a kind that the user may not watch.
 pub(crate) async fn require_watch(client: &Arc<KubeClient>, kinds: &[Kind]) -> Result<()> {
     permission::require(client, kinds.iter().map(|kind| kind.permission("watch")).collect()).await
 }

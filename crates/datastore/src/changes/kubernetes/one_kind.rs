@@ -102,8 +102,8 @@ impl OneKind {
         }
     }
 
-    /// Reports the changes of one watch, until its server ends it. If it ends in another way, or sooner, the server may
-    /// have restarted with an earlier state, and does not report the changes that are missing from that state.
+    /// Reports the changes of one watch, until its server ends it. If it ends in another way or sooner, the server may
+    /// have restarted with an earlier state, and would not report the changes missing from that state.
     async fn watch(&mut self, begin: Instant) -> Result<(), Broken> {
         let opened = Watch::open(&self.client, &self.kind, self.known.cast_unsigned(), self.seconds).await;
         let mut watch = opened.map_err(|failure| self.failed(failure))?;

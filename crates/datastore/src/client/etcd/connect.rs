@@ -17,8 +17,8 @@ use crate::store::Pending;
 const STAGGER: Duration = Duration::from_millis(300);
 
 impl EtcdClient {
-    /// Connects to the first endpoint that answers. They are tried in order, the next one as soon as one has failed or
-    /// has not answered for 0.3 s.
+    /// Connects to the first endpoint that answers. Endpoints are tried in order, the next one as soon as one has
+    /// failed or has not answered for 0.3 s.
     pub fn connect<'a>(settings: &'a EtcdSettings) -> Pending<'a, Result<Self>> {
         Self::connect_first(settings, true)
     }

@@ -14,7 +14,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use crate::error::{Attempt, Cause};
 use crate::settings::TlsSettings;
 
-/// The cause that the server gives, if any. Only for servers whose CA certificate is given.
+/// The cause that the server gives; `None` if it gives none, or if the settings have no CA certificate.
 /// Blocks for up to `limit` in each step.
 pub(crate) fn reason(authority: &str, tls: &TlsSettings, limit: Duration) -> Option<Cause> {
     let config = config(tls)?;

@@ -102,7 +102,7 @@ impl Answers {
         self.ranges.iter().flat_map(entries)
     }
 
-    /// The GUID of the cluster, if its information was read; empty if it has none.
+    /// The GUID of the cluster; empty if it has none, or its information was not read.
     pub(crate) fn guid(&self) -> String {
         let information = Key::ClusterInformation("default".to_owned()).to_string();
         let found = self.entries().find(|entry| entry.key == information.as_bytes());
@@ -230,7 +230,7 @@ impl EtcdClient {
     async fn authenticate(&self) -> Result<(), Failure> {
         let Some((user, password)) = &self.settings.user else { return Ok(()) };
         self.requests.fetch_add(1, Ordering::Relaxed);
-        // Sent without a token: the known one has expired.
+        // Sent without a token: a known one has expired.
         let line = InterceptedService::new(self.carrier.clone(), Token::default());
         let answer = async {
             let mut client = client_of(line).await?.auth_client();

@@ -43,7 +43,7 @@ impl EtcdClient {
         Ok(kept)
     }
 
-    /// Waits for the first change in a range after a revision. Returns at once if etcd has compacted or not reached it.
+    /// Waits for the first change in a range after a revision, unless etcd has compacted or not reached that revision.
     pub(crate) async fn next_change(&self, range: &Range, after: i64) -> Result<()> {
         loop {
             match self.call(|| first_change(self.line(), range, after)).await {

@@ -213,8 +213,8 @@ impl EtcdV2Client {
         }
     }
 
-    /// Writes a value, or deletes the key if there is none, if the condition holds. Sends the request once: after an
-    /// error it may have taken place.
+    /// Writes a value, or deletes the key if `value` is `None`, provided that the condition holds. Sends the request
+    /// once: after an error, the write may have taken place.
     pub(crate) async fn write(
         &self,
         path: &str,

@@ -10,8 +10,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// The shortest pause.
 const LEAST: Duration = Duration::from_millis(200);
 
-/// The delay that the server demands before a retry. `None` without one, or if the request may have been started,
-/// unless it is a read. A request that was rejected with 429 was not started.
+/// The delay that the server demands before a retry. `None` if it demands none, or if a request other than GET may have
+/// been started. A request that was rejected with 429 was not started.
 pub(super) fn pause(method: &Method, status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
     let is_put_off = status == StatusCode::TOO_MANY_REQUESTS;
     let is_read = method == Method::GET && status.is_server_error();

@@ -31,7 +31,7 @@ pub(super) fn configuration(
     let found = clusters.into_iter().find(|named| named.name == cluster).and_then(|named| named.cluster);
     let cluster = found.ok_or_else(|| wrong(KubeconfigError::LoadClusterOfContext(cluster)))?;
 
-    // Like in client-go, a context may name a missing user; an option may not.
+    // As in client-go, a context may name a missing user; an option may not.
     let user = settings.kubectl.user.clone().or(context.user);
     let found = auth_infos.into_iter().find(|named| Some(&named.name) == user.as_ref());
     if let (Some(user), None) = (&settings.kubectl.user, &found) {

@@ -78,7 +78,7 @@ fn kubeconfig(settings: &KubernetesSettings) -> Result<Option<(Kubeconfig, Strin
     Ok(Some((merged(&paths, &name)?, name)))
 }
 
-/// The program in the settings that provides credentials.
+/// The kubeconfig's program that provides credentials; `None` if there is none.
 pub async fn credential_plugin(settings: &KubernetesSettings) -> Option<String> {
     config(settings).await.ok()?.auth_info.exec?.command
 }

@@ -14,7 +14,7 @@ use crate::error::Result;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Api {
     pub flavour: Flavour,
-    /// Plurals of the kinds of Calico's group.
+    /// Plurals of the kinds in Calico's group.
     calico: BTreeSet<String>,
     /// True if the server was not asked: Calico's group is assumed to have all kinds.
     assumed: bool,
@@ -67,7 +67,7 @@ impl Api {
         self.assumed || self.calico.contains(plural)
     }
 
-    /// The path of all objects of a kind of Calico's group.
+    /// The path of all objects of a kind in Calico's group.
     pub(crate) fn calico_path(&self, plural: &str) -> String {
         format!("/apis/{}/{}/{plural}", self.flavour.group(), self.flavour.version())
     }

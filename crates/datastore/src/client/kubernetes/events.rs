@@ -13,7 +13,7 @@ use crate::settings::KubernetesSettings;
 
 /// The controller that events name as their reporter.
 const CONTROLLER: &str = "calipam.io/serve";
-/// Maximum characters of a note, and of a name.
+/// Maximum characters of a note, and of the name of a process.
 const MAX_NOTE: usize = 1_000;
 const MAX_INSTANCE: usize = 128;
 /// Digits of the hash that identifies an event.
@@ -22,7 +22,7 @@ const DIGITS: usize = 16;
 /// The subject of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Regarding {
-    /// A node by its name, which its kubelet also uses as its UID in events.
+    /// A node by its name, which kubelets also use as the UID of a node in events.
     Node(String),
     Pod {
         namespace: String,

@@ -78,7 +78,7 @@ impl fmt::Debug for KubeClient {
 enum Process {
     /// Reads much and has other work. Gets credentials on a separate thread, since that may block.
     Long,
-    /// Sends a few requests and ends. Gets credentials in place, and sends all requests on one connection.
+    /// Sends a few requests and ends, with HTTP/2 on one connection. Gets credentials in place, unless by a plugin.
     Short,
 }
 

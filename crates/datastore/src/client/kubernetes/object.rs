@@ -1,5 +1,5 @@
-//! Objects and lists in JSON, with the fields that queries need. Missing ones are empty, and so are maps and lists that
-//! are `null`.
+//! Objects and lists in JSON, with the fields that queries need. Missing fields are empty, and so are maps and lists of
+//! `metadata` that are `null`.
 
 use std::collections::BTreeMap;
 

@@ -113,7 +113,7 @@ impl Watch {
     }
 }
 
-/// Waits until a block is written after a version, as every assignment or release does.
+/// Waits until a block is written after a version: every assignment and release writes one.
 pub(crate) async fn next_change(client: &KubeClient, after: u64) -> Result<(), Failure> {
     let kind = kinds::find(client.api(), Source::Blocks);
     let kind = kind.map_err(|(_, why)| Failure::Other(format!("blocks are not watched: {why}")))?;

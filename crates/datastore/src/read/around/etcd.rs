@@ -83,7 +83,7 @@ impl Reader<'_> {
     }
 }
 
-/// Requests the number of endpoints: an answer counts the entries beyond its limit.
+/// Requests the number of endpoints: an answer also counts the entries beyond its limit.
 pub(crate) fn number_of_endpoints() -> Range {
     Range::prefix(ENDPOINT_PREFIX).with_limit(1).keys_only()
 }

@@ -49,7 +49,7 @@ pub(super) async fn names(blocks: &impl Blocks, begin: &str) -> Result<BTreeSet<
 }
 
 /// The allocated addresses that begin with `begin`, in blocks whose text begins with `network`, and in earlier blocks
-/// that can contain such an address. For many IPv6 blocks, their first addresses.
+/// that can contain such an address. If there are many IPv6 blocks, returns their first addresses instead.
 async fn in_blocks(
     blocks: &impl Blocks,
     network: &str,
@@ -71,7 +71,7 @@ async fn in_blocks(
     Ok(few(addresses, begin))
 }
 
-/// The first address that begins with `begin`, if that is nearly complete.
+/// The first address that begins with `begin`, if `begin` is nearly complete.
 fn first_address(begin: &str, network: &str) -> Option<IpAddr> {
     if begin.contains(':') {
         let texts = [begin.to_owned(), format!("{begin}0"), format!("{}::", begin.trim_end_matches(':'))];

@@ -49,12 +49,12 @@ async fn folders(keys: &Keys<'_>, begin: &str) -> Result<BTreeSet<String>> {
 const FEW_BLOCKS: usize = 500;
 /// Number of blocks in the sample of a larger cluster.
 const SAMPLE: usize = 8;
-/// Minimum number of matching handles in the sample of a cluster that has too many to read directly.
+/// If the sample has this many matching handles, the cluster has too many to read directly.
 const MANY: usize = 16;
 
-/// Handles. etcd counts every key of a range, even if only the first hundred are requested: half a second for a
-/// million. In a large cluster, a few blocks are therefore read first. If many of their handles match, the answer is
-/// these, and the first keys before and after all keys that share their beginning.
+/// Reads handles. etcd counts every key of a range, even if only the first hundred are requested: half a second for a
+/// million. In a large cluster, a few blocks are therefore read first. If many of their handles match, returns these,
+/// and the first matching keys before and after all keys that share the common beginning of these.
 async fn handles(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<String>> {
     let keys = Keys { client, folder: HANDLE_PREFIX.to_owned() };
     let known = sample(client).await?;

@@ -114,8 +114,8 @@ impl Parts {
         Ok(parts)
     }
 
-    /// True if one transaction can also contain the other batches, and neither changes what the other expects, so that
-    /// their order does not matter.
+    /// True if one transaction can also contain the other batches, and neither side changes what the other expects:
+    /// then their order does not matter.
     fn goes_with(&self, other: &Self) -> bool {
         let is_apart = |(key, changed): (&String, &bool)| {
             self.keys.get(key).is_none_or(|own_changed| !*own_changed && !*changed)

@@ -58,7 +58,7 @@ enum Sent {
     Done(i64),
     /// An object was not in the expected state.
     Conflict,
-    /// An object of one of several batches was not in the expected state, and none took place.
+    /// Several batches were sent together, and none took place: an object was not in the expected state.
     NoneOfSeveral,
     /// The batch may have taken place.
     Failed(Failure),

@@ -33,7 +33,7 @@ pub(crate) async fn stored(client: &Arc<KubeClient>, key: &Key) -> Result<Option
     let Some((snapshot, body)) = read_one(client, &kind, &path).await? else {
         return Ok(None);
     };
-    // Their body is in protobuf, or in JSON if a proxy or the server does not know protobuf.
+    // Built-in objects are in protobuf, or in JSON if a proxy or the server does not know protobuf.
     if matches!(key, Key::Node(_) | Key::Pod { .. } | Key::Service { .. }) {
         return Ok(built_in(snapshot));
     }
@@ -257,7 +257,7 @@ async fn replace(
 /// Maximum attempts at the second step of a deletion while others write to the object.
 const SECOND_STEPS: usize = 5;
 
-/// Deletes an object that was read, in Calico's two steps.
+/// Deletes an object that was read, in Calico's two steps; a pool or the configuration in one.
 async fn delete(
     client: &Arc<KubeClient>,
     (_, path): &(Kind, String),

@@ -1,5 +1,5 @@
-//! Converts objects between custom resources and etcd's form (facts 1.6, 1.7, 2.4 to 2.7). The reader of custom resources
-//! converts all others back.
+//! Converts values to custom resources, and pools and the configuration back to etcd's form (facts 1.6, 1.7, 2.4 to
+//! 2.7). All other custom resources are converted back when they are decoded.
 
 use calipam_model::affinity::AffinityKey;
 use calipam_model::document::Document;

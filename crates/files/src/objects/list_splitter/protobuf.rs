@@ -115,8 +115,8 @@ pub fn object(body: &[u8]) -> Option<&[u8]> {
 /// The tag, content and size of a field.
 type Field<'a> = (u64, &'a [u8], usize);
 
-/// Reads the next field; `None` if more bytes are needed. It must have a length, as all
-/// fields of lists and envelopes do.
+/// Reads the next field; `None` if more bytes are needed. A field must have a length, as all fields of lists and
+/// envelopes do.
 fn next_field(bytes: &[u8]) -> Result<Option<Field<'_>>, ListError> {
     let Some((tag, len, head)) = varints(bytes) else {
         return if bytes.len() < 20 { Ok(None) } else { Err(ListError::Fields) };

@@ -30,7 +30,7 @@ impl<'de> Plain<'de> {
     }
 }
 
-/// Types that do not occur in Calico values.
+/// Leaves types that do not occur in Calico values to the general reader.
 macro_rules! leave_to_the_general_reader {
     ($($method:ident($($argument:ty),*))*) => {
         $(fn $method<V: Visitor<'de>>(self, $(_: $argument,)* _: V) -> Result<V::Value> {

@@ -43,7 +43,7 @@ impl<'t> Quotes<'t> {
         Ok(place)
     }
 
-    /// The position of the first of these quotes in the current block.
+    /// The position of the first of `quotes`, which are in the current block.
     #[inline]
     fn place_of(&self, quotes: u64) -> usize {
         self.end - BLOCK + quotes.trailing_zeros() as usize

@@ -146,8 +146,8 @@ fn repair(
     }
 }
 
-/// Returns true if the content belongs to the key of a block, and not to its field `cidr`: more of its records match
-/// the users of addresses at the key's CIDR, or it allocates nothing.
+/// Returns true if the content of a block belongs to its key rather than to its field `cidr` of the same size: more of
+/// its records match users of the key's addresses, or it allocates nothing.
 fn belongs_to_key(
     basis: &Basis<'_>,
     key: IpNet,

@@ -125,7 +125,7 @@ impl RawBlock {
     }
 }
 
-/// Removes the fields with this name, which Go's decoder accepts in any case. Returns the last of them.
+/// Removes the fields with this name in upper or lower case: Go's decoder accepts both. Returns the last of them.
 fn take(fields: &mut Map<String, Value>, name: &str) -> Option<Value> {
     let names: Vec<String> = fields.keys().filter(|key| key.eq_ignore_ascii_case(name)).cloned().collect();
     names.iter().filter_map(|key| fields.remove(key)).last()

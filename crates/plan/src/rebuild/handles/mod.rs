@@ -39,7 +39,7 @@ impl UncountableHandles {
         Self { undecodable: undecodable.collect(), colliding: colliding.collect(), datastore }
     }
 
-    /// Refuses a handle, by its clean ID, that must not be counted up or down.
+    /// Refuses a handle that must not be counted up or down. `id` is its clean ID.
     pub(super) fn refusal(&self, id: &str) -> Option<Refusal> {
         if self.undecodable.contains(id) {
             let detail = format!("its handle {id} cannot be decoded; repair or delete that object first");

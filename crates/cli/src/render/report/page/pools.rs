@@ -169,7 +169,7 @@ fn runs(states: &[MappedState]) -> String {
     states.chunk_by(|a, b| a == b).map(|run| format!("{}{}", letter(&run[0]), run.len())).collect()
 }
 
-/// The data for the script. `<` is escaped: it could end the element.
+/// The data for the script. `<` is escaped, since it could end the element.
 pub(super) fn data(maps: &[PoolMap]) -> Markup {
     let owners: serde_json::Map<String, Value> = maps
         .iter()

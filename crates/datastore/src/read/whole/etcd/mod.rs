@@ -85,7 +85,7 @@ pub(crate) async fn observe<C: Collector>(
     }
 }
 
-/// The reason that a requested revision cannot be read, if the error means that.
+/// The reason that a requested revision cannot be read; `None` if the error has another meaning.
 fn not_readable(error: &Error, revision: i64) -> Option<Error> {
     let Error::Request { failure, endpoint, .. } = error else { return None };
     let endpoint = endpoint.clone();
@@ -163,8 +163,8 @@ fn affinities() -> Vec<u8> {
     prefix_end(HANDLE_PREFIX.as_bytes())
 }
 
-/// The ranges of small kinds, and of those that name the rest. Together with the three large ranges they cover
-/// everything below the IPAM prefix, since unknown keys are findings. Revision 0 is the newest one.
+/// The ranges of small kinds, and of those that name the rest. Together with the ranges of blocks and handles, they
+/// cover everything below the IPAM prefix, since unknown keys are findings. Revision 0 is the newest one.
 fn first_ranges(revision: i64, extent: &Extent) -> Vec<Range> {
     let after = |prefix: &str| prefix_end(prefix.as_bytes());
     let resource = |plural: &str| format!("{RESOURCE_PREFIX}{plural}/");

@@ -22,7 +22,7 @@ const ENDPOINTS_PER_RANGE: usize = 2048;
 const MAX_RANGES: usize = 512;
 /// Minimum blocks for a read with a sample.
 const SMALL: usize = 64;
-/// Number of places in the range of blocks from which the sample comes, and number of blocks at each.
+/// Number of places at which the sample is taken from the range of blocks, and number of blocks at each place.
 const SAMPLE_PLACES: usize = 48;
 const SAMPLE_BLOCKS: i64 = 2;
 /// Minimum limit of a request.

@@ -100,7 +100,7 @@ pub(crate) async fn list<T: Take>(client: &Arc<KubeClient>, kind: &Kind) -> Resu
     list_from(client, kind, &Counter::new(&quiet()), None).await
 }
 
-/// Like [`list`], but counts the objects, and signals `begun` as soon as the list begins to arrive, with a fixed revision.
+/// Like [`list`], but counts the objects, and signals `begun` once the list begins to arrive: its revision is fixed.
 pub(crate) async fn list_from<T: Take>(
     client: &Arc<KubeClient>,
     kind: &Kind,

@@ -26,7 +26,7 @@ pub(crate) struct Plan {
     /// Address records and configuration, then the users of addresses, which are read after the records, so that an
     /// address assigned in between does not look like a leak.
     pub kinds: Vec<Kind>,
-    /// The place of the first users of addresses.
+    /// The index in `kinds` of the first users of addresses.
     pub users: usize,
     /// The sources that are read, and the reasons that others are not.
     pub coverage: Snapshot,
