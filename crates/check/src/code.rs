@@ -13,7 +13,7 @@ pub enum Severity {
     Critical,
     /// Capacity is lost, or Calico could fail on a structure.
     Error,
-    /// Data has drifted.
+    /// Data is inconsistent, or needs attention although nothing has failed yet.
     Warning,
     /// Informational.
     Info,
@@ -160,7 +160,7 @@ impl Code {
         self.traits().contains(&Trait::Users)
     }
 
-    /// True for findings that a rebuild repairs, or explains in its plan.
+    /// True if a rebuild is the remedy: it repairs such findings, or says in its plan why it does not.
     pub(crate) fn is_rebuilt(self) -> bool {
         self.traits().contains(&Trait::Rebuilt)
     }

@@ -25,9 +25,12 @@ pub fn format_go_utc(nanos: i64) -> String {
     time.strftime("%Y-%m-%d %H:%M:%S%.f +0000 UTC").to_string()
 }
 
-/// Nanoseconds since 1970 if `text` is exactly the output of [`format_go_utc`].
+/// Length of `2026-05-01 10:12:00.123456789 +0000 UTC`.
+const LONGEST: usize = 39;
+
+/// Nanoseconds since 1970 if `text` is exactly what [`format_go_utc`] prints for a time from 1970 on.
 pub(crate) fn parse_go_utc_canonical(text: &str) -> Option<i64> {
-    if !text.as_bytes().first()?.is_ascii_digit() || !text.ends_with(" +0000 UTC") || text.len() > 40 {
+    if !text.as_bytes().first()?.is_ascii_digit() || !text.ends_with(" +0000 UTC") || text.len() > LONGEST {
         return None;
     }
     let (time, rest) = split_civil(text)?;
@@ -137,6 +140,7 @@ mod tests {
         assert!(parse_go_utc_canonical("2024-05-01 10:11:12 +0000 UTC").is_some());
         for text in [
             "2024-05-01 10:11:12.50 +0000 UTC",
+            "2024-05-01 10:11:12.1234567891 +0000 UTC",
             "2024-05-01 10:11:12. +0000 UTC",
             "2024-05-01T10:11:12 +0000 UTC",
         ] {

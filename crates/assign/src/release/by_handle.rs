@@ -149,7 +149,7 @@ impl<S: Store> Allocator<S> {
         Ok(blocks.into_iter().flatten().flat_map(|block| addresses_of(&block.value, handle)).collect())
     }
 
-    /// The addresses of a family that a handle has; none if there is no such handle.
+    /// A handle's addresses of one family; empty if there is no such handle.
     pub(crate) async fn held_by(&self, handle: &str, family: Family) -> Result<Vec<IpAddr>> {
         let mut held = match self.ips_by_handle(handle).await {
             Err(Error::NoHandle(_)) => Vec::new(),

@@ -90,7 +90,7 @@ pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
     }
 }
 
-/// Checks the records of an address, used or not.
+/// Checks the records of an address, whether or not it is in use.
 pub(crate) fn check_records(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
     if address.records.len() < 2 || address.holding().count() < 2 {
         return;

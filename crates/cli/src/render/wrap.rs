@@ -1,4 +1,4 @@
-//! Texts that fit the page: broken between words, or shortened.
+//! Fits text to the page: breaks it between words, or shortens it.
 
 use std::borrow::Cow;
 

@@ -51,7 +51,7 @@ pub struct Configuration {
 pub struct Ipam {
     pub ipv4: bool,
     pub ipv6: bool,
-    /// CIDRs or names; empty for all pools.
+    /// CIDRs or names; empty for the pools that select node and namespace.
     pub ipv4_pools: Vec<String>,
     pub ipv6_pools: Vec<String>,
 }

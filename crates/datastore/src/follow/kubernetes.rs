@@ -59,7 +59,7 @@ impl Clock {
 pub(super) struct KubeNews {
     pub(super) changed: BTreeSet<objects::Changed>,
     blocks: i64,
-    /// The current state of these objects.
+    /// The current state of the objects in `changed`.
     fresh: Snapshot,
     now: Timestamp,
 }

@@ -96,7 +96,7 @@ impl Hidden {
         self.old.contains(key) || self.new.contains(key)
     }
 
-    /// True if nothing is hidden, which is usual. Then no keys need to be built.
+    /// True if nothing is hidden, which is usual: callers then build no keys for [`Self::has`].
     pub(super) fn is_empty(&self) -> bool {
         self.old.is_empty() && self.new.is_empty()
     }

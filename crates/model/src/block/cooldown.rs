@@ -1,5 +1,6 @@
 //! The cooldown of released addresses (facts 3.10): they are not assigned again for a while (Calico 3.33 and later).
-//! `release` in the crate `assign` decides whether a release starts a cooldown or frees the address at once.
+//! Whether a release starts a cooldown is decided by `release` in the crate `assign`, and in plans by
+//! `BlockEdit::Release`.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -69,7 +69,7 @@ pub enum MigrateRefusal {
         "without {pool}, there are no addresses for {missing} of {needed} users, first on {node}: {reason}"
     )]
     NoRoom { pool: String, missing: u32, needed: u32, node: String, reason: String },
-    /// The users could leave the pool, but not come back.
+    /// The users could move to the temporary pool, but would not all find addresses afterwards.
     #[error(
         "with blocks of /{block_size}, {cidr} has no addresses for {missing} of {needed} users, first on {node}: {reason}"
     )]

@@ -48,7 +48,7 @@ pub(super) struct Good {
     metrics: OnceLock<Bytes>,
 }
 
-/// A text of the last successful check.
+/// A document that is served: of the last successful check, unless its variant says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Text {
     Json,
