@@ -20,10 +20,13 @@ use crate::args::address;
 use crate::exit::Failure;
 use crate::render::text::escape;
 
+/// Prints a snapshot.
+type Print = fn(&Snapshot) -> Result<String, Failure>;
+
 pub(super) fn run(args: &ShowArgs, call: Call<'_>) -> Result<(), Failure> {
     let address = args.ip.as_deref().filter(|text| !text.is_empty());
     let address = address.map(|text| parse_address(text, call)).transpose()?;
-    let (sources, text): (&[Source], fn(&Snapshot) -> Result<String, Failure>) = match args {
+    let (sources, text): (&[Source], Print) = match args {
         ShowArgs { show_blocks: true, .. } => (&views::sources::BLOCKS, |all| Ok(utilisation(all, true))),
         ShowArgs { show_borrowed: true, .. } => (&views::sources::BORROWED, |all| Ok(borrowed(all))),
         ShowArgs { show_configuration: true, .. } => (&views::sources::CONFIGURATION, configuration),

@@ -129,7 +129,7 @@ impl Text {
     /// below its cluster's name. Then come the tables: those of the same list are one, with the cluster in the first
     /// column. The lines of [`Self::about`] and those below tables are last, each after its cluster's name.
     pub(crate) fn clusters(&mut self, texts: Vec<(&str, Self)>) {
-        let (mut lists, mut lines): (Vec<Vec<(&str, Grid)>>, Vec<Part>) = Default::default();
+        let (mut lists, mut lines) = (Vec::<Vec<(&str, Grid)>>::new(), Vec::new());
         for (name, text) in texts {
             if text.parts.iter().all(|part| matches!(part, Part::Line(_))) {
                 self.styled(Style::new().bold(), name);

@@ -287,7 +287,7 @@ async fn a_handle_without_its_block_is_counted_back() {
             "{execution:?}"
         );
         assert!(!Recorded::read(&journal).unwrap().intents.is_empty() && execution.failure.is_none());
-        assert!(execution.conflicts[0].reason.contains("refuses it (422)"), "{execution:?}");
+        assert!(execution.conflicts[0].reason.contains("rejects the request (422)"), "{execution:?}");
         assert_eq!(values(&site.snapshot().await), base, "{id}");
         site.torn.plan(|_| Tear::Pass);
         assert!(site.undo(&journal).await.unwrap().is_complete());
