@@ -1,6 +1,7 @@
 //! Applies the steps of a plan to a snapshot.
 
 use std::borrow::Cow;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
 
 use calipam_model::affinity::Affinity;
@@ -26,29 +27,41 @@ pub struct StepError {
 /// Applies all steps of a plan to the snapshot that it was planned on.
 pub fn apply_plan(mut snapshot: Snapshot, plan: &Plan, now: Timestamp) -> Result<Snapshot, StepError> {
     let mut objects = Touched::take(&mut snapshot, &plan.keys());
-    objects.apply(plan, &snapshot, now)?;
+    objects.apply(plan, snapshot.datastore, now)?;
     objects.put_into(&mut snapshot);
     Ok(snapshot)
 }
 
 /// The blocks, handles and affinities that a plan touches, out of their snapshot.
 #[derive(Clone)]
-pub(super) struct Touched(BTreeMap<Key, Versioned<Object>>);
+pub(super) struct Touched {
+    objects: BTreeMap<Key, Versioned<Object>>,
+    /// Earlier objects with the keys of others, such as wrongly named ones on Kubernetes. Only a deletion changes them.
+    doubles: Vec<(Key, Versioned<Object>)>,
+    /// True if affinities are written with labels.
+    has_labels: bool,
+}
 
 impl Touched {
     /// Takes objects out of a snapshot.
     pub(super) fn take(snapshot: &mut Snapshot, keys: &HashSet<Key>) -> Self {
-        let mut taken = BTreeMap::new();
+        let has_labels = snapshot.labels_affinities();
+        let (mut objects, mut doubles) = (BTreeMap::new(), Vec::new());
+        let mut add = |key: Key, value: Object, revision: Revision| match objects.entry(key) {
+            Entry::Vacant(place) => drop(place.insert(Versioned { value, revision })),
+            Entry::Occupied(mut place) => {
+                doubles.push((place.key().clone(), place.insert(Versioned { value, revision })));
+            }
+        };
+
         for block in snapshot.blocks.extract_if(.., |block| keys.contains(&Key::Block(block.value.key))) {
-            let object = Object::Block(block.value.content);
-            taken.insert(Key::Block(block.value.key), Versioned { value: object, revision: block.revision });
+            add(Key::Block(block.value.key), Object::Block(block.value.content), block.revision);
         }
-        let key = |affinity: &Versioned<Affinity>| Key::Affinity(affinity.value.key.clone());
+        let key = |affinity: &Affinity| Key::Affinity(affinity.key.clone());
         for Versioned { value, revision } in
-            snapshot.affinities.extract_if(.., |affinity| keys.contains(&key(affinity)))
+            snapshot.affinities.extract_if(.., |affinity| keys.contains(&key(&affinity.value)))
         {
-            let key = Key::Affinity(value.key.clone());
-            taken.insert(key, Versioned { value: Object::Affinity(value), revision });
+            add(key(&value), Object::Affinity(value), revision);
         }
         // There may be a million handles to search.
         if keys.iter().any(|key| matches!(key, Key::Handle(_))) {
@@ -56,38 +69,40 @@ impl Touched {
             for Versioned { value, revision } in
                 snapshot.handles.extract_if(.., |handle| keys.contains(&key(&handle.value)))
             {
-                taken.insert(key(&value), Versioned { value: Object::Handle(value), revision });
+                add(key(&value), Object::Handle(value), revision);
             }
         }
-        Self(taken)
+        Self { objects, doubles, has_labels }
     }
 
-    /// Applies the steps, up to the first one that cannot be applied. `snapshot` has the other objects.
+    /// Applies the steps, up to the first one that cannot be applied.
     pub(super) fn apply(
         &mut self,
         plan: &Plan,
-        snapshot: &Snapshot,
+        datastore: DatastoreKind,
         now: Timestamp,
     ) -> Result<(), StepError> {
-        let has_labels = snapshot.labels_affinities();
         for action in &plan.actions {
             let current = |key: &Key| {
-                let Versioned { value, revision } = self.0.get(key)?;
+                let Versioned { value, revision } = self.objects.get(key)?;
                 Some(Current { revision, object: Some(Cow::Borrowed(value)) })
             };
             let changes = apply(action.step.edits(), now, current)
                 .map_err(|reason| StepError { step: action.step.reason.clone(), reason: reason.into() })?;
             for (key, object) in changes {
                 let labels = match &key {
-                    Key::Affinity(key) if has_labels => {
+                    Key::Affinity(key) if self.has_labels => {
                         key.labels().map(|(name, value)| (name.to_owned(), value)).into()
                     }
                     _ => BTreeMap::new(),
                 };
-                let revision = written(snapshot.datastore, labels);
+                let revision = written(datastore, labels);
                 match object {
-                    Some(value) => drop(self.0.insert(key, Versioned { value, revision })),
-                    None => drop(self.0.remove(&key)),
+                    Some(value) => drop(self.objects.insert(key, Versioned { value, revision })),
+                    None => {
+                        self.doubles.retain(|(double, _)| *double != key);
+                        self.objects.remove(&key);
+                    }
                 }
             }
         }
@@ -96,7 +111,7 @@ impl Touched {
 
     /// Puts the objects back into the snapshot, after all others.
     pub(super) fn put_into(self, snapshot: &mut Snapshot) {
-        for (key, Versioned { value, revision }) in self.0 {
+        for (key, Versioned { value, revision }) in self.doubles.into_iter().chain(self.objects) {
             match (key, value) {
                 (Key::Block(key), Object::Block(content)) => {
                     snapshot.blocks.push(Versioned { value: StoredBlock { key, content }, revision });
@@ -118,5 +133,101 @@ fn written(datastore: DatastoreKind, labels: BTreeMap<String, String>) -> Revisi
             let resource_version = "planned".to_owned();
             Revision::Kubernetes(Box::new(ObjectVersion { resource_version, labels, ..Default::default() }))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use calipam_check::{Options, check};
+    use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
+    use jiff::SignedDuration;
+
+    use super::*;
+    use crate::basis::Basis;
+    use crate::{rebuild, release};
+
+    fn sorted(mut snapshot: Snapshot) -> Snapshot {
+        snapshot.blocks.sort_by_key(|block| block.value.key);
+        snapshot.handles.sort_by_key(|handle| handle.value.id().to_string());
+        snapshot.affinities.sort_by_key(|affinity| affinity.value.key.clone());
+        snapshot
+    }
+
+    #[test]
+    fn a_trial_that_was_taken_back_leaves_nothing() {
+        let mut cluster = Cluster::plain(ClusterSpec::new(17), 3, 6);
+        let faults = [
+            Fault::LeakedNoOwner,
+            Fault::LeakedInUnownedBlock,
+            Fault::NodeGone,
+            Fault::UnallocatedFreed,
+            Fault::UnallocatedNoBlock,
+            Fault::OwnerMismatchPod,
+            Fault::OrphanHandle,
+            Fault::MissingHandle,
+            Fault::AffinityPending,
+            Fault::CorruptIndexHuge,
+        ];
+        faults.iter().for_each(|fault| cluster.inject(*fault, 2));
+        let snapshot = cluster.snapshot();
+        let options = Options { grace: Some(SignedDuration::ZERO), ..Options::default() };
+        let report = check(&snapshot, &options);
+        let basis = Basis::new(&snapshot, &report, &options);
+        let request = release::Request { leaked: true, orphan_handles: true, ..Default::default() };
+        let released = release::plan(&basis, &request, &[], 0);
+        let rebuilt = rebuild::plan(&basis, &rebuild::Request::default(), &[], 0);
+        // The same block twice: the second time as the first has left it.
+        let halves = |plan: &Plan| {
+            let mut halves = plan.clone();
+            for action in &plan.actions {
+                let mut rest = action.clone();
+                rest.step.parts.drain(..rest.step.parts.len() / 2);
+                halves.actions.push(rest);
+            }
+            for action in halves.actions.iter_mut().take(plan.actions.len()) {
+                action.step.parts.truncate(action.step.parts.len() / 2);
+            }
+            halves
+        };
+
+        let mut kinds = [0; 5];
+        for plan in [&released, &halves(&released), &rebuilt] {
+            let (keys, mut after) = (plan.keys(), snapshot.clone());
+            let before = Touched::take(&mut after, &keys);
+            let mut tried = before.clone();
+            assert_eq!(tried.apply(plan, snapshot.datastore, snapshot.taken_at), Ok(()));
+            tried.put_into(&mut after);
+            assert_ne!(sorted(after.clone()), sorted(snapshot.clone()));
+            let later = Touched::take(&mut after, &keys);
+            for key in before.objects.keys() {
+                let kind = match key {
+                    Key::Block(_) => 0,
+                    Key::Handle(_) => 1,
+                    _ => 2,
+                };
+                kinds[kind] += 1;
+            }
+            kinds[3] += before.objects.keys().filter(|key| !later.objects.contains_key(*key)).count();
+            kinds[4] += later.objects.keys().filter(|key| !before.objects.contains_key(*key)).count();
+            before.put_into(&mut after);
+            assert!(sorted(after) == sorted(snapshot.clone()));
+        }
+        assert!(kinds.iter().all(|count| *count > 0), "of each kind, deleted and created: {kinds:?}");
+    }
+
+    /// A wrongly named object of Kubernetes has the key of another one.
+    #[test]
+    fn objects_with_one_key_are_all_put_back() {
+        let cluster = Cluster::plain(ClusterSpec::new(17), 1, 2);
+        let mut snapshot = cluster.snapshot();
+        let double = snapshot.handles[0].clone();
+        snapshot.handles.push(double.clone());
+        let key = Key::Handle(double.value.id().to_string());
+
+        let mut after = snapshot.clone();
+        let touched = Touched::take(&mut after, &[key].into());
+        assert_eq!(after.handles.len(), snapshot.handles.len() - 2);
+        touched.put_into(&mut after);
+        assert!(sorted(after) == sorted(snapshot));
     }
 }

@@ -56,7 +56,7 @@ pub fn try_plan(
         let keys = plan.keys();
         let before_trial = Touched::take(&mut snapshot, &keys);
         let mut tried = before_trial.clone();
-        let applied = tried.apply(&plan, &snapshot, now);
+        let applied = tried.apply(&plan, snapshot.datastore, now);
         tried.put_into(&mut snapshot);
         let failed = match applied {
             Err(error) => FailedTrial::Step(error),
