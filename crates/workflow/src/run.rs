@@ -1,9 +1,10 @@
 //! A command that plans and may write: its datastore, operator and limits.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use calipam_datastore::{Datastore, clock};
+use calipam_files::regular;
 use calipam_model::hint::{Call, Hint};
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::doubt;
@@ -48,14 +49,9 @@ impl Writing {
 
     /// The folders with journals of other runs.
     pub(crate) fn folders(&self) -> Vec<PathBuf> {
-        self.journals.iter().cloned().chain(self.journal.as_deref().and_then(folder_of)).collect()
+        let own = self.journal.as_deref().map(|journal| regular::folder_of(journal).to_owned());
+        self.journals.iter().cloned().chain(own).collect()
     }
-}
-
-/// The folder of a journal; `.` for a file name such as `run.journal`.
-pub(crate) fn folder_of(journal: &Path) -> Option<PathBuf> {
-    let folder = journal.parent()?;
-    Some(if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_owned() })
 }
 
 /// A run of a command that plans and may write.

@@ -54,8 +54,13 @@ impl Names {
     /// As for [`Self::scope`], but for unknown names only if none of the nodes or none of the pools is found.
     pub fn found(&self, states: &[&Snapshot]) -> Result<Found<Scope>, Failure> {
         let known = LazyCell::new(|| known_nodes(states));
-        let Found { found: nodes, mut not_found } =
-            Found::of(self.nodes.iter().map(|name| named_nodes(name, &known)))?;
+        // A node that exists is found without a search of all records.
+        let exists =
+            |name: &str| states.iter().any(|all| all.nodes.iter().any(|node| node.value.name == name));
+        let named = |name: &String| {
+            if exists(name) { Ok(vec![name.clone()]) } else { named_nodes(name, &known) }
+        };
+        let Found { found: nodes, mut not_found } = Found::of(self.nodes.iter().map(named))?;
         let mut nodes: BTreeSet<String> = nodes.into_iter().flatten().collect();
         if let Some(selector) = &self.selector {
             nodes = selected(selector, states, nodes)?;
@@ -244,10 +249,9 @@ pub fn nearest_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<S
 
 /// The nodes with a name or pattern (`*`: any characters, `?`: one).
 fn named_nodes(name: &str, known: &BTreeSet<String>) -> Result<Vec<String>, Failure> {
-    let pattern = WildMatch::new(name);
-    let is_meant = |node: &&String| if is_pattern(name) { pattern.matches(node) } else { *node == name };
-    let meant: Vec<String> = known.iter().filter(is_meant).cloned().collect();
-    if meant.is_empty() { Err(unknown_node(name, known)) } else { Ok(meant) }
+    let meant: Vec<&String> =
+        if is_pattern(name) { matching(name, known) } else { known.get(name).into_iter().collect() };
+    if meant.is_empty() { Err(unknown_node(name, known)) } else { Ok(meant.into_iter().cloned().collect()) }
 }
 
 /// The nodes with matching labels, of `named` if it has any.
@@ -274,9 +278,9 @@ pub(crate) fn is_pattern(name: &str) -> bool {
 }
 
 /// The names that a pattern with `*` and `?` matches.
-pub fn matching<'n>(pattern: &str, names: &'n [String]) -> Vec<&'n String> {
+pub fn matching<'n>(pattern: &str, names: impl IntoIterator<Item = &'n String>) -> Vec<&'n String> {
     let pattern = WildMatch::new(pattern);
-    names.iter().filter(|name| pattern.matches(name)).collect()
+    names.into_iter().filter(|name| pattern.matches(name)).collect()
 }
 
 /// The nodes that exist, and those that an affinity, a block, an endpoint or a record still names.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use calipam_check::{Context, Options};
 use calipam_datastore::Datastore;
 use calipam_datastore::write::RECORDS;
+use calipam_files::regular;
 use calipam_model::hint::Hint;
 use calipam_model::key::Key;
 use calipam_model::pool::Pool;
@@ -17,7 +18,7 @@ use calipam_repair::{LockState, StaleLock, UndoPlan, UndoStep, stale_lock, undo 
 use crate::failure::Failure;
 use crate::operator::{Event, Operator, Pending, Proposal};
 use crate::read::read;
-use crate::run::{Intent, Run, Writing, folder_of};
+use crate::run::{Intent, Run, Writing};
 use crate::write::Executed;
 
 /// The result of an undo.
@@ -155,7 +156,8 @@ pub fn undo<'a>(
         let mut plan = UndoPlan::new(&recorded)?.read(datastore).await?;
         if !plan.skipped().is_empty() {
             // Later runs may have changed the objects, and later undos may have restored them.
-            let mut folders: Vec<PathBuf> = journals.iter().cloned().chain(folder_of(journal)).collect();
+            let own = regular::folder_of(journal).to_owned();
+            let mut folders: Vec<PathBuf> = journals.iter().cloned().chain([own]).collect();
             folders.dedup();
             plan = UndoPlan::new(&recorded)?.after(&later(&folders, &recorded)).read(datastore).await?;
         }
