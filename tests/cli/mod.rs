@@ -23,6 +23,7 @@ mod export;
 mod failures;
 mod finished_pods;
 mod fleet;
+mod from_archive;
 mod generated;
 mod healthy;
 mod help;

@@ -122,8 +122,7 @@ fn no_link_copy_or_wrapper_of_calipam_makes_a_loop() {
     assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{run:?}");
     let expected = "error: `get` is a command of the real calicoctl, but this is calipam under its name, and PATH has \
                     no other calicoctl\nhint: to have both, put the real calicoctl into a folder in PATH, or name it: \
-                    `export \
-                    CALIPAM_CALICOCTL=/opt/calico/bin/calicoctl`\n";
+                    `export CALIPAM_CALICOCTL=/opt/calico/bin/calicoctl`\n";
     assert_eq!(run.stderr, expected);
     let run = place.run(&path, Some(&wrapper), &["get", "nodes"]);
     assert!(

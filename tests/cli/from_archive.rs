@@ -1,0 +1,193 @@
+//! The answers of an archive of exports: to `history`, `diff` and `show`, and about leaks and rates.
+
+use std::fs;
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+use calipam_testkit::kube::Flavour;
+use serde_json::Value;
+
+use super::history::{events, is_told};
+use super::kube_cluster::{KubeCluster, Record, pod};
+use super::program::{EXAMPLE, Run, calipam, command, root};
+
+#[test]
+fn kubernetes_has_an_archive() {
+    is_told("calipam export --archive /var/lib/calipam/archive --keep 24h:all,30d:daily,1y:monthly");
+    is_told("calipam history --archive /var/lib/calipam/archive --ip 10.0.0.3");
+    let cluster = KubeCluster::start(Flavour::Classic);
+    cluster.add_namespace("shop");
+    cluster.add_node("node-1", serde_json::json!({}));
+    cluster.add_block("10.0.0.0/26", "node-1", &[Record::of_pod(3, "shop", "web-0", "node-1")]);
+    cluster.add_pods(&[pod("shop", "web-0", "node-1", "10.0.0.3", 1)]);
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("archive");
+    let archive = archive.to_str().unwrap();
+    // With a home for journals.
+    let in_home = |arguments: &[&str]| {
+        let mut program = command(env!("CARGO_BIN_EXE_calipam"));
+        program.args(arguments).args(["--datastore", "kubernetes", "--kubeconfig"]);
+        program.arg(cluster.server.kubeconfig()).env("HOME", folder.path()).stdin(Stdio::null());
+        Run::of(program.output().unwrap())
+    };
+    let export = || {
+        let run = cluster.run(&["export", "--archive", archive, "--keep", "24h:all,30d:daily,1y:monthly"]);
+        assert_eq!(run.code, 0, "{run:?}");
+        // The clock of the API server counts seconds.
+        thread::sleep(Duration::from_millis(1100));
+        run
+    };
+    assert!(export().stderr.contains("the archive holds 1 export\n"));
+
+    // The pod ends, and its address leaks.
+    let deleted =
+        cluster.server.request("DELETE", "/api/v1/namespaces/shop/pods/web-0?gracePeriodSeconds=0", "");
+    assert_eq!(deleted.unwrap().status, 200);
+    export();
+    let release = in_home(&["release", "--ip", "10.0.0.3", "--yes", "--grace", "0", "--settle", "0"]);
+    assert_eq!(release.code, 0, "{release:?}");
+    export();
+
+    let run = in_home(&["history", "--archive", archive, "--ip", "10.0.0.3", "-o", "json"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    let told = run.json();
+    assert_eq!(events(&told), ["known", "known", "known", "pod-gone", "released"], "{told}");
+    let [affinity, pod] = [1, 2].map(|place| &told["events"][place]);
+    assert_eq!(
+        (&affinity["subject"]["kind"], &affinity["detail"]),
+        (&"affinity".into(), &"confirmed".into())
+    );
+    assert_eq!(
+        (&pod["subject"]["name"], &pod["detail"]),
+        (&"shop/web-0".into(), &"10.0.0.3 on node-1".into())
+    );
+    assert_eq!(told["events"][4]["by"]["command"], "release --ip", "{told}");
+    let without = calipam(&["history", "--archive", archive, "--ip", "10.0.0.3", "-o", "json"]);
+    assert!(without.json()["events"][4]["by"].is_null(), "the journals are those of this user: {without:?}");
+    let times: Vec<&str> =
+        told["exports"].as_array().unwrap().iter().map(|time| time.as_str().unwrap()).collect();
+    assert_eq!(times.len(), 3);
+    let gone = &told["events"][3]["time"];
+    assert_eq!((&gone["after"], &gone["before"]), (&times[0].into(), &times[1].into()));
+    let released = &told["events"][4];
+    // The start of the run is later than the export before it. The API server has no fractions of seconds.
+    let (began, after) = (&released["by"]["startedAt"], &released["time"]["after"]);
+    assert!(after == began || *after == times[2], "{released}");
+    assert_eq!(released["time"]["before"], times[2]);
+    assert_eq!((&released["origin"], released.get("revision")), (&"archive".into(), None));
+    let text = cluster.run(&["history", "--archive", archive, "--ip", "10.0.0.3"]).stdout;
+    assert!(text.contains("3 exports from ") && text.contains("the longest gap is "), "{text}");
+
+    // The two exports around a time, and one compared with the live state.
+    let diff = calipam(&["diff", "--archive", archive, "--at", times[1], "-o", "json"]);
+    assert_eq!(diff.code, 1, "{diff:?}");
+    assert_eq!(diff.json()["addresses"][0]["change"], "released");
+    let live = cluster.run(&["diff", "--archive", archive, "--at", times[1]]);
+    assert_eq!(live.code, 2, "--datastore means nothing here: {live:?}");
+    // The output has the time of the state, and the end of the known data.
+    let known = |at: &str| calipam(&["show", "--archive", archive, "--at", at, "--ip", "10.0.0.3"]).stderr;
+    let between =
+        format!("this is the state of {}: nothing is known after it until {}\n", times[0], times[1]);
+    assert!(known(&times[0].replace('Z', ".5Z")).contains(&between));
+    let last = format!("this is the state of {}: nothing is known after it\n", times[2]);
+    assert!(known("2999-01-01T00:00Z").contains(&last));
+    assert!(!known(times[1]).contains("nothing is known"));
+    assert!(text.contains("changes between two exports, and after the last one, are not known"), "{text}");
+    let early = calipam(&["diff", "--archive", archive, "--at", "2020-01-01T00:00Z"]);
+    assert!(
+        early.code == 2 && early.stderr.contains("has no export from 2020-01-01T00:00:00Z or before"),
+        "{early:?}"
+    );
+    let none = calipam(&["diff", "--archive", archive, "--at", "2999-01-01T00:00Z"]);
+    assert!(none.code == 2 && none.stderr.contains("no export after"), "{none:?}");
+    let zoneless = calipam(&["diff", "--archive", archive, "--at", "2026-11-20T03:12"]);
+    assert!(zoneless.code == 2 && zoneless.stderr.contains("a time with its zone"), "{zoneless:?}");
+}
+
+#[test]
+fn a_leak_says_when_it_was_last_in_use() {
+    is_told("calipam check --archive /var/lib/calipam/archive");
+    let cluster = KubeCluster::start(Flavour::Classic);
+    cluster.add_namespace("shop");
+    cluster.add_node("node-1", serde_json::json!({}));
+    cluster.add_block("10.0.0.0/26", "node-1", &[Record::of_pod(3, "shop", "web-0", "node-1")]);
+    cluster.add_pods(&[pod("shop", "web-0", "node-1", "10.0.0.3", 1)]);
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().to_str().unwrap();
+    assert_eq!(cluster.run(&["export", "--archive", archive]).code, 0);
+    thread::sleep(Duration::from_millis(1100));
+    let deleted =
+        cluster.server.request("DELETE", "/api/v1/namespaces/shop/pods/web-0?gracePeriodSeconds=0", "");
+    assert_eq!(deleted.unwrap().status, 200);
+    let check = |more: &[&str]| {
+        let arguments = ["check", "--grace", "0", "--settle", "0", "--rule", "leaked-address", "-o", "json"];
+        cluster.run(&[&arguments, more].concat()).json()
+    };
+    let evidence = |report: &Value| report["findings"][0]["evidence"]["lastInUse"].clone();
+    assert!(evidence(&check(&[])).is_null());
+    let found = check(&["--archive", archive]);
+    let last = evidence(&found);
+    assert!(last.is_object(), "{found}");
+    assert!(last["by"].as_str().unwrap().contains("shop/web-0"), "{found}");
+    assert!(last["at"].as_str().unwrap() < last["notAt"].as_str().unwrap(), "{last}");
+    assert!(found["findings"][0]["message"].as_str().unwrap().contains("; last seen in use at "), "{found}");
+
+    let load = [
+        "simulate",
+        "--rates-from",
+        archive,
+        "--pool",
+        "10.0.0.0/16",
+        "--lifetime",
+        "2h",
+        "--duration",
+        "1m",
+        "-o",
+        "json",
+    ];
+    let one = calipam(&load);
+    assert!(one.code == 2 && one.stderr.contains(" gives no rates: it has one state"), "{one:?}");
+    assert_eq!(cluster.run(&["export", "--archive", archive]).code, 0);
+    let two = calipam(&load);
+    let least = " 0 pods came and 0 pods left, of 1 on average; pods that came and left between two exports are not \
+                 counted\n";
+    assert!(two.code == 0 && two.stderr.contains(least), "{two:?}");
+    assert_eq!(two.json()["scenario"]["lifetime"], "2h");
+}
+
+/// An undecodable endpoint in an export may use the address: the end of the use is unknown.
+#[test]
+fn what_an_export_does_not_tell_is_no_end_of_use() {
+    const ENDPOINT: &str = "workloadendpoints/batch/node--1-k8s-report--6799fc88d8--fjfvs-eth0";
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("archive");
+    let example = fs::read_to_string(root().join(EXAMPLE)).unwrap();
+    let line = example.lines().find(|line| line.contains(ENDPOINT)).unwrap();
+    let entry: Value = serde_json::from_str(line).unwrap();
+    let address =
+        entry["value"]["spec"]["ipNetworks"][0].as_str().unwrap().trim_end_matches("/32").to_owned();
+    let at = |day: u32, name: &str, line_then: &str| {
+        let text = example.replace("2026-06-01T08:00:00Z", &format!("2026-06-0{day}T08:00:00Z"));
+        let path = folder.path().join(name);
+        fs::write(&path, text.replace(line, line_then)).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let broken = format!(r#"{{"key":{},"revision":"40200","value":{{"spec":5}}}}"#, entry["key"]);
+    let gone = line.replace("workloadendpoints/batch", "others/batch");
+    for export in [at(1, "first.jsonl", line), at(2, "second.jsonl", &broken)] {
+        let run = calipam(&["export", "--archive", archive.to_str().unwrap(), "--datastore", &export]);
+        assert_eq!(run.code, 0, "{run:?}");
+    }
+    let now = at(3, "now.jsonl", &gone);
+    let arguments =
+        ["check", "--archive", archive.to_str().unwrap(), "--rule", "leaked-address", "-o", "json"];
+    let found = calipam(&[&arguments[..], &["--datastore", &now]].concat()).json();
+    let findings = found["findings"].as_array().unwrap();
+    let leak = findings.iter().find(|finding| finding["subject"]["name"] == address.as_str()).unwrap();
+    let last = &leak["evidence"]["lastInUse"];
+    assert_eq!(
+        (&last["at"], &last["notAt"]),
+        (&"2026-06-01T08:00:00Z".into(), &"2026-06-03T08:00:00Z".into())
+    );
+}
