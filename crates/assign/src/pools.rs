@@ -23,8 +23,8 @@ pub(crate) fn pools(found: Vec<Entry>) -> Vec<Pool> {
 impl<S: Store> Allocator<S> {
     /// Reads the pools, sorted by name.
     pub async fn pools(&self) -> Result<Vec<Pool>> {
-        let answers = self.store().read(&[Query::Pools]).await?;
-        Ok(pools(answers.into_iter().flatten().collect()))
+        let [found] = self.read([Query::Pools]).await?;
+        Ok(pools(found))
     }
 }
 

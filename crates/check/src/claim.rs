@@ -23,7 +23,7 @@ pub enum Claim<'s> {
     Cooling,
     /// Windows, which never assigns the ordinal.
     WindowsReserved,
-    /// Nobody: the record has no handle and no attributes.
+    /// No owner: the record has no handle and no attributes.
     Anonymous,
     /// A node's tunnel.
     Tunnel { kind: TunnelKind, node: String },

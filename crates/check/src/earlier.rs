@@ -102,7 +102,7 @@ struct WrittenIdentity {
 
 #[derive(Deserialize)]
 struct Findings {
-    pub findings: Vec<EarlierFinding>,
+    findings: Vec<EarlierFinding>,
 }
 
 /// The schema version of JSON and YAML output, described in `docs/output.md`. No other one is written or read.

@@ -41,7 +41,7 @@ impl Ignored {
     /// If it cannot be read, or one of its lines is invalid.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let file = path.display().to_string();
-        let text = regular::read_to_string(path).map_err(Failure::io(format!("read {file}")))?;
+        let text = regular::read_to_string(path).map_err(Failure::io_at("read", path))?;
         let entries = parse(&text).map_err(|(line, reason)| {
             Failure::usage(format!("{file}:{line}: {reason}")).hint(
                 "a line has a rule and a subject, such as `leaked-address 10.244.1.7`, and can end with \

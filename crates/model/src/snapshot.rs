@@ -127,11 +127,7 @@ pub enum DatastoreKind {
     Kubernetes,
 }
 
-impl fmt::Display for DatastoreKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        serde::Serialize::serialize(self, f)
-    }
-}
+crate::display_serialized!(DatastoreKind);
 
 /// Everything that was read from a datastore.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -22,7 +22,7 @@ use crate::allocator::{Allocator, block_entry};
 use crate::error::{Error, Result};
 use crate::pools::{self, NodeSelector};
 use crate::record::Record;
-use crate::store::{Query, Store};
+use crate::store::Store;
 
 /// A request to release one address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,8 +76,8 @@ impl<S: Store> Allocator<S> {
         if let Some(pools) = settings.pools.get() {
             return Ok(pools);
         }
-        let [found] = self.read([Query::Pools]).await?;
-        Ok(settings.pools.get_or_init(|| pools::pools(found)))
+        let pools = self.pools().await?;
+        Ok(settings.pools.get_or_init(|| pools))
     }
 
     /// Gives up an empty block whose pool no longer selects its node (facts 3.11). Errors are only logged, since the

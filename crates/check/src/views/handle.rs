@@ -47,7 +47,7 @@ pub struct HandleBlock {
     pub addresses: Vec<IpAddr>,
 }
 
-/// Describes a handle by its ID; `None` if there is no object and no record under that ID.
+/// Describes a handle by its ID; `None` if neither an object nor a record has that ID.
 pub fn handle(snapshot: &Snapshot, id: &str) -> Option<HandleView> {
     let context = Context::new(snapshot, &Options::default());
     let wanted = Text::new(id);

@@ -71,7 +71,7 @@ pub(crate) struct Cli {
     /// Options of every command.
     #[command(flatten)]
     pub global: Global,
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }

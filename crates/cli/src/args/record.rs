@@ -12,7 +12,7 @@ pub(crate) struct RecordArgs {
     /// The folder to record in
     #[arg(value_name = "DIR", value_hint = DirPath)]
     pub folder: PathBuf,
-    /// Which full states to keep, with the changes after them, and up to which age, such as
+    /// Full states to keep, with the changes after them, and up to which age, such as
     /// `24h:all,30d:daily,1y:monthly`
     #[arg(long, value_name = "RULES")]
     pub keep: Option<Keep>,

@@ -40,7 +40,7 @@ pub(crate) struct ServeArgs {
     /// Record every change in this folder, as `record` does
     #[arg(long, value_name = "DIR", value_hint = DirPath, help_heading = SERVING)]
     pub record: Option<PathBuf>,
-    /// Which full states of the recording to keep, with the changes after them, such as `24h:all,30d:daily,1y:monthly`
+    /// Full states of the recording to keep, with the changes after them, such as `24h:all,30d:daily,1y:monthly`
     #[arg(long, value_name = "RULES", requires = "record", help_heading = SERVING)]
     pub keep: Option<Keep>,
     #[command(flatten)]

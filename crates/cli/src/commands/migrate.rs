@@ -12,14 +12,13 @@ use crate::render::migrate::MigrationDocument;
 use crate::{connect, hints};
 
 pub(super) fn run(args: &MigrateArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
-    let applies = args.apply;
     let request = MigrateRequest {
         from: args.from.clone(),
         target: args.target(),
         force: args.force,
         eviction: args.eviction(),
         criteria: args.criteria.criteria(),
-        intent: args.writing.intent(applies.then(|| "migrate --apply".into())),
+        intent: args.writing.intent(args.apply.then(|| "migrate --apply".into())),
     };
     connect::with(global, console, async |datastore| {
         let person = Person::new(console, args.writing.yes);
@@ -30,8 +29,8 @@ pub(super) fn run(args: &MigrateArgs, global: &Global, console: &Console) -> Res
         repair::print(&repaired.plan, run.is_none(), &document, console)?;
 
         let is_complete = run.is_some_and(|run| run.execution.is_complete());
-        let outcome = repair::ended(repaired, !applies, true, console)?;
-        Ok(next(phase, migration, applies, is_complete, outcome, console))
+        let outcome = repair::ended(repaired, !args.apply, true, console)?;
+        Ok(next(phase, migration, args.apply, is_complete, outcome, console))
     })
 }
 

@@ -25,7 +25,7 @@ pub(super) fn fleet(args: &FleetArgs, global: &Global) -> Result<Fleet, Failure>
     let names = named(&global.contexts, &known)?;
     let cluster = |name: String| {
         let (context, datastore) = (Some(name.clone()), Some("kubernetes".to_owned()));
-        let overrides = Box::new(Overrides { context, datastore, ..base(global) });
+        let overrides = Overrides { context, datastore, ..base(global) };
         let source = Source { overrides, is_entry: false };
         let group = args.routed.then(|| ROUTED.to_owned());
         let (labels, services) = Default::default();

@@ -141,12 +141,6 @@ impl Entry {
             datastore: kubernetes.then(|| "kubernetes".to_owned()),
             ..base.clone()
         };
-        Ok(Named {
-            name,
-            group,
-            labels,
-            services,
-            source: Source { overrides: Box::new(overrides), is_entry: true },
-        })
+        Ok(Named { name, group, labels, services, source: Source { overrides, is_entry: true } })
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Named {
 /// The location of a cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
-    pub(super) overrides: Box<Overrides>,
+    pub(super) overrides: Overrides,
     /// True for a data file or an entry in a fleet's file: only its own settings count, since others could be for
     /// another cluster. False for a context: the settings of the call count, too.
     pub(super) is_entry: bool,
@@ -34,12 +34,12 @@ impl Source {
     /// Creates the source of a data file.
     pub(super) fn of_file(path: PathBuf, base: &Overrides) -> Self {
         let overrides = Overrides { datastore: Some(named_file(&path)), ..base.clone() };
-        Self { overrides: Box::new(overrides), is_entry: true }
+        Self { overrides, is_entry: true }
     }
 
     /// Returns the location in words.
     pub(super) fn location(&self) -> String {
-        let Overrides { datastore, etcd_endpoints, config, kubeconfig, context, .. } = &*self.overrides;
+        let Overrides { datastore, etcd_endpoints, config, kubeconfig, context, .. } = &self.overrides;
         let config = config.as_ref().map(|path| path.display().to_string());
         let context = context.as_ref().map(|name| format!("context {name}"));
         let datastore = datastore.clone().filter(|name| name != "kubernetes");

@@ -66,10 +66,7 @@ impl Text {
 
     /// Adds a line as [`Self::hanging`] does. The text of several clusters keeps the line: see [`Self::clusters`].
     pub(crate) fn about(&mut self, indent: usize, line: impl AsRef<str>) {
-        self.hanging(indent, line);
-        if let Some(Part::Line(line)) = self.parts.pop_if(|part| matches!(part, Part::Line(_))) {
-            self.parts.push(Part::About(line));
-        }
+        self.add(Part::About, &on_page(&escape(line.as_ref()), indent, self.page));
     }
 
     pub(crate) fn lines<T: AsRef<str>>(&mut self, lines: impl IntoIterator<Item = T>) {
@@ -95,8 +92,12 @@ impl Text {
 
     /// Adds a line unchanged, including styles, unless only rows are wanted.
     pub(crate) fn drawn(&mut self, line: &str) {
+        self.add(Part::Line, line);
+    }
+
+    fn add(&mut self, part: fn(String) -> Part, line: &str) {
         if !self.page.rows_only {
-            self.parts.push(Part::Line(format!("{line}\n")));
+            self.parts.push(part(format!("{line}\n")));
         }
     }
 

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use calipam_assign::{Entry, Query, Record, Store, StoreError, Swap};
 use calipam_model::IpNet;
-use calipam_model::key::Key;
+use calipam_model::config::IpamConfig;
+use calipam_model::key::{DEFAULT, Key};
 use calipam_model::parallel::lock;
 use calipam_model::snapshot::Revision;
 use jiff::Timestamp;
@@ -113,16 +114,14 @@ impl AllocatorStore {
     /// on etcd is not the allocator's configuration. Also true if there is no such resource.
     pub fn keeps_machine_addresses<'a>(&'a self) -> Pending<'a, Result<bool, StoreError>> {
         Box::pin(async move {
-            let found = match &self.backend {
-                Backend::Etcd(store) => {
-                    store.read(&[Query::Get(Key::IpamConfiguration("default".into()))]).await?
-                }
-                Backend::Kubernetes(store) => store.read(&[Query::Get(Key::IpamConfig)]).await?,
+            let key = match &self.backend {
+                Backend::Etcd(_) => Key::IpamConfiguration(DEFAULT.to_owned()),
+                Backend::Kubernetes(_) => Key::IpamConfig,
             };
-            let mut configs = found.into_iter().flatten().filter_map(|entry| entry.record.into());
-            Ok(configs
-                .next()
-                .is_none_or(|config: calipam_model::config::IpamConfig| config.keeps_addresses_of_machines()))
+            let found = self.read(&[Query::Get(key)]).await?;
+            let mut configs =
+                found.into_iter().flatten().filter_map(|entry| Option::<IpamConfig>::from(entry.record));
+            Ok(configs.next().is_none_or(|config| config.keeps_addresses_of_machines()))
         })
     }
 

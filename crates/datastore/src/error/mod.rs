@@ -232,6 +232,7 @@ fn missing_rules(permissions: &[Permission]) -> String {
     };
     Permission::rules(permissions).iter().map(rule).collect::<Vec<_>>().join("; ")
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;

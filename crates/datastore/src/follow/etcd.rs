@@ -9,7 +9,6 @@ use calipam_files::raw::RawEntry;
 use calipam_files::recording::{Change, Position, sum};
 use calipam_files::{Extent, ProgressFn};
 use calipam_model::block::RecordDetail;
-use calipam_model::key::Key;
 use calipam_model::snapshot::{ETCD_SOURCES, Snapshot};
 use jiff::Timestamp;
 use tokio::time::timeout;
@@ -17,7 +16,7 @@ use tokio::time::timeout;
 use super::{Changed, OrWhole};
 use crate::changes::etcd::{range, require_exact, since};
 use crate::changes::{Broken, WhyWhole};
-use crate::client::etcd::{Answers, EtcdClient, Range};
+use crate::client::etcd::EtcdClient;
 use crate::error::Result;
 use crate::read::whole;
 use crate::read::whole::etcd::pull::Collector;
@@ -160,8 +159,7 @@ async fn changes(client: &EtcdClient, followed: &EtcdFollowed, now: &EtcdFollowe
 
 /// The state of etcd before a request for changes.
 async fn begin(client: &EtcdClient) -> Result<(EtcdFollowed, Timestamp)> {
-    let information = Key::ClusterInformation("default".to_owned());
-    let now: Answers = client.get(&[Range::key(information.to_string())], "cluster information").await?;
+    let now = client.cluster_information().await?;
     let followed = EtcdFollowed {
         identity: (now.cluster_id, now.guid()),
         raft_term: now.raft_term,

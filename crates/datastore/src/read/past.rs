@@ -134,8 +134,7 @@ impl Past {
 }
 
 async fn past(client: &EtcdClient, of: &PastOf) -> Result<Past> {
-    let information = Key::ClusterInformation("default".to_owned());
-    let now = client.get(&[Range::key(information.to_string())], "cluster information").await?;
+    let now = client.cluster_information().await?;
     let mut oldest = client.oldest_kept(now.revision).await?;
     if *of == PastOf::Blocks {
         oldest = oldest.max(now.revision - OF_BLOCKS);

@@ -44,8 +44,8 @@ impl Recorder {
         Adding::with(&self.folder, self.lock.clone())
     }
 
-    /// Opens the journal after this cluster's newest full state, and cuts its torn end; `None` if there is no journal
-    /// to which changes can be appended.
+    /// Opens the journal after this cluster's newest full state, and cuts off an incomplete end; `None` if a new full
+    /// state has to begin.
     ///
     /// # Errors
     /// If the recording is from another cluster, or cannot be read or cut.
@@ -94,7 +94,7 @@ impl Journal {
             let mut frame = Vec::new();
             packer.push(&serde_json::to_vec(&header)?, &mut frame)?;
             // The file gets mode 0600.
-            let mut file = NamedTempFile::new_in(path.parent().unwrap_or(Path::new(".")))?;
+            let mut file = NamedTempFile::new_in(regular::folder_of(&path))?;
             file.write_all(&frame)?;
             file.as_file().sync_all()?;
             Ok((file.persist(&path).map_err(|error| error.error)?, frame.len() as u64))

@@ -115,14 +115,12 @@ pub(crate) fn states(snapshot: Snapshot, about: &About) -> BTreeMap<Key, State> 
         add(Key::Handle(handle.id().to_string()), blocks.join(", "));
     }
     for endpoint in snapshot.endpoints.iter().map(|endpoint| &endpoint.value) {
-        let (namespace, name) = (endpoint.namespace().to_string(), endpoint.name().to_string());
-        add(Key::Endpoint { namespace, name }, on_node(endpoint.addresses(), &endpoint.node().to_string()));
+        add(endpoint.key(), on_node(endpoint.addresses(), &endpoint.node().to_string()));
     }
     for pod in snapshot.pods.iter().map(|pod| &pod.value) {
-        let (namespace, name) = (pod.namespace().to_string(), pod.name().to_string());
         let finished = if pod.finished { ", finished" } else { "" };
         let said = on_node(pod.addresses(), &pod.node().to_string());
-        add(Key::Pod { namespace, name }, format!("{said}{finished}"));
+        add(pod.key(), format!("{said}{finished}"));
     }
     for defect in snapshot.defects {
         if let (Some(key), DefectKind::Key(reason) | DefectKind::Value(reason)) = (defect.key, defect.kind) {

@@ -89,7 +89,7 @@ fn outside_pools(basis: &Basis<'_>, address: IpAddr) -> String {
     }
 }
 
-/// Explains who already has the address, or why it is not free although nobody has it.
+/// Explains who already has the address, or why an address without an owner is not free.
 fn taken(basis: &Basis<'_>, address: IpAddr) -> Refusal {
     let mut records = sound_records(&basis.context.index, address);
     let Some(record) = records.next() else {

@@ -37,8 +37,7 @@ const FEW_LEAKS: usize = 50;
 /// Returns a kind of object of which there is none, although many addresses look leaked. A cluster without a single
 /// node or workload has lost these objects, for example in an incomplete restore, so every address looks unused.
 fn missing_evidence(snapshot: &Snapshot, report: &Report) -> Option<&'static str> {
-    let leaks = report.findings.iter().filter(|finding| finding.code == Code::LeakedAddress);
-    if leaks.take(FEW_LEAKS).count() < FEW_LEAKS {
+    if report.leaked().take(FEW_LEAKS).count() < FEW_LEAKS {
         return None;
     }
     if snapshot.nodes.is_empty() {

@@ -81,7 +81,7 @@ pub fn capacity_in(snapshot: &mut Snapshot, after: Vec<Pool>, users: &[User]) ->
     let before = mem::replace(&mut snapshot.pools, after);
     let of_family = |family: Family| {
         let users = users.iter().filter(|user| Family::of_address(user.address) == family);
-        assign_to(snapshot, family, &users.cloned().collect::<Vec<_>>())
+        assign_to(snapshot, family, users)
     };
     let capacity = Family::BOTH.into_iter().flat_map(of_family).collect();
     snapshot.pools = before;
@@ -89,7 +89,11 @@ pub fn capacity_in(snapshot: &mut Snapshot, after: Vec<Pool>, users: &[User]) ->
 }
 
 /// Lets the allocator assign an address to each user except services, node by node.
-fn assign_to(snapshot: &Snapshot, family: Family, users: &[User]) -> Vec<NodeCapacity> {
+fn assign_to<'u>(
+    snapshot: &Snapshot,
+    family: Family,
+    users: impl Iterator<Item = &'u User>,
+) -> Vec<NodeCapacity> {
     let mut demand: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
     for user in users {
         match user.kind {

@@ -122,8 +122,8 @@ fn write_whole(
     action
 }
 
-/// Relaxes the preconditions of a group in a block that is written at once. An address that is left out there would be
-/// given out. So only an address without a user is left out; if its user has merely changed, it is recorded as planned.
+/// Relaxes the preconditions of a group in a block that is written at once. An address that is left out there could be
+/// assigned to a pod. So only an unused address is left out; if its user has merely changed, it is recorded as planned.
 /// If the group also frees or rewrites an address, the preconditions of that address hold for the entire block.
 fn keep_in_use(addresses: &mut [AddressPlan], block: &mut Part) {
     let is_assigned = |address: &AddressPlan| matches!(address.edit, RecordEdit::Assign(_));

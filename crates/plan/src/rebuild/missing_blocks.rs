@@ -39,7 +39,7 @@ impl MissingBlocks {
     }
 
     /// Remembers an address in use that is skipped. If its block is created, an empty record holds the address there,
-    /// since a free address would be given out again.
+    /// since a free address could be assigned to a pod.
     pub(super) fn hold(&mut self, planner: &Planner<'_, '_>, address: IpAddr) {
         if let ([], Ok((cidr, ordinal))) =
             (&*blocks_around(planner.index(), address), expected_block(planner, address))

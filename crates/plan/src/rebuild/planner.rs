@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use calipam_check::index::{Index, IndexedBlock};
 use calipam_check::{Code, Finding, Subject};
 use calipam_model::IpNet;
-use calipam_model::cidr::block_around;
 use calipam_model::snapshot::{Snapshot, StoredBlock};
 
 use super::block_plan::BlockPlans;
@@ -108,8 +107,8 @@ pub(super) fn hidden_blocks(snapshot: &Snapshot, goes: impl Fn(&StoredBlock) -> 
 
 /// Returns another stored block that overlaps `cidr`.
 pub(super) fn overlapping(index: &Index<'_>, hidden: &HashSet<IpNet>, cidr: IpNet) -> Option<IpNet> {
-    let mut around = (0..cidr.prefix_len()).filter_map(|prefix| block_around(cidr.network(), prefix));
-    let around = around.find(|around| index.block(*around).is_some());
+    let mut around = index.blocks_around(cidr.network()).map(|block| block.key);
+    let around = around.find(|key| key.prefix_len() < cidr.prefix_len());
     let from = index.blocks.partition_point(|block| block.key.network() < cidr.network());
     let mut within = index.blocks[from..].iter().map(|block| block.key).take_while(|key| cidr.contains(key));
     let hidden = || hidden.iter().copied().find(|other| calipam_model::cidr::overlap(*other, cidr));

@@ -14,10 +14,11 @@ use bytes::Bytes;
 use calipam_datastore::clock;
 use calipam_datastore::write::{Batch, Change, Stored, Writer};
 use calipam_model::block::Cooling;
+use calipam_model::display::text_or_null;
 use calipam_model::edit::Unit;
 use calipam_model::key::Key;
 use jiff::SignedDuration;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -194,10 +195,10 @@ pub struct Execution {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cooling: Option<Cooling>,
     /// The failure that ended the run.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text_or_null")]
     pub failure: Option<RepairError>,
     /// The error if the lock could not be restored: the datastore is still locked.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text_or_null")]
     pub lock_left: Option<RepairError>,
     /// Intents in the journal without an outcome: they may have been written.
     #[serde(skip)]
@@ -208,10 +209,6 @@ pub struct Execution {
     /// Journals of killed runs whose open intents could not be resolved, with the reasons.
     #[serde(skip)]
     pub passed_over: Vec<(PathBuf, String)>,
-}
-
-fn text<S: Serializer>(error: &Option<RepairError>, serializer: S) -> Result<S::Ok, S::Error> {
-    error.as_ref().map(ToString::to_string).serialize(serializer)
 }
 
 impl Execution {

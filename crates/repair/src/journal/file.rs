@@ -67,7 +67,7 @@ type Durable = oneshot::Sender<Result<(), Arc<io::Error>>>;
 
 struct Line {
     text: Vec<u8>,
-    /// `None` if nobody waits for the line.
+    /// `None` if no caller waits for the line.
     done: Option<Durable>,
 }
 
@@ -184,7 +184,7 @@ impl Journal {
             && let Some((queue, thread)) = thread.take()
         {
             drop(queue);
-            // A thread that panicked has dropped its lines, so nobody is still waiting.
+            // A thread that panicked has dropped its lines, so no caller waits for them.
             thread.join().ok();
         }
     }
@@ -238,7 +238,7 @@ impl Pen {
             }
             self.write(&together, None);
             for done in together.into_iter().filter_map(|line| line.done) {
-                // If the run was interrupted, nobody is still waiting.
+                // If the run was interrupted, no caller waits for it.
                 done.send(self.failure.clone().map_or(Ok(()), Err)).ok();
             }
         }

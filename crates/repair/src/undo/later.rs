@@ -12,7 +12,7 @@ use crate::journal::Recorded;
 impl UndoPlan {
     /// Takes later runs into account, in the order in which they began. A version that a later undo brought back counts
     /// as the version that the run left, although revision and sequence numbers differ. That holds only if each write
-    /// found the version that the previous write had left: nobody else wrote in between.
+    /// found the version that the previous write had left: no other client wrote in between.
     pub fn after(mut self, later: &[Recorded]) -> Self {
         let mut written: BTreeMap<Key, Vec<ObjectWrite>> = BTreeMap::new();
         for recorded in later {

@@ -77,6 +77,7 @@ impl UndoObject {
     fn unchanged(key: Key, version: Option<LeftVersion>) -> Self {
         Self { key, before: version.as_ref().and_then(|version| version.value.clone()), left: version }
     }
+
     /// Returns the phase in which the object is written if one write cannot hold an entire step. As in Calico, claims
     /// come before the block, and releases after it (facts 3.14).
     fn phase(&self) -> u8 {

@@ -63,7 +63,7 @@ impl Input<'_> {
     fn intended_use(&self) -> Result<Option<PoolUse>, String> {
         match self.text("use").as_str() {
             "" => Ok(None),
-            name => PoolUse::parse(name).map(Some).ok_or(format!("no use is called {name:?}")),
+            name => PoolUse::parse(name).map(Some).ok_or_else(|| format!("no use is called {name:?}")),
         }
     }
 

@@ -133,19 +133,11 @@ impl Cluster {
     }
 
     pub(super) fn blocks(&self) -> Vec<Block> {
-        let block = |record| match record {
-            Record::Block(block) => Some((*block).clone()),
-            _ => None,
-        };
-        self.records("/calico/ipam/v2/assignment/").into_iter().filter_map(block).collect()
+        self.records("/calico/ipam/v2/assignment/").into_iter().filter_map(Into::into).collect()
     }
 
     pub(super) fn affinities(&self) -> Vec<Affinity> {
-        let affinity = |record| match record {
-            Record::Affinity(affinity) => Some(affinity),
-            _ => None,
-        };
-        self.records("/calico/ipam/v2/host/").into_iter().filter_map(affinity).collect()
+        self.records("/calico/ipam/v2/host/").into_iter().filter_map(Into::into).collect()
     }
 
     /// The only block.

@@ -138,12 +138,12 @@ pub(super) fn object_entries(key: &Key, mut snapshot: Snapshot, revision: &Revis
         return vec![Entry { record: Record::Config(config), revision: revision.clone() }];
     }
     let mut found = entries(snapshot, |found| found == key);
+    found.iter_mut().for_each(|entry| entry.revision = revision.clone());
     if found.is_empty() {
         let reason = "the object with that name is a different one, or cannot be decoded".to_owned();
         let record = Record::Undecodable { key: key.clone(), reason };
         found.push(Entry { record, revision: revision.clone() });
     }
-    found.iter_mut().for_each(|entry| entry.revision = revision.clone());
     found
 }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use calipam_files::raw::RawEntry;
 use calipam_model::config::ClusterInformation;
-use calipam_model::key::Key;
+use calipam_model::key::{DEFAULT, Key};
 use calipam_model::parallel::lock;
 use etcd_client::{GetResponse, KvClient, Txn, TxnOpResponse, TxnResponse};
 use tokio::sync::OnceCell;
@@ -104,11 +104,16 @@ impl Answers {
 
     /// The GUID of the cluster; empty if it has none, or its information was not read.
     pub(crate) fn guid(&self) -> String {
-        let information = Key::ClusterInformation("default".to_owned()).to_string();
-        let found = self.entries().find(|entry| entry.key == information.as_bytes());
+        let key = information_key();
+        let found = self.entries().find(|entry| entry.key == key.as_bytes());
         let information = found.and_then(|entry| ClusterInformation::parse(entry.value).ok());
         information.map(|information| information.guid).unwrap_or_default()
     }
+}
+
+/// The key of the cluster information.
+fn information_key() -> String {
+    Key::ClusterInformation(DEFAULT.to_owned()).to_string()
 }
 
 /// The entries of one answer, in the order of their keys.
@@ -161,6 +166,11 @@ impl EtcdClient {
             }
             Ok(Answers { revision, cluster_id, raft_term, ranges: answers })
         })
+    }
+
+    /// Reads the cluster information, for the GUID and the current revision.
+    pub(crate) async fn cluster_information(&self) -> Result<Answers> {
+        self.get(&[Range::key(information_key())], "cluster information").await
     }
 
     /// Reads one large range without copying its entries.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use calipam_files::objects::names::{affinity_name, block_name, handle_name};
 use calipam_files::objects::{Encoding, protobuf};
-use calipam_model::key::Key;
+use calipam_model::key::{DEFAULT, Key};
 use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source};
 
 use crate::client::kubernetes::KubeClient;
@@ -101,7 +101,7 @@ pub(crate) fn locate(client: &KubeClient, key: &Key) -> Option<(Kind, String)> {
         Key::Node(name) => (Source::Nodes, "", name.clone()),
         Key::Pod { namespace, name } => (Source::Pods, namespace.as_str(), name.clone()),
         Key::Service { namespace, name } => (Source::Services, namespace.as_str(), name.clone()),
-        Key::IpamConfig => (Source::IpamConfig, "", "default".to_owned()),
+        Key::IpamConfig => (Source::IpamConfig, "", DEFAULT.to_owned()),
         Key::Pool(name) => (Source::Pools, "", name.clone()),
         Key::Reservation(name) => (Source::Reservations, "", name.clone()),
         Key::ClusterInformation(name) => (Source::ClusterInformation, "", name.clone()),

@@ -172,7 +172,7 @@ impl Sorter<'_, '_, '_> {
         let open: Vec<u32> = self.open.iter().copied().collect();
 
         match (open.as_slice(), named.as_slice()) {
-            // The addresses cool down before they are given out.
+            // The addresses cool down before they can be assigned.
             (_, []) if !cooled.is_empty() => {
                 if let Some(cooling) = cooling {
                     open.into_iter().for_each(|ordinal| self.decide(ordinal, Slot::Held(cooling)));

@@ -1,7 +1,8 @@
 //! Other writers of the same objects: people with calicoctl, and Calico's controllers.
 
-use calipam_testkit::memory::MemoryStore;
 use std::sync::Arc;
+
+use calipam_testkit::memory::MemoryStore;
 
 use super::Actor;
 use crate::world::{Footprint, Verdict, World, Write};

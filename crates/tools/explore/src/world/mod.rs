@@ -11,7 +11,6 @@ mod lock;
 mod notes;
 mod turn;
 
-use calipam_testkit::memory::MemoryStore;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -19,6 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use calipam_testkit::memory::MemoryStore;
 use jiff::{SignedDuration, Timestamp};
 
 pub use self::audit::Phase;

@@ -4,7 +4,6 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
-use crate::operator::Operator as _;
 use calipam_assign::{Allocator, AssignIp, AutoAssign, Error, InUse};
 use calipam_model::affinity::AffinityType;
 use calipam_model::key::Key;
@@ -19,6 +18,7 @@ use super::records::{Records, finish};
 use super::store::{Ending, List, Place, Result, Store};
 use crate::cluster::rng::Rng;
 use crate::cluster::{ClusterSpec, Holder, PodName, pod_name, wire};
+use crate::operator::Operator as _;
 
 /// The first number of a worker's pod, so that names never clash.
 const FIRST_POD: u64 = 10_000_000;

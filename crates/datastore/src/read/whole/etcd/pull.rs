@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use calipam_files::raw::{RawEntry, next_key};
 use calipam_files::{Progress, ProgressFn};
 use calipam_model::block::RecordDetail;
+use calipam_model::parallel::lock;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -141,7 +142,7 @@ impl<C: Collector> Pull<C> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<C>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Waits for the next part and its index; `None` at the end of the queue.
