@@ -230,4 +230,18 @@ mod tests {
         touched.put_into(&mut after);
         assert!(sorted(after) == sorted(snapshot));
     }
+
+    /// The only affinity with labels is one that the plan touches.
+    #[test]
+    fn labels_are_decided_before_objects_are_taken() {
+        let mut snapshot = Cluster::plain(ClusterSpec::new(17), 2, 2).snapshot();
+        snapshot.cluster = None;
+        let affinity = &mut snapshot.affinities[0];
+        let labels = affinity.value.key.labels().map(|(name, value)| (name.to_owned(), value)).into();
+        affinity.revision = written(DatastoreKind::Kubernetes, labels);
+        let key = Key::Affinity(affinity.value.key.clone());
+
+        let touched = Touched::take(&mut snapshot, &[key].into());
+        assert!(touched.has_labels && !snapshot.labels_affinities());
+    }
 }
