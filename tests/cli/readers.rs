@@ -67,11 +67,16 @@ fn expressions(tree: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// The rules file in `docs/kubernetes/prometheus.yaml`.
+/// The rules files in the manifests, as one group.
 fn alerts() -> Value {
-    let manifests = fs::read_to_string(root().join("docs/kubernetes/prometheus.yaml")).unwrap();
-    let documents = serde_yaml::Deserializer::from_str(&manifests).map(|d| Value::deserialize(d).unwrap());
-    documents.into_iter().find(|object| object["kind"] == "PrometheusRule").unwrap()["spec"].take()
+    let rules = ["prometheus.yaml", "cni/prometheus.yaml"].into_iter().flat_map(|name| {
+        let manifests = fs::read_to_string(root().join("docs/kubernetes").join(name)).unwrap();
+        let documents: Vec<Value> =
+            serde_yaml::Deserializer::from_str(&manifests).map(|d| Value::deserialize(d).unwrap()).collect();
+        let found = documents.iter().find(|object| object["kind"] == "PrometheusRule").unwrap();
+        found["spec"]["groups"][0]["rules"].as_array().unwrap().clone()
+    });
+    json!({"groups": [{"name": "calipam", "rules": rules.collect::<Vec<Value>>()}]})
 }
 
 #[test]

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::key::Key;
 
 /// Block fields that Calico 2.x does not know and would drop with its next write.
-const OF_BLOCK: [&str; 4] = ["sequenceNumber", "sequenceNumberForAllocation", "affinityClaimTime", "deleted"];
+const OF_BLOCK: [&str; 4] = ["sequenceNumber", "sequenceNumberForAllocation", "affinity_claim_time", "deleted"];
 
 /// Converts a Calico 3 value to the Calico 2.x form: without fields that 2.x does not know, and with those that 2.x
 /// always writes. `None` if both forms are the same.
@@ -60,7 +60,8 @@ mod tests {
         let handle = r#"{"block":{"10.0.0.0/26":1},"deleted":false}"#;
         let expected = r#"{"block":{"10.0.0.0/26":1}}"#;
         assert_eq!(converted("/calico/ipam/v2/handle/ns.pod", handle).as_deref(), Some(expected));
-        let block = r#"{"affinity":"host:n","attributes":[{}],"deleted":false,"sequenceNumber":7}"#;
+        let block = r#"{"affinity":"host:n","affinity_claim_time":"2026-05-01T10:11:12Z","attributes":[{}],
+            "deleted":false,"sequenceNumber":7}"#;
         let expected = r#"{"affinity":"host:n","attributes":[{"handle_id":null,"secondary":null}]}"#;
         let key = "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-26";
         assert_eq!(converted(key, block).as_deref(), Some(expected));

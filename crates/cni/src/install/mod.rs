@@ -135,9 +135,11 @@ impl Installer<'_> {
         tokio::pin!(termination);
 
         let mut state = State::default();
-        let (mut checked, mut annotated) = (false, None);
+        let mut annotated = None;
         loop {
-            let pause = match self.round(&mut state, &mut checked, &mut annotated).await {
+            let installed = self.round(&mut state).await;
+            let noted = self.note(state.in_place, &mut annotated).await;
+            let pause = match installed.and(noted) {
                 Ok(()) => POLL,
                 Err(problem) => {
                     state.failed += 1;
@@ -162,13 +164,11 @@ impl Installer<'_> {
         if self.options.node.is_some() { self.annotate(false).await } else { Ok(()) }
     }
 
-    /// Reads the folder, and puts this program in place if it is not.
-    async fn round(&self, state: &mut State, checked: &mut bool, annotated: &mut Option<bool>) -> Result<()> {
+    /// Reads the folder, and puts this program in place if it is not. Repeats the checks before each replacement: an
+    /// update of Calico restores its plugin.
+    async fn round(&self, state: &mut State) -> Result<()> {
         state.in_place = self.place.plugin()? == Program::This;
-        if !*checked {
-            self.check().await?;
-            *checked = true;
-        }
+        self.check().await?;
         let installed = self.place.install()?;
         match installed {
             Installed::Already => {}
@@ -181,9 +181,14 @@ impl Installer<'_> {
         }
         state.in_place = matches!(installed, Installed::Already | Installed::Updated | Installed::Replaced);
         state.reason = reason(installed).to_owned();
-        if self.options.node.is_some() && *annotated != Some(state.in_place) {
-            self.annotate(state.in_place).await?;
-            *annotated = Some(state.in_place);
+        Ok(())
+    }
+
+    /// Annotates the node if the annotation that was written last is not true.
+    async fn note(&self, in_place: bool, annotated: &mut Option<bool>) -> Result<()> {
+        if self.options.node.is_some() && *annotated != Some(in_place) {
+            self.annotate(in_place).await?;
+            *annotated = Some(in_place);
         }
         Ok(())
     }

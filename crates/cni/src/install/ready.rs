@@ -1,4 +1,4 @@
-//! The checks before this program replaces Calico's for the first time.
+//! The checks before this program replaces Calico's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use calipam_cni::install::place::Program;
-use calipam_testkit::kube::Flavour;
+use calipam_testkit::kube::{Connection, Flavour};
 
 use crate::install::configuration;
 use crate::node::{Node, calicos};
@@ -122,6 +122,12 @@ fn the_node_records_which_plugin_it_uses() {
         let node: serde_json::Value = serde_json::from_str(&node.body).unwrap();
         node["metadata"]["annotations"]["calipam.io/cni-plugin"].as_str().map(str::to_owned)
     };
+    let calico_is = |version: &str| {
+        let path = format!("{}/default", Flavour::Classic.path("clusterinformations"));
+        let patch = format!(r#"{{"spec": {{"calicoVersion": "{version}"}}}}"#);
+        let mut connection = Connection::open(world.server()).unwrap();
+        assert_eq!(connection.request("PATCH", &path, &patch).unwrap().status, 200);
+    };
     let node = Node::with_calico(30);
     let mut command = Command::new(PLUGIN);
     command.args(["install", "--node", "a"]).arg("--bin-dir").arg(node.folder.path());
@@ -130,6 +136,18 @@ fn the_node_records_which_plugin_it_uses() {
     wait_until("the node is annotated", || annotation().is_some());
     assert_eq!(annotation().unwrap(), format!("calipam {}", env!("CARGO_PKG_VERSION")));
     node.assert_installed(30);
+
+    // An update to a version that it does not know is left in place.
+    calico_is("v3.99.0");
+    node.calico_installs(31);
+    wait_until("the annotation is gone", || annotation().is_none());
+    assert!(watcher.get("/healthz").contains("Calico v3.99.0 is newer"));
+    node.assert_beside(31, 30);
+    calico_is("v3.32.1");
+    wait_until("the node is annotated again", || annotation().is_some());
+    node.assert_installed(31);
+    node.calico_installs(30);
+    wait_until("a known version is replaced", || watcher.has("calipam_cni_replacements_total 3"));
     assert_eq!(watcher.end(), Some(0));
     assert_eq!(annotation(), None);
     node.assert_calicos(30);

@@ -26,6 +26,9 @@ const fn template(manifest: &'static str, when: &'static str) -> Template {
     Template { manifest, when }
 }
 
+const PROMETHEUS_RELEASE: (&str, &str) =
+    ("release: kube-prometheus-stack", "release: {{ .Values.prometheusRelease }}");
+
 const CHARTS: [Chart; 2] = [
     Chart {
         name: "calipam",
@@ -46,16 +49,21 @@ const CHARTS: [Chart; 2] = [
                 "    # a pool that is full on purpose\n    # pool-nearly-full 10.250.0.0/24\n",
                 "{{ .Values.ignore | indent 4 }}\n",
             ),
-            ("release: kube-prometheus-stack", "release: {{ .Values.prometheusRelease }}"),
+            PROMETHEUS_RELEASE,
         ],
     },
     Chart {
         name: "calipam-cni",
         manifests: "docs/kubernetes/cni",
-        templates: &[template("rbac.yaml", ""), template("daemonset.yaml", "")],
+        templates: &[
+            template("rbac.yaml", ""),
+            template("daemonset.yaml", ""),
+            template("prometheus.yaml", ".Values.prometheus"),
+        ],
         settings: &[
             ("namespace: calipam-cni\n", "namespace: {{ .Release.Namespace }}\n"),
             ("image: registry.example.com/calipam-cni-installer:latest", "image: {{ .Values.image }}"),
+            PROMETHEUS_RELEASE,
             ("path: /opt/cni/bin\n", "path: {{ .Values.binDir }}\n"),
             ("conf-dir=/etc/cni/net.d", "conf-dir={{ .Values.confDir }}"),
             ("ath: /etc/cni/net.d\n", "ath: {{ .Values.confDir }}\n"),
