@@ -5,7 +5,8 @@ use serde_json::{Map, Value};
 use crate::key::Key;
 
 /// Block fields that Calico 2.x does not know and would drop with its next write.
-const OF_BLOCK: [&str; 4] = ["sequenceNumber", "sequenceNumberForAllocation", "affinity_claim_time", "deleted"];
+const OF_BLOCK: [&str; 4] =
+    ["sequenceNumber", "sequenceNumberForAllocation", "affinity_claim_time", "deleted"];
 
 /// Converts a Calico 3 value to the Calico 2.x form: without fields that 2.x does not know, and with those that 2.x
 /// always writes. `None` if both forms are the same.
