@@ -188,10 +188,12 @@ fn blocks_fit(snapshot: &Snapshot, pool: IpNet, part: IpNet) -> Result<(), Split
     }
 }
 
-/// Returns `split-<pool>-<index>`, as calicoctl names parts. Names have at most 253 characters.
+/// Returns `split-<pool>-<index>`, as calicoctl names parts. The pool's name is cut if it is too long for a part, since
+/// names have at most 253 characters.
 fn part_name(pool: &str, index: usize) -> String {
-    let name = format!("split-{pool}-{index}");
-    if name.len() <= 253 { name } else { format!("split-{}-{index}", pool.get(..243).unwrap_or_default()) }
+    let end = format!("-{index}");
+    let longest = 253 - "split-".len() - end.len();
+    format!("split-{}{end}", pool.get(..longest).unwrap_or(pool))
 }
 
 /// Gives a new pool in etcd a UID and a creation time. Kubernetes does that by itself.
@@ -211,4 +213,18 @@ fn uid(snapshot: &Snapshot, name: &str) -> String {
 
 fn created(snapshot: &Snapshot) -> String {
     snapshot.taken_at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::part_name;
+
+    #[test]
+    fn names_of_parts_fit() {
+        assert_eq!(part_name("pool", 17), "split-pool-17");
+        for index in [0, 4095] {
+            let name = part_name(&"p".repeat(253), index);
+            assert!(name.len() == 253 && name.ends_with(&format!("-{index}")), "{name}");
+        }
+    }
 }
