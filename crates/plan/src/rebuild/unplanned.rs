@@ -133,7 +133,7 @@ fn suggested_action(finding: &Finding) -> Option<SuggestedAction> {
 /// Advises about a tunnel address in another node's block. The reason says on which side of the node's own block the
 /// address is.
 fn tunnel_advice(basis: &Basis<'_>, finding: &Finding) -> (SkipReason, &'static str) {
-    let advice = "restart calico-node there, so that it takes an address from its own block";
+    let advice = "release it and restart calico-node on its node, which takes one from its own block";
     let (Subject::Address(address), Evidence::Address(evidence)) = (&finding.subject, &finding.evidence)
     else {
         return (SkipReason::NeedsDecision, advice);
