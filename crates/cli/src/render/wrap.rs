@@ -48,15 +48,17 @@ fn cut_word(word: &str, longest: usize) -> Cow<'_, str> {
     if display_width(word) <= longest {
         return Cow::Borrowed(word);
     }
+    // What closes a parenthesis or a command stays.
+    let closing = word.len() - word.trim_end_matches(['`', ')', ',', ';']).len();
+    let (word, closing) = word.split_at(word.len() - closing.min(longest / 2));
     let mut shown = String::new();
     for c in word.chars() {
-        if display_width(&shown) + display_width(c.encode_utf8(&mut [0; 4])) + 1 > longest {
+        if display_width(&shown) + display_width(c.encode_utf8(&mut [0; 4])) + 1 + closing.len() > longest {
             break;
         }
         shown.push(c);
     }
-    shown.push('…');
-    Cow::Owned(shown)
+    Cow::Owned(shown + "…" + closing)
 }
 
 /// Cuts a text to the length of a cell.
@@ -109,6 +111,7 @@ mod tests {
         assert_eq!(on(5, "a-word-that-is-long x"), "a-word-that-is-long\nx");
         assert_eq!(cut_words("a-word-that-is-long x", 5), "a-wo… x");
         assert_eq!(cut_words("日本日本 x", 5), "日本… x");
+        assert_eq!(cut_words("(`a word-that-is-long`),", 8), "(`a word…`),");
         assert_eq!((longest_word("a bc d"), longest_word("")), (2, 0));
     }
 
