@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::failure::Failure;
+use crate::publisher::Publisher;
 use crate::{step, workspace};
 
 /// A chart below `docs/kubernetes/charts`. Its `Chart.yaml` and `values.yaml` are written by hand.
@@ -94,6 +95,7 @@ pub(crate) fn write() -> Result<(), Failure> {
 
 /// Returns every template: its path below the root, and its text.
 fn templates() -> Result<Vec<(String, String)>, Failure> {
+    let image = format!("image: {}/", Publisher::read()?.registry);
     let mut all = Vec::new();
     for Chart { name, manifests, templates, settings } in &CHARTS {
         for Template { manifest, when } in *templates {
@@ -101,6 +103,7 @@ fn templates() -> Result<Vec<(String, String)>, Failure> {
             let text = fs::read_to_string(&path).map_err(|error| Failure::io("read", &path, &error))?;
             // Alerts have templates of Prometheus.
             let text = text.replace("{{", "{{ \"{{\" }}");
+            let text = text.replace(&image, "image: registry.example.com/");
             let text = settings.iter().fold(text, |text, (from, to)| text.replace(from, to));
             let source = format!("# Made of {manifests}/{manifest} by `cargo xtask generate`.\n");
             let text = match *when {

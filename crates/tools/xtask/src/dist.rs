@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::failure::Failure;
+use crate::publisher::Publisher;
 use crate::task::Task;
 use crate::{protoc, servers, step, tools, workspace};
 
 pub(crate) const TASK: Task = Task {
     name: "dist",
-    arguments: "--base-url URL [options]",
+    arguments: "[options]",
     summary: "Make archives, .deb, .rpm, SBOMs, sums and the manifest for krew",
     details: "\
 Builds calipam and its CNI plugin by the profile dist, as static programs for
@@ -25,9 +26,10 @@ unless --programs DIR names a folder in which they are, and writes into dist/
   SHA256SUMS                    of all files in the folder
 
 and docs/krew.yaml (--manifest FILE), by which krew installs `kubectl ipam` from
-the archives in the folder, to be downloaded below --base-url. Run it once for
-each target with the same --output, then upload the folder. The same programs
-give the same packages, byte for byte.
+the archives in the folder, to be downloaded below the URL in Cargo.toml
+(workspace.metadata.publisher). Run it once for each target with the same
+--output, then upload the folder. The same programs give the same packages, byte
+for byte.
 
 With --check it then tries the programs: they need no library, run in a folder
 with nothing else, find names by /etc/hosts there, and the tests of the plugin
@@ -80,7 +82,6 @@ Needs what `cargo xtask dist` needs.
 /// The options of a call.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Request {
-    base_url: String,
     target: Option<String>,
     programs: Option<PathBuf>,
     output: Option<PathBuf>,
@@ -91,13 +92,8 @@ struct Request {
 
 fn run(arguments: &[String]) -> Result<(), Failure> {
     let request = parse(arguments)?;
-    let is_url = ["https://", "http://"].iter().any(|scheme| request.base_url.starts_with(scheme));
-    if !is_url {
-        return Err(usage(
-            "dist",
-            "`--base-url` names where the archives can be downloaded, such as https://…".to_owned(),
-        ));
-    }
+    let publisher = Publisher::read()?;
+    publisher.need()?;
     let (target, programs) = programs(&request)?;
     if request.twice {
         build_again(&target, &programs)?;
@@ -105,7 +101,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     let manifest = request.manifest.unwrap_or_else(|| "docs/krew.yaml".into());
     let output = request.output.unwrap_or_else(|| "dist".into());
     let mut package = packager("packages", &programs, &target, &output)?;
-    step::run("Packaging", package.arg(&request.base_url).arg(manifest))?;
+    step::run("Packaging", package.arg(publisher.downloads).arg(manifest))?;
     if !request.check {
         return Ok(());
     }
@@ -240,7 +236,6 @@ fn parse(arguments: &[String]) -> Result<Request, Failure> {
             }
         };
         match name {
-            "--base-url" => request.base_url = value,
             "--target" => request.target = Some(value),
             "--programs" => request.programs = Some(value.into()),
             "--output" => request.output = Some(value.into()),
@@ -261,20 +256,16 @@ mod tests {
 
     #[test]
     fn options_are_read_in_both_forms() {
-        let request = parse(&words("--base-url=https://e.org/v1 --programs p --check --output out")).unwrap();
+        let request = parse(&words("--programs=p --check --output out")).unwrap();
         let expected = Request {
-            base_url: "https://e.org/v1".into(),
             programs: Some("p".into()),
             output: Some("out".into()),
             check: true,
             ..Request::default()
         };
         assert_eq!(request, expected);
-        for text in ["--base-url", "--base-url=https://e.org --colour red"] {
+        for text in ["--output", "--output=out --colour red"] {
             assert!(parse(&words(text)).is_err(), "{text}");
-        }
-        for text in ["", "--base-url ftp://e.org"] {
-            assert!(run(&words(text)).is_err(), "{text}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::task::{self, Task};
-use crate::{charts, protoc, step, tools, workspace};
+use crate::{charts, protoc, publisher, step, tools, workspace};
 
 pub(crate) const TASK: Task = Task {
     name: "generate",
@@ -10,8 +10,9 @@ pub(crate) const TASK: Task = Task {
     summary: "Write completions, man pages, charts, and pictures of the README",
     details: "\
 Rewrites completions/ and docs/man/ from the definition of calipam's command
-line, and the templates of docs/kubernetes/charts/ from the manifests. Commit
-what changed; a test fails if these files are not current.
+line, the templates of docs/kubernetes/charts/ from the manifests, and the URL
+of downloads and the registry from Cargo.toml into the files that name them.
+Commit what changed; a test fails if these files are not current.
 
 Draws docs/images/ from the page of the example cluster if that has changed.
 Needs Chromium for it; without one the pictures stay as they are.
@@ -24,6 +25,7 @@ Needs Rust and a C compiler.
 fn run(arguments: &[String]) -> Result<(), Failure> {
     task::no_arguments(TASK.name, arguments)?;
     tools::need_c_compiler()?;
+    publisher::write()?;
     charts::write()?;
     let mut generate = workspace::cargo();
     generate

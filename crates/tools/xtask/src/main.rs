@@ -19,6 +19,7 @@ mod left_out;
 mod locate;
 mod mutants;
 mod protoc;
+mod publisher;
 mod replay;
 mod servers;
 mod soak;

@@ -1,0 +1,120 @@
+//! The places where the project is published, and the files that name them.
+
+use std::fs;
+
+use crate::failure::Failure;
+use crate::workspace;
+
+/// The files with an install line, an image or a URL of an archive.
+const FILES: [&str; 10] = [
+    "README.md",
+    "docs/scheduled-checks.md",
+    "docs/kubernetes/archive.yaml",
+    "docs/kubernetes/cni/daemonset.yaml",
+    "docs/kubernetes/cni/kustomization.yaml",
+    "docs/kubernetes/cronjob.yaml",
+    "docs/kubernetes/kustomization.yaml",
+    "docs/kubernetes/serve.yaml",
+    "docs/kubernetes/charts/calipam/values.yaml",
+    "docs/kubernetes/charts/calipam-cni/values.yaml",
+];
+
+/// The table `workspace.metadata.publisher` of Cargo.toml.
+pub(crate) struct Publisher {
+    /// The URL below which packages can be downloaded.
+    pub downloads: String,
+    /// The registry of the images.
+    pub registry: String,
+}
+
+impl Publisher {
+    pub(crate) fn read() -> Result<Self, Failure> {
+        let manifest = workspace::root().join("Cargo.toml");
+        let text = fs::read_to_string(&manifest).map_err(|error| Failure::io("read", &manifest, &error))?;
+        let table = text.split("[workspace.metadata.publisher]").nth(1).unwrap_or_default();
+        let value = |name: &str| {
+            let line = table.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_prefix('='));
+            line.map(|value| value.trim().trim_matches('"').to_owned()).ok_or_else(|| {
+                Failure::new(format!("Cargo.toml has no `{name}` in workspace.metadata.publisher"))
+            })
+        };
+        Ok(Self { downloads: value("downloads")?, registry: value("registry")? })
+    }
+
+    /// Fails while the places are those of the example.
+    pub(crate) fn need(&self) -> Result<(), Failure> {
+        if self.downloads.contains("example.com") || self.registry.contains("example.com") {
+            return Err(Failure::new("Cargo.toml does not say where calipam is published").hint(
+                "set `downloads` and `registry` in workspace.metadata.publisher, then run `cargo xtask generate`",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns a file's text with these places.
+    fn current(&self, text: &str) -> String {
+        let text = replace_before(text, &format!("/calipam-{}-", env!("CARGO_PKG_VERSION")), &self.downloads);
+        ["/calipam:latest", "/calipam-cni-installer", "/calipam\n"]
+            .iter()
+            .fold(text, |text, image| replace_before(&text, image, &self.registry))
+    }
+}
+
+/// Replaces the word before each `end`: a URL, or the name of a registry.
+fn replace_before(text: &str, end: &str, word: &str) -> String {
+    let mut parts: Vec<String> = text.split(end).map(str::to_owned).collect();
+    let last = parts.len() - 1;
+    for part in &mut parts[..last] {
+        let start = part.rfind([' ', '=', '`', '"']).map_or(0, |at| at + 1);
+        let start = start + part[start..].find("docker://").map_or(0, |at| at + "docker://".len());
+        // A path of a volume also ends like an image.
+        if !part[start..].starts_with('/') {
+            part.replace_range(start.., word);
+        }
+    }
+    parts.join(end)
+}
+
+/// Writes the places into every file.
+pub(crate) fn write() -> Result<(), Failure> {
+    let publisher = Publisher::read()?;
+    for path in FILES.map(|file| workspace::root().join(file)) {
+        let text = fs::read_to_string(&path).map_err(|error| Failure::io("read", &path, &error))?;
+        fs::write(&path, publisher.current(&text)).map_err(|error| Failure::io("write", &path, &error))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_names_the_places_of_cargo_toml() {
+        let publisher = Publisher::read().unwrap();
+        let other = Publisher { downloads: "https://x.org/y".into(), registry: "r.org:5000/z".into() };
+        for file in FILES {
+            let text = fs::read_to_string(workspace::root().join(file)).unwrap();
+            assert!(
+                publisher.current(&text) == text,
+                "{file} is not current: `cargo xtask generate` writes it"
+            );
+            let moved = other.current(&text);
+            let named = [&publisher.downloads, &publisher.registry]
+                .iter()
+                .any(|place| moved.contains(place.as_str()));
+            assert!(moved != text && !named, "{file}: {moved}");
+            assert!(publisher.current(&moved) == text, "{file}");
+        }
+        let line = "docker://registry.example.com/calipam:latest";
+        assert_eq!(other.current(line), "docker://r.org:5000/z/calipam:latest");
+    }
+
+    #[test]
+    fn nothing_is_published_at_the_places_of_the_example() {
+        let publisher =
+            Publisher { downloads: "https://x.org".into(), registry: "registry.example.com".into() };
+        assert!(publisher.need().is_err());
+        assert!(Publisher { registry: "r.org".into(), ..publisher }.need().is_ok());
+    }
+}
