@@ -1,13 +1,45 @@
 //! A cluster that is followed: everything is read again each hour.
 
-use calipam_check::Code;
+use calipam_check::{Code, Scope};
 use calipam_datastore::settings::Overrides;
 use calipam_model::key::Key;
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::servers::Etcd;
-use calipam_workflow::{Live, LiveCounts, Step};
+use calipam_workflow::{Live, LiveCounts, Side, Step, diff, read_pair};
+use jiff::SignedDuration;
 
 use super::{Unattended, criteria, open};
+
+/// The live state has one finding more. Everything that findings depend on is written again before the second read,
+/// which drops what could be an operation in progress.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_finding_of_both_states_is_not_gone() {
+    let cluster = Cluster::damaged(ClusterSpec::new(32));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("old.jsonl");
+    std::fs::write(&file, cluster.export()).unwrap();
+    let etcd = Etcd::start().unwrap();
+    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let entries = etcd.entries().unwrap();
+    let endpoint = entries.keys().find(|key| key.contains("/workloadendpoints/")).unwrap().clone();
+    etcd.with_client(async |mut client| client.delete(endpoint.clone(), None).await).unwrap();
+
+    let overrides = Overrides { datastore: Some(file.display().to_string()), ..Overrides::default() };
+    let old = Side { datastore: open(&overrides).await, revision: None };
+    let overrides = Overrides { etcd_endpoints: Some(etcd.endpoint()), ..Overrides::default() };
+    let new = Side { datastore: open(&overrides).await, revision: None };
+    let pair = read_pair(&old, &new, false, &Unattended).await.unwrap();
+    etcd.with_client(async |mut client| {
+        for (key, (value, _)) in entries.iter().filter(|(key, _)| **key != endpoint) {
+            client.put(key.as_str(), value.clone(), None).await?;
+        }
+        Ok(())
+    })
+    .unwrap();
+    let pause = SignedDuration::from_millis(10);
+    let difference = diff(&pair, [&old, &new], &Scope::default(), pause, &Unattended).await.unwrap();
+    assert!(difference.findings.gone.is_empty(), "{:?}", difference.findings.gone);
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_read_anew_takes_the_place_of_what_was_followed() {
