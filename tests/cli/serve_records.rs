@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 use super::history::{ADDRESS, Site};
-use super::program::{calipam, command};
+use super::program::{calipam, command, on_example};
 use super::record::{length, spans, wait};
 use super::serve::Server;
 
@@ -32,6 +32,15 @@ fn serve_records_and_goes_on_where_it_cannot() {
     let (code, said) = second.terminate();
     assert!(code == Some(0) && said.contains("another run is writing to this archive"), "{said}");
     assert_eq!(server.terminate().0, Some(0));
+}
+
+/// A file has no changes to record.
+#[test]
+fn a_recording_of_a_file_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().to_str().unwrap();
+    let run = on_example(&["serve", "--listen", "127.0.0.1:0", "--record", archive]);
+    assert!(run.code == 2 && run.stderr.contains("a recording needs a live datastore"), "{run:?}");
 }
 
 /// A server with a limit for files, like a full disk, which can be changed while it runs.

@@ -58,6 +58,21 @@ fn a_cluster_that_was_exported_is_where_a_simulation_begins() {
     assert!(run.code == 2 && run.stderr.contains("omit `--nodes`"), "{run:?}");
 }
 
+/// None of these clusters can be read.
+#[test]
+fn a_named_cluster_is_read() {
+    let named = [
+        ["--context", "prod"],
+        ["--cluster", "prod"],
+        ["--server", "http://127.0.0.1:1"],
+        ["--kubeconfig", "/none"],
+    ];
+    for option in named {
+        let run = calipam(&[&["simulate"], &option[..]].concat());
+        assert!(run.code > 1 && run.stdout.is_empty(), "{option:?}: {run:?}");
+    }
+}
+
 #[test]
 fn a_page_shows_each_answer_and_loads_nothing() {
     let page = small(&["--block-size", "26..28", "-o", "html"]).stdout;

@@ -26,6 +26,8 @@ use crate::run::runtime;
 /// The network whose addresses are taken over.
 const NETWORK: &str = "k8s-pod-network";
 const NODE: &str = "KUBERNETES_NODE_NAME";
+/// The longest pause before another attempt at the migration.
+const PAUSE: Duration = Duration::from_secs(30);
 /// The number of attempts to write if others keep writing the same object.
 const ATTEMPTS: usize = 5;
 
@@ -105,9 +107,12 @@ pub fn run(variables: &BTreeMap<String, String>) -> u8 {
         }
     };
     runtime.block_on(async {
+        // An attempt can lock the datastore for seconds, so the pauses grow while the reason remains.
+        let mut pause = Duration::from_secs(1);
         while let Err(reason) = migrate(&settings, node, &NodeFiles::default()).await {
             tracing::error!("failed to migrate, trying again: {reason}");
-            sleep(Duration::from_secs(1)).await;
+            sleep(pause).await;
+            pause = PAUSE.min(pause * 2);
         }
     });
     tracing::info!("migration from host-local to calico-ipam complete");

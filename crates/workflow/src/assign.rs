@@ -41,12 +41,12 @@ pub fn assign<'a>(
         let planned = plan.clone();
         let holds = async |was_asked: bool| {
             if !was_asked {
-                return Ok(());
+                return Ok(Vec::new());
             }
             let now = read_and_check(datastore, &request.criteria, operator).await?;
             match assign::taken_since(&now.basis(&request.criteria), &planned).pop() {
                 Some(taken) => Err(Failure::refused(format!("{}; nothing was changed", taken.detail))),
-                None => Ok(()),
+                None => Ok(Vec::new()),
             }
         };
         run.write_if(plan, None, holds).await

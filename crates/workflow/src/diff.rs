@@ -62,7 +62,8 @@ pub fn read_pair<'a>(
 }
 
 /// Checks and compares states that were read from two sides. If a live state has findings of its own, those that a
-/// half-done Calico operation could explain are checked again after `pause`, and dropped if their objects have changed.
+/// half-done Calico operation could explain are checked again after `pause`, and dropped if their objects have changed,
+/// unless both sides have them.
 pub async fn diff<'p>(
     pair: &'p Pair,
     [old, new]: [&Side; 2],
@@ -162,7 +163,8 @@ async fn recheck_side(
     let is_known = |finding: &Finding| known.contains(&finding.key_ref());
     let mut new = report.findings.iter().filter(|finding| !is_known(finding));
     if side.is_live() && new.any(|finding| !finding.depends_on.is_empty()) {
-        recheck(&side.datastore, snapshot, report, pause, operator).await?;
+        let dropped = recheck(&side.datastore, snapshot, report, pause, operator).await?;
+        report.findings.extend(dropped.into_iter().filter(is_known));
     }
     Ok(())
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use calipam_datastore::write::{Question, RECORDS};
+use calipam_model::edit::Precondition;
+use calipam_model::key::Key;
 use calipam_model::snapshot::Source;
 use calipam_model::words::quoted;
 use calipam_plan::{Plan, PlanKind, PlanSummary};
@@ -69,7 +71,7 @@ pub(crate) fn sources(kind: PlanKind) -> &'static [Source] {
 impl Run<'_> {
     /// Shows a plan, asks, and executes it. Returns only the plan if it is empty, or the run does not write.
     pub(crate) async fn write(&self, plan: Plan, passed: Option<Passed>) -> Result<Repaired, Failure> {
-        self.write_if(plan, passed, async |_: bool| Ok(())).await
+        self.write_if(plan, passed, async |_: bool| Ok(Vec::new())).await
     }
 
     /// Writes the first part of a run. On success, also returns the run that writes the rest.
@@ -80,14 +82,15 @@ impl Run<'_> {
         Ok((repaired, begun.map(|begun| Self { begun: Some(begun), goes_on: false, ..first })))
     }
 
-    /// Writes a plan if `holds` succeeds just before; its argument is true if the operator had to answer first.
+    /// Writes a plan if `holds` succeeds just before, and its preconditions are met. The argument of `holds` is true if
+    /// the operator had to answer first.
     pub(crate) async fn write_if(
         &self,
         plan: Plan,
         passed: Option<Passed>,
-        holds: impl AsyncFnOnce(bool) -> Result<(), Failure>,
+        holds: impl AsyncFnOnce(bool) -> Result<Vec<(Key, Precondition)>, Failure>,
     ) -> Result<Repaired, Failure> {
-        let (summary, steps) = plan.divide();
+        let (summary, mut steps) = plan.divide();
         let changes = summary.changes.len();
         let cluster = summary.cluster.guid.clone();
         let Some(writing) = self.writing().filter(|_| !steps.is_empty()) else {
@@ -115,7 +118,10 @@ impl Run<'_> {
             None => self.preflight(writing, &cluster, sources(summary.kind), changes).await?,
         };
         let consent = self.operator.ask(self.question(&summary)).await?;
-        holds(consent.was_typed()).await?;
+        let preconditions = holds(consent.was_typed()).await?;
+        if !preconditions.is_empty() {
+            steps.iter_mut().for_each(|step| step.whole().evidence.extend(preconditions.iter().cloned()));
+        }
 
         let work = async |options| execute(self.datastore, &cluster, steps, consent, &options).await;
         let executed = self.execute(writing, &cluster, work).await?;

@@ -223,6 +223,18 @@ fn evicted_pods_come_back_before_the_next_ones_go_and_what_would_not_move_stays(
 }
 
 #[test]
+fn an_eviction_after_which_nothing_is_left_succeeds() {
+    let site = with_pods();
+    for pod in ["web-4", "web-5"] {
+        let path = format!("/api/v1/namespaces/default/pods/{pod}");
+        site.server.request("DELETE", &path, r#"{"gracePeriodSeconds":0}"#).unwrap();
+    }
+    let (run, _) = evict(&site, |number| format!("10.244.9.{number}"), &["-o", "json"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    assert_ne!(run.json()["phase"], "move");
+}
+
+#[test]
 fn eviction_stops_when_a_new_pod_has_an_address_of_the_old_pool() {
     let site = with_pods();
     let (run, _) = evict(&site, |number| format!("10.7.0.{}", 6 + number % 2), &[]);

@@ -20,6 +20,7 @@ use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::Versioned;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use self::survey::Survey;
 use self::take::TakeOutcome;
@@ -168,6 +169,7 @@ impl<S: Store> Allocator<S> {
             remaining: usable.into(),
             ahead: HashMap::new(),
             survey: None,
+            overtaken: AtomicBool::new(false),
             began: self.now(),
             known: FullBlocks { question, ..known },
         })
@@ -241,6 +243,8 @@ struct Search<'r, S> {
     ahead: HashMap<IpNet, Result<Option<Versioned<Block>>>>,
     /// The blocks of the pools; `None` until no place for a new block is left.
     survey: Option<Survey>,
+    /// True if other clients changed or deleted a block before an address of it was taken: the next search may find one.
+    overtaken: AtomicBool,
     began: Timestamp,
     /// The full blocks that an earlier search with the same question found.
     known: FullBlocks,
@@ -283,7 +287,7 @@ impl<S: Store> Search<'_, S> {
     fn note_full_blocks(self, found_nothing: bool) {
         let (Some(notes), Some(survey)) = (&self.allocator.notes, self.survey) else { return };
         if found_nothing || survey.is_worth_keeping() {
-            let nothing_at = found_nothing.then_some(self.began);
+            let nothing_at = (found_nothing && !self.overtaken.into_inner()).then_some(self.began);
             let full = FullBlocks { nothing_at, blocks: survey.into_full(), question: self.known.question };
             notes.keep_full_blocks(self.family, &full);
         }
@@ -359,9 +363,13 @@ impl<S: Store> Search<'_, S> {
             }
             match self.allocator.block(block.value.cidr()).await? {
                 Some(current) => block = current,
-                None => return Ok(true),
+                None => {
+                    waiting = None;
+                    break;
+                }
             }
         }
+        self.overtaken.store(true, Ordering::Relaxed);
         waiting.map_or(Ok(true), Err)
     }
 

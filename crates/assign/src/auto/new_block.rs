@@ -1,6 +1,7 @@
 //! Finding another block for a host, and claiming it (facts 3.4.1).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use calipam_model::IpNet;
 use calipam_model::affinity::AffinityKey;
@@ -127,6 +128,9 @@ impl<S: Store> Search<'_, S> {
                 Err(error) if error.is_unavailable() => return Err(error),
                 Err(error) => {
                     tracing::debug!(%owner, %error, "an empty block cannot be taken over");
+                    if error.is_lost_race() || matches!(error, Error::BlockChanged(_) | Error::NoBlock(_)) {
+                        self.overtaken.store(true, Ordering::Relaxed);
+                    }
                     pass_over(NotReclaimed::Failed(error.to_string()));
                 }
             }

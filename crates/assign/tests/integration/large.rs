@@ -266,6 +266,27 @@ fn a_full_block_is_read_again_once_it_was_written() {
     assert_eq!(run(allocator.auto_assign(&request("a", "h3"))).unwrap().addresses().count(), 1);
 }
 
+/// The only empty block is written by another client just before it is taken over.
+#[test]
+fn a_block_that_changed_meanwhile_is_found_by_the_next_search() {
+    let store = Recorder::taken(4);
+    let config = json!({"strict_affinity": true, "auto_allocate_blocks": true});
+    store.memory.put("/calico/ipam/v2/config", config.to_string());
+    let empty = places().nth(200).unwrap();
+    store.put(empty, "other", 0);
+    let allocator = Allocator::new(&store).with_notes(Arc::new(MemoryNotes::default()));
+    let mut is_written = false;
+    *store.meanwhile.lock().unwrap() = Some(Box::new(move |store, queries| {
+        if queries.contains(&Query::Get(Key::Block(empty))) && !std::mem::replace(&mut is_written, true) {
+            let mut written = block(empty, "other", 0);
+            written["sequenceNumber"] = 1.into();
+            store.put(&Key::Block(empty).to_string(), written.to_string());
+        }
+    }));
+    let found = [0, 1].map(|_| run(allocator.auto_assign(&request("a", "h1"))).unwrap().addresses().count());
+    assert_eq!(found, [0, 1]);
+}
+
 #[test]
 fn an_address_that_has_cooled_down_is_found_in_a_block_that_was_full() {
     let store = Recorder::taken(4);

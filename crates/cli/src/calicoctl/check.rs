@@ -20,8 +20,8 @@ use crate::{hints, output_file};
 /// The maximum number of listed nodes.
 const TOP: usize = 20;
 
-/// The rules that calicoctl also checks, although it does not count missing handles as problems.
-const LOOKED_FOR: [Code; 7] = [
+/// The rules with a number in calicoctl's output, although it does not count missing handles as problems.
+const COUNTED: [Code; 7] = [
     Code::LeakedAddress,
     Code::InUseOutsidePools,
     Code::UnallocatedInUse,
@@ -57,10 +57,10 @@ fn say_what_differs(snapshot: &Snapshot, report: &Report, console: &Console) {
     if !snapshot.has_read(Source::Services) {
         console.warn("services were not read: addresses recorded for services count as in use");
     }
-    let others = report.findings.iter().filter(|finding| !LOOKED_FOR.contains(&finding.code)).count();
+    let others = report.findings.iter().filter(|finding| !COUNTED.contains(&finding.code)).count();
     if others > 0 {
         console.hint(&format!(
-            "{} finds {} that calicoctl does not check",
+            "{} finds {} that calicoctl does not count",
             hints::command(&["check"]),
             count(others, "more problem", "more problems")
         ));

@@ -12,7 +12,7 @@ use tokio::runtime::Builder;
 use crate::args::{Global, RecordArgs};
 use crate::connect;
 use crate::console::Console;
-use crate::exit::{Failure, Kind, Outcome};
+use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
 
 /// The pause before recording starts again after a failure.
@@ -33,7 +33,7 @@ pub(super) fn run(args: &RecordArgs, global: &Global, console: &Console) -> Resu
     })
 }
 
-/// Records on a separate thread until the process ends or the options turn out to be wrong. Prints failures.
+/// Records on a separate thread until the process ends. Prints failures, and starts again.
 pub(super) fn start(
     folder: &Path,
     keep: Option<&Keep>,
@@ -48,9 +48,6 @@ pub(super) fn start(
         runtime.block_on(async {
             loop {
                 let failure = record_again(&folder, keep.as_ref(), &global, &console).await;
-                if failure.kind == Kind::Usage {
-                    break console.failure(&failure);
-                }
                 pause(&failure, &console).await;
             }
         })

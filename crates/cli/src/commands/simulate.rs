@@ -91,9 +91,11 @@ fn scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Result<S
     Ok(scenario)
 }
 
-/// True if --datastore, --etcd-endpoints or --config names a cluster. Other connection options alone name none.
+/// True if a connection option names a cluster. Others, such as those for certificates, alone name none.
 fn names_cluster(global: &Global) -> bool {
-    global.datastore.is_some() || global.etcd_endpoints.is_some() || global.config.is_some()
+    let Global { datastore, etcd_endpoints, config, kubeconfig, contexts, kubectl, .. } = global;
+    let texts = [datastore, etcd_endpoints, kubeconfig, &kubectl.cluster, &kubectl.server];
+    texts.into_iter().any(Option::is_some) || config.is_some() || !contexts.is_empty()
 }
 
 /// Answers the questions of the options.

@@ -137,7 +137,7 @@ impl Batch {
 /// True if evidence that was read is as expected.
 fn are_expected(found: &[Option<Stored>], evidence: &[(Key, Precondition)]) -> bool {
     found.iter().zip(evidence).all(|(found, (_, expect))| match (found, expect) {
-        (None, Precondition::Absent) => true,
+        (None, Precondition::Absent) | (_, Precondition::NoBlockSince(_)) => true,
         (Some(found), Precondition::At(version)) => is_version(&found.revision, version),
         _ => false,
     })

@@ -20,6 +20,9 @@ pub enum Precondition {
     /// The number of addresses that the block records under this handle is in the range; a missing block has none. The
     /// block can have any version, but the write takes place only if the block has not changed since it was read.
     Records(String, RangeInclusive<usize>),
+    /// No block in the network of the key, which is that of a block, was created after this revision of etcd. Other
+    /// datastores cannot compare this.
+    NoBlockSince(i64),
     /// The object matches. The executor replaces this with the version that it has just read.
     Matches(Condition),
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use calipam_check::claim::Claim;
+use calipam_check::index::IndexedBlock;
 use calipam_check::is_unnamed;
 use calipam_check::owner::{RecordedOwner, UnknownReason};
 use calipam_check::{Code, Finding, LeakReason, Subject};
@@ -44,19 +45,17 @@ pub(super) fn plan(planner: &mut Planner<'_, '_>) {
     }
 
     missing.plan(planner);
-    let records: Vec<Option<Allocated>> = mismatched.iter().map(|f| only_record(planner, f)).collect();
+    let records: Vec<Result<Allocated, Refusal>> =
+        mismatched.iter().map(|finding| only_record(planner, finding)).collect();
     let known: Vec<(IpNet, u32)> =
         records.iter().flatten().map(|held| (held.block, held.held.ordinal)).collect();
     let mut owners = planner.basis.context.recorded_owners(&known).into_iter();
 
     for (finding, held) in mismatched.into_iter().zip(records) {
-        let rewritten = match held {
-            Some(held) => {
-                let owner = owners.next().unwrap_or(RecordedOwner::Unknown(UnknownReason::NotRead));
-                rewrite(planner, &sources, finding, held, owner)
-            }
-            None => Err(why_not_one(planner, finding)),
-        };
+        let rewritten = held.and_then(|held| {
+            let owner = owners.next().unwrap_or(RecordedOwner::Unknown(UnknownReason::NotRead));
+            rewrite(planner, &sources, finding, held, owner)
+        });
         if let Err((reason, why)) = rewritten {
             planner.skip(finding, reason, format!("{}; {why}", finding.message()));
         }
@@ -151,10 +150,7 @@ fn record(
             return missing.add(planner, AddressPlan { address, edit, evidence: wanted.evidence, change });
         }
         [block] => *block,
-        [first, second, ..] => {
-            let detail = format!("it is in {} and in {}, which overlap", first.key, second.key);
-            return Err((SkipReason::Overlap, detail));
-        }
+        [first, second, ..] => return Err(in_two_blocks(first, second)),
     };
 
     if !planner.may_change(block) {
@@ -172,21 +168,25 @@ fn record(
     Ok(())
 }
 
-/// Explains why there is not exactly one record to write.
-fn why_not_one(planner: &Planner<'_, '_>, finding: &Finding) -> Refusal {
-    let corrupt = match finding.subject {
-        Subject::Address(address) => in_corrupt_block(planner.index(), address),
-        _ => None,
-    };
-    corrupt.unwrap_or_else(|| (SkipReason::Overlap, "more than one block records it".into()))
+fn in_two_blocks(first: &IndexedBlock<'_>, second: &IndexedBlock<'_>) -> Refusal {
+    (SkipReason::Overlap, format!("it is in {} and in {}, which overlap", first.key, second.key))
 }
 
-/// Returns the record of the finding's address; `None` if no sound block records it, or several contain it.
-fn only_record(planner: &Planner<'_, '_>, finding: &Finding) -> Option<Allocated> {
-    let Subject::Address(address) = finding.subject else { return None };
+/// Returns the record of the finding's address if exactly one sound block contains the address.
+fn only_record(planner: &Planner<'_, '_>, finding: &Finding) -> Result<Allocated, Refusal> {
+    let none = || (SkipReason::NotAllocated, "no block records it".to_owned());
+    let address = finding.subject.address().ok_or_else(none)?;
     let blocks = blocks_around(planner.index(), address);
-    let [block] = blocks.as_slice() else { return None };
-    Some(Allocated::new(block.key, &block.sound?.allocation_of(address)?))
+    if let [block] = blocks.as_slice()
+        && let Some(held) = block.sound.and_then(|sound| sound.allocation_of(address))
+    {
+        return Ok(Allocated::new(block.key, &held));
+    }
+    Err(match (in_corrupt_block(planner.index(), address), blocks.as_slice()) {
+        (Some(refusal), _) => refusal,
+        (None, [first, second, ..]) => in_two_blocks(first, second),
+        (None, _) => none(),
+    })
 }
 
 /// Rewrites the record of an address for its user, if the recorded owner does not exist.
@@ -242,7 +242,7 @@ fn correct_node(
     sources: &Sources<'_>,
     finding: &Finding,
 ) -> Result<(), Refusal> {
-    let held = only_record(planner, finding).ok_or_else(|| why_not_one(planner, finding))?;
+    let held = only_record(planner, finding)?;
     used_once(planner, held.address)?;
     let index = planner.index();
     let mut uses = index.uses_of(held.address).iter();

@@ -310,6 +310,7 @@ fn intent(group: &Group, objects: &Objects, batch: &Batch) -> Intent {
         revision: match expect {
             Precondition::Absent | Precondition::Records(..) | Precondition::Matches(_) => None,
             Precondition::At(revision) => Some(revision.to_string()),
+            Precondition::NoBlockSince(revision) => Some(revision.to_string()),
         },
     };
 

@@ -232,7 +232,7 @@ fn about_addresses(part: &Part, reason: &str) -> String {
 
 /// Returns true for evidence that a write can compare without reading the object first.
 fn is_compared_as_it_is(expect: &Precondition) -> bool {
-    matches!(expect, Precondition::Absent | Precondition::At(_))
+    matches!(expect, Precondition::Absent | Precondition::At(_) | Precondition::NoBlockSince(_))
 }
 
 /// Returns the first piece of evidence that does not hold, and the reason. Evidence that was not read is left to the
@@ -244,6 +244,10 @@ fn broken<'e>(evidence: &'e [(Key, Precondition)], objects: &Objects) -> Option<
             None if is_compared_as_it_is(expect) => return None,
             None => return Some((key, "was not read")),
         };
+        // The object is read only after a lost swap.
+        if let Precondition::NoBlockSince(_) = expect {
+            return Some((key, "may have new blocks"));
+        }
         if let Precondition::Records(id, wanted) = expect {
             return match records(stored, id) {
                 None => Some((key, "cannot be decoded")),

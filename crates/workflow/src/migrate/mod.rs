@@ -8,8 +8,10 @@ use calipam_check::Subject;
 use calipam_datastore::Datastore;
 use calipam_datastore::write::Question;
 use calipam_model::document::Document;
+use calipam_model::edit::Precondition;
 use calipam_model::hint::{Call, Hint};
 use calipam_model::key::Key;
+use calipam_model::snapshot::DatastoreKind;
 use calipam_model::writable::Object;
 use calipam_plan::migrate::{self, MigrateRefusal, Migration, Phase, StoredPools, Survey, Target, UserKind};
 use calipam_plan::{Basis, Plan, PlanKind, SkipReason, Skipped};
@@ -162,8 +164,13 @@ async fn wait_for_grace(
     Ok(Some(passed))
 }
 
-/// Checks again, just before a phase is written, that it is still the next one and may be written.
-async fn look_again(run: &Run<'_>, request: &MigrateRequest, before: &Survey) -> Result<(), Failure> {
+/// Checks again, just before a phase is written, that it is still the next one and may be written. Returns what can
+/// only be compared when it is written: on etcd, the pool is deleted only if no block has come into it since.
+async fn look_again(
+    run: &Run<'_>,
+    request: &MigrateRequest,
+    before: &Survey,
+) -> Result<Vec<(Key, Precondition)>, Failure> {
     let (seen, now, stored) = survey(run.datastore, request, run.operator).await?;
     let pool = before.migration.old.name.clone();
     match (before.phase, now.phase) {
@@ -177,7 +184,10 @@ async fn look_again(run: &Run<'_>, request: &MigrateRequest, before: &Survey) ->
         now.has_room()?;
     }
     migrate::plan_pools(&seen.snapshot, &now.migration, &stored, now.phase)?;
-    Ok(())
+    let is_compared = now.phase == Phase::Delete && seen.snapshot.datastore == DatastoreKind::Etcd;
+    let revision = seen.snapshot.revision.parse().ok().filter(|_| is_compared);
+    let compared = |revision| (Key::Block(now.migration.old.cidr), Precondition::NoBlockSince(revision));
+    Ok(revision.map(compared).into_iter().collect())
 }
 
 /// Reads and surveys the migration. Also returns the pools as they are stored.

@@ -1,13 +1,125 @@
 //! A cluster that is followed: everything is read again each hour.
 
-use calipam_check::Code;
+use std::sync::Arc;
+
+use calipam_check::{Code, Scope};
 use calipam_datastore::settings::Overrides;
+use calipam_datastore::write::{Consent, Question};
 use calipam_model::key::Key;
+use calipam_plan::migrate::{Phase, Target};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::servers::Etcd;
-use calipam_workflow::{Live, LiveCounts, Step};
+use calipam_workflow::{
+    Activity, Event, Failure, Intent, Live, LiveCounts, Meter, MigrateRequest, Operator, Pending, Proposal,
+    Side, Step, Writing, diff, migrate, read_pair,
+};
+use jiff::SignedDuration;
+use serde_json::json;
 
 use super::{Unattended, criteria, open};
+
+/// The live state has one finding more. Everything that findings depend on is written again before the second read,
+/// which drops what could be an operation in progress.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_finding_of_both_states_is_not_gone() {
+    let cluster = Cluster::damaged(ClusterSpec::new(32));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("old.jsonl");
+    std::fs::write(&file, cluster.export()).unwrap();
+    let etcd = Etcd::start().unwrap();
+    cluster.write_to_etcd(&etcd.endpoint()).unwrap();
+    let entries = etcd.entries().unwrap();
+    let endpoint = entries.keys().find(|key| key.contains("/workloadendpoints/")).unwrap().clone();
+    etcd.with_client(async |mut client| client.delete(endpoint.clone(), None).await).unwrap();
+
+    let overrides = Overrides { datastore: Some(file.display().to_string()), ..Overrides::default() };
+    let old = Side { datastore: open(&overrides).await, revision: None };
+    let overrides = Overrides { etcd_endpoints: Some(etcd.endpoint()), ..Overrides::default() };
+    let new = Side { datastore: open(&overrides).await, revision: None };
+    let pair = read_pair(&old, &new, false, &Unattended).await.unwrap();
+    etcd.with_client(async |mut client| {
+        for (key, (value, _)) in entries.iter().filter(|(key, _)| **key != endpoint) {
+            client.put(key.as_str(), value.clone(), None).await?;
+        }
+        Ok(())
+    })
+    .unwrap();
+    let pause = SignedDuration::from_millis(10);
+    let difference = diff(&pair, [&old, &new], &Scope::default(), pause, &Unattended).await.unwrap();
+    assert!(difference.findings.gone.is_empty(), "{:?}", difference.findings.gone);
+}
+
+/// An operator who agrees. Another client writes a block after the last read before the first write.
+struct Overtaken<'e> {
+    etcd: &'e Etcd,
+    block: Key,
+}
+
+impl Operator for Overtaken<'_> {
+    fn tell(&self, _: Event<'_>) {}
+
+    fn start(&self, activity: Activity) -> Arc<dyn Meter> {
+        if activity == Activity::Writing {
+            let block = self.block.to_string();
+            self.etcd.with_client(async |mut client| client.put(block, "{}", None).await).unwrap();
+        }
+        Arc::new(Unattended)
+    }
+
+    fn show(&self, _: Proposal<'_>) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn can_agree(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn ask(&self, question: Question) -> Pending<'_, Result<Consent, Failure>> {
+        Box::pin(async { Ok(Consent::from_option(question, true).unwrap()) })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_is_not_deleted_if_a_block_came_after_the_last_look() {
+    for (block, is_deleted) in [("10.9.3.0/26", false), ("10.99.3.0/26", true)] {
+        let etcd = Etcd::start().unwrap();
+        Cluster::plain(ClusterSpec::new(32), 2, 3).write_to_etcd(&etcd.endpoint()).unwrap();
+        let pool = Key::Pool("old".into()).to_string();
+        let spec = json!({"cidr": "10.9.0.0/16", "blockSize": 26, "disabled": true, "nodeSelector": "all()"});
+        let value = json!({"kind": "IPPool", "apiVersion": "projectcalico.org/v3", "metadata": {"name": "old"},
+            "spec": spec});
+        etcd.with_client(async |mut client| client.put(pool.as_str(), value.to_string(), None).await)
+            .unwrap();
+
+        let overrides = Overrides { etcd_endpoints: Some(etcd.endpoint()), ..Overrides::default() };
+        let datastore = open(&overrides).await;
+        let folder = tempfile::tempdir().unwrap();
+        let writing = Writing {
+            command: "migrate --apply".into(),
+            lock: false,
+            journal: Some(folder.path().join("journal")),
+            journals: None,
+            disk: None,
+        };
+        let request = MigrateRequest {
+            from: Some("old".into()),
+            target: Target::Unstated,
+            force: false,
+            eviction: None,
+            criteria: criteria(0),
+            intent: Intent { writing: Some(writing), max_changes: None },
+        };
+        let operator = Overtaken { etcd: &etcd, block: Key::Block(block.parse().unwrap()) };
+        let migrated = migrate(&datastore, &request, &operator).await.unwrap();
+        assert_eq!(migrated.surveyed.survey.phase, Phase::Delete);
+        let execution = migrated.repaired.run.unwrap().execution;
+        assert_eq!(execution.is_complete(), is_deleted, "{execution:?}");
+        assert_eq!(etcd.entries().unwrap().contains_key(&pool), !is_deleted);
+        let reasons: Vec<&str> =
+            execution.conflicts.iter().map(|conflict| conflict.reason.as_str()).collect();
+        assert!(reasons.iter().all(|reason| reason.contains("may have new blocks")), "{reasons:?}");
+    }
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_read_anew_takes_the_place_of_what_was_followed() {

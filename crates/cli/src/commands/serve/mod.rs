@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use calipam_datastore::settings::Target;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::watch as state;
@@ -43,6 +44,9 @@ const CURRENT: u32 = 3;
 pub(super) fn run(args: ServeArgs, global: Global, console: &Console) -> Result<Outcome, Failure> {
     if global.datastore.as_deref() == Some("-") {
         return Err(Failure::usage("stdin can be read only once: name the file"));
+    }
+    if args.record.is_some() && matches!(connect::settings(&global)?.target, Target::File(_)) {
+        return Err(Failure::not_live("a recording"));
     }
     // Reports wrong options before anything is opened.
     Checker::new(&args.options)?;

@@ -40,6 +40,7 @@ use self::answer::{MAX_REFUSAL, MAX_WHOLE};
 use self::classify::status_failure;
 pub(crate) use self::classify::transport_failure;
 pub use self::connect::{KubeconfigNames, context_of_server, credential_plugin};
+use self::credentials::Plugin;
 use self::discovery::Api;
 use self::token_file::TokenFile;
 use crate::error::{Attempt, Cause, Error, Failure, Result, Server};
@@ -55,6 +56,7 @@ pub struct KubeClient {
     proxy: Option<String>,
     timeouts: Timeouts,
     token_file: Option<TokenFile>,
+    plugin: Arc<Plugin>,
     has_certificate: bool,
     /// See [`KubernetesSettings::names_cluster`].
     names_cluster: bool,
@@ -128,11 +130,11 @@ impl KubeClient {
             let server = connect::location(&config.cluster_url);
             let proxy = config.proxy_url.as_ref().map(connect::location);
             let has_certificate = connect::has_certificate(&config);
-            // Runs credential plugins, which block.
+            let plugin = Plugin::mark(&mut config);
             let made = match process {
-                Process::Long => credentials::within_limit(config, kube::Client::try_from).await,
+                Process::Long => plugin.within_limit(config, kube::Client::try_from).await,
                 Process::Short if config.auth_info.exec.is_none() => Ok(transport::client(config)),
-                Process::Short => credentials::within_limit(config, transport::client).await,
+                Process::Short => plugin.within_limit(config, transport::client).await,
             };
             let client = match made {
                 Ok(client) => client.map_err(|error| connect::unusable(&server, &error))?,
@@ -144,6 +146,7 @@ impl KubeClient {
                 proxy,
                 timeouts: settings.timeouts,
                 token_file,
+                plugin: Arc::new(plugin),
                 has_certificate,
                 names_cluster: settings.names_cluster(),
                 requests: Arc::default(),
@@ -161,6 +164,7 @@ impl KubeClient {
             proxy: None,
             timeouts,
             token_file: None,
+            plugin: Arc::default(),
             has_certificate: false,
             names_cluster: true,
             requests: Arc::default(),
@@ -298,12 +302,16 @@ impl KubeClient {
             connect: self.timeouts.connect.as_secs(),
             has_certificate: self.has_certificate,
         };
-        let sent = timeout(self.timeouts.request, self.client.send(request)).await;
-        let response = sent
-            .map_err(|_| Cause::TimedOut(attempt.timeout))?
-            .map_err(|error| transport_failure(&error, attempt))?;
+        let limit = self.timeouts.request;
+        let response = match timeout(limit, self.client.send(request)).await {
+            Ok(sent) => sent.map_err(|error| transport_failure(&error, attempt))?,
+            Err(_) => {
+                let login = self.plugin.kill_late(limit);
+                return Err(login.unwrap_or_else(|| Cause::TimedOut(attempt.timeout).into()));
+            }
+        };
         let (head, body) = response.into_parts();
-        let answer = Answer::new(body, &head.headers, self.timeouts.request, attempt);
+        let answer = Answer::new(body, &head.headers, limit, attempt);
         Ok((head, answer))
     }
 

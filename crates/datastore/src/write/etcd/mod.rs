@@ -5,6 +5,7 @@ pub(super) mod shared_transactions;
 
 use std::collections::HashMap;
 
+use calipam_model::IpNet;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Revision;
 use etcd_client::{Compare, CompareOp, Txn, TxnOp};
@@ -88,7 +89,13 @@ impl Parts {
             }
             let path = path(key)?;
             parts.bytes += path.len() + OVERHEAD;
-            parts.comparisons.push(Compare::mod_revision(&*path, CompareOp::Equal, revision(expect)?));
+            parts.comparisons.push(match (expect, key) {
+                (Precondition::NoBlockSince(revision), Key::Block(network)) => {
+                    let keys = key_prefix(*network);
+                    Compare::create_revision(keys, CompareOp::Less, revision + 1).with_prefix()
+                }
+                _ => Compare::mod_revision(&*path, CompareOp::Equal, revision(expect)?),
+            });
             parts.keys.insert(path, false);
         }
 
@@ -149,13 +156,50 @@ fn path(key: &Key) -> Result<String, Failure> {
     }
 }
 
+/// The longest text with which the keys of all blocks in a network begin. Keys of other blocks can begin with it, too.
+fn key_prefix(network: IpNet) -> String {
+    let [first, last] =
+        [network.network(), network.broadcast()].map(|address| Key::Block(address.into()).to_string());
+    let common = first.chars().zip(last.chars()).take_while(|(one, other)| one == other);
+    common.map(|(one, _)| one).collect()
+}
+
 /// The revision to compare with, which is 0 for a missing key.
 fn revision(expect: &Precondition) -> Result<i64, Failure> {
     match expect {
         Precondition::Absent => Ok(0),
         // A missing key would match 0, which no stored key has.
         Precondition::At(Revision::Etcd(revision)) if *revision > 0 => Ok(*revision),
-        Precondition::Records(..) | Precondition::Matches(_) => Err(unsendable("a write compares versions")),
         Precondition::At(other) => Err(unsendable(format!("{other} is not an etcd revision"))),
+        _ => Err(unsendable("a write compares versions")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keys_of_blocks_in_a_network_begin_alike() {
+        let networks = [
+            ("10.244.0.0/16", "ipv4/block/10.244."),
+            ("10.0.8.0/21", "ipv4/block/10.0."),
+            ("10.64.0.0/10", "ipv4/block/10."),
+            ("192.168.128.0/18", "ipv4/block/192.168.1"),
+            ("10.0.0.192/26", "ipv4/block/10.0.0."),
+            ("fd00:1:2::/48", "ipv6/block/fd00:1:2:"),
+            ("fd00:0:0:1::/64", "ipv6/block/fd00:"),
+            ("fd00::1:0:0/96", "ipv6/block/fd00::1:"),
+            ("2001:db8:10::/46", "ipv6/block/2001:db8:1"),
+        ];
+        for (network, expected) in networks {
+            let network: IpNet = network.parse().unwrap();
+            let prefix = key_prefix(network);
+            assert_eq!(prefix.rsplit_once("assignment/").unwrap().1, expected);
+            let length = (network.prefix_len() + 10).min(network.max_prefix_len());
+            for block in network.subnets(length).unwrap() {
+                assert!(Key::Block(block).to_string().starts_with(&prefix), "{block}");
+            }
+        }
     }
 }

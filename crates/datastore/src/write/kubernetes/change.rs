@@ -128,7 +128,7 @@ pub(crate) async fn change(client: &Arc<KubeClient>, change: &Change, labels: bo
     let read = match change.precondition() {
         Precondition::Absent => Ok(None),
         Precondition::At(before) => as_read(client, &target.1, change, before).await.map(Some),
-        Precondition::Records(..) | Precondition::Matches(_) => return Ok(Swap::Conflict),
+        _ => return Ok(Swap::Conflict),
     };
     let changed = match read {
         Ok(read) => swap(client, &target, change.key(), read, change.value(), labels).await,
