@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use calipam_files::objects::{Accept, IPIP, KUBEVIRT_GROUP};
 use calipam_model::plugin::INSTALLED;
+use http::Method;
 use percent_encoding::utf8_percent_encode;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -154,7 +155,7 @@ impl Lookup {
             "metadata": {"resourceVersion": read.version, "annotations": {IPIP: address.to_string()}},
         });
         let path = format!("/api/v1/nodes/{}/status", segment(name));
-        let written = self.client.patch(&path, change.to_string().into_bytes()).await;
+        let written = self.client.write(Method::PATCH, &path, &change).await;
         self.unless_conflict(written, "nodes")
     }
 
@@ -163,7 +164,7 @@ impl Lookup {
     pub async fn note_plugin(&self, node: &str, plugin: Option<&str>) -> Result<()> {
         let change = json!({"metadata": {"annotations": {INSTALLED: plugin}}});
         let path = format!("/api/v1/nodes/{}", segment(node));
-        let written = self.client.patch(&path, change.to_string().into_bytes()).await;
+        let written = self.client.write(Method::PATCH, &path, &change).await;
         written.map(drop).map_err(|failure| self.client.write_error("nodes", failure))
     }
 
@@ -198,7 +199,7 @@ impl Lookup {
             return Ok(true);
         }
         object["spec"]["datastoreReady"] = ready.into();
-        let written = self.client.put(&path, object.to_string().into_bytes()).await;
+        let written = self.client.write(Method::PUT, &path, &object).await;
         self.unless_conflict(written, WHAT)
     }
 

@@ -85,7 +85,9 @@ impl Datastore {
                 Target::EtcdV2(etcd) => {
                     Ok(Self::EtcdV2(EtcdV2Client::connect(etcd).await?.into(), beside().await?))
                 }
-                Target::Kubernetes => Ok(Self::Kubernetes(KubeClient::open(&settings.kubernetes).await?)),
+                Target::Kubernetes => {
+                    Ok(Self::Kubernetes(KubeClient::connect(settings.kubernetes.of_calico()?).await?))
+                }
                 Target::File(path) => Ok(Self::File(DataFile::open(path)?)),
                 Target::StandardInput => {
                     blocking(|| Ok(Self::File(DataFile::of_input(std::io::stdin().lock())?))).await

@@ -168,7 +168,6 @@ fn is_export(name: &str) -> bool {
 
 fn archived(path: PathBuf) -> Result<Archived> {
     let Header { taken_at, revision, guid, .. } = export::header_of(&path).map_err(Error::of_archive)?;
-    let taken_at = taken_at.parse().map_err(|_| Error::new(&path, FileError::NoTime(taken_at)))?;
     Ok(Archived { path, taken_at, revision, guid })
 }
 

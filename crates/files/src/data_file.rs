@@ -134,7 +134,7 @@ impl DataFile {
         match self.kind {
             FileKind::Export => {
                 let header = self.read_export(&mut snapshot, &is_wanted, progress)?;
-                describe(self.named(&self.path), &mut snapshot, &header)?;
+                describe(self.named(&self.path), &mut snapshot, &header);
             }
             FileKind::EtcdSnapshot => {
                 let info = self.read_snapshot(&mut snapshot, &is_wanted, progress)?;
@@ -250,28 +250,18 @@ impl DataFile {
 }
 
 /// Applies an export's header.
-pub(crate) fn describe(path: &Path, snapshot: &mut Snapshot, header: &Header) -> Result<()> {
-    let line = |reason: String| Error::new(path, FileError::ExportLine { line: 1, reason });
-    snapshot.datastore = match header.datastore.as_str() {
-        "etcd" => DatastoreKind::Etcd,
-        "etcdv2" => DatastoreKind::EtcdV2,
-        "kubernetes" => DatastoreKind::Kubernetes,
-        other => return Err(line(format!("this program does not know the datastore {other:?}"))),
-    };
-    snapshot.taken_at = header
-        .taken_at
-        .parse()
-        .map_err(|_| line(format!("`takenAt` is {:?}, which is not a time", header.taken_at)))?;
+pub(crate) fn describe(path: &Path, snapshot: &mut Snapshot, header: &Header) {
+    snapshot.datastore = header.datastore;
+    snapshot.taken_at = header.taken_at;
     snapshot.location = format!("{} (exported from {})", path.display(), header.location);
     snapshot.revision.clone_from(&header.revision);
-    snapshot.coverage = header.coverage();
+    snapshot.coverage.clone_from(&header.coverage);
     let expected: Vec<Source> = match snapshot.datastore {
         DatastoreKind::Etcd => ETCD_SOURCES.to_vec(),
         DatastoreKind::EtcdV2 => CALICO_2_SOURCES.to_vec(),
         DatastoreKind::Kubernetes => kubectl::sources().collect(),
     };
     expected.into_iter().for_each(|source| skip(snapshot, source, WhySkipped::NotInExport));
-    Ok(())
 }
 
 /// Decodes one entry in an export.

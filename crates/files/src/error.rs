@@ -80,9 +80,6 @@ pub enum FileError {
     /// Invalid compressed data.
     #[error("cannot unpack it: {0}")]
     Unpack(String),
-    /// The time of an export is invalid.
-    #[error("`takenAt` is {0:?}, which is not a time")]
-    NoTime(String),
     /// An export in an archive is damaged.
     #[error("{0}")]
     Archived(Box<FileError>),
@@ -144,7 +141,7 @@ impl FileError {
             }
             Self::OtherCluster { .. } => "each cluster has an archive of its own: name another folder".into(),
             Self::ArchiveBusy => "wait until the other run has ended; files left by a killed run do no harm".into(),
-            Self::ChangesDamaged { .. } | Self::Archived(_) | Self::NoTime(_) => {
+            Self::ChangesDamaged { .. } | Self::Archived(_) => {
                 "move the file out of the archive: the time that it covered then shows as a gap".into()
             }
             Self::Io(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -161,8 +158,7 @@ impl FileError {
             | Self::UnknownKind(_)
             | Self::ExportLine { .. }
             | Self::ExportCut { .. }
-            | Self::Unpack(_)
-            | Self::NoTime(_) => Self::Archived(Box::new(self)),
+            | Self::Unpack(_) => Self::Archived(Box::new(self)),
             other => other,
         }
     }

@@ -31,6 +31,10 @@ const MAY_BE_EMPTY: [Source; 4] = [
     Source::KubeControllersConfiguration,
 ];
 
+/// The sources without objects of Calico.
+const OF_OTHERS: [Source; 5] =
+    [Source::Nodes, Source::Pods, Source::Services, Source::Machines, Source::Namespaces];
+
 /// True if a file that begins with `head` could contain Kubernetes objects.
 pub(crate) fn looks_like_objects(head: &[u8]) -> bool {
     let names = |field: &[u8]| head.windows(field.len()).any(|part| part == field);
@@ -67,10 +71,7 @@ pub(crate) fn read(location: &Path, files: &[PathBuf]) -> Result<Snapshot> {
     let place = |source| order.iter().position(|known| *known == source);
     let places = place(Source::Blocks).zip(place(Source::Pods));
     snapshot.blocks_before_pods = files.len() == 1 && places.is_some_and(|(blocks, pods)| blocks < pods);
-    if seen
-        .iter()
-        .all(|source| matches!(source, Source::Nodes | Source::Pods | Source::Services | Source::Namespaces))
-    {
+    if seen.iter().all(|source| OF_OTHERS.contains(source)) {
         return Err(Error::new(location, FileError::NoObjects));
     }
     snapshot.datastore = DatastoreKind::Kubernetes;

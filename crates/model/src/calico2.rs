@@ -1,6 +1,6 @@
 //! The values that Calico 2.x stores (facts 6.2), where they differ from those in Calico 3.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::key::Key;
 
@@ -8,40 +8,36 @@ use crate::key::Key;
 const OF_BLOCK: [&str; 4] =
     ["sequenceNumber", "sequenceNumberForAllocation", "affinity_claim_time", "deleted"];
 
+/// Fields of owner records that Calico 2.x always writes, as `null` if they are missing.
+const OF_RECORD: [&str; 2] = ["handle_id", "secondary"];
+
 /// Converts a Calico 3 value to the Calico 2.x form: without fields that 2.x does not know, and with those that 2.x
 /// always writes. `None` if both forms are the same.
 pub fn value(key: &Key, json: &[u8]) -> Option<Vec<u8>> {
-    let mut value: Value = serde_json::from_slice(json).ok()?;
+    let before: Value = serde_json::from_slice(json).ok()?;
+    let mut value = before.clone();
     let fields = value.as_object_mut()?;
-    let changed = match key {
+    match key {
         Key::Block(_) => {
-            let dropped = OF_BLOCK.iter().filter(|field| fields.remove(**field).is_some()).count();
-            dropped + name_all_fields(fields)
+            OF_BLOCK.iter().for_each(|field| drop(fields.remove(*field)));
+            let records = fields.get_mut("attributes").and_then(Value::as_array_mut).into_iter().flatten();
+            for record in records.filter_map(Value::as_object_mut) {
+                for field in OF_RECORD {
+                    record.entry(field).or_insert(Value::Null);
+                }
+            }
         }
-        // An affinity without a state is confirmed, the only state in Calico 2.x.
         Key::Affinity(_) => {
-            let is_confirmed = fields.get("state").is_some_and(|state| state == "confirmed");
-            let state = is_confirmed.then(|| fields.remove("state"));
-            usize::from(state.is_some()) + usize::from(fields.remove("deleted").is_some())
+            // An affinity without a state is confirmed, the only state in Calico 2.x.
+            if fields.get("state").is_some_and(|state| state == "confirmed") {
+                fields.remove("state");
+            }
+            fields.remove("deleted");
         }
-        Key::Handle(_) => usize::from(fields.remove("deleted").is_some()),
-        _ => 0,
-    };
-    (changed > 0).then(|| value.to_string().into_bytes())
-}
-
-/// Adds missing handles and attributes to owner records as `null`. Returns the number of added fields.
-fn name_all_fields(block: &mut Map<String, Value>) -> usize {
-    let records = block.get_mut("attributes").and_then(Value::as_array_mut).into_iter().flatten();
-    let mut added = 0;
-    for record in records.filter_map(Value::as_object_mut) {
-        let before = record.len();
-        for field in ["handle_id", "secondary"] {
-            record.entry(field).or_insert(Value::Null);
-        }
-        added += record.len() - before;
+        Key::Handle(_) => drop(fields.remove("deleted")),
+        _ => {}
     }
-    added
+    (value != before).then(|| value.to_string().into_bytes())
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess};
 
 use crate::DecodeError;
 use crate::document::Document;
-use crate::json::{self, Fields, is, set};
+use crate::json::{self, Fields, is, or_empty, set};
 use crate::resource::read;
 use crate::writable::Object;
 
@@ -208,13 +208,17 @@ pub fn newest_known() -> String {
 }
 
 /// Cluster information (facts 1.11).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct ClusterInformation {
     /// 32 hexadecimal digits; empty if unset.
+    #[serde(rename = "clusterGUID", deserialize_with = "or_empty")]
     pub guid: String,
     /// Comma-separated words such as `k8s,bgp,kdd`.
+    #[serde(deserialize_with = "or_empty")]
     pub cluster_type: String,
     /// The version of the component that wrote it last, such as `v3.32.1`.
+    #[serde(deserialize_with = "or_empty")]
     pub calico_version: String,
     /// False while the datastore is locked; `None` means not locked.
     pub datastore_ready: Option<bool>,
@@ -223,22 +227,7 @@ pub struct ClusterInformation {
 impl ClusterInformation {
     /// Reads the JSON of the resource.
     pub fn parse(json: &[u8]) -> Result<Self, DecodeError> {
-        #[derive(Default, Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Spec {
-            #[serde(rename = "clusterGUID")]
-            guid: Option<String>,
-            cluster_type: Option<String>,
-            calico_version: Option<String>,
-            datastore_ready: Option<bool>,
-        }
-        let (_, spec, _) = read::<Spec>(json)?;
-        Ok(Self {
-            guid: spec.guid.unwrap_or_default(),
-            cluster_type: spec.cluster_type.unwrap_or_default(),
-            calico_version: spec.calico_version.unwrap_or_default(),
-            datastore_ready: spec.datastore_ready,
-        })
+        read::<Self>(json).map(|(_, spec, _)| spec)
     }
 
     /// True if `calico_version` is this version (major, minor) or later; `None` if it is not known.
@@ -307,4 +296,13 @@ pub fn parse_go_duration(text: &str) -> Option<SignedDuration> {
         rest = &rest[digits + unit_len..];
     }
     (!text.is_empty() && text != "-").then(|| SignedDuration::try_from_secs_f64(sign * seconds).ok())?
+}
+
+/// Parses a switch like Go's `strconv.ParseBool`.
+pub fn parse_go_bool(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
 }

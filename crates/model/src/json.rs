@@ -11,18 +11,10 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use self::plain::Plain;
-
 /// Reads the fields of one JSON object.
 pub(crate) trait Fields<'de> {
     /// Reads the value of the field `name` from `map`; must consume it exactly once.
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error>;
-
-    /// Reads a field's value with the reader of plain JSON, if that is faster than [`Self::field`]. Otherwise returns
-    /// false without reading.
-    fn plain_field(&mut self, _name: &str, _reader: &mut Plain<'de>) -> plain::Result<bool> {
-        Ok(false)
-    }
 }
 
 /// Reads an entire JSON document into the fields that `fresh` creates.
@@ -31,7 +23,7 @@ pub(crate) fn read_object<'de, F: Fields<'de>>(
     fresh: impl Fn() -> F,
 ) -> serde_json::Result<F> {
     let mut fields = fresh();
-    if plain::document(bytes, |reader| reader.object(&mut fields)).is_ok() {
+    if plain::document(bytes, |reader| Object(&mut fields).deserialize(reader)).is_ok() {
         return Ok(fields);
     }
     read_generally(bytes, fresh)
@@ -142,6 +134,11 @@ where
         *target = value;
     }
     Ok(())
+}
+
+/// Reads a value; `null` is the same as none.
+pub fn or_empty<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(value: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(value)?.unwrap_or_default())
 }
 
 /// The fields that a reader does not know, by name, unchanged.

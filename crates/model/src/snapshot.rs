@@ -117,7 +117,7 @@ pub enum DefectKind {
 }
 
 /// The datastore that was read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DatastoreKind {
     #[default]

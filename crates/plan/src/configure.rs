@@ -6,10 +6,12 @@ use calipam_check::{Code, Finding, Options, Subject, check};
 use calipam_model::DecodeError;
 use calipam_model::config::{IpamConfig, IpamSetting};
 use calipam_model::document::Document;
-use calipam_model::edit::{ConfigEdit, Edit};
+use calipam_model::edit::Edit;
 use calipam_model::hint::{Call, Hint};
+use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Revision, Snapshot, Source};
 use calipam_model::words::count;
+use calipam_model::writable::Object;
 
 use crate::plan::{Action, Change, Plan, PlanKind, Verb};
 
@@ -74,10 +76,11 @@ pub fn plan(
     let changed: Vec<&IpamSetting> = settings.iter().filter(|setting| !setting.is_set(&before)).collect();
     let mut actions = Vec::new();
     if !changed.is_empty() {
-        let edit = Edit::IpamConfig(match stored {
-            Some((version, _)) => ConfigEdit::Replace(version.clone(), document),
-            None => ConfigEdit::Create(document),
-        });
+        let after = Box::new(Object::IpamConfig(document));
+        let edit = match stored {
+            Some((version, _)) => Edit::Replace(Key::IpamConfig, version.clone(), after),
+            None => Edit::Create(Key::IpamConfig, after),
+        };
         let change = |setting: &IpamSetting| {
             let subject = Subject::Configuration(setting.name().into());
             Change::new(Verb::Configure, subject, format!("set to {setting}"), &[])

@@ -12,8 +12,10 @@ use calipam_model::digest::sha256_hex;
 use calipam_model::document::Document;
 use calipam_model::edit::{Edit, PoolEdit};
 use calipam_model::hint::{Call, Hint};
+use calipam_model::key::Key;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::{DatastoreKind, Snapshot};
+use calipam_model::writable::Object;
 
 use crate::plan::{Action, Change, Plan, PlanKind, Verb};
 use crate::range::{self, RangeRefusal};
@@ -142,7 +144,7 @@ pub fn plan(snapshot: &Snapshot, pool: &Pool, stored: &Document, split: Split) -
         let mut part = stored.child(&name, [("cidr", cidr.to_string().into())]);
         identify(&mut part, snapshot, &name);
         changes.push(change(Verb::CreatePool, cidr, format!("{name}, part of {}", pool.name)));
-        edits.push(Edit::Pool(name, PoolEdit::Create(part)));
+        edits.push(Edit::Create(Key::Pool(name), Box::new(Object::Pool(part))));
     }
     // The pool is deleted last: until then, every address is in a pool.
     edits.push(Edit::Pool(pool.name.clone(), PoolEdit::Delete(old)));

@@ -1,6 +1,6 @@
 //! `ipam configure`.
 
-use calipam_model::config::IpamSetting;
+use calipam_model::config::{IpamSetting, parse_go_bool};
 use calipam_plan::configure::ConfigureRefusal;
 use calipam_workflow::ConfigureRequest;
 
@@ -37,7 +37,7 @@ fn settings(args: &ConfigureArgs) -> Result<Vec<IpamSetting>, Failure> {
     let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let mut settings = Vec::new();
     if let Some(text) = given(&args.strictaffinity) {
-        let value = parse_bool(&text)
+        let value = parse_go_bool(&text)
             .ok_or_else(|| said("invalid value. Use true or false to set strictaffinity"))?;
         settings.push(IpamSetting::StrictAffinity(value));
     }
@@ -62,14 +62,5 @@ fn settings(args: &ConfigureArgs) -> Result<Vec<IpamSetting>, Failure> {
     match settings.is_empty() {
         true => Err(said(ConfigureRefusal::Nothing.to_string())),
         false => Ok(settings),
-    }
-}
-
-/// Reads a bool like Go's `strconv.ParseBool`.
-fn parse_bool(text: &str) -> Option<bool> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
-        _ => None,
     }
 }

@@ -67,19 +67,13 @@ impl EtcdStore {
         loop {
             let client = self.connection.current();
             let what = "the data for an allocation";
-            let Ok(answer) = tokio::time::timeout(SILENCE, client.get(ranges, what)).await else {
-                let error = client.error(what, Cause::TimedOut(SILENCE.as_secs()).into());
-                if !client.has_other_endpoints() {
-                    return Err(unavailable(error));
-                }
-                retries.wait(error).await?;
-                self.connection.replace(&client).await.map_err(unavailable)?;
-                continue;
-            };
-            match answer {
-                Ok(answers) => return Ok(answers.ranges),
-                Err(error) if error.may_pass() => retries.wait(error).await?,
-                Err(error) => return Err(unavailable(error)),
+            let late = || client.error(what, Cause::TimedOut(SILENCE.as_secs()).into());
+            match tokio::time::timeout(SILENCE, client.get(ranges, what)).await {
+                Ok(Ok(answers)) => return Ok(answers.ranges),
+                Ok(Err(error)) if error.may_pass() => retries.wait(error).await?,
+                Ok(Err(error)) => return Err(unavailable(error)),
+                Err(_) if client.has_other_endpoints() => retries.wait(late()).await?,
+                Err(_) => return Err(unavailable(late())),
             }
             // There is nothing to retry if no endpoint answers.
             self.connection.replace(&client).await.map_err(unavailable)?;
@@ -105,17 +99,9 @@ impl EtcdStore {
         let look = TxnOp::get(path.as_str(), Some(GetOptions::new().with_keys_only()));
         let transaction = Txn::new().when([compare]).and_then([change]).or_else([look]);
 
-        let client = self.connection.current();
-        let response = match client.write(transaction, &path).await {
-            Ok(response) => response,
-            Err(error) => {
-                if error.may_pass() {
-                    // The next request, such as an undo of earlier ones, goes to an endpoint that answers.
-                    self.connection.replace(&client).await.ok();
-                }
-                return Err(unavailable(error));
-            }
-        };
+        // After a failure, the next request, such as an undo of earlier ones, goes to an endpoint that answers.
+        let write = |client: Arc<EtcdClient>| async move { client.write(transaction, &path).await };
+        let response = self.connection.ask(write).await.map_err(unavailable)?;
         if response.succeeded() {
             return Ok(Revision::Etcd(response.header().map_or(0, |header| header.revision())));
         }

@@ -70,7 +70,7 @@ impl AllocatorStore {
                     return Err(Error::NotForCalico2 { location, what: ASSIGN });
                 }
                 Target::Kubernetes => {
-                    let client = KubeClient::open_unasked(&settings.kubernetes).await?;
+                    let client = KubeClient::connect_unasked(settings.kubernetes.of_calico()?).await?;
                     let is_assumed = settings.kubernetes.api_group.is_empty();
                     Backend::Kubernetes(KubeStore::new(client, is_assumed, selecting))
                 }

@@ -83,7 +83,7 @@ impl EtcdChanges {
     }
 
     pub(super) async fn next(&mut self) -> Result<Reported, Broken> {
-        let from = Position { last: self.position.last.take(), ..self.position };
+        let from = self.position;
         if from.last.is_none()
             && let Ok(changed) = timeout(QUIET, self.client.next_change(&range(), from.revision)).await
         {
@@ -95,7 +95,7 @@ impl EtcdChanges {
             return Ok(Reported::default());
         }
         let changes = since(&self.client, from, asked.revision).await?;
-        self.position.revision = asked.revision;
+        self.position = Position::at(asked.revision);
         Ok(Reported { reached: [(KIND.to_owned(), asked.revision)].into(), changes })
     }
 }

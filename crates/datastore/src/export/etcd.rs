@@ -8,7 +8,7 @@ use calipam_files::raw::RawEntry;
 use calipam_files::recording::{Position, Positions};
 use calipam_files::{Extent, ProgressFn};
 use calipam_model::block::RecordDetail;
-use calipam_model::snapshot::{Coverage, ETCD_SOURCES};
+use calipam_model::snapshot::{Coverage, DatastoreKind, ETCD_SOURCES};
 
 use crate::client::etcd::EtcdClient;
 use crate::error::Result;
@@ -38,11 +38,11 @@ pub(crate) async fn export(
     progress: &ProgressFn,
 ) -> Result<(u64, Positions)> {
     let collect = |start: &Start| {
-        let (revision, taken_at) = (start.revision.to_string(), start.taken_at.to_string());
-        let mut header = Header::new("etcd", &start.endpoint, &revision, &taken_at);
+        let revision = start.revision.to_string();
+        let mut header = Header::new(DatastoreKind::Etcd, &start.endpoint, &revision, start.taken_at);
         header.guid = start.first.guid();
-        let coverage = ETCD_SOURCES.into_iter().map(|source| (source, Coverage::Read)).collect();
-        Ok(Writer::create(path, &header.with_coverage(&coverage))?)
+        header.coverage = ETCD_SOURCES.into_iter().map(|source| (source, Coverage::Read)).collect();
+        Ok(Writer::create(path, &header)?)
     };
     let read = observe_etcd(client, None, &Extent::Whole, collect, progress).await?;
     let positions = Positions::from([("etcd".to_owned(), Position::at(read.start.revision))]);

@@ -8,7 +8,7 @@ use calipam_files::objects::Encoding;
 use calipam_files::recording::Positions;
 use calipam_files::{Extent, ProgressFn};
 use calipam_model::config::ClusterInformation;
-use calipam_model::snapshot::Source;
+use calipam_model::snapshot::{DatastoreKind, Source};
 
 use crate::changes::positions;
 use crate::client::kubernetes::KubeClient;
@@ -49,13 +49,14 @@ pub(crate) async fn export(
     let reader = Lists { client: Arc::clone(client), counter: Counter::new(progress) };
     let lists: Vec<Listed<Exported>> = lists_in_order(&reader, &plan).await?;
     let begin = lists.first();
-    let taken_at = begin.and_then(|listed| listed.date).unwrap_or_else(crate::clock::now).to_string();
+    let taken_at = begin.and_then(|listed| listed.date).unwrap_or_else(crate::clock::now);
     let revision = begin.map(|listed| listed.resource_version.clone()).unwrap_or_default();
-    let mut header = Header::new("kubernetes", client.server(), &revision, &taken_at);
+    let mut header = Header::new(DatastoreKind::Kubernetes, client.server(), &revision, taken_at);
     let guid = lists.iter().map(|listed| &listed.taken.guid).find(|guid| !guid.is_empty());
     header.guid = guid.cloned().unwrap_or_default();
 
-    let mut writer = Writer::create(path, &header.with_coverage(&plan.coverage.coverage))?;
+    header.coverage = plan.coverage.coverage;
+    let mut writer = Writer::create(path, &header)?;
     // Namespaces are useful, but may be forbidden.
     let namespaces: Listed<Exported> = namespaces::list(client).await.unwrap_or_default();
     for listed in lists.iter().chain([&namespaces]) {

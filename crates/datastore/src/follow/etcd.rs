@@ -20,7 +20,6 @@ use crate::client::etcd::EtcdClient;
 use crate::error::Result;
 use crate::read::whole;
 use crate::read::whole::etcd::pull::Collector;
-use crate::secret::redact_url;
 
 /// Time for etcd to report changes, after which everything is read instead.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -63,7 +62,6 @@ pub(super) struct EtcdNews {
     fresh: Snapshot,
     followed: EtcdFollowed,
     taken_at: Timestamp,
-    location: String,
 }
 
 impl EtcdNews {
@@ -72,7 +70,6 @@ impl EtcdNews {
         changes: Vec<Change>,
         mut followed: EtcdFollowed,
         taken_at: Timestamp,
-        location: String,
     ) -> Self {
         let last = changes.last().map(|change| (change.revision, sum(change)));
         followed.position.last = last.or(before.position.last);
@@ -82,13 +79,14 @@ impl EtcdNews {
         for (key, (revision, value)) in &values {
             value.iter().for_each(|value| fresh.add_entry(key, value, *revision));
         }
-        Self { keys: values.into_keys().collect(), fresh, followed, taken_at, location }
+        Self { keys: values.into_keys().collect(), fresh, followed, taken_at }
     }
 
     /// Updates the followed snapshot to the current data.
     pub(super) fn apply(self, snapshot: &mut Snapshot, followed: &mut EtcdFollowed) -> Changed {
         let before = snapshot.change_entries(&self.keys, self.fresh.clone());
-        describe(snapshot, self.location, self.followed.revision(), self.taken_at);
+        snapshot.revision = self.followed.revision().to_string();
+        snapshot.taken_at = self.taken_at;
         *followed = self.followed;
         Changed { before, now: self.fresh }
     }
@@ -110,7 +108,9 @@ pub(super) async fn start(
         raft_term: start.first.raft_term,
         position: Position { revision: start.revision, ..last },
     };
-    describe(&mut snapshot, start.endpoint, start.revision, start.taken_at);
+    snapshot.set_origin(start.endpoint, start.revision, start.taken_at);
+    snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
+    snapshot.mark_read(ETCD_SOURCES);
     // The last write may be a deletion, which is in no list.
     if let Ok(news) = news(client, &followed).await? {
         news.apply(&mut snapshot, &mut followed);
@@ -140,10 +140,15 @@ pub(super) async fn wait(client: &Arc<EtcdClient>, followed: &EtcdFollowed) -> R
 /// # Errors
 /// If etcd cannot be reached.
 pub(super) async fn news(client: &Arc<EtcdClient>, followed: &EtcdFollowed) -> Result<OrWhole<EtcdNews>> {
-    let (now, taken_at) = begin(client).await?;
+    let now = client.cluster_information().await?;
+    let taken_at = crate::clock::now();
+    let now = EtcdFollowed {
+        identity: (now.cluster_id, now.guid()),
+        raft_term: now.raft_term,
+        position: Position::at(now.revision),
+    };
     let changes = changes(client, followed, &now).await;
-    let location = redact_url(client.endpoint());
-    Ok(changes.map(|changes| EtcdNews::new(followed, changes, now, taken_at, location)))
+    Ok(changes.map(|changes| EtcdNews::new(followed, changes, now, taken_at)))
 }
 
 async fn changes(client: &EtcdClient, followed: &EtcdFollowed, now: &EtcdFollowed) -> OrWhole<Vec<Change>> {
@@ -155,23 +160,6 @@ async fn changes(client: &EtcdClient, followed: &EtcdFollowed, now: &EtcdFollowe
         Ok(Err(Broken::Failed(error))) => Err(WhyWhole::CannotWatch(error.to_string())),
         Err(_) => Err(WhyWhole::CannotWatch("etcd does not confirm that these are all changes".to_owned())),
     }
-}
-
-/// The state of etcd before a request for changes.
-async fn begin(client: &EtcdClient) -> Result<(EtcdFollowed, Timestamp)> {
-    let now = client.cluster_information().await?;
-    let followed = EtcdFollowed {
-        identity: (now.cluster_id, now.guid()),
-        raft_term: now.raft_term,
-        position: Position::at(now.revision),
-    };
-    Ok((followed, crate::clock::now()))
-}
-
-fn describe(snapshot: &mut Snapshot, location: String, revision: i64, taken_at: Timestamp) {
-    snapshot.set_origin(location, revision, taken_at);
-    snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
-    snapshot.mark_read(ETCD_SOURCES);
 }
 
 /// Gathers a snapshot, and remembers the last write.
@@ -233,7 +221,7 @@ mod tests {
             change(14, odd, Some("kept as it is")),
         ];
         let last = sum(&changes[5]);
-        let news = EtcdNews::new(&at(7), changes, at(14), Timestamp::UNIX_EPOCH, String::new());
+        let news = EtcdNews::new(&at(7), changes, at(14), Timestamp::UNIX_EPOCH);
         assert_eq!(news.keys, [odd, HANDLE, deleted].map(|key| key.as_bytes().to_vec()));
         assert_eq!(news.followed.position, Position { revision: 14, last: Some((14, last)) });
         let mut whole = Snapshot::default();

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use calipam_model::config::parse_go_bool;
+
 use crate::error::SettingsError;
 
 /// The kind of value in a field.
@@ -81,7 +83,7 @@ impl Values {
 
     /// A switch; false if it is not set.
     pub(super) fn flag(&self, name: &str) -> bool {
-        self.text(name).and_then(parse_bool).unwrap_or(false)
+        self.text(name).and_then(parse_go_bool).unwrap_or(false)
     }
 
     pub(super) fn set(&mut self, field: &Field, value: String) {
@@ -116,18 +118,9 @@ impl Values {
 /// Checks a value; the error describes the valid ones.
 pub(super) fn check(field: &Field, value: &str) -> Result<(), &'static str> {
     match field.kind {
-        Kind::Bool if parse_bool(value).is_none() => Err("true or false"),
+        Kind::Bool if parse_go_bool(value).is_none() => Err("true or false"),
         Kind::Number if value.trim().parse::<f64>().is_err() => Err("a number"),
         _ => Ok(()),
-    }
-}
-
-/// Parses a switch as Go does.
-fn parse_bool(text: &str) -> Option<bool> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
-        _ => None,
     }
 }
 

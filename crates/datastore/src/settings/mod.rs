@@ -17,7 +17,7 @@ use calipam_files::regular;
 use self::fields::Values;
 use self::tls::tls;
 use crate::client::etcd::endpoint::normalise;
-use crate::error::{Attempt, SettingsError};
+use crate::error::{Attempt, Error, SettingsError};
 use crate::secret::Secret;
 
 /// Default path of calicoctl's configuration file.
@@ -213,6 +213,11 @@ impl KubernetesSettings {
     pub fn names_cluster(&self) -> bool {
         let named = [&self.context, &self.api_endpoint].into_iter().any(|name| !name.is_empty());
         named || self.kubectl.server.is_some() || self.kubectl.cluster.is_some()
+    }
+
+    /// Returns the settings, or an error if addresses come from host-local.
+    pub(crate) fn of_calico(&self) -> Result<&Self, Error> {
+        if self.use_pod_cidr { Err(Error::HostLocal) } else { Ok(self) }
     }
 
     /// The connection settings for Kubernetes, with any datastore.

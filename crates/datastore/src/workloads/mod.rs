@@ -150,7 +150,7 @@ impl Workloads {
             "metadata": {"namespace": pod.namespace, "name": pod.name},
             "deleteOptions": {"preconditions": {"uid": pod.uid}},
         });
-        match self.client.post_once(&path, eviction.to_string().into_bytes()).await {
+        match self.client.post_once(&path, &eviction).await {
             Ok(_) => Ok(Evicted::Yes),
             Err(Failure::NotFound | Failure::Conflict(_)) => Ok(Evicted::Gone),
             Err(Failure::TooManyRequests) => Ok(Evicted::NotNow),
@@ -168,7 +168,7 @@ impl Workloads {
             "metadata": {"namespace": pod.namespace, "generateName": "calipam-"},
             "spec": {"vmiName": machine},
         });
-        match self.client.post_once(&path, migration.to_string().into_bytes()).await {
+        match self.client.post_once(&path, &migration).await {
             Ok(_) => Ok(Evicted::Yes),
             Err(Failure::TooManyRequests) => Ok(Evicted::NotNow),
             // KubeVirt's webhook: the machine cannot be migrated, or is being migrated already.

@@ -58,12 +58,10 @@ impl Backend {
         }
         let mut pauses = PAUSES.into_iter();
         loop {
-            let client = self.store.etcd();
             match self.read_once(keys).await {
                 Err(error) if error.may_pass() => {
                     let Some(pause) = pauses.next() else { return Err(error) };
                     tokio::time::sleep(pause).await;
-                    self.store.replace(client).await;
                 }
                 other => return other,
             }
@@ -102,7 +100,9 @@ impl Backend {
 impl Store {
     async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
         match self {
-            Self::Etcd(connection, transactions) => transactions.read(&connection.current(), keys).await,
+            Self::Etcd(connection, transactions) => {
+                connection.ask(|client| async move { transactions.read(&client, keys).await }).await
+            }
             // This client switches members by itself.
             Self::EtcdV2(client, own) => etcdv2::read(client, own, keys).await,
             Self::Kubernetes(client, _) => kubernetes::read(client, keys).await,
@@ -112,29 +112,10 @@ impl Store {
     async fn commit(&self, batch: &Batch) -> Result<Swap> {
         match self {
             Self::Etcd(connection, transactions) => {
-                let client = connection.current();
-                let result = transactions.commit(&client, batch).await;
-                if result.as_ref().is_err_and(Error::may_pass) {
-                    self.replace(Some(client)).await;
-                }
-                result
+                connection.ask(|client| async move { transactions.commit(&client, batch).await }).await
             }
             Self::EtcdV2(client, own) => etcdv2::commit(client, own, batch).await,
             Self::Kubernetes(client, labels) => kubernetes::commit(client, labels, batch).await,
-        }
-    }
-
-    fn etcd(&self) -> Option<Arc<EtcdClient>> {
-        match self {
-            Self::Etcd(connection, _) => Some(connection.current()),
-            Self::EtcdV2(..) | Self::Kubernetes(..) => None,
-        }
-    }
-
-    /// Connects to any etcd endpoint that answers, after `broken` has failed. If none does, the next request fails.
-    async fn replace(&self, broken: Option<Arc<EtcdClient>>) {
-        if let (Self::Etcd(connection, _), Some(broken)) = (self, broken) {
-            connection.replace(&broken).await.ok();
         }
     }
 }
@@ -154,6 +135,19 @@ impl Connection {
 
     pub(crate) fn current(&self) -> Arc<EtcdClient> {
         Arc::clone(&lock(&self.current))
+    }
+
+    /// Sends a request. If it fails for the moment, connects to any endpoint that answers, for the next request.
+    pub(crate) async fn ask<T, F: Future<Output = Result<T>>>(
+        &self,
+        request: impl FnOnce(Arc<EtcdClient>) -> F,
+    ) -> Result<T> {
+        let client = self.current();
+        let result = request(Arc::clone(&client)).await;
+        if result.as_ref().is_err_and(Error::may_pass) {
+            self.replace(&client).await.ok();
+        }
+        result
     }
 
     /// Connects again, unless `broken` was replaced already.

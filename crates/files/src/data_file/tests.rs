@@ -68,8 +68,9 @@ fn the_clock_of_objects_is_the_newest_creation_that_they_hold_and_that_has_passe
 fn an_export_says_when_and_what_was_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.jsonl");
-    let mut header = Header::new("etcd", "https://10.0.0.5:2379", "48250", "2026-05-01T12:00:00Z");
-    header.coverage.insert(calipam_model::snapshot::Source::Blocks, "read".into());
+    let at = "2026-05-01T12:00:00Z".parse().unwrap();
+    let mut header = Header::new(DatastoreKind::Etcd, "https://10.0.0.5:2379", "48250", at);
+    header.coverage.insert(calipam_model::snapshot::Source::Blocks, Coverage::Read);
     let mut writer = export::Writer::create(&path, &header).unwrap();
     let key = b"/calico/ipam/v2/handle/h";
     writer.entry(&RawEntry { key, value: b"{}", mod_revision: 7, ..RawEntry::default() }).unwrap();

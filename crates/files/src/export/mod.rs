@@ -12,7 +12,8 @@ mod write;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use calipam_model::snapshot::{Coverage, Snapshot, Source, WhySkipped};
+use calipam_model::snapshot::{Coverage, DatastoreKind, Snapshot, Source};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::ProgressFn;
@@ -37,31 +38,30 @@ pub struct Header {
     /// Always `calipam-export`.
     format: String,
     version: u64,
-    /// `etcd`, `etcdv2` or `kubernetes`: the datastore that was exported.
-    pub datastore: String,
+    /// The datastore that was exported.
+    pub datastore: DatastoreKind,
     /// The location from which the data was read, without secrets.
     pub location: String,
     /// The revision at which the data was read.
     pub revision: String,
-    /// The time at which the data was read, RFC 3339: the clock when this export is checked.
-    pub taken_at: String,
+    /// The time at which the data was read: the clock when this export is checked.
+    pub taken_at: Timestamp,
     /// The cluster's GUID, for people; a check uses the one in the entries.
     #[serde(default)]
     pub guid: String,
-    /// `read`, or `skipped: ` and the reason, by source.
-    pub coverage: BTreeMap<Source, String>,
+    pub coverage: BTreeMap<Source, Coverage>,
 }
 
 impl Header {
     /// Creates a header in this program's format.
-    pub fn new(datastore: &str, location: &str, revision: &str, taken_at: &str) -> Self {
+    pub fn new(datastore: DatastoreKind, location: &str, revision: &str, taken_at: Timestamp) -> Self {
         Self {
             format: FORMAT.to_owned(),
             version: VERSION,
-            datastore: datastore.to_owned(),
+            datastore,
             location: location.to_owned(),
             revision: revision.to_owned(),
-            taken_at: taken_at.to_owned(),
+            taken_at,
             guid: String::new(),
             coverage: BTreeMap::new(),
         }
@@ -69,29 +69,9 @@ impl Header {
 
     /// Creates the header for an export of a snapshot.
     pub fn of_snapshot(snapshot: &Snapshot) -> Self {
-        let (kind, taken_at) = (snapshot.datastore.to_string(), snapshot.taken_at.to_string());
-        let mut header = Self::new(&kind, &snapshot.location, &snapshot.revision, &taken_at);
-        header.guid = snapshot.guid().to_owned();
-        header.with_coverage(&snapshot.coverage)
-    }
-
-    /// Sets the coverage of each source.
-    pub fn with_coverage(mut self, coverage: &BTreeMap<Source, Coverage>) -> Self {
-        let text = |coverage: &Coverage| match coverage {
-            Coverage::Partial => "skipped: only partly exported".to_owned(),
-            Coverage::Read | Coverage::Skipped(_) => coverage.to_string(),
-        };
-        self.coverage = coverage.iter().map(|(source, coverage)| (*source, text(coverage))).collect();
-        self
-    }
-
-    /// The coverage of each source.
-    pub fn coverage(&self) -> BTreeMap<Source, Coverage> {
-        let read = |text: &str| match text {
-            "read" => Coverage::Read,
-            other => Coverage::Skipped(WhySkipped::parse(other.strip_prefix("skipped: ").unwrap_or(other))),
-        };
-        self.coverage.iter().map(|(source, text)| (*source, read(text))).collect()
+        let Snapshot { datastore, location, revision, taken_at, .. } = snapshot;
+        let (guid, coverage) = (snapshot.guid().to_owned(), snapshot.coverage.clone());
+        Self { guid, coverage, ..Self::new(*datastore, location, revision, *taken_at) }
     }
 }
 

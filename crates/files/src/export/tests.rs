@@ -1,5 +1,7 @@
 use std::path::Path;
 
+use calipam_model::snapshot::WhySkipped;
+
 use crate::error::{Error, FileError};
 use crate::export::read::read_some;
 use crate::export::*;
@@ -21,9 +23,10 @@ fn entries() -> Vec<RawKv> {
 }
 
 fn write(path: &Path) -> Header {
-    let mut header = Header::new("etcd", "https://10.0.0.5:2379", "48250", "2026-05-01T12:00:00Z");
-    header.coverage.insert(Source::Blocks, "read".into());
-    header.coverage.insert(Source::Pods, "skipped: no kubeconfig".into());
+    let taken_at = "2026-05-01T12:00:00Z".parse().unwrap();
+    let mut header = Header::new(DatastoreKind::Etcd, "https://10.0.0.5:2379", "48250", taken_at);
+    header.coverage.insert(Source::Blocks, Coverage::Read);
+    header.coverage.insert(Source::Pods, Coverage::Skipped(WhySkipped::NoKubeconfig));
     let mut writer = Writer::create(path, &header).unwrap();
     for kv in entries() {
         writer.entry(&kv.as_entry()).unwrap();
@@ -47,7 +50,7 @@ fn every_byte_comes_back_compressed_or_not() {
         assert!(looks_like_export(&std::fs::read(&path).unwrap()));
         assert_eq!(read_all(&path).unwrap(), (header, entries()), "{name}");
     }
-    let coverage = read_all(&folder.path().join("x.jsonl")).unwrap().0.coverage();
+    let coverage = read_all(&folder.path().join("x.jsonl")).unwrap().0.coverage;
     assert_eq!(coverage[&Source::Pods], Coverage::Skipped(WhySkipped::NoKubeconfig));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "no temporary file is left");
 }

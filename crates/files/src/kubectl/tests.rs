@@ -219,6 +219,10 @@ fn what_is_cut_or_not_of_calico_is_an_error() {
     let pods = json!({"apiVersion": "v1", "items": [pod(Some("Pod"))], "kind": "List"}).to_string();
     let error = read(folder.path(), &[write(&folder, "x.json", &pods)]).unwrap_err();
     assert!(matches!(error, Error { kind: FileError::NoObjects, .. }), "{error}");
+    let machines =
+        json!({"apiVersion": "kubevirt.io/v1", "items": [], "kind": "VirtualMachineList"}).to_string();
+    let error = read(folder.path(), &[write(&folder, "x.json", &machines)]).unwrap_err();
+    assert!(matches!(error, Error { kind: FileError::NoObjects, .. }), "{error}");
     let other = json!({"apiVersion": "apps/v1", "kind": "Node", "metadata": {"name": "n"}}).to_string();
     assert!(read(folder.path(), &[write(&folder, "x.json", &other)]).is_err());
 }

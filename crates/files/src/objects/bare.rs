@@ -37,7 +37,7 @@ pub(crate) fn add_machine(snapshot: &mut Snapshot, object: &[u8], encoding: Enco
     let value = Machine {
         namespace: meta.namespace.to_string(),
         name: meta.name.to_string(),
-        is_owned: meta.owner_references.iter().any(|owner| owner.kind == "VirtualMachine"),
+        is_owned: meta.owner_references.iter().any(|owner| *owner.kind == *"VirtualMachine"),
     };
     snapshot.machines.push(Versioned { value, revision: meta.revision() });
     Ok(Vec::new())

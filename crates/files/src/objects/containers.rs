@@ -10,14 +10,16 @@ use serde_json::json;
 
 use super::Result;
 use super::meta::seconds;
-use super::wire::{decode, each};
+use super::wire::{Take, decode, each};
+use crate::protobuf::Value;
 
 /// The state of a container in `status.containerStatuses`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Container {
     /// Running, according to the kubelet.
     Running,
     /// Waiting, perhaps for its first start.
+    #[default]
     Waiting,
     /// Ended; `None` if the kubelet did not see the time.
     Ended(Option<Timestamp>),
@@ -74,23 +76,23 @@ pub(crate) fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Ve
     Ok(statuses.into_iter().map(container).collect())
 }
 
-/// Reads a `ContainerStatus`.
-pub(crate) fn from_protobuf(message: &[u8]) -> Result<Container> {
-    let mut container = Container::Waiting;
-    each(message, |field, state| {
-        if field != 2 {
-            return Ok(());
-        }
-        each(state.bytes(), |field, value| {
-            match field {
-                2 => container = Container::Running,
-                3 => container = Container::Ended(finished_at(value.bytes())?),
-                _ => {}
+impl<'a> Take<'a> for Container {
+    /// Takes a `ContainerStatus`.
+    fn take(&mut self, status: Value<'a>) -> Result<()> {
+        each(status.bytes(), |field, state| {
+            if field != 2 {
+                return Ok(());
             }
-            Ok(())
+            each(state.bytes(), |field, value| {
+                match field {
+                    2 => *self = Self::Running,
+                    3 => *self = Self::Ended(finished_at(value.bytes())?),
+                    _ => {}
+                }
+                Ok(())
+            })
         })
-    })?;
-    Ok(container)
+    }
 }
 
 /// Reads `ContainerStateTerminated.finishedAt`. A time that is not set is an empty message.
@@ -102,11 +104,9 @@ fn finished_at(message: &[u8]) -> Result<Option<Timestamp>> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
 
-    fn read(json: &Value) -> Option<String> {
+    fn read(json: &serde_json::Value) -> Option<String> {
         all_ended_at(&from_json(json).unwrap()).map(|at| at.to_string())
     }
 

@@ -6,7 +6,7 @@ use calipam_model::IpNet;
 use calipam_model::affinity::{AFFINITY_TYPE, Affinity, AffinityKey, AffinityState, AffinityType};
 use calipam_model::block::{BlockContent, RecordDetail};
 use calipam_model::cidr::parse_cidr;
-use calipam_model::config::{ClusterInformation, IpamConfig, KubeControllersConfiguration};
+use calipam_model::config::{ClusterInformation, IpamConfig, KubeControllersConfiguration, parse_go_bool};
 use calipam_model::handle::Handle;
 use calipam_model::key::DEFAULT;
 use calipam_model::pool::{Pool, Reservation};
@@ -133,7 +133,8 @@ fn affinity(spec: &[u8], meta: &Meta<'_>) -> Result<Affinity> {
         None | Some(Value::Null) => false,
         Some(Value::Bool(deleted)) => *deleted,
         Some(Value::String(text)) => {
-            go_bool(text).ok_or_else(|| ObjectError::Deleted(format!("{text:?}")))?
+            !text.is_empty()
+                && parse_go_bool(text).ok_or_else(|| ObjectError::Deleted(format!("{text:?}")))?
         }
         Some(other) => return Err(ObjectError::Deleted(other.to_string())),
     };
@@ -159,15 +160,6 @@ fn affinity_key(spec: &AffinitySpec<'_>, meta: &Meta<'_>) -> Result<AffinityKey>
 pub(super) fn stated_affinity(json: &[u8]) -> Option<AffinityKey> {
     let (meta, spec) = CustomResource::read(json).ok()?;
     affinity_key(&serde_json::from_slice(spec).ok()?, &meta).ok()
-}
-
-/// Parses a string like Go's `strconv.ParseBool`; the empty string is false.
-fn go_bool(text: &str) -> Option<bool> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
-        "" | "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
-        _ => None,
-    }
 }
 
 /// Adds an IPPool.

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::list_splitter::Encoding;
-use super::wire::{decode, each, entry, text};
+use super::wire::{Take, Text, decode, each, entry, message, text};
 use super::{ObjectError, Result};
 
 /// An object's `metadata`. Missing fields are empty.
@@ -52,15 +52,10 @@ pub(super) struct Parts<'a, S, T> {
     pub status: T,
 }
 
-/// The `spec` or `status` of an object.
-pub(super) trait Part<'a>: Default {
-    fn from_protobuf(message: &'a [u8]) -> Result<Self>;
-}
-
 impl<'a, S, T> Parts<'a, S, T>
 where
-    S: Part<'a> + Deserialize<'a>,
-    T: Part<'a> + Deserialize<'a>,
+    S: Take<'a> + Deserialize<'a>,
+    T: Take<'a> + Deserialize<'a>,
 {
     pub(super) fn read(object: &'a [u8], encoding: Encoding, wanted: Wanted) -> Result<Self> {
         if encoding == Encoding::Json {
@@ -68,8 +63,8 @@ where
         }
         decode!(object, parts: Self, value, {
             1 => parts.metadata = Meta::from_protobuf(value.bytes(), wanted)?,
-            2 => parts.spec = S::from_protobuf(value.bytes())?,
-            3 => parts.status = T::from_protobuf(value.bytes())?,
+            2 => parts.spec.take(value)?,
+            3 => parts.status.take(value)?,
         })
     }
 }
@@ -77,16 +72,13 @@ where
 /// Names and values.
 pub type Pairs<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
 
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct OwnerReference<'a> {
-    #[serde(borrow)]
-    pub api_version: Cow<'a, str>,
-    #[serde(borrow)]
-    pub kind: Cow<'a, str>,
-    #[serde(borrow)]
-    pub name: Cow<'a, str>,
-    pub controller: bool,
+message! {
+    pub OwnerReference {
+        1 "kind" kind: Text<'a>,
+        3 "name" name: Text<'a>,
+        5 "apiVersion" api_version: Text<'a>,
+        6 "controller" controller: bool,
+    }
 }
 
 /// The needed metadata of a kind.
@@ -110,7 +102,7 @@ impl<'a> Meta<'a> {
             9 => meta.deleted = Some(rfc3339(seconds(value.bytes())?)),
             11 if wanted.labels => meta.labels.push(pair(value.bytes())?),
             12 if is_wanted(entry(value.bytes())?.0) => meta.annotations.push(pair(value.bytes())?),
-            13 if wanted.owners => meta.owner_references.push(owner(value.bytes())?),
+            13 if wanted.owners => meta.owner_references.take(value)?,
         })
     }
 
@@ -206,8 +198,6 @@ fn pairs<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Pairs<'de>
         }
 
         fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            #[derive(Deserialize)]
-            struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
             let mut pairs = Vec::new();
             while let Some((Text(name), Text(value))) = map.next_entry()? {
                 pairs.push((name, value));
@@ -235,13 +225,4 @@ fn rfc3339<'a>(seconds: i64) -> Cow<'a, str> {
 /// Reads the seconds in a `Time`, which are its first field.
 pub fn seconds(message: &[u8]) -> Result<i64> {
     decode!(message, seconds: i64, value, { 1 => seconds = value.number() as i64 })
-}
-
-fn owner(message: &[u8]) -> Result<OwnerReference<'_>> {
-    decode!(message, owner: OwnerReference<'_>, value, {
-        1 => owner.kind = text(value)?,
-        3 => owner.name = text(value)?,
-        5 => owner.api_version = text(value)?,
-        6 => owner.controller = value.number() != 0,
-    })
 }

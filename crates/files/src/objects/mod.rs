@@ -16,7 +16,7 @@ mod wire;
 use calipam_model::DecodeError;
 use calipam_model::snapshot::{FieldDefect, Snapshot};
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::Serialize;
 
 pub use self::kinds::{Accept, Flavour, KUBEVIRT_GROUP, KnownKind};
 pub use self::list_splitter::{Encoding, ItemReader, ListError, ListMeta, protobuf};
@@ -67,11 +67,6 @@ fn export<T: Serialize>(kind: &'static str, object: T) -> Result<Option<Vec<u8>>
 
 fn to_json(object: &impl Serialize) -> Result<Option<Vec<u8>>> {
     Ok(Some(serde_json::to_vec(object)?))
-}
-
-/// Reads a value; `null` is the same as none.
-pub fn or_empty<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(value: D) -> Result<T, D::Error> {
-    Ok(Option::deserialize(value)?.unwrap_or_default())
 }
 
 /// `<plural>/[<namespace>/]<name>`, the name of an object in findings.

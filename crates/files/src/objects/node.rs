@@ -1,6 +1,5 @@
 //! Kubernetes nodes, with Calico's data in their annotations (facts 2.11).
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -8,11 +7,10 @@ use calipam_model::cidr::{parse_address, parse_cidr};
 use calipam_model::node::{Node, TunnelKind};
 use calipam_model::plugin::INSTALLED;
 use calipam_model::snapshot::{FieldDefect, Snapshot, Versioned};
-use serde::{Deserialize, Serialize};
 
 use super::list_splitter::Encoding;
-use super::meta::{Meta, Part, Parts, Wanted};
-use super::wire::{decode, text};
+use super::meta::{Meta, Parts, Wanted};
+use super::wire::{Text, message};
 use super::{Added, Result, export};
 
 /// The annotation with the address of the IPIP tunnel.
@@ -53,42 +51,23 @@ const OWN: [&str; 2] = ["projectcalico.org/IPv4Address", "projectcalico.org/IPv6
 
 type NodeObject<'a> = Parts<'a, Spec<'a>, Status<'a>>;
 
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(default)]
-struct Spec<'a> {
-    #[serde(borrow, rename = "podCIDR", skip_serializing_if = "str::is_empty")]
-    pod_cidr: Cow<'a, str>,
-    #[serde(borrow, rename = "podCIDRs", skip_serializing_if = "Option::is_none")]
-    pod_cidrs: Option<Vec<Cow<'a, str>>>,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    taints: Option<Vec<Taint<'a>>>,
+message! {
+    Spec {
+        #[serde(skip_serializing_if = "str::is_empty")]
+        1 "podCIDR" pod_cidr: Text<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        7 "podCIDRs" pod_cidrs: Option<Vec<Text<'a>>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        5 "taints" taints: Option<Vec<Taint<'a>>>,
+    }
 }
 
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(default)]
-struct Taint<'a> {
-    #[serde(borrow)]
-    effect: Cow<'a, str>,
-}
+message! { Taint { 3 "effect" effect: Text<'a> } }
+message! { Status { 5 "addresses" addresses: Option<Vec<NodeAddress<'a>>> } }
+message! { NodeAddress { 2 "address" address: Text<'a>, 1 "type" kind: Text<'a> } }
 
 /// The taint effects that keep pods away.
 const KEEPS_AWAY: [&str; 2] = ["NoSchedule", "NoExecute"];
-
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(default)]
-struct Status<'a> {
-    #[serde(borrow)]
-    addresses: Option<Vec<NodeAddress<'a>>>,
-}
-
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(default)]
-struct NodeAddress<'a> {
-    #[serde(borrow)]
-    address: Cow<'a, str>,
-    #[serde(borrow, rename = "type")]
-    kind: Cow<'a, str>,
-}
 
 pub(crate) fn add_node(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Added {
     Ok(add(snapshot, &NodeObject::read(object, encoding, WANTED)?))
@@ -110,35 +89,6 @@ pub(crate) fn export_node(object: &[u8], encoding: Encoding) -> Result<Option<Ve
     let mut node = NodeObject::read(object, encoding, WANTED)?;
     node.metadata = node.metadata.for_export(WANTED);
     export("Node", node)
-}
-
-impl<'a> Part<'a> for Spec<'a> {
-    fn from_protobuf(message: &'a [u8]) -> Result<Self> {
-        decode!(message, spec: Self, value, {
-            1 => spec.pod_cidr = text(value)?,
-            5 => spec.taints.get_or_insert_default().push(taint(value.bytes())?),
-            7 => spec.pod_cidrs.get_or_insert_default().push(text(value)?),
-        })
-    }
-}
-
-impl<'a> Part<'a> for Status<'a> {
-    fn from_protobuf(message: &'a [u8]) -> Result<Self> {
-        Ok(Self { addresses: Some(addresses(message)?) })
-    }
-}
-
-fn taint(message: &[u8]) -> Result<Taint<'_>> {
-    decode!(message, taint: Taint<'_>, value, { 3 => taint.effect = text(value)? })
-}
-
-/// The addresses of a `NodeStatus`.
-fn addresses(message: &[u8]) -> Result<Vec<NodeAddress<'_>>> {
-    decode!(message, addresses: Vec<NodeAddress<'_>>, value, { 5 => addresses.push(address(value.bytes())?) })
-}
-
-fn address(message: &[u8]) -> Result<NodeAddress<'_>> {
-    decode!(message, found: NodeAddress<'_>, value, { 1 => found.kind = text(value)?, 2 => found.address = text(value)? })
 }
 
 fn add(snapshot: &mut Snapshot, object: &NodeObject<'_>) -> Vec<FieldDefect> {

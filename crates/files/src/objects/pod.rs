@@ -1,16 +1,13 @@
 //! Pods (facts 2.12).
 
-use std::borrow::Cow;
-
 use calipam_model::pod::{Pod, PodParts};
 use calipam_model::snapshot::{FieldDefect, Snapshot, Versioned};
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 
 use super::containers::{self, Container, all_ended_at};
 use super::list_splitter::Encoding;
-use super::meta::{Part, Parts, Wanted};
-use super::wire::{decode, text};
+use super::meta::{Parts, Wanted};
+use super::wire::{Text, message};
 use super::{Added, Result, export};
 
 pub const CNI_IP: &str = "cni.projectcalico.org/podIP";
@@ -48,52 +45,35 @@ const NETWORKED: [&str; 2] = ["PodReadyToStartContainers", "Ready"];
 
 type PodObject<'a> = Parts<'a, Spec<'a>, Status<'a>>;
 
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Spec<'a> {
-    #[serde(borrow)]
-    node_name: Cow<'a, str>,
-    host_network: bool,
+message! {
+    Spec {
+        10 "nodeName" node_name: Text<'a>,
+        11 "hostNetwork" host_network: bool,
+    }
 }
 
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Status<'a> {
-    #[serde(borrow)]
-    phase: Cow<'a, str>,
-    #[serde(borrow, rename = "podIP")]
-    ip: Cow<'a, str>,
-    #[serde(borrow, rename = "podIPs")]
-    ips: Vec<Ip<'a>>,
-    #[serde(borrow, skip_serializing_if = "Vec::is_empty")]
-    conditions: Vec<Condition<'a>>,
-    #[serde(
-        deserialize_with = "containers::from_json",
-        serialize_with = "containers::to_json",
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    container_statuses: Vec<Container>,
-    #[serde(deserialize_with = "containers::from_json", skip_serializing)]
-    init_container_statuses: Vec<Container>,
-    #[serde(deserialize_with = "containers::from_json", skip_serializing)]
-    ephemeral_container_statuses: Vec<Container>,
+message! {
+    Status {
+        1 "phase" phase: Text<'a>,
+        6 "podIP" ip: Text<'a>,
+        12 "podIPs" ips: Vec<Ip<'a>>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        2 "conditions" conditions: Vec<Condition<'a>>,
+        #[serde(
+            deserialize_with = "containers::from_json",
+            serialize_with = "containers::to_json",
+            skip_serializing_if = "Vec::is_empty"
+        )]
+        8 "containerStatuses" container_statuses: Vec<Container>,
+        #[serde(deserialize_with = "containers::from_json", skip_serializing)]
+        10 "initContainerStatuses" init_container_statuses: Vec<Container>,
+        #[serde(deserialize_with = "containers::from_json", skip_serializing)]
+        13 "ephemeralContainerStatuses" ephemeral_container_statuses: Vec<Container>,
+    }
 }
 
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(default)]
-struct Ip<'a> {
-    #[serde(borrow)]
-    ip: Cow<'a, str>,
-}
-
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(default)]
-struct Condition<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Cow<'a, str>,
-    #[serde(borrow)]
-    status: Cow<'a, str>,
-}
+message! { Ip { 1 "ip" ip: Text<'a> } }
+message! { Condition { 1 "type" kind: Text<'a>, 2 "status" status: Text<'a> } }
 
 pub(crate) fn add_pod(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Added {
     Ok(PodObject::read(object, encoding, WANTED)?.add(snapshot))
@@ -145,19 +125,10 @@ impl PodObject<'_> {
     /// The KubeVirt machine that is running in the pod (facts 2.14).
     fn machine(&self) -> Option<&str> {
         let owner = self.metadata.owner_references.iter().find(|owner| owner.controller)?;
-        let is_machine = owner.kind == "VirtualMachineInstance"
+        let is_machine = *owner.kind == *"VirtualMachineInstance"
             && owner.api_version.split('/').next() == Some("kubevirt.io")
             && self.metadata.name.starts_with("virt-launcher-");
         is_machine.then_some(&*owner.name)
-    }
-}
-
-impl<'a> Part<'a> for Spec<'a> {
-    fn from_protobuf(message: &'a [u8]) -> Result<Self> {
-        decode!(message, spec: Self, value, {
-            10 => spec.node_name = text(value)?,
-            11 => spec.host_network = value.number() != 0,
-        })
     }
 }
 
@@ -174,30 +145,8 @@ impl Status<'_> {
     }
 }
 
-impl<'a> Part<'a> for Status<'a> {
-    fn from_protobuf(message: &'a [u8]) -> Result<Self> {
-        decode!(message, status: Self, value, {
-            1 => status.phase = text(value)?,
-            2 => status.conditions.push(condition(value.bytes())?),
-            6 => status.ip = text(value)?,
-            8 => status.container_statuses.push(containers::from_protobuf(value.bytes())?),
-            10 => status.init_container_statuses.push(containers::from_protobuf(value.bytes())?),
-            13 => status.ephemeral_container_statuses.push(containers::from_protobuf(value.bytes())?),
-            12 => status.ips.push(ip(value.bytes())?),
-        })
-    }
-}
-
 impl Condition<'_> {
     fn is_networked(&self) -> bool {
-        NETWORKED.contains(&&*self.kind) && self.status == "True"
+        NETWORKED.contains(&&*self.kind) && *self.status == *"True"
     }
-}
-
-fn ip(message: &[u8]) -> Result<Ip<'_>> {
-    decode!(message, ip: Ip<'_>, value, { 1 => ip.ip = text(value)? })
-}
-
-fn condition(message: &[u8]) -> Result<Condition<'_>> {
-    decode!(message, condition: Condition<'_>, value, { 1 => condition.kind = text(value)?, 2 => condition.status = text(value)? })
 }

@@ -1,15 +1,13 @@
 //! LoadBalancer services (facts 2.13), and all other services with cluster IPs.
 
-use std::borrow::Cow;
 use std::net::IpAddr;
 
 use calipam_model::service::Service;
 use calipam_model::snapshot::{FieldDefect, Snapshot, Versioned};
-use serde::{Deserialize, Serialize};
 
 use super::list_splitter::Encoding;
-use super::meta::{Part, Parts, Wanted};
-use super::wire::{decode, text};
+use super::meta::{Parts, Wanted};
+use super::wire::{Text, message};
 use super::{Added, Result, export};
 
 /// Annotations with which a service asks for addresses from Calico.
@@ -23,24 +21,26 @@ const WANTED: Wanted = Wanted { labels: false, annotations: &ASKS, owners: false
 
 type ServiceObject<'a> = Parts<'a, Spec<'a>, Status<'a>>;
 
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(default)]
-struct Spec<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Cow<'a, str>,
-    #[serde(borrow, rename = "loadBalancerIP")]
-    ip: Cow<'a, str>,
-    #[serde(borrow, rename = "loadBalancerClass", skip_serializing_if = "Option::is_none")]
-    class: Option<Cow<'a, str>>,
-    #[serde(borrow, rename = "clusterIP", skip_serializing_if = "str::is_empty")]
-    cluster_ip: Cow<'a, str>,
-    #[serde(borrow, rename = "clusterIPs", skip_serializing_if = "Vec::is_empty")]
-    cluster_ips: Vec<Cow<'a, str>>,
+message! {
+    Spec {
+        4 "type" kind: Text<'a>,
+        8 "loadBalancerIP" ip: Text<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        21 "loadBalancerClass" class: Option<Text<'a>>,
+        #[serde(skip_serializing_if = "str::is_empty")]
+        3 "clusterIP" cluster_ip: Text<'a>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        18 "clusterIPs" cluster_ips: Vec<Text<'a>>,
+    }
 }
+
+message! { Status { 1 "loadBalancer" load_balancer: LoadBalancer<'a> } }
+message! { LoadBalancer { 1 "ingress" ingress: Vec<Ingress<'a>> } }
+message! { Ingress { 1 "ip" ip: Text<'a> } }
 
 impl Spec<'_> {
     fn is_load_balancer(&self) -> bool {
-        self.kind == "LoadBalancer"
+        *self.kind == *"LoadBalancer"
     }
 
     /// The cluster IPs. A service without cluster IPs has the value `None`, or no value.
@@ -53,27 +53,6 @@ impl Spec<'_> {
     fn is_wanted(&self) -> bool {
         self.is_load_balancer() || self.cluster_ips().next().is_some()
     }
-}
-
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Status<'a> {
-    #[serde(borrow)]
-    load_balancer: LoadBalancer<'a>,
-}
-
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(default)]
-struct LoadBalancer<'a> {
-    #[serde(borrow)]
-    ingress: Vec<Ingress<'a>>,
-}
-
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(default)]
-struct Ingress<'a> {
-    #[serde(borrow)]
-    ip: Cow<'a, str>,
 }
 
 /// Adds a service, if it is of type `LoadBalancer` or has a cluster IP.
@@ -101,7 +80,7 @@ fn add(snapshot: &mut Snapshot, object: &ServiceObject<'_>) -> Vec<FieldDefect> 
         uid: meta.uid.to_string(),
         created: meta.created_at(),
         deleting: meta.deleted.is_some(),
-        class: object.spec.class.as_ref().map(ToString::to_string),
+        class: object.spec.class.as_deref().map(str::to_owned),
         asks: ASKS.iter().any(asked) || !object.spec.ip.is_empty(),
         names_calico: ASKS.iter().any(asked) || object.spec.class.as_deref() == Some(CLASS),
         ingress: Vec::new(),
@@ -114,7 +93,7 @@ fn add(snapshot: &mut Snapshot, object: &ServiceObject<'_>) -> Vec<FieldDefect> 
         match ip.parse() {
             Ok(address) => service.ingress.push(address),
             Err(_) => {
-                let reason = format!("{ip:?} is not an address");
+                let reason = format!("{:?} is not an address", &**ip);
                 defects.push(FieldDefect::new("status.loadBalancer.ingress", reason));
             }
         }
@@ -122,32 +101,6 @@ fn add(snapshot: &mut Snapshot, object: &ServiceObject<'_>) -> Vec<FieldDefect> 
     snapshot.newest_creation = snapshot.newest_creation.max(service.created);
     snapshot.services.push(Versioned { value: service, revision: meta.revision() });
     defects
-}
-
-impl<'a> Part<'a> for Spec<'a> {
-    fn from_protobuf(message: &'a [u8]) -> Result<Self> {
-        decode!(message, spec: Self, value, {
-            3 => spec.cluster_ip = text(value)?,
-            4 => spec.kind = text(value)?,
-            8 => spec.ip = text(value)?,
-            18 => spec.cluster_ips.push(text(value)?),
-            21 => spec.class = Some(text(value)?),
-        })
-    }
-}
-
-impl<'a> Part<'a> for Status<'a> {
-    fn from_protobuf(message: &'a [u8]) -> Result<Self> {
-        decode!(message, status: Self, value, { 1 => status.load_balancer.ingress.extend(ingress(value.bytes())?) })
-    }
-}
-
-fn ingress(balancer: &[u8]) -> Result<Vec<Ingress<'_>>> {
-    decode!(balancer, found: Vec<Ingress<'_>>, value, { 1 => found.extend(addresses(value.bytes())?) })
-}
-
-fn addresses(ingress: &[u8]) -> Result<Vec<Ingress<'_>>> {
-    decode!(ingress, found: Vec<Ingress<'_>>, value, { 1 => found.push(Ingress { ip: text(value)? }) })
 }
 
 #[cfg(test)]

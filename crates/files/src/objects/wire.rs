@@ -1,6 +1,9 @@
 //! Helpers for Kubernetes protobuf messages.
 
 use std::borrow::Cow;
+use std::ops::Deref;
+
+use serde::{Deserialize, Serialize};
 
 use super::{ObjectError, Result};
 use crate::protobuf::{Fields, Value};
@@ -30,6 +33,75 @@ macro_rules! decode {
     }};
 }
 pub(crate) use decode;
+
+/// A text that borrows from the object if possible.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(transparent)]
+pub struct Text<'a>(#[serde(borrow)] pub Cow<'a, str>);
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The value of a field, or a message.
+pub(crate) trait Take<'a>: Default {
+    /// Takes an occurrence of the field: a list has one for each item.
+    fn take(&mut self, value: Value<'a>) -> Result<()>;
+}
+
+impl<'a> Take<'a> for Text<'a> {
+    fn take(&mut self, value: Value<'a>) -> Result<()> {
+        self.0 = text(value)?;
+        Ok(())
+    }
+}
+
+impl<'a> Take<'a> for bool {
+    fn take(&mut self, value: Value<'a>) -> Result<()> {
+        *self = value.number() != 0;
+        Ok(())
+    }
+}
+
+impl<'a, T: Take<'a>> Take<'a> for Option<T> {
+    fn take(&mut self, value: Value<'a>) -> Result<()> {
+        self.get_or_insert_default().take(value)
+    }
+}
+
+impl<'a, T: Take<'a>> Take<'a> for Vec<T> {
+    fn take(&mut self, value: Value<'a>) -> Result<()> {
+        let mut item = T::default();
+        item.take(value)?;
+        self.push(item);
+        Ok(())
+    }
+}
+
+/// Declares a message: the number, name in JSON, and type of each wanted field.
+macro_rules! message {
+    ($vis:vis $message:ident { $($(#[$attribute:meta])* $number:literal $json:literal $field:ident: $type:ty),* $(,)? }) => {
+        #[derive(Debug, Default, serde::Deserialize, serde::Serialize)]
+        #[serde(default, bound(deserialize = "'de: 'a"))]
+        $vis struct $message<'a> {
+            $($(#[$attribute])* #[serde(rename = $json)] $vis $field: $type,)*
+        }
+
+        impl<'a> $crate::objects::wire::Take<'a> for $message<'a> {
+            fn take(&mut self, message: $crate::protobuf::Value<'a>) -> $crate::objects::Result<()> {
+                $crate::objects::wire::each(message.bytes(), |field, value| match field {
+                    $($number => $crate::objects::wire::Take::take(&mut self.$field, value),)*
+                    _ => Ok(()),
+                })
+            }
+        }
+    };
+}
+pub(crate) use message;
 
 /// Reads a string field.
 pub(crate) fn text(value: Value<'_>) -> Result<Cow<'_, str>> {

@@ -1,16 +1,15 @@
 //! Encodes groups of changes as the text of frames.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::io;
 
 use calipam_model::key::BLOCK_PREFIX;
 use calipam_model::packing::{push_number, push_sized, take_byte, take_bytes, take_u64, take_utf8};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use zstd::bulk::{Compressor, decompress};
 
 use super::delta::{apply, delta};
 use super::{Change, Group, Position, Positions, kind_of};
-use crate::frames::damaged;
 
 /// The kinds of changes.
 const DELETED: u8 = 0;
@@ -85,64 +84,37 @@ impl Codec {
         Ok(())
     }
 
-    /// Decodes a group with the changes to wanted keys. In positions, the checksums of unwanted changes can be wrong.
-    pub(super) fn decode(&mut self, text: &[u8], is_wanted: &dyn Fn(&[u8]) -> bool) -> io::Result<Group> {
-        let mut group = self.take(&mut &*text, is_wanted).ok_or_else(damaged)??;
+    /// Decodes a group with the changes to wanted keys; `None` if it is malformed. In positions, the checksums of
+    /// unwanted changes can be wrong, since their differences are not applied.
+    pub(super) fn decode(&mut self, text: &[u8], is_wanted: &dyn Fn(&[u8]) -> bool) -> Option<Group> {
+        let rest = &mut &*text;
+        let time = Timestamp::from_millisecond(take_u64(rest)?.cast_signed()).ok()?;
+        let set_back = SignedDuration::from_millis(take_u64(rest)?.cast_signed());
+        let mut group = Group { time, set_back, ..Group::default() };
+        for _ in 0..take_u64(rest)? {
+            group.reached.insert(take_utf8(rest)?.to_owned(), take_u64(rest)?.cast_signed());
+        }
+        while !rest.is_empty() {
+            let (kind, key) = (take_byte(rest)?, take_bytes(rest)?.to_vec());
+            self.revision = self.revision.wrapping_add(unzigzag(take_u64(rest)?));
+            let is_wanted = is_wanted(&key);
+            let value = match kind {
+                DELETED => None,
+                DELTA if is_wanted => Some(apply(&self.values.get(&key).ok()??, take_bytes(rest)?)?),
+                WHOLE | DELTA => Some(take_bytes(rest)?.to_vec()),
+                _ => return None,
+            };
+            match &value {
+                Some(value) if is_wanted && has_deltas(&key) => self.values.set(&key, value).ok()?,
+                Some(_) => {}
+                None => self.values.remove(&key),
+            }
+            group.changes.push(Change { key, revision: self.revision, value });
+        }
         self.reach(&group);
         self.remember(text);
         group.changes.retain(|change| is_wanted(&change.key));
-        Ok(group)
-    }
-
-    /// Decodes a group. Keeps unwanted changes, but does not apply their differences. `None` if the text is malformed.
-    fn take(&mut self, text: &mut &[u8], is_wanted: &dyn Fn(&[u8]) -> bool) -> Option<io::Result<Group>> {
-        let time = Timestamp::from_millisecond(take_u64(text)?.cast_signed()).ok()?;
-        let set_back = jiff::SignedDuration::from_millis(take_u64(text)?.cast_signed());
-        let mut reached = BTreeMap::new();
-        for _ in 0..take_u64(text)? {
-            reached.insert(take_utf8(text)?.to_owned(), take_u64(text)?.cast_signed());
-        }
-        let mut changes = Vec::new();
-        while !text.is_empty() {
-            let (kind, key) = (take_byte(text)?, take_bytes(text)?.to_vec());
-            let revision = self.revision.wrapping_add(unzigzag(take_u64(text)?));
-            self.revision = revision;
-            let value = match kind {
-                DELETED => None,
-                WHOLE | DELTA => Some(take_bytes(text)?),
-                _ => return None,
-            };
-            let value = match self.value(kind == DELTA, &key, value, is_wanted(&key)) {
-                Ok(value) => value,
-                Err(error) => return Some(Err(error)),
-            };
-            changes.push(Change { key, revision, value });
-        }
-        Some(Ok(Group { time, set_back, reached, changes }))
-    }
-
-    fn value(
-        &mut self,
-        is_delta: bool,
-        key: &[u8],
-        stored: Option<&[u8]>,
-        is_wanted: bool,
-    ) -> io::Result<Option<Vec<u8>>> {
-        let Some(stored) = stored else {
-            self.values.remove(key);
-            return Ok(None);
-        };
-        let value = match is_delta && is_wanted {
-            false => stored.to_vec(),
-            true => {
-                let before = self.values.get(key)?.ok_or_else(damaged)?;
-                apply(&before, stored).ok_or_else(damaged)?
-            }
-        };
-        if is_wanted && has_deltas(key) {
-            self.values.set(key, &value)?;
-        }
-        Ok(Some(value))
+        Some(group)
     }
 
     fn reach(&mut self, group: &Group) {

@@ -1,37 +1,23 @@
-//! Differences between values that stay mostly the same: an assignment changes only a few places in its block.
-//!
-//! Both values are split after each comma and bracket. When a record in a block is removed, Calico moves the others,
-//! which changes many numbers in `allocations`: a difference names a record by its checksum instead.
-
-use std::ops::Range;
+//! Differences between values that stay mostly the same: an assignment changes only a few places in its block. Both
+//! values are split after each comma and bracket.
 
 use calipam_model::packing::{push_number, push_sized, take_bytes, take_u64};
-use memchr::memmem;
 
-/// The fields of a block with the record numbers by ordinal, and with the records.
-const NUMBERS: &[u8] = br#""allocations":["#;
-const RECORDS: &[u8] = br#""attributes":["#;
-/// Bits of the checksum that names a record. If equal checksums make a difference inexact, the full value is recorded.
-const SUM: u32 = 0xFF_FFFF;
 /// The number of equal parts in a row that end a difference.
 const RUN: usize = 8;
 /// Maximum number of parts in one difference.
 const MOST: usize = 400;
 
-/// Returns the change from `before` to `after`; `None` if it would not be shorter than `after`, or not exact.
+/// Returns the change from `before` to `after`; `None` if it would not be shorter than `after`.
 pub(super) fn delta(before: &[u8], after: &[u8]) -> Option<Vec<u8>> {
-    let (named, new) = (by_sum(before), by_sum(after));
-    let delta = edits(&parts(&named), &parts(&new))?;
-    let is_exact = delta.len() < after.len() && apply(before, &delta).as_deref() == Some(after);
-    is_exact.then_some(delta)
+    edits(&parts(before), &parts(after)).filter(|delta| delta.len() < after.len())
 }
 
 /// Applies a delta to the earlier value; `None` if it does not fit.
 pub(super) fn apply(before: &[u8], mut delta: &[u8]) -> Option<Vec<u8>> {
-    let named = by_sum(before);
-    let parts = parts(&named);
+    let parts = parts(before);
     let mut rest = parts.as_slice();
-    let mut after = Vec::with_capacity(named.len());
+    let mut after = Vec::with_capacity(before.len());
     while !delta.is_empty() {
         let (same, others) = rest.split_at_checked(take_length(&mut delta)?)?;
         rest = others.get(take_length(&mut delta)?..)?;
@@ -39,7 +25,7 @@ pub(super) fn apply(before: &[u8], mut delta: &[u8]) -> Option<Vec<u8>> {
         after.extend_from_slice(take_bytes(&mut delta)?);
     }
     rest.iter().for_each(|part| after.extend_from_slice(part));
-    Some(by_number(&after))
+    Some(after)
 }
 
 fn take_length(bytes: &mut &[u8]) -> Option<usize> {
@@ -76,66 +62,6 @@ fn difference(before: &[&[u8]], after: &[&[u8]]) -> Option<(usize, usize)> {
     };
     let all = (1..=MOST).flat_map(|sum| (0..=sum).map(move |gone| (gone, sum - gone)));
     std::iter::once((1, 1)).chain(all).find(goes_on)
-}
-
-/// Replaces a block's record numbers with checksums; returns any other value unchanged.
-fn by_sum(value: &[u8]) -> Vec<u8> {
-    rename(value, |number, sums| {
-        let number: usize = std::str::from_utf8(number).ok()?.parse().ok()?;
-        Some(format!("~{:06x}", sums.get(number)?))
-    })
-}
-
-/// Replaces the checksums in a block with record numbers again.
-fn by_number(value: &[u8]) -> Vec<u8> {
-    rename(value, |name, sums| {
-        let sum = u32::from_str_radix(std::str::from_utf8(name.strip_prefix(b"~")?).ok()?, 16).ok()?;
-        Some(sums.iter().position(|own| *own == sum)?.to_string())
-    })
-}
-
-fn rename(value: &[u8], name: impl Fn(&[u8], &[u32]) -> Option<String>) -> Vec<u8> {
-    let (Some(numbers), Some(records)) = (elements(value, NUMBERS), elements(value, RECORDS)) else {
-        return value.to_vec();
-    };
-    let sums: Vec<u32> = records.into_iter().map(|record| crc32fast::hash(&value[record]) & SUM).collect();
-    let (mut renamed, mut from) = (Vec::with_capacity(value.len()), 0);
-    for place in numbers {
-        if let Some(name) = name(&value[place.clone()], &sums) {
-            renamed.extend_from_slice(&value[from..place.start]);
-            renamed.extend_from_slice(name.as_bytes());
-            from = place.end;
-        }
-    }
-    renamed.extend_from_slice(&value[from..]);
-    renamed
-}
-
-/// The positions of an array's elements.
-fn elements(text: &[u8], field: &[u8]) -> Option<Vec<Range<usize>>> {
-    let mut from = memmem::find(text, field)? + field.len();
-    let (mut depth, mut in_text, mut is_escaped) = (0_usize, false, false);
-    let mut found = Vec::new();
-    for (place, byte) in text.iter().enumerate().skip(from) {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' if in_text => is_escaped = true,
-            b'"' => in_text = !in_text,
-            _ if in_text => {}
-            b'[' | b'{' => depth += 1,
-            b']' if depth == 0 => {
-                found.push(from..place);
-                return Some(found);
-            }
-            b']' | b'}' => depth = depth.checked_sub(1)?,
-            b',' if depth == 0 => {
-                found.push(from..place);
-                from = place + 1;
-            }
-            _ => {}
-        }
-    }
-    None
 }
 
 #[cfg(test)]
@@ -187,7 +113,6 @@ mod tests {
     fn any_value_comes_back_or_has_no_delta() {
         let values = [
             block(&[Some(0), Some(0)], &[], &[1], 3),
-            // Two equal records have the same checksum.
             block(&[Some(0), Some(1)], &[], &[1, 1], 3),
             block(&[Some(7), None], &[1], &[1], 3),
             String::new(),

@@ -76,7 +76,7 @@ impl Changes {
     pub fn next(&mut self, is_wanted: Wanted<'_>) -> Result<Option<Group>> {
         let Some((head, frame)) = self.frame()? else { return Ok(None) };
         let text = head.unpack_after(&self.codec.known, &frame).map_err(|_| self.damaged())?;
-        let group = self.codec.decode(&text, is_wanted).map_err(|_| self.damaged())?;
+        let group = self.codec.decode(&text, is_wanted).ok_or_else(|| self.damaged())?;
         self.end += (HEAD + frame.len()) as u64;
         Ok(Some(group))
     }
@@ -175,11 +175,11 @@ impl States {
                     &RawEntry { key, value, mod_revision: *mod_revision, ..RawEntry::default() },
                 );
             }
-            describe(&export.path, &mut snapshot, &header)?;
+            describe(&export.path, &mut snapshot, &header);
             snapshot.mark_all_partial();
             snapshot.taken_at = at;
             snapshot.revision = revision.map_or(snapshot.revision, |revision| revision.to_string());
-            Ok::<_, Error>(StateUpdate::State(Box::new(snapshot)))
+            StateUpdate::State(Box::new(snapshot))
         };
 
         // If more is already known about a kind, the export has an older state of that kind.
@@ -196,7 +196,7 @@ impl States {
         let is_told = !reached.continues || self.state.len() < before || !base.is_empty();
         self.state.append(&mut base);
         if is_told {
-            take(snapshot(&self.state, reached.from, None)?);
+            take(snapshot(&self.state, reached.from, None));
         }
 
         let mut last = reached.from;
@@ -210,7 +210,7 @@ impl States {
                 }
                 if !is_same {
                     take(StateUpdate::Unchanged(last));
-                    take(snapshot(state, group.time, Some(revision))?);
+                    take(snapshot(state, group.time, Some(revision)));
                 }
             }
             last = group.time;
@@ -285,7 +285,7 @@ pub fn write_state(export: &Archived, until: Option<Timestamp>, path: &Path) -> 
     })?;
 
     let mut header = export::header_of(&export.path).map_err(Error::of_archive)?;
-    header.taken_at = reached.until.to_string();
+    header.taken_at = reached.until;
     header.revision = revision.map_or(header.revision, |revision: i64| revision.to_string());
     let mut writer = Writer::create(path, &header)?;
     let mut written = Ok(());

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use calipam_model::attributes::Attribute;
 use calipam_model::block::{Block, BlockOwner};
+use calipam_model::snapshot::DatastoreKind;
 use jiff::{SignedDuration, Timestamp};
 
 use super::*;
@@ -175,7 +176,7 @@ fn begin_history(
     last: Option<Timestamp>,
 ) -> Journal {
     let adding = recorder.begin().unwrap();
-    let mut header = export::Header::new("etcd", "test", &revision.to_string(), &at.to_string());
+    let mut header = export::Header::new(DatastoreKind::Etcd, "test", &revision.to_string(), at);
     header.guid = GUID.to_owned();
     let mut writer = Writer::create(&adding.path(), &header).unwrap();
     // The order in an export is arbitrary.

@@ -7,7 +7,6 @@ use super::records::{Kept, Records};
 use super::{Block, BlockOwner, BlockProblem, CorruptBlock, Extras, usable};
 use crate::DecodeError;
 use crate::cidr;
-use crate::json::plain::{self, Plain};
 use crate::json::{Array, Fields, Items, Object, Unknown, is, keep, read_object, set};
 
 /// The level of detail in which owner records are read.
@@ -151,22 +150,6 @@ impl<'de> Fields<'de> for RawBlock<'de> {
         }
         Ok(())
     }
-
-    fn plain_field(&mut self, name: &str, reader: &mut Plain<'de>) -> plain::Result<bool> {
-        match name {
-            _ if is(name, "allocations") => self.allocations.take_plain(reader)?,
-            _ if is(name, "unallocated") => self.unallocated.take_plain(reader)?,
-            _ if is(name, "attributes") => {
-                self.begin_records();
-                self.has_attributes = self.records.take_plain(reader)?;
-            }
-            _ if is(name, "sequenceNumberForAllocation") => {
-                self.has_sequences = self.sequences.take_plain(reader)?;
-            }
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
 }
 
 impl RawBlock<'_> {
@@ -266,17 +249,6 @@ impl RawBlock<'_> {
 #[derive(Default)]
 struct Numbers(Vec<Option<i64>>);
 
-impl Numbers {
-    fn take_plain(&mut self, reader: &mut Plain<'_>) -> plain::Result<()> {
-        self.0.clear();
-        let is_there = reader.array(|reader| {
-            self.0.push(reader.integer()?);
-            Ok(())
-        });
-        is_there.map(drop)
-    }
-}
-
 impl<'de> Items<'de> for Numbers {
     fn item<A: SeqAccess<'de>>(&mut self, seq: &mut A) -> Result<bool, A::Error> {
         let number = seq.next_element::<Option<i64>>()?;
@@ -300,14 +272,6 @@ impl<'de> Fields<'de> for SequenceMap {
 }
 
 impl SequenceMap {
-    /// Reads an object of numbers, or `null`. Returns false for `null`.
-    fn take_plain(&mut self, reader: &mut Plain<'_>) -> plain::Result<bool> {
-        reader.entries(|name, reader| {
-            self.push(name, reader.natural()?);
-            Ok(())
-        })
-    }
-
     fn push(&mut self, name: &str, number: Option<u64>) {
         let canonical = |n: &u32| name.len() == 1 || !name.starts_with(['0', '+']) && *n < u32::MAX;
         let ordinal = name.parse().ok().filter(canonical).ok_or_else(|| name.to_owned());

@@ -6,7 +6,6 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 use crate::attributes::{AttributeTable, WINDOWS_RESERVED_HANDLE};
-use crate::json::plain::{self, Plain};
 use crate::json::{Fields, Items, Object, Str, Unknown, is, keep};
 use crate::owner_map::{OwnerKey, code_of};
 
@@ -82,19 +81,6 @@ impl<'de> Records<'de> {
     /// Starts over, with `kept` for the results.
     pub(super) fn begin(&mut self, kept: Kept) {
         *self = Self { kept, ..Self::default() };
-    }
-
-    /// Reads an array of records, or `null`. Returns false for `null`.
-    pub(super) fn take_plain(&mut self, reader: &mut Plain<'de>) -> plain::Result<bool> {
-        reader.array(|reader| {
-            if self.kept.is_full() {
-                return Err(plain::Unusual);
-            }
-            self.record.clear();
-            Object(&mut self.record).deserialize(reader)?;
-            self.kept.push(&self.record);
-            Ok(())
-        })
     }
 }
 

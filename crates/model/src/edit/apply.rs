@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 
-use super::{AffinityEdit, ConfigEdit, Edit, EditError, HandleEdit, PoolEdit, block};
+use super::{Edit, EditError, HandleEdit, PoolEdit, block};
 use crate::affinity::Affinity;
 use crate::document::Document;
 use crate::handle::Handle;
@@ -78,29 +78,27 @@ fn changed_by(
     stored: Option<&Current<'_>>,
     changed: Option<&Option<Object>>,
 ) -> Result<Option<Option<Object>>, EditError> {
-    let create = |object| is_absent(key, stored).map(|()| Some(Some(object)));
     let is_version = |version| is_version(key, stored.map(|s| s.revision), version);
     let handle = || {
         let current = || stored.map(|s| s.object.as_deref());
         living_handle(key, changed.map_or_else(current, |changed| changed.as_ref().map(Some)))
     };
     match edit {
+        // `block` applies these.
         Edit::Block(..) => Ok(None),
-        Edit::Handle(_, HandleEdit::Create(handle)) => create(Object::Handle(handle.clone())),
-        Edit::Affinity(_, AffinityEdit::Create(affinity)) => {
-            create(Object::Affinity(affinity.as_ref().clone()))
+        Edit::Create(_, object) => {
+            is_absent(key, stored)?;
+            Ok(Some(Some(object.as_ref().clone())))
         }
-        Edit::Pool(_, PoolEdit::Create(pool)) => create(Object::Pool(pool.clone())),
-        Edit::IpamConfig(ConfigEdit::Create(config)) => create(Object::IpamConfig(config.clone())),
-        Edit::IpamConfig(ConfigEdit::Replace(version, config)) => {
+        Edit::Replace(_, version, object) => {
             is_version(version)?;
-            Ok(Some(Some(Object::IpamConfig(config.clone()))))
+            Ok(Some(Some(object.as_ref().clone())))
         }
-        Edit::Handle(_, HandleEdit::Delete(version)) | Edit::Affinity(_, AffinityEdit::Delete(version)) => {
+        Edit::Delete(_, version) => {
             is_version(version)?;
             Ok(Some(None))
         }
-        Edit::Affinity(_, AffinityEdit::State(version, state)) => {
+        Edit::Affinity(_, version, state) => {
             is_version(version)?;
             let Some(Object::Affinity(affinity)) = stored.and_then(|s| s.object.as_deref()) else {
                 return Err(EditError::Undecodable(key.clone()));
@@ -246,16 +244,20 @@ mod tests {
         let config = Document::parse(br#"{"strict_affinity":true}"#).unwrap();
         let stored = Object::IpamConfig(Document::default());
         let (seven, eight) = (Revision::Etcd(7), Revision::Etcd(8));
-        let run = |edit: ConfigEdit, stored: Option<&Object>| {
-            apply([&Edit::IpamConfig(edit)], Timestamp::UNIX_EPOCH, |_| {
+        let run = |edit: Edit, stored: Option<&Object>| {
+            apply([&edit], Timestamp::UNIX_EPOCH, |_| {
                 stored.map(|object| Current { revision: &seven, object: Some(Cow::Borrowed(object)) })
             })
         };
-        let written = Ok(vec![(Key::IpamConfig, Some(Object::IpamConfig(config.clone())))]);
-        assert_eq!(run(ConfigEdit::Replace(seven.clone(), config.clone()), Some(&stored)), written);
-        assert_eq!(run(ConfigEdit::Create(config.clone()), None), written);
-        assert!(run(ConfigEdit::Replace(eight, config.clone()), Some(&stored)).is_err());
-        assert!(run(ConfigEdit::Replace(seven.clone(), config.clone()), None).is_err());
-        assert!(run(ConfigEdit::Create(config), Some(&stored)).is_err());
+        let config = Object::IpamConfig(config);
+        let create = || Edit::Create(Key::IpamConfig, Box::new(config.clone()));
+        let replace =
+            |read: &Revision| Edit::Replace(Key::IpamConfig, read.clone(), Box::new(config.clone()));
+        let written = Ok(vec![(Key::IpamConfig, Some(config.clone()))]);
+        assert_eq!(run(replace(&seven), Some(&stored)), written);
+        assert_eq!(run(create(), None), written);
+        assert!(run(replace(&eight), Some(&stored)).is_err());
+        assert!(run(replace(&seven), None).is_err());
+        assert!(run(create(), Some(&stored)).is_err());
     }
 }

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::apply::{Current, is_absent, is_version};
 use super::{AllocationGuard, BlockEdit, Edit, EditError};
-use crate::block::{Block, BlockUpdate};
+use crate::block::{Block, BlockContent, BlockUpdate};
 use crate::cidr::address_at;
 use crate::key::Key;
 use crate::writable::Object;
@@ -18,26 +18,29 @@ pub(super) fn changed<'e>(
     stored: Option<Current<'_>>,
     now: Timestamp,
 ) -> Result<Option<Object>, EditError> {
-    let of_block = |edit: &&'e Edit| match edit {
-        Edit::Block(_, edit) => Some(edit),
-        _ => None,
+    let is_read = |version| is_version(key, stored.as_ref().map(|stored| stored.revision), version);
+    let whole = |object: &Object| match object {
+        Object::Block(BlockContent::Sound(block)) => Ok(block.as_ref().clone()),
+        _ => Err(EditError::Unusable(key.clone())),
     };
-    let edits: Vec<&BlockEdit> = edits.iter().filter_map(of_block).collect();
-    match edits.as_slice() {
-        [BlockEdit::Create(block), edits @ ..] => {
+    let (block, edits) = match edits {
+        [Edit::Delete(_, version)] => return is_read(version).map(|()| None),
+        [Edit::Create(_, object), edits @ ..] => {
             is_absent(key, stored.as_ref())?;
-            edited(key, edits, block.as_ref().clone(), now)
+            (whole(object)?, edits)
         }
-        [BlockEdit::Replace(version, block), edits @ ..] => {
-            is_version(key, stored.as_ref().map(|s| s.revision), version)?;
-            edited(key, edits, block.as_ref().clone(), now)
+        [Edit::Replace(_, version, object), edits @ ..] => {
+            is_read(version)?;
+            (whole(object)?, edits)
         }
-        [BlockEdit::Delete(version)] => {
-            is_version(key, stored.as_ref().map(|s| s.revision), version)?;
-            Ok(None)
-        }
-        edits => edited(key, edits, living(key, stored)?, now),
-    }
+        edits => (living(key, stored)?, edits),
+    };
+    let of_block = |edit: &&'e Edit| match edit {
+        Edit::Block(_, edit) => Ok(edit),
+        _ => Err(EditError::NotFirst(key.clone())),
+    };
+    let edits: Vec<&BlockEdit> = edits.iter().map(of_block).collect::<Result<_, _>>()?;
+    edited(key, &edits, block, now)
 }
 
 fn living(key: &Key, stored: Option<Current<'_>>) -> Result<Block, EditError> {
@@ -154,9 +157,6 @@ fn edit_block(
             block.clear_owner();
         }
         BlockEdit::Touch => block.touch(),
-        BlockEdit::Create(_) | BlockEdit::Replace(..) | BlockEdit::Delete(_) => {
-            return Err(EditError::NotFirst(key.clone()));
-        }
     }
     Ok(())
 }

@@ -15,14 +15,14 @@ use ipnet::IpNet;
 pub use self::apply::{Current, apply};
 pub use self::error::EditError;
 pub use self::evidence::{Condition, Found, Precondition, User};
-use crate::affinity::{Affinity, AffinityKey, AffinityState};
+use crate::affinity::{AffinityKey, AffinityState};
 use crate::attributes::{Attribute, PackedAttribute};
-use crate::block::{Allocation, Block, BlockOwner};
+use crate::block::{Allocation, BlockOwner};
 use crate::cidr::address_at;
 use crate::document::Document;
-use crate::handle::Handle;
 use crate::key::Key;
 use crate::snapshot::Revision;
+use crate::writable::Object;
 
 /// The changes from one decision in a plan. Its parts are written together if the datastore can do that.
 #[derive(Clone, Debug)]
@@ -85,7 +85,7 @@ impl Step {
     /// transactions: first those that a part names before its block (handles whose count rises, affinities for new
     /// blocks), next the block, once for all parts, and last the others.
     pub fn by_object(&self) -> Vec<(Key, Vec<(usize, usize)>)> {
-        let is_block = |edit: &Edit| matches!(edit, Edit::Block(..));
+        let is_block = |edit: &Edit| edit.block().is_some();
         let mut edits: Vec<(u8, usize, usize)> = Vec::new();
         for (index, part) in self.parts.iter().enumerate() {
             let block = part.edits.iter().position(is_block);
@@ -176,14 +176,19 @@ impl Part {
 /// A change to one object.
 #[derive(Clone, Debug)]
 pub enum Edit {
+    /// Creates the object, which must not exist.
+    Create(Key, Box<Object>),
+    /// Replaces the object, such as a corrupt block. It must be the version that was read.
+    Replace(Key, Revision, Box<Object>),
+    /// Deletes the object. It must be the version that was read.
+    Delete(Key, Revision),
     Block(IpNet, BlockEdit),
     /// A change to a handle, by its ID.
     Handle(String, HandleEdit),
-    Affinity(Box<AffinityKey>, AffinityEdit),
-    /// A change to a pool, by its name.
+    /// Sets an affinity's state, and on Kubernetes its labels. It must be the version that was read.
+    Affinity(Box<AffinityKey>, Revision, AffinityState),
+    /// A change to a pool, by its name. Its blocks and affinities do not change.
     Pool(String, PoolEdit),
-    /// A change of the allocator's configuration.
-    IpamConfig(ConfigEdit),
 }
 
 /// An allocated address at the time of the plan: the guard of its release or of a new record.
@@ -240,12 +245,6 @@ pub enum BlockEdit {
     GiveUp(BlockOwner),
     /// Changes only the sequence number of the block, so that racing writers fail (facts 3.9).
     Touch,
-    /// Creates the block, which must not exist.
-    Create(Box<Block>),
-    /// Replaces the block, such as a corrupt one. It must be the version that was read.
-    Replace(Revision, Box<Block>),
-    /// Deletes the block. It must be the version that was read.
-    Delete(Revision),
 }
 
 /// A change to a handle.
@@ -259,28 +258,11 @@ pub enum HandleEdit {
     /// Sets counts by block; 0 removes the entry, and a handle without entries is deleted. It must be the
     /// version that was read.
     Counts(Revision, Vec<(IpNet, i64)>),
-    /// Creates the handle, which must not exist.
-    Create(Handle),
-    /// Deletes the handle. It must be the version that was read.
-    Delete(Revision),
-}
-
-/// A change to an affinity.
-#[derive(Clone, Debug)]
-pub enum AffinityEdit {
-    /// Sets the state, and on Kubernetes the labels. It must be the version that was read.
-    State(Revision, AffinityState),
-    /// Creates the affinity, which must not exist.
-    Create(Box<Affinity>),
-    /// Deletes the affinity. It must be the version that was read.
-    Delete(Revision),
 }
 
 /// A change to a pool. Its blocks and affinities do not change.
 #[derive(Clone, Debug)]
 pub enum PoolEdit {
-    /// Creates the pool, whose name must be free.
-    Create(Document),
     /// Disables or enables the pool. Its `spec` must be the one that was read.
     SetDisabled(Document, bool),
     /// Deletes the pool. Its `spec` must be the one that was read; its status may differ. A pool with finalizers is not
@@ -288,24 +270,26 @@ pub enum PoolEdit {
     Delete(Document),
 }
 
-/// A change of the allocator's configuration.
-#[derive(Clone, Debug)]
-pub enum ConfigEdit {
-    /// Creates the configuration, which must not exist.
-    Create(Document),
-    /// Replaces the configuration, which must be the version that was read.
-    Replace(Revision, Document),
-}
-
 impl Edit {
+    /// The block, if the edit changes one.
+    pub fn block(&self) -> Option<IpNet> {
+        match self {
+            Self::Create(Key::Block(cidr), _)
+            | Self::Replace(Key::Block(cidr), ..)
+            | Self::Delete(Key::Block(cidr), _)
+            | Self::Block(cidr, _) => Some(*cidr),
+            _ => None,
+        }
+    }
+
     /// The changed object.
     pub fn key(&self) -> Key {
         match self {
+            Self::Create(key, _) | Self::Replace(key, ..) | Self::Delete(key, _) => key.clone(),
             Self::Block(cidr, _) => Key::Block(*cidr),
             Self::Handle(id, _) => Key::Handle(id.clone()),
-            Self::Affinity(key, _) => Key::Affinity(key.as_ref().clone()),
+            Self::Affinity(key, ..) => Key::Affinity(key.as_ref().clone()),
             Self::Pool(name, _) => Key::Pool(name.clone()),
-            Self::IpamConfig(_) => Key::IpamConfig,
         }
     }
 }

@@ -13,9 +13,7 @@ use std::fmt;
 
 use serde::de::Error;
 
-use self::deserialize::OneValue;
 use self::quotes::Quotes;
-use super::Fields;
 
 /// Deeper values are left to the general reader, which has its own limit.
 const MAX_DEPTH: u32 = 48;
@@ -165,25 +163,6 @@ impl<'de> Plain<'de> {
         magnitude.map(|number| -number).ok_or(Unusual)
     }
 
-    /// Reads a whole number, or `null`.
-    #[inline]
-    pub(crate) fn integer(&mut self) -> Result<Option<i64>> {
-        match self.peek()? {
-            b'n' => self.literal("null").map(|()| None),
-            b'-' => self.negative().map(Some),
-            _ => self.magnitude()?.try_into().map(Some).map_err(|_| Unusual),
-        }
-    }
-
-    /// Reads a whole number that is not negative, or `null`.
-    #[inline]
-    pub(crate) fn natural(&mut self) -> Result<Option<u64>> {
-        match self.peek()? {
-            b'n' => self.literal("null").map(|()| None),
-            _ => self.magnitude().map(Some),
-        }
-    }
-
     /// Enters an object or array.
     fn enter(&mut self) -> Result<()> {
         self.depth += 1;
@@ -228,42 +207,6 @@ impl<'de> Plain<'de> {
         self.at += 1;
         self.depth -= 1;
         Ok(())
-    }
-
-    /// Reads an array or `null`. `take_one` reads each item. Returns false for `null`.
-    pub(crate) fn array(&mut self, take_one: impl FnMut(&mut Self) -> Result<()>) -> Result<bool> {
-        match self.peek()? {
-            b'[' => self.each(b']', take_one).map(|()| true),
-            b'n' => self.literal("null").map(|()| false),
-            _ => Err(Unusual),
-        }
-    }
-
-    /// Reads an object or `null`. `take_one` reads the value of each field. Returns false for `null`.
-    pub(crate) fn entries(
-        &mut self,
-        mut take_one: impl FnMut(&'de str, &mut Self) -> Result<()>,
-    ) -> Result<bool> {
-        match self.peek()? {
-            b'{' => {}
-            b'n' => return self.literal("null").map(|()| false),
-            _ => return Err(Unusual),
-        }
-        self.each(b'}', |reader| {
-            let name = reader.name()?;
-            take_one(name, reader)
-        })?;
-        Ok(true)
-    }
-
-    /// Reads the fields of an object into `fields`; `null` has none. Returns false for `null`.
-    pub(crate) fn object(&mut self, fields: &mut impl Fields<'de>) -> Result<bool> {
-        self.entries(|name, reader| {
-            if fields.plain_field(name, reader)? {
-                return Ok(());
-            }
-            fields.field(name, &mut OneValue(reader))
-        })
     }
 }
 

@@ -53,28 +53,18 @@ pub(super) enum Token {
 
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = match self {
+        match self {
             Self::Label(label) => return write!(f, "the label {label:?}"),
             Self::Text(text) => return write!(f, "the string {text:?}"),
             Self::Has(label) => return write!(f, "`has({label})`"),
-            Self::All => "all()",
-            Self::Compare(Comparison::Equal) => "==",
-            Self::Compare(Comparison::NotEqual) => "!=",
-            Self::Compare(Comparison::Contains) => "contains",
-            Self::Compare(Comparison::StartsWith) => "starts with",
-            Self::Compare(Comparison::EndsWith) => "ends with",
-            Self::In => "in",
-            Self::NotIn => "not in",
-            Self::Not => "!",
-            Self::And => "&&",
-            Self::Or => "||",
-            Self::Open => "(",
-            Self::Close => ")",
-            Self::OpenSet => "{",
-            Self::CloseSet => "}",
-            Self::Comma => ",",
-        };
-        write!(f, "`{word}`")
+            Self::All => return f.write_str("`all()`"),
+            _ => {}
+        }
+        let (signs, words) = (SIGNS, WORDS);
+        let signs = signs.iter().map(|(sign, token)| (std::slice::from_ref(sign), token));
+        let words = words.iter().map(|(parts, token)| (*parts, token));
+        let parts = signs.chain(words).find(|(_, token)| *token == self).map(|(parts, _)| parts);
+        write!(f, "`{}`", parts.unwrap_or_default().join(" "))
     }
 }
 

@@ -103,9 +103,17 @@ pub enum WhySkipped {
     Other(String),
 }
 
-impl WhySkipped {
+impl<'de> serde::Deserialize<'de> for Coverage {
     /// Reads the text in an export.
-    pub fn parse(text: &str) -> Self {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Ok(if text == "read" { Self::Read } else { Self::Skipped(WhySkipped::parse(&text)) })
+    }
+}
+
+impl WhySkipped {
+    fn parse(text: &str) -> Self {
+        let text = text.strip_prefix("skipped: ").unwrap_or(text);
         let known = [
             Self::NoKubeconfig,
             Self::NotInExport,

@@ -9,8 +9,9 @@ use calipam_model::affinity::AffinityKey;
 use calipam_model::attributes::Attribute;
 use calipam_model::block::Block;
 use calipam_model::cidr::address_at;
-use calipam_model::edit::{AffinityEdit, BlockEdit, Condition, Edit, HandleEdit, Precondition};
+use calipam_model::edit::{BlockEdit, Condition, Edit, HandleEdit, Precondition};
 use calipam_model::key::Key;
+use calipam_model::writable::Object;
 
 use super::Request;
 use crate::basis::Basis;
@@ -102,12 +103,13 @@ impl<'a, 's> BlockSteps<'a, 's> {
                     let detail = format!("taken over for {}: {from} left it empty", self.holder());
                     let change = Change::new(Verb::SetBlockOwner, Subject::Block(self.cidr), detail, &[]);
                     self.changes.insert(0, change);
-                    self.edit(BlockEdit::Replace(revision, Box::new(after.clone())));
+                    let after = Box::new(Object::from(after.clone()));
+                    self.edits.push(Edit::Replace(Key::Block(self.cidr), revision, after));
                 }
             }
             (before, Some(after), revision) => {
                 if let (Some(_), Some(revision)) = (before, revision) {
-                    let edit = Edit::Block(self.cidr, BlockEdit::Delete(revision));
+                    let edit = Edit::Delete(Key::Block(self.cidr), revision);
                     let subject = Subject::Block(self.cidr);
                     self.marked.push((edit, Change::new(Verb::DeleteBlock, subject, HALF_DELETED, &[])));
                 }
@@ -115,7 +117,8 @@ impl<'a, 's> BlockSteps<'a, 's> {
                 let detail = format!("for {}{}", self.holder(), self.in_pool());
                 let change = Change::new(Verb::CreateBlock, Subject::Block(self.cidr), detail, &[]);
                 self.changes.insert(0, change);
-                self.edit(BlockEdit::Create(Box::new(after.clone())));
+                let after = Box::new(Object::from(after.clone()));
+                self.edits.push(Edit::Create(Key::Block(self.cidr), after));
             }
             (Some(before), None, Some(revision)) => {
                 let detail = if before.is_deleted() {
@@ -124,7 +127,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
                     format!("empty, and its pool no longer selects {}", self.request.node)
                 };
                 self.note(Verb::DeleteBlock, Subject::Block(self.cidr), detail);
-                self.edit(BlockEdit::Delete(revision));
+                self.edits.push(Edit::Delete(Key::Block(self.cidr), revision));
             }
             _ => {}
         }
@@ -205,10 +208,10 @@ impl<'a, 's> BlockSteps<'a, 's> {
         };
 
         let subject = || Subject::affinity(key);
-        let edit = |edit: AffinityEdit| Edit::Affinity(key.clone().into(), edit);
+        let delete = |revision| Edit::Delete(Key::Affinity(key.clone()), revision);
         match (before, after) {
             (Some((before, revision)), Some(after)) if !before.deleted => {
-                self.edits.push(edit(AffinityEdit::State(revision, after.state.clone())));
+                self.edits.push(Edit::Affinity(key.clone().into(), revision, after.state.clone()));
                 let detail = if before.is_unstated {
                     "it had no state".to_owned()
                 } else {
@@ -218,17 +221,17 @@ impl<'a, 's> BlockSteps<'a, 's> {
             }
             (before, Some(after)) => {
                 if let Some((_, revision)) = before {
-                    let delete = edit(AffinityEdit::Delete(revision));
-                    self.marked
-                        .push((delete, Change::new(Verb::DeleteAffinity, subject(), HALF_DELETED, &[])));
+                    let change = Change::new(Verb::DeleteAffinity, subject(), HALF_DELETED, &[]);
+                    self.marked.push((delete(revision), change));
                 }
                 // Created before the block, as in Calico: a crash may leave an affinity without a block, which its
                 // holder then creates, but never a block that its owner does not find.
-                self.edits.insert(0, edit(AffinityEdit::Create(Box::new(after.clone()))));
+                let after = Box::new(Object::Affinity(after.clone()));
+                self.edits.insert(0, Edit::Create(Key::Affinity(key.clone()), after));
                 self.note(Verb::CreateAffinity, subject(), format!("the block belongs to {}", key.node));
             }
             (Some((before, revision)), None) => {
-                self.edits.push(edit(AffinityEdit::Delete(revision)));
+                self.edits.push(delete(revision));
                 let not_its_own = "its holder no longer owns the block";
                 let detail = if before.deleted { HALF_DELETED } else { not_its_own };
                 self.note(Verb::DeleteAffinity, subject(), detail);

@@ -8,7 +8,8 @@ use calipam_check::index::IndexedBlock;
 use calipam_check::{Remedy, Scope, Subject, addresses};
 use calipam_model::IpNet;
 use calipam_model::cidr::overlap;
-use calipam_model::edit::{AffinityEdit, BlockEdit, Edit};
+use calipam_model::edit::{BlockEdit, Edit};
+use calipam_model::key::Key;
 
 use super::Migration;
 use crate::basis::Basis;
@@ -117,12 +118,12 @@ impl<'s> Planner<'_, 's> {
             }
             (None, owner) => {
                 let edit = match owner {
-                    Some(owner) => BlockEdit::GiveUp(owner.clone()),
+                    Some(owner) => Edit::Block(cidr, BlockEdit::GiveUp(owner.clone())),
                     // The block is deleted when its last address is released.
                     None if released > 0 => return self.actions.push(action),
-                    None => BlockEdit::Delete(block.revision.clone()),
+                    None => Edit::Delete(Key::Block(cidr), block.revision.clone()),
                 };
-                action.step.whole().edits.push(Edit::Block(cidr, edit));
+                action.step.whole().edits.push(edit);
                 action.changes.push(Change::new(Verb::DeleteBlock, Subject::Block(cidr), why, &[]));
             }
         }
@@ -135,7 +136,7 @@ impl<'s> Planner<'_, 's> {
         for block in stored.filter(|block| block.value.content.is_deleted() && overlap(block.value.key, old))
         {
             let cidr = block.value.key;
-            let delete = Edit::Block(cidr, BlockEdit::Delete(block.revision.clone()));
+            let delete = Edit::Delete(Key::Block(cidr), block.revision.clone());
             let (subject, why) = (Subject::Block(cidr), "its deletion stopped half-way");
             let changes = vec![Change::new(Verb::DeleteBlock, subject, why, &[])];
             self.actions.push(Action::new(format!("half-deleted block {cidr}"), vec![delete], changes));
@@ -157,8 +158,7 @@ impl<'s> Planner<'_, 's> {
                 self.skipped.push(Skipped::new(Subject::affinity(key), reason, why));
                 continue;
             }
-            let delete = AffinityEdit::Delete(affinity.revision.clone());
-            let delete = Edit::Affinity(key.clone().into(), delete);
+            let delete = Edit::Delete(Key::Affinity(key.clone()), affinity.revision.clone());
             // An affinity that is marked deleted no longer counts.
             let evidence = (!affinity.value.deleted).then(|| not_owned_by_holder(key));
             let cause =

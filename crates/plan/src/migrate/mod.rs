@@ -22,6 +22,7 @@ use calipam_model::handle::is_storable_id;
 use calipam_model::key::Key;
 use calipam_model::pool::{Pool, PoolUse, TEMPORARY_FOR};
 use calipam_model::snapshot::{DatastoreKind, Snapshot, Versioned};
+use calipam_model::writable::Object;
 use serde_json::json;
 
 pub use self::capacity::{NodeCapacity, capacity, capacity_back, capacity_in};
@@ -243,13 +244,13 @@ pub fn plan_pools(
         }
         (Phase::Create, Some(new), Some(stored)) => {
             is_free(new, stored)?;
-            let edit = PoolEdit::SetDisabled(stored.clone(), false);
-            action(old, new, edit, Verb::EnablePool, "it exists, but is disabled".to_owned())
+            let enable = Edit::Pool(new.name.clone(), PoolEdit::SetDisabled(stored.clone(), false));
+            action(old, new, enable, Verb::EnablePool, "it exists, but is disabled".to_owned())
         }
         (Phase::Disable, ..) => {
             is_free(old, &stored.old)?;
             let why = "addresses that are in use stay, but no new ones are assigned from it".to_owned();
-            let disable = PoolEdit::SetDisabled(stored.old.clone(), true);
+            let disable = Edit::Pool(old.name.clone(), PoolEdit::SetDisabled(stored.old.clone(), true));
             resting_on_others(snapshot, migration, action(old, old, disable, Verb::DisablePool, why))
         }
         (Phase::Delete, ..) => {
@@ -259,7 +260,7 @@ pub fn plan_pools(
                 return Err(MigrateRefusal::Finalizer { pool: old.name.clone(), finalizer });
             }
             let why = "no block, affinity or address in use is left in it".to_owned();
-            let delete = PoolEdit::Delete(stored.old.clone());
+            let delete = Edit::Pool(old.name.clone(), PoolEdit::Delete(stored.old.clone()));
             resting_on_others(snapshot, migration, action(old, old, delete, Verb::DeletePool, why))
         }
         _ => return Ok(Plan::new(PlanKind::Migrate, snapshot, Vec::new())),
@@ -329,14 +330,14 @@ fn create(snapshot: &Snapshot, old: &Pool, new: &Pool, stored: &Document) -> Act
     identify(&mut pool, snapshot, &new.name);
     let temporary = if new.temporary_for.is_some() { "temporary, " } else { "" };
     let settings = format!("with the settings of {}, enabled, blocks of /{}", old.name, new.block_size);
-    action(old, new, PoolEdit::Create(pool), Verb::CreatePool, format!("{temporary}{settings}"))
+    let create = Edit::Create(Key::Pool(new.name.clone()), Box::new(Object::Pool(pool)));
+    action(old, new, create, Verb::CreatePool, format!("{temporary}{settings}"))
 }
 
-fn action(old: &Pool, pool: &Pool, edit: PoolEdit, verb: Verb, why: String) -> Action {
+fn action(old: &Pool, pool: &Pool, edit: Edit, verb: Verb, why: String) -> Action {
     // Details of pools begin with the pool's name.
     let separator = if verb == Verb::CreatePool { ", " } else { ": " };
     let detail = format!("{}{separator}{why}", pool.name);
     let changes = vec![Change::new(verb, Subject::Pool(pool.cidr), detail, &[])];
-    let edit = Edit::Pool(pool.name.clone(), edit);
     Action::new(format!("migration from pool {}", old.name), vec![edit], changes)
 }

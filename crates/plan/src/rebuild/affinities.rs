@@ -3,9 +3,10 @@
 
 use calipam_check::{Code, Finding, Subject};
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
-use calipam_model::edit::{AffinityEdit, BlockEdit, Condition, Edit, Precondition};
+use calipam_model::edit::{BlockEdit, Condition, Edit, Precondition};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
+use calipam_model::writable::Object;
 
 use super::planner::Planner;
 use crate::basis::Basis;
@@ -66,8 +67,8 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
     let subject = Subject::affinity(key);
     let reason = || format!("affinity {key}");
     let repairs: Vec<Code> = found.iter().map(|finding| finding.code).collect();
-    let edit = |edit: AffinityEdit| vec![Edit::Affinity(key.clone().into(), edit)];
-    let revision = affinity.revision.clone();
+    let delete = || Edit::Delete(Key::Affinity(key.clone()), affinity.revision.clone());
+    let set = |state| Edit::Affinity(key.clone().into(), affinity.revision.clone(), state);
 
     let gone = found.iter().any(|finding| finding.code == Code::AffinityOfMissingNode)
         && !planner.index().node_exists(&key.node);
@@ -96,14 +97,13 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
             let not_owned =
                 (!affinity.value.deleted && !is_own(planner, key)).then(|| not_owned_by_holder(key));
             let what = Change::new(Verb::DeleteAffinity, subject, why, &repairs);
-            let action = Action::new(reason(), edit(AffinityEdit::Delete(revision)), vec![what]);
+            let action = Action::new(reason(), vec![delete()], vec![what]);
             planner.before_blocks.push(action.requiring(absent.into_iter().chain(not_owned)));
             true
         }
         Decision::Finish => {
             let Some(block) = planner.index().block(key.cidr) else { return false };
-            let mut edits = vec![Edit::Block(key.cidr, BlockEdit::Delete(block.revision.clone()))];
-            edits.extend(edit(AffinityEdit::Delete(revision)));
+            let edits = vec![Edit::Delete(Key::Block(key.cidr), block.revision.clone()), delete()];
             let why = "its node was about to release it, and the block is empty";
             let what = Change::new(Verb::DeleteAffinity, subject, why, &repairs);
             let block =
@@ -114,8 +114,7 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
         Decision::Confirm => {
             let why = "its node owns the block, which is written first so that concurrent writes fail";
             let what = Change::new(Verb::ConfirmAffinity, subject, why, &repairs);
-            let state = AffinityEdit::State(revision, AffinityState::Confirmed);
-            with_touch(planner, key, Edit::Affinity(key.clone().into(), state), what, reason());
+            with_touch(planner, key, set(AffinityState::Confirmed), what, reason());
             false
         }
         Decision::Label => {
@@ -125,8 +124,8 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
                 "with the labels by which Calico finds it",
                 &repairs,
             );
-            let state = AffinityEdit::State(revision, affinity.value.state.clone());
-            planner.before_blocks.push(Action::new(reason(), edit(state), vec![what]));
+            let edits = vec![set(affinity.value.state.clone())];
+            planner.before_blocks.push(Action::new(reason(), edits, vec![what]));
             false
         }
     }
@@ -234,7 +233,7 @@ fn with_touch(planner: &mut Planner<'_, '_>, key: &AffinityKey, edit: Edit, what
     // Stale affinities of others are deleted first in the same step: two nodes must not hold one block.
     let is_stale = |other: &mut Action| {
         let edits: Vec<&Edit> = other.step.edits().collect();
-        matches!(edits[..], [Edit::Affinity(k, AffinityEdit::Delete(_))] if k.cidr == key.cidr && k.as_ref() != key)
+        matches!(edits[..], [Edit::Delete(Key::Affinity(k), _)] if k.cidr == key.cidr && k != key)
     };
 
     for stale in planner.before_blocks.extract_if(.., is_stale) {
@@ -297,10 +296,13 @@ fn missing(planner: &mut Planner<'_, '_>) {
         let detail = "its node owns the block, but cannot find it without an affinity";
         let mut what = Change::new(Verb::CreateAffinity, Subject::affinity(&key), detail, &[]);
         what.repairs.push(finding.key());
-        let created = AffinityEdit::Create(Box::new(Affinity::new(key.clone(), AffinityState::Confirmed)));
-        let edit = Edit::Affinity(key.clone().into(), created);
-        with_touch(planner, &key, edit, what, format!("{} {cidr}", finding.code));
+        with_touch(planner, &key, create_affinity(&key), what, format!("{} {cidr}", finding.code));
     }
+}
+
+pub(super) fn create_affinity(key: &AffinityKey) -> Edit {
+    let affinity = Affinity::new(key.clone(), AffinityState::Confirmed);
+    Edit::Create(Key::Affinity(key.clone()), Box::new(Object::Affinity(affinity)))
 }
 
 /// Returns true if the stored affinity cannot be decoded.

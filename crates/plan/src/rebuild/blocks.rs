@@ -3,7 +3,8 @@
 use calipam_check::{Code, Subject};
 use calipam_model::affinity::AffinityType;
 use calipam_model::block::BlockOwner;
-use calipam_model::edit::{BlockEdit, Edit};
+use calipam_model::edit::Edit;
+use calipam_model::key::Key;
 
 use super::planner::Planner;
 use crate::plan::{Action, Change, Verb};
@@ -59,7 +60,7 @@ fn empty(planner: &mut Planner<'_, '_>) {
             continue;
         }
         let Some(block) = planner.index().block(cidr) else { continue };
-        let edit = Edit::Block(cidr, BlockEdit::Delete(block.revision.clone()));
+        let edit = Edit::Delete(Key::Block(cidr), block.revision.clone());
         planner.after_blocks.push(Action::new(format!("{} {cidr}", finding.code), vec![edit], vec![what]));
     }
 }
@@ -88,7 +89,7 @@ fn half_deleted(planner: &mut Planner<'_, '_>) {
         }
         let detail = "its deletion stopped half-way";
         let what = Change::new(Verb::DeleteBlock, finding.subject.clone(), detail, &[finding.code]);
-        let edit = Edit::Block(cidr, BlockEdit::Delete(block.revision.clone()));
+        let edit = Edit::Delete(Key::Block(cidr), block.revision.clone());
         planner.before_blocks.push(Action::new(format!("{} {cidr}", finding.code), vec![edit], vec![what]));
     }
 }

@@ -7,6 +7,8 @@ use calipam_model::IpNet;
 use calipam_model::attributes::Attribute;
 use calipam_model::cidr::ordinal_of;
 use calipam_model::edit::{BlockEdit, Condition, Edit, Part, Precondition, Step, Unit};
+use calipam_model::key::Key;
+use calipam_model::writable::Object;
 
 use super::block_plan::{AddressPlan, BlockPlan, RecordEdit};
 use super::corrupt::{CorruptBlocks, Repaired};
@@ -49,7 +51,7 @@ fn block(
 
     match planned.created.take() {
         Some(created) => {
-            let create = Edit::Block(cidr, BlockEdit::Create(created));
+            let create = Edit::Create(Key::Block(cidr), Box::new(Object::from(*created)));
             write_whole(cidr, vec![create], planned, counting, cooldown)
         }
         None => edit(cidr, planned, counting, cooldown),
@@ -67,10 +69,10 @@ fn replace(
     let mut edits = Vec::new();
     if planned.deleted {
         planned.addresses.clear();
-        edits.push(Edit::Block(cidr, BlockEdit::Delete(repaired.revision.clone())));
+        edits.push(Edit::Delete(Key::Block(cidr), repaired.revision.clone()));
     } else {
-        let block = Box::new(repaired.block.clone());
-        edits.push(Edit::Block(cidr, BlockEdit::Replace(repaired.revision.clone(), block)));
+        let block = Box::new(Object::from(repaired.block.clone()));
+        edits.push(Edit::Replace(Key::Block(cidr), repaired.revision.clone(), block));
         edits.extend(hold_unrecorded(cidr, repaired, &planned));
     }
 

@@ -57,12 +57,7 @@ pub struct BlockFile {
 /// Returns one file for each block that the plan writes. Only these blocks are copied.
 pub fn block_files(before: &Snapshot, plan: &Plan, now: Timestamp) -> Result<Vec<BlockFile>, StepError> {
     let edits = plan.actions.iter().flat_map(|action| action.step.edits());
-    let touched: BTreeSet<IpNet> = edits
-        .filter_map(|edit| match edit {
-            Edit::Block(cidr, _) => Some(*cidr),
-            _ => None,
-        })
-        .collect();
+    let touched: BTreeSet<IpNet> = edits.filter_map(Edit::block).collect();
     let stored = before.blocks.iter().filter(|block| touched.contains(&block.value.key));
 
     let small =

@@ -10,12 +10,13 @@ use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType
 use calipam_model::attributes::Attribute;
 use calipam_model::block::{Block, BlockOwner};
 use calipam_model::cidr::{block_around, ordinal_of};
-use calipam_model::edit::{AffinityEdit, Edit};
+use calipam_model::edit::Edit;
+use calipam_model::key::Key;
 use calipam_model::node::Node;
 use calipam_model::pool::PoolUse;
 use calipam_model::snapshot::Versioned;
 
-use super::affinities::is_unreadable;
+use super::affinities::{create_affinity, is_unreadable};
 use super::block_plan::{AddressPlan, RecordEdit};
 use super::planner::{Planner, blocks_around, hidden_blocks, overlapping};
 use crate::basis::Basis;
@@ -156,9 +157,9 @@ fn create(
     }
 
     let affinities = affinity(cidr, &owner, &held);
-    let unreadable = affinities.iter().find(|(edit, _)| {
-        matches!(edit, Edit::Affinity(key, AffinityEdit::Create(_)) if is_unreadable(planner.basis, key))
-    });
+    let unreadable = affinities.iter().find(
+        |(edit, _)| matches!(edit, Edit::Create(Key::Affinity(key), _) if is_unreadable(planner.basis, key)),
+    );
 
     match unreadable {
         Some((_, change)) => {
@@ -254,15 +255,15 @@ fn affinity(cidr: IpNet, owner: &BlockOwner, held: &[&Versioned<Affinity>]) -> V
         if affinity.value.state == AffinityState::Confirmed {
             return Vec::new();
         }
-        let edit = AffinityEdit::State(affinity.revision.clone(), AffinityState::Confirmed);
+        let state = AffinityState::Confirmed;
+        let edit = Edit::Affinity(key.clone().into(), affinity.revision.clone(), state);
         let repaired = [Code::UnsettledAffinity];
         let change =
             Change::new(Verb::ConfirmAffinity, Subject::affinity(key), "its block exists again", &repaired);
-        return vec![(Edit::Affinity(key.clone().into(), edit), change)];
+        return vec![(edit, change)];
     }
 
     let Some(key) = AffinityKey::of_owner(owner, cidr) else { return Vec::new() };
     let change = Change::new(Verb::CreateAffinity, Subject::affinity(&key), "for the new block", &[]);
-    let created = AffinityEdit::Create(Box::new(Affinity::new(key.clone(), AffinityState::Confirmed)));
-    vec![(Edit::Affinity(key.into(), created), change)]
+    vec![(create_affinity(&key), change)]
 }

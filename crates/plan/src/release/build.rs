@@ -164,7 +164,7 @@ impl<'s> Builder<'_, 's> {
             let Some(object) = objects.get(&Key::Handle(id.clone())) else { continue };
             let (subject, detail) = (finding.subject.clone(), "no allocation refers to it");
             let change = Change::new(Verb::DeleteHandle, subject, detail, &[finding.code]);
-            let delete = Edit::Handle(id.clone(), HandleEdit::Delete(object.revision().clone()));
+            let delete = Edit::Delete(Key::Handle(id.clone()), object.revision().clone());
             let is_empty = |block| (Key::Block(block), Precondition::Records(id.clone(), 0..=0));
             let evidence = named.remove(id).unwrap_or_default().into_iter().map(is_empty);
             let reason = format!("orphan-handle {id}");

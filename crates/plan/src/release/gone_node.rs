@@ -5,7 +5,7 @@ use calipam_check::{Code, Subject};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey};
 use calipam_model::block::BlockOwner;
-use calipam_model::edit::{AffinityEdit, BlockEdit, Condition, Edit, Precondition};
+use calipam_model::edit::{BlockEdit, Condition, Edit, Precondition};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 
@@ -38,9 +38,8 @@ pub(crate) fn clear_owner(action: &mut Action, block: IpNet, node: &str) {
 /// Deletes an affinity of a gone node.
 pub(crate) fn release_affinity(action: &mut Action, affinity: &Versioned<Affinity>) {
     let key = &affinity.value.key;
-    let edit = AffinityEdit::Delete(affinity.revision.clone());
     let whole = action.step.whole();
-    whole.edits.push(Edit::Affinity(key.clone().into(), edit));
+    whole.edits.push(Edit::Delete(Key::Affinity(key.clone()), affinity.revision.clone()));
     whole.require((Key::Node(key.node.clone()), Precondition::Absent));
 
     // A step that takes the block from its node compares the owner anyway.

@@ -5,7 +5,8 @@ use calipam_check::Subject;
 use calipam_model::IpNet;
 use calipam_model::affinity::Affinity;
 use calipam_model::block::BlockOwner;
-use calipam_model::edit::{AffinityEdit, BlockEdit, Edit};
+use calipam_model::edit::{BlockEdit, Edit};
+use calipam_model::key::Key;
 use calipam_model::snapshot::Versioned;
 
 use crate::basis::Basis;
@@ -42,7 +43,7 @@ pub(crate) fn give_up(action: &mut Action, affinity: &Versioned<Affinity>, why: 
     let key = &affinity.value.key;
     let whole = action.step.whole();
     whole.edits.push(Edit::Block(key.cidr, BlockEdit::GiveUp(key.owner())));
-    whole.edits.push(Edit::Affinity(key.clone().into(), AffinityEdit::Delete(affinity.revision.clone())));
+    whole.edits.push(Edit::Delete(Key::Affinity(key.clone()), affinity.revision.clone()));
 
     action.changes.push(Change::new(Verb::DeleteBlock, Subject::Block(key.cidr), why, &[]));
     action.changes.push(Change::new(

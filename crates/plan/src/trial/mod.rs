@@ -134,15 +134,14 @@ fn may_cause(action: &Action, finding: &Finding) -> bool {
             place.is_some_and(|place| overlap(place, cidr))
                 || addresses.iter().any(|address| cidr.contains(address))
         };
-        finding.depends_on.contains(&edit.key())
-            || match edit {
-                Edit::Block(cidr, _) => is_near(*cidr),
-                Edit::Affinity(key, _) => {
-                    is_near(key.cidr) || finding.subject == Subject::Node(key.node.clone())
-                }
-                Edit::Handle(id, _) => finding.subject == Subject::Handle(id.clone()),
-                // Plans of these are not tried: their planners check all consequences.
-                Edit::Pool(..) | Edit::IpamConfig(_) => false,
+        let key = edit.key();
+        finding.depends_on.contains(&key)
+            || match key {
+                Key::Block(cidr) => is_near(cidr),
+                Key::Affinity(key) => is_near(key.cidr) || finding.subject == Subject::Node(key.node),
+                Key::Handle(id) => finding.subject == Subject::Handle(id),
+                // Plans of others are not tried: their planners check all consequences.
+                _ => false,
             }
     })
 }

@@ -9,11 +9,12 @@ use calipam_model::attributes::Attribute;
 use calipam_model::block::{Block, BlockContent, BlockOwner};
 use calipam_model::cidr::address_at;
 use calipam_model::config::IpamConfig;
-use calipam_model::edit::{AffinityEdit, BlockEdit, Edit};
+use calipam_model::edit::Edit;
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::pool::Reservation;
 use calipam_model::snapshot::{Revision, Snapshot, StoredBlock, Versioned};
+use calipam_model::writable::Object;
 use calipam_plan::assign::{Request, plan, taken_since};
 use calipam_plan::{Basis, Plan, SkipReason, SuggestedAction, try_plan};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
@@ -97,7 +98,7 @@ fn a_block_with_a_record_that_no_ordinal_refers_to_gives_addresses() {
     let report = check(&snapshot, &Options::default());
     let (made, kept) = one_more(snapshot, report);
     let [action] = &made.actions[..] else { panic!("{:?}", made.skipped) };
-    let is_own = |edit: &Edit| matches!(edit, Edit::Block(block, _) if *block == cidr);
+    let is_own = |edit: &Edit| edit.block() == Some(cidr);
     assert!(action.step.edits().any(is_own), "from the block that it has");
     assert_eq!(kept.actions.len(), 1, "{:?}", kept.skipped);
 }
@@ -151,16 +152,15 @@ fn an_affinity_whose_deletion_stopped_half_way_is_deleted_before_it_comes_back()
 
     let plan = of_addresses(&snapshot, cidr.hosts().skip(4).take(1).collect(), false);
     let edits = plan.actions.iter().flat_map(|action| action.step.edits());
-    let of_affinity = edits.filter_map(|edit| match edit {
-        Edit::Affinity(_, edit) => Some(matches!(edit, AffinityEdit::Delete(_))),
-        _ => None,
-    });
+    let of_affinity = edits.filter(|edit| matches!(edit.key(), Key::Affinity(_)));
+    let of_affinity = of_affinity.map(|edit| matches!(edit, Edit::Delete(..)));
     assert_eq!(of_affinity.collect::<Vec<_>>(), [true, false], "{:?}", plan.skipped);
     let created = plan.actions.iter().flat_map(|action| action.step.edits()).find_map(|edit| match edit {
-        Edit::Block(_, BlockEdit::Create(block)) => Some(block),
+        Edit::Create(Key::Block(_), block) => Some(block),
         _ => None,
     });
-    assert_eq!(created.and_then(|block| block.claimed_at()), Some(snapshot.taken_at));
+    let Some(Object::Block(BlockContent::Sound(created))) = created.map(|block| &**block) else { panic!() };
+    assert_eq!(created.claimed_at(), Some(snapshot.taken_at));
     let keys: BTreeSet<Key> =
         plan.actions.iter().flat_map(|action| action.step.edits()).map(Edit::key).collect();
     assert_eq!((plan.totals().objects(), plan.totals().others()), (keys.len(), 1));

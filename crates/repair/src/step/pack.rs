@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use calipam_datastore::write::Limits;
-use calipam_model::edit::{AffinityEdit, BlockEdit, Edit, Part, Step};
+use calipam_model::edit::{BlockEdit, Edit, Part, Step};
 use calipam_model::key::Key;
 
 /// Edits of one part that are written at once.
@@ -39,7 +39,7 @@ pub(super) fn writes(step: &Step, limits: Limits) -> Vec<Vec<Piece>> {
 fn one_by_one(step: &Step, affinity_first: bool) -> Vec<Vec<Piece>> {
     let is_claim = |(_, edits): &(Key, Vec<(usize, usize)>)| {
         let mut edits = edits.iter().map(|(part, edit)| &step.parts[*part].edits[*edit]);
-        edits.any(|edit| matches!(edit, Edit::Affinity(_, AffinityEdit::Create(_))))
+        edits.any(|edit| matches!(edit, Edit::Create(Key::Affinity(_), _)))
     };
 
     let mut objects = step.by_object();
@@ -140,6 +140,7 @@ mod tests {
     use calipam_model::attributes::Attribute;
     use calipam_model::block::Block;
     use calipam_model::edit::{AllocationGuard, Condition, HandleEdit, Precondition, Unit};
+    use calipam_model::writable::Object;
     use jiff::Timestamp;
 
     use super::*;
@@ -212,8 +213,8 @@ mod tests {
         step.parts.push(Part {
             unit: Unit::Block,
             edits: vec![
-                Edit::Block(block(), BlockEdit::Create(Box::new(created))),
-                Edit::Affinity(key.into(), AffinityEdit::Create(Box::new(affinity))),
+                Edit::Create(Key::Block(block()), Box::new(Object::from(created))),
+                Edit::Create(Key::Affinity(key), Box::new(Object::Affinity(affinity))),
             ],
             evidence: Vec::new(),
         });

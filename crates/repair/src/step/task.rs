@@ -7,9 +7,7 @@ use std::sync::Arc;
 use calipam_datastore::clock;
 use calipam_datastore::write::{Batch, Change, Limits, Stored};
 use calipam_model::block::BlockContent;
-use calipam_model::edit::{
-    BlockEdit, Current, Edit, EditError, Found, Part, Precondition, Step, Unit, apply,
-};
+use calipam_model::edit::{Current, Edit, EditError, Found, Part, Precondition, Step, Unit, apply};
 use calipam_model::handle::clean_id;
 use calipam_model::key::Key;
 use calipam_model::writable::Object;
@@ -96,9 +94,9 @@ impl Task for WriteTask {
 
 impl WriteTask {
     pub(super) fn new(step: Arc<Step>, pieces: Vec<Piece>, later: Vec<PartOf>, limits: Limits) -> Self {
-        let counts = |piece: &Piece| piece.edits(&step).all(|edit| matches!(edit, Edit::Handle(..)));
+        let counts = |piece: &Piece| piece.edits(&step).all(is_of_handle);
         // A step that only writes handles creates or deletes them, with their blocks as evidence.
-        let is_about_handle = step.edits().all(|edit| matches!(edit, Edit::Handle(..)));
+        let is_about_handle = step.edits().all(is_of_handle);
         let is_divided = limits.changes == 1 || step.block_part().is_some();
         let counts_only = is_divided && !is_about_handle && pieces.iter().all(counts);
         Self { step, pieces, later, counts_only, conditions: limits.conditions }
@@ -118,18 +116,15 @@ impl WriteTask {
 
     fn evidence(&self, piece: &Piece) -> &[(Key, Precondition)] {
         // The evidence of an address is compared when its block is written.
-        let is_counted_apart = || {
-            self.step.block_part().is_some()
-                && piece.edits(&self.step).all(|edit| matches!(edit, Edit::Handle(..)))
-        };
+        let is_counted_apart =
+            || self.step.block_part().is_some() && piece.edits(&self.step).all(is_of_handle);
         if self.counts_only || is_counted_apart() { &[] } else { &self.part(piece).evidence }
     }
 
     /// Returns true if a block would be created although none of its addresses is left.
     fn is_created_for_none(&self, pieces: &[&Piece]) -> bool {
-        let is_created = |piece: &&Piece| {
-            piece.edits(&self.step).any(|e| matches!(e, Edit::Block(_, BlockEdit::Create(_))))
-        };
+        let is_created =
+            |piece: &&Piece| piece.edits(&self.step).any(|e| matches!(e, Edit::Create(Key::Block(_), _)));
         let is_address = |part: &Part| !matches!(part.unit, Unit::Block | Unit::WholeStep);
         pieces.iter().any(is_created)
             && self.step.parts.iter().any(is_address)
@@ -303,7 +298,11 @@ fn no_longer_holds(key: &Key, why: &str) -> String {
 }
 
 fn block_edits(part: &Part) -> impl Iterator<Item = &Edit> {
-    part.edits.iter().filter(|edit| matches!(edit, Edit::Block(..)))
+    part.edits.iter().filter(|edit| edit.block().is_some())
+}
+
+fn is_of_handle(edit: &Edit) -> bool {
+    matches!(edit.key(), Key::Handle(_))
 }
 
 fn apply_to<'e>(

@@ -9,9 +9,10 @@ use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityState, AffinityType};
 use calipam_model::attributes::Attribute;
 use calipam_model::block::{Block, BlockOwner};
-use calipam_model::edit::{AffinityEdit, AllocationGuard, BlockEdit, Edit, HandleEdit, Part, Step, Unit};
+use calipam_model::edit::{AllocationGuard, BlockEdit, Edit, HandleEdit, Part, Step, Unit};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
+use calipam_model::writable::Object;
 use calipam_repair::{Execution, Options, RepairError, execute};
 use calipam_testkit::servers::Etcd;
 
@@ -245,18 +246,16 @@ async fn affinities_and_owners_change_together() {
         step.whole().edits = vec![
             Edit::Affinity(
                 affinity.value.key.clone().into(),
-                AffinityEdit::State(affinity.revision.clone(), AffinityState::PendingDeletion),
+                affinity.revision.clone(),
+                AffinityState::PendingDeletion,
             ),
             Edit::Block(block.cidr(), BlockEdit::Owner { from, to: None }),
-            Edit::Affinity(
-                affinity.value.key.clone().into(),
-                AffinityEdit::Delete(affinity.revision.clone()),
-            ),
+            Edit::Delete(Key::Affinity(affinity.value.key.clone()), affinity.revision.clone()),
             Edit::Block(
                 block.cidr(),
                 BlockEdit::Owner { from: None, to: Some(BlockOwner::Host("node-new".into())) },
             ),
-            Edit::Affinity(moved.clone().into(), AffinityEdit::Create(Box::new(created.clone()))),
+            Edit::Create(Key::Affinity(moved.clone()), Box::new(Object::Affinity(created.clone()))),
         ];
         step
     };
@@ -332,14 +331,14 @@ async fn a_handle_whose_block_records_it_meanwhile_stays() {
     let (block, ordinals) = pod_blocks(&snapshot)[0].clone();
     let id = block.handles().find(|(ordinal, _)| *ordinal == ordinals[0]).unwrap().1.to_string();
     let handle = snapshot.handles.iter().find(|handle| handle.value.id().to_string() == id).unwrap();
-    let step = |wanted: RangeInclusive<usize>, edit: HandleEdit| {
+    let step = |wanted: RangeInclusive<usize>, edit: Edit| {
         let mut step = Step::new("orphan-handle");
-        step.whole().edits.push(Edit::Handle(id.clone(), edit));
+        step.whole().edits.push(edit);
         step.whole().evidence = vec![(Key::Block(block.cidr()), Precondition::Records(id.clone(), wanted))];
         step
     };
     let before = dump(&etcd).await;
-    let delete = || HandleEdit::Delete(handle.revision.clone());
+    let delete = || Edit::Delete(Key::Handle(id.clone()), handle.revision.clone());
     let execution = run(&store, vec![step(0..=0, delete())]).await;
     assert_eq!((execution.written, execution.conflicts.len()), (0, 1), "{execution:?}");
     assert!(
@@ -354,6 +353,7 @@ async fn a_handle_whose_block_records_it_meanwhile_stays() {
     let execution = run(&store, vec![step(1..=1, delete())]).await;
     assert!(execution.is_complete(), "{execution:?}");
     client.delete(key.as_str(), None).await.unwrap();
-    let execution = run(&store, vec![step(1..=1, HandleEdit::Create(handle.value.clone()))]).await;
+    let create = Edit::Create(Key::Handle(id.clone()), Box::new(Object::Handle(handle.value.clone())));
+    let execution = run(&store, vec![step(1..=1, create)]).await;
     assert_eq!(execution.conflicts.len(), 1, "{execution:?}");
 }

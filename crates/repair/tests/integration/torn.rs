@@ -10,7 +10,7 @@ use calipam_datastore::Datastore;
 use calipam_model::affinity::{AffinityState, AffinityType};
 use calipam_model::attributes::Attribute;
 use calipam_model::block::Block;
-use calipam_model::edit::{AffinityEdit, BlockEdit, Edit, HandleEdit, Precondition, Step};
+use calipam_model::edit::{BlockEdit, Edit, HandleEdit, Precondition, Step};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 use calipam_repair::journal::{Recorded, resolve};
@@ -133,15 +133,14 @@ fn rebuild(snapshot: &Snapshot) -> Vec<Step> {
     }
     if owned.value.state != AffinityState::Confirmed {
         let mut step = Step::new("unsettled-affinity");
-        let state = AffinityEdit::State(owned.revision.clone(), AffinityState::Confirmed);
-        step.whole().edits =
-            vec![Edit::Block(cidr, BlockEdit::Touch), Edit::Affinity(owned.value.key.clone().into(), state)];
+        let (key, version) = (owned.value.key.clone().into(), owned.revision.clone());
+        let state = Edit::Affinity(key, version, AffinityState::Confirmed);
+        step.whole().edits = vec![Edit::Block(cidr, BlockEdit::Touch), state];
         steps.push(step);
     }
     if let Some(orphan) = snapshot.handles.iter().find(|handle| handle.value.id() == *ORPHAN) {
         let mut step = Step::new("orphan-handle");
-        let delete = HandleEdit::Delete(orphan.revision.clone());
-        step.whole().edits = vec![Edit::Handle(ORPHAN.into(), delete)];
+        step.whole().edits = vec![Edit::Delete(Key::Handle(ORPHAN.into()), orphan.revision.clone())];
         step.whole().evidence = vec![(Key::Block(cidr), Precondition::Records(ORPHAN.into(), 0..=0))];
         steps.push(step);
     }

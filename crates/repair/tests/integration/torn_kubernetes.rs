@@ -9,9 +9,10 @@ use calipam_datastore::Datastore;
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
 use calipam_model::attributes::Attribute;
-use calipam_model::edit::{AffinityEdit, BlockEdit, Edit, HandleEdit, Precondition, Step};
+use calipam_model::edit::{BlockEdit, Edit, HandleEdit, Precondition, Step};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
+use calipam_model::writable::Object;
 use calipam_repair::journal::{Recorded, resolve};
 use calipam_repair::{Execution, Options, UndoPlan, execute, undo};
 use calipam_testkit::kube::{Connection, Flavour, Kinds, Lease, create, lease};
@@ -187,8 +188,9 @@ fn rebuild(snapshot: &Snapshot) -> Vec<Step> {
     if snapshot.affinities.is_empty() {
         let key = AffinityKey { kind: AffinityType::Host, node: "node-1".into(), cidr };
         let mut step = Step::new("block-without-affinity");
-        let create = AffinityEdit::Create(Box::new(Affinity::new(key.clone(), AffinityState::Confirmed)));
-        step.whole().edits = vec![Edit::Block(cidr, BlockEdit::Touch), Edit::Affinity(key.into(), create)];
+        let affinity = Object::Affinity(Affinity::new(key.clone(), AffinityState::Confirmed));
+        let create = Edit::Create(Key::Affinity(key), Box::new(affinity));
+        step.whole().edits = vec![Edit::Block(cidr, BlockEdit::Touch), create];
         steps.push(step);
     }
     steps.extend(orphan(snapshot, ORPHAN));
@@ -198,8 +200,7 @@ fn rebuild(snapshot: &Snapshot) -> Vec<Step> {
 fn orphan(snapshot: &Snapshot, id: &str) -> Option<Step> {
     let handle = snapshot.handles.iter().find(|handle| handle.value.id() == *id)?;
     let mut step = Step::new("orphan-handle");
-    let delete = HandleEdit::Delete(handle.revision.clone());
-    step.whole().edits = vec![Edit::Handle(id.into(), delete)];
+    step.whole().edits = vec![Edit::Delete(Key::Handle(id.into()), handle.revision.clone())];
     let blocks = handle.value.blocks();
     step.whole().evidence =
         blocks.map(|(block, _)| (Key::Block(block), Precondition::Records(id.into(), 0..=0))).collect();
@@ -339,7 +340,7 @@ async fn a_deletion_that_got_as_far_as_the_mark() {
             .revision
             .clone();
         let mut step = Step::new("half-deleted 10.0.0.4/30");
-        step.whole().edits = vec![Edit::Block("10.0.0.4/30".parse().unwrap(), BlockEdit::Delete(revision))];
+        step.whole().edits = vec![Edit::Delete(Key::Block("10.0.0.4/30".parse().unwrap()), revision)];
         let (execution, _) = site.run(vec![step]).await;
         assert!(execution.unwrap().is_complete());
         assert_eq!(site.server.request("GET", &block, "").unwrap().status, 404);

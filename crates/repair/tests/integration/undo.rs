@@ -2,8 +2,9 @@
 
 use calipam_model::attributes::Attribute;
 use calipam_model::block::Block;
-use calipam_model::edit::{BlockEdit, Edit, HandleEdit, Step};
+use calipam_model::edit::{Edit, HandleEdit, Step};
 use calipam_model::key::Key;
+use calipam_model::writable::Object;
 use calipam_repair::journal::Recorded;
 use calipam_repair::{Options, RepairError, UndoPlan, execute, undo};
 use jiff::Timestamp;
@@ -157,7 +158,7 @@ async fn a_step_of_many_writes_is_undone_as_a_whole() {
     step.whole().edits = counts.collect();
     let mut whole = block.clone();
     whole.update(|update| (0..200).map(record).for_each(|(n, record)| update.assign(n, &record).unwrap()));
-    step.whole().edits.push(Edit::Block(block.cidr(), BlockEdit::Create(Box::new(whole))));
+    step.whole().edits.push(Edit::Create(Key::Block(block.cidr()), Box::new(Object::from(whole))));
     let path = journal_path(folder.path(), "first");
     let steps = vec![step];
     let execution =

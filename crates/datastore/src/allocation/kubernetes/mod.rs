@@ -19,8 +19,7 @@ use super::{Retries, unavailable};
 use crate::client::kubernetes::KubeClient;
 use crate::client::kubernetes::discovery::Api;
 use crate::error::{Cause, Error, Failure};
-use crate::read::again::kubernetes::locate;
-use crate::write::objects::{self, is_version, version};
+use crate::write::objects::{Target, is_version, version};
 
 /// The way to find a node's affinities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +119,7 @@ impl KubeStore {
             Failure::Conflict(_) => StoreError::Conflict(key.clone()),
             failure => unavailable(client.write_error(&key.to_string(), failure)),
         };
-        let target = locate(&client, &key).ok_or_else(|| failed(Failure::NotFound))?;
+        let target = Target::locate(&client, &key, LABELLED).map_err(failed)?;
         let value = match swap.after().map(Record::encode) {
             Some(None) => {
                 return Err(failed(Failure::Other("records of this kind are never written".into())));
@@ -128,13 +127,13 @@ impl KubeStore {
             value => value.flatten(),
         };
         let read = match &swap.read {
-            Some(revision) => Some(self.object(&client, &target.1, &key, revision).await.map_err(failed)?),
+            Some(revision) => Some(self.object(&target, &key, revision).await.map_err(failed)?),
             None => None,
         };
         if swap.deletes {
             self.state().objects.remove(&key);
         }
-        match objects::swap(&client, &target, &key, read, value, LABELLED).await.map_err(failed)? {
+        match target.swap(read, value).await.map_err(failed)? {
             Some(object) => {
                 let revision = version(&object);
                 self.state().objects.insert(key, object);
@@ -145,18 +144,12 @@ impl KubeStore {
     }
 
     /// The object at a revision: from the last read or write, or from a new read.
-    async fn object(
-        &self,
-        client: &Arc<KubeClient>,
-        path: &str,
-        key: &Key,
-        revision: &Revision,
-    ) -> Result<Value, Failure> {
+    async fn object(&self, target: &Target<'_>, key: &Key, revision: &Revision) -> Result<Value, Failure> {
         let known =
             self.state().objects.get(key).filter(|known| is_version(&version(known), revision)).cloned();
         match known {
             Some(known) => Ok(known),
-            None => objects::expected(client, path, revision).await,
+            None => target.expected(revision).await,
         }
     }
 

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use calipam_model::digest::sha256_hex;
+use http::Method;
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::KubeClient;
 use super::kinds::segment;
@@ -67,7 +68,7 @@ impl Events {
             None => KubeClient::connect(&self.settings).await?,
         };
         let (path, json) = event.object(&self.instance);
-        let told = client.post(&path, json.into_bytes()).await;
+        let told = client.write(Method::POST, &path, &json).await;
         self.client = told.as_ref().err().is_none_or(is_answer).then_some(client.clone());
         match told {
             Ok(_) | Err(Failure::Conflict(_)) => Ok(()),
@@ -83,7 +84,7 @@ fn is_answer(failure: &Failure) -> bool {
 
 impl Event {
     /// The path at which to create the event, and its JSON.
-    fn object(&self, instance: &str) -> (String, String) {
+    fn object(&self, instance: &str) -> (String, Value) {
         // Events about objects without a namespace belong to the namespace `default`.
         let (namespace, name, object) = match &self.regarding {
             Regarding::Node(name) => ("default", name, json!({"kind": "Node", "name": name, "uid": name})),
@@ -106,6 +107,6 @@ impl Event {
             "note": self.note.chars().take(MAX_NOTE).collect::<String>(),
             "type": if self.is_warning { "Warning" } else { "Normal" },
         });
-        (format!("/apis/events.k8s.io/v1/namespaces/{}/events", segment(namespace)), event.to_string())
+        (format!("/apis/events.k8s.io/v1/namespaces/{}/events", segment(namespace)), event)
     }
 }

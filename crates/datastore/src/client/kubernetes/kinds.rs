@@ -100,16 +100,6 @@ pub(crate) fn find(api: &Api, source: Source) -> Resolved {
     kinds_of(api, source).next().unwrap_or_else(unknown)
 }
 
-/// Blocks, handles and affinities.
-pub(crate) fn records(api: &Api) -> impl Iterator<Item = Resolved> {
-    RECORDS.into_iter().map(|source| find(api, source))
-}
-
-/// Pools, reservations and configuration.
-pub(crate) fn configuration(api: &Api) -> impl Iterator<Item = Resolved> {
-    CONFIGURATION.into_iter().map(|source| find(api, source))
-}
-
 /// Nodes, services and pods, and machines where KubeVirt is installed.
 pub(crate) fn users_of_addresses(api: &Api) -> Vec<Kind> {
     let sources = [Source::Nodes, Source::Services, Source::Pods, Source::Machines];

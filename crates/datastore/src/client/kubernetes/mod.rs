@@ -28,10 +28,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use calipam_files::objects::{Accept, Encoding};
 use http::response::Parts;
-use http::{Request, StatusCode, header};
+use http::{Method, Request, StatusCode, header};
 use kube::client::Body;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
@@ -85,14 +86,6 @@ enum Process {
 }
 
 impl KubeClient {
-    /// Connects to the Kubernetes datastore of the settings.
-    pub(crate) async fn open(settings: &KubernetesSettings) -> Result<Arc<Self>> {
-        if settings.use_pod_cidr {
-            return Err(Error::HostLocal);
-        }
-        Self::connect(settings).await
-    }
-
     /// Connects, and finds out which of Calico's API groups the cluster has.
     pub fn connect<'a>(settings: &'a KubernetesSettings) -> Pending<'a, Result<Arc<Self>>> {
         Box::pin(async move {
@@ -102,16 +95,8 @@ impl KubeClient {
         })
     }
 
-    /// Connects to the Kubernetes datastore without asking the server. Assumes the API group of the settings, or the
-    /// classic one.
-    pub(crate) async fn open_unasked(settings: &KubernetesSettings) -> Result<Arc<Self>> {
-        if settings.use_pod_cidr {
-            return Err(Error::HostLocal);
-        }
-        Self::connect_unasked(settings).await
-    }
-
-    /// Connects to an API server without asking it, for a process with few requests.
+    /// Connects to an API server without asking it, for a process with few requests. Assumes the API group of the
+    /// settings, or the classic one.
     pub(crate) async fn connect_unasked(settings: &KubernetesSettings) -> Result<Arc<Self>> {
         let mut client = Self::unasked(settings, Process::Short).await?;
         client.api = Api::assumed(&settings.api_group);
@@ -140,27 +125,16 @@ impl KubeClient {
                 Ok(client) => client.map_err(|error| connect::unusable(&server, &error))?,
                 Err(failure) => return Err(request_error(&server, "credentials", failure)),
             };
-            Ok(Self {
-                client,
-                server,
-                proxy,
-                timeouts: settings.timeouts,
-                token_file,
-                plugin: Arc::new(plugin),
-                has_certificate,
-                names_cluster: settings.names_cluster(),
-                requests: Arc::default(),
-                api: Api::default(),
-                permitted: OnceCell::new(),
-            })
+            let names_cluster = settings.names_cluster();
+            let client = Self::of(client, server, settings.timeouts);
+            Ok(Self { plugin: Arc::new(plugin), proxy, token_file, has_certificate, names_cluster, ..client })
         })
     }
 
-    /// Creates a client for any service that answers like an API server with all Calico kinds in the classic group.
-    pub fn over(client: kube::Client, timeouts: Timeouts) -> Arc<Self> {
-        Arc::new(Self {
+    fn of(client: kube::Client, server: String, timeouts: Timeouts) -> Self {
+        Self {
             client,
-            server: "http://kubernetes".to_owned(),
+            server,
             proxy: None,
             timeouts,
             token_file: None,
@@ -170,7 +144,12 @@ impl KubeClient {
             requests: Arc::default(),
             api: Api::assumed(""),
             permitted: OnceCell::new(),
-        })
+        }
+    }
+
+    /// Creates a client for any service that answers like an API server with all Calico kinds in the classic group.
+    pub fn over(client: kube::Client, timeouts: Timeouts) -> Arc<Self> {
+        Arc::new(Self::of(client, "http://kubernetes".to_owned(), timeouts))
     }
 
     /// The URL of the server, without user and password.
@@ -199,34 +178,24 @@ impl KubeClient {
         self.send(request.body(Body::empty())).await
     }
 
-    /// Sends JSON to a path.
-    pub(crate) async fn post(&self, path: &str, json: Vec<u8>) -> Result<Answer, Failure> {
-        self.send(transport::json_request(Request::post(path), "application/json", json)).await
+    /// Requests a path and reads the whole response as JSON.
+    pub(crate) async fn value(&self, path: &str) -> Result<Value, Failure> {
+        self.get(path, Accept::Json).await?.json().await
     }
 
-    /// Sends JSON to a path once. If the server defers the request (429), the caller decides about a retry.
-    pub(crate) async fn post_once(&self, path: &str, json: Vec<u8>) -> Result<Answer, Failure> {
-        let request = transport::json_request(Request::post(path), "application/json", json);
+    /// Sends JSON to a path; for `PATCH`, JSON to merge into the object.
+    pub(crate) async fn write(&self, method: Method, path: &str, json: &Value) -> Result<Answer, Failure> {
+        self.send(transport::json_request(method, path, json)).await
+    }
+
+    /// Posts JSON to a path once. If the server defers the request (429), the caller decides about a retry.
+    pub(crate) async fn post_once(&self, path: &str, json: &Value) -> Result<Answer, Failure> {
+        let request = transport::json_request(Method::POST, path, json);
         let (head, answer) = self.send_once(request.map_err(|e| Failure::Other(e.to_string()))?).await?;
         match head.status {
             StatusCode::OK | StatusCode::CREATED => Ok(answer),
             status => Err(status_failure(status, &answer.whole(MAX_REFUSAL).await.unwrap_or_default())),
         }
-    }
-
-    /// Replaces the object at a path with JSON.
-    pub(crate) async fn put(&self, path: &str, json: Vec<u8>) -> Result<Answer, Failure> {
-        self.send(transport::json_request(Request::put(path), "application/json", json)).await
-    }
-
-    /// Merges JSON into the object at a path.
-    pub(crate) async fn patch(&self, path: &str, json: Vec<u8>) -> Result<Answer, Failure> {
-        self.send(transport::json_request(Request::patch(path), "application/merge-patch+json", json)).await
-    }
-
-    /// Deletes the object at a path, with options in JSON.
-    pub(crate) async fn delete(&self, path: &str, json: Vec<u8>) -> Result<Answer, Failure> {
-        self.send(transport::json_request(Request::delete(path), "application/json", json)).await
     }
 
     /// Requests a path and reads the whole response; `None` if there is no object (404).

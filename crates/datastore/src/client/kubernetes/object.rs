@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use calipam_files::objects::{ListMeta, or_empty};
+use calipam_files::objects::ListMeta;
+use calipam_model::or_empty;
 use calipam_model::snapshot::{ObjectVersion, Revision};
 use serde::Deserialize;
 use serde::de::IgnoredAny;

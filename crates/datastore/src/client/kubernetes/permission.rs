@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -45,7 +46,7 @@ pub(crate) async fn require(client: &Arc<KubeClient>, permissions: Vec<Permissio
 /// The user's name on the API server, if its version reports it.
 async fn user(client: &KubeClient) -> Option<String> {
     let question = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
-    let answer = client.post(WHO_AM_I, question.to_string().into_bytes()).await.ok()?;
+    let answer = client.write(Method::POST, WHO_AM_I, &question).await.ok()?;
     let review: Value = serde_json::from_slice(&answer.whole(MAX_REVIEW).await.ok()?).ok()?;
     review.pointer("/status/userInfo/username")?.as_str().map(str::to_owned)
 }
@@ -65,7 +66,7 @@ async fn review(client: &KubeClient, permission: &Permission) -> Result<bool, Fa
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": {"group": group, "resource": resource, "verb": verb}},
     });
-    let answer = client.post(REVIEWS, question.to_string().into_bytes()).await?.whole(MAX_REVIEW).await?;
+    let answer = client.write(Method::POST, REVIEWS, &question).await?.whole(MAX_REVIEW).await?;
     let review: Review =
         serde_json::from_slice(&answer).map_err(|e| Failure::NotKubernetes(e.to_string()))?;
     Ok(review.status.allowed)

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use calipam_files::objects::Accept;
 use http::uri::Scheme;
-use http::{Request, Response, Uri, header};
+use http::{Method, Request, Response, Uri, header};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_rustls::{DefaultServerNameResolver, FixedServerNameResolver, HttpsConnector, ResolveServerName};
@@ -23,6 +23,7 @@ use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ConfigExt, RustlsTlsError};
 use kube::{Client, Config};
 use rustls::pki_types::ServerName;
+use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
@@ -167,13 +168,10 @@ impl Open {
 }
 
 /// Creates a request with JSON, for a JSON response.
-pub(super) fn json_request(
-    request: http::request::Builder,
-    kind: &str,
-    json: Vec<u8>,
-) -> http::Result<Request<Body>> {
-    let request = request.header(header::ACCEPT, Accept::Json.header());
-    request.header(header::CONTENT_TYPE, kind).body(Body::from(json))
+pub(super) fn json_request(method: Method, path: &str, json: &Value) -> http::Result<Request<Body>> {
+    let kind = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+    let request = Request::builder().method(method).uri(path).header(header::ACCEPT, Accept::Json.header());
+    request.header(header::CONTENT_TYPE, kind).body(Body::from(json.to_string().into_bytes()))
 }
 
 /// Copies a request; `None` if its body can be read only once.

@@ -88,8 +88,8 @@ pub(crate) async fn add_users(
 async fn configuration(client: &Arc<KubeClient>) -> Result<Snapshot> {
     let mut snapshot = Snapshot::default();
     let mut lists = Vec::new();
-    for found in kinds::configuration(client.api()) {
-        match found {
+    for source in kinds::CONFIGURATION {
+        match kinds::find(client.api(), source) {
             Ok(kind) => {
                 let client = Arc::clone(client);
                 lists.push(

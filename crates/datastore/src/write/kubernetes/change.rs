@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use calipam_files::objects::{Accept, Flavour};
+use calipam_files::objects::Flavour;
 use calipam_model::block::BlockContent;
 use calipam_model::config::ClusterInformation;
 use calipam_model::edit::User;
 use calipam_model::key::{DEFAULT, Key};
 use calipam_model::snapshot::{ObjectVersion, Revision, Snapshot, Source};
 use calipam_model::writable::Object;
+use http::Method;
 use serde_json::{Value, json};
 
 use super::form::{self, flag, labels, spec};
@@ -124,14 +125,14 @@ pub(crate) fn is_version(found: &Revision, expected: &Revision) -> bool {
 /// part.
 pub(crate) async fn change(client: &Arc<KubeClient>, change: &Change, labels: bool) -> Result<Swap> {
     let failed = |failure| client.write_error(&change.key().to_string(), failure);
-    let target = locate(client, change.key()).ok_or_else(|| failed(Failure::NotFound))?;
+    let target = Target::locate(client, change.key(), labels).map_err(failed)?;
     let read = match change.precondition() {
         Precondition::Absent => Ok(None),
-        Precondition::At(before) => as_read(client, &target.1, change, before).await.map(Some),
+        Precondition::At(before) => target.as_read(change, before).await.map(Some),
         _ => return Ok(Swap::Conflict),
     };
     let changed = match read {
-        Ok(read) => swap(client, &target, change.key(), read, change.value(), labels).await,
+        Ok(read) => target.swap(read, change.value()).await,
         Err(failure) => Err(failure),
     };
     match changed {
@@ -142,68 +143,145 @@ pub(crate) async fn change(client: &Arc<KubeClient>, change: &Change, labels: bo
     }
 }
 
-/// Creates, replaces or deletes an object. Returns its new state on the server; `None` after a deletion.
-pub(crate) async fn swap(
-    client: &Arc<KubeClient>,
-    target: &(Kind, String),
-    key: &Key,
-    read: Option<Value>,
-    value: Option<impl AsRef<[u8]>>,
+/// The place of an object to change.
+pub(crate) struct Target<'c> {
+    client: &'c Arc<KubeClient>,
+    kind: Kind,
+    path: String,
+    key: &'c Key,
+    /// True if affinities get labels.
     labels: bool,
-) -> Result<Option<Value>, Failure> {
-    match (read, value) {
-        (None, Some(value)) => create(client, target, key, value.as_ref(), labels).await.map(Some),
-        (Some(read), Some(value)) => {
-            replace(client, target, key, read, value.as_ref(), labels).await.map(Some)
+}
+
+impl<'c> Target<'c> {
+    pub(crate) fn locate(client: &'c Arc<KubeClient>, key: &'c Key, labels: bool) -> Result<Self, Failure> {
+        let (kind, path) = locate(client, key).ok_or(Failure::NotFound)?;
+        Ok(Self { client, kind, path, key, labels })
+    }
+
+    /// Creates, replaces or deletes an object. Returns its new state on the server; `None` after a deletion.
+    pub(crate) async fn swap(
+        &self,
+        read: Option<Value>,
+        value: Option<impl AsRef<[u8]>>,
+    ) -> Result<Option<Value>, Failure> {
+        match (read, value) {
+            (None, Some(value)) => self.create(value.as_ref()).await.map(Some),
+            (Some(read), Some(value)) => self.replace(read, value.as_ref()).await.map(Some),
+            (Some(read), None) => self.delete(read).await.map(|()| None),
+            (None, None) => Err(Failure::NotFound),
         }
-        (Some(read), None) => delete(client, target, key, read).await.map(|()| None),
-        (None, None) => Err(Failure::NotFound),
     }
-}
 
-fn new_spec(client: &KubeClient, key: &Key, value: &[u8]) -> Result<Value, Failure> {
-    let classic = client.api().flavour == Flavour::Classic;
-    spec(key, value, classic).ok_or_else(|| Failure::Other("the value has no form in Kubernetes".into()))
-}
-
-async fn create(
-    client: &Arc<KubeClient>,
-    target: &(Kind, String),
-    key: &Key,
-    value: &[u8],
-    labels: bool,
-) -> Result<Value, Failure> {
-    let (kind, path) = target;
-    let name = path.rsplit('/').next().unwrap_or_default();
-    let flavour = client.api().flavour;
-    let is_ours =
-        matches!(key, Key::Block(_) | Key::Handle(_) | Key::Affinity(_) | Key::Pool(_) | Key::IpamConfig);
-    if !is_ours {
-        return Err(Failure::Other("objects of this kind are never created".into()));
+    fn new_spec(&self, value: &[u8]) -> Result<Value, Failure> {
+        let spec = spec(self.key, value, self.client.api().flavour == Flavour::Classic);
+        spec.ok_or_else(|| Failure::Other("the value has no form in Kubernetes".into()))
     }
-    let mut object = json!({
-        "apiVersion": format!("{}/{}", flavour.group(), flavour.version()),
-        "kind": kind.known.name,
-        "metadata": form::metadata(key, name, value),
-        "spec": new_spec(client, key, value)?,
-    });
-    if labels {
-        label(&mut object, key);
-    }
-    client.post(&kind.path, object.to_string().into_bytes()).await?.json().await
-}
 
-/// Reads the whole object, in order to keep everything that does not change.
-///
-/// # Errors
-/// A conflict if it is not the expected version.
-pub(crate) async fn expected(
-    client: &Arc<KubeClient>,
-    path: &str,
-    expected: &Revision,
-) -> Result<Value, Failure> {
-    let object = client.get(path, Accept::Json).await?.json().await?;
-    of_version(object, expected).ok_or_else(|| Failure::Conflict("its version is different".into()))
+    /// Sends an object with labels, if affinities get them.
+    async fn send(&self, method: Method, path: &str, mut object: Value) -> Result<Value, Failure> {
+        if self.labels {
+            label(&mut object, self.key);
+        }
+        self.client.write(method, path, &object).await?.json().await
+    }
+
+    async fn create(&self, value: &[u8]) -> Result<Value, Failure> {
+        let name = self.path.rsplit('/').next().unwrap_or_default();
+        let flavour = self.client.api().flavour;
+        if !matches!(
+            self.key,
+            Key::Block(_) | Key::Handle(_) | Key::Affinity(_) | Key::Pool(_) | Key::IpamConfig
+        ) {
+            return Err(Failure::Other("objects of this kind are never created".into()));
+        }
+        let object = json!({
+            "apiVersion": format!("{}/{}", flavour.group(), flavour.version()),
+            "kind": self.kind.known.name,
+            "metadata": form::metadata(self.key, name, value),
+            "spec": self.new_spec(value)?,
+        });
+        self.send(Method::POST, &self.kind.path, object).await
+    }
+
+    /// Reads the whole object, in order to keep everything that does not change.
+    ///
+    /// # Errors
+    /// A conflict if it is not the expected version.
+    pub(crate) async fn expected(&self, expected: &Revision) -> Result<Value, Failure> {
+        let object = of_version(self.client.value(&self.path).await?, expected);
+        object.ok_or_else(|| Failure::Conflict("its version is different".into()))
+    }
+
+    /// The object to change, as it was read just before, or from a new read. The request contains its version, so the
+    /// server rejects it after other changes.
+    async fn as_read(&self, change: &Change, before: &Revision) -> Result<Value, Failure> {
+        let read = change.whole().and_then(|whole| serde_json::from_slice(whole).ok());
+        match read.and_then(|object| of_version(object, before)) {
+            Some(object) => Ok(object),
+            None => self.expected(before).await,
+        }
+    }
+
+    async fn replace(&self, mut object: Value, value: &[u8]) -> Result<Value, Failure> {
+        let spec = self.new_spec(value)?;
+        if is_marked(&object["spec"]) && !is_marked(&spec) {
+            // The client that marked it will delete it by its UID, so it must not be revived with that UID.
+            finish_deletion(self.client, &self.path, &object).await?;
+            return self.create(value).await;
+        }
+        object["spec"] = spec;
+        if let Key::ClusterInformation(_) = self.key {
+            form::annotate_as(&mut object, value);
+        }
+        self.send(Method::PUT, &self.path, object).await
+    }
+
+    /// Deletes an object that was read, in Calico's two steps; a pool or the configuration in one.
+    async fn delete(&self, mut object: Value) -> Result<(), Failure> {
+        let (client, path) = (self.client, self.path.as_str());
+        if matches!(self.key, Key::Pool(_) | Key::IpamConfig) {
+            // Deleted in one step, since nothing in Calico completes a deletion of this kind.
+            return finish_deletion(client, path, &object).await;
+        }
+        let marked = is_marked(&object["spec"]);
+        if !marked {
+            let as_text = matches!(self.key, Key::Affinity(_)) && client.api().flavour == Flavour::Classic;
+            object["spec"]["deleted"] = flag(true, as_text);
+            if let Key::Block(_) = self.key {
+                // If the second step is never made, the block must not record released addresses.
+                empty(&mut object["spec"]);
+            }
+            object = match client.write(Method::PUT, path, &object).await {
+                Err(Failure::Conflict(why)) => {
+                    finish_begun(client, path, &object).await;
+                    return Err(Failure::Conflict(why));
+                }
+                answer => answer?.json().await?,
+            };
+        }
+
+        for _ in 0..SECOND_STEPS {
+            match finish_deletion(client, path, &object).await {
+                Ok(()) => return Ok(()),
+                // This change marked the object, and another client has completed the deletion.
+                Err(Failure::NotFound) if !marked => return Ok(()),
+                Err(Failure::Conflict(_)) if !marked => {}
+                Err(failure) => return Err(failure),
+            }
+
+            // Another client has written to the object, or reused its name, which also ends the deletion.
+            let now = match client.value(path).await {
+                Err(Failure::NotFound) => return Ok(()),
+                now => now?,
+            };
+            if now["metadata"]["uid"] != object["metadata"]["uid"] || !is_marked(&now["spec"]) {
+                return Ok(());
+            }
+            object = now;
+        }
+        Err(Failure::Conflict("it is marked deleted, but other clients keep writing to it".into()))
+    }
 }
 
 /// The object that was read; `None` if it is not the expected version.
@@ -214,99 +292,8 @@ fn of_version(mut object: Value, expected: &Revision) -> Option<Value> {
     is_version(&version(&object), expected).then_some(object)
 }
 
-/// The object to change, as it was read just before, or from a new read. The request contains its version, so the
-/// server rejects it after other changes.
-async fn as_read(
-    client: &Arc<KubeClient>,
-    path: &str,
-    change: &Change,
-    before: &Revision,
-) -> Result<Value, Failure> {
-    let read = change.whole().and_then(|whole| serde_json::from_slice(whole).ok());
-    match read.and_then(|object| of_version(object, before)) {
-        Some(object) => Ok(object),
-        None => expected(client, path, before).await,
-    }
-}
-
-async fn replace(
-    client: &Arc<KubeClient>,
-    target: &(Kind, String),
-    key: &Key,
-    mut object: Value,
-    value: &[u8],
-    labels: bool,
-) -> Result<Value, Failure> {
-    let (_, path) = target;
-    let spec = new_spec(client, key, value)?;
-    if is_marked(&object["spec"]) && !is_marked(&spec) {
-        // The client that marked it will delete it by its UID, so it must not be revived with that UID.
-        finish_deletion(client, path, &object).await?;
-        return create(client, target, key, value, labels).await;
-    }
-    object["spec"] = spec;
-    if let Key::ClusterInformation(_) = key {
-        form::annotate_as(&mut object, value);
-    }
-    if labels {
-        label(&mut object, key);
-    }
-    client.put(path, object.to_string().into_bytes()).await?.json().await
-}
-
 /// Maximum attempts at the second step of a deletion while others write to the object.
 const SECOND_STEPS: usize = 5;
-
-/// Deletes an object that was read, in Calico's two steps; a pool or the configuration in one.
-async fn delete(
-    client: &Arc<KubeClient>,
-    (_, path): &(Kind, String),
-    key: &Key,
-    mut object: Value,
-) -> Result<(), Failure> {
-    if matches!(key, Key::Pool(_) | Key::IpamConfig) {
-        // Deleted in one step, since nothing in Calico completes a deletion of this kind.
-        return finish_deletion(client, path, &object).await;
-    }
-    let marked = is_marked(&object["spec"]);
-    if !marked {
-        let as_text = matches!(key, Key::Affinity(_)) && client.api().flavour == Flavour::Classic;
-        object["spec"]["deleted"] = flag(true, as_text);
-        if let Key::Block(_) = key {
-            // If the second step is never made, the block must not record released addresses.
-            empty(&mut object["spec"]);
-        }
-        object = match client.put(path, object.to_string().into_bytes()).await {
-            Err(Failure::Conflict(why)) => {
-                finish_begun(client, path, &object).await;
-                return Err(Failure::Conflict(why));
-            }
-            answer => answer?.json().await?,
-        };
-    }
-
-    for _ in 0..SECOND_STEPS {
-        match finish_deletion(client, path, &object).await {
-            Ok(()) => return Ok(()),
-            // This change marked the object, and another client has completed the deletion.
-            Err(Failure::NotFound) if !marked => return Ok(()),
-            Err(Failure::Conflict(_)) if !marked => {}
-            Err(failure) => return Err(failure),
-        }
-
-        // Another client has written to the object, or reused its name, which also ends the deletion.
-        let now = match client.get(path, Accept::Json).await {
-            Ok(answer) => answer.json().await?,
-            Err(Failure::NotFound) => return Ok(()),
-            Err(failure) => return Err(failure),
-        };
-        if now["metadata"]["uid"] != object["metadata"]["uid"] || !is_marked(&now["spec"]) {
-            return Ok(());
-        }
-        object = now;
-    }
-    Err(Failure::Conflict("it is marked deleted, but other clients keep writing to it".into()))
-}
 
 /// The second step of a deletion, for this version of an object.
 pub(crate) async fn finish_deletion(
@@ -320,13 +307,12 @@ pub(crate) async fn finish_deletion(
         "kind": "DeleteOptions",
         "preconditions": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]},
     });
-    client.delete(path, options.to_string().into_bytes()).await.map(drop)
+    client.write(Method::DELETE, path, &options).await.map(drop)
 }
 
 /// Completes the deletion of this object if it was started, perhaps by this client without an answer.
 async fn finish_begun(client: &Arc<KubeClient>, path: &str, object: &Value) {
-    let Ok(answer) = client.get(path, Accept::Json).await else { return };
-    let Ok(now) = answer.json().await else { return };
+    let Ok(now) = client.value(path).await else { return };
     if now["metadata"]["uid"] == object["metadata"]["uid"] && is_marked(&now["spec"]) {
         // The caller sees the result at the next read.
         finish_deletion(client, path, &now).await.ok();
@@ -361,9 +347,7 @@ pub(crate) async fn labels_affinities(client: &Arc<KubeClient>) -> Result<bool> 
     }
     let Ok(kind) = kinds::find(client.api(), Source::Affinities) else { return Ok(true) };
     let path = format!("{}?labelSelector={HOSTNAME_HASH}&limit=1", kind.path);
-    let failed = |failure| client.error(kind.known.plural, failure);
-    let answer = client.get(&path, Accept::Json).await.map_err(failed)?;
-    let list = answer.json().await.map_err(failed)?;
+    let list = client.value(&path).await.map_err(|failure| client.error(kind.known.plural, failure))?;
     Ok(list["items"].as_array().is_some_and(|items| !items.is_empty()))
 }
 

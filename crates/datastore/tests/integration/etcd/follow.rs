@@ -180,7 +180,10 @@ async fn an_etcd_that_was_restored_is_read_whole() {
         waited.await.expect(what).unwrap();
         assert!(begin.elapsed() < Duration::from_secs(10), "{what}");
         let positions = [("etcd".to_owned(), position)].into();
-        let recorded = following.store.changes_after(positions).await.unwrap().reported().await;
+        let mut changes = following.store.changes_after(positions).await.unwrap();
+        // A request that is abandoned does not use up the proof.
+        assert!(timeout(Duration::ZERO, changes.reported()).await.is_err(), "{what}");
+        let recorded = changes.reported().await;
         assert!(matches!(recorded, Err(Broken::Lost(WhyWhole::AnotherHistory(_)))), "{what}: {recorded:?}");
         let why = following.news().await.unwrap_err();
         assert!(matches!(why, WhyWhole::AnotherHistory(_)), "{what}: {why:?}");

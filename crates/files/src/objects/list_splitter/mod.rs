@@ -4,11 +4,11 @@
 pub(crate) mod json;
 pub mod protobuf;
 
+use calipam_model::or_empty;
 use serde::Deserialize;
 
 use self::json::JsonList;
 use self::protobuf::ProtobufList;
-use super::or_empty;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {

@@ -180,21 +180,6 @@ impl<'de> SeqAccess<'de> for &mut Members<'_, 'de> {
     }
 }
 
-/// The value of a field whose name has already been read.
-pub(super) struct OneValue<'r, 'de>(pub &'r mut Plain<'de>);
-
-impl<'de> MapAccess<'de> for OneValue<'_, 'de> {
-    type Error = Unusual;
-
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, _: K) -> Result<Option<K::Value>> {
-        Ok(None)
-    }
-
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value> {
-        seed.deserialize(&mut *self.0)
-    }
-}
-
 /// A value's text in the form that `RawValue` expects: an object with one field.
 struct RawValue<'de> {
     text: Option<&'de str>,

@@ -9,6 +9,7 @@ use calipam_model::edit::{Edit, HandleEdit, Precondition};
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Revision, Versioned};
+use calipam_model::writable::Object;
 
 use super::super::planner::Planner;
 use super::counts::Countings;
@@ -64,7 +65,7 @@ impl HandlePlan<'_, '_> {
         let decision = self.decide(&desired, |block| planner.index().is_unchecked(*block));
         let counted = match &decision {
             Decision::DeleteAfter(block, revision) => {
-                let delete = self.edit(HandleEdit::Delete(revision.clone()));
+                let delete = self.delete(revision.clone());
                 let down = &mut countings.entry(*block).or_default().down;
                 down.insert(self.id.to_owned(), (delete, self.none_recorded()));
                 Some(*block)
@@ -78,10 +79,11 @@ impl HandlePlan<'_, '_> {
             |key: &Key| matches!(key, Key::Block(block) if planner.corrupt.blocks.contains_key(block));
         evidence.retain(|(key, _)| !is_corrupt(key));
         let only_strays = edits.is_empty() && !self.strays.is_empty();
-        edits.extend(self.strays.iter().map(|stray| {
-            let delete = HandleEdit::Delete(stray.revision.clone());
-            Edit::Handle(stray.value.id().to_string(), delete)
-        }));
+        edits.extend(
+            self.strays
+                .iter()
+                .map(|stray| Edit::Delete(Key::Handle(stray.value.id().to_string()), stray.revision.clone())),
+        );
 
         // The change is reported with the first write that makes it.
         let mut change = self.change(&desired, only_strays);
@@ -121,6 +123,10 @@ impl HandlePlan<'_, '_> {
 
     fn edit(&self, edit: HandleEdit) -> Edit {
         Edit::Handle(self.id.to_owned(), edit)
+    }
+
+    fn delete(&self, revision: Revision) -> Edit {
+        Edit::Delete(Key::Handle(self.id.to_owned()), revision)
     }
 
     /// Compares the desired counts with the observed ones. Counts for blocks that change are written with the block,
@@ -193,9 +199,7 @@ impl HandlePlan<'_, '_> {
     fn edits(&self, decision: Decision) -> (Vec<Edit>, Vec<(Key, Precondition)>) {
         match decision {
             Decision::Keep | Decision::DeleteAfter(..) => (Vec::new(), Vec::new()),
-            Decision::Delete(revision) => {
-                (vec![self.edit(HandleEdit::Delete(revision))], self.none_recorded())
-            }
+            Decision::Delete(revision) => (vec![self.delete(revision)], self.none_recorded()),
             Decision::Correct(revision, counts) => {
                 let evidence = match self.observed {
                     Observed::Object(object) => {
@@ -208,7 +212,8 @@ impl HandlePlan<'_, '_> {
             Decision::Create(handle) => {
                 let evidence = handle.blocks().take(MOST_NAMED);
                 let evidence = evidence.map(|(block, _)| self.records(block, 1..=usize::MAX)).collect();
-                (vec![self.edit(HandleEdit::Create(handle))], evidence)
+                let (key, handle) = (Key::Handle(self.id.to_owned()), Box::new(Object::Handle(handle)));
+                (vec![Edit::Create(key, handle)], evidence)
             }
             Decision::Revive(counts) => {
                 let edits = counts.into_iter().map(|(block, by)| self.edit(HandleEdit::Increment(block, by)));

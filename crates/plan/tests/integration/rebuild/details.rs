@@ -7,7 +7,7 @@ use calipam_check::{Code, Options, Subject, check};
 use calipam_model::IpNet;
 use calipam_model::affinity::AffinityState;
 use calipam_model::attributes::Attribute;
-use calipam_model::edit::{AffinityEdit, BlockEdit, Edit, HandleEdit, Precondition};
+use calipam_model::edit::{BlockEdit, Edit, HandleEdit, Precondition};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::rebuild::{Request, plan};
@@ -256,8 +256,7 @@ fn an_empty_block_that_is_being_given_up_goes() {
     let kept = done("in use", &cluster);
     let [action] = kept.plan.actions.as_slice() else { panic!("{}", words(&kept.plan)) };
     let edits: Vec<&Edit> = action.step.edits().collect();
-    let [Edit::Block(cidr, BlockEdit::Touch), Edit::Affinity(_, AffinityEdit::State(_, state))] = edits[..]
-    else {
+    let [Edit::Block(cidr, BlockEdit::Touch), Edit::Affinity(_, _, state)] = edits[..] else {
         panic!("{:?}", action.step);
     };
     assert_eq!(*state, AffinityState::Confirmed);

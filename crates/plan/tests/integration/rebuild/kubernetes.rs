@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use calipam_check::{Code, Options, Subject, check};
-use calipam_model::edit::{AffinityEdit, Condition, Edit, Precondition, User};
+use calipam_model::edit::{Condition, Edit, Precondition, User};
 use calipam_model::handle::Handle;
 use calipam_model::key::Key;
 use calipam_model::pod::{Pod, PodParts};
@@ -154,7 +154,7 @@ fn lost_labels_are_written_again() {
     let rebuilt = rebuild("labels", snapshot, &Request::default());
     let [action] = rebuilt.plan.actions.as_slice() else { panic!("{}", words(&rebuilt.plan)) };
     let edits: Vec<&Edit> = action.step.edits().collect();
-    let [Edit::Affinity(found, AffinityEdit::State(..))] = edits[..] else {
+    let [Edit::Affinity(found, ..)] = edits[..] else {
         panic!("{:?}", action.step);
     };
     assert_eq!((&**found, action.changes[0].action), (&key, Verb::LabelAffinity));

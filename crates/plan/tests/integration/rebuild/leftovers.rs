@@ -5,9 +5,10 @@ use calipam_check::{Code, Options, Scope, Subject, check};
 use calipam_model::affinity::{AffinityState, AffinityType};
 use calipam_model::block::{BlockContent, BlockOwner};
 use calipam_model::config::IpamConfig;
-use calipam_model::edit::{BlockEdit, Edit, HandleEdit, Precondition};
+use calipam_model::edit::{Edit, HandleEdit, Precondition};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{DatastoreKind, Snapshot, StoredBlock, Versioned};
+use calipam_model::writable::Object;
 use calipam_plan::rebuild::{self, Request};
 use calipam_plan::release::{self, Observations};
 use calipam_plan::{Basis, Plan, SkipReason, Skipped, Verb};
@@ -89,7 +90,7 @@ fn a_count_that_is_too_high_has_to_be_seen_twice() {
         for seen in [vec![], vec![looked(1)], vec![other]] {
             let [_, plan] = plans(&snapshot, &seen);
             let mut edits = plan.actions.iter().flat_map(|action| action.step.edits());
-            assert!(!edits.any(|edit| matches!(edit, Edit::Handle(..))), "{}", words(&plan));
+            assert!(!edits.any(|edit| matches!(edit.key(), Key::Handle(_))), "{}", words(&plan));
             let once = plan.skipped.iter().filter(|skipped| skipped.reason == SkipReason::SeenOnce);
             assert_eq!(once.count(), 4, "{}", words(&plan));
         }
@@ -155,7 +156,7 @@ fn handles_that_the_datastore_cannot_hold_are_left_with_the_reason() {
         let report = check(&snapshot, &options);
         let plan = rebuild::plan(&Basis::new(&snapshot, &report, &options), &Request::default(), &[], 0);
         let written: Vec<&Edit> = plan.actions.iter().flat_map(|action| action.step.edits()).collect();
-        assert!(!written.iter().any(|edit| matches!(edit, Edit::Handle(of, _) if of == id)), "{written:?}");
+        assert!(!written.iter().any(|edit| edit.key() == Key::Handle(id.into())), "{written:?}");
         let why = plan.skipped.iter().find(|skipped| skipped.subject == Subject::Handle(id.into()));
         assert_eq!(
             why.map(|skipped| skipped.reason),
@@ -185,7 +186,7 @@ fn an_affinity_of_an_unknown_type_goes_where_no_block_hangs_on_it() {
     sound.update(|edit| edit.set_owner(key.owner(), jiff::Timestamp::UNIX_EPOCH));
     let [_, plan] = plans(&snapshot, &[]);
     // The affinity of the block's former node is deleted; its subject is the same.
-    let of_unknown_type = |edit: &Edit| matches!(edit, Edit::Affinity(changed, _) if **changed == key);
+    let of_unknown_type = |edit: &Edit| edit.key() == Key::Affinity(key.clone());
     let mut edits = plan.actions.iter().flat_map(|action| action.step.edits());
     assert!(!edits.any(of_unknown_type), "{}", words(&plan));
 }
@@ -288,10 +289,11 @@ fn a_new_block_of_an_old_cluster_carries_its_strict_affinity() {
         let [_, plan] = plans(&snapshot, &[]);
         let created =
             plan.actions.iter().flat_map(|action| action.step.edits()).find_map(|edit| match edit {
-                Edit::Block(_, BlockEdit::Create(block)) => Some(block),
+                Edit::Create(Key::Block(_), block) => Some(block),
                 _ => None,
             });
         let created = created.unwrap_or_else(|| panic!("{}", words(&plan)));
+        let Object::Block(BlockContent::Sound(created)) = &**created else { panic!() };
         assert_eq!(created.own_strict_affinity(), wanted, "{version}");
         let text = serde_json::to_string(created).unwrap();
         assert_eq!(text.contains(r#""strictAffinity":true"#), wanted.is_some(), "{text}");

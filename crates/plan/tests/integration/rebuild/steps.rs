@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use calipam_check::index::Index;
 use calipam_check::{Code, Options, Severity, Subject, check};
-use calipam_model::edit::{AffinityEdit, BlockEdit, Edit, HandleEdit, Part, Precondition, Step};
+use calipam_model::edit::{BlockEdit, Edit, HandleEdit, Part, Precondition, Step};
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::rebuild::Request;
@@ -25,15 +25,15 @@ fn manifold(seed: u64) -> (Snapshot, Plan) {
 /// Returns true for an edit of one certain version of an object.
 fn is_guarded(edit: &Edit) -> bool {
     match edit {
-        Edit::Block(_, edit) => matches!(
-            edit,
-            BlockEdit::Create(_) | BlockEdit::Replace(..) | BlockEdit::Delete(_) | BlockEdit::Touch
-        ),
-        Edit::Handle(_, edit) => !matches!(edit, HandleEdit::Decrement(..) | HandleEdit::Increment(..)),
-        Edit::Affinity(_, AffinityEdit::Create(_) | AffinityEdit::Delete(_) | AffinityEdit::State(..)) => {
-            true
+        Edit::Create(Key::Pool(_) | Key::IpamConfig, _)
+        | Edit::Replace(Key::Pool(_) | Key::IpamConfig, ..) => {
+            panic!("a rebuild changes {}", edit.key())
         }
-        Edit::Pool(..) | Edit::IpamConfig(_) => panic!("a rebuild changes {}", edit.key()),
+        Edit::Create(..) | Edit::Replace(..) | Edit::Delete(..) => true,
+        Edit::Block(_, edit) => matches!(edit, BlockEdit::Touch),
+        Edit::Handle(_, edit) => !matches!(edit, HandleEdit::Decrement(..) | HandleEdit::Increment(..)),
+        Edit::Affinity(..) => true,
+        Edit::Pool(..) => panic!("a rebuild changes {}", edit.key()),
     }
 }
 
@@ -44,10 +44,7 @@ fn nothing_is_guarded_by_a_version_that_the_plan_itself_has_written() {
     for action in &plan.actions {
         for edit in action.step.edits() {
             // A half-deleted object is deleted before a new one is created, which is guarded by its absence.
-            let is_new = matches!(
-                edit,
-                Edit::Affinity(_, AffinityEdit::Create(_)) | Edit::Block(_, BlockEdit::Create(_))
-            );
+            let is_new = matches!(edit, Edit::Create(Key::Affinity(_) | Key::Block(_), _));
             let clash = is_guarded(edit) && written.contains(&edit.key()) && !is_new;
             assert!(!clash, "{:?} in {}", edit.key(), action.step.reason);
         }

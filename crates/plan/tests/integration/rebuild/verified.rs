@@ -2,6 +2,7 @@
 
 use calipam_check::{Code, Options, Report, Subject, check};
 use calipam_model::edit::Edit;
+use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 use calipam_plan::rebuild::Request;
 use calipam_plan::{FindingSet, Plan, Refusal, SkipReason, Verb, apply_plan, try_plan};
@@ -103,7 +104,7 @@ fn a_plan_that_fails_its_trial_goes_on_without_the_steps_that_fail() {
     // A step that cannot be made at all.
     let step = &mut plan.actions.iter_mut().find(|a| a.changes[0].action == Verb::DeleteHandle).unwrap().step;
     for edit in step.parts.iter_mut().flat_map(|part| &mut part.edits) {
-        let Edit::Handle(id, _) = edit else { continue };
+        let Edit::Delete(Key::Handle(id), _) = edit else { continue };
         id.push('x');
     }
     let cut = try_plan(snapshot, report, plan, &Options::default()).unwrap();

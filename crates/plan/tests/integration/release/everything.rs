@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use calipam_check::{Code, check};
 use calipam_model::edit::Edit;
+use calipam_model::key::Key;
 use calipam_plan::release::Request;
 use calipam_testkit::cluster::{Cluster, ClusterSpec, Fault};
 
@@ -42,11 +43,11 @@ fn release_leaks_of(fault: Fault, spec: ClusterSpec) {
 }
 
 fn name(edit: &Edit) -> String {
-    match edit {
-        Edit::Block(cidr, _) => format!("block {cidr}"),
-        Edit::Handle(id, _) => format!("handle {id}"),
-        Edit::Affinity(key, _) => format!("affinity {}/{key}", key.kind),
-        Edit::Pool(..) | Edit::IpamConfig(_) => panic!("a release changes {}", edit.key()),
+    match edit.key() {
+        Key::Block(cidr) => format!("block {cidr}"),
+        Key::Handle(id) => format!("handle {id}"),
+        Key::Affinity(key) => format!("affinity {}/{key}", key.kind),
+        key => panic!("a release changes {key}"),
     }
 }
 

@@ -38,8 +38,8 @@ pub(crate) async fn plan(client: &Arc<KubeClient>, extent: &Extent) -> Result<Pl
         return Err(Error::NoCalicoKinds { endpoint: client.server().to_owned() });
     }
     let (mut kinds, mut coverage) = (Vec::new(), Snapshot::default());
-    for found in kinds::records(api).chain(kinds::configuration(api)) {
-        match found {
+    for source in kinds::RECORDS.into_iter().chain(kinds::CONFIGURATION) {
+        match kinds::find(api, source) {
             Ok(kind) => kinds.push(kind),
             Err((source, reason)) => skip(&mut coverage, source, reason),
         }
