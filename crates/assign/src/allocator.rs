@@ -47,7 +47,7 @@ impl<S: Store> Allocator<S> {
     }
 
     /// Leaves empty blocks to their owners, as Calico does before 3.32.
-    pub(crate) fn without_reclaiming(self) -> Self {
+    pub fn without_reclaiming(self) -> Self {
         Self { reclaims: false, ..self }
     }
 

@@ -1,9 +1,9 @@
 //! The keys of a family's blocks, without their contents.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::HashMap;
 
 use calipam_model::IpNet;
-use calipam_model::cidr;
+use calipam_model::cidr_set::CidrSet;
 use calipam_model::snapshot::Revision;
 use foldhash::fast::FixedState;
 
@@ -13,15 +13,12 @@ use crate::store::Entry;
 /// The blocks of a family at one moment.
 pub(crate) struct BlockKeys {
     revisions: HashMap<IpNet, Revision, FixedState>,
-    prefixes: BTreeSet<u8>,
 }
 
 impl BlockKeys {
     pub(crate) fn new(found: Vec<Entry>) -> Self {
         let block = |entry: Entry| Some((block_of(&entry)?, entry.revision));
-        let revisions: HashMap<IpNet, Revision, FixedState> = found.into_iter().filter_map(block).collect();
-        let prefixes = revisions.keys().map(IpNet::prefix_len).collect();
-        Self { revisions, prefixes }
+        Self { revisions: found.into_iter().filter_map(block).collect() }
     }
 
     pub(crate) fn contains(&self, cidr: IpNet) -> bool {
@@ -36,33 +33,9 @@ impl BlockKeys {
         self.revisions.get(&cidr)
     }
 
-    /// The blocks whose prefix length is not `prefix`.
-    pub(crate) fn of_other_size(&self, prefix: u8) -> OtherSizes<'_> {
-        let smaller = self.prefixes.iter().any(|other| *other > prefix);
-        let small = self.revisions.keys().filter(|cidr| smaller && cidr.prefix_len() > prefix);
-        OtherSizes {
-            keys: self,
-            larger: self.prefixes.iter().copied().filter(|other| *other < prefix).collect(),
-            with_smaller: small.filter_map(|cidr| cidr::block_around(cidr.addr(), prefix)).collect(),
-        }
-    }
-}
-
-/// The blocks whose size differs from a given one.
-pub(crate) struct OtherSizes<'k> {
-    keys: &'k BlockKeys,
-    /// The prefix lengths of larger blocks.
-    larger: Vec<u8>,
-    /// CIDRs of the given size that contain smaller blocks.
-    with_smaller: HashSet<IpNet, FixedState>,
-}
-
-impl OtherSizes<'_> {
-    /// True if one of these blocks has addresses of `place`.
-    pub(crate) fn overlap(&self, place: IpNet) -> bool {
-        let around = |prefix: &u8| cidr::block_around(place.addr(), *prefix);
-        self.with_smaller.contains(&place)
-            || self.larger.iter().filter_map(around).any(|larger| self.keys.contains(larger))
+    /// The addresses in blocks whose prefix length is not `prefix`.
+    pub(crate) fn of_other_size(&self, prefix: u8) -> CidrSet {
+        CidrSet::new(self.cidrs().filter(|cidr| cidr.prefix_len() != prefix))
     }
 }
 
@@ -88,7 +61,7 @@ mod tests {
         ] {
             let keys = BlockKeys::new(vec![key(existing)]);
             let place: IpNet = place.parse().unwrap();
-            let found = keys.of_other_size(place.prefix_len()).overlap(place);
+            let found = keys.of_other_size(place.prefix_len()).touches(place);
             assert_eq!(found, overlaps, "{existing} over {place}");
         }
     }

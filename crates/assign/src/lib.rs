@@ -24,21 +24,18 @@ mod pools;
 mod record;
 mod release;
 mod request;
-mod reserved;
 mod store;
 mod walk;
 
 pub use affinity::InUse;
 pub use allocator::Allocator;
 pub use auto::Inputs;
-pub use capacity::{ClaimCapacity, ClaimLimit, Claimable, beyond_own_blocks};
 pub use error::{Error, Partly, Result};
 pub use event::{Event, NotReclaimed, Observer, OwnBlock, Passed, PoolPassedOver};
 pub use family::Family;
 pub use full::{FullBlocks, MemoryNotes, Notes};
 pub use next::{
-    AddressSource, Answer, Given, Holder, NextAddress, NotKnown, Outlook, Reason, Refused,
-    reclaims_empty_blocks,
+    AddressSource, Allocatable, Answer, Given, NextAddress, NotKnown, Outlook, PoolLimit, Reason, Refused,
 };
 pub use on_snapshot::{SnapshotStore, Write, without_waiting};
 pub use owners::{Expected, NewOwner, OwnerAttributes, OwnerConditions, OwnerUpdates, PodName};
@@ -46,7 +43,6 @@ pub use pools::NodeSelector;
 pub use record::Record;
 pub use release::{Release, Released};
 pub use request::{AssignIp, Assigned, AutoAssign, AutoAssigned, Message};
-pub use reserved::Reserved;
 pub use store::{Entry, Query, Store, StoreError, Swap};
 pub use walk::{
     around as blocks_around, holding as blocks_holding, holding_elsewhere as blocks_holding_elsewhere,

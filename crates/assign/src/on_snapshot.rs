@@ -22,7 +22,8 @@ use crate::store::{Entry, Query, Store, StoreError, Swap};
 /// A snapshot with indexes for the allocator, built once for many questions.
 pub(crate) struct IndexedSnapshot<'s> {
     pub(crate) snapshot: &'s Snapshot,
-    blocks: HashMap<IpNet, usize>,
+    /// The stored blocks, ascending by CIDR; `None` for those that cannot be decoded.
+    pub(crate) blocks: Vec<(IpNet, Option<&'s Versioned<StoredBlock>>)>,
     nodes: HashMap<&'s str, usize>,
     /// Indexes of affinities in the snapshot, by holder.
     affinities: HashMap<(&'s AffinityType, &'s str), Vec<usize>>,
@@ -32,7 +33,10 @@ pub(crate) struct IndexedSnapshot<'s> {
 
 impl<'s> IndexedSnapshot<'s> {
     pub(crate) fn new(snapshot: &'s Snapshot) -> Self {
-        let blocks = snapshot.blocks.iter().enumerate().map(|(at, block)| (block.value.key, at));
+        let read = snapshot.blocks.iter().map(|block| (block.value.key, Some(block)));
+        let mut blocks: Vec<_> = read.chain(snapshot.hidden_blocks().map(|cidr| (cidr, None))).collect();
+        blocks.sort_by_key(|(cidr, _)| *cidr);
+        blocks.dedup_by_key(|(cidr, _)| *cidr);
         let nodes = snapshot.nodes.iter().enumerate().map(|(at, node)| (node.value.name.as_str(), at));
         let mut affinities: HashMap<_, Vec<usize>> = HashMap::new();
         for (at, affinity) in snapshot.affinities.iter().enumerate() {
@@ -43,13 +47,7 @@ impl<'s> IndexedSnapshot<'s> {
             DefectKind::Value(reason) => Some((defect.key.as_ref()?, reason.as_str())),
             _ => None,
         });
-        Self {
-            snapshot,
-            blocks: blocks.collect(),
-            nodes: nodes.collect(),
-            affinities,
-            undecodable: undecodable.collect(),
-        }
+        Self { snapshot, blocks, nodes: nodes.collect(), affinities, undecodable: undecodable.collect() }
     }
 
     pub(crate) fn node(&self, name: &str) -> Option<&'s Versioned<Node>> {
@@ -57,12 +55,18 @@ impl<'s> IndexedSnapshot<'s> {
     }
 
     pub(crate) fn block(&self, cidr: IpNet) -> Option<&'s Versioned<StoredBlock>> {
-        self.blocks.get(&cidr).map(|at| &self.snapshot.blocks[*at])
+        self.stored(cidr).flatten()
     }
 
     /// True for a block that cannot be decoded.
     pub(crate) fn hides_block(&self, cidr: IpNet) -> bool {
-        self.snapshot.hidden_blocks().any(|hidden| hidden == cidr)
+        self.stored(cidr).is_some_and(|block| block.is_none())
+    }
+
+    /// Returns a stored block; `Some(None)` if it cannot be decoded.
+    pub(crate) fn stored(&self, cidr: IpNet) -> Option<Option<&'s Versioned<StoredBlock>>> {
+        let at = self.blocks.binary_search_by_key(&cidr, |(cidr, _)| *cidr).ok()?;
+        Some(self.blocks[at].1)
     }
 
     /// The affinities of a holder, including those that are marked deleted.

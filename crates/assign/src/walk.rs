@@ -1,6 +1,6 @@
 //! Walks over the blocks of a pool. The start depends on the host, so that hosts seldom want the same block.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use calipam_model::IpNet;
 use calipam_model::cidr;
@@ -40,13 +40,15 @@ impl Walk {
         }
         let index = (self.start + self.passed) % self.count;
         self.passed += 1;
-        self.block(index)
+        cidr::subnet_at(self.pool, self.prefix, index)
     }
 
     /// Continues after the last block of `net`, which contains the current block.
     pub(crate) fn skip(&mut self, net: IpNet) {
         let index = (self.start + self.passed).wrapping_sub(1) % self.count.max(1);
-        let end = self.index_of(last(net)).unwrap_or(self.count.saturating_sub(1)).max(index);
+        let end = cidr::subnet_place(self.pool, self.prefix, net.broadcast())
+            .unwrap_or(self.count.saturating_sub(1))
+            .max(index);
         self.passed += end - index;
     }
 
@@ -55,25 +57,8 @@ impl Walk {
         if block.prefix_len() != self.prefix || !self.pool.contains(&block) {
             return None;
         }
-        let index = self.index_of(block.addr())?;
+        let index = cidr::subnet_place(self.pool, self.prefix, block.addr())?;
         Some((index + (self.count - self.start)) % self.count)
-    }
-
-    /// The index of the block that contains an address of the pool.
-    fn index_of(&self, address: IpAddr) -> Option<u128> {
-        let offset = number(address) - number(self.pool.contains(&address).then(|| self.pool.addr())?);
-        let bits = u32::from(self.pool.max_prefix_len() - self.prefix);
-        offset.checked_shr(bits)
-    }
-
-    fn block(&self, index: u128) -> Option<IpNet> {
-        let bits = u32::from(self.pool.max_prefix_len() - self.prefix);
-        let first = number(self.pool.addr()).checked_add(index.checked_shl(bits)?)?;
-        let address = match self.pool {
-            IpNet::V4(_) => IpAddr::V4(Ipv4Addr::from(u32::try_from(first).ok()?)),
-            IpNet::V6(_) => IpAddr::V6(Ipv6Addr::from(first)),
-        };
-        cidr::block_around(address, self.prefix)
     }
 }
 
@@ -96,17 +81,6 @@ pub fn holding_elsewhere(net: IpNet) -> impl Iterator<Item = IpNet> {
         (a, b) => a == b,
     };
     holding(net).filter(move |larger| *larger != net && !is_beside(larger))
-}
-
-fn last(net: IpNet) -> IpAddr {
-    net.broadcast()
-}
-
-fn number(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(address) => u32::from(address).into(),
-        IpAddr::V6(address) => address.into(),
-    }
 }
 
 /// FNV-1a, followed by [`scatter`].

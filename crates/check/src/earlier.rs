@@ -90,6 +90,8 @@ pub(crate) struct OfCluster {
     pub name: String,
     cluster: WrittenIdentity,
     coverage: Option<BTreeMap<String, Value>>,
+    /// `None` for a cluster of a fleet.
+    findings: Option<Vec<EarlierFinding>>,
 }
 
 #[derive(Deserialize)]
@@ -98,11 +100,6 @@ struct WrittenIdentity {
     #[serde(default)]
     guid: String,
     taken_at: Timestamp,
-}
-
-#[derive(Deserialize)]
-struct Findings {
-    findings: Vec<EarlierFinding>,
 }
 
 /// The schema version of JSON and YAML output, described in `docs/output.md`. No other one is written or read.
@@ -117,8 +114,10 @@ impl EarlierReport {
         if report.get("clusterGUID").is_some() {
             return Err(NoReport::WithoutFindings);
         }
-        let Findings { findings } = decode(report, "CheckReport", NoReport::OtherDocument)?;
-        Ok(Self { findings, ..Self::without_findings(report)? })
+        let mut of: OfCluster = decode(report, "CheckReport", NoReport::OtherDocument)?;
+        let findings = of.findings.take();
+        let findings = findings.ok_or_else(|| NoReport::Undecodable("missing field `findings`".into()))?;
+        Ok(Self { findings, ..Self::of_cluster(of) })
     }
 
     /// Reads a report without its findings.

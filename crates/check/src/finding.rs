@@ -328,7 +328,7 @@ mod tests {
         let cidr = "fd00::/48".parse().unwrap();
         let pool = PoolEvidence {
             name: "v6".into(),
-            others: vec![PoolName { name: "other".into(), cidr }],
+            others: vec![format!("other {cidr}")],
             in_use: Some(1 << 70),
             usable: None,
             cooling: None,
@@ -338,13 +338,13 @@ mod tests {
         let expected =
             json!({"name": "v6", "others": ["other fd00::/48"], "inUse": "1180591620717411303424"});
         assert_eq!(to_value(pool).unwrap(), expected);
-        let node = NodePoolEvidence { limit: Some(7), ..NodePoolEvidence::default() };
+        let node = NodePoolEvidence { limit: 7, ..NodePoolEvidence::default() };
         let expected = json!({"pool": "", "blocks": 0, "limit": 7});
         assert_eq!(to_value(node).unwrap(), expected);
         let key = AffinityKey { kind: AffinityType::Host, node: "node-1".into(), cidr };
         let block = BlockEvidence {
-            others: vec![Conflicting::Block(cidr), Conflicting::Affinity(key)],
-            pools: vec![PoolBlockSize { name: "v6".into(), block_size: 122 }],
+            others: vec![cidr.to_string(), key.to_string()],
+            pools: vec!["v6 /122".to_owned()],
             ..BlockEvidence::default()
         };
         let expected =

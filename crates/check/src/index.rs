@@ -12,6 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use calipam_model::cidr_set::within;
 use calipam_model::endpoint::{Endpoint, EndpointTexts};
 use calipam_model::key::Key;
 use calipam_model::names::EndpointName;
@@ -30,7 +31,6 @@ pub use self::mentions::Mention;
 use self::nodes::{left_nodes, nodes_in_pools};
 pub(crate) use self::stored::Stored;
 pub(crate) use self::usage::is_for_services_only;
-use crate::cidr_set::within;
 use crate::claim::is_launcher;
 use crate::finding::OwnerEvidence;
 use crate::owner::texts_of_pod;
@@ -109,7 +109,7 @@ pub struct Index<'s> {
     /// Positions of nodes whose own address is in a pool.
     nodes_in_pools: FastMap<IpAddr, u32>,
     /// CIDRs of blocks that are corrupt or cannot be decoded. Affinities and handles that name these are not checked.
-    unchecked: Vec<IpNet>,
+    pub(crate) unchecked: HashSet<IpNet>,
     /// CIDRs among `unchecked` whose addresses are unknown.
     unknown: Vec<IpNet>,
     nodes: FastMap<&'s str, u32>,
@@ -120,7 +120,8 @@ pub struct Index<'s> {
     /// Kubernetes node names, if Kubernetes was read in addition to etcd.
     kubernetes_nodes: FastSet<&'s str>,
     broken_nodes: HashSet<&'s str>,
-    nodes_of_workloads: FastSet<&'s [u8]>,
+    /// The nodes that endpoints and unfinished pods name.
+    pub(crate) nodes_of_workloads: FastSet<TextRef<'s>>,
     /// Endpoints and pods that cannot be decoded, or have an undecodable address.
     pub broken_workloads: Vec<BrokenWorkload<'s>>,
     /// Evidence about owners with many addresses.
@@ -145,7 +146,7 @@ impl<'s> Index<'s> {
         let corrupt = blocks.iter().filter(|b| b.sound.is_none()).map(|b| b.key);
         let unusable = blocks.iter().filter(|b| b.usable.is_none()).map(|b| b.key);
         let hidden = snapshot.hidden_blocks();
-        let unchecked: Vec<IpNet> = corrupt.chain(hidden.clone()).collect();
+        let unchecked: HashSet<IpNet> = corrupt.chain(hidden.clone()).collect();
         let unknown: Vec<IpNet> = unusable.chain(hidden).collect();
         let mut broken_nodes = HashSet::new();
         let mut broken_workloads = Vec::new();
@@ -253,7 +254,7 @@ impl<'s> Index<'s> {
     /// Returns true if an endpoint or unfinished pod names the node. It could be alive even if its object is gone.
     pub fn workloads_name_node(&self, name: &str) -> bool {
         let by_key = |e: &BrokenWorkload<'_>| e.name.as_ref().is_some_and(|parts| parts.node == name);
-        self.nodes_of_workloads.contains(Text::new(name).as_ref().packed())
+        self.nodes_of_workloads.contains(&Text::new(name).as_ref())
             || self.broken_workloads.iter().any(by_key)
     }
 
@@ -281,12 +282,27 @@ impl<'s> Index<'s> {
         blocks::blocks_around(&self.blocks, address)
     }
 
+    /// Returns all records in readable blocks, block by block.
+    pub(crate) fn records(&self) -> impl Iterator<Item = Record<'_, 's>> {
+        let readable = self.blocks.iter().filter_map(|block| Some((block, block.usable?)));
+        readable.flat_map(|(block, usable)| {
+            usable.allocations().map(move |allocation| Record { block, allocation })
+        })
+    }
+
     /// Returns the records of an address in readable blocks.
     pub fn records_of(&self, address: IpAddr) -> impl DoubleEndedIterator<Item = Record<'_, 's>> {
         let around = self.blocks_around(address);
         around.filter_map(move |block| {
             Some(Record { block, allocation: block.usable?.allocation_of(address)? })
         })
+    }
+
+    /// Returns all pools, ascending by CIDR.
+    pub(crate) fn pools(&self) -> Vec<&'s Pool> {
+        let mut pools: Vec<&Pool> = self.snapshot.pools.iter().map(|pool| &pool.value).collect();
+        pools.sort_by(|a, b| (a.cidr, &a.name).cmp(&(b.cidr, &b.name)));
+        pools
     }
 
     /// Returns the pools that contain all of `cidr`, including disabled ones.

@@ -3,7 +3,6 @@
 //!
 //! "Facts" in this crate's comments means the project's `docs/calico-ipam.md`.
 
-mod cidr_set;
 pub mod claim;
 mod code;
 mod context;
@@ -59,12 +58,17 @@ pub(crate) type FastSet<K> = std::collections::HashSet<K, foldhash::fast::FixedS
 impl Context<'_> {
     /// Checks the snapshot by all rules.
     pub fn check(&self) -> Report {
-        let findings = if uses_ipam(self.snapshot) || !self.snapshot.defects.is_empty() {
+        let uses_ipam = uses_ipam(self.snapshot);
+        let findings = if uses_ipam || !self.snapshot.defects.is_empty() {
             rules::run(self)
         } else {
             rules::run_unused(self)
         };
-        report(self.snapshot, self.index.services_only, findings)
+        if uses_ipam {
+            report_of_use(self.snapshot, self.index.services_only, findings)
+        } else {
+            Report::new(self.snapshot, vec![UNUSED.to_owned()], findings)
+        }
     }
 
     /// Returns the nodes whose next pod gets no address, without running the other rules.
@@ -94,13 +98,6 @@ pub fn awaits_first_block(snapshot: &Snapshot) -> bool {
 /// Checks a snapshot as if a node already had its first block.
 pub fn check_by_all_rules(snapshot: &Snapshot, options: &Options) -> Report {
     report_of_use(snapshot, false, rules::run(&Context::of_nodes(snapshot, options)))
-}
-
-fn report(snapshot: &Snapshot, services_only: bool, findings: Vec<Finding>) -> Report {
-    if uses_ipam(snapshot) {
-        return report_of_use(snapshot, services_only, findings);
-    }
-    Report::new(snapshot, vec![UNUSED.to_owned()], findings)
 }
 
 fn report_of_use(snapshot: &Snapshot, services_only: bool, findings: Vec<Finding>) -> Report {

@@ -74,17 +74,6 @@ pub fn unread(snapshot: &Snapshot, claim: &Claim<'_>) -> Option<Unread> {
     }
 }
 
-impl RecordedOwner {
-    /// Returns the reasons why an unused address is leaked; `None` if its owner could use it again.
-    pub fn leak_reasons(self) -> Option<Vec<LeakReason>> {
-        match self {
-            Self::Elsewhere(reasons) | Self::Gone(reasons) => Some(reasons),
-            Self::Unnamed => Some(vec![LeakReason::UnknownOwner]),
-            Self::UsesAddress | Self::Idle | Self::Unowned | Self::Unknown(_) => None,
-        }
-    }
-}
-
 impl Context<'_> {
     /// Returns the states of the owners that some allocations name. Each allocation is a block and an ordinal.
     pub fn recorded_owners(&self, allocations: &[(IpNet, u32)]) -> Vec<RecordedOwner> {

@@ -5,21 +5,17 @@ use std::ops::Range;
 use calipam_model::parallel::{cores, map};
 
 /// The smallest number of objects that justifies a thread.
-const LEAST: usize = 1 << 14;
+pub(crate) const OBJECTS: usize = 1 << 14;
 /// The smallest number of blocks or shards that justifies a thread. Each holds many objects.
-const LEAST_FEW: usize = 16;
+pub(crate) const BLOCKS: usize = 16;
 
-/// Does work for the numbers below `length`, split into at most one part per core. Returns the results in order.
-pub(crate) fn in_parts<T: Send>(length: usize, work: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
-    in_parts_of(LEAST, length, work)
-}
-
-/// Does work for a few things that hold many objects each.
-pub(crate) fn in_parts_of_few<T: Send>(length: usize, work: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
-    in_parts_of(LEAST_FEW, length, work)
-}
-
-fn in_parts_of<T: Send>(least: usize, length: usize, work: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
+/// Does work for the numbers below `length`, split into at most one part per core, of `least` numbers or more. Returns
+/// the results in order.
+pub(crate) fn in_parts<T: Send>(
+    least: usize,
+    length: usize,
+    work: impl Fn(Range<usize>) -> T + Sync,
+) -> Vec<T> {
     let parts = cores().get().min(length / least).max(1);
     let start = |part: usize| length * part / parts;
     map(cores(), parts, |part| work(start(part)..start(part + 1)))
@@ -31,8 +27,8 @@ mod tests {
 
     #[test]
     fn parts_are_all_of_it_in_order() {
-        for length in [0, 1, LEAST, 5 * LEAST + 3] {
-            let all: Vec<usize> = in_parts(length, |range| range.collect::<Vec<_>>()).concat();
+        for length in [0, 1, OBJECTS, 5 * OBJECTS + 3] {
+            let all: Vec<usize> = in_parts(OBJECTS, length, |range| range.collect::<Vec<_>>()).concat();
             assert_eq!(all, (0..length).collect::<Vec<_>>());
         }
     }

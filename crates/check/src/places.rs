@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
+use calipam_model::cidr_set::CidrSet;
 use calipam_model::snapshot::Snapshot;
 
-use crate::cidr_set::CidrSet;
 use crate::finding::Place;
 
 /// Addresses of a cluster's nodes and services, without those that IP reservations exclude.

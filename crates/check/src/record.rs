@@ -3,6 +3,7 @@
 use calipam_model::attributes::{AttributeRef, OwnerMap};
 use calipam_model::block::Allocation;
 use calipam_model::text::TextRef;
+use serde::Serialize;
 
 use crate::claim::{Claim, is_launcher, machines_of, may_be_launcher_of, names_service, tails};
 use crate::finding::RecordEvidence;
@@ -23,6 +24,37 @@ impl Record<'_, '_> {
             ordinal: self.allocation.ordinal,
             record: self.allocation.attribute.to_packed(),
             sequence_number: self.allocation.sequence,
+        }
+    }
+}
+
+/// The recorded state of an address. If overlapping blocks disagree, the first in this order counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AddressState {
+    /// A block records an owner.
+    Allocated,
+    /// A Windows node reserves the address.
+    WindowsReserved,
+    /// The address was released, but is not free yet.
+    Cooling,
+    /// A block contains the address as free.
+    Free,
+    /// No block contains the address.
+    NoBlock,
+    /// The address's block is corrupt or cannot be decoded.
+    Unknown,
+}
+
+impl AddressState {
+    /// Returns the state of an address with this record.
+    pub(crate) fn of(record: &AttributeRef<'_>) -> Self {
+        if record.is_cooling() {
+            Self::Cooling
+        } else if record.is_windows_reserved() {
+            Self::WindowsReserved
+        } else {
+            Self::Allocated
         }
     }
 }

@@ -43,11 +43,8 @@ impl Finding {
             (Code::DuplicateAddress, _) => self.restart(),
             (Code::ServiceAddressExtra, Subject::Address(address)) => Some(Remedy::ReleaseAddress(*address)),
             (Code::OrphanHandle, _) => Some(Remedy::ReleaseOrphanHandles),
-            (Code::AffinityOfMissingNode, Subject::Affinity { node, .. }) => {
-                Some(Remedy::ReleaseNodes(BTreeSet::from([node.clone()])))
-            }
-            (Code::BlockOfMissingNode, _) => {
-                self.owning_node().map(|node| Remedy::ReleaseNodes(BTreeSet::from([node])))
+            (Code::AffinityOfMissingNode | Code::BlockOfMissingNode, _) => {
+                Some(Remedy::ReleaseNodes(self.nodes.iter().cloned().collect()))
             }
             (code, _) if code.is_rebuilt() => Some(self.rebuild()),
             _ => None,
@@ -66,13 +63,6 @@ impl Finding {
             return Some(Remedy::RestartPod { namespace: namespace.to_owned(), pod: pod.to_owned() });
         }
         (other.kind == OwnerKind::Tunnel).then(|| Remedy::RestartCalicoNode(other.node.clone()))
-    }
-
-    fn owning_node(&self) -> Option<String> {
-        match &self.evidence {
-            Evidence::Block(evidence) => evidence.owner.as_ref()?.host().map(str::to_owned),
-            _ => None,
-        }
     }
 
     /// Returns the rebuild of the finding's blocks; if there is none yet, of everything.

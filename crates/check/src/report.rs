@@ -65,7 +65,7 @@ pub struct Counts {
 }
 
 /// The result of a check.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     pub cluster: ClusterIdentity,
@@ -136,9 +136,7 @@ impl Report {
 
     /// Makes the report on a cluster that could not be read.
     pub(crate) fn unread(cluster: ClusterIdentity, why: Finding) -> Self {
-        let (rechecked, coverage, notes, counts) = Default::default();
-        let findings = Vec::new();
-        let mut report = Self { cluster, rechecked, coverage, notes, counts, findings, changes: None };
+        let mut report = Self { cluster, ..Self::default() };
         report.add(vec![why]);
         report
     }
@@ -166,8 +164,7 @@ impl Report {
     pub fn confirm(&mut self, earlier: &Self) {
         let seen: std::collections::HashMap<_, _> =
             earlier.findings.iter().map(|f| (f.key_ref(), f)).collect();
-        self.findings.retain(|f| seen.get(&f.key_ref()).is_some_and(|before| before.evidence == f.evidence));
-        self.count();
+        self.retain(|f| seen.get(&f.key_ref()).is_some_and(|before| before.evidence == f.evidence));
     }
 
     /// The addresses that are recorded although nothing uses them.

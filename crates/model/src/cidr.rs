@@ -125,6 +125,30 @@ pub fn address_at(cidr: IpNet, ordinal: u32) -> IpAddr {
     }
 }
 
+/// The CIDR with prefix length `prefix` at a place in `net`, from 0. `None` beyond the last address of the family.
+pub fn subnet_at(net: IpNet, prefix: u8, place: u128) -> Option<IpNet> {
+    let first = place.checked_shl(net.max_prefix_len().checked_sub(prefix)?.into())?;
+    let first = number(net.network()).checked_add(first)?;
+    let address = match net {
+        IpNet::V4(_) => Ipv4Addr::from(u32::try_from(first).ok()?).into(),
+        IpNet::V6(_) => Ipv6Addr::from(first).into(),
+    };
+    block_around(address, prefix)
+}
+
+/// The place in `net` of the CIDR with prefix length `prefix` that contains `address`. `None` outside `net`.
+pub fn subnet_place(net: IpNet, prefix: u8, address: IpAddr) -> Option<u128> {
+    let offset = number(address) - number(net.contains(&address).then(|| net.network())?);
+    offset.checked_shr(net.max_prefix_len().checked_sub(prefix)?.into())
+}
+
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => u32::from(address).into(),
+        IpAddr::V6(address) => address.into(),
+    }
+}
+
 /// The block with prefix length `prefix` that contains `address`. `None` if the prefix is longer than the address.
 pub fn block_around(address: IpAddr, prefix: u8) -> Option<IpNet> {
     let net = match address {

@@ -9,6 +9,7 @@ pub mod block;
 pub mod calico2;
 pub mod changes;
 pub mod cidr;
+pub mod cidr_set;
 pub mod config;
 mod decode;
 pub mod digest;

@@ -1,10 +1,11 @@
 //! The inputs of a request, which are read before any block.
 
 use calipam_model::affinity::{Affinity, AffinityType};
+use calipam_model::cidr_set::CidrSet;
 use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
 use calipam_model::node::Node;
-use calipam_model::pool::Pool;
+use calipam_model::pool::{Pool, Reservation};
 use calipam_model::snapshot::Versioned;
 use jiff::Timestamp;
 
@@ -15,7 +16,6 @@ use crate::family::Family;
 use crate::handle::Known;
 use crate::pools;
 use crate::request::AutoAssign;
-use crate::reserved::Reserved;
 use crate::store::{Entry, Query, Store};
 
 /// The data that a request needs besides the blocks: configuration, pools, reservations, the node, its affinities and
@@ -27,7 +27,7 @@ pub struct Inputs {
     pub(super) is_early: bool,
     pub(super) kind: AffinityType,
     pub(super) config: IpamConfig,
-    pub(super) reserved: Reserved,
+    pub(super) reserved: CidrSet,
     pub(super) pools: Vec<Pool>,
     pub(super) node: Node,
     pub(super) affinities: Vec<Versioned<Affinity>>,
@@ -66,8 +66,8 @@ impl<S: Store> Allocator<S> {
             }
             None => Node::default(),
         };
-        let reservations: Vec<_> = take(1).into_iter().filter_map(|entry| entry.record.into()).collect();
-        let reserved = Reserved::new(&reservations);
+        let reservations = take(1).into_iter().filter_map(|entry| Option::<Reservation>::from(entry.record));
+        let reserved = CidrSet::new(reservations.flat_map(|reservation| reservation.cidrs));
         let pools = pools::pools(take(2));
         let handle = handle_at.map(|at| allocator::one(take(at))).transpose()?;
         let affinities = affinities_of((3..node_at.or(handle_at).unwrap_or(queries.len())).flat_map(take));

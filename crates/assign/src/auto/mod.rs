@@ -15,6 +15,7 @@ pub(crate) use self::take::{attribute, check_owner};
 use calipam_model::IpNet;
 use calipam_model::affinity::{Affinity, AffinityKey, AffinityType};
 use calipam_model::block::Block;
+use calipam_model::cidr_set::CidrSet;
 use calipam_model::config::IpamConfig;
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::snapshot::Versioned;
@@ -34,7 +35,6 @@ use crate::full::{FullBlocks, is_recent};
 use crate::handle::Known;
 use crate::pools::{self, NodeSelector, PoolRequest, ServingPools};
 use crate::request::{Assigned, AutoAssign, AutoAssigned, Message};
-use crate::reserved::Reserved;
 use crate::store::{Query, Store};
 use crate::walk;
 
@@ -201,6 +201,11 @@ fn reserves_for_windows(request: &AutoAssign, family: Family) -> bool {
     request.windows && family == Family::V4
 }
 
+/// The number of a block's free addresses that no reservation keeps from automatic assignment (facts 1.8).
+pub(crate) fn assignable(block: &Block, reserved: &CidrSet) -> u32 {
+    block.assignable(|address| reserved.contains(address)).count() as u32
+}
+
 /// The kind of holder that owns the blocks for a use.
 pub(crate) fn holder_kind(intended_use: Option<PoolUse>) -> AffinityType {
     match intended_use {
@@ -227,7 +232,7 @@ struct Search<'r, S> {
     request: &'r AutoAssign,
     kind: AffinityType,
     config: IpamConfig,
-    reserved: Reserved,
+    reserved: CidrSet,
     family: Family,
     /// New blocks reserve addresses for Windows.
     windows: bool,
@@ -379,6 +384,6 @@ impl<S: Store> Search<'_, S> {
 
     /// The number of addresses of a block that can be assigned.
     fn free(&self, block: &Block) -> u32 {
-        self.reserved.assignable(block, self.allocator.now(), self.config.cooldown())
+        assignable(&block.without_cooled(self.allocator.now(), self.config.cooldown()), &self.reserved)
     }
 }

@@ -68,7 +68,7 @@ impl<S: Store> Search<'_, S> {
         affinity: Versioned<Affinity>,
     ) -> Result<(Option<OwnBlock>, Option<Versioned<Block>>)> {
         let key = affinity.value.key.clone();
-        if let Some(reserved) = self.reserved.covering(key.cidr) {
+        if let Some(reserved) = self.reserved.around(key.cidr) {
             return Ok((Some(OwnBlock::Reserved(reserved)), None));
         }
 

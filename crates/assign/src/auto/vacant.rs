@@ -93,7 +93,7 @@ impl<S: Store> Search<'_, S> {
     fn next_place(&self, walk: &mut Walk, passed: &mut Passed) -> Option<IpNet> {
         loop {
             let place = walk.next()?;
-            let Some(reserved) = self.reserved.covering(place) else { return Some(place) };
+            let Some(reserved) = self.reserved.around(place) else { return Some(place) };
             walk.skip(reserved);
             passed.reserved += 1;
         }
@@ -125,7 +125,7 @@ impl<S: Store> Search<'_, S> {
             let mut counts = Passed::default();
             let mut walk = Walk::new(pool, &self.request.host, self.moment());
             while let Some(cidr) = self.next_place(&mut walk, &mut counts) {
-                if other_sizes.overlap(cidr) {
+                if other_sizes.touches(cidr) {
                     counts.other_size += 1;
                 } else if keys.contains(cidr) {
                     counts.unread += 1;
@@ -137,9 +137,9 @@ impl<S: Store> Search<'_, S> {
             // Addresses are also taken from blocks that overlap others.
             let walk = Walk::new(pool, &self.request.host, self.moment());
             places.extend(keys.cidrs().filter_map(|cidr| {
-                let (distance, overlaps) = (walk.distance(cidr)?, other_sizes.overlap(cidr));
+                let (distance, overlaps) = (walk.distance(cidr)?, other_sizes.touches(cidr));
                 let place = Place { pool: index, distance, cidr, overlaps };
-                self.reserved.covering(cidr).is_none().then_some(place)
+                (!self.reserved.covers(cidr)).then_some(place)
             }));
             passed.push(counts);
         }

@@ -4,6 +4,7 @@
 //! Answers for many nodes are fast. A node with a free address in one of its blocks gets that address. Nodes with full
 //! blocks share one answer if the same pools select them.
 
+mod allocatable;
 mod answer;
 mod claims;
 #[cfg(test)]
@@ -16,8 +17,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityState, AffinityType};
-use calipam_model::block::{Block, BlockContent, Cooling};
+use calipam_model::block::{BlockContent, Cooling};
 use calipam_model::cidr;
+use calipam_model::cidr_set::CidrSet;
 use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
 use calipam_model::node::Node;
@@ -26,22 +28,22 @@ use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::selector::Selector;
 use calipam_model::snapshot::{ALLOCATION_SOURCES, Defect, DefectKind, Snapshot, StoredBlock};
 
+pub use self::allocatable::{Allocatable, PoolLimit};
 pub use self::answer::{AddressSource, Answer, Given, Reason, Refused};
-pub use self::claims::Holder;
 use crate::allocator::Allocator;
+use crate::auto::assignable;
 use crate::event::{Event, PoolPassedOver};
 use crate::family::Family;
 use crate::on_snapshot::{IndexedSnapshot, SnapshotStore, without_waiting};
 use crate::pools::{NodeSelector, pool_of};
 use crate::request::{AssignIp, AutoAssign};
-use crate::reserved::Reserved;
 
 /// The first version of Calico that takes empty blocks from other nodes.
 const RECLAIMS_SINCE: (u32, u32) = (3, 32);
 
 /// True if a node that finds no block to claim takes an empty one from another node. An unknown Calico version counts
 /// as current.
-pub fn reclaims_empty_blocks(snapshot: &Snapshot) -> bool {
+pub(crate) fn reclaims_empty_blocks(snapshot: &Snapshot) -> bool {
     snapshot.is_calico_since(RECLAIMS_SINCE).unwrap_or(true)
 }
 
@@ -92,13 +94,13 @@ pub struct Outlook<'s> {
     config: IpamConfig,
     /// The block limit of a node in a family; `None` for no limit.
     limit: Option<u32>,
-    reserved: Reserved,
+    reserved: CidrSet,
     /// The open pools, by family. `None` if a selector does not parse: Calico refuses every request that names no pool.
     open: [Option<Vec<OpenPool<'s>>>; 2],
     /// Affinities that cannot be decoded, by type and holder.
     unclear: ByHolder<'s, &'s AffinityKey>,
-    /// Blocks for which their owner has no affinity, each with its content if it is sound.
-    odd: ByHolder<'s, (IpNet, Option<&'s Block>)>,
+    /// Blocks for which their owner has no affinity.
+    odd: ByHolder<'s, IpNet>,
     remembered: RefCell<HashMap<Question, Option<Arc<Refused>>>>,
 }
 
@@ -140,13 +142,13 @@ impl<'s> Outlook<'s> {
             let has_affinity = read.any(|affinity| affinity.key.cidr == *cidr && !affinity.deleted)
                 || unclear.get(&holder).into_iter().flatten().any(|key| key.cidr == *cidr);
             if !content.is_deleted() && !has_affinity {
-                odd.entry(holder).or_default().push((*cidr, content.sound()));
+                odd.entry(holder).or_default().push(*cidr);
             }
         }
         Some(Self {
             config,
             limit: snapshot.block_limit(),
-            reserved: Reserved::new(snapshot.reservations.iter().map(|stored| &stored.value)),
+            reserved: CidrSet::new(snapshot.reserved_cidrs()),
             open: Family::BOTH.map(|family| open_pools(snapshot, family)),
             unclear,
             odd,
@@ -333,7 +335,7 @@ impl<'s> Outlook<'s> {
                 Some(BlockContent::Sound(block))
                     if is_confirmed && !block.is_deleted() && block.owner() == Some(&key.owner()) =>
                 {
-                    if self.reserved.assignable(block, now, cooldown) > 0 {
+                    if assignable(&block.without_cooled(now, cooldown), &self.reserved) > 0 {
                         return OwnBlocks::Free;
                     }
                 }

@@ -1,12 +1,11 @@
-//! Evidence of findings. All of it is typed; it becomes text only when a report is written.
+//! Evidence of findings. What other code reads is typed; it becomes text only when a report is written.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use calipam_model::IpNet;
-use calipam_model::affinity::{AffinityKey, AffinityState, AffinityType};
+use calipam_model::affinity::{AffinityState, AffinityType};
 use calipam_model::attributes::PackedAttribute;
 use calipam_model::block::{BlockOwner, BlockProblem};
 use calipam_model::display::text;
@@ -215,44 +214,12 @@ pub struct BlockEvidence {
     /// Problems in the block.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<BlockProblem>,
-    /// Blocks and affinities that conflict with the block.
+    /// Blocks that overlap the block, by CIDR, or affinities for it, as `node/CIDR`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub others: Vec<Conflicting>,
-    /// Pools that contain the block.
+    pub others: Vec<String>,
+    /// Pools that contain the block, with their block sizes: `name /26`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub pools: Vec<PoolBlockSize>,
-}
-
-/// An object that conflicts with a block.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(untagged)]
-pub enum Conflicting {
-    /// An overlapping block.
-    Block(IpNet),
-    Affinity(#[serde(serialize_with = "text")] AffinityKey),
-}
-
-impl fmt::Display for Conflicting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Block(cidr) => cidr.fmt(f),
-            Self::Affinity(key) => key.fmt(f),
-        }
-    }
-}
-
-/// A pool with its block size, written as `name /26`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PoolBlockSize {
-    pub name: String,
-    /// The prefix length.
-    pub block_size: u8,
-}
-
-impl Serialize for PoolBlockSize {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{} /{}", self.name, self.block_size))
-    }
+    pub pools: Vec<String>,
 }
 
 /// Evidence about an affinity.

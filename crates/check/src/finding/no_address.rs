@@ -1,7 +1,7 @@
 //! Evidence about nodes and pods that get no address.
 
 use calipam_assign::{Family, PoolPassedOver, Refused};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::owner::is_zero;
 
@@ -28,16 +28,17 @@ pub struct NoAddressEvidence {
 impl NoAddressEvidence {
     /// Joins the refusals, with `and_no` in between, into the rest of a sentence after its first "no".
     pub(crate) fn says(&self, and_no: &str) -> String {
-        let of = |refusal: &RefusalEvidence| format!("{} address: {}", refusal.of_family(), refusal.why);
+        let of = |refusal: &RefusalEvidence| format!("{} address: {}", refusal.family, refusal.why);
         self.refusals.iter().map(of).collect::<Vec<_>>().join(and_no)
     }
 }
 
 /// The reason why there is no address of a family.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RefusalEvidence {
     /// `ipv4` or `ipv6`.
-    pub family: &'static str,
+    #[serde(serialize_with = "name_of_family")]
+    pub family: Family,
     /// The name of the reason.
     pub reason: &'static str,
     /// The reason in words.
@@ -63,16 +64,15 @@ impl RefusalEvidence {
             why: why.to_string(),
         };
         Self {
-            family: family.name(),
+            family,
             reason: refused.reason.name(),
             why: refused.reason.to_string(),
             calico: refused.calico.clone(),
             pools: refused.pools.iter().map(passed_over).collect(),
         }
     }
+}
 
-    /// The family that [`Self::family`] names.
-    fn of_family(&self) -> Family {
-        if self.family == Family::V4.name() { Family::V4 } else { Family::V6 }
-    }
+fn name_of_family<S: Serializer>(family: &Family, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(family.name())
 }

@@ -25,9 +25,10 @@ pub(crate) fn one_shared<S: Serializer>(
 }
 
 /// The kind of an address's user. The order is alphabetical.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OwnerKind {
+    #[default]
     Endpoint,
     Node,
     Pod,
@@ -90,7 +91,7 @@ impl fmt::Display for NoAddress {
 }
 
 /// The user of an address, with the evidence.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OwnerEvidence {
     pub kind: OwnerKind,
@@ -134,18 +135,7 @@ pub(super) fn is_zero(number: &usize) -> bool {
 impl OwnerEvidence {
     /// Creates an owner with only a name.
     pub fn new(kind: OwnerKind, name: String) -> Self {
-        Self {
-            kind,
-            name,
-            node: String::new(),
-            pod: String::new(),
-            container_id: String::new(),
-            finished_at: None,
-            pod_state: None,
-            cause: None,
-            fields: Vec::new(),
-            further_fields: 0,
-        }
+        Self { kind, name, ..Self::default() }
     }
 
     /// Sets the owner's `count` addresses, of which up to `most` are listed.

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use calipam_model::IpNet;
 use calipam_model::display::{text, text_or_null};
 use calipam_model::selector::SelectorError;
 use serde::Serialize;
@@ -13,9 +12,9 @@ use serde::Serialize;
 #[serde(rename_all = "camelCase")]
 pub struct PoolEvidence {
     pub name: String,
-    /// Pools that overlap this pool.
+    /// Pools that overlap this pool, as `name CIDR`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub others: Vec<PoolName>,
+    pub others: Vec<String>,
     /// The number of usable addresses that are allocated, cooling down or reserved for Windows.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text_or_null")]
     pub in_use: Option<u128>,
@@ -57,21 +56,6 @@ pub struct InvalidSelector {
     pub reason: SelectorError,
 }
 
-/// A pool, displayed and written as `name CIDR`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PoolName {
-    pub name: String,
-    pub cidr: IpNet,
-}
-
-impl fmt::Display for PoolName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.name, self.cidr)
-    }
-}
-
-calipam_model::serialize_displayed!(PoolName);
-
 /// Evidence about a node's blocks, by pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct NodeEvidence {
@@ -86,7 +70,6 @@ pub struct NodePoolEvidence {
     pub pool: String,
     /// The number of the node's blocks in the pool.
     pub blocks: u32,
-    /// The block limit, if there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limit: Option<u32>,
+    /// The block limit.
+    pub limit: u32,
 }

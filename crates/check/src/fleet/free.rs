@@ -1,10 +1,7 @@
 //! Ranges that no cluster uses.
 
-use std::net::IpAddr;
-
+use calipam_model::cidr_set::CidrSet;
 use calipam_model::{IpNet, cidr};
-
-use crate::cidr_set::CidrSet;
 
 /// Returns the first `most` CIDRs of length `prefix` that are in one of `within` and share no address with `taken`,
 /// ascending within each. Jumps from one taken range to the next: this takes only as long as sorting `taken`.
@@ -17,27 +14,20 @@ pub fn free_ranges(
     let taken = CidrSet::new(taken);
     let mut free = Vec::new();
     for region in within.iter().filter(|region| region.prefix_len() <= prefix) {
-        let mut next = cidr::block_around(region.network(), prefix);
+        let mut next = cidr::subnet_at(*region, prefix, 0);
         while let Some(candidate) = next.filter(|candidate| region.contains(candidate)) {
             if free.len() == most {
                 return free;
             }
             let around = taken.around(candidate);
-            if around.is_none() && taken.within(candidate).next().is_none() {
+            if !taken.touches(candidate) {
                 free.push(candidate);
             }
-            next = successor(around.unwrap_or(candidate).broadcast())
-                .and_then(|address| cidr::block_around(address, prefix));
+            let last = cidr::subnet_place(*region, prefix, around.unwrap_or(candidate).broadcast());
+            next = last.and_then(|place| cidr::subnet_at(*region, prefix, place.checked_add(1)?));
         }
     }
     free
-}
-
-fn successor(address: IpAddr) -> Option<IpAddr> {
-    match address {
-        IpAddr::V4(address) => u32::from(address).checked_add(1).map(|next| IpAddr::V4(next.into())),
-        IpAddr::V6(address) => u128::from(address).checked_add(1).map(|next| IpAddr::V6(next.into())),
-    }
 }
 
 #[cfg(test)]

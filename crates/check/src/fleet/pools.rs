@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use calipam_model::IpNet;
+use calipam_model::cidr_set::{CidrSet, around, inside};
 
 use super::ranges::Point;
 use super::sweep::{ByCluster, overlaps};
 use super::{Cluster, LISTED};
-use crate::cidr_set::CidrSet;
 use crate::code::Code;
 use crate::finding::{Elsewhere, ElsewhereEvidence, ElsewhereKind, Evidence, Finding, SharedUse, Subject};
 use crate::names::short;
@@ -78,15 +78,11 @@ fn check_announced(
     let covered = by_cluster(announced);
     let mut enabled: Vec<&OfCluster<'_>> = own.iter().filter(|of| of.pool.enabled).collect();
     enabled.sort_by_key(|of| of.pool.cidr);
-    let position = |cidr: IpNet| enabled.partition_point(|of| of.pool.cidr < cidr);
 
     for of in announced {
         // Smaller pools are covered completely: only larger ones can be covered in part.
-        let larger = std::iter::successors(of.pool.cidr.supernet(), IpNet::supernet);
-        let around = larger.flat_map(|cidr| {
-            let from = position(cidr);
-            enabled[from..].iter().take_while(move |other| other.pool.cidr == cidr)
-        });
+        let around = around(&enabled, of.pool.cidr, |other| other.pool.cidr);
+        let around = around.flat_map(|range| &enabled[range]);
         let partly = |other: &&&OfCluster<'_>| {
             let is_covered = covered.get(&of.cluster).is_some_and(|covered| covered.covers(other.pool.cidr));
             other.cluster != of.cluster && !is_covered
@@ -129,14 +125,8 @@ fn check_places(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(usiz
 
     for of in own {
         let pool = of.pool.cidr;
-        let larger = std::iter::successors(pool.supernet(), IpNet::supernet).map(|cidr| {
-            let from = places.partition_point(|place| place.cidr < cidr);
-            from..from + places[from..].partition_point(|place| place.cidr == cidr)
-        });
-        let mut overlapping: Vec<Range<usize>> = larger.collect();
-        // Places in the pool are sorted after its CIDR.
-        let from = places.partition_point(|place| place.cidr < pool);
-        overlapping.push(from..from + places[from..].partition_point(|place| pool.contains(&place.cidr)));
+        let mut overlapping: Vec<Range<usize>> = around(&places, pool, |place| place.cidr).collect();
+        overlapping.push(inside(&places, pool, |place| place.cidr));
 
         let is_other = |place: &&Place<'_>| place.cluster != of.cluster;
         let number = |range: &Range<usize>| range.len() - by_cluster.count(of.cluster, range.clone());

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 
+use calipam_model::cidr_set::{around, inside};
 use calipam_model::{IpNet, cidr};
 
 use crate::Context;
@@ -92,19 +93,14 @@ impl Used {
 
     /// Counts the addresses in use within `region`.
     pub fn count_within(&self, region: IpNet) -> u64 {
-        let from = self.blocks.partition_point(|block| block.cidr < region);
-        let len = self.blocks[from..].partition_point(|block| region.contains(&block.cidr));
-        let inside = self.before.get(from + len).zip(self.before.get(from));
+        let inside = inside(&self.blocks, region, |block| block.cidr);
+        let inside = self.before.get(inside.end).zip(self.before.get(inside.start));
         let inside = inside.map_or(0, |(end, begin)| end - begin);
 
         // Blocks nest or are disjoint: a larger one matters only if it is around the region.
-        let outer = std::iter::successors(region.supernet(), IpNet::supernet);
-        let around = outer.filter_map(|cidr| {
-            let position = self.blocks.binary_search_by_key(&cidr, |block| block.cidr).ok()?;
-            let within = |address: &IpAddr| region.contains(address);
-            Some(self.blocks[position].addresses().filter(|(address, _)| within(address)).count() as u64)
-        });
-        inside + around.sum::<u64>()
+        let around = around(&self.blocks, region, |block| block.cidr).flat_map(|range| &self.blocks[range]);
+        let around = around.flat_map(UsedBlock::addresses).filter(|(address, _)| region.contains(address));
+        inside + around.count() as u64
     }
 }
 

@@ -1,7 +1,5 @@
 //! The stored blocks, including those that cannot be checked.
 
-use std::collections::HashSet;
-
 use calipam_model::IpNet;
 
 use super::{Index, IndexedBlock};
@@ -24,11 +22,5 @@ impl<'s> Index<'s> {
         stored.sort_by_key(|s| (s.key, s.block.is_none()));
         stored.dedup_by_key(|s| s.key);
         stored
-    }
-
-    /// Returns the CIDRs of blocks that are corrupt or cannot be decoded. Their content is not checked, nor are
-    /// affinities and handles that name these blocks.
-    pub(crate) fn unchecked(&self) -> HashSet<IpNet> {
-        self.unchecked.iter().copied().collect()
     }
 }

@@ -17,7 +17,7 @@ use calipam_model::text::TextRef;
 use super::blocks::blocks_around;
 use super::{IndexedBlock, Owner, PodName, Use};
 use crate::claim::{Claim, names_service};
-use crate::parallel::in_parts;
+use crate::parallel::{OBJECTS, in_parts};
 use crate::{FastMap, FastSet};
 
 /// Returns the uses by live owners, and the addresses that are merely named; both ascending.
@@ -30,7 +30,7 @@ pub(super) fn of(
     [services_only, host_local]: [bool; 2],
 ) -> (Vec<Use>, Vec<IpAddr>) {
     // With a million endpoints this takes long, most of all the sorting.
-    let parts = in_parts(snapshot.endpoints.len(), |range| {
+    let parts = in_parts(OBJECTS, snapshot.endpoints.len(), |range| {
         let mut part = Usage::default();
         part.uses.reserve(range.len());
         part.endpoints(snapshot, range, pods);
@@ -92,14 +92,14 @@ pub(crate) fn is_for_services_only(snapshot: &Snapshot) -> bool {
         && snapshot.handles.iter().all(|handle| is_service(handle.value.id().cut_at_carriage_return()))
 }
 
-/// Returns the packed names of nodes that endpoints and unfinished pods name. Endpoints are stored node by node, so
+/// Returns the names of nodes that endpoints and unfinished pods name. Endpoints are stored node by node, so
 /// most name the same node as the one before.
-pub(super) fn nodes_of_workloads(snapshot: &Snapshot) -> FastSet<&[u8]> {
-    let endpoints = snapshot.endpoints.iter().map(|e| e.value.node().packed());
+pub(super) fn nodes_of_workloads(snapshot: &Snapshot) -> FastSet<TextRef<'_>> {
+    let endpoints = snapshot.endpoints.iter().map(|e| e.value.node());
     let unfinished = snapshot.pods.iter().filter(|p| !p.value.finished);
     let mut nodes = FastSet::default();
     let mut last = None;
-    for node in endpoints.chain(unfinished.map(|p| p.value.node().packed())) {
+    for node in endpoints.chain(unfinished.map(|p| p.value.node())) {
         if last != Some(node) {
             nodes.insert(node);
             last = Some(node);
@@ -154,12 +154,7 @@ impl Usage {
         if snapshot.pods.is_empty() {
             return;
         }
-        let nodes: FastSet<&str> = snapshot
-            .nodes
-            .iter()
-            .flat_map(|node| [Some(node.value.name.as_str()), node.value.kubernetes_name.as_deref()])
-            .flatten()
-            .collect();
+        let nodes: FastSet<&str> = snapshot.nodes.iter().flat_map(|node| node.value.names()).collect();
         for (position, pod) in (0..).zip(&snapshot.pods) {
             let owns = pod.value.has_cni_annotation
                 || match snapshot.datastore {

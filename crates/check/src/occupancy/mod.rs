@@ -1,20 +1,17 @@
 //! The occupancy of pools and blocks, for rules and `show`.
 
-mod allocatable;
 #[cfg(test)]
 mod tests;
 
 use std::net::IpAddr;
 
-use calipam_model::attributes::AttributeRef;
 use calipam_model::block::Block;
+use calipam_model::cidr_set::{CidrSet, around, inside};
 use calipam_model::{IpNet, cidr};
-use jiff::Timestamp;
 
-pub use self::allocatable::{Allocatable, Limit};
 use crate::Context;
-use crate::cidr_set::CidrSet;
 use crate::index::Stored;
+use crate::record::AddressState;
 
 /// Address counts of a pool or block. The parts from `in_use` to `free` do not overlap: `total` is their sum (except
 /// for `::/0`, whose size is one more than fits).
@@ -62,14 +59,6 @@ pub fn whole_percent(part: u128, whole: u128) -> Option<u8> {
     Some(u8::try_from(percent).unwrap_or(u8::MAX))
 }
 
-/// The use of an address that is not free. If overlapping blocks disagree, the first in this order counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum AddressUse {
-    InUse,
-    WindowsReserved,
-    Cooling,
-}
-
 /// The level of detail in sums.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Detail {
@@ -81,7 +70,6 @@ enum Detail {
 
 /// Sums over a snapshot's blocks.
 pub struct Occupancy<'c, 's> {
-    context: &'c Context<'s>,
     /// All stored blocks, ascending by CIDR.
     pub(crate) stored: Vec<Stored<'c, 's>>,
     /// Addresses in IP reservations.
@@ -96,11 +84,7 @@ impl<'c, 's> Occupancy<'c, 's> {
         let stored = context.index.stored();
         let reserved = CidrSet::new(context.snapshot.reserved_cidrs());
         let unknown = stored.iter().filter(|s| s.block.is_none_or(|b| b.sound.is_none())).map(|s| s.key);
-        Self { context, unknown: CidrSet::new(unknown), reserved, stored }
-    }
-
-    pub(crate) fn now(&self) -> Timestamp {
-        self.context.snapshot.taken_at
+        Self { unknown: CidrSet::new(unknown), reserved, stored }
     }
 
     /// Counts the addresses in a pool or any other CIDR. An address in several overlapping blocks counts once.
@@ -136,16 +120,13 @@ impl<'c, 's> Occupancy<'c, 's> {
 
     /// Returns the blocks that lie entirely in the pool.
     pub(crate) fn inside(&self, pool: IpNet) -> &[Stored<'c, 's>] {
-        let from = self.stored.partition_point(|s| s.key < pool);
-        let len = self.stored[from..].partition_point(|s| pool.contains(&s.key));
-        &self.stored[from..from + len]
+        &self.stored[inside(&self.stored, pool, |stored| stored.key)]
     }
 
-    /// Returns the larger blocks that contain the pool.
+    /// Returns the larger blocks that contain the pool, the largest first.
     pub(crate) fn around(&self, pool: IpNet) -> Vec<&Stored<'c, 's>> {
-        let outer = std::iter::successors(pool.supernet(), IpNet::supernet);
-        let position = |cidr: IpNet| self.stored.binary_search_by_key(&cidr, |s| s.key).ok();
-        let mut found: Vec<_> = outer.filter_map(position).map(|position| &self.stored[position]).collect();
+        let around = around(&self.stored, pool, |stored| stored.key);
+        let mut found: Vec<_> = around.flat_map(|range| &self.stored[range]).collect();
         found.reverse();
         found
     }
@@ -162,37 +143,25 @@ impl<'c, 's> Occupancy<'c, 's> {
         sum.tally(stored.key, 0, reserved, reserved)
     }
 
-    /// Counts the blocks in a pool, including those that are corrupt or cannot be decoded.
-    pub fn blocks_in(&self, pool: IpNet) -> usize {
-        self.inside(pool).len()
-    }
-
-    /// Returns the blocks that no pool contains, ascending, with their address counts.
-    pub fn blocks_outside_pools(&self) -> impl Iterator<Item = (IpNet, Tally)> + '_ {
-        let is_outside = |s: &&Stored<'_, '_>| self.context.index.pools_around(s.key).next().is_none();
-        let outside = self.stored.iter().filter(is_outside);
-        outside.map(|stored| (stored.key, self.block(stored)))
-    }
-
     /// Adds a region's addresses in a run of overlapping blocks.
     fn add_run(&self, sum: &mut Sum, run: &[&Stored<'_, '_>], region: IpNet) {
         let sound = run.iter().filter_map(|s| s.block?.current());
         if let [only] = run
             && region.contains(&only.key)
-            && self.reserved.within(only.key).next().is_none()
+            && !self.reserved.touches(only.key)
         {
             sound.for_each(|block| sum.add_block(block));
             return;
         }
-        let mut taken: Vec<(IpAddr, AddressUse)> = sound
-            .flat_map(|block| block.allocations().map(|a| (a.address, use_of(&a.attribute))))
+        let mut taken: Vec<(IpAddr, AddressState)> = sound
+            .flat_map(|block| block.allocations().map(|a| (a.address, AddressState::of(&a.attribute))))
             .filter(|(address, _)| region.contains(address))
             .collect();
         taken.sort_unstable();
         taken.dedup_by_key(|(address, _)| *address);
-        for (address, address_use) in taken {
+        for (address, state) in taken {
             let is_reserved = self.reserved.contains(address);
-            sum.add(address_use, 1);
+            sum.add(state);
             sum.reserved += u128::from(is_reserved);
             if run.len() > 1 && self.unknown.contains(address) {
                 sum.of_unknown += 1;
@@ -200,16 +169,6 @@ impl<'c, 's> Occupancy<'c, 's> {
                 sum.of_reserved += 1;
             }
         }
-    }
-}
-
-fn use_of(record: &AttributeRef<'_>) -> AddressUse {
-    if record.is_cooling() {
-        AddressUse::Cooling
-    } else if record.is_windows_reserved() {
-        AddressUse::WindowsReserved
-    } else {
-        AddressUse::InUse
     }
 }
 
@@ -229,23 +188,24 @@ struct Sum {
 }
 
 impl Sum {
-    fn add(&mut self, address_use: AddressUse, count: u128) {
-        match address_use {
-            AddressUse::InUse => self.in_use += count,
-            AddressUse::Cooling => self.cooling += count,
-            AddressUse::WindowsReserved => self.windows_reserved += count,
+    /// Adds an address that is taken.
+    fn add(&mut self, state: AddressState) {
+        match state {
+            AddressState::Cooling => self.cooling += 1,
+            AddressState::WindowsReserved => self.windows_reserved += 1,
+            _ => self.in_use += 1,
         }
     }
 
     fn add_block(&mut self, block: &Block) {
         let undivided = self.detail == Detail::Total
-            || block.attributes().all(|record| use_of(&record) == AddressUse::InUse);
+            || block.attributes().all(|record| AddressState::of(&record) == AddressState::Allocated);
         if undivided {
             self.in_use += u128::from(block.allocated());
             return;
         }
         for allocation in block.allocations() {
-            self.add(use_of(&allocation.attribute), 1);
+            self.add(AddressState::of(&allocation.attribute));
         }
     }
 

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{Allocatable, Limit, Occupancy};
+use super::Occupancy;
 use crate::test_cluster::{Cluster, pod};
 use crate::{Context, Options};
-use calipam_assign::Outlook;
+use calipam_assign::{Allocatable, Outlook, PoolLimit as Limit, PoolPassedOver};
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Defect, DefectKind, Source};
 
@@ -64,8 +64,10 @@ fn by_name(cluster: &Cluster) -> Option<u128> {
 
 fn of_first_pool(cluster: &Cluster) -> Allocatable {
     let context = Context::new(&cluster.0, &Options::default());
+    let pool = &cluster.0.pools[0].value;
+    let free = Occupancy::new(&context).tally(pool.cidr).free;
     let outlook = Outlook::new(&cluster.0);
-    Occupancy::new(&context).allocatable(outlook.as_ref(), &cluster.0.pools[0].value)
+    outlook.map_or(Allocatable::unknown(Limit::NotKnown), |outlook| outlook.allocatable(pool, free))
 }
 
 #[test]
@@ -161,7 +163,10 @@ fn what_was_not_read_is_not_guessed() {
 #[test]
 fn pools_that_give_nothing() {
     for (spec, limit) in [
-        (json!({"cidr": "10.244.1.0/28", "blockSize": 30, "disabled": true}), Limit::Disabled),
+        (
+            json!({"cidr": "10.244.1.0/28", "blockSize": 30, "disabled": true}),
+            Limit::PassedOver(PoolPassedOver::Disabled),
+        ),
         (json!({"cidr": "10.244.1.0/28", "blockSize": 30, "nodeSelector": "rack == 'a'"}), Limit::NoNode),
         (json!({"cidr": "10.244.1.0/28", "blockSize": 30, "allowedUses": ["Other"]}), Limit::NoUse),
     ] {
@@ -250,6 +255,7 @@ fn free_addresses_in_blocks_of_others() {
             Some("host:gone"),
             [Value::Null, Value::Null, Value::Null, Value::Null],
         );
+        affinity(cluster, "gone", "10.244.1.8-30");
     };
     let mut cluster = small();
     others(&mut cluster);
@@ -274,6 +280,7 @@ fn blocks_of_another_size_are_not_borrowed_from() {
     assert_eq!(allocatable(&cluster), (Some(5), vec![Limit::BlockSize]));
     config(&mut cluster, json!({"strict_affinity": true, "auto_allocate_blocks": true}));
     cluster.block("10.244.1.4/30", Some("host:gone"), [Value::Null, Value::Null, Value::Null, Value::Null]);
+    affinity(&mut cluster, "gone", "10.244.1.4-30");
     assert_eq!(
         allocatable(&cluster),
         (Some(5), vec![Limit::BlockSize]),

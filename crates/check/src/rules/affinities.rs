@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use calipam_model::IpNet;
-use calipam_model::affinity::{Affinity, AffinityState, AffinityType};
+use calipam_model::affinity::{Affinity, AffinityKey, AffinityState, AffinityType};
 use calipam_model::block::BlockOwner;
 use calipam_model::key::Key;
 use calipam_model::snapshot::{Source, Versioned};
@@ -11,15 +11,14 @@ use calipam_model::snapshot::{Source, Versioned};
 use super::blocks::{evidence, is_missing};
 use crate::Context;
 use crate::code::Code;
-use crate::finding::{AffinityEvidence, BlockEvidence, Conflicting, Evidence, Finding, Subject};
+use crate::finding::{AffinityEvidence, BlockEvidence, Evidence, Finding, Subject};
 use crate::names::{list, short};
 
 /// Checks every affinity except those for blocks that are corrupt or cannot be decoded.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
-    let unchecked = context.index.unchecked();
     let stored = context.snapshot.affinities.iter();
     let mut affinities: Vec<&Versioned<Affinity>> =
-        stored.filter(|a| !a.value.deleted && !unchecked.contains(&a.value.key.cidr)).collect();
+        stored.filter(|a| !a.value.deleted && !context.index.unchecked.contains(&a.value.key.cidr)).collect();
     affinities.sort_by_key(|a| (a.value.key.cidr, &a.value.key));
     let mut seen = HashSet::new();
     for same_block in affinities.chunk_by(|a, b| a.value.key.cidr == b.value.key.cidr) {
@@ -89,19 +88,15 @@ pub(super) fn about_affinity(
 ) -> Finding {
     let subject = Subject::affinity(&affinity.value.key);
     let says = format!("{} {says}", short(&subject.to_string()));
-    Finding::new(code, subject, says, Evidence::Affinity(Box::new(affinity_evidence(context, affinity))))
-}
-
-/// Describes an affinity and the block that it names.
-fn affinity_evidence(context: &Context<'_>, affinity: &Versioned<Affinity>) -> AffinityEvidence {
     let block = context.index.block(affinity.value.key.cidr);
-    AffinityEvidence {
+    let evidence = AffinityEvidence {
         kind: affinity.value.key.kind.clone(),
         state: affinity.value.state.clone(),
         block_exists: block.is_some(),
         block_owner: block.and_then(|b| b.owner).cloned(),
         revision: affinity.revision.to_string(),
-    }
+    };
+    Finding::new(code, subject, says, Evidence::Affinity(Box::new(evidence)))
 }
 
 /// Checks whether several nodes hold an affinity for one block. A pending affinity of a node that did not get the block
@@ -119,7 +114,7 @@ fn check_conflict(context: &Context<'_>, same_block: &[&Versioned<Affinity>], ou
     let nodes: BTreeSet<&str> = hosts.clone().map(|key| key.node.as_str()).collect();
     let Some(cidr) = same_block.first().map(|a| a.value.key.cidr).filter(|_| nodes.len() > 1) else { return };
     let dependencies = hosts.clone().map(|key| Key::Affinity(key.clone())).chain([Key::Block(cidr)]);
-    let others = hosts.cloned().map(Conflicting::Affinity).collect();
+    let others = hosts.map(AffinityKey::to_string).collect();
     let evidence = BlockEvidence { others, ..evidence(context.index.block(cidr)) };
     let says = format!("{cidr} is claimed by {}", list(&nodes));
     out.push(

@@ -7,7 +7,6 @@ use std::collections::HashSet;
 
 use calipam_model::attributes::AttributeRef;
 use calipam_model::block::BlockProblem;
-use calipam_model::snapshot::Snapshot;
 use jiff::Timestamp;
 
 use super::{addresses, run, services, without_address, workloads};
@@ -24,7 +23,8 @@ pub(crate) fn findings(
 ) -> HashSet<(Code, Subject)> {
     let earlier = std::mem::replace(&mut context.now, later);
     let has = |findings: Vec<Finding>| findings.into_iter().map(|finding| (finding.code, finding.subject));
-    if has_future_releases(&context) {
+    let mut problems = context.index.blocks.iter().flat_map(|block| &block.problems);
+    if problems.any(|problem| matches!(problem, BlockProblem::ReleasedInFuture { .. })) {
         // A corrupt block can become sound, and any rule can have a finding about it.
         context.index = Index::new(context.snapshot, later);
         return has(run(&context)).collect();
@@ -36,7 +36,8 @@ pub(crate) fn findings(
     if of_addresses.iter().any(|code| codes.contains(code)) {
         check_addresses(&context, earlier, &mut found);
     }
-    if codes.contains(&Code::EndpointWithoutPod) && has_finished_pods(context.snapshot) {
+    let has_finished_pods = || context.snapshot.pods.iter().any(|pod| pod.value.finished);
+    if codes.contains(&Code::EndpointWithoutPod) && has_finished_pods() {
         workloads::check(&context, &mut found);
     }
     if codes.contains(&Code::ServiceWithoutAddress) {
@@ -46,15 +47,6 @@ pub(crate) fn findings(
         without_address::check(&context, &mut found);
     }
     has(found).collect()
-}
-
-fn has_future_releases(context: &Context<'_>) -> bool {
-    let problems = context.index.blocks.iter().flat_map(|block| &block.problems);
-    problems.into_iter().any(|problem| matches!(problem, BlockProblem::ReleasedInFuture { .. }))
-}
-
-fn has_finished_pods(snapshot: &Snapshot) -> bool {
-    snapshot.pods.iter().any(|pod| pod.value.finished)
 }
 
 /// Checks the addresses with an allocation that is young at `earlier`, but no longer now.

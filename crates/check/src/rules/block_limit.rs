@@ -36,8 +36,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
         for pool in &pools {
             let blocks = owned.iter().filter(|block| pool.cidr.contains(*block)).count() as u32;
             if blocks > limit {
-                let (pool, limit) = (pool.name.clone(), Some(limit));
-                let evidence = NodePoolEvidence { pool, blocks, limit };
+                let evidence = NodePoolEvidence { pool: pool.name.clone(), blocks, limit };
                 over.entry(node).or_default().push(evidence);
             }
         }
@@ -47,7 +46,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
 
 fn finding(node: &str, pools: Vec<NodePoolEvidence>) -> Finding {
     let says = pools.first().map_or_else(String::new, |NodePoolEvidence { pool, blocks, limit }| {
-        let (node, pool, limit) = (short(node), short(pool), limit.unwrap_or_default());
+        let (node, pool) = (short(node), short(pool));
         format!("{node} has {blocks} blocks in {pool}, more than the limit of {limit}")
     });
     let evidence = Evidence::Node(Box::new(NodeEvidence { pools }));

@@ -5,15 +5,16 @@ use std::fmt::Display;
 
 use calipam_model::IpNet;
 use calipam_model::affinity::{AffinityKey, AffinityType};
+use calipam_model::block::BlockProblem;
+use calipam_model::cidr_set::overlaps;
 use calipam_model::key::Key;
 use calipam_model::pool::Pool;
-use calipam_model::snapshot::{Snapshot, Source};
+use calipam_model::snapshot::Source;
 use foldhash::fast::FixedState;
 
 use crate::Context;
-use crate::cidr_set::overlaps;
 use crate::code::Code;
-use crate::finding::{BlockEvidence, Conflicting, Evidence, Finding, PoolBlockSize, Subject};
+use crate::finding::{BlockEvidence, Evidence, Finding, Subject};
 use crate::index::{IndexedBlock, Stored};
 use crate::names::{list, short};
 
@@ -21,17 +22,24 @@ use crate::names::{list, short};
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let stored = context.index.stored();
     check_overlaps(&stored, out);
+    let affinities = context.snapshot.affinities.iter().filter(|a| !a.value.deleted).map(|a| &a.value.key);
+    let broken = context.snapshot.defects.iter().filter_map(|defect| match &defect.key {
+        Some(Key::Affinity(key)) => Some(key),
+        _ => None,
+    });
+    let affinities: Affinities<'_> = affinities.chain(broken).collect();
     for block in &stored {
         check_place(context, block, out);
-    }
-    let affinities = Affinities::new(context.snapshot);
-    for block in &context.index.blocks {
-        match block.sound {
-            None => out.push(corrupt(block)),
-            Some(_) => check_owner(context, block, &affinities, out),
+        match block.block {
+            Some(indexed) if indexed.sound.is_none() => out.push(corrupt(block, &indexed.problems)),
+            Some(indexed) => check_owner(context, block, indexed, &affinities, out),
+            None => {}
         }
     }
 }
+
+/// The existing affinities, including undecodable ones and without those marked deleted.
+type Affinities<'s> = HashSet<&'s AffinityKey, FixedState>;
 
 /// A finding; `says` is the part of its sentence after the block.
 fn finding(
@@ -54,24 +62,19 @@ pub(super) fn evidence(block: Option<&IndexedBlock<'_>>) -> BlockEvidence {
     }
 }
 
-fn about(block: &IndexedBlock<'_>, code: Code, says: impl Display) -> Finding {
-    finding(code, &Stored { key: block.key, block: Some(block) }, says, |_| {})
-}
-
 fn host<'s>(block: &Stored<'_, 's>) -> Option<&'s str> {
     block.block?.owner?.host()
 }
 
-fn corrupt(block: &IndexedBlock<'_>) -> Finding {
-    let stored = Stored { key: block.key, block: Some(block) };
-    let first = block.problems.first().map(|problem| short(&problem.to_string())).unwrap_or_default();
-    let more = match block.problems.len() {
+fn corrupt(block: &Stored<'_, '_>, problems: &[BlockProblem]) -> Finding {
+    let first = problems.first().map(|problem| short(&problem.to_string())).unwrap_or_default();
+    let more = match problems.len() {
         0 | 1 => String::new(),
         2 => ", and one more problem".to_owned(),
         more => format!(", and {} more problems", more - 1),
     };
     let says = format!("is corrupt: {first}{more}");
-    finding(Code::CorruptBlock, &stored, says, |evidence| evidence.problems = block.problems.clone())
+    finding(Code::CorruptBlock, block, says, |evidence| evidence.problems = problems.to_vec())
 }
 
 fn check_overlaps(stored: &[Stored<'_, '_>], out: &mut Vec<Finding>) {
@@ -82,7 +85,7 @@ fn check_overlaps(stored: &[Stored<'_, '_>], out: &mut Vec<Finding>) {
         }
         let overlapping = others.iter().map(|position| keys[*position]);
         let says = format!("overlaps {}", list(overlapping.clone()));
-        let conflicting = overlapping.map(Conflicting::Block).collect();
+        let conflicting = overlapping.map(|cidr| cidr.to_string()).collect();
         out.push(
             finding(Code::OverlappingBlocks, block, says, |evidence| evidence.others = conflicting)
                 .on_nodes(others.iter().filter_map(|position| host(&stored[*position]))),
@@ -106,7 +109,7 @@ fn check_place(context: &Context<'_>, block: &Stored<'_, '_>, out: &mut Vec<Find
         let first = pools[0];
         let says = format!("is in the pool {}, whose blocks are /{}", short(&first.name), first.block_size);
         out.push(finding(Code::BlockSizeMismatch, block, says, |evidence| {
-            let size = |pool: &&Pool| PoolBlockSize { name: pool.name.clone(), block_size: pool.block_size };
+            let size = |pool: &&Pool| format!("{} /{}", pool.name, pool.block_size);
             evidence.pools = pools.iter().map(size).collect();
         }));
     }
@@ -114,33 +117,35 @@ fn check_place(context: &Context<'_>, block: &Stored<'_, '_>, out: &mut Vec<Find
 
 fn check_owner(
     context: &Context<'_>,
-    block: &IndexedBlock<'_>,
+    block: &Stored<'_, '_>,
+    indexed: &IndexedBlock<'_>,
     affinities: &Affinities<'_>,
     out: &mut Vec<Finding>,
 ) {
     let snapshot = context.snapshot;
-    let Some(owner) = block.owner else {
-        if block.sound.is_some_and(|b| b.is_empty()) {
-            let says = "has no owner and no allocated address";
-            out.push(about(block, Code::EmptyUnownedBlock, says));
+    let finding = |code, says: String| finding(code, block, says, |_| {});
+    let Some(owner) = indexed.owner else {
+        if indexed.sound.is_some_and(|b| b.is_empty()) {
+            let says = "has no owner and no allocated address".to_owned();
+            out.push(finding(Code::EmptyUnownedBlock, says));
         }
         return;
     };
     let Some(key) = AffinityKey::of_owner(owner, block.key) else {
         let says = format!("belongs to {:?}, which is neither a node nor virtual", short(&owner.to_string()));
-        out.push(about(block, Code::UnexpectedBlockOwner, says));
+        out.push(finding(Code::UnexpectedBlockOwner, says));
         return;
     };
     let name = &key.node;
     let missing = key.kind == AffinityType::Host && !context.index.node_exists(name);
     if missing && snapshot.has_read(Source::Nodes) {
         let says = format!("belongs to {}, which {}", short(name), is_missing(context, name));
-        out.push(about(block, Code::BlockOfMissingNode, says));
+        out.push(finding(Code::BlockOfMissingNode, says));
     }
-    if snapshot.has_read(Source::Affinities) && !affinities.0.contains(&key) {
+    if snapshot.has_read(Source::Affinities) && !affinities.contains(&key) {
         let says = format!("belongs to {}, which has no affinity for it", short(name));
         let dependencies = [Key::Block(block.key), Key::Affinity(key)];
-        out.push(about(block, Code::BlockWithoutAffinity, says).depending_on(dependencies));
+        out.push(finding(Code::BlockWithoutAffinity, says).depending_on(dependencies));
     }
 }
 
@@ -149,19 +154,5 @@ pub(super) fn is_missing(context: &Context<'_>, node: &str) -> &'static str {
     match context.index.node(node) {
         Some(_) => "does not exist in Kubernetes",
         None => "does not exist",
-    }
-}
-
-/// The existing affinities, including undecodable ones and without those marked deleted.
-struct Affinities<'s>(HashSet<&'s AffinityKey, FixedState>);
-
-impl<'s> Affinities<'s> {
-    fn new(snapshot: &'s Snapshot) -> Self {
-        let read = snapshot.affinities.iter().filter(|a| !a.value.deleted).map(|a| &a.value.key);
-        let broken = snapshot.defects.iter().filter_map(|defect| match &defect.key {
-            Some(Key::Affinity(key)) => Some(key),
-            _ => None,
-        });
-        Self(read.chain(broken).collect())
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use calipam_model::config::IpamConfig;
 use calipam_model::key::Key;
 use calipam_model::snapshot::DatastoreKind;
 
@@ -10,6 +9,7 @@ use crate::Context;
 use crate::code::Code;
 use crate::finding::{Evidence, Finding, Subject};
 use crate::names::list;
+use crate::views::settings_of;
 
 /// Setting → place where it was found → value.
 type Settings = BTreeMap<String, BTreeMap<String, String>>;
@@ -52,9 +52,11 @@ fn check_mismatch(context: &Context<'_>, out: &mut Vec<Finding>) {
         return;
     }
     let places = [Key::IpamConfig.to_string(), Key::IpamConfiguration("default".into()).to_string()];
-    let pairs = effective(&used).into_iter().zip(effective(&shown)).filter(|((_, a), (_, b))| a != b);
-    let settings: Settings = pairs
-        .map(|((name, used), (_, shown))| {
+    let is_limited = snapshot.block_limit().is_some();
+    let pairs = settings_of(&used, is_limited).into_iter().zip(settings_of(&shown, is_limited));
+    let different = pairs.filter(|((_, used, _), (_, shown, _))| used != shown);
+    let settings: Settings = different
+        .map(|((name, used, _), (_, shown, _))| {
             (name.to_owned(), places.iter().cloned().zip([used, shown]).collect())
         })
         .collect();
@@ -65,16 +67,4 @@ fn check_mismatch(context: &Context<'_>, out: &mut Vec<Finding>) {
         );
         out.push(finding(Code::ConfigurationMismatch, says, settings));
     }
-}
-
-/// Returns the settings with their effective values.
-fn effective(config: &IpamConfig) -> [(&'static str, String); 5] {
-    let persistence = if config.keeps_addresses_of_machines() { "Enabled" } else { "Disabled" };
-    [
-        ("strictAffinity", config.strict_affinity.to_string()),
-        ("autoAllocateBlocks", config.auto_allocate_blocks.to_string()),
-        ("maxBlocksPerHost", config.block_limit().to_string()),
-        ("kubeVirtVMAddressPersistence", persistence.to_owned()),
-        ("ipCooldownSeconds", config.cooldown_seconds.max(0).to_string()),
-    ]
 }

@@ -21,17 +21,22 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     if !snapshot.has_read(Source::Nodes) {
         return;
     }
-    let mut nodes = Nodes::new(context);
+    check_objects(context, out);
+    let index = &context.index;
+    let is_missing = |node: &TextRef<'_>| !node.is_empty() && !index.node_exists(&index.calico_node(*node));
+    let missing: FastSet<TextRef<'_>> = index.nodes_of_workloads.iter().copied().filter(is_missing).collect();
+    if missing.is_empty() {
+        return;
+    }
     for (position, endpoint) in (0..).zip(&snapshot.endpoints) {
         // OpenStack has its own compute nodes.
-        if nodes.lacks(endpoint.value.node())
+        if missing.contains(&endpoint.value.node())
             && !endpoint.value.is_of_openstack()
             && is_live(context, &endpoint.value)
         {
-            out.push(finding(context.index.describe_fully(Owner::Endpoint(position))));
+            out.push(finding(index.describe_fully(Owner::Endpoint(position))));
         }
     }
-    check_objects(context, out);
     let on_etcd = snapshot.datastore != DatastoreKind::Kubernetes;
     if on_etcd && snapshot.kubernetes_nodes.is_empty() {
         return;
@@ -39,10 +44,10 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     for (position, pod) in (0..).zip(&snapshot.pods) {
         let pod = &pod.value;
         let is_wanted = !on_etcd || pod.mentioned().next().is_none();
-        if !pod.finished && !pod.host_network && is_wanted && nodes.lacks(pod.node()) {
+        if !pod.finished && !pod.host_network && is_wanted && missing.contains(&pod.node()) {
             // Pods and nodes are listed at different times.
             let dependencies = [pod.key(), Key::Node(pod.node().to_string())];
-            out.push(finding(context.index.describe_fully(Owner::Pod(position))).depending_on(dependencies));
+            out.push(finding(index.describe_fully(Owner::Pod(position))).depending_on(dependencies));
         }
     }
 }
@@ -83,34 +88,4 @@ fn finding(owner: OwnerEvidence) -> Finding {
     let (subject, node) = (Subject::Endpoint(owner.name.clone()), owner.node.clone());
     Finding::new(Code::EndpointOfMissingNode, subject, says, Evidence::Endpoint(Box::new(owner)))
         .on_nodes([node])
-}
-
-/// Looks up whether nodes are missing.
-struct Nodes<'c, 's> {
-    context: &'c Context<'s>,
-    kubernetes: FastSet<&'s str>,
-    /// The last node, and true if it is missing: endpoints are stored node by node.
-    last: Option<(TextRef<'s>, bool)>,
-}
-
-impl<'c, 's> Nodes<'c, 's> {
-    fn new(context: &'c Context<'s>) -> Self {
-        let nodes = context.snapshot.nodes.iter().filter(|node| context.index.node_exists(&node.value.name));
-        let kubernetes = nodes.filter_map(|n| n.value.kubernetes_name.as_deref()).collect();
-        Self { context, kubernetes, last: None }
-    }
-
-    /// Returns true if no node in Calico or Kubernetes has that name.
-    fn lacks(&mut self, node: TextRef<'s>) -> bool {
-        if let Some((last, missing)) = self.last
-            && last == node
-        {
-            return missing;
-        }
-        let name = node.to_string();
-        let exists = self.context.index.node_exists(&name) || self.kubernetes.contains(name.as_str());
-        let missing = !name.is_empty() && !exists;
-        self.last = Some((node, missing));
-        missing
-    }
 }

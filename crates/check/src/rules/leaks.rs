@@ -32,18 +32,17 @@ pub(crate) fn check(context: &Context<'_>, unused: &[Record<'_, '_>], out: &mut 
     let claims: Vec<Claim<'_>> = unused.iter().map(|r| Claim::of(&r.allocation.attribute)).collect();
     let owners = Owners::new(context, &claims);
     for (record, claim) in unused.iter().zip(&claims) {
-        match owners.of_unused(record, claim) {
-            RecordedOwner::Idle if *claim == Claim::Service => {
-                if !awaits_status(context, record) {
-                    push(out, extra(context, record));
-                }
+        let reasons = match owners.of_unused(record, claim) {
+            RecordedOwner::Idle if *claim == Claim::Service && !awaits_status(context, record) => {
+                push(out, extra(context, record));
+                continue;
             }
-            owner => {
-                if let Some(reasons) = owner.leak_reasons() {
-                    push(out, leak(context, record, claim, reasons, &owners.workloads(claim)));
-                }
-            }
-        }
+            RecordedOwner::Elsewhere(reasons) | RecordedOwner::Gone(reasons) => reasons,
+            RecordedOwner::Unnamed => vec![LeakReason::UnknownOwner],
+            // Its owner could use it again.
+            _ => continue,
+        };
+        push(out, leak(context, record, claim, reasons, &owners.workloads(claim)));
     }
 }
 

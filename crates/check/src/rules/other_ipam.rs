@@ -12,8 +12,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     if pods == 0 {
         return;
     }
-    let records = context.index.blocks.iter().filter_map(|block| block.usable);
-    let claims = records.flat_map(|block| block.allocations()).map(|held| Claim::of(&held.attribute));
+    let claims = context.index.records().map(|record| Claim::of(&record.allocation.attribute));
     let is_of_pod = |claim: &Claim<'_>| {
         matches!(claim, Claim::Pod { .. } | Claim::LegacyPod { .. } | Claim::Container(_))
     };

@@ -1,16 +1,16 @@
 //! Pools that overlap each other, nodes or services, have an invalid selector, or are nearly full.
 
 use calipam_model::IpNet;
+use calipam_model::cidr_set::{overlaps, within};
 use calipam_model::pool::{Pool, PoolUse};
 use calipam_model::selector::{Selector, SelectorError};
 use calipam_model::snapshot::Source;
 
 use crate::Context;
-use crate::cidr_set::{overlaps, within};
 use crate::code::{Code, Severity};
-use crate::finding::{Evidence, Finding, InvalidSelector, Place, PoolEvidence, PoolName, Subject};
+use crate::finding::{Evidence, Finding, InvalidSelector, Place, PoolEvidence, Subject};
 use crate::names::{list, short};
-use crate::occupancy::{Occupancy, whole_percent};
+use crate::occupancy::Occupancy;
 use crate::places::Places;
 
 /// Checks every pool.
@@ -18,17 +18,11 @@ pub(crate) fn check(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, out: &
     check_settings(context, out);
     let read = |source| context.snapshot.has_read(source);
     if read(Source::Blocks) && read(Source::Reservations) {
-        let pools = sorted(context);
+        let pools = context.index.pools();
         for pool in same(&pools).filter_map(|same| same.iter().find(|pool| pool.is_enabled())) {
             check_fill(context, occupancy, pool, out);
         }
     }
-}
-
-fn sorted<'s>(context: &Context<'s>) -> Vec<&'s Pool> {
-    let mut pools: Vec<&Pool> = context.snapshot.pools.iter().map(|p| &p.value).collect();
-    pools.sort_by(|a, b| (a.cidr, &a.name).cmp(&(b.cidr, &b.name)));
-    pools
 }
 
 /// Groups pools by CIDR: the CIDR is the subject of a finding.
@@ -47,7 +41,7 @@ fn finding(code: Code, pool: &Pool, says: &str, fill: impl FnOnce(&mut PoolEvide
 /// Checks faults that count even before the first block: overlaps, and selectors that do not parse.
 pub(super) fn check_settings(context: &Context<'_>, out: &mut Vec<Finding>) {
     check_overlaps(context, out);
-    let pools = sorted(context);
+    let pools = context.index.pools();
     check_places(context, &pools, out);
     for pools in same(&pools) {
         let broken = pools.iter().find_map(|pool| Some((pool, invalid_selector(pool)?)));
@@ -98,14 +92,14 @@ fn invalid_selector(pool: &Pool) -> Option<InvalidSelector> {
 /// only one of them is used.
 fn check_overlaps(context: &Context<'_>, out: &mut Vec<Finding>) {
     let is_native = context.snapshot.is_native;
-    let mut pools = sorted(context);
+    let mut pools = context.index.pools();
     pools.retain(|pool| !is_native || pool.is_enabled());
     let same: Vec<&[&Pool]> = same(&pools).collect();
     let keys: Vec<IpNet> = same.iter().map(|pools| pools[0].cidr).collect();
-    let name = |pool: &&Pool| PoolName { name: pool.name.clone(), cidr: pool.cidr };
+    let name = |pool: &&Pool| format!("{} {}", pool.name, pool.cidr);
     for (pools, others) in same.iter().zip(overlaps(&keys)) {
         let twins = pools[1..].iter();
-        let others: Vec<PoolName> =
+        let others: Vec<String> =
             twins.chain(others.iter().flat_map(|position| same[*position].iter())).map(name).collect();
         if !others.is_empty() {
             let says = format!("overlaps {}", list(&others));
@@ -124,7 +118,7 @@ fn check_fill(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, pool: &Pool,
     }
     let severity = if tally.free == 0 { Severity::Error } else { Code::PoolNearlyFull.severity() };
     let (taken, usable, cooling) = (tally.usable_taken, tally.usable, tally.cooling);
-    let percent = whole_percent(taken, usable).unwrap_or_default();
+    let percent = tally.whole_percent().unwrap_or_default();
     let says = match cooling {
         0 => format!("is {percent} % full: {taken} of {usable} in use"),
         _ => {

@@ -27,9 +27,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     if context.index.services_only || !are_read || !are_known {
         return;
     }
-    let nodes =
-        snapshot.nodes.iter().flat_map(|node| [Some(&node.value.name), node.value.kubernetes_name.as_ref()]);
-    let nodes: Vec<Text> = nodes.flatten().map(|name| Text::new(name)).collect();
+    let nodes: Vec<Text> = snapshot.nodes.iter().flat_map(|node| node.value.names()).map(Text::new).collect();
     let nodes: FastSet<&[u8]> = nodes.iter().map(|name| name.as_ref().packed()).collect();
     for (position, pod) in (0..).zip(&snapshot.pods) {
         let pod = &pod.value;

@@ -112,9 +112,7 @@ fn pod_without_endpoint(context: &Context<'_>, position: u32) -> Option<Finding>
 fn endpoint_keys(context: &Context<'_>, pod: &Pod) -> Vec<Key> {
     let (namespace, name, kubernetes) = (pod.namespace().to_string(), pod.name().to_string(), pod.node());
     let nodes = context.snapshot.nodes.iter().map(|node| &node.value);
-    let same = nodes.filter(|n| {
-        kubernetes == *n.name.as_str() || n.kubernetes_name.as_deref().is_some_and(|k| kubernetes == *k)
-    });
+    let same = nodes.filter(|node| node.names().any(|name| kubernetes == *name));
     let key = |node: &str| {
         let name = endpoint_name(node, KUBERNETES, &name, INTERFACE);
         Key::Endpoint { namespace: namespace.clone(), name }

@@ -19,7 +19,7 @@ use crate::finding::{Finding, LeakReason, OwnerEvidence, RecordEvidence, Subject
 use crate::index::{IndexedBlock, Mention};
 use crate::names::name_of_claim;
 use crate::owner::{self, Owners, RecordedOwner};
-use crate::record::Record;
+use crate::record::{AddressState, Record};
 use crate::{Context, Options};
 
 /// An address. The program writes the findings, with their remedies in words.
@@ -46,24 +46,6 @@ pub struct AddressView {
     /// Sources from which only objects around the address were read. Findings that need all of a source are missing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub partly_read: Vec<Source>,
-}
-
-/// The recorded state of an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum AddressState {
-    /// A block records an owner.
-    Allocated,
-    /// The address was released, but is not free yet.
-    Cooling,
-    /// A Windows node reserves the address.
-    WindowsReserved,
-    /// A block contains the address as free.
-    Free,
-    /// No block contains the address.
-    NoBlock,
-    /// The address's block is corrupt or cannot be decoded.
-    Unknown,
 }
 
 /// The status of the owner that a record names.
@@ -172,14 +154,7 @@ fn state<'c, 's: 'c>(
     address: IpAddr,
 ) -> AddressState {
     let records = blocks.clone().filter_map(|b| b.current().or(b.usable)?.allocation_of(address));
-    let state = |a: Allocation<'_>| match a.attribute {
-        attribute if attribute.is_cooling() => AddressState::Cooling,
-        attribute if attribute.is_windows_reserved() => AddressState::WindowsReserved,
-        _ => AddressState::Allocated,
-    };
-    let states: Vec<AddressState> = records.map(state).collect();
-    let order = [AddressState::Allocated, AddressState::WindowsReserved, AddressState::Cooling];
-    if let Some(found) = order.into_iter().find(|s| states.contains(s)) {
+    if let Some(found) = records.map(|record| AddressState::of(&record.attribute)).min() {
         return found;
     }
     if undecodable || blocks.clone().any(|b| b.usable.is_none()) {
@@ -192,6 +167,13 @@ fn view_of_block(context: &Context<'_>, block: &IndexedBlock<'_>, address: IpAdd
     let allocation = block.usable.and_then(|b| b.allocation_of(address));
     let record = allocation.map(|allocation| Record { block, allocation });
     let handle = |a: Allocation<'_>| a.attribute.clean_handle().map(|h| h.to_string());
+    let owner_status = |record: &Record<'_, '_>| {
+        let claim = Claim::of(&record.allocation.attribute);
+        Owners::new(context, [&claim]).of_record(record, &claim).into()
+    };
+    let node_exists = |record: &Record<'_, '_>| {
+        owner::node_exists(context, record, &record.allocation.attribute.get("node")?.to_string())
+    };
     BlockOfAddress {
         cidr: block.key,
         owner: block.owner.cloned(),
@@ -199,23 +181,13 @@ fn view_of_block(context: &Context<'_>, block: &IndexedBlock<'_>, address: IpAdd
         problems: block.problems.iter().map(ToString::to_string).collect(),
         record: record.as_ref().map(Record::evidence),
         recorded_owner: record.as_ref().map(|record| name_of_claim(&record.allocation.attribute)),
-        owner_status: record.as_ref().map(|record| owner_status(context, record)),
-        node_exists: record.as_ref().and_then(|record| recorded_node_exists(context, record)),
+        owner_status: record.as_ref().map(owner_status),
+        node_exists: record.as_ref().and_then(node_exists),
         handle: allocation
             .and_then(handle)
             .filter(|id| !id.is_empty())
             .map(|id| handle_of(context, id, block.key)),
     }
-}
-
-fn owner_status(context: &Context<'_>, record: &Record<'_, '_>) -> OwnerStatus {
-    let claim = Claim::of(&record.allocation.attribute);
-    Owners::new(context, [&claim]).of_record(record, &claim).into()
-}
-
-fn recorded_node_exists(context: &Context<'_>, record: &Record<'_, '_>) -> Option<bool> {
-    let node = record.allocation.attribute.get("node")?.to_string();
-    owner::node_exists(context, record, &node)
 }
 
 fn handle_of(context: &Context<'_>, id: String, block: IpNet) -> HandleOfAddress {
@@ -268,18 +240,17 @@ fn has_unfound_owner(context: &Context<'_>, address: IpAddr) -> bool {
 /// pod in its record.
 fn is_around(context: &Context<'_>, path: &str, address: IpAddr) -> bool {
     let defect = context.snapshot.defects.iter().find(|d| d.path == path);
-    let is_node = |name: &str| {
-        let named = |r: Record<'_, '_>| r.allocation.attribute.get("node").is_some_and(|n| n == *name);
-        context.index.records_of(address).any(named)
-    };
+    let records = || context.index.records_of(address).map(|record| record.allocation.attribute);
     match defect.and_then(|d| d.key.as_ref()) {
         Some(Key::Block(cidr)) => cidr.contains(&address),
         Some(Key::Affinity(key)) => key.cidr.contains(&address),
-        Some(Key::Handle(id)) => context.index.records_of(address).any(|r| {
-            let recorded = r.allocation.attribute.clean_handle().map(|h| h.to_string());
+        Some(Key::Handle(id)) => records().any(|record| {
+            let recorded = record.clean_handle().map(|h| h.to_string());
             recorded.is_some_and(|h| !h.is_empty() && clean_id(id) == h)
         }),
-        Some(Key::Node(name)) => is_node(name),
+        Some(Key::Node(name)) => {
+            records().any(|record| record.get("node").is_some_and(|node| node == *name.as_str()))
+        }
         Some(Key::Pod { namespace, name }) => is_pod_of(context, address, namespace, name),
         Some(Key::Endpoint { namespace, name }) => EndpointName::parse(name)
             .is_some_and(|parts| is_pod_of(context, address, namespace, &parts.workload)),

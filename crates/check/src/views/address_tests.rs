@@ -170,6 +170,10 @@ fn claimable_follows_the_pools_of_a_request() {
     );
     cluster.block("10.244.1.0/30", Some("host:node-1"), [NONE, NONE, NONE, NONE]);
     cluster.block("10.247.1.0/30", Some("host:node-1"), [NONE, NONE, NONE, NONE]);
+    for block in ["10.244.1.0-30", "10.247.1.0-30"] {
+        let affinity = format!("/calico/ipam/v2/host/node-1/ipv4/block/{block}");
+        cluster.put(&affinity, json!({"state": "confirmed"}));
+    }
     cluster.put("/calico/ipam/v2/config", json!({"auto_allocate_blocks": true, "maxBlocksPerHost": 3}));
     let rows = |cluster: &Cluster| -> Vec<(String, u32, Option<u32>)> {
         let node = nodes(&cluster.0).nodes.remove(0);

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::blocks::pool_of;
 use crate::claim::{Claim, describe};
+use crate::record::Record;
 use crate::{Context, Options, Scope};
 
 pub type PodName = (String, String);
@@ -45,36 +46,31 @@ pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> Addres
     let context = Context::new(snapshot, &Options::default());
     let mut used = used_by(snapshot, pods);
     let mut list = AddressList { addresses: Vec::new() };
-    for (indexed, block) in context.index.blocks.iter().filter_map(|b| Some((b, b.usable?))) {
-        let host = indexed.owner.and_then(|owner| owner.host());
-        for allocation in
-            block.allocations().filter(|allocation| scope.has_network(allocation.address.into()))
-        {
-            let record = allocation.attribute;
-            let claim = Claim::of(&record);
-            if matches!(claim, Claim::Cooling | Claim::WindowsReserved) {
-                continue;
-            }
-            let is_used = used.remove(&allocation.address);
-            let node = record.get("node").map(|node| node.to_string()).or_else(|| host.map(str::to_owned));
-            if !node.as_deref().map_or(scope.nodes.is_empty(), |node| scope.has_node(node)) {
-                continue;
-            }
-            let is_recorded = || claim.pod().is_some_and(|pod| pods.contains(&pod));
-            if !(pods.is_empty() || is_used || is_recorded()) {
-                continue;
-            }
-            let (kind, allocated_to) = describe(&claim, &record);
-            list.addresses.push(HeldAddress {
-                address: allocation.address,
-                node,
-                kind,
-                allocated_to,
-                handle: record.clean_handle().map(|handle| handle.to_string()).filter(|id| !id.is_empty()),
-                block: Some(indexed.key),
-                pool: pool_of(&context, allocation.address.into()),
-            });
+    for Record { block, allocation } in context.index.records() {
+        let (address, record) = (allocation.address, allocation.attribute);
+        let claim = Claim::of(&record);
+        if matches!(claim, Claim::Cooling | Claim::WindowsReserved) || !scope.has_network(address.into()) {
+            continue;
         }
+        let is_used = used.remove(&address);
+        let host = || block.owner.and_then(|owner| owner.host()).map(str::to_owned);
+        let node = record.get("node").map(|node| node.to_string()).or_else(host);
+        let is_recorded = || claim.pod().is_some_and(|pod| pods.contains(&pod));
+        if !node.as_deref().map_or(scope.nodes.is_empty(), |node| scope.has_node(node))
+            || !(pods.is_empty() || is_used || is_recorded())
+        {
+            continue;
+        }
+        let (kind, allocated_to) = describe(&claim, &record);
+        list.addresses.push(HeldAddress {
+            address,
+            node,
+            kind,
+            allocated_to,
+            handle: record.clean_handle().map(|handle| handle.to_string()).filter(|id| !id.is_empty()),
+            block: Some(block.key),
+            pool: pool_of(&context, address.into()),
+        });
     }
     // The remaining ones are in none of the records above.
     for address in used.into_iter().filter(|address| scope.has_network((*address).into())) {

@@ -8,12 +8,13 @@ use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
 
 use crate::claim::{Claim, describe};
+use crate::record::Record;
 use crate::{Context, Options, Scope};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BorrowedList {
-    /// The addresses, block by block, ascending within each.
+    /// The addresses, ascending.
     pub addresses: Vec<BorrowedAddress>,
     /// The number of allocations that name no node and could be borrowed (before Calico 3.6). Service addresses belong
     /// to no node and do not count.
@@ -40,43 +41,32 @@ pub struct BorrowedAddress {
 pub fn borrowed(snapshot: &Snapshot, scope: &Scope) -> BorrowedList {
     let context = Context::new(snapshot, &Options::default());
     let mut list = BorrowedList { addresses: Vec::new(), unknown: 0 };
-    for (indexed, block) in context.index.blocks.iter().filter_map(|b| Some((b, b.usable?))) {
-        if matches!(indexed.owner, Some(BlockOwner::Virtual(_))) {
+    for Record { block, allocation } in context.index.records() {
+        let (address, attribute) = (allocation.address, allocation.attribute);
+        let node = attribute.get("node");
+        // Owners hold nearly all addresses of their blocks, so these are skipped before their records are read.
+        let is_own = |host: &str| node.is_some_and(|node| node == *host);
+        if block.owner.and_then(|owner| owner.host()).is_some_and(is_own)
+            || matches!(block.owner, Some(BlockOwner::Virtual(_)))
+            || !scope.has_network(address.into())
+        {
             continue;
         }
-        let host = indexed.owner.and_then(|o| o.host());
-        let lends = scope.has_owner(indexed.owner);
-        for allocation in
-            block.allocations().filter(|allocation| scope.has_network(allocation.address.into()))
-        {
-            let attribute = allocation.attribute;
-            let node = attribute.get("node");
-            // Owners hold nearly all addresses of their blocks, so these are skipped before their records are read.
-            if node.is_some_and(|node| host.is_some_and(|host| node == *host)) {
-                continue;
-            }
-            let claim = Claim::of(&attribute);
-            if matches!(claim, Claim::Cooling | Claim::WindowsReserved | Claim::Service) {
-                continue;
-            }
-            let Some(node) = node else {
-                list.unknown += usize::from(lends);
-                continue;
-            };
-            let node = node.to_string();
-            if !(lends || scope.has_node(&node)) {
-                continue;
-            }
+        let claim = Claim::of(&attribute);
+        if matches!(claim, Claim::Cooling | Claim::WindowsReserved | Claim::Service) {
+            continue;
+        }
+        let lends = scope.has_owner(block.owner);
+        let Some(node) = node.map(|node| node.to_string()) else {
+            list.unknown += usize::from(lends);
+            continue;
+        };
+        if lends || scope.has_node(&node) {
             let (kind, allocated_to) = describe(&claim, &attribute);
-            list.addresses.push(BorrowedAddress {
-                address: allocation.address,
-                node,
-                block: indexed.key,
-                block_owner: indexed.owner.cloned(),
-                kind,
-                allocated_to,
-            });
+            let (block, block_owner) = (block.key, block.owner.cloned());
+            list.addresses.push(BorrowedAddress { address, node, block, block_owner, kind, allocated_to });
         }
     }
+    list.addresses.sort_by_key(|borrowed| (borrowed.address, borrowed.block));
     list
 }

@@ -67,19 +67,15 @@ pub struct CalicoctlAllocation {
     /// True unless the address is cooling down, or calipam finds it leaked. Young addresses count as in use.
     pub in_use: bool,
     /// True if the address's node does not own the block.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub borrowed: bool,
-    #[serde(rename = "coolingDown", skip_serializing_if = "is_false")]
+    #[serde(rename = "coolingDown", skip_serializing_if = "std::ops::Not::not")]
     pub cooling: bool,
     #[serde(serialize_with = "null_if_empty")]
     pub owners: Vec<String>,
     /// `Main:<handle> Extra:<attributes>`.
     #[serde(skip)]
     pub attributes: String,
-}
-
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 /// Writes null for an empty list, as Go does.

@@ -9,6 +9,7 @@ use calipam_model::snapshot::{DatastoreKind, Snapshot, Source};
 use serde::Serialize;
 
 use crate::claim::Claim;
+use crate::record::Record;
 use crate::{Context, Options};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -155,10 +156,7 @@ struct InBlocks {
 
 fn in_blocks(context: &Context<'_>, node_of: &BTreeMap<IpAddr, String>) -> InBlocks {
     let mut found = InBlocks::default();
-    let allocations = context.index.blocks.iter().filter_map(|block| Some((block, block.usable?)));
-    for (block, allocation) in
-        allocations.flat_map(|(block, sound)| sound.allocations().map(move |a| (block, a)))
-    {
+    for Record { block, allocation } in context.index.records() {
         let (address, attribute) = (allocation.address, allocation.attribute);
         let claim = Claim::of(&attribute);
         if claim == Claim::Machine {

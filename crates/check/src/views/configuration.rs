@@ -30,9 +30,9 @@ pub struct Setting {
     pub resource: Option<String>,
 }
 
-/// Returns the settings of an [`IpamConfig`]: name, value, and true if Calico's default replaces a missing field.
+/// Returns the settings of an [`IpamConfig`]: name, effective value, and true if Calico's default replaces a missing field.
 /// `is_limited` is true if Calico has a built-in block limit.
-fn settings_of(config: &IpamConfig, is_limited: bool) -> [(&'static str, String, bool); 5] {
+pub(crate) fn settings_of(config: &IpamConfig, is_limited: bool) -> [(&'static str, String, bool); 5] {
     let has_blocks = config.max_blocks_per_host > 0;
     let blocks =
         if has_blocks || is_limited { config.block_limit().to_string() } else { "no limit".to_owned() };
@@ -42,7 +42,7 @@ fn settings_of(config: &IpamConfig, is_limited: bool) -> [(&'static str, String,
         ("autoAllocateBlocks", config.auto_allocate_blocks.to_string(), false),
         ("maxBlocksPerHost", blocks, !has_blocks),
         ("kubeVirtVMAddressPersistence", persistence.to_owned(), config.kubevirt_persistence.is_none()),
-        ("ipCooldownSeconds", config.cooldown_seconds.to_string(), false),
+        ("ipCooldownSeconds", config.cooldown_seconds.max(0).to_string(), false),
     ]
 }
 

@@ -1,7 +1,6 @@
 //! A map of the pools: a cell for each block or, in large pools, for several.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::ops::Range;
 
 use calipam_model::block::{Allocation, Block, BlockOwner};
@@ -15,6 +14,7 @@ use crate::finding::{Finding, Subject};
 use crate::index::{IndexedBlock, Stored};
 use crate::names::name_of_claim;
 use crate::occupancy::Occupancy;
+use crate::record::AddressState;
 use crate::{Context, Options, Report};
 
 /// Limits of a map. A list that is too long is left out entirely, so that nothing looks emptier than it is.
@@ -71,18 +71,9 @@ pub struct MappedBlock {
     pub cells: Range<u32>,
     pub owner: Option<BlockOwner>,
     /// The states by ordinal; empty if the block is corrupt or cannot be decoded.
-    pub states: Vec<MappedState>,
+    pub states: Vec<AddressState>,
     /// Ordinals with their owners; empty if there are too many.
     pub owners: Vec<(u32, String)>,
-}
-
-/// The state of an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MappedState {
-    Free,
-    InUse,
-    Cooling,
-    WindowsReserved,
 }
 
 /// The maps of pools for `show`.
@@ -106,9 +97,7 @@ pub fn map(snapshot: &Snapshot, report: &Report, limits: MapLimits) -> Vec<PoolM
     let (allocations, _) = snapshot.allocation_counts();
     let with_owners = allocations <= limits.owners;
 
-    let mut pools: Vec<_> = snapshot.pools.iter().map(|pool| &pool.value).collect();
-    pools.sort_by(|a, b| (a.cidr, &a.name).cmp(&(b.cidr, &b.name)));
-    let mapped = pools.into_iter().map(|pool| {
+    let mapped = context.index.pools().into_iter().map(|pool| {
         let grid = Grid::of(pool.cidr, pool.block_size, limits.cells);
         let blocks =
             || occupancy.inside(pool.cidr).iter().map(|stored| grid.block(stored, with_owners)).collect();
@@ -149,32 +138,14 @@ impl Grid {
         if !self.pool.contains(&network) {
             return 0..0;
         }
-        let first = self.index(network.network());
-        let last = self.index(network.broadcast());
-        first..last + 1
-    }
-
-    fn index(&self, address: IpAddr) -> u32 {
-        let bits = |address: IpAddr| match address {
-            IpAddr::V4(v4) => u128::from(u32::from(v4)),
-            IpAddr::V6(v6) => u128::from(v6),
-        };
-        let offset = bits(address) - bits(self.pool.network());
-        let shift = u32::from(self.pool.max_prefix_len() - self.cell_size);
         // A cell of /0 holds everything.
-        offset.checked_shr(shift).unwrap_or(0) as u32
+        let index =
+            |address| cidr::subnet_place(self.pool, self.cell_size, address).unwrap_or_default() as u32;
+        index(network.network())..index(network.broadcast()) + 1
     }
 
     fn cidr(&self, index: u32) -> IpNet {
-        let shift = u32::from(self.pool.max_prefix_len() - self.cell_size);
-        let network = match self.pool.network() {
-            IpAddr::V4(v4) => IpAddr::V4((u32::from(v4) | index.checked_shl(shift).unwrap_or(0)).into()),
-            IpAddr::V6(v6) => {
-                IpAddr::V6((u128::from(v6) | u128::from(index).checked_shl(shift).unwrap_or(0)).into())
-            }
-        };
-        // A cell's prefix length is at most that of the address.
-        IpNet::new(network, self.cell_size).unwrap_or(self.pool)
+        cidr::subnet_at(self.pool, self.cell_size, index.into()).unwrap_or(self.pool)
     }
 
     fn cells(&self, occupancy: &Occupancy<'_, '_>, findings: &[Finding]) -> Vec<MapCell> {
@@ -217,14 +188,10 @@ impl Grid {
     }
 }
 
-fn states(block: &Block) -> Vec<MappedState> {
-    let mut states = vec![MappedState::Free; block.size() as usize];
+fn states(block: &Block) -> Vec<AddressState> {
+    let mut states = vec![AddressState::Free; block.size() as usize];
     for allocation in block.allocations() {
-        states[allocation.ordinal as usize] = match allocation.attribute {
-            record if record.is_cooling() => MappedState::Cooling,
-            record if record.is_windows_reserved() => MappedState::WindowsReserved,
-            _ => MappedState::InUse,
-        };
+        states[allocation.ordinal as usize] = AddressState::of(&allocation.attribute);
     }
     states
 }
@@ -236,7 +203,7 @@ fn owners(block: &IndexedBlock<'_>) -> Vec<(u32, String)> {
         (allocation.ordinal, format!("{}{node}", name_of_claim(&allocation.attribute)))
     };
     allocations
-        .filter(|a| !a.attribute.is_cooling() && !a.attribute.is_windows_reserved())
+        .filter(|allocation| AddressState::of(&allocation.attribute) == AddressState::Allocated)
         .map(owner)
         .collect()
 }
@@ -321,8 +288,8 @@ mod tests {
     fn blocks_are_listed_with_states_and_owners_up_to_a_limit() {
         let cluster = small();
         let block = mapped(&cluster, LIMITS).blocks.unwrap().remove(0);
-        use MappedState::{Cooling, Free, InUse};
-        assert_eq!(block.states, [InUse, Cooling, Free, Free]);
+        use AddressState::{Allocated, Cooling, Free};
+        assert_eq!(block.states, [Allocated, Cooling, Free, Free]);
         assert_eq!(block.owners, [(0, "default/a on node-1".to_owned())]);
         let without_owners = mapped(&cluster, MapLimits { owners: 0, ..LIMITS });
         assert_eq!(without_owners.blocks.unwrap()[0].owners, []);

@@ -25,9 +25,7 @@ use std::fmt;
 use calipam_model::snapshot::{Coverage, Snapshot, Source};
 use serde::{Serialize, Serializer};
 
-pub use self::address::{
-    AddressState, AddressView, BlockOfAddress, HandleOfAddress, OwnerStatus, PoolOfAddress, address,
-};
+pub use self::address::{AddressView, BlockOfAddress, HandleOfAddress, OwnerStatus, PoolOfAddress, address};
 pub use self::addresses::{AddressList, HeldAddress, PodName, addresses};
 pub use self::blocks::{BlockList, BlockView, blocks};
 pub use self::borrowed::{BorrowedAddress, BorrowedList, borrowed};
@@ -35,13 +33,15 @@ pub use self::calicoctl::{
     AddressOwner, CalicoctlAllocation, CalicoctlBlock, CalicoctlView, LeakedHandle, calicoctl,
 };
 pub use self::compare::{Comparison, NodeComparison, RecordedFor, compare};
+pub(crate) use self::configuration::settings_of;
 pub use self::configuration::{ConfigurationView, Setting, configuration};
 pub use self::handle::{HandleBlock, HandleView, handle, handle_ids};
-pub use self::map::{MapCell, MapLimits, MapList, MappedBlock, MappedState, PoolMap, map};
+pub use self::map::{MapCell, MapLimits, MapList, MappedBlock, PoolMap, map};
 pub use self::nodes::{NodeFamily, NodeList, NodePlugin, NodePool, NodeView, TunnelView, nodes};
 pub(crate) use self::pools::pools_in;
 pub use self::pools::{OutsidePools, PoolList, PoolView, pools};
 pub use self::why::{Explanation, FamilyAnswer, PodStanding, explain_node, explain_pod};
+pub use crate::record::AddressState;
 
 /// A number of addresses. IPv6 pools have more than 64 bits can count. In JSON and YAML, values up to 2^53, which every
 /// reader keeps exactly, are numbers; larger ones are strings of decimal digits.

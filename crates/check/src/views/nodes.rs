@@ -5,7 +5,6 @@ use std::net::IpAddr;
 
 use calipam_assign::{Family, Outlook};
 use calipam_model::block::BlockOwner;
-use calipam_model::node::Node;
 use calipam_model::plugin::Plugin;
 use calipam_model::pool::PoolUse;
 use calipam_model::snapshot::Snapshot;
@@ -14,8 +13,8 @@ use serde::Serialize;
 
 use super::blocks::pool_of;
 use crate::index::IndexedBlock;
-use crate::occupancy::Occupancy;
-use crate::{Context, FastMap, Options};
+use crate::needs::pools_of;
+use crate::{Context, Options};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -133,16 +132,16 @@ pub fn nodes(snapshot: &Snapshot) -> NodeList {
     }
     let outlook = Outlook::new(snapshot);
     if let Some(outlook) = &outlook {
-        add_claimable(&context, outlook, &mut rows);
+        add_claimable(snapshot, outlook, &mut rows);
     }
-    let by_name: FastMap<&str, &Node> =
-        snapshot.nodes.iter().map(|stored| (stored.value.name.as_str(), &stored.value)).collect();
     for ((name, pool, family), Row { blocks, claimable, free }) in rows {
-        let known = outlook.as_ref().zip(by_name.get(name.as_str()));
+        let known = outlook.as_ref().zip(context.index.node(&name));
         let limit = known.map(|(outlook, node)| outlook.block_limit(node, family));
         let limit = limit.filter(|limit| *limit != u32::MAX).or(snapshot.block_limit());
         let node = nodes.entry(name).or_default();
         let claimable = outlook.is_some().then_some(claimable);
+        node.blocks += blocks;
+        node.free += free;
         node.pools.push(NodePool { pool, family: family.name(), blocks, limit, claimable });
         node.family(family).free += free;
     }
@@ -169,21 +168,16 @@ impl NodeView {
 
 /// Sets for every node whether it gets one more address. A node that does not exist asks for none.
 fn add_outlook(context: &Context<'_>, outlook: Option<&Outlook<'_>>, nodes: &mut BTreeMap<String, NodeView>) {
-    let missing = nodes.values_mut().filter(|view| !view.exists);
-    missing.flat_map(|view| &mut view.families).for_each(|of_node| of_node.without_address = Some(false));
-    let Some(outlook) = outlook else { return };
-    let pools = || context.snapshot.pools.iter().map(|stored| &stored.value);
-    let families = Family::BOTH.into_iter().filter(|family| {
-        pools().any(|pool| Family::of(pool.cidr) == *family && pool.allows(PoolUse::Workload))
-    });
-    let families: Vec<Family> = families.collect();
-    let existing = context.snapshot.nodes.iter().filter(|node| context.index.node_exists(&node.value.name));
-    for node in existing.map(|node| &node.value) {
-        let Some(view) = nodes.get_mut(&node.name) else { continue };
-        if node.is_virtual_kubelet() {
+    let is_offered =
+        |family: &Family| pools_of(context.snapshot, *family).any(|pool| pool.allows(PoolUse::Workload));
+    let families: Vec<Family> = Family::BOTH.into_iter().filter(is_offered).collect();
+    for (name, view) in nodes {
+        let node = context.index.node(name);
+        if !view.exists || node.is_some_and(|node| node.is_virtual_kubelet()) {
             view.families.iter_mut().for_each(|of_node| of_node.without_address = Some(false));
             continue;
         }
+        let Some((outlook, node)) = outlook.zip(node) else { continue };
         for family in families.iter().copied() {
             let of_node = view.family(family);
             let refusal = outlook.refusal(node, family);
@@ -206,9 +200,8 @@ struct Row {
 /// Adds the addresses of a block to its owner and to the nodes that hold them.
 fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
     let host = block.owner.and_then(|o| o.host());
-    let mut own = NodeView { blocks: 1, ..NodeView::default() };
+    let mut own = NodeView::default();
     if let Some(sound) = block.current() {
-        own.free = sound.free().len() as u32;
         let taken = sound.allocations().map(|a| a.attribute);
         for record in taken.filter(|r| !r.is_cooling() && !r.is_windows_reserved()) {
             match record.get("node") {
@@ -229,8 +222,6 @@ fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
     }
     if let Some(host) = host {
         let owner = nodes.entry(host.to_owned()).or_default();
-        owner.blocks += own.blocks;
-        owner.free += own.free;
         owner.borrowed_by_others += own.borrowed_by_others;
         owner.addresses += own.addresses;
         let made = own.plugin.assigned_at.zip(own.plugin.assigned_by);
@@ -239,23 +230,10 @@ fn add_block(nodes: &mut BTreeMap<String, NodeView>, block: &IndexedBlock<'_>) {
 }
 
 /// Adds the number of blocks that each node may claim from each pool.
-fn add_claimable(context: &Context<'_>, outlook: &Outlook<'_>, rows: &mut Rows) {
-    let config = context.snapshot.effective_ipam_config().unwrap_or_default();
-    if !config.auto_allocate_blocks {
-        return;
-    }
-    let occupancy = Occupancy::new(context);
-    for pool in context.snapshot.pools.iter().map(|p| &p.value).filter(|p| p.is_enabled()) {
-        let Some(wanted) = [PoolUse::Workload, PoolUse::Tunnel].into_iter().find(|w| pool.allows(*w)) else {
-            continue;
-        };
-        let left = occupancy.stock(pool, |_| false).claimable();
-        for holder in outlook.holders(wanted) {
-            if pool.automatic && !outlook.serves(pool, holder) {
-                continue;
-            }
-            let claimable = outlook.claimable(holder, pool, wanted).min(left);
-            let key = (holder.name().to_owned(), Some(pool.name.clone()), Family::of(pool.cidr));
+fn add_claimable(snapshot: &Snapshot, outlook: &Outlook<'_>, rows: &mut Rows) {
+    for pool in snapshot.pools.iter().map(|stored| &stored.value) {
+        for (node, claimable) in outlook.claimable(pool) {
+            let key = (node.to_owned(), Some(pool.name.clone()), Family::of(pool.cidr));
             // A manual pool serves requests that name it, so it is not shown for every node.
             if pool.automatic {
                 rows.entry(key).or_default().claimable = claimable;

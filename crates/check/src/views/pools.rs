@@ -1,6 +1,6 @@
 //! The pools, with their used and free addresses.
 
-use calipam_assign::Outlook;
+use calipam_assign::{Allocatable, Outlook, PoolLimit};
 use calipam_model::IpNet;
 use calipam_model::block::Cooling;
 use calipam_model::config::IpamConfig;
@@ -10,7 +10,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::Count;
-use crate::occupancy::{Limit, Occupancy};
+use crate::index::Stored;
+use crate::occupancy::Occupancy;
 use crate::{Context, Options};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -97,11 +98,10 @@ pub(crate) fn pools_in(context: &Context<'_>) -> PoolList {
     let occupancy = Occupancy::new(context);
     let outlook = Outlook::new(context.snapshot);
     let config = context.snapshot.effective_ipam_config().unwrap_or_default();
-    let mut pools: Vec<&Pool> = context.snapshot.pools.iter().map(|p| &p.value).collect();
-    pools.sort_by(|a, b| (a.cidr, &a.name).cmp(&(b.cidr, &b.name)));
+    let pools = context.index.pools().into_iter();
     PoolList {
-        pools: pools.into_iter().map(|pool| view(&occupancy, outlook.as_ref(), &config, pool)).collect(),
-        outside: outside(&occupancy),
+        pools: pools.map(|pool| view(&occupancy, outlook.as_ref(), &config, context.now, pool)).collect(),
+        outside: outside(context, &occupancy),
     }
 }
 
@@ -109,10 +109,14 @@ fn view(
     occupancy: &Occupancy<'_, '_>,
     outlook: Option<&Outlook<'_>>,
     config: &IpamConfig,
+    now: Timestamp,
     pool: &Pool,
 ) -> PoolView {
-    let tally = occupancy.tally(pool.cidr);
-    let allocatable = occupancy.allocatable(outlook, pool);
+    let (tally, blocks) = (occupancy.tally(pool.cidr), occupancy.inside(pool.cidr));
+    let sound = blocks.iter().filter_map(|stored| stored.block?.current());
+    let cooling = Cooling::of(sound, now, config.cooldown()).filter(|_| tally.cooling > 0);
+    let unknown = || Allocatable::unknown(PoolLimit::NotKnown);
+    let allocatable = outlook.map_or_else(unknown, |outlook| outlook.allocatable(pool, tally.free));
     PoolView {
         name: pool.name.clone(),
         cidr: pool.cidr,
@@ -121,11 +125,11 @@ fn view(
         automatic: pool.automatic,
         allowed_uses: pool.allowed_uses.iter().map(|used| used.name()).collect(),
         node_selector: pool.node_selector.clone(),
-        blocks: occupancy.blocks_in(pool.cidr),
+        blocks: blocks.len(),
         total: Count(tally.total),
         in_use: Count(tally.in_use),
         cooling: Count(tally.cooling),
-        cooled: cooled(occupancy, pool, config).filter(|_| tally.cooling > 0),
+        cooled: cooling.map(|cooling| [cooling.first, cooling.last]),
         windows_reserved: Count(tally.windows_reserved),
         reserved: Count(tally.reserved),
         unknown: Count(tally.unknown),
@@ -135,21 +139,15 @@ fn view(
         usable_taken: Count(tally.usable_taken),
         allocatable: allocatable.addresses.map(Count),
         by_name: allocatable.by_name.map(Count),
-        limited_by: allocatable.limits.iter().map(Limit::to_string).collect(),
+        limited_by: allocatable.limits.iter().map(PoolLimit::to_string).collect(),
     }
 }
 
-/// Returns the times at which the first cooling address of a pool, and the last one, become free.
-fn cooled(occupancy: &Occupancy<'_, '_>, pool: &Pool, config: &IpamConfig) -> Option<[Timestamp; 2]> {
-    let blocks = occupancy.inside(pool.cidr).iter().filter_map(|stored| stored.block?.current());
-    let cooling = Cooling::of(blocks, occupancy.now(), config.cooldown())?;
-    Some([cooling.first, cooling.last])
-}
-
 /// Sums up the blocks that no pool fully contains, including those that are corrupt or cannot be decoded.
-fn outside(occupancy: &Occupancy<'_, '_>) -> Option<OutsidePools> {
+fn outside(context: &Context<'_>, occupancy: &Occupancy<'_, '_>) -> Option<OutsidePools> {
     let mut sum = OutsidePools::default();
-    for (_, tally) in occupancy.blocks_outside_pools() {
+    let is_outside = |stored: &&Stored<'_, '_>| context.index.pools_around(stored.key).next().is_none();
+    for tally in occupancy.stored.iter().filter(is_outside).map(|stored| occupancy.block(stored)) {
         sum.blocks += 1;
         for (part, number) in [
             (&mut sum.total, tally.total),

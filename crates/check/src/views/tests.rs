@@ -167,6 +167,29 @@ fn which_plugin_a_node_uses_shows_in_its_newest_address_and_in_what_is_noted() {
     assert_eq!(plugins(records)[0], (noted, Some(Plugin::Calico)));
 }
 
+#[test]
+fn borrowed_addresses_of_overlapping_blocks_are_in_order() {
+    let mut cluster = small();
+    let record = pod("node-2", "b");
+    let value = json!({"cidr": "10.244.2.0/29", "affinity": "host:node-1", "attributes": [record],
+        "allocations": [null, null, null, null, null, 0, null, null], "unallocated": [0, 1, 2, 3, 4, 6, 7]});
+    cluster.put("/calico/ipam/v2/assignment/ipv4/block/10.244.2.0-29", value);
+    let records = [pod("node-2", "a"), Value::Null, Value::Null, Value::Null];
+    cluster.block("10.244.2.0/30", Some("host:node-1"), records);
+    let list = borrowed(&cluster.0, &Scope::of_networks(["10.244.2.0/24".parse().unwrap()]));
+    let addresses: Vec<String> = list.addresses.iter().map(|of| of.address.to_string()).collect();
+    assert_eq!(addresses, ["10.244.2.0", "10.244.2.5"]);
+}
+
+#[test]
+fn a_negative_cooldown_is_none() {
+    let mut cluster = small();
+    cluster.put("/calico/ipam/v2/config", json!({"ipCooldownSeconds": -1}));
+    let settings = configuration(&cluster.0).settings;
+    let cooldown = settings.iter().find(|setting| setting.name == "ipCooldownSeconds").unwrap();
+    assert_eq!(cooldown.value, "0");
+}
+
 /// A dual-stack node with room in only one family.
 #[test]
 fn a_node_without_addresses_is_shown_by_family() {

@@ -6,6 +6,7 @@ use calipam_assign::{Answer, Family, NotKnown, Outlook, Reason, Refused};
 use calipam_model::node::Node;
 use calipam_model::pod::{Pod, evidence};
 use calipam_model::snapshot::Snapshot;
+use calipam_model::text::Text;
 
 use crate::names::short;
 use crate::needs::Needs;
@@ -156,17 +157,17 @@ impl Explanation {
 /// Explains a node's next pod; `None` if there is no such node.
 pub fn explain_node(snapshot: &Snapshot, name: &str) -> Option<Explanation> {
     let context = Context::new(snapshot, &Options::default());
-    let node = node_of(&context, name)?;
+    let node = context.index.node(name)?;
     Some(explain(&context, None, &node.name, Some(node)))
 }
 
 /// Explains a pod; `None` if there is no such pod.
 pub fn explain_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<Explanation> {
     let context = Context::new(snapshot, &Options::default());
-    let is_meant = |pod: &&Pod| pod.namespace() == *namespace && pod.name() == *name;
-    let pod = snapshot.pods.iter().map(|stored| &stored.value).find(is_meant)?;
+    let position = context.index.pod(Text::new(namespace).as_ref(), Text::new(name).as_ref())?;
+    let pod = &snapshot.pods[position as usize].value;
     let on = context.index.calico_node(pod.node());
-    let node = node_of(&context, &on);
+    let node = context.index.node(&on);
     let addresses: Vec<IpAddr> = pod.addresses().collect();
     let bypasses = pod.evidence().iter().any(|(_, by)| by & evidence::NO_IPAM != 0);
     let standing = if pod.finished {
@@ -185,10 +186,6 @@ pub fn explain_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<E
         return Some(explain(&context, Some(pod), &on, node));
     };
     Some(Explanation { pod: Some(name_of_pod(pod)), node: on, standing, families: Vec::new() })
-}
-
-fn node_of<'s>(context: &Context<'s>, name: &str) -> Option<&'s Node> {
-    context.snapshot.nodes.iter().map(|stored| &stored.value).find(|node| node.name == name)
 }
 
 fn explain(context: &Context<'_>, pod: Option<&Pod>, on: &str, node: Option<&Node>) -> Explanation {

@@ -1,5 +1,6 @@
 //! The rules on generated clusters: a healthy one has no finding, and a fault causes exactly its own.
 
+mod allocatable;
 mod each_fault;
 mod expected;
 mod fleets;

@@ -16,7 +16,7 @@ use calipam_model::text::{Text, TextRef};
 use foldhash::fast::FixedState;
 use serde_json::Value;
 
-use crate::parallel::{in_parts, in_parts_of_few};
+use crate::parallel::{BLOCKS, OBJECTS, in_parts};
 use crate::record::Record;
 use crate::{Context, FastMap};
 
@@ -78,7 +78,7 @@ struct Object {
 /// that claims one address in one block, or one of each family, and blocks that record exactly that.
 pub(crate) fn groups<'c, 's>(context: &'c Context<'s>) -> Vec<Group<'c, 's>> {
     let (objects, references) = (objects(context), references(context));
-    let groups = in_parts_of_few(SHARDS, |shards| {
+    let groups = in_parts(BLOCKS, SHARDS, |shards| {
         let mut groups = Vec::new();
         for shard in shards {
             let objects = sorted(&objects, shard, |object| object.hash);
@@ -160,7 +160,7 @@ fn objects(context: &Context<'_>) -> Vec<Shards<Object>> {
             context.index.blocks[sound].sound.map(|_| sound as u32)
         }
     };
-    in_parts(context.snapshot.handles.len(), |range| {
+    in_parts(OBJECTS, context.snapshot.handles.len(), |range| {
         let mut objects = Shards::with_capacity(range.len());
         for (position, handle) in (range.start as u32..).zip(&context.snapshot.handles[range]) {
             if handle.value.is_deleted() {
@@ -216,7 +216,7 @@ fn references(context: &Context<'_>) -> Vec<Shards<Reference>> {
         }
         references
     };
-    in_parts_of_few(context.index.blocks.len(), of_blocks)
+    in_parts(BLOCKS, context.index.blocks.len(), of_blocks)
 }
 
 /// Hashes a clean ID.
@@ -275,7 +275,8 @@ fn group<'c, 's>(id: TextRef<'s>, members: impl Iterator<Item = Member<'c, 's>>)
 }
 
 /// Returns the clean IDs, packed, in blocks whose content is not checked.
-pub(super) fn named_by_unchecked(context: &Context<'_>, unchecked: &HashSet<IpNet>) -> HashSet<Box<[u8]>> {
+pub(super) fn named_by_unchecked(context: &Context<'_>) -> HashSet<Box<[u8]>> {
+    let unchecked = &context.index.unchecked;
     let mut named = HashSet::new();
     if unchecked.is_empty() {
         return named;

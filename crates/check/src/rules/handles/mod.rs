@@ -22,13 +22,11 @@ use crate::record::Record;
 
 /// Checks every handle, stored or recorded.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
-    let unchecked = context.index.unchecked();
     let checker = Checker {
         context,
         blocks_read: context.snapshot.has_read(Source::Blocks),
         handles_read: context.snapshot.has_read(Source::Handles),
-        unchecked_handles: named_by_unchecked(context, &unchecked),
-        unchecked_blocks: unchecked,
+        unchecked_handles: named_by_unchecked(context),
         undecodable: undecodable(context.snapshot),
     };
     groups(context).iter().for_each(|group| checker.check(group, out));
@@ -39,9 +37,7 @@ struct Checker<'c, 's> {
     context: &'c Context<'s>,
     blocks_read: bool,
     handles_read: bool,
-    /// CIDRs of blocks whose content is not checked.
-    unchecked_blocks: HashSet<IpNet>,
-    /// Packed handle IDs in these blocks.
+    /// Packed handle IDs in blocks whose content is not checked.
     unchecked_handles: HashSet<Box<[u8]>>,
     /// Packed IDs of handles that exist but cannot be decoded.
     undecodable: HashSet<Box<[u8]>>,
@@ -72,17 +68,17 @@ impl<'s> Checker<'_, 's> {
 
     /// Returns true if a block that cannot be checked could hold the handle's addresses.
     fn is_unchecked(&self, group: &Group<'_, '_>) -> bool {
-        if self.unchecked_blocks.is_empty() {
+        let unchecked = &self.context.index.unchecked;
+        if unchecked.is_empty() {
             return false;
         }
         let mut maps = group.objects().flat_map(|object| object.value.blocks());
-        self.unchecked_handles.contains(group.id.packed())
-            || maps.any(|(cidr, _)| self.unchecked_blocks.contains(&cidr))
+        self.unchecked_handles.contains(group.id.packed()) || maps.any(|(cidr, _)| unchecked.contains(&cidr))
     }
 
     fn orphan(&self, group: &Group<'_, 's>, object: &'s StoredHandle) -> Finding {
         let id = object.value.id().to_string();
-        let blocks = differences(Some(object), &[], Which::All);
+        let blocks = counts(Some(object), &[]);
         let evidence = HandleEvidence {
             revision: Some(object.revision.to_string()),
             blocks,
@@ -97,7 +93,7 @@ impl<'s> Checker<'_, 's> {
 
     fn missing(&self, group: &Group<'_, '_>) -> Finding {
         let id = group.id.to_string();
-        let blocks = differences(None, &group.records, Which::All);
+        let blocks = counts(None, &group.records);
         let evidence = evidence(group, None, blocks, held(&group.records));
         let count: i64 = evidence.blocks.iter().map(|block| block.in_block).sum();
         let verb = if count == 1 { "is" } else { "are" };
@@ -108,7 +104,8 @@ impl<'s> Checker<'_, 's> {
     }
 
     fn check_counts(&self, group: &Group<'_, 's>, object: &'s StoredHandle, out: &mut Vec<Finding>) {
-        let wrong = differences(Some(object), &group.records, Which::Wrong);
+        let mut wrong = counts(Some(object), &group.records);
+        wrong.retain(|counts| counts.in_handle != counts.in_block);
         if wrong.is_empty() {
             return;
         }
@@ -135,7 +132,7 @@ impl<'s> Checker<'_, 's> {
             return;
         }
         let id = group.id.to_string();
-        let blocks = differences(group.object, &group.records, Which::All);
+        let blocks = counts(group.object, &group.records);
         let evidence = evidence(group, group.objects().next(), blocks, held(&records));
         let place = if evidence.addresses.is_empty() { "stored" } else { "recorded" };
         let says = format!("{} is {place} with a trailing carriage return", short(&id));
@@ -160,7 +157,7 @@ impl<'s> Checker<'_, 's> {
         }
         let id = group.id.to_string();
         let says = format!("{} share the handle {}", list(&held), short(&id));
-        let blocks = differences(group.object, &group.records, Which::All);
+        let blocks = counts(group.object, &group.records);
         let evidence = evidence(group, group.object, blocks, held.into_iter().collect());
         let blocks: BTreeSet<IpNet> = group.records.iter().map(|r| r.block.key).collect();
         out.push(
@@ -215,20 +212,8 @@ fn held(records: &[Record<'_, '_>]) -> Vec<IpAddr> {
     addresses.into_iter().collect()
 }
 
-/// A selection of blocks.
-#[derive(Clone, Copy, PartialEq)]
-enum Which {
-    All,
-    /// Blocks for which handle and records have different numbers.
-    Wrong,
-}
-
 /// Returns, block by block, how many addresses the handle claims and how many are recorded.
-fn differences(
-    object: Option<&StoredHandle>,
-    records: &[Record<'_, '_>],
-    which: Which,
-) -> Vec<HandleBlockEvidence> {
+fn counts(object: Option<&StoredHandle>, records: &[Record<'_, '_>]) -> Vec<HandleBlockEvidence> {
     let mut counts: BTreeMap<IpNet, (i64, i64)> = BTreeMap::new();
     for (cidr, count) in object.into_iter().flat_map(|object| object.value.blocks()) {
         counts.entry(cidr).or_default().0 = count;
@@ -236,7 +221,6 @@ fn differences(
     for record in records {
         counts.entry(record.block.key).or_default().1 += 1;
     }
-    let wanted =
-        counts.into_iter().filter(|(_, (claimed, recorded))| which == Which::All || claimed != recorded);
-    wanted.map(|(block, (in_handle, in_block))| HandleBlockEvidence { block, in_handle, in_block }).collect()
+    let counts = counts.into_iter();
+    counts.map(|(block, (in_handle, in_block))| HandleBlockEvidence { block, in_handle, in_block }).collect()
 }

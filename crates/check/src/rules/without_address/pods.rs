@@ -33,17 +33,11 @@ impl<'s> PodsOfNodes<'s> {
     }
 
     pub(super) fn run_on(&self, node: &Node) -> bool {
-        names(node).any(|name| self.with_pods.contains(name.as_ref().packed()))
+        node.names().any(|name| self.with_pods.contains(Text::new(name).as_ref().packed()))
     }
 
     pub(super) fn waiting_on(&self, node: &Node) -> impl Iterator<Item = &'s Pod> {
-        let found = names(node).find_map(|name| self.waiting.get(name.as_ref().packed()));
+        let found = node.names().find_map(|name| self.waiting.get(Text::new(name).as_ref().packed()));
         found.map_or(&[][..], Vec::as_slice).iter().copied()
     }
-}
-
-/// Returns a node's names in Calico and in Kubernetes: pods can have either one.
-fn names(node: &Node) -> impl Iterator<Item = Text> {
-    let names = std::iter::once(node.name.as_str()).chain(node.kubernetes_name.as_deref());
-    names.map(Text::new).collect::<Vec<_>>().into_iter()
 }

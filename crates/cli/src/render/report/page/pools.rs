@@ -1,6 +1,6 @@
 //! The pools of the page: their usage, and a map of each.
 
-use calipam_check::views::{MapCell, MappedBlock, MappedState, PoolList, PoolMap, PoolView};
+use calipam_check::views::{AddressState, MapCell, MappedBlock, PoolList, PoolMap, PoolView};
 use maud::{Markup, PreEscaped, html};
 use serde_json::{Value, json};
 
@@ -152,19 +152,19 @@ fn block_row(block: &MappedBlock) -> Markup {
             td { (block.cidr) }
             td class=[long(&owner)] { (escape(&owner)) }
             @if block.states.is_empty() { td colspan="3" { "cannot be decoded, or corrupt" } } @else {
-                @for state in [MappedState::InUse, MappedState::Cooling, MappedState::Free] { td { (number(state)) } }
+                @for state in [AddressState::Allocated, AddressState::Cooling, AddressState::Free] { td { (number(state)) } }
             }
         }
     }
 }
 
 /// Run-length encoded states by ordinal: `u40f24`.
-fn runs(states: &[MappedState]) -> String {
-    let letter = |state: &MappedState| match state {
-        MappedState::Free => 'f',
-        MappedState::InUse => 'u',
-        MappedState::Cooling => 'c',
-        MappedState::WindowsReserved => 'w',
+fn runs(states: &[AddressState]) -> String {
+    let letter = |state: &AddressState| match state {
+        AddressState::Allocated => 'u',
+        AddressState::Cooling => 'c',
+        AddressState::WindowsReserved => 'w',
+        _ => 'f',
     };
     states.chunk_by(|a, b| a == b).map(|run| format!("{}{}", letter(&run[0]), run.len())).collect()
 }
@@ -235,8 +235,8 @@ mod tests {
 
     #[test]
     fn states_are_packed_in_runs() {
-        use MappedState::{Cooling, Free, InUse};
-        assert_eq!(runs(&[InUse, InUse, Cooling, Free, Free, Free]), "u2c1f3");
+        use AddressState::{Allocated, Cooling, Free};
+        assert_eq!(runs(&[Allocated, Allocated, Cooling, Free, Free, Free]), "u2c1f3");
         assert_eq!(runs(&[]), "");
     }
 
@@ -255,7 +255,8 @@ mod tests {
     fn no_name_ends_the_data() {
         let cidr: calipam_model::IpNet = "10.0.0.0/30".parse().unwrap();
         let owners = vec![(0, "</script><script>alert(1)".to_owned())];
-        let block = MappedBlock { cidr, cells: 0..1, owner: None, states: vec![MappedState::InUse], owners };
+        let block =
+            MappedBlock { cidr, cells: 0..1, owner: None, states: vec![AddressState::Allocated], owners };
         let map = PoolMap {
             name: "p".into(),
             cidr,

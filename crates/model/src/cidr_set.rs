@@ -1,59 +1,87 @@
-//! Address sets made of CIDRs, and overlaps of many CIDRs.
+//! Address sets made of CIDRs, and searches in many CIDRs.
 
 use std::net::IpAddr;
+use std::ops::Range;
 
-use calipam_model::{IpNet, cidr};
+use ipnet::IpNet;
+
+use crate::cidr;
 
 /// A set of addresses: CIDRs that do not overlap, joined where they can be, ascending.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct CidrSet(Vec<IpNet>);
+pub struct CidrSet(Vec<IpNet>);
 
 impl CidrSet {
-    pub(crate) fn new(cidrs: impl IntoIterator<Item = IpNet>) -> Self {
+    pub fn new(cidrs: impl IntoIterator<Item = IpNet>) -> Self {
         let cidrs: Vec<IpNet> = cidrs.into_iter().collect();
         let mut joined = IpNet::aggregate(&cidrs);
         joined.sort_unstable();
         Self(joined)
     }
 
-    /// Returns true if the set holds all of `cidr`.
-    pub(crate) fn covers(&self, cidr: IpNet) -> bool {
+    /// True if the set holds all of `cidr`.
+    pub fn covers(&self, cidr: IpNet) -> bool {
         self.around(cidr).is_some()
     }
 
-    /// Returns the set's CIDR that holds all of `cidr`.
-    pub(crate) fn around(&self, cidr: IpNet) -> Option<IpNet> {
+    /// The set's CIDR that holds all of `cidr`.
+    pub fn around(&self, cidr: IpNet) -> Option<IpNet> {
         let end = self.0.partition_point(|member| member.network() <= cidr.network());
         end.checked_sub(1).map(|position| self.0[position]).filter(|member| member.contains(&cidr))
     }
 
-    pub(crate) fn contains(&self, address: IpAddr) -> bool {
+    /// True if the set holds the address.
+    pub fn contains(&self, address: IpAddr) -> bool {
         self.covers(address.into())
     }
 
-    /// Returns the part of `cidr` that is in the set, as CIDRs.
-    pub(crate) fn within(&self, cidr: IpNet) -> impl Iterator<Item = IpNet> + '_ {
+    /// True if the set holds an address of `cidr`.
+    pub fn touches(&self, cidr: IpNet) -> bool {
+        self.within(cidr).next().is_some()
+    }
+
+    /// The part of `cidr` that is in the set, as CIDRs.
+    pub fn within(&self, cidr: IpNet) -> impl Iterator<Item = IpNet> + '_ {
         let whole = self.covers(cidr).then_some(cidr);
         let from = self.0.partition_point(|member| member.network() < cidr.network());
         let inside = self.0[from..].iter().copied().take_while(move |member| cidr.contains(member));
         whole.into_iter().chain(inside.filter(move |_| whole.is_none()))
     }
 
-    /// Returns the number of addresses that the set and `cidr` share.
-    pub(crate) fn size_within(&self, cidr: IpNet) -> u128 {
+    /// The number of addresses that the set and `cidr` share.
+    pub fn size_within(&self, cidr: IpNet) -> u128 {
         self.within(cidr).map(cidr::size).fold(0, u128::saturating_add)
     }
 }
 
-/// Returns the part of `ascending` whose addresses are in a CIDR.
-pub(crate) fn within<T>(ascending: &[T], cidr: IpNet, address: impl Fn(&T) -> IpAddr) -> &[T] {
+/// The positions of the elements in `region`. `sorted` is ascending by CIDR.
+pub fn inside<T>(sorted: &[T], region: IpNet, cidr: impl Fn(&T) -> IpNet) -> Range<usize> {
+    let from = sorted.partition_point(|element| cidr(element) < region);
+    from..from + sorted[from..].partition_point(|element| region.contains(&cidr(element)))
+}
+
+/// The positions of the elements around `region`, with larger CIDRs that contain it: a range for each possible CIDR, the
+/// smallest first. `sorted` is ascending by CIDR.
+pub fn around<T>(
+    sorted: &[T],
+    region: IpNet,
+    cidr: impl Fn(&T) -> IpNet,
+) -> impl Iterator<Item = Range<usize>> {
+    std::iter::successors(region.supernet(), IpNet::supernet).map(move |larger| {
+        let from = sorted.partition_point(|element| cidr(element) < larger);
+        from..from + sorted[from..].partition_point(|element| cidr(element) == larger)
+    })
+}
+
+/// The part of `ascending` whose addresses are in a CIDR.
+pub fn within<T>(ascending: &[T], cidr: IpNet, address: impl Fn(&T) -> IpAddr) -> &[T] {
     let from = ascending.partition_point(|at| address(at) < cidr.network());
     let len = ascending[from..].partition_point(|at| address(at) <= cidr.broadcast());
     &ascending[from..from + len]
 }
 
-/// Returns for each CIDR the positions of the others that overlap it. Takes different CIDRs in ascending order.
-pub(crate) fn overlaps(sorted: &[IpNet]) -> Vec<Vec<usize>> {
+/// For each CIDR the positions of the others that overlap it. Takes different CIDRs in ascending order.
+pub fn overlaps(sorted: &[IpNet]) -> Vec<Vec<usize>> {
     let mut others = vec![Vec::new(); sorted.len()];
     // CIDRs either nest or are disjoint: the stack holds those around the current one.
     let mut around: Vec<usize> = Vec::new();

@@ -1,0 +1,261 @@
+//! The addresses that nodes can still get from a pool, and the reasons why they cannot get more (facts 3.4). A node gets
+//! the free addresses in its own blocks and claims blocks up to its limit. If there is no place for a new block, it takes
+//! over empty blocks of others (Calico 3.32 and later), and then borrows single addresses.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use calipam_model::block::BlockContent;
+use calipam_model::cidr_set::{CidrSet, around, inside};
+use calipam_model::pool::{Pool, PoolUse};
+use calipam_model::{IpNet, cidr};
+
+use super::claims::{Holder, key_of};
+use super::{Outlook, reclaims_empty_blocks};
+use crate::auto::assignable;
+use crate::capacity::{ClaimDecision, may_borrow};
+use crate::event::PoolPassedOver;
+use crate::family::Family;
+
+/// A reason why a pool's free addresses cannot be allocated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PoolLimit {
+    /// The pool serves no request at all.
+    PassedOver(PoolPassedOver),
+    /// The pool has no allowed use that calipam knows.
+    NoUse,
+    /// The node selector of this or another pool does not parse: Calico refuses every request.
+    BrokenSelector,
+    /// The pool's node selector matches no node: its addresses are assigned by name only.
+    NoNode,
+    /// The pool's assignment mode is manual.
+    Manual,
+    /// The pool is smaller than one of its blocks.
+    SmallerThanBlock,
+    /// Nodes are not allowed to claim blocks.
+    AutoAllocationOff,
+    /// The block limit keeps the pool's nodes from using all of it.
+    BlockLimit,
+    /// Strict affinity forbids borrowing from other owners' blocks.
+    StrictAffinity,
+    /// Free addresses are in other owners' blocks of a different size, where Calico does not look.
+    BlockSize,
+    /// A necessary object was not read or cannot be decoded.
+    NotKnown,
+}
+
+impl fmt::Display for PoolLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::PassedOver(why) => return why.fmt(f),
+            Self::NoUse => "its allowedUses contain no known use",
+            Self::BrokenSelector => "not known: a node selector does not parse",
+            Self::NoNode => "no node matches the node selector",
+            Self::Manual => "its assignmentMode is Manual",
+            Self::SmallerThanBlock => "the pool is smaller than one of its blocks",
+            Self::AutoAllocationOff => "nodes cannot claim blocks",
+            Self::BlockLimit => "the block limit stops nodes from claiming more blocks",
+            Self::StrictAffinity => "strict affinity forbids borrowing",
+            Self::BlockSize => "blocks of a different size are not used",
+            Self::NotKnown => "not known: a necessary object was not read or cannot be decoded",
+        })
+    }
+}
+
+/// The addresses that can still be allocated from a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allocatable {
+    /// The number of addresses that all nodes together can get from the pool if they use no other pool. Pools share the
+    /// block limit, so their numbers do not add up. `None` if the number is not known.
+    pub addresses: Option<u128>,
+    /// The number of addresses for requests that name the pool, if it serves no other requests.
+    pub by_name: Option<u128>,
+    /// The reasons why not all free addresses can be allocated.
+    pub limits: Vec<PoolLimit>,
+}
+
+impl Allocatable {
+    fn none(limit: PoolLimit) -> Self {
+        Self { addresses: Some(0), by_name: None, limits: vec![limit] }
+    }
+
+    /// Nothing is known, for this reason.
+    pub fn unknown(limit: PoolLimit) -> Self {
+        Self { addresses: None, by_name: None, limits: vec![limit] }
+    }
+}
+
+/// The free addresses of a pool, and the room for new blocks.
+#[derive(Default)]
+struct Room {
+    /// Free addresses in the blocks of those who use the pool.
+    own: u128,
+    /// Free addresses in other blocks, which can be borrowed.
+    foreign: u128,
+    /// Free addresses in other blocks of a different size. Calico does not borrow them.
+    other_size: u128,
+    /// The number of free addresses in each of these blocks that a user can claim, descending: empty blocks of others, and
+    /// blocks for which a user has no affinity.
+    existing: Vec<u128>,
+    /// The number of places where a block can be created.
+    places: u128,
+    /// The number of addresses in these places that are not reserved.
+    unclaimed: u128,
+    /// The number of addresses in a place.
+    per_place: u128,
+    /// The number of places for which a user has an affinity. It creates these blocks whatever its block limit.
+    to_come: u128,
+    /// The number of addresses in these places that are not reserved.
+    in_to_come: u128,
+}
+
+impl<'s> Outlook<'s> {
+    /// Returns the addresses that can still be allocated from a pool in which `free` addresses are free.
+    pub fn allocatable(&self, pool: &Pool, free: u128) -> Allocatable {
+        if let Some(why) = PoolPassedOver::of_state(pool) {
+            return Allocatable::none(PoolLimit::PassedOver(why));
+        }
+        let uses = [PoolUse::Workload, PoolUse::LoadBalancer, PoolUse::Tunnel];
+        let Some(wanted) = uses.into_iter().find(|wanted| pool.allows(*wanted)) else {
+            return Allocatable::none(PoolLimit::NoUse);
+        };
+        if pool.automatic && self.open[Family::of(pool.cidr) as usize].is_none() {
+            return Allocatable::unknown(PoolLimit::BrokenSelector);
+        }
+        let mut users = self.holders(wanted);
+        let is_served = users.iter().any(|user| self.serves(pool, *user));
+        let by_name = match (pool.automatic, is_served) {
+            (false, _) => Some(PoolLimit::Manual),
+            (true, false) if wanted == PoolUse::LoadBalancer || users.is_empty() => {
+                return Allocatable::none(PoolLimit::NoNode);
+            }
+            (true, false) => Some(PoolLimit::NoNode),
+            (true, true) => None,
+        };
+        if by_name.is_none() {
+            users.retain(|user| self.serves(pool, *user));
+        }
+
+        let claimable = |user: Holder<'s>| (user, self.claimable_by(user, pool, wanted));
+        let users: Vec<(Holder<'_>, u32)> = users.into_iter().map(claimable).collect();
+        let room = self.room(pool, &users);
+        let claimable = users.iter().map(|(_, claimable)| u128::from(*claimable)).sum();
+        let (addresses, limits) = self.distribute(pool, &room, claimable, free);
+        match by_name {
+            None => Allocatable { addresses: Some(addresses), by_name: None, limits },
+            Some(limit) => Allocatable { by_name: Some(addresses), ..Allocatable::none(limit) },
+        }
+    }
+
+    /// Returns the number of blocks that each node may still claim from a pool, for requests that name the pool if it is
+    /// manual. Leaves out nodes that the pool does not serve.
+    pub fn claimable(&self, pool: &Pool) -> Vec<(&'s str, u32)> {
+        let wanted = [PoolUse::Workload, PoolUse::Tunnel].into_iter().find(|wanted| pool.allows(*wanted));
+        let Some(wanted) = wanted.filter(|_| pool.is_enabled() && self.config.auto_allocate_blocks) else {
+            return Vec::new();
+        };
+        // A node can also take over an empty block of another one that the pool serves.
+        let room = self.room(pool, &[]);
+        let left = u32::try_from(room.places + room.existing.len() as u128).unwrap_or(u32::MAX);
+        let served = self.holders(wanted).into_iter();
+        let served = served.filter(|holder| !pool.automatic || self.serves(pool, *holder));
+        served.map(|holder| (holder.name(), self.claimable_by(holder, pool, wanted).min(left))).collect()
+    }
+
+    /// Returns the free addresses of a pool, and the room for new blocks. `users` are the holders that use the pool, each
+    /// with the number of blocks that it may claim.
+    fn room(&self, pool: &Pool, users: &[(Holder<'_>, u32)]) -> Room {
+        let snapshot = self.indexed.snapshot;
+        let held =
+            users.iter().flat_map(|(user, _)| self.held(*user)).filter(|cidr| pool.cidr.contains(cidr));
+        let held: HashSet<IpNet> = held.collect();
+        let may_claim = users.iter().filter(|(_, claimable)| *claimable > 0).map(|(user, _)| user.key());
+        let may_claim: HashSet<_> = may_claim.collect();
+        let reclaims = reclaims_empty_blocks(snapshot);
+        let blocks = self.indexed.blocks.as_slice();
+        let around = around(blocks, pool.cidr, |(cidr, _)| *cidr).flat_map(|range| &blocks[range]);
+        let (mut room, mut taken) = (Room::default(), Vec::new());
+        for (cidr, stored) in around.chain(&blocks[inside(blocks, pool.cidr, |(cidr, _)| *cidr)]) {
+            let content = stored.map(|stored| &stored.value.content);
+            if content.is_some_and(BlockContent::is_deleted) {
+                continue;
+            }
+            let has_size = cidr.prefix_len() == pool.block_size;
+            taken.extend(cidr::block_around(cidr.addr(), pool.block_size.min(cidr.prefix_len())));
+            let Some(block) = content.and_then(BlockContent::sound).filter(|_| pool.cidr.contains(cidr))
+            else {
+                continue;
+            };
+            let block = block.without_cooled(snapshot.taken_at, self.config.cooldown());
+            let free = u128::from(assignable(&block, &self.reserved));
+            if held.contains(cidr) {
+                room.own += free;
+            } else if has_size {
+                room.foreign += free;
+                let can_be_claimed = match block.owner().and_then(key_of) {
+                    Some(owner) if self.is_odd(owner, *cidr) => may_claim.contains(&owner),
+                    owner => owner.is_some() && reclaims && block.is_empty(),
+                };
+                if can_be_claimed && free > 0 {
+                    room.existing.push(free);
+                }
+            } else {
+                room.other_size += free;
+            }
+        }
+        room.existing.sort_unstable_by(|a, b| b.cmp(a));
+        self.add_places(&mut room, pool, taken, held);
+        room
+    }
+
+    /// Adds the places for new blocks: those that no block and no reservation has `taken`.
+    fn add_places(&self, room: &mut Room, pool: &Pool, mut taken: Vec<IpNet>, held: HashSet<IpNet>) {
+        let place = cidr::block_around(pool.cidr.addr(), pool.block_size);
+        let Some(place) = place.filter(|_| !pool.is_smaller_than_block()) else { return };
+        let reserved = || self.reserved.within(pool.cidr);
+        taken.extend(reserved().filter(|cidr| cidr.prefix_len() <= pool.block_size));
+        let taken = CidrSet::new(taken);
+        let vacant = |cidr: IpNet| cidr::size(cidr).saturating_sub(taken.size_within(cidr));
+        room.per_place = cidr::size(place);
+        room.places = vacant(pool.cidr) / room.per_place;
+        let reserved = reserved().map(vacant).fold(0, u128::saturating_add);
+        room.unclaimed = vacant(pool.cidr).saturating_sub(reserved);
+        let is_place = |cidr: &IpNet| cidr.prefix_len() == pool.block_size && !taken.touches(*cidr);
+        for to_come in held.into_iter().filter(is_place) {
+            room.to_come += 1;
+            room.in_to_come += room.per_place - self.reserved.size_within(to_come);
+        }
+    }
+
+    /// Returns the number of addresses that the users of a pool get if they may claim `claimable` blocks, and the reasons
+    /// why they do not get all free addresses.
+    fn distribute(&self, pool: &Pool, room: &Room, claimable: u128, free: u128) -> (u128, Vec<PoolLimit>) {
+        let config = &self.config;
+        let (claims, from_others, at_limit) = match ClaimDecision::of(config, claimable) {
+            ClaimDecision::BlockLimit => (0, 0, true),
+            ClaimDecision::NoAutoAllocation => (0, 0, false),
+            ClaimDecision::Claim => {
+                let claims = claimable.min(room.places - room.to_come);
+                let left = claimable - claims;
+                let existing = usize::try_from(left).unwrap_or(usize::MAX).min(room.existing.len());
+                let at_limit = left == existing as u128;
+                let is_borrowed = !at_limit && may_borrow(config);
+                let from_existing = room.existing[..existing].iter().sum();
+                (claims, if is_borrowed { room.foreign } else { from_existing }, at_limit)
+            }
+        };
+        let from_claims = claims.saturating_mul(room.per_place).min(room.unclaimed - room.in_to_come);
+        let from_claims = room.in_to_come + from_claims;
+        let addresses = room.own.saturating_add(from_claims).saturating_add(from_others).min(free);
+        let (missed, unclaimed) = (room.foreign - from_others, room.unclaimed - from_claims);
+        let limits = [
+            (PoolLimit::SmallerThanBlock, pool.is_smaller_than_block()),
+            (PoolLimit::AutoAllocationOff, !config.auto_allocate_blocks && unclaimed + missed > 0),
+            (PoolLimit::BlockLimit, config.auto_allocate_blocks && at_limit && unclaimed + missed > 0),
+            (PoolLimit::StrictAffinity, config.strict_affinity && missed > 0),
+            (PoolLimit::BlockSize, room.other_size > 0),
+        ];
+        let limits = limits.into_iter().filter(|(_, applies)| *applies && addresses < free);
+        (addresses, limits.map(|(limit, _)| limit).collect())
+    }
+}
