@@ -57,7 +57,7 @@ pub struct Claimable {
     pub claims: u128,
     /// Addresses in blocks of others.
     pub from_others: u128,
-    /// The reason that no more addresses are available after these.
+    /// The reason that no further addresses are available.
     pub end: ClaimLimit,
 }
 

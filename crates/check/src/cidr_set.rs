@@ -21,7 +21,7 @@ impl CidrSet {
         self.around(cidr).is_some()
     }
 
-    /// Returns the set's CIDR that holds all of `cidr`.
+    /// Returns the member CIDR that contains all of `cidr`.
     pub(crate) fn around(&self, cidr: IpNet) -> Option<IpNet> {
         let end = self.0.partition_point(|member| member.network() <= cidr.network());
         end.checked_sub(1).map(|position| self.0[position]).filter(|member| member.contains(&cidr))

@@ -64,7 +64,7 @@ impl Handle {
         Self { id: Text::new(id), content: Content::Other(Box::default()) }
     }
 
-    /// Reads a handle's JSON. The ID comes from the key (etcd) or from `spec.handleID`.
+    /// Reads a handle's JSON in etcd, where the key has the ID.
     ///
     /// # Errors
     /// If the text is not JSON, a field has a type that Calico's reader does not accept, or a key in `block` is not a

@@ -15,10 +15,10 @@ pub struct Skipped {
     pub suggested_action: Option<SuggestedAction>,
 }
 
-/// Something that calipam can do about a skipped thing. The program that shows it states the command.
+/// Something that can be done about a skipped thing. The program that shows it states the command.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SuggestedAction {
-    /// Another run of the program.
+    /// The remedy of a finding.
     Remedy(Remedy),
     /// Releasing an address that the operator names.
     ReleaseByName,

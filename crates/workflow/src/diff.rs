@@ -61,8 +61,8 @@ pub fn read_pair<'a>(
     })
 }
 
-/// Checks and compares states that were read from two sides. If a live state has findings of its own, those that a
-/// half-done Calico operation could explain are checked again after `pause`, and dropped if their objects have changed.
+/// Checks and compares states that were read from two sides. Findings that only a live state has, and that a half-done
+/// Calico operation could explain, are checked again after `pause`, and dropped if their objects have changed.
 pub async fn diff<'p>(
     pair: &'p Pair,
     [old, new]: [&Side; 2],
@@ -129,7 +129,6 @@ fn compare_clusters(
     Ok(())
 }
 
-/// The code and subject of each finding.
 fn subjects(report: &Report) -> HashSet<(Code, &Subject)> {
     report.findings.iter().map(|finding| finding.key_ref()).collect()
 }

@@ -97,7 +97,7 @@ pub struct Outlook<'s> {
     open: [Option<Vec<OpenPool<'s>>>; 2],
     /// Affinities that cannot be decoded, by type and holder.
     unclear: ByHolder<'s, &'s AffinityKey>,
-    /// Blocks for which their owner has no affinity, each with its content if it is sound.
+    /// Blocks whose owner has no affinity for them, each with its content if it is sound.
     odd: ByHolder<'s, (IpNet, Option<&'s Block>)>,
     remembered: RefCell<HashMap<Question, Option<Arc<Refused>>>>,
 }
@@ -108,7 +108,7 @@ enum OwnBlocks {
     Free,
     /// All blocks are full. Contains the number of blocks that count towards the block limit.
     Full(u32),
-    /// The allocator changes affinities or blocks first.
+    /// The allocator would change affinities or blocks first.
     Odd,
     /// The content of a block is not known.
     Unknown,
@@ -155,8 +155,8 @@ impl<'s> Outlook<'s> {
         })
     }
 
-    /// Returns the reason that no pod on a node gets an address, in whatever namespace, if it names no pool; `Ok(None)`
-    /// if some pod gets one.
+    /// Returns the reason that a pod on a node gets no address, whatever its namespace; `Ok(None)` if pods of some
+    /// namespace get one. Pods that name a pool are not considered.
     ///
     /// # Errors
     /// If the answer depends on unknown data.

@@ -92,8 +92,8 @@ pub(crate) fn is_for_services_only(snapshot: &Snapshot) -> bool {
         && snapshot.handles.iter().all(|handle| is_service(handle.value.id().cut_at_carriage_return()))
 }
 
-/// Returns the packed names of nodes that endpoints and unfinished pods name. Endpoints are stored node by node, so
-/// most name the same node as the one before.
+/// Returns the packed names of the nodes of endpoints and unfinished pods. Endpoints are stored node by node, so most
+/// name the same node as the one before.
 pub(super) fn nodes_of_workloads(snapshot: &Snapshot) -> FastSet<&[u8]> {
     let endpoints = snapshot.endpoints.iter().map(|e| e.value.node().packed());
     let unfinished = snapshot.pods.iter().filter(|p| !p.value.finished);

@@ -34,7 +34,7 @@ pub struct Tally {
     pub unknown: u128,
     /// All other addresses.
     pub free: u128,
-    /// All addresses except those in IP reservations, taken or not.
+    /// All addresses except those in IP reservations.
     pub usable: u128,
     /// Usable addresses that are in use, cooling, or reserved by Windows.
     pub usable_taken: u128,
@@ -174,7 +174,7 @@ impl<'c, 's> Occupancy<'c, 's> {
         outside.map(|stored| (stored.key, self.block(stored)))
     }
 
-    /// Adds a region's addresses in a run of overlapping blocks.
+    /// Adds a region's taken addresses in a run of overlapping blocks.
     fn add_run(&self, sum: &mut Sum, run: &[&Stored<'_, '_>], region: IpNet) {
         let sound = run.iter().filter_map(|s| s.block?.current());
         if let [only] = run
@@ -224,7 +224,7 @@ struct Sum {
     reserved: u128,
     /// The number of taken addresses that are also in corrupt or undecodable blocks.
     of_unknown: u128,
-    /// The number of taken addresses that are in reservations, but not in such blocks.
+    /// The number of taken addresses in reservations, outside of corrupt and undecodable blocks.
     of_reserved: u128,
 }
 

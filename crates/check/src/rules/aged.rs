@@ -57,7 +57,7 @@ fn has_finished_pods(snapshot: &Snapshot) -> bool {
     snapshot.pods.iter().any(|pod| pod.value.finished)
 }
 
-/// Checks the addresses with an allocation that is young at `earlier`, but no longer now.
+/// Checks the addresses with an allocation that was young at `earlier` and no longer is.
 fn check_addresses(context: &Context<'_>, earlier: Timestamp, out: &mut Vec<Finding>) {
     let has_aged =
         |record: &AttributeRef<'_>| context.is_young_at(earlier, record) && !context.is_young(record);

@@ -17,7 +17,6 @@ use crate::finding::{BlockEvidence, Conflicting, Evidence, Finding, PoolBlockSiz
 use crate::index::{IndexedBlock, Stored};
 use crate::names::{list, short};
 
-/// Checks every block.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let stored = context.index.stored();
     check_overlaps(&stored, out);
@@ -33,7 +32,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-/// A finding; `says` is the part of its sentence after the block.
+/// Makes a finding. `says` follows the block in its message.
 fn finding(
     code: Code,
     block: &Stored<'_, '_>,
@@ -144,7 +143,7 @@ fn check_owner(
     }
 }
 
-/// The clause about a node that is gone, but can still have an object in Calico.
+/// Returns the clause about a missing node, which can still have an object in Calico.
 pub(super) fn is_missing(context: &Context<'_>, node: &str) -> &'static str {
     match context.index.node(node) {
         Some(_) => "does not exist in Kubernetes",

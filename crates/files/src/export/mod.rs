@@ -75,7 +75,6 @@ impl Header {
         header.with_coverage(&snapshot.coverage)
     }
 
-    /// Sets the coverage of each source.
     pub fn with_coverage(mut self, coverage: &BTreeMap<Source, Coverage>) -> Self {
         let text = |coverage: &Coverage| match coverage {
             Coverage::Partial => "skipped: only partly exported".to_owned(),
@@ -85,7 +84,6 @@ impl Header {
         self
     }
 
-    /// The coverage of each source.
     pub fn coverage(&self) -> BTreeMap<Source, Coverage> {
         let read = |text: &str| match text {
             "read" => Coverage::Read,

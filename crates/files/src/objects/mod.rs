@@ -69,7 +69,7 @@ fn to_json(object: &impl Serialize) -> Result<Option<Vec<u8>>> {
     Ok(Some(serde_json::to_vec(object)?))
 }
 
-/// Reads a value; `null` is the same as none.
+/// Reads a value; `null` gives the default.
 pub fn or_empty<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(value: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(value)?.unwrap_or_default())
 }

@@ -94,7 +94,7 @@ pub(crate) fn add_node(snapshot: &mut Snapshot, object: &[u8], encoding: Encodin
     Ok(add(snapshot, &NodeObject::read(object, encoding, WANTED)?))
 }
 
-/// Adds a node of which only the name is needed, since the rest is in etcd.
+/// Adds only the name and creation time of a node: Calico's data about it is in etcd.
 pub(crate) fn add_node_name(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Added {
     if let Ok(node) = NodeObject::read(object, encoding, WANTED) {
         let name = node.metadata.name.to_string();
@@ -132,7 +132,6 @@ fn taint(message: &[u8]) -> Result<Taint<'_>> {
     decode!(message, taint: Taint<'_>, value, { 3 => taint.effect = text(value)? })
 }
 
-/// The addresses of a `NodeStatus`.
 fn addresses(message: &[u8]) -> Result<Vec<NodeAddress<'_>>> {
     decode!(message, addresses: Vec<NodeAddress<'_>>, value, { 5 => addresses.push(address(value.bytes())?) })
 }

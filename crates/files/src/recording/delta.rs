@@ -8,7 +8,7 @@ use std::ops::Range;
 use calipam_model::packing::{push_number, push_sized, take_bytes, take_u64};
 use memchr::memmem;
 
-/// The fields of a block with the record numbers by ordinal, and with the records.
+/// The fields of a block with the record numbers by ordinal and with the records.
 const NUMBERS: &[u8] = br#""allocations":["#;
 const RECORDS: &[u8] = br#""attributes":["#;
 /// Bits of the checksum that names a record. If equal checksums make a difference inexact, the full value is recorded.
@@ -26,7 +26,7 @@ pub(super) fn delta(before: &[u8], after: &[u8]) -> Option<Vec<u8>> {
     is_exact.then_some(delta)
 }
 
-/// Applies a delta to the earlier value; `None` if it does not fit.
+/// Applies a difference to the earlier value; `None` if it does not fit.
 pub(super) fn apply(before: &[u8], mut delta: &[u8]) -> Option<Vec<u8>> {
     let named = by_sum(before);
     let parts = parts(&named);

@@ -37,7 +37,6 @@ pub(crate) struct Chosen<'s> {
 }
 
 impl Chosen<'_> {
-    /// Describes the release.
     pub(crate) fn change(&self) -> Change {
         let Allocated { block, address, .. } = self.allocated;
         let why = self.finding.map_or_else(|| "forced".to_owned(), Finding::says);

@@ -72,7 +72,7 @@ pub struct CauseRow {
     pub runs: u64,
     /// Number of runs in which an address had two owners.
     pub runs_with_clash: u64,
-    /// Number of addresses with two owners, in all runs.
+    /// Number of addresses with two owners, summed over the runs.
     pub clashes: u64,
     /// The time from the cause until the first address had two owners: the median of the runs in which one had.
     pub first_clash_after: Option<Micros>,

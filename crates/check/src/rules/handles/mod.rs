@@ -41,7 +41,7 @@ struct Checker<'c, 's> {
     handles_read: bool,
     /// CIDRs of blocks whose content is not checked.
     unchecked_blocks: HashSet<IpNet>,
-    /// Packed handle IDs in these blocks.
+    /// Packed handle IDs in unchecked blocks.
     unchecked_handles: HashSet<Box<[u8]>>,
     /// Packed IDs of handles that exist but cannot be decoded.
     undecodable: HashSet<Box<[u8]>>,

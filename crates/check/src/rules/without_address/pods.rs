@@ -42,7 +42,7 @@ impl<'s> PodsOfNodes<'s> {
     }
 }
 
-/// Returns a node's names in Calico and in Kubernetes: pods can have either one.
+/// Returns a node's names in Calico and in Kubernetes: pods can name either one.
 fn names(node: &Node) -> impl Iterator<Item = Text> {
     let names = std::iter::once(node.name.as_str()).chain(node.kubernetes_name.as_deref());
     names.map(Text::new).collect::<Vec<_>>().into_iter()

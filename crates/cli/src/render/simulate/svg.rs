@@ -1,4 +1,4 @@
-//! Charts as SVG: bars and lines with axes, in the page's colours.
+//! Charts as SVG: bars and lines with axes, in the page's colors.
 
 use maud::{Markup, html};
 

@@ -116,7 +116,7 @@ impl KubeClient {
         Ok(Arc::new(client))
     }
 
-    /// The same connection with newer knowledge of the server.
+    /// The same connection with another `api`, and without confirmed permissions.
     pub(crate) fn with_api(&self, api: Api) -> Arc<Self> {
         Arc::new(Self { api, permitted: OnceCell::new(), ..self.clone() })
     }
@@ -179,7 +179,7 @@ impl KubeClient {
         self.names_cluster
     }
 
-    /// Number of requests so far.
+    /// The number of requests that were sent.
     pub fn request_count(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
@@ -195,7 +195,6 @@ impl KubeClient {
         self.send(request.body(Body::empty())).await
     }
 
-    /// Sends JSON to a path.
     pub(crate) async fn post(&self, path: &str, json: Vec<u8>) -> Result<Answer, Failure> {
         self.send(transport::json_request(Request::post(path), "application/json", json)).await
     }
