@@ -41,8 +41,8 @@ pub struct Handle {
     content: Content,
 }
 
-/// A handle's counts. A large cluster has a million handles, and nearly all have one address in one IPv4 block and no
-/// other fields.
+/// A handle's fields except its ID. Small for one IPv4 block and no unknown fields: nearly all of the million handles in
+/// a large cluster are like that.
 #[derive(Clone, Debug, PartialEq)]
 enum Content {
     OneBlock(Ipv4Net, i32),

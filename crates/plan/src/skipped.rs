@@ -59,7 +59,7 @@ pub(crate) type Refusal = (SkipReason, String);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SkipReason {
-    /// Something uses the address.
+    /// Something uses the address, handle or block, or could use it.
     InUse,
     /// The allocation is younger than the grace period.
     Young,

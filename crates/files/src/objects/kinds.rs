@@ -24,7 +24,7 @@ pub enum Flavour {
 }
 
 impl Flavour {
-    /// The group that the settings name; any other value, even an empty one, means the classic one.
+    /// Reads the group from settings: native for `projectcalico.org/v3`, classic for any other value, even an empty one.
     pub fn configured(text: &str) -> Self {
         if text.eq_ignore_ascii_case("projectcalico.org/v3") { Self::Native } else { Self::Classic }
     }

@@ -262,7 +262,7 @@ fn is_extra(choice: &Choice<'_>, held: &Allocated) -> bool {
     finding.is_some_and(|finding| finding.code == Code::ServiceAddressExtra)
 }
 
-/// Explains why an address without a finding is not released.
+/// Explains why an address is kept if no finding justifies its release.
 pub(super) fn why_not(basis: &Basis<'_>, address: IpAddr) -> Skipped {
     let (reason, detail) = why_kept_address(basis, address);
     let subject = Subject::Address(address);

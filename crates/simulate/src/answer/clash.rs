@@ -11,7 +11,7 @@ use crate::time::Micros;
 
 /// The interval of checks.
 const CHECKS: Micros = Micros::from_secs(30);
-/// The time that the cluster runs before the cause.
+/// The time from the arrival of the last pod to the cause.
 const BEFORE: Micros = Micros::from_mins(5);
 /// The time that the cluster runs after the cause.
 const AFTER: Micros = Micros::from_mins(45);

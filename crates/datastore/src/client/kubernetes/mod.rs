@@ -78,7 +78,8 @@ impl fmt::Debug for KubeClient {
 enum Process {
     /// Reads much and has other work. Gets credentials on a separate thread, since that may block.
     Long,
-    /// Sends a few requests and ends, with HTTP/2 on one connection. Gets credentials in place, unless by a plugin.
+    /// Sends a few requests, over one HTTP/2 connection if possible, and ends. Gets credentials on the current thread,
+    /// unless a plugin provides them.
     Short,
 }
 
