@@ -135,7 +135,7 @@ impl<S: Store> Allocator<S> {
         Ok(is_made)
     }
 
-    /// The block with an address: the one in which it is allocated, or else the one at `cidr`, or else the largest.
+    /// The block that contains an address: the one in which it is allocated, else the one at `cidr`, else the largest.
     async fn block_for(&self, address: IpAddr, cidr: IpNet) -> Result<Option<Versioned<Block>>> {
         let found = self.blocks_around(address).await?;
         let held = |block: &&Versioned<Block>| block.value.allocation_of(address).is_some();

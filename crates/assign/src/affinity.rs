@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::record::Record;
 use crate::store::{Entry, Query, Store, StoreError};
 
-/// The handling of a block that its node gives up while addresses are in use.
+/// The handling of a block that its owner should give up although addresses are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InUse {
     /// The node keeps it, which is an error.
@@ -36,7 +36,8 @@ pub(crate) struct ReleaseAffinity {
 pub(crate) type AffinityAndBlock = (Option<Versioned<Affinity>>, Option<Versioned<Block>>);
 
 impl<S: Store> Allocator<S> {
-    /// Returns a holder's affinity for a block. Creates a missing one as pending; sets an unconfirmed one to pending.
+    /// Returns a holder's affinity for a block, created if missing. Unless its stored state is `confirmed`, it is
+    /// pending.
     pub(crate) async fn pending_affinity(&self, key: &AffinityKey) -> Result<Versioned<Affinity>> {
         let pending = Affinity::new(key.clone(), AffinityState::Pending);
         match self.store().create(&Record::Affinity(pending.clone())).await {
@@ -220,7 +221,6 @@ impl<S: Store> Allocator<S> {
     }
 }
 
-/// The CIDR of a block's entry.
 pub(crate) fn block_of(entry: &Entry) -> Option<IpNet> {
     match entry.record.key() {
         Key::Block(cidr) => Some(cidr),

@@ -19,7 +19,7 @@ use crate::store::{Entry, Query, Store};
 /// The number of attempts if other clients keep writing first, as in Calico.
 pub(crate) const RETRIES: usize = 100;
 
-/// Calico's allocator on a datastore.
+/// A Calico allocator on a datastore.
 ///
 /// Dropping an unfinished operation is like a crash: Calico and later operations can handle the state it leaves.
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ impl<S: Store> Allocator<S> {
         self.store.now()
     }
 
-    /// Answers a fixed number of queries in one round trip.
+    /// Makes a fixed number of queries in one round trip.
     pub(crate) async fn read<const N: usize>(&self, queries: [Query; N]) -> Result<[Vec<Entry>; N]> {
         let mut answers = self.store.read(&queries).await?.into_iter();
         Ok(std::array::from_fn(|_| answers.next().unwrap_or_default()))
@@ -95,8 +95,7 @@ impl<S: Store> Allocator<S> {
         Ok(answers.into_iter().map(one).collect())
     }
 
-    /// The blocks of any size that contain an address. There is more than one only if Calico created a block inside
-    /// another one.
+    /// The blocks of any size that contain an address, the largest first.
     pub(crate) async fn blocks_around(&self, address: IpAddr) -> Result<Vec<Versioned<Block>>> {
         let cidrs: Vec<IpNet> = crate::walk::around(address).collect();
         Ok(self.blocks(&cidrs).await?.into_iter().flatten().collect())

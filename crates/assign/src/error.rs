@@ -45,7 +45,7 @@ pub enum Error {
     /// No pool that is requested, or selects the node and namespace, allows this use.
     #[error("cannot find a qualified ippool, no pools match the required use ({})", .0.name())]
     NoPoolForUse(PoolUse),
-    /// No pool selects the node and namespace.
+    /// No pool with automatic assignment selects the node and namespace.
     #[error("no configured Calico pools for node {0}")]
     NoPoolForNode(String),
     /// A requested pool is missing or disabled, or has blocks that are too small.
@@ -85,10 +85,10 @@ pub enum Error {
     /// The address is allocated, cooling or reserved for Windows.
     #[error("resource already exists: {0} with error: Address already assigned in block")]
     AlreadyAssigned(IpAddr),
-    /// The block of the address belongs to another node, and affinity is strict.
+    /// The block belongs to another holder, and affinity is strict.
     #[error("Block host affinity does not match")]
     ForeignBlock(IpNet),
-    /// The block of the address has no owner, and affinity is strict.
+    /// The block has no owner, and affinity is strict.
     #[error("Attempt to assign from block {0} with no affinity")]
     OwnerlessBlock(IpNet),
     /// The handle is at its limit, with other addresses.
@@ -113,7 +113,7 @@ pub enum Error {
     InCooldown(IpAddr),
     #[error("IP {address} is not assigned to handle {handle}")]
     NotOfHandle { address: IpAddr, handle: String },
-    /// The address has a different handle, sequence number or owner than the request expects. Nothing was changed.
+    /// The address has a different handle, sequence number or owner than the request expects. Its block is unchanged.
     #[error("update conflict: {0}")]
     Changed(IpAddr),
 

@@ -63,7 +63,7 @@ pub enum PoolPassedOver {
     OtherFamily,
     /// Its blocks have no addresses besides those reserved for Windows.
     BlocksTooSmall,
-    /// Other pools were requested by name.
+    /// Other pools were requested.
     NotRequested,
     /// Its assignment mode is manual: it must be requested by name.
     Manual,
@@ -118,7 +118,7 @@ pub enum NotReclaimed {
     Young,
     /// It has no owner that could give it up.
     NoOwner,
-    /// Its owner could not give it up, for this reason.
+    /// It could not be taken from its owner, for this reason.
     Failed(String),
 }
 

@@ -12,8 +12,8 @@ use jiff::{SignedDuration, Timestamp};
 use crate::family::Family;
 
 /// The time for which a search relies on inputs that were read ahead, and on an earlier search that found nothing.
-/// Calico, too, misses a change of pools or reservations just after an assignment begins. Addresses that other nodes
-/// release are found only afterwards.
+/// Addresses that other nodes release meanwhile are found only later. Calico, too, misses a change of pools or
+/// reservations just after an assignment begins.
 const RECENT: SignedDuration = SignedDuration::from_secs(5);
 
 /// True if `then` is at most [`RECENT`] before `now`. False if the clock went back.

@@ -123,7 +123,7 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// The block with an address: the one of the pool's block size, or else one of an earlier size.
+    /// The block that contains an address: the one of the pool's block size, else the smallest.
     async fn block_of(&self, address: IpAddr, pool: &Pool) -> Result<Versioned<Block>> {
         let cidr = cidr::block_around(address, pool.block_size).unwrap_or(IpNet::from(address));
         if let Some(block) = self.block(cidr).await? {

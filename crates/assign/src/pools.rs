@@ -156,7 +156,7 @@ impl PoolRequest<'_> {
     }
 }
 
-/// The nodes that a pool selects for requests without pool names.
+/// The node selector of a pool, for requests that name no pool.
 #[derive(Debug)]
 pub struct NodeSelector(Selector);
 

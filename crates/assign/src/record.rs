@@ -110,7 +110,7 @@ taken! {
     Node(node) => Node: node;
 }
 
-/// Decodes a block, which must be sound and have the CIDR of its key.
+/// Decodes a block, which must be usable and have the CIDR of its key.
 fn block(key: IpNet, value: &[u8]) -> Result<Record, DecodeError> {
     let block = BlockContent::parse(value)?.into_usable()?;
     if block.cidr() != key {

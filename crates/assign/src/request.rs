@@ -19,7 +19,8 @@ pub struct AutoAssign {
     /// Number of IPv6 addresses.
     pub v6: u32,
     pub handle: Option<String>,
-    /// The owner's attributes. `None` and an empty map are written alike, but with an empty map no record is shared.
+    /// The owner's attributes. `None` and an empty map are written alike, but for an empty map no stored record is
+    /// reused.
     pub attributes: Option<BTreeMap<String, String>>,
     /// The requested IPv4 pools, by CIDR; empty for those that select node and namespace.
     pub pools_v4: Vec<IpNet>,
@@ -33,7 +34,7 @@ pub struct AutoAssign {
     pub max_per_handle: u32,
     /// The labels of the namespace, for pool selectors.
     pub namespace_labels: Option<BTreeMap<String, String>>,
-    /// The node runs Windows: new blocks reserve their first three addresses and the last one.
+    /// The node runs Windows: new IPv4 blocks reserve their first three addresses and the last one.
     pub windows: bool,
 }
 

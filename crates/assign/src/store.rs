@@ -117,7 +117,7 @@ pub enum Query {
 }
 
 impl Query {
-    /// True if the query asks for block keys, as the search for another block does.
+    /// True if the query asks for block keys.
     pub fn asks_for_block_keys(&self) -> bool {
         matches!(
             self,

@@ -15,7 +15,7 @@ pub(crate) struct Walk {
     count: u128,
     /// Index of the first block.
     start: u128,
-    /// Blocks passed so far.
+    /// Number of blocks that were passed.
     passed: u128,
 }
 
@@ -33,7 +33,6 @@ impl Walk {
         Self { pool: pool.cidr.trunc(), prefix: pool.block_size, count, start, passed: 0 }
     }
 
-    /// The next block.
     pub(crate) fn next(&mut self) -> Option<IpNet> {
         if self.passed >= self.count {
             return None;
@@ -62,7 +61,7 @@ impl Walk {
     }
 }
 
-/// The CIDRs of all blocks that could contain an address.
+/// The CIDRs of all blocks that could contain an address, the largest first.
 pub fn around(address: IpAddr) -> impl Iterator<Item = IpNet> {
     let prefixes = crate::family::Family::of_address(address).block_prefixes();
     prefixes.filter_map(move |prefix| cidr::block_around(address, prefix))
@@ -73,8 +72,8 @@ pub fn holding(net: IpNet) -> impl Iterator<Item = IpNet> {
     around(net.addr()).take_while(move |around| around.prefix_len() <= net.prefix_len())
 }
 
-/// The CIDRs of larger blocks that contain `net`, and whose keys are not sorted near its key: their first address
-/// differs, for IPv4 in more than the last number. A search for overlaps must read each of them separately.
+/// The CIDRs of larger blocks that contain `net`, but begin with another address (for IPv4, with other first three
+/// numbers), so that their keys are sorted elsewhere. A search for overlaps must read each of them separately.
 pub fn holding_elsewhere(net: IpNet) -> impl Iterator<Item = IpNet> {
     let is_beside = move |larger: &IpNet| match (larger.addr(), net.addr()) {
         (IpAddr::V4(a), IpAddr::V4(b)) => a.octets()[..3] == b.octets()[..3],

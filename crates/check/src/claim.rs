@@ -154,7 +154,6 @@ pub fn describe(claim: &Claim<'_>, attribute: &AttributeRef<'_>) -> (&'static st
     }
 }
 
-/// Returns true for text that looks like a container ID.
 fn is_container_id(text: &str) -> bool {
     text.len() >= MIN_CONTAINER_ID && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
@@ -179,8 +178,8 @@ pub fn names_service(record: &AttributeRef<'_>, service: &Service) -> bool {
     }
 }
 
-/// Returns the namespaces and names of virtual machines that a record could mean. There are several if the network
-/// name contains `.vmi.`, too, and none if the handle has a hash or the attributes name none.
+/// Returns the namespaces and names of virtual machines that a record could mean. A handle names several if its
+/// network's name contains `.vmi.`, and none if it has a hash.
 pub fn machines_of(record: &AttributeRef<'_>) -> Vec<(String, String)> {
     let owner = record.owner();
     if let Some(machine) = owner.get("vmi-name") {
@@ -199,13 +198,12 @@ const LAUNCHER: &str = "virt-launcher-";
 /// The number of characters of a name that Kubernetes keeps, and the number of random ones that it appends.
 const GENERATED: (usize, usize) = (58, 5);
 
-/// Returns true for the name of a pod that runs a virtual machine.
 pub(crate) fn is_launcher(pod: TextRef<'_>) -> bool {
     pod.starts_with(LAUNCHER)
 }
 
 /// Returns true if KubeVirt could have named a pod of the machine like this: `virt-launcher-`, the machine's name up
-/// to a dot, and random characters. If machine names differ only after a dot, or after 43 characters, their pods look
+/// to a dot, and random characters. If machine names differ only after a dot, or after 44 characters, their pods look
 /// alike.
 pub(crate) fn may_be_launcher_of(pod: &str, machine: &str) -> bool {
     let mut start = format!("{LAUNCHER}{}-", machine.split('.').next().unwrap_or_default());

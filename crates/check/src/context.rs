@@ -37,7 +37,7 @@ pub struct Context<'s> {
     pub index: Index<'s>,
     /// The time of the snapshot, and the clock of all rules.
     pub now: Timestamp,
-    /// Allocations younger than this are not checked.
+    /// Allocations younger than this are not reported as leaked or mismatched.
     pub grace: SignedDuration,
     /// See [`DEFAULT_POOL_THRESHOLD`].
     pub pool_threshold: f64,
@@ -84,7 +84,7 @@ impl<'s> Context<'s> {
     }
 }
 
-/// Returns a cluster's grace period: the one in the options, or else its own, or else [`DEFAULT_GRACE`].
+/// Returns the grace period of the options, or else the cluster's `leakGracePeriod`, or else [`DEFAULT_GRACE`].
 pub fn grace(snapshot: &Snapshot, options: &Options) -> SignedDuration {
     let configured = snapshot.kube_controllers.as_ref().and_then(|c| c.leak_grace_period);
     options.grace.or(configured.filter(|grace| grace.is_positive())).unwrap_or(DEFAULT_GRACE)

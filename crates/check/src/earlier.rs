@@ -109,7 +109,7 @@ impl EarlierReport {
     /// Reads a report.
     ///
     /// # Errors
-    /// If it is not a report, or a finding has no code or no subject: if skipped, it would be reported as new.
+    /// If it is not a report, or a finding has no code or no subject.
     pub fn decode(report: &Value) -> Result<Self, NoReport> {
         if report.get("clusterGUID").is_some() {
             return Err(NoReport::WithoutFindings);
@@ -273,8 +273,8 @@ fn sorted(sources: impl Iterator<Item = Source>) -> Vec<Source> {
     sources
 }
 
-/// True if a rule can find its earlier findings again without the sources in `not_read`: it is empty, or has only
-/// sources of address users, at which the rule does not look.
+/// True if the rule can run without the sources in `not_read`: there are none, or only sources of address users, at
+/// which the rule does not look.
 fn is_checked(code: Code, not_read: &[Source]) -> bool {
     let only_users = not_read.iter().all(|source| {
         matches!(source, Source::Endpoints | Source::Pods | Source::Services | Source::Machines)

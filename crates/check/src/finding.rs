@@ -159,7 +159,7 @@ impl Finding {
         }
     }
 
-    /// True if the address's user, a recorded owner or the subject is in the namespace.
+    /// True if a user, a recorded owner or the subject is in the namespace.
     pub fn concerns_namespace(&self, namespace: &str) -> bool {
         let within = |name: &str| name.split_once('/').is_some_and(|(first, _)| first == namespace);
         let owned = |owner: &OwnerEvidence| {
@@ -215,7 +215,6 @@ impl Finding {
         self
     }
 
-    /// Sets a severity other than the usual one.
     pub fn with_severity(mut self, severity: Severity) -> Self {
         self.severity = severity;
         self
@@ -231,7 +230,7 @@ impl Finding {
         }
     }
 
-    /// Adds the time when the address was last seen in use.
+    /// Adds the last use of the finding's address.
     pub fn note_last_use(&mut self, last: LastInUse) {
         if let Evidence::Address(evidence) = &mut self.evidence {
             evidence.last_in_use = Some(Box::new(last));

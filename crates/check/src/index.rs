@@ -50,7 +50,7 @@ pub enum Owner {
     Service(u32),
 }
 
-/// The description of an endpoint or a pod. Missing texts are empty.
+/// The description of an endpoint or a pod. Missing values are empty.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload<'s> {
     pub namespace: TextRef<'s>,
@@ -60,7 +60,7 @@ pub struct Workload<'s> {
     pub container_id: TextRef<'s>,
     /// The workload name, for orchestrators other than Kubernetes.
     pub workload: TextRef<'s>,
-    /// The virtual machine in the pod's owner reference; empty for other pods. `None` if the pod was not read.
+    /// The virtual machine in the pod's owner reference, or empty. `None` for a `virt-launcher-` pod that was not read.
     pub machine: Option<TextRef<'s>>,
 }
 
@@ -233,8 +233,8 @@ impl<'s> Index<'s> {
         self.calico_nodes.get(name.as_str()).map_or(name, |calico| (*calico).to_owned())
     }
 
-    /// Returns true if the node exists, even if its object cannot be decoded. If Kubernetes was read as well as etcd,
-    /// its nodes count, as in Calico's collector: Calico can still have an object for a node that is gone.
+    /// Returns true if the node exists, even if its object cannot be decoded. If Kubernetes was read together with
+    /// etcd, the Kubernetes nodes count, as in Calico's collector.
     pub fn node_exists(&self, name: &str) -> bool {
         let has_object = self.nodes.contains_key(name) || self.broken_nodes.contains(name);
         has_object && !self.left_nodes.contains(name) || self.lacks_object(name)

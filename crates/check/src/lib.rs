@@ -122,7 +122,7 @@ const UNUSED: &str = "There is no block, handle or affinity: this cluster does n
 const SERVES_SERVICES: &str =
     "No node has a block, handle or affinity: Calico IPAM serves LoadBalancer services only";
 
-/// Returns a note that Calico IPAM does not assign pod addresses; `None` if it does, or that is not known.
+/// Returns a note that Calico IPAM does not assign pod addresses; `None` if it does, or if that is unknown.
 pub fn note_of_other_ipam(snapshot: &Snapshot) -> Option<&'static str> {
     let is_ipam = |key: &Option<Key>| matches!(key, None | Some(Key::Block(_) | Key::Affinity(_)));
     let read = |source| snapshot.has_read(source);

@@ -10,7 +10,7 @@ use crate::index::Mention;
 
 /// The most characters of a string from the datastore in a message; the evidence has all of them.
 const LONGEST: usize = 100;
-/// The most names that [`list`] shows; the rest are counted.
+/// The most names that [`list`] shows. Others are only counted.
 const NAMED: usize = 3;
 
 /// Shortens a string from the datastore to one line for a message.

@@ -34,14 +34,14 @@ impl<'c, 's> Needs<'c, 's> {
         Self { context, found: Default::default() }
     }
 
-    /// Returns true if pods get addresses of the family from Calico, as far as that is known.
+    /// Returns true if pods could get addresses of the family from a pool.
     pub(crate) fn matters(&self, family: Family) -> bool {
         let mut pools = pools_of(self.context.snapshot, family).peekable();
         pools.peek().is_some()
             && (pools.any(|pool| pool.allows(PoolUse::Workload)) || self.of(family) == Need::OfPods)
     }
 
-    /// Returns true if the next pod asks for an address of the family, as far as that is known.
+    /// Returns true if the next pod could ask for an address of the family.
     pub(crate) fn is_needed(&self, family: Family) -> bool {
         self.matters(family) && matches!(self.of(family), Need::OfPods | Need::Unknown)
     }

@@ -24,9 +24,8 @@ use crate::record::{Record, is_on_machine, names_owner, names_workload};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordedOwner {
     UsesAddress,
-    /// The owner exists and keeps the address, but is not using it: a pod that has no address yet, or names only an
-    /// address of the other family, with the same handle; a virtual machine that is stopped; or a service whose ingress
-    /// does not name the address.
+    /// The owner exists and keeps the address, but is not using it: a pod that has no address yet, or only the handle's
+    /// address of the other family; a virtual machine; or a service whose ingress does not name the address.
     Idle,
     /// The owner exists, but no longer owns the address: it moved, has another address, or finished.
     Elsewhere(Vec<LeakReason>),
@@ -221,8 +220,7 @@ impl<'c, 's> Owners<'c, 's> {
     }
 
     /// Returns true if the record's handle also holds an address that the pod names. All addresses of a sandbox have
-    /// the same handle, and Calico's collector releases all of them or none. `None` if such an address's block was not
-    /// read.
+    /// the same handle, and Calico's collector releases all of them or none. `None` if blocks were not read.
     fn shares_handle(&self, record: &Record<'_, '_>, owner: Owner) -> Option<bool> {
         let (index, Owner::Pod(position)) = (&self.context.index, owner) else { return Some(false) };
         let Some(handle) = record.allocation.attribute.clean_handle() else { return Some(false) };

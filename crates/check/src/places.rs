@@ -1,5 +1,3 @@
-//! Addresses of a cluster's nodes and services, which no pool may give to pods.
-
 use std::net::IpAddr;
 
 use calipam_model::IpNet;

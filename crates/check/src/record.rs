@@ -128,8 +128,8 @@ pub fn names_workload(claim: &Claim<'_>, workload: &Workload<'_>, index: &Index<
     }
 }
 
-/// True if the workload is a pod of the recorded virtual machine: the record's attributes, its alternate attributes
-/// from a live migration, or the pod's owner say so.
+/// True if the workload is a pod of the recorded virtual machine: by the record's attributes, by its alternate
+/// attributes from a live migration, or by the pod's owner or name.
 pub fn is_on_machine(record: &AttributeRef<'_>, workload: &Workload<'_>) -> bool {
     if Claim::of(record) != Claim::Machine {
         return false;

@@ -51,7 +51,7 @@ impl Finding {
         }
     }
 
-    /// Returns the restart of the owner without a record, if another owner has one.
+    /// Returns the restart of the owner without a record, if another owner has a record.
     fn restart(&self) -> Option<Remedy> {
         let Evidence::Address(evidence) = &self.evidence else { return None };
         let is_recorded = |owner: &OwnerEvidence| {

@@ -70,7 +70,7 @@ pub struct Counts {
 pub struct Report {
     pub cluster: ClusterIdentity,
     /// True if findings that a half-done Calico operation could explain were confirmed: their objects were read again
-    /// and had not changed.
+    /// or watched for some time, and had not changed.
     pub rechecked: bool,
     pub coverage: BTreeMap<Source, Coverage>,
     /// Notes about the report in general.

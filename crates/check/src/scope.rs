@@ -14,7 +14,7 @@ pub struct Scope {
     pub nodes: BTreeSet<String>,
     /// Pools, blocks and addresses, as CIDRs.
     pub networks: Vec<IpNet>,
-    /// The namespace of owners, recorded or not.
+    /// The namespace of users or recorded owners.
     pub namespace: Option<String>,
 }
 

@@ -66,8 +66,7 @@ impl<'s> Recheck<'s> {
     }
 }
 
-/// Drops and returns the findings whose objects have changed in `later`, in which the objects of [`suspects`] were read
-/// some seconds after `first`.
+/// Drops and returns the findings whose objects have changed between `first` and `later`.
 pub fn drop_changed(report: &mut Report, first: &Snapshot, later: &Snapshot) -> Vec<Finding> {
     let wanted = suspects(report);
     let (before, after) = (objects(first, &wanted), objects(later, &wanted));

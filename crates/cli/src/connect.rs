@@ -51,7 +51,6 @@ fn run<T>(work: Pin<Box<dyn Future<Output = Result<T, Failure>> + '_>>) -> Resul
 /// True after a signal: reads of a fleet's clusters end, and no further reads start. Printing continues.
 static INTERRUPT: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(false));
 
-/// Waits for the signal.
 async fn interrupted() {
     // The sender is never dropped.
     let _ = INTERRUPT.subscribe().wait_for(|is_interrupted| *is_interrupted).await;
@@ -123,7 +122,6 @@ pub(crate) async fn open(global: &Global, console: &Console) -> Result<Datastore
     open_by(&settings(global)?, console).await
 }
 
-/// Returns the settings of the call.
 pub(crate) fn settings(global: &Global) -> Result<Settings, Failure> {
     let settings = Settings::resolve(&global.overrides(), &environment(), &LocalFiles);
     Ok(settings.map_err(calipam_datastore::Error::from)?)

@@ -20,7 +20,7 @@ use crate::render::page::Page;
 use crate::render::text::escape;
 use crate::watch::Watch;
 
-// The colours in which clap prints errors and tips.
+// The colors in which clap prints errors and tips.
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 /// The style of hints, also of those in clap's errors.
@@ -169,7 +169,7 @@ impl Console {
         let _ = writeln!(io::stderr().lock(), "{}", escape(line));
     }
 
-    /// Prints a line with a coloured label on stderr.
+    /// Prints a line with a colored label on stderr.
     fn labelled(&self, label: &str, style: Style, text: &str) {
         let cluster = self.fleet.as_ref().map(|of| format!("{}: ", escape(&of.name))).unwrap_or_default();
         let line =

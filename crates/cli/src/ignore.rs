@@ -176,7 +176,7 @@ fn parse_line(line: &str, number: usize) -> Result<Option<Entry>, String> {
     Ok(Some(Entry { code, subject, cluster, until, line: number }))
 }
 
-/// Splits a text after the JSON string at its beginning.
+/// Splits off the JSON string at the beginning.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut strings = serde_json::Deserializer::from_str(text).into_iter::<String>();
     let first = strings.next()?.ok()?;

@@ -74,7 +74,7 @@ fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) ->
     Ok(())
 }
 
-/// Lets every user read a report, since the Prometheus collector runs as another user.
+/// Makes a report readable for all users, since the Prometheus collector runs as another one.
 #[cfg(unix)]
 fn let_others_read(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;

@@ -12,7 +12,7 @@ use crate::operator::Person;
 
 /// A state from an archive. Dropping this deletes its temporary file, if it has one.
 pub(crate) struct Past {
-    /// The call, with the state as its datastore.
+    /// The call's global options, with the state as the datastore.
     pub global: Global,
     _state: ArchivedState,
 }

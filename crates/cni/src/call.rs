@@ -74,7 +74,6 @@ impl Call {
         Ok(Self { configuration, environment, arguments, identity, command, begun, settings, allocator })
     }
 
-    /// Connects to the datastore.
     pub(crate) async fn connect(&self) -> Result<&CallAllocator, CniError> {
         let selecting = if self.is_labelled() { Selecting::ByLabels } else { Selecting::All };
         let allocator = connect(&self.settings, selecting).await?;
@@ -138,7 +137,7 @@ impl Call {
             || regular::open_own(&self.lasting_marker(), OpenOptions::new().read(true)).is_ok_and(is_ours)
     }
 
-    /// Writes the markers which say that the node's affinities have labels.
+    /// Writes both markers of a node whose affinities have labels.
     pub(crate) fn note_labelled(&self) {
         let marker = self.labelled_marker();
         if let Err(error) = touch(&marker) {

@@ -122,9 +122,9 @@ fn no_machine(reason: &str) -> CniError {
     CniError::internal(format!("failed to get VMI info: {reason}"))
 }
 
-/// Returns the machine of a launcher pod, and the reason if the pod may not get its addresses. The addresses of a
-/// deleted instance stay if a machine with its name could start it again. A pod whose instance is gone or was replaced
-/// must not share the addresses with the next instance's pod.
+/// Returns the machine of a launcher pod, and the reason if the pod may not get the machine's addresses. The addresses
+/// of a deleted instance stay if a machine with its name could start it again. A pod whose instance is gone or was
+/// replaced must not share the addresses with the next instance's pod.
 async fn machine(
     lookup: &Lookup,
     namespace: &str,

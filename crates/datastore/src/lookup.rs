@@ -1,4 +1,4 @@
-//! The CNI plugin's queries to Kubernetes: a namespace's labels, a pod's machine, and data for the migration from
+//! The CNI plugin's requests to Kubernetes: a namespace's labels, a pod's machine, and data for the migration from
 //! host-local. A query is one request, without discovery.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -143,8 +143,8 @@ impl Lookup {
         }))
     }
 
-    /// Writes the IPIP tunnel address to a node that has not changed since it was read. Patches the status, annotations
-    /// included: Calico may patch nothing else in a node. Returns false if the node has changed.
+    /// Writes the IPIP tunnel address to a node that has not changed since it was read; returns false if it has. The
+    /// patch goes to the node's status, the only part that Calico may patch. It may contain annotations.
     pub async fn set_tunnel_address(
         &self,
         name: &str,
@@ -159,7 +159,7 @@ impl Lookup {
         self.unless_conflict(written, "nodes")
     }
 
-    /// Records the plugin that assigns a node's addresses, or with `None` that it is unknown. Writes only this
+    /// Records the plugin that assigns a node's addresses, or with `None` removes the record. Writes only this
     /// annotation, whatever else has changed in the node.
     pub async fn note_plugin(&self, node: &str, plugin: Option<&str>) -> Result<()> {
         let change = json!({"metadata": {"annotations": {INSTALLED: plugin}}});

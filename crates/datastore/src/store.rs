@@ -123,7 +123,7 @@ impl Datastore {
         }
     }
 
-    /// Number of requests so far.
+    /// The number of requests that were sent.
     pub fn request_count(&self) -> u64 {
         let to_etcd = match self {
             Self::Etcd(client, _) => client.request_count(),
@@ -138,7 +138,8 @@ impl Datastore {
         !matches!(self, Self::File(_))
     }
 
-    /// True if the time of the data is known. Otherwise the clock is the newest time in the data of the file.
+    /// True if the time of the data is known: false for files other than exports. Their clock is the newest time in the
+    /// data, or else the file's time of change.
     pub fn knows_its_time(&self) -> bool {
         match self {
             Self::File(file) => file.kind() == FileKind::Export,
@@ -196,9 +197,9 @@ impl Datastore {
         })
     }
 
-    /// Reads everything at a past revision of etcd. The clock is the newest time in the data, as in a file without a
-    /// time of its own, because etcd does not record the times of its revisions. Kubernetes is left out, since it has
-    /// no past states.
+    /// Reads everything at a past revision of etcd. The clock is the newest time in the data, as in a file that states
+    /// no time, because etcd does not record the times of its revisions. Kubernetes is left out, since it has no past
+    /// states.
     ///
     /// # Errors
     /// The same as for [`Self::observe`], and if the revision is compacted or in the future, or this is not an etcd.
@@ -232,7 +233,7 @@ impl Datastore {
     }
 
     /// Reads the data of one address or handle: on etcd a few keys in two or three requests, on etcd v2 and Kubernetes
-    /// about one request for each, and a file as a whole.
+    /// about one request for each key, and a file as a whole.
     pub fn lookup<'a>(&'a self, lookup: &'a Lookup) -> Pending<'a, Result<Snapshot>> {
         Box::pin(async move {
             let mut snapshot = match self {

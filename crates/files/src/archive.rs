@@ -41,7 +41,7 @@ pub struct Archive {
 #[derive(Clone, Copy, Debug)]
 pub enum Part<'a> {
     Whole,
-    /// Blocks, affinities and, if an ID is given, its handle.
+    /// Blocks, affinities, and the handle with the ID, if one is given.
     Records {
         handle: Option<&'a str>,
     },
@@ -127,7 +127,6 @@ impl Archive {
         Ok((archive, damaged))
     }
 
-    /// The exports, ascending by time.
     pub fn exports(&self) -> &[Archived] {
         &self.exports
     }
@@ -159,8 +158,7 @@ impl Archive {
     }
 }
 
-/// True for the name of an export: prefix, time, suffix. Files with other names were put there by someone else, and
-/// are never removed.
+/// True for the name of an export: prefix, time, suffix. Files with other names are never removed.
 fn is_export(name: &str) -> bool {
     let time = name.strip_prefix(BEGIN).and_then(|rest| rest.strip_suffix(END));
     time.is_some_and(|time| DateTime::strptime(NAMED, time).is_ok())
@@ -226,7 +224,7 @@ impl Adding {
     /// Creates the folder if it is missing, locks the archive, and removes leftovers of killed runs.
     ///
     /// # Errors
-    /// If the folder cannot be written, another run is writing to the archive, or it has exports from several clusters.
+    /// If the folder cannot be written, another run is writing to it, or its exports are from several clusters.
     pub fn begin(folder: &Path) -> Result<Self> {
         Self::with(folder, Lock::take(folder)?)
     }
@@ -250,8 +248,8 @@ impl Adding {
         self.writing.join("export.jsonl.zst")
     }
 
-    /// Like [`Self::finish`], for a recorder whose clock could have been set back. The export gets a time after `last`,
-    /// the last recorded time, and after all other exports.
+    /// Like [`Self::finish`], for a recorder whose clock could have been set back. If necessary, the export's time is
+    /// moved after `last`, the last recorded time, and after all other exports.
     ///
     /// # Errors
     /// The same as in [`Self::finish`].
@@ -309,13 +307,13 @@ impl Archived {
         unless_missing(read.map_err(Error::of_archive))
     }
 
-    /// The path of the changes after this export, whether or not they are recorded.
+    /// The path of the file with the changes after this export. The file can be missing.
     pub fn changes(&self) -> PathBuf {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         self.path.with_file_name(format!("{}{}", name.strip_suffix(END).unwrap_or(&name), recording::END))
     }
 
-    /// Removes the file and the changes after it. It is no error if another run has already done so.
+    /// Removes the export and the changes after it, unless another run has already done so.
     pub fn remove(&self) -> Result<()> {
         let changes = self.changes();
         remove_changes(&changes).map_err(|error| Error::new(&changes, error))?;

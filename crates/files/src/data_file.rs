@@ -235,7 +235,8 @@ impl DataFile {
         kubectl::files_of(&self.path).map_err(|e| Error::new(&self.path, e))
     }
 
-    /// Sets the clock if the file does not record it: the newest time in the data, or else the file's time of change.
+    /// Sets the clock for a file that does not record it: the newest time in the data, or else the file's time of
+    /// change.
     fn set_clock(&self, snapshot: &mut Snapshot) -> Result<()> {
         let newest = newest_time(snapshot, Timestamp::now());
         snapshot.taken_at = newest.map_or_else(|| self.changed_at(), Ok)?;
@@ -264,14 +265,13 @@ pub(crate) fn describe(path: &Path, snapshot: &mut Snapshot, header: &Header) {
     expected.into_iter().for_each(|source| skip(snapshot, source, WhySkipped::NotInExport));
 }
 
-/// Decodes one entry in an export.
+/// Decodes one entry of an export.
 pub fn of_entry(entry: &RawEntry<'_>) -> Snapshot {
     let mut snapshot = Snapshot::default();
     add(&mut snapshot, entry);
     snapshot
 }
 
-/// Adds an entry from an export.
 pub(crate) fn add(snapshot: &mut Snapshot, entry: &RawEntry<'_>) {
     if kubectl::is_exported(entry.key) {
         kubectl::add_exported(snapshot, entry.key, entry.value);
@@ -298,8 +298,8 @@ pub fn newest_time(snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
     newest.map(|newest| newest.min(now)).max(newest_in_blocks(snapshot, now))
 }
 
-/// The last time that a block was claimed, or an address allocated or released. Nodes and pods write these times by
-/// their own clocks, so a time in the future says nothing about the others.
+/// The last time that a block was claimed, or an address allocated or released. Nodes write these times by their own
+/// clocks, so a time in the future is ignored.
 fn newest_in_blocks(snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
     let blocks = snapshot.blocks.iter().filter_map(|block| block.value.content.sound());
     let times = blocks.flat_map(|block| {

@@ -25,12 +25,10 @@ impl Error {
         Self { kind: self.kind.of_archive(), ..self }
     }
 
-    /// True if a recording's changes are damaged.
     pub(crate) fn is_damage(&self) -> bool {
         matches!(self.kind, FileError::ChangesDamaged { .. })
     }
 
-    /// True if the file is missing.
     pub(crate) fn is_missing_file(&self) -> bool {
         matches!(&self.kind, FileError::Io(error) if error.kind() == io::ErrorKind::NotFound)
     }

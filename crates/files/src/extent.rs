@@ -59,14 +59,14 @@ impl Extent {
         }
     }
 
-    /// Records for every unwanted source that it was not read, unless the source already has a record.
+    /// Marks unwanted sources as not needed, unless their coverage is already known.
     pub fn say(&self, snapshot: &mut Snapshot) {
         let unwanted = Source::all().filter(|source| !self.has(*source));
         unwanted.for_each(|source| skip(snapshot, source, WhySkipped::NotNeeded));
     }
 }
 
-/// Records the reason why a source is not read, unless the source already has a record.
+/// Records the reason why a source is not read, unless its coverage is already known.
 pub fn skip(snapshot: &mut Snapshot, source: Source, reason: WhySkipped) {
     snapshot.coverage.entry(source).or_insert_with(|| Coverage::Skipped(reason));
 }

@@ -1,5 +1,5 @@
-//! Frames of text in a file: zstd frames, each after a head in a skippable zstd frame, so that `zstdcat` prints the
-//! file's text. Heads and frames have checksums, which detect changed and missing bytes before decompression.
+//! Frames of text in a file: zstd frames, each after a head in a skippable zstd frame. `zstdcat` prints the text of
+//! frames that need no known text. Checksums detect changed and missing bytes before decompression.
 
 use std::io;
 
@@ -10,14 +10,14 @@ use zstd::zstd_safe;
 pub const MAGIC: [u8; 8] = [0x57, 0x2A, 0x4D, 0x18, 12, 0, 0, 0];
 /// Length of a head: [`MAGIC`], the frame's length, the CRC-32 of the frame, and the CRC-32 of all three.
 pub const HEAD: usize = MAGIC.len() + 12;
-/// Maximum text in one frame, in bytes, unless a single piece is larger.
+/// Maximum text in one frame, in bytes; a single object may be larger.
 pub const MOST_TEXT: usize = 4 << 20;
 /// Limit for the text in one frame: larger than any object.
 const LIMIT: usize = 64 << 20;
-/// The fastest level, which finds repeated text.
+/// A fast compression level that finds repeated text.
 const LEVEL: i32 = 1;
 
-/// The level for small frames that repeat earlier text: they are an eighth smaller than usual, and take a few ms each.
+/// The level for small frames that repeat known text: an eighth smaller than with [`LEVEL`], in a few ms each.
 const WITH_WHAT_IS_KNOWN: i32 = 19;
 
 /// Compresses frames.
@@ -47,7 +47,7 @@ impl Packer {
     }
 }
 
-/// The data in a head about the frame after it.
+/// The data in a head about the frame that follows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     pub length: u32,
@@ -72,7 +72,6 @@ impl Head {
         (bytes == head(length, sum)).then_some(Self { length, sum })
     }
 
-    /// Decompresses the frame's text.
     pub fn unpack(self, frame: &[u8]) -> io::Result<Vec<u8>> {
         self.unpack_after(&[], frame)
     }

@@ -41,7 +41,7 @@ pub(crate) fn looks_like_objects(head: &[u8]) -> bool {
     head.trim_ascii_start().starts_with(b"{") && names(b"\"apiVersion\"")
 }
 
-/// The files in a folder whose names end in `.json`, which could contain objects, in order.
+/// The files in a folder whose names end in `.json`, sorted.
 pub(crate) fn files_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -158,7 +158,7 @@ fn kind_of_key(key: &[u8]) -> Option<&'static KnownKind> {
     by_plural(plural)
 }
 
-/// The sources in a Kubernetes datastore.
+/// The sources whose coverage is known for a Kubernetes datastore.
 pub(crate) fn sources() -> impl Iterator<Item = Source> {
     let read = KINDS.iter().map(|kind| kind.source).filter(|source| *source != Source::Namespaces);
     read.chain([Source::Endpoints])
@@ -166,7 +166,7 @@ pub(crate) fn sources() -> impl Iterator<Item = Source> {
 
 struct Reader<F> {
     take: F,
-    /// Kind, namespace and name of the objects read so far.
+    /// Kind, namespace and name of the objects that were read.
     known: HashSet<String>,
     seen: Seen,
 }
@@ -273,7 +273,7 @@ impl<F: FnMut(&KnownKind, &[u8])> Reader<F> {
     }
 }
 
-/// A list's kind and version, for items that have none; `None` if they follow the items.
+/// A list's kind and version, for items that have none; `None` if the list names them after its items.
 fn outer(envelope: &[u8]) -> Option<TypeMeta> {
     let whole = serde_json::from_slice(envelope).ok();
     // The text up to the array of items, once closed, is a complete object.

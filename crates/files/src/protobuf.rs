@@ -86,7 +86,6 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of `message`.
     pub fn new(message: &'a [u8]) -> Self {
         Self { rest: message }
     }

@@ -1,5 +1,5 @@
-//! Opens files safely. Anyone who can write to a folder can put a link there, a file that controls a run, or a pipe,
-//! which blocks forever: only regular files are read, and opening does not block.
+//! Opens files safely. Anyone who can write to a folder can put a link or a forged file there, or a pipe, which blocks
+//! forever: only regular files are read, and opening does not block.
 //!
 //! On Windows, the standard library does not know a file's owner and mode: the folder's access lists protect the file.
 
@@ -31,7 +31,7 @@ pub fn read_to_string(path: &Path) -> io::Result<String> {
     Ok(content)
 }
 
-/// Opens a file in a folder to which others could have added links to other files.
+/// Opens a file, but follows no link: others could have added links to the folder.
 pub fn open_in_folder(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     match system::open_without_link(options, path) {
         Err(_) if path.is_symlink() => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a link")),

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Every {
     All,
-    /// In UTC, as are day, ISO week, month and year.
+    /// All periods are in UTC; weeks are ISO weeks.
     Hour,
     Day,
     Week,

@@ -31,7 +31,7 @@ pub trait Past {
         true
     }
 
-    /// Begins an observed time, with `held` addresses in use at its start.
+    /// Begins an observed period, with `held` addresses in use at its start.
     fn begin(&mut self, at: Timestamp, held: u64);
 
     /// Adds observed time, in which every change is known; between two exports, only the differences are.

@@ -9,7 +9,7 @@ use crate::past::Past;
 /// Pods that got and released addresses during an observed time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
-    /// Addresses that pods got and released.
+    /// Addresses that pods got.
     pub arrived: u64,
     pub left: u64,
     /// The observed time.

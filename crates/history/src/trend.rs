@@ -24,7 +24,7 @@ pub struct Trends(BTreeMap<IpNet, Trend>);
 /// The trend of one pool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trend {
-    /// The numbers of addresses that were assigned and released since calipam began to follow the cluster.
+    /// Addresses that were assigned since calipam began to follow the cluster.
     pub assigned: u64,
     pub released: u64,
     /// The beginning of the current sum.

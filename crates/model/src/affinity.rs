@@ -15,7 +15,7 @@ use crate::json::{Fields, Unknown, is, keep, read_object, set};
 /// The virtual owner of blocks from which Calico assigns service addresses.
 pub const LOAD_BALANCER: &str = "load-balancer";
 
-/// The kind of an affinity: the segment of its key, or `spec.type` on Kubernetes.
+/// The kind of holder: a segment of the key in etcd, or `spec.type` on Kubernetes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AffinityType {
     /// A node. The empty type means a node, too.
@@ -48,7 +48,7 @@ impl fmt::Display for AffinityType {
     }
 }
 
-/// The label with the kind of holder.
+/// The label with the [`AffinityType`].
 pub const AFFINITY_TYPE: &str = "projectcalico.org/affinity-type";
 
 /// Names and values of the labels by which Calico 3.31 and later finds affinities on Kubernetes.
@@ -74,7 +74,7 @@ impl AffinityKey {
         Some(Self { kind, node, cidr })
     }
 
-    /// Returns the owner that the block's field `affinity` names if this affinity holds the block.
+    /// The holder, as the field `affinity` of its block names it.
     pub fn owner(&self) -> BlockOwner {
         match &self.kind {
             AffinityType::Host => BlockOwner::Host(self.node.clone()),
@@ -83,7 +83,7 @@ impl AffinityKey {
         }
     }
 
-    /// True if `owner`, which a block names, is the holder of this affinity.
+    /// True if `owner`, as a block names it, is the holder of this affinity.
     pub fn is_of(&self, owner: Option<&BlockOwner>) -> bool {
         match (&self.kind, owner) {
             (AffinityType::Host, Some(BlockOwner::Host(node))) => self.node == *node,
@@ -163,7 +163,6 @@ pub struct Affinity {
 }
 
 impl Affinity {
-    /// An affinity in the given state.
     pub fn new(key: AffinityKey, state: AffinityState) -> Self {
         Self { key, state, is_unstated: false, deleted: false, unknown: None }
     }
@@ -195,7 +194,7 @@ impl<'de> Fields<'de> for Affinity {
 }
 
 impl Serialize for Affinity {
-    /// Writes the etcd form, where the key has the holder and the block.
+    /// Writes the etcd form, without holder and block, which the key names.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("state", &self.state.to_string())?;

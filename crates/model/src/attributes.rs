@@ -20,7 +20,7 @@ use crate::time::parse_time;
 /// There is no handle object for it (facts 3.1).
 pub const WINDOWS_RESERVED_HANDLE: &str = "windows-reserved-ipam-handle";
 
-/// True for the handle of the ordinals that Windows reserves, in upper or lower case.
+/// True for the handle of the ordinals that Windows reserves. Like Calico, ignores the case.
 pub fn is_windows_reserved(handle: TextRef<'_>) -> bool {
     handle.packed().len() == WINDOWS_RESERVED_HANDLE.len()
         && handle.packed().eq_ignore_ascii_case(WINDOWS_RESERVED_HANDLE.as_bytes())
@@ -102,7 +102,7 @@ impl<'a> AttributeRef<'a> {
         }
     }
 
-    /// The handle ID as recorded, with any text after a carriage return.
+    /// The handle ID as recorded, including any text that follows a carriage return.
     pub fn handle(&self) -> Option<TextRef<'a>> {
         self.handle
     }
@@ -155,7 +155,7 @@ impl<'a> AttributeRef<'a> {
         serde_json::from_slice(self.unknown).unwrap_or_default()
     }
 
-    /// True if nothing names an owner: no handle and no attributes. False for a cooling address.
+    /// True if the record has neither a handle nor attributes of an active owner. False for a cooling address.
     pub fn is_anonymous(&self) -> bool {
         self.handle.is_none_or(TextRef::is_empty) && self.owner().is_empty() && !self.is_cooling()
     }
@@ -174,7 +174,7 @@ impl<'a> AttributeRef<'a> {
         PackedAttribute::of_bytes(self.packed)
     }
 
-    /// True if both records have the same meaning.
+    /// True if both records are equal, in whatever order their attributes are stored.
     pub fn is_same(self, other: AttributeRef<'_>) -> bool {
         // The bytes differ if a map's entries are in another order.
         self.packed == other.packed || self.to_attribute() == other.to_attribute()
@@ -192,17 +192,15 @@ impl<'a> AttributeRef<'a> {
     }
 }
 
-/// A packed owner record outside its block. Plans and reports hold a hundred thousand of them. Clones share the bytes.
+/// A packed owner record outside its block. Clones share the bytes.
 #[derive(Clone)]
 pub struct PackedAttribute(Arc<[u8]>);
 
 impl PackedAttribute {
-    /// Copies a record from its packed form.
     fn of_bytes(bytes: &[u8]) -> Self {
         Self(bytes.into())
     }
 
-    /// Borrows the record like one in a block.
     pub fn as_ref(&self) -> AttributeRef<'_> {
         AttributeRef::read(&self.0)
     }

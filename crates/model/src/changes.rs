@@ -8,13 +8,13 @@ use std::ops::Range;
 use crate::key::{BLOCK_PREFIX, DEFAULT, ENDPOINT_PREFIX, HANDLE_PREFIX, Key, RESOURCE_PREFIX};
 use crate::snapshot::{Defect, Snapshot, Versioned};
 
-/// A growing list reserves room for one more object per this many objects.
+/// A list that grows reserves spare room for a 64th of its objects.
 const ROOM: usize = 64;
 
 impl Snapshot {
-    /// Updates a complete snapshot after these keys have changed, so that it equals a new full read. `fresh` has the
-    /// values that are now stored under the keys. Returns the earlier values. Keys are ascending, and objects of each
-    /// kind are ordered by key in both snapshots.
+    /// Updates a complete snapshot after the objects under `keys` have changed. `fresh` has the values that are now
+    /// stored under them. Returns the earlier values. Keys are ascending, and objects of each kind are ordered by key
+    /// in both snapshots.
     pub fn change_entries<K: AsRef<[u8]>>(&mut self, keys: &[K], mut fresh: Self) -> Self {
         let paths: Vec<&str> = keys.iter().filter_map(|key| std::str::from_utf8(key.as_ref()).ok()).collect();
         let mut gone = Self::default();
@@ -84,7 +84,6 @@ impl Snapshot {
     }
 }
 
-/// The paths with this prefix.
 fn below<'p>(paths: &[&'p str], prefix: &str) -> Vec<&'p str> {
     paths.iter().copied().filter(|path| path.starts_with(prefix)).collect()
 }
@@ -99,8 +98,8 @@ fn merge_keys<T>(
     merge(list, fresh, paths, |object, path| path.push_str(&key(&object.value).to_string()))
 }
 
-/// Replaces the objects that have these paths with `fresh`, and returns the replaced ones. Both lists are ordered by
-/// path.
+/// Removes the objects at `paths` from `list`, inserts `fresh`, and returns the removed ones. `list` and `paths` are
+/// ascending by path.
 pub fn merge<T>(
     list: &mut Vec<Versioned<T>>,
     fresh: Vec<Versioned<T>>,

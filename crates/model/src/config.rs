@@ -27,7 +27,7 @@ pub struct IpamConfig {
     pub strict_affinity: bool,
     /// Nodes claim more blocks when they need them.
     pub auto_allocate_blocks: bool,
-    /// Limit for a node's blocks; 0 for [`DEFAULT_MAX_BLOCKS_PER_HOST`].
+    /// Limit for a node's blocks; 0 for the default.
     pub max_blocks_per_host: i64,
     /// Stopped KubeVirt machines keep their addresses; `None` if not set, which means true.
     pub kubevirt_persistence: Option<bool>,
@@ -151,7 +151,7 @@ pub enum IpamSetting {
 }
 
 impl IpamSetting {
-    /// The name that Calico's API prints.
+    /// The name that calicoctl prints.
     pub fn name(self) -> &'static str {
         match self {
             Self::StrictAffinity(_) => "StrictAffinity",
@@ -173,7 +173,7 @@ impl IpamSetting {
         }
     }
 
-    /// True if the configuration has this setting.
+    /// True if the configuration has this setting with this value.
     pub fn is_set(self, config: &IpamConfig) -> bool {
         config.settings().contains(&self)
     }
@@ -196,10 +196,9 @@ fn persistence(keeps: bool) -> &'static str {
 
 /// The first Calico version (major, minor) that finds a node's affinities by labels (facts 2.5).
 const LABELS_SINCE: (u32, u32) = (3, 31);
-/// The newest Calico version whose data and allocator are known; its branch was read before release (facts 9).
+/// The newest Calico version whose data and allocator are known (facts 9).
 const NEWEST_KNOWN: (u32, u32) = (3, 33);
 
-/// The oldest Calico version whose data is known.
 const OLDEST_KNOWN: (u32, u32) = (2, 0);
 
 /// The newest Calico version whose data is known, such as `v3.33`.
@@ -225,7 +224,6 @@ pub struct ClusterInformation {
 }
 
 impl ClusterInformation {
-    /// Reads the JSON of the resource.
     pub fn parse(json: &[u8]) -> Result<Self, DecodeError> {
         read::<Self>(json).map(|(_, spec, _)| spec)
     }

@@ -128,7 +128,7 @@ fn versioned<T>(value: T, revision: i64) -> Versioned<T> {
     Versioned { value, revision: Revision::Etcd(revision) }
 }
 
-/// Namespace and name, if the rest of an endpoint's key has exactly these two parts.
+/// Splits the end of an endpoint's key into namespace and name.
 fn endpoint_key(rest: &str) -> Option<(&str, &str)> {
     let slash = memchr(b'/', rest.as_bytes())?;
     let (namespace, name) = (rest.get(..slash)?, rest.get(slash + 1..)?);

@@ -9,7 +9,7 @@ pub fn text<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok,
     serializer.collect_str(value)
 }
 
-/// Serializes an optional field as its display text, or as null. It can be a number too large for JSON.
+/// Serializes an optional field as its display text, or as null.
 pub fn text_or_null<S: Serializer>(value: &Option<impl Display>, serializer: S) -> Result<S::Ok, S::Error> {
     match value {
         Some(value) => serializer.collect_str(value),

@@ -13,7 +13,6 @@ use crate::resource::METADATA;
 pub struct Document(Map<String, Value>);
 
 impl Document {
-    /// Reads the JSON text.
     pub fn parse(json: &[u8]) -> Result<Self, DecodeError> {
         serde_json::from_slice(json).map(Self).map_err(DecodeError::from)
     }
@@ -115,7 +114,6 @@ impl Document {
         }
     }
 
-    /// The allocator settings.
     pub fn ipam_config(&self) -> Result<IpamConfig, DecodeError> {
         IpamConfig::parse(&serde_json::to_vec(self)?)
     }

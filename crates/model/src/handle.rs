@@ -41,8 +41,8 @@ pub struct Handle {
     content: Content,
 }
 
-/// A handle's counts. A large cluster has a million handles, and nearly all have one address in one IPv4 block and no
-/// other fields.
+/// A handle's fields except its ID. Small for one IPv4 block and no unknown fields: nearly all of the million handles in
+/// a large cluster are like that.
 #[derive(Clone, Debug, PartialEq)]
 enum Content {
     OneBlock(Ipv4Net, i32),
@@ -64,7 +64,7 @@ impl Handle {
         Self { id: Text::new(id), content: Content::Other(Box::default()) }
     }
 
-    /// Reads a handle's JSON. The ID comes from the key (etcd) or from `spec.handleID`.
+    /// Reads a handle's JSON in etcd, where the key has the ID.
     ///
     /// # Errors
     /// If the text is not JSON, a field has a type that Calico's reader does not accept, or a key in `block` is not a

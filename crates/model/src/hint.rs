@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
-/// A text in which each `{}` stands for the next of the calls.
+/// A text with one `{}` for each call, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hint {
     pub text: Cow<'static, str>,
@@ -36,7 +36,7 @@ impl From<String> for Hint {
 pub enum Call {
     Name(String),
 
-    /// The current call. The next variants are the same call with one change.
+    /// The current call. Most other variants are this call with one change.
     Again,
     DryRun,
     /// The current call, confirmed in advance.
@@ -48,7 +48,7 @@ pub enum Call {
     JournalPlace,
     MaxChanges(usize),
     EndpointsOnly,
-    /// Names the pool instead of its CIDR.
+    /// The current call, with the pool's name instead of its CIDR.
     ByName,
     AutoAllocation,
     StrictAffinity,

@@ -192,7 +192,7 @@ pub(crate) fn keep<'de, A: MapAccess<'de>>(
     Ok(())
 }
 
-/// True if Go's decoder reads `name` as the field `known`. Inlined, so the length of `known` is constant.
+/// True if Go's decoder reads `name` as the field `known`. Inlined, so that the compiler knows the length of `known`.
 #[inline(always)]
 pub(crate) fn is(name: &str, known: &str) -> bool {
     name.len() == known.len() && (name == known || name.eq_ignore_ascii_case(known))

@@ -1,4 +1,4 @@
-//! Keys in the etcd v3 datastore (facts 1.1). CONTRIBUTING.md lists every place to change for a new kind of record.
+//! Keys in etcd v3 (facts 1.1). docs/CONTRIBUTING.md lists every place to change for a new kind of record.
 
 use std::fmt;
 
@@ -70,7 +70,8 @@ pub struct KeyError {
 /// Creates a cluster-scoped resource's key from its name.
 type MakeKey = fn(String) -> Key;
 
-/// Resources that are read: plural in the key, source, and the function that makes the [`Key`] if it has no namespace.
+/// Resources that are read: the plural in the key, the source, and the function that makes the [`Key`] from a name.
+/// `None` for workload endpoints, which have a namespace.
 const RESOURCES: [(&str, Source, Option<MakeKey>); 7] = [
     ("ippools", Source::Pools, Some(Key::Pool)),
     ("ipreservations", Source::Reservations, Some(Key::Reservation)),

@@ -88,7 +88,7 @@ pub struct Node {
     pub pod_cidrs: Vec<IpNet>,
 }
 
-/// The types of addresses at which a node is reached by other nodes.
+/// The types of addresses at which other nodes reach a node.
 const OWN_ADDRESSES: [&str; 2] = ["InternalIP", "CalicoNodeIP"];
 
 /// The label with the operating system.
@@ -109,7 +109,7 @@ impl Node {
         self.labels.get("type").is_some_and(|kind| kind == "virtual-kubelet")
     }
 
-    /// Adds an address of a type in `OWN_ADDRESSES`. Ignores invalid text: no other data depends on it alone.
+    /// Adds an address if its type is in `OWN_ADDRESSES`. Ignores other types and invalid text.
     pub fn add_address(&mut self, kind: &str, text: &str) {
         if OWN_ADDRESSES.contains(&kind) {
             self.addresses.extend(cidr::parse_address(text));

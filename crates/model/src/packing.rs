@@ -4,13 +4,13 @@ use std::cell::RefCell;
 
 use crate::text::{TextRef, pack_into};
 
-/// The length from which the length itself takes more than one byte.
+/// Texts of this length and longer need more than one byte for their length.
 const SHORT: usize = 0x80;
 /// The most bytes of working memory that a thread keeps between two uses.
 const SCRATCH: usize = 1 << 12;
 
-/// Lets `write` fill the thread's working memory, and copies the result into a box of its exact size. A million
-/// objects are built in this way. A buffer for each one, shrunk to size, would take twice as long.
+/// Returns the bytes that `write` appended, in a box of their exact size. The thread's working memory is reused: a new
+/// buffer for each of a million objects would take twice as long.
 pub(crate) fn boxed(write: impl FnOnce(&mut Vec<u8>)) -> Box<[u8]> {
     thread_local! {
         static SPACE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -28,7 +28,7 @@ pub(crate) fn boxed_texts(texts: &[&str]) -> Box<[u8]> {
     boxed(|out| texts.iter().for_each(|text| push_text(out, text)))
 }
 
-/// The text at this index among those that [`boxed_texts`] packed.
+/// The text at this index in the result of [`boxed_texts`].
 pub(crate) fn text_at(mut texts: &[u8], place: usize) -> TextRef<'_> {
     for _ in 0..place {
         take_sized(&mut texts);

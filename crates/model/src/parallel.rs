@@ -28,8 +28,8 @@ pub fn map<T: Send>(threads: NonZeroUsize, count: usize, work: impl Fn(usize) ->
     results
 }
 
-/// Decodes pieces from an iterator, such as parts of a file, while later ones are still being read. `take` gets the
-/// results one by one until it stops, which also ends reading.
+/// Decodes pieces from an iterator, such as parts of a file, while later ones are still being read. `take` receives the
+/// results in order. Once it stops, reading ends as well.
 pub fn in_order<P: Send, D: Send, B: Send>(
     pieces: impl Iterator<Item = P>,
     decode: impl Fn(P) -> D + Sync,
@@ -38,12 +38,12 @@ pub fn in_order<P: Send, D: Send, B: Send>(
     in_order_on(cores().get(), pieces, decode, take)
 }
 
-/// The receiver of the results, and the results that are waiting for earlier ones.
+/// The receiver of the results, and results that wait for earlier ones.
 struct State<D, B, T> {
     next: usize,
     waiting: BTreeMap<usize, D>,
     take: T,
-    /// Once this is a break, nothing more is passed on.
+    /// After a break, no more results are passed on.
     flow: ControlFlow<B>,
 }
 

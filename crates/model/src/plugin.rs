@@ -1,4 +1,4 @@
-//! The CNI plugin that a node uses, Calico's or calipam's, as far as the data shows it.
+//! The CNI plugin that a node uses, according to the data: Calico's or calipam's.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -6,12 +6,11 @@ use serde::Serialize;
 use crate::attributes::AttributeRef;
 use crate::time::format_go_utc;
 
-/// The annotation in which an installer names a node's plugin, by the plugin's output with `-v`.
+/// The annotation in which an installer records a node's plugin: the plugin's output with `-v`.
 pub const INSTALLED: &str = "calipam.io/cni-plugin";
 
-/// The nanoseconds below a millisecond in the times that calipam's plugin records. The number is arbitrary: Calico's
-/// plugin, which records all nanoseconds, has it once in a million times. Only the attribute's text differs, which
-/// Calico prints but never decodes.
+/// The nanoseconds below a millisecond in the times that calipam's plugin records. Calico's plugin records all
+/// nanoseconds, and has this arbitrary number once in a million times. Calico prints the time but never decodes it.
 const OF_CALIPAM: i128 = 225_472;
 const MILLISECOND: i128 = 1_000_000;
 

@@ -107,7 +107,7 @@ pub struct Pod {
     addresses: Box<[(IpAddr, u8)]>,
     /// The request in its annotations; most pods have none.
     pub request: Option<Box<PodRequest>>,
-    /// The creation time, in seconds since 1970; 0 if unknown. Small, as there can be a million pods.
+    /// The creation time, in seconds since 1970; 0 if unknown.
     created: u32,
     /// Finished pods own no addresses.
     pub finished: bool,
@@ -255,7 +255,6 @@ impl Pod {
     }
 }
 
-/// Reads the request in a pod's annotations.
 fn request(parts: &PodParts<'_>) -> Option<Box<PodRequest>> {
     let addresses = listed(parts.fixed);
     let request = PodRequest {

@@ -14,7 +14,6 @@ use crate::time::parse_time;
 /// The annotation with Calico's own metadata on Kubernetes (facts 2.8).
 pub(crate) const METADATA: &str = "projectcalico.org/metadata";
 
-/// The structure that all resources share.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Resource<T> {

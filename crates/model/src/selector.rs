@@ -1,4 +1,4 @@
-//! Calico's selector language, as far as pools apply it to labels (facts 1.7, 3.4).
+//! The part of Calico's selector language that pools use (facts 1.7, 3.4).
 //!
 //! `all()`, `global()`, `has(k)`, `k == "v"`, `k != "v"`, `k in {"a", "b"}`, `k not in {…}`,
 //! `k contains "v"`, `k starts with "v"`, `k ends with "v"`, combined with `!`, `&&`, `||` and parentheses;
@@ -148,7 +148,7 @@ impl Parser {
         Ok(node)
     }
 
-    /// The comparison after a label.
+    /// The comparison that follows a label.
     fn comparison(&mut self, label: String) -> Result<Node, SelectorError> {
         match self.next("an operator")? {
             Token::Compare(how) => {

@@ -29,7 +29,7 @@ pub struct Service {
     /// The service asks for addresses from Calico: one of the annotations `projectcalico.org/ipv4pools`,
     /// `…/ipv6pools`, `…/loadBalancerIPs` is not empty, or `spec.loadBalancerIP` is set.
     pub asks: bool,
-    /// One of these annotations is not empty, or the class is Calico's: no other controller should serve it.
+    /// The class is Calico's, or one of the annotations of `asks` is not empty: no other controller should serve it.
     pub names_calico: bool,
     /// `status.loadBalancer.ingress[].ip`, without entries that have only a host name.
     pub ingress: Vec<IpAddr>,
@@ -58,8 +58,8 @@ impl Service {
         handle
     }
 
-    /// True if Calico's controller serves the service when it is configured with `assign`. Does not check that a
-    /// pool has such addresses.
+    /// True if Calico's controller serves the service when it is configured with `assign`. Does not check that a pool
+    /// has addresses for it.
     pub fn is_managed(&self, assign: AssignIps) -> bool {
         let class = self.class.as_deref().unwrap_or("");
         let ours = class == "calico";

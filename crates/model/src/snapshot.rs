@@ -41,7 +41,7 @@ pub struct ObjectVersion {
     pub resource_version: String,
     /// `metadata.uid`.
     pub uid: String,
-    /// The real `metadata.labels`.
+    /// `metadata.labels`.
     pub labels: BTreeMap<String, String>,
 }
 
@@ -79,7 +79,6 @@ pub struct FieldDefect {
 }
 
 impl FieldDefect {
-    /// A defect in one field.
     pub fn new(field: &str, reason: String) -> Self {
         Self { field: field.to_owned(), reason }
     }
@@ -96,7 +95,6 @@ pub struct Defect {
 }
 
 impl Defect {
-    /// The stored block of which only the key is known.
     fn hidden_block(&self) -> Option<IpNet> {
         match (&self.key, &self.kind) {
             (Some(Key::Block(cidr)), DefectKind::Key(_) | DefectKind::Value(_)) => Some(*cidr),
@@ -129,7 +127,6 @@ pub enum DatastoreKind {
 
 crate::display_serialized!(DatastoreKind);
 
-/// Everything that was read from a datastore.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
     /// The kind of datastore, even if the data comes from a file.
@@ -146,13 +143,13 @@ pub struct Snapshot {
     /// The time of the read: the only clock that rules have.
     pub taken_at: Timestamp,
     /// Creation time of the newest object, by the server's clock. Together with the times in blocks, it is the clock
-    /// for files without a time of their own.
+    /// for files that do not state a time.
     pub newest_creation: Option<Timestamp>,
     /// With etcd and Kubernetes: most Kubernetes nodes are younger than the Calico nodes with the same names.
     pub kubernetes_is_younger: bool,
-    /// Data that an unfinished operation could explain was read again later, and had not changed.
+    /// A second read would show the same data: no operation is unfinished. Set only for generated data.
     pub rechecked: bool,
-    /// The sources that were read. A source that is not listed was not read.
+    /// The part of each source that was read. A source that is not listed was not read.
     pub coverage: BTreeMap<Source, Coverage>,
     /// Cluster information `default`.
     pub cluster: Option<ClusterInformation>,
@@ -164,8 +161,7 @@ pub struct Snapshot {
     pub ipam_configuration: Option<IpamConfig>,
     /// The kube-controllers configuration `default`.
     pub kube_controllers: Option<KubeControllersConfiguration>,
-    /// The level of detail in block records. It is reduced only if neither handles nor users of addresses were read, so
-    /// no rule checks a record.
+    /// The level of detail in block records. It is reduced only if neither handles nor users of addresses were read.
     pub records: RecordDetail,
     /// Allocation blocks, corrupt ones included.
     pub blocks: Vec<Versioned<StoredBlock>>,
@@ -183,8 +179,7 @@ pub struct Snapshot {
     pub services: Vec<Versioned<Service>>,
     /// KubeVirt machines (Kubernetes).
     pub machines: Vec<Versioned<Machine>>,
-    /// The namespaces, by name. They are read if a pool has a `namespaceSelector`, a pod is waiting for an address or
-    /// changes are followed, and the account may list them; `None` if not.
+    /// The namespaces, by name; `None` if they were not read.
     pub namespaces: Option<BTreeMap<String, Namespace>>,
     /// Names of allocator configurations that Calico ignores: only the one called `default` counts.
     pub ignored_configs: Vec<String>,
@@ -232,13 +227,13 @@ impl Snapshot {
         self.coverage.extend(sources.into_iter().map(|source| (source, Coverage::Partial)));
     }
 
-    /// Records for all sources read so far that they were read only in part.
+    /// Marks all sources that were read as read only in part.
     pub fn mark_all_partial(&mut self) {
         let read = self.coverage.values_mut().filter(|coverage| **coverage == Coverage::Read);
         read.for_each(|coverage| *coverage = Coverage::Partial);
     }
 
-    /// Moves the objects of `other` into this one, which keeps its own location and time.
+    /// Adds the objects of `other`. Keeps its own location, time and coverage.
     pub fn absorb(&mut self, other: Self) {
         self.is_native |= other.is_native;
         self.cluster = other.cluster.or(self.cluster.take());
@@ -278,7 +273,7 @@ impl Snapshot {
     }
 
     /// The allocator's effective configuration: the stored one, or Calico's defaults. `None` if it is stored but cannot
-    /// be read. On Kubernetes, it is the same object as the resource that users see.
+    /// be read.
     pub fn effective_ipam_config(&self) -> Option<IpamConfig> {
         let broken = self.defects.iter().any(|d| d.key == Some(Key::IpamConfig));
         (!broken).then(|| self.ipam_config.unwrap_or_default())
@@ -318,7 +313,7 @@ impl Snapshot {
         machines.any(|m| m.namespace == namespace && m.name == name && !m.is_owned)
     }
 
-    /// The number of addresses that sound blocks record as allocated or reserved for Windows, and that of cooling ones.
+    /// The numbers of allocated addresses (including those that Windows reserves) and of cooling ones in sound blocks.
     pub fn allocation_counts(&self) -> (usize, usize) {
         let cooldown = self.effective_ipam_config().map(|config| config.cooldown());
         let sound = self.blocks.iter().filter_map(|stored| stored.value.content.sound());

@@ -18,8 +18,8 @@ const PREFIX: u8 = 0xFD;
 const NETWORK: &str = "k8s-pod-network.";
 /// Minimum length of a run of digits that is packed.
 const MIN_RUN: usize = 16;
-/// Minimum length of a text that is packed. Shorter texts, such as most node and namespace names, have no run of
-/// [`MIN_RUN`] digits, cannot start with [`NETWORK`], and are not a time.
+/// Minimum length of a text that is packed. Shorter ones, such as most node and namespace names, contain nothing to
+/// pack.
 const SHORTEST: usize = if NETWORK.len() < MIN_RUN { NETWORK.len() } else { MIN_RUN };
 /// Digits in a container ID. Nearly all texts with digits are such an ID, or end with one after [`NETWORK`].
 const ID_DIGITS: usize = 64;
@@ -58,7 +58,6 @@ impl<'a> TextRef<'a> {
         self.0
     }
 
-    /// True for the empty text.
     pub fn is_empty(self) -> bool {
         self.0.is_empty()
     }
@@ -68,7 +67,6 @@ impl<'a> TextRef<'a> {
         self.0.iter().any(|byte| matches!(*byte, HEX | TIME | PREFIX))
     }
 
-    /// Writes the plain text.
     fn write_to(self, out: &mut impl fmt::Write) -> fmt::Result {
         for piece in Pieces(self.0) {
             match piece {
@@ -138,7 +136,7 @@ impl<'a> TextRef<'a> {
         })
     }
 
-    /// Nanoseconds since 1970 if the text is a UTC timestamp in Go's format.
+    /// Nanoseconds since 1970 if the text is a packed Go timestamp.
     pub(crate) fn packed_time(self) -> Option<i64> {
         match Pieces(self.0).next() {
             Some(Piece::Time(nanos)) => Some(nanos),
@@ -255,7 +253,7 @@ fn are_digits(id: &[u8; ID_DIGITS]) -> bool {
     id.iter().fold(true, |all, byte| all & is_digit(*byte))
 }
 
-/// The pairs of digits of an ID as bytes.
+/// The bytes that the digits of an ID stand for.
 fn pairs_of(id: &[u8; ID_DIGITS]) -> [u8; ID_DIGITS / 2] {
     let (pairs, _) = id.as_chunks::<2>();
     std::array::from_fn(|place| digit(pairs[place][0]) << 4 | digit(pairs[place][1]))
@@ -273,7 +271,7 @@ fn digits_at_start(bytes: &[u8]) -> usize {
     whole + bytes[whole..].iter().take_while(|byte| is_digit(**byte)).count()
 }
 
-/// Appends pairs of digits as bytes.
+/// Appends the bytes that the digits stand for.
 fn push_digits(out: &mut Vec<u8>, digits: &[u8]) {
     let (words, rest) = digits.as_chunks::<8>();
     for word in words {
@@ -283,7 +281,7 @@ fn push_digits(out: &mut Vec<u8>, digits: &[u8]) {
     out.extend(rest.chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])));
 }
 
-/// The values of the pairs of eight digits, each in the first of its two bytes.
+/// The values of four pairs of digits, each in the first of its two bytes.
 fn pairs(digits: u64) -> u64 {
     const EACH: u64 = u64::MAX / 255;
     // As in `digit`, but for eight digits.

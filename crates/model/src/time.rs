@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 pub const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(1);
 
 /// Reads a time in either form, leniently: a fraction of any length, any offset, and Go's suffixes (a zone name, a
-/// monotonic reading). `None` if the text has no time.
+/// monotonic reading). `None` if the text is not a time.
 pub fn parse_time(text: &str) -> Option<Timestamp> {
     let text = text.trim();
     if let Some((time, rest)) = split_civil(text) {
@@ -82,7 +82,7 @@ fn parse_fraction(bytes: &[u8]) -> (i32, usize) {
     (value * 10i32.pow(NANOS.saturating_sub(digits)), 1 + digits as usize)
 }
 
-/// Reads `Z`, `+hh:mm` or ` +hhmm` and ignores the rest; returns seconds east of Greenwich.
+/// Reads `Z`, `+hh:mm` or ` +hhmm` and ignores any text that follows; returns seconds east of Greenwich.
 fn parse_offset(text: &str) -> Option<i64> {
     let text = text.trim_start();
     if text.starts_with(['Z', 'z']) || text.is_empty() {

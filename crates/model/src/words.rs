@@ -27,7 +27,7 @@ pub fn quoted(path: &Path) -> String {
     shell_word(&path.to_string_lossy())
 }
 
-/// Quotes a word for any shell, or only for bash and zsh if it has characters that a terminal must not see.
+/// Quotes a word for a shell. Characters that a terminal must not see are escaped in a form for bash and zsh only.
 pub fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
     if !text.is_empty() && text.chars().all(plain) {

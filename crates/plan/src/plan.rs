@@ -35,8 +35,7 @@ pub enum PlanKind {
     Migrate,
 }
 
-/// A list of changes, and of things that stay as they are. A plan never changes once it is made: the executor carries
-/// out its steps and never plans.
+/// A list of changes, and of things that stay as they are. The executor carries out its steps and never plans.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub kind: PlanKind,
@@ -46,7 +45,7 @@ pub struct Plan {
     /// Broken or requested things that the plan leaves as they are.
     pub skipped: Vec<Skipped>,
     pub warnings: Vec<Hint>,
-    /// Addresses whose release or assignment the operator insists on. New findings about them do not fail the trial.
+    /// Assigned addresses, and those that the operator insists on releasing. New findings about them are no failure.
     pub forced: Vec<IpAddr>,
     /// Forced addresses that are assigned against an objection.
     pub objected: Vec<IpAddr>,

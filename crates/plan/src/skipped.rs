@@ -15,10 +15,10 @@ pub struct Skipped {
     pub suggested_action: Option<SuggestedAction>,
 }
 
-/// Something that calipam can do about a skipped thing. The program that shows it states the command.
+/// Something that can be done about a skipped thing. The program that shows it states the command.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SuggestedAction {
-    /// Another run of the program.
+    /// The remedy of a finding.
     Remedy(Remedy),
     /// Releasing an address that the operator names.
     ReleaseByName,
@@ -59,7 +59,7 @@ pub(crate) type Refusal = (SkipReason, String);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SkipReason {
-    /// Something uses the address.
+    /// Something uses the address, handle or block, or could use it.
     InUse,
     /// The allocation is younger than the grace period.
     Young,

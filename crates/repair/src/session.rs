@@ -29,7 +29,7 @@ pub struct Options {
     pub journal: PathBuf,
     /// The journal of the run's earlier writes, used instead of a new one.
     pub begun: Option<Arc<Journal>>,
-    /// True if the run will write more: [`Execution::journal`] has the journal, without its end.
+    /// True if the run will write more. The journal is then not ended, but returned in [`Execution::journal`].
     pub goes_on: bool,
     /// Locks the datastore during the run.
     pub lock: bool,

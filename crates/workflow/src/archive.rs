@@ -323,7 +323,7 @@ pub fn note_last_use(folder: &Path, report: &mut Report, operator: &dyn Operator
     Ok(())
 }
 
-/// The user of an address: an owner, or an object that mentions it without proof. A mentioned address is never leaked.
+/// The user of an address: an owner, or an object that names it without certainly owning it.
 fn user_of(context: &Context<'_>, address: IpAddr) -> Option<String> {
     let owners = context.owners_of(address);
     if !owners.is_empty() {

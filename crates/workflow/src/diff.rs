@@ -130,7 +130,6 @@ fn compare_clusters(
     Ok(())
 }
 
-/// The code and subject of each finding.
 fn subjects(report: &Report) -> HashSet<(Code, &Subject)> {
     report.findings.iter().map(|finding| finding.key_ref()).collect()
 }

@@ -34,7 +34,7 @@ pub struct Live {
     snapshot: SharedSnapshot,
     standing: Standing,
     found: Found,
-    /// True if the last second read did not confirm all findings that were due.
+    /// True if the latest second read did not confirm all findings that were due.
     needs_proof: bool,
     criteria: Criteria,
     /// The time of the last complete read.

@@ -117,7 +117,7 @@ fn read<P: Past>(exports: &[Archived], past: P, operator: &dyn Operator) -> Resu
     Ok(reader.finish())
 }
 
-/// Returns how the changes up to a state are known.
+/// Returns how much is known about the changes between the two states.
 fn follows(last: Option<&Reached>, next: &Reached) -> Follows {
     match last {
         None => Follows::Nothing,

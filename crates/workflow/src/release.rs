@@ -29,7 +29,7 @@ pub struct ReleaseRequest {
     pub reports: Vec<PathBuf>,
     pub criteria: Criteria,
     pub intent: Intent,
-    /// Locks the datastore for the run, as calicoctl requires for its reports.
+    /// True if the run locks the datastore, as calicoctl requires for its reports.
     pub lock: bool,
 }
 

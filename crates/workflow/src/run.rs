@@ -59,7 +59,7 @@ pub(crate) struct Run<'a> {
     pub datastore: &'a Datastore,
     pub intent: &'a Intent,
     pub operator: &'a dyn Operator,
-    /// The journal of the writes so far.
+    /// The journal of earlier writes in this run.
     pub begun: Option<Arc<Journal>>,
     /// True if the journal stays open after the next writes, for further ones.
     pub goes_on: bool,
@@ -90,7 +90,7 @@ impl<'a> Run<'a> {
         self.intent.writing.as_ref().filter(|_| self.datastore.is_live())
     }
 
-    /// Refuses to write if the Kubernetes cluster may not be that of this etcd, unless the operator named its context.
+    /// Refuses to write if etcd and Kubernetes may belong to different clusters, unless the operator named the context.
     pub(crate) fn refuse_doubtful(&self, snapshot: &Snapshot) -> Result<(), Failure> {
         match doubt(snapshot) {
             Some(doubt) if self.writing().is_some() && !self.datastore.names_kubernetes() => {

@@ -51,7 +51,7 @@ impl Names {
     /// Returns the scope of the names that are found, and an error for each name that is not.
     ///
     /// # Errors
-    /// As for [`Self::scope`], but for unknown names only if none of the nodes or none of the pools is found.
+    /// As for [`Self::scope`], but for unknown nodes or pools only if none of their kind is found.
     pub fn found(&self, states: &[&Snapshot]) -> Result<Found<Scope>, Failure> {
         let known = LazyCell::new(|| known_nodes(states));
         // A node that exists is found without a search of all records.
@@ -199,7 +199,7 @@ fn attributes(snapshot: &Snapshot) -> impl Iterator<Item = AttributeRef<'_>> {
     sound.flat_map(Block::attributes)
 }
 
-/// Adds texts that are not empty. Neighbouring records mostly have the same text.
+/// Adds strings that are not empty. Neighboring records mostly have the same one.
 fn add<'s>(known: &mut BTreeSet<String>, texts: impl Iterator<Item = TextRef<'s>>) {
     let mut last = TextRef::EMPTY;
     for text in texts {
@@ -254,7 +254,7 @@ fn named_nodes(name: &str, known: &BTreeSet<String>) -> Result<Vec<String>, Fail
     if meant.is_empty() { Err(unknown_node(name, known)) } else { Ok(meant.into_iter().cloned().collect()) }
 }
 
-/// The nodes with matching labels, of `named` if it has any.
+/// The nodes with matching labels; only those in `named`, unless it is empty.
 fn selected(
     selector: &Selector,
     states: &[&Snapshot],

@@ -74,7 +74,7 @@ impl Run<'_> {
         self.write_if(plan, passed, async |_: bool| Ok(Vec::new())).await
     }
 
-    /// Writes the first part of a run. On success, also returns the run that writes the rest.
+    /// Writes the first part of a run. On success, also returns the run that writes the second part.
     pub(crate) async fn write_first(&self, plan: Plan) -> Result<(Repaired, Option<Self>), Failure> {
         let first = Self { goes_on: true, ..Run::new(self.datastore, self.intent, self.operator) };
         let mut repaired = first.write(plan, None).await?;
@@ -191,7 +191,6 @@ impl Run<'_> {
     }
 }
 
-/// True while a run writes.
 static WRITING: AtomicBool = AtomicBool::new(false);
 
 /// True while a run writes. A signal must not end the process during that time: the run handles the signal, finishes

@@ -189,7 +189,7 @@ impl<S: Store> Allocator<S> {
         match self.give_up_retrying(key, &inputs.config, InUse::Refuse).await {
             Ok(()) => self.trace.record(|| Event::GaveUp(key.clone())),
             Err(error) if error.is_unavailable() => return Err(error),
-            // The block is in use or belongs to another holder, so it stays.
+            // The block stays, for example because it is in use.
             Err(_) => {}
         }
         Ok(())

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::event::{Event, NotReclaimed};
 use crate::store::Store;
 
-/// The time for which an owner keeps an empty block, so that two nodes do not fight over it.
+/// The time after a claim for which an empty block is left to its owner, so that two nodes do not fight over it.
 const MIN_RECLAIM_AGE: SignedDuration = SignedDuration::from_mins(1);
 
 /// A block that can be claimed.

@@ -48,7 +48,7 @@ pub(super) struct Survey {
     pub passed: Vec<Passed>,
     /// Number of blocks, by pool.
     blocks: Vec<usize>,
-    /// Number of batches so far.
+    /// Number of batches that were read.
     batches: usize,
 }
 
@@ -105,7 +105,7 @@ impl Survey {
         !self.free.is_empty()
     }
 
-    /// True if blocks of a pool have not been read yet.
+    /// True if the next unread block is one of this pool.
     pub(super) fn has_unread(&self, pool: usize) -> bool {
         self.unread.front().is_some_and(|place| place.pool == pool)
     }
@@ -115,7 +115,6 @@ impl Survey {
         self.free.pop_front_if(|(other, _)| *other == pool).map(|(_, block)| block)
     }
 
-    /// Number of blocks of a pool.
     pub(super) fn blocks(&self, pool: usize) -> usize {
         self.blocks[pool]
     }
@@ -159,7 +158,6 @@ impl Survey {
 }
 
 impl<S: Store> Search<'_, S> {
-    /// Reads the next batch of blocks.
     pub(super) async fn read_batch(&self, survey: &mut Survey) -> Result<Batch> {
         let places = survey.next();
         if places.is_empty() {

@@ -19,7 +19,7 @@ use crate::store::Store;
 
 /// The outcome of taking addresses from a block.
 pub(super) enum TakeOutcome {
-    /// All missing addresses were taken, as far as the block had free ones.
+    /// The missing addresses were taken, or all that were free.
     Done,
     /// The handle is at its limit. The result has the addresses that it already had.
     HandleFull,
@@ -167,7 +167,7 @@ impl<S: Store> Allocator<S> {
         }
     }
 
-    /// Undoes an increment. A failure is only logged, since a handle that counts too much is harmless.
+    /// Decrements a handle. A failure is only logged, since a handle that counts too much is harmless.
     pub(crate) async fn decrement_or_warn(&self, id: &str, block: IpNet, by: u32, known: &mut Known) {
         if let Err(error) = self.decrement(id, block, by, known).await {
             tracing::warn!(handle = id, %block, %error, "the handle counts more addresses than it has");

@@ -35,7 +35,7 @@ enum Nearby {
 }
 
 impl<S: Store> Search<'_, S> {
-    /// Finds the first place of the pools that overlaps no block of any size.
+    /// Finds the first place of the pools that overlaps no block and is not completely reserved.
     pub(super) async fn vacancy(&self) -> Result<Vacancy> {
         let mut passed = Vec::new();
         for pool in 0..self.pools.len() {
@@ -150,7 +150,7 @@ impl<S: Store> Search<'_, S> {
         Ok(Vacancy::None(Survey::new(&self.request.host, places, passed, full)))
     }
 
-    /// Reports the search of each pool that `passed` counts, from the first pool on.
+    /// Reports the searches of the first pools, with the counts in `passed`.
     pub(super) fn report_searched(&self, passed: &[Passed]) {
         for (pool, passed) in self.pools.iter().zip(passed) {
             let (pool, cidr, passed) = (pool.name.clone(), pool.cidr, *passed);

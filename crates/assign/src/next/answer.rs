@@ -216,7 +216,6 @@ impl Answer {
     }
 }
 
-/// The address that the allocator assigned.
 fn given(node: &str, events: &[Event]) -> Option<Given> {
     let (block, owner, address) = events.iter().find_map(|event| match event {
         Event::Assigned { block, owner, addresses } => Some((*block, owner, *addresses.first()?)),

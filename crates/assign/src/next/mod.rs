@@ -110,7 +110,7 @@ enum OwnBlocks {
     Free,
     /// All blocks are full. Contains the number of blocks that count towards the block limit.
     Full(u32),
-    /// The allocator changes affinities or blocks first.
+    /// The allocator would change affinities or blocks first.
     Odd,
     /// The content of a block is not known.
     Unknown,
@@ -157,8 +157,8 @@ impl<'s> Outlook<'s> {
         })
     }
 
-    /// Returns the reason that no pod on a node gets an address, in whatever namespace, if it names no pool; `Ok(None)`
-    /// if some pod gets one.
+    /// Returns the reason that a pod on a node gets no address, whatever its namespace; `Ok(None)` if pods of some
+    /// namespace get one. Pods that name a pool are not considered.
     ///
     /// # Errors
     /// If the answer depends on unknown data.

@@ -1,4 +1,4 @@
-//! ADD: gives the container addresses.
+//! ADD: assigns addresses to the container.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -37,7 +37,7 @@ pub enum Wanted {
 /// The addresses that a container got.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Added {
-    /// IPv4 first. Each has the prefix length of its block, or of one address if it was requested or already assigned.
+    /// IPv4 first. Each has its block's prefix length, or that of a single address if it was requested or is reused.
     pub addresses: Vec<IpNet>,
     /// False for the target of a live migration: it does not get traffic yet.
     pub is_routed: bool,
@@ -63,7 +63,7 @@ impl Add {
 }
 
 impl<S: Store, H: Host> Plugin<'_, S, H> {
-    /// Gives a container addresses.
+    /// Assigns addresses to a container.
     ///
     /// # Errors
     /// If too few are available. What was assigned is taken back, except from a machine or if the datastore fails.

@@ -3,7 +3,6 @@
 use std::pin::pin;
 use std::task::Poll;
 
-/// Runs two futures side by side, and returns their results.
 pub(super) async fn both<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> (A, B) {
     let (mut a, mut b) = (pin!(a), pin!(b));
     let mut done = (None, None);

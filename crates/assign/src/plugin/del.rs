@@ -15,7 +15,7 @@ pub struct Del {
     pub container: Container,
     /// The handle that the oldest plugins (Calico 2) gave the container.
     pub old_handle: String,
-    /// The addresses from ADD, as far as the runtime knows them.
+    /// The addresses from ADD, if the runtime passes them.
     pub previous: Vec<IpAddr>,
 }
 
@@ -37,7 +37,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         Ok(())
     }
 
-    /// Releases both handles that a container can have. Looks up the old handle while the current one is released.
+    /// Releases both handles that a container can have.
     async fn del_own(&self, del: &Del) -> Result<(), Error> {
         let Container { handle, node, .. } = &del.container;
         let (released, has_old) =

@@ -53,7 +53,7 @@ pub struct Released {
 /// The settings that a release depends on.
 struct Settings {
     config: IpamConfig,
-    /// The pools, read on demand: most releases do not need them.
+    /// The pools; a release by handle reads them only on demand.
     pools: OnceLock<Vec<Pool>>,
 }
 

@@ -50,7 +50,7 @@ pub fn is_unnamed(reasons: &[LeakReason]) -> bool {
     reasons == [LeakReason::UnknownOwner]
 }
 
-/// The evidence of a finding. Each variant belongs to one family of codes.
+/// The evidence of a finding.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Evidence {

@@ -124,8 +124,8 @@ pub struct OwnerEvidence {
     pub further_fields: usize,
 }
 
-/// The most addresses of an owner that a finding about one of them lists. There can be a finding for each address of a
-/// pod: if each one listed them all, a single pod whose annotation names thousands would fill the memory.
+/// The most addresses of an owner in a finding about one of them. A pod whose annotation names thousands can have a
+/// finding for each.
 pub(crate) const LISTED_FIELDS: usize = 16;
 
 pub(super) fn is_zero(number: &usize) -> bool {
@@ -153,7 +153,7 @@ impl OwnerEvidence {
         }
     }
 
-    /// The owner's addresses. Empty for a tunnel, which names a field.
+    /// The owner's listed addresses; empty for a tunnel, which names a field.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.fields.iter().filter_map(|field| match field {
             OwnerField::Address(address) => Some(*address),

@@ -18,7 +18,7 @@ pub struct PoolEvidence {
     /// The number of usable addresses that are allocated, cooling down or reserved for Windows.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text_or_null")]
     pub in_use: Option<u128>,
-    /// The number of these that are cooling down.
+    /// The number of addresses in `in_use` that are cooling down.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text_or_null")]
     pub cooling: Option<u128>,
     /// The pool's size without IP reservations.

@@ -64,8 +64,7 @@ fn compare(
     }
 }
 
-/// Makes the finding for one of the clusters that use an address. It names the first user in each cluster. `uses` are
-/// ordered by cluster.
+/// Makes the finding for one of the clusters that use an address. `uses` are ordered by cluster.
 fn finding(
     group: &[&Cluster],
     uses: &[InUse<'_>],

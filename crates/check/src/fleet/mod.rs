@@ -1,5 +1,5 @@
-//! Findings between clusters that route to each other. Clusters are not compared in pairs: one sweep visits all ranges
-//! in order, and addresses are compared only where ranges of several clusters overlap.
+//! Findings between clusters that route to each other. Clusters are not compared in pairs: their ranges are sorted
+//! together, and addresses are compared only where ranges of several clusters overlap.
 
 mod addresses;
 mod earlier;
@@ -29,8 +29,7 @@ use crate::report::{ClusterIdentity, Report};
 use crate::views::{self, PoolList};
 use crate::{Context, Options};
 
-/// The number of other clusters' objects that a finding lists. A thousand clusters can have the same pool, so the rest
-/// are only counted.
+/// The most objects of other clusters that a finding lists. Others are only counted.
 const LISTED: usize = 16;
 
 /// A cluster in a fleet, with the data that is kept after its check.
@@ -76,8 +75,8 @@ impl Cluster {
     }
 }
 
-/// Keeps one cluster for each GUID: a live one rather than a file, and otherwise the newest that is not in the
-/// future. Other live ones are left out, with a note. Other files become unreadable, since their GUID proves nothing.
+/// Keeps one cluster for each GUID: preferably a live one, then one that is not from the future, then the newest. Other
+/// live ones are left out, with a note. Other files become unreadable, since their GUID proves nothing.
 pub fn leave_out_doubles(clusters: &mut Vec<Cluster>, now: Timestamp) -> Vec<String> {
     let rank = |cluster: &Cluster| {
         let taken_at = cluster.report.cluster.taken_at;
@@ -111,7 +110,7 @@ pub fn leave_out_doubles(clusters: &mut Vec<Cluster>, now: Timestamp) -> Vec<Str
     said
 }
 
-/// Compares the clusters within each group, and adds each finding to the reports of all clusters that it concerns.
+/// Compares the clusters within each group, and adds the findings to their reports.
 pub fn compare(clusters: &mut [Cluster]) {
     let mut groups: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (position, cluster) in clusters.iter().enumerate().filter(|(_, cluster)| cluster.is_read) {

@@ -68,7 +68,7 @@ fn check_overlaps(group: &[&Cluster], own: &[OfCluster<'_>], found: &mut Vec<(us
     }
 }
 
-/// Finds disabled pools that cover only a part of another cluster's pool. Addresses in the rest are translated.
+/// Finds disabled pools that cover only a part of another cluster's pool: addresses outside that part are translated.
 fn check_announced(
     group: &[&Cluster],
     announced: &[OfCluster<'_>],
@@ -100,7 +100,7 @@ fn check_announced(
     }
 }
 
-/// A cluster's place outside of its pools: the address of a node, tunnel or service, or a service range.
+/// The address of a cluster's node, tunnel or service, or a service range.
 struct Place<'c> {
     cidr: IpNet,
     cluster: usize,
@@ -156,7 +156,7 @@ fn elsewhere(group: &[&Cluster], of: &OfCluster<'_>) -> Elsewhere {
     Elsewhere::new(group[of.cluster], ElsewhereKind::Pool, &of.pool.name, of.pool.cidr)
 }
 
-/// Creates a finding; `says` returns the part of its message after the pool.
+/// Makes a finding. The result of `says` follows the pool in its message.
 fn finding(
     code: Code,
     pool: &PoolView,

@@ -35,7 +35,6 @@ impl Ranges {
         Self::in_context(&Context::new(snapshot, &Options::default()))
     }
 
-    /// Gathers the ranges from an existing context.
     pub(super) fn in_context(context: &Context<'_>) -> Self {
         let snapshot = context.snapshot;
         let mut points = Vec::new();

@@ -20,8 +20,8 @@ impl Others {
     }
 }
 
-/// Takes CIDRs with their clusters. Returns for each the overlapping CIDRs of other clusters, up to `most` of them
-/// listed. It takes as long as sorting: many overlaps are counted without visiting each one.
+/// Takes CIDRs with their clusters. Returns for each the overlapping CIDRs of other clusters, and lists up to `most`.
+/// Many overlaps are counted without visiting each one.
 pub(super) fn overlaps(ranges: &[(IpNet, usize)], most: usize) -> Vec<Others> {
     let mut sorted: Vec<usize> = (0..ranges.len()).collect();
     sorted.sort_by_key(|position| ranges[*position].0);

@@ -30,7 +30,7 @@ pub struct UsedBlock {
 }
 
 impl UsedBlock {
-    /// Packs ordinals, which are ascending, and their users.
+    /// Packs ordinals, which must ascend, and their users.
     pub fn new(cidr: IpNet, used: impl IntoIterator<Item = (u32, String)>) -> Self {
         let (mut ordinals, mut users) = (Vec::new(), String::new());
         for (ordinal, user) in used {

@@ -17,7 +17,7 @@ pub struct IndexedBlock<'s> {
     /// The block, if it is sound.
     pub sound: Option<&'s Block>,
     /// The block, if its addresses can be read. It is sound, or its only defects are records without an ordinal, which
-    /// are left out. For any other corrupt block, only the key is known.
+    /// are left out.
     pub usable: Option<&'s Block>,
     /// The sound block without the addresses that have cooled down, if it has any.
     cooled: Option<Box<Block>>,

@@ -18,9 +18,8 @@ pub(crate) fn is_host_local(snapshot: &Snapshot) -> bool {
     snapshot.has_read(Source::Pods) && pods(snapshot, &index_blocks(snapshot, snapshot.taken_at)) > 0
 }
 
-/// Returns the number of pods that Calico networks if host-local assigned all their addresses, otherwise 0. In that
-/// case each address is in its node's range, at least one has no record, and no record says that Calico assigned it.
-/// Any records of pods are leftovers, or `upgrade-ipam` has made them in advance.
+/// Returns the number of Calico's pods with addresses if host-local assigned all the addresses, otherwise 0. It did if
+/// each one is in its node's range, at least one has no record, and no record says that Calico assigned it.
 pub(super) fn pods(snapshot: &Snapshot, blocks: &[IndexedBlock<'_>]) -> usize {
     let needed = [Source::Pods, Source::Nodes, Source::Pools, Source::Blocks];
     let is_pool = |defect: &Defect| matches!(defect.key, Some(Key::Pool(_)));

@@ -1,5 +1,3 @@
-//! Objects that name an address without certainly owning it.
-
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -64,7 +62,7 @@ impl Index<'_> {
 }
 
 impl std::fmt::Display for Mention {
-    /// `pod shop/web on node-1 (status.podIPs)`.
+    /// Writes `pod shop/web on node-1 (status.podIPs)`, for example.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let OwnerEvidence { kind, name, pod, node, .. } = &*self.owner;
         write!(f, "{kind} {}", if *kind == OwnerKind::Endpoint || pod.is_empty() { name } else { pod })?;

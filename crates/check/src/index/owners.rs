@@ -35,7 +35,7 @@ impl Index<'_> {
             .unwrap_or_else(|| Arc::new(self.describe(owner, LISTED_FIELDS)))
     }
 
-    /// Describes an owner with all its addresses; a pod with those that any evidence names.
+    /// Describes an owner with all its addresses.
     pub(crate) fn describe_fully(&self, owner: Owner) -> OwnerEvidence {
         self.describe(owner, usize::MAX)
     }

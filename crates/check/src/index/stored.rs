@@ -4,7 +4,6 @@ use calipam_model::IpNet;
 
 use super::{Index, IndexedBlock};
 
-/// A stored block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stored<'c, 's> {
     pub key: IpNet,

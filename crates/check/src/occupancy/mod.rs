@@ -31,7 +31,7 @@ pub struct Tally {
     pub unknown: u128,
     /// All other addresses.
     pub free: u128,
-    /// All addresses except those in IP reservations, taken or not.
+    /// All addresses except those in IP reservations.
     pub usable: u128,
     /// Usable addresses that are in use, cooling, or reserved by Windows.
     pub usable_taken: u128,
@@ -183,7 +183,7 @@ struct Sum {
     reserved: u128,
     /// The number of taken addresses that are also in corrupt or undecodable blocks.
     of_unknown: u128,
-    /// The number of taken addresses that are in reservations, but not in such blocks.
+    /// The number of taken addresses in reservations, outside of corrupt and undecodable blocks.
     of_reserved: u128,
 }
 

@@ -14,7 +14,7 @@ use crate::code::Code;
 use crate::finding::{AffinityEvidence, BlockEvidence, Evidence, Finding, Subject};
 use crate::names::{list, short};
 
-/// Checks every affinity except those for blocks that are corrupt or cannot be decoded.
+/// Checks every affinity except those that are marked deleted, or whose block is corrupt or cannot be decoded.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let stored = context.snapshot.affinities.iter();
     let mut affinities: Vec<&Versioned<Affinity>> =
@@ -79,7 +79,7 @@ fn finding(context: &Context<'_>, affinity: &Versioned<Affinity>, code: Code, sa
         .on_nodes((key.kind != AffinityType::Virtual).then_some(&key.node))
 }
 
-/// A finding; `says` is the part of its sentence after the affinity.
+/// Makes a finding. `says` follows the affinity in its message.
 pub(super) fn about_affinity(
     context: &Context<'_>,
     affinity: &Versioned<Affinity>,

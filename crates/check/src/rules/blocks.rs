@@ -18,7 +18,6 @@ use crate::finding::{BlockEvidence, Evidence, Finding, Subject};
 use crate::index::{IndexedBlock, Stored};
 use crate::names::{list, short};
 
-/// Checks every block.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let stored = context.index.stored();
     check_overlaps(&stored, out);
@@ -149,7 +148,7 @@ fn check_owner(
     }
 }
 
-/// The clause about a node that is gone, but can still have an object in Calico.
+/// Returns the clause about a missing node, which can still have an object in Calico.
 pub(super) fn is_missing(context: &Context<'_>, node: &str) -> &'static str {
     match context.index.node(node) {
         Some(_) => "does not exist in Kubernetes",

@@ -1,4 +1,4 @@
-//! Endpoints and pods on nodes that do not exist.
+//! Endpoints and pods on nodes that do not exist, and Kubernetes nodes that Calico has no object for.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +14,8 @@ use crate::index::Owner;
 use crate::names::short;
 use crate::{Context, FastSet};
 
-/// Checks the nodes of live endpoints and of unfinished pods. The Kubernetes datastore has no endpoints, so there all
-/// pods are checked; if Kubernetes nodes were read in addition to etcd, only pods without an address are.
+/// Checks the nodes of live endpoints and of unfinished pods. On etcd, only pods without an address are checked, and
+/// only if Kubernetes nodes were read.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
     if !snapshot.has_read(Source::Nodes) {

@@ -60,7 +60,6 @@ fn is_known(context: &Context<'_>, source: Source) -> bool {
     matches!(context.snapshot.coverage.get(&source), Some(Coverage::Read | Coverage::Partial))
 }
 
-/// Checks an address that is in use.
 pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
     if has_several_owners(&context.index, address) {
         out.push(finding(context, Code::DuplicateAddress, address, |evidence| {
@@ -90,7 +89,7 @@ pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
     }
 }
 
-/// Checks the records of an address, whether or not it is in use.
+/// Reports an address that is allocated in several blocks, whether or not it is in use.
 pub(crate) fn check_records(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &mut Vec<Finding>) {
     if address.records.len() < 2 || address.holding().count() < 2 {
         return;
@@ -101,7 +100,7 @@ pub(crate) fn check_records(context: &Context<'_>, address: &Address<'_, '_, '_>
     }));
 }
 
-/// Returns true unless all users are the same owner.
+/// Returns true unless all users are the same owner. A node is a user of its own address.
 fn has_several_owners(index: &Index<'_>, address: &Address<'_, '_, '_>) -> bool {
     let Some((first, others)) = address.uses.split_first() else { return false };
     let is_first = |other: &Use| {

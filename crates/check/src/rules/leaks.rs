@@ -27,7 +27,6 @@ pub(crate) fn is_candidate(context: &Context<'_>, record: &Record<'_, '_>) -> bo
         && owner::unread(context.snapshot, &Claim::of(attribute)).is_none()
 }
 
-/// Checks unused allocations.
 pub(crate) fn check(context: &Context<'_>, unused: &[Record<'_, '_>], out: &mut Vec<Finding>) {
     let claims: Vec<Claim<'_>> = unused.iter().map(|r| Claim::of(&r.allocation.attribute)).collect();
     let owners = Owners::new(context, &claims);
@@ -69,7 +68,7 @@ fn push(out: &mut Vec<Finding>, finding: Finding) {
     last.depends_on.extend(finding.depends_on);
 }
 
-/// Returns true if the recorded service's status names no address yet: this could be its only one.
+/// Returns true if the recorded service's status names no address yet, so it could still name this one.
 fn awaits_status(context: &Context<'_>, record: &Record<'_, '_>) -> bool {
     let snapshot = context.snapshot;
     let assign = snapshot.serves_services().and_then(Result::ok);

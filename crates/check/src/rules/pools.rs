@@ -13,7 +13,6 @@ use crate::names::{list, short};
 use crate::occupancy::Occupancy;
 use crate::places::Places;
 
-/// Checks every pool.
 pub(crate) fn check(context: &Context<'_>, occupancy: &Occupancy<'_, '_>, out: &mut Vec<Finding>) {
     check_settings(context, out);
     let read = |source| context.snapshot.has_read(source);
@@ -30,7 +29,7 @@ fn same<'a, 's>(sorted: &'a [&'s Pool]) -> impl Iterator<Item = &'a [&'s Pool]> 
     sorted.chunk_by(|a, b| a.cidr == b.cidr)
 }
 
-/// A finding; `says` is the part of its sentence after the pool.
+/// Makes a finding. `says` follows the pool in its message.
 fn finding(code: Code, pool: &Pool, says: &str, fill: impl FnOnce(&mut PoolEvidence)) -> Finding {
     let mut evidence = PoolEvidence { name: pool.name.clone(), ..PoolEvidence::default() };
     fill(&mut evidence);

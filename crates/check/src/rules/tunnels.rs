@@ -14,8 +14,8 @@ use crate::code::Code;
 use crate::finding::{Evidence, Finding, OwnerEvidence, OwnerField, OwnerKind, Subject};
 use crate::names::{list, short};
 
-/// Checks the nodes that have a block of the tunnel's family. Checks none if pods have addresses from another IPAM:
-/// tunnels can have such addresses without a field in the node.
+/// Checks the Linux nodes that have a block of the tunnel's family. Checks none if pods have addresses from another
+/// IPAM: tunnels can have such addresses without a field in the node.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let (snapshot, index) = (context.snapshot, &context.index);
     let is_read = [Source::Nodes, Source::Pools, Source::Blocks].into_iter().all(|s| snapshot.has_read(s));

@@ -213,7 +213,7 @@ impl<'s> Judge<'_, 's> {
         }
     }
 
-    /// Returns the reason why a pod gets no address of a family; `None` if it gets one, or that is not known.
+    /// Returns the reason why a pod gets no address of a family; `None` if it gets one, or if that is unknown.
     fn refusal_of(&self, pod: &Pod, node: &Node, family: Family) -> Option<Arc<Refused>> {
         match answer_for_pod(&self.outlook, pod, &node.name, family) {
             PodAnswer::AsAny => {
@@ -292,7 +292,7 @@ pub(crate) fn answer_for_pod(outlook: &Outlook<'_>, pod: &Pod, node: &str, famil
     PodAnswer::Asked(Box::new(outlook.next(&request)))
 }
 
-/// `namespace/name`.
+/// Returns `namespace/name`.
 pub(crate) fn name_of_pod(pod: &Pod) -> String {
     match pod.key() {
         Key::Pod { namespace, name } => format!("{namespace}/{name}"),

@@ -66,7 +66,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-/// A finding; `says` is the part of its sentence after the name.
+/// Makes a finding. `says` follows the name in its message.
 fn finding(code: Code, owner: OwnerEvidence, key: Key, says: &str) -> Finding {
     let node = owner.node.clone();
     let subject = Subject::Endpoint(owner.name.clone());

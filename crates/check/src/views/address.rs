@@ -40,7 +40,7 @@ pub struct AddressView {
     /// Objects that name the address without certainly owning it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub named_by: Vec<Mention>,
-    /// The address's findings, as far as the objects that were read show them.
+    /// The address's findings.
     #[serde(skip)]
     pub findings: Vec<Finding>,
     /// Sources from which only objects around the address were read. Findings that need all of a source are missing.

@@ -44,8 +44,7 @@ pub struct BlockView {
     /// The sequence number; `None` if the block is corrupt. `None` is written as an empty string.
     #[serde(serialize_with = "digits_or_nothing")]
     pub sequence_number: Option<u64>,
-    /// The block's defects. If there are any, only CIDR, pool and owner are known; the owner only if the block can be
-    /// decoded.
+    /// The block's defects. If there are any, its addresses are not counted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
 }

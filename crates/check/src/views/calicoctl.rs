@@ -13,7 +13,6 @@ use serde::{Serialize, Serializer};
 use crate::index::Owner;
 use crate::{Code, Context, Options, Report};
 
-/// calicoctl's counts and lists.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CalicoctlView {
     /// Blocks whose addresses can be read, ascending.

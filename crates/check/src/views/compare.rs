@@ -136,7 +136,6 @@ fn in_kubernetes(context: &Context<'_>) -> InKubernetes {
     found
 }
 
-/// Returns the addresses of endpoints.
 fn in_endpoints(context: &Context<'_>) -> ByNode {
     let mut endpoints = ByNode::new();
     for endpoint in context.snapshot.endpoints.iter().map(|e| &e.value) {
@@ -178,7 +177,6 @@ fn in_blocks(context: &Context<'_>, node_of: &BTreeMap<IpAddr, String>) -> InBlo
     found
 }
 
-/// The addresses in each source.
 struct Sources {
     kubernetes: InKubernetes,
     endpoints: ByNode,

@@ -26,7 +26,7 @@ pub struct HandleView {
     pub revision: Option<String>,
     /// The handle's claims and the block's records, by block.
     pub blocks: Vec<HandleBlock>,
-    /// The handle's findings, as far as the objects that were read show them.
+    /// The handle's findings.
     #[serde(skip)]
     pub findings: Vec<Finding>,
     /// Sources from which only objects that the handle names were read. Other blocks could have its records, too.

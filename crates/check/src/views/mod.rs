@@ -43,8 +43,8 @@ pub use self::pools::{OutsidePools, PoolList, PoolView, pools};
 pub use self::why::{Explanation, FamilyAnswer, PodStanding, explain_node, explain_pod};
 pub use crate::record::AddressState;
 
-/// A number of addresses. IPv6 pools have more than 64 bits can count. In JSON and YAML, values up to 2^53, which every
-/// reader keeps exactly, are numbers; larger ones are strings of decimal digits.
+/// A number of addresses. IPv6 pools can have more than fit into 64 bits. In JSON and YAML, values up to 2^53, which
+/// every reader keeps exactly, are numbers; larger ones are strings of decimal digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Count(pub u128);
 

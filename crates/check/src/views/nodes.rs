@@ -44,7 +44,7 @@ pub struct NodeView {
     pub borrowed_by_others: u32,
     /// The number of free addresses in the node's blocks.
     pub free: u32,
-    /// The families of the node's blocks, and those that pools offer it.
+    /// The families of the node's blocks, and of the pools for workloads.
     pub families: Vec<NodeFamily>,
 }
 

@@ -93,7 +93,6 @@ pub fn pools(snapshot: &Snapshot) -> PoolList {
     pools_in(&Context::new(snapshot, &Options::default()))
 }
 
-/// Lists the pools in an existing context.
 pub(crate) fn pools_in(context: &Context<'_>) -> PoolList {
     let occupancy = Occupancy::new(context);
     let outlook = Outlook::new(context.snapshot);

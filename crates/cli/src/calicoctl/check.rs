@@ -73,7 +73,7 @@ struct Lines<'a> {
     report: &'a Report,
     /// `--show-all-ips`.
     all: bool,
-    /// `--show-problem-ips`.
+    /// `--show-problem-ips`, which `--show-all-ips` implies.
     problems: bool,
 }
 

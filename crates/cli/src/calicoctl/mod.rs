@@ -48,7 +48,6 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> u8 {
     }
 }
 
-/// The definition of the command line.
 pub(crate) fn command() -> clap::Command {
     Calicoctl::command()
 }
@@ -89,7 +88,7 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Runs `work` with the datastore, and with the script that calls.
+    /// Runs `work` with the datastore, and with the calling script as the person.
     fn with<T>(
         self,
         work: impl AsyncFnOnce(&Datastore, &Person<'_>) -> Result<T, Failure>,
@@ -98,7 +97,6 @@ impl Call<'_> {
         connect::with(self.global, self.console, work)
     }
 
-    /// Prints the lines of a command on stdout.
     fn print(self, text: &str) -> Result<(), Failure> {
         self.console.data(|out| out.write_all(text.as_bytes()))
     }

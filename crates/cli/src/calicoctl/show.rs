@@ -20,7 +20,7 @@ use crate::args::address;
 use crate::exit::Failure;
 use crate::render::text::escape;
 
-/// Prints a snapshot.
+/// Formats a snapshot.
 type Print = fn(&Snapshot) -> Result<String, Failure>;
 
 pub(super) fn run(args: &ShowArgs, call: Call<'_>) -> Result<(), Failure> {

@@ -123,7 +123,6 @@ impl<'a> Checker<'a> {
         Ok(Self { options, ignored })
     }
 
-    /// Reads and checks the cluster.
     pub(crate) async fn check(
         &self,
         datastore: &Datastore,
@@ -160,7 +159,6 @@ impl<'a> Checker<'a> {
         filter
     }
 
-    /// Returns the criteria for findings.
     pub(super) fn criteria(&self) -> Criteria {
         Criteria {
             options: Options { grace: self.options.grace, pool_threshold: self.options.pool_threshold },

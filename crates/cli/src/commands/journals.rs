@@ -47,7 +47,6 @@ fn read(folder: &Path) -> Result<Vec<Listed>, Failure> {
     Ok(list(folder)?)
 }
 
-/// The printed list of journals.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct JournalList<'a> {

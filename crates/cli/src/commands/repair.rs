@@ -16,7 +16,7 @@ use crate::render::document::Document;
 use crate::render::plan::{PlanDocument, fits};
 use crate::render::text::{count, quoted};
 
-/// Runs `work` and prints its result. `dry_run`: the call asked only for the plan. `on_file`: the failure for a file.
+/// Runs `work` and prints its result. `dry_run`: the call asked only for the plan. `on_file`: the failure for files.
 pub(super) fn run(
     writing: &WritingArgs,
     dry_run: bool,
@@ -104,7 +104,7 @@ pub(crate) fn warn_of_limit(limit: usize, console: &Console) {
     console.warn(&format!("the plan makes more changes than --max-changes {limit}: it would be refused"));
 }
 
-/// Prints a run's warnings, and returns its outcome or failure. `is_partial`: even a complete run leaves something.
+/// Prints a run's warnings, and returns its outcome or failure. `is_partial`: even a complete run leaves something out.
 pub(crate) fn outcome(
     run: Option<Executed>,
     is_partial: bool,

@@ -11,7 +11,7 @@ use crate::args::journals_folder;
 /// The maximum number of suggested journals.
 const MOST: usize = 50;
 
-/// Suggests the journals in the user's folder, newest first, with date, command and location, and files after them.
+/// Suggests the journals in the user's folder, newest first, with date, command and location, then files.
 pub(super) fn complete(typed: &OsStr) -> Vec<CompletionCandidate> {
     let mut found = journals_folder().map(|folder| known(&folder, typed)).unwrap_or_default();
     // If there are journals, files are suggested only once a word is begun.

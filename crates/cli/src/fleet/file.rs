@@ -1,4 +1,4 @@
-//! The YAML file of a fleet, with names and locations of clusters. Unknown fields are errors, since a misspelt field
+//! The YAML file of a fleet, with names and locations of clusters. Unknown fields are errors, since a misspelled field
 //! could lead to another cluster.
 
 use std::collections::BTreeMap;

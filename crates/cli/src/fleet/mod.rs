@@ -108,7 +108,7 @@ fn place(cluster: &Named) -> PathBuf {
     folder::place(Path::new(""), cluster, "")
 }
 
-/// Refuses options that only make sense for one cluster, each with true if it is given.
+/// Refuses options that only make sense for one cluster. The bool is true if the option is given.
 fn refuse(options: &[(&str, bool)], hint: &'static str) -> Result<(), Failure> {
     match options.iter().find(|(_, is_given)| *is_given) {
         None => Ok(()),

@@ -64,12 +64,11 @@ impl Call {
         !self.command.is_empty()
     }
 
-    /// Returns the connection options.
     pub(super) fn connection(&self) -> Vec<&str> {
         self.connection_but(&[])
     }
 
-    /// Returns the options by which another command reads the same data; after `diff`, that of the later state.
+    /// Returns the options by which another command reads the same data; after `diff`, the later state.
     pub(super) fn same_data(&self) -> Vec<&str> {
         let is_new =
             |given: &&Given| given.id == "new" && !given.words.iter().any(|word| word.starts_with("etcd@"));
@@ -84,7 +83,6 @@ impl Call {
         self.given.iter().filter(wanted).flat_map(Given::words).collect()
     }
 
-    /// Returns the options with these IDs.
     pub(super) fn options(&self, ids: &[&str]) -> Vec<&str> {
         let wanted = |given: &&Given| ids.contains(&given.id.as_str());
         self.given.iter().filter(wanted).flat_map(Given::words).collect()

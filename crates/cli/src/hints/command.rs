@@ -96,7 +96,7 @@ fn line<'a>(words: impl Iterator<Item = &'a str>) -> String {
     words.fold(format!("`{name}"), |line, word| format!("{line} {}", shell_word(word))) + "`"
 }
 
-/// The reader of a text with command lines.
+/// The reader of a command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {
     /// The person who made this call.

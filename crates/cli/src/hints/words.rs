@@ -6,7 +6,6 @@ use calipam_workflow::Failure;
 use super::{again, command, command_elsewhere, connected, dry_run, with_journal};
 use crate::render::text::escape;
 
-/// Returns the hint of a failure.
 pub(crate) fn of_failure(failure: &Failure) -> Option<String> {
     failure.hint.as_ref().map(text)
 }

@@ -71,7 +71,7 @@ impl<'a, R> Column<'a, R> {
         Self { form: Form::Kinds, ..self }
     }
 
-    /// Colours the cells, if colours are wanted.
+    /// Colors the cells, if colors are wanted.
     pub(crate) fn colored(self, color: impl Fn(R) -> Option<AnsiColor> + 'a) -> Self {
         Self { color: Some(Box::new(color)), ..self }
     }

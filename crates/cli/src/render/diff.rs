@@ -125,7 +125,6 @@ fn sums(difference: &Difference<'_>, wide: bool) -> Grid {
     Grid::new(wide, &rows, columns)
 }
 
-/// One difference.
 #[derive(Clone, Copy)]
 enum Row<'a> {
     Address(&'a AddressChange<'a>),

@@ -49,7 +49,7 @@ impl Write for Lines<'_> {
         Ok(bytes.len())
     }
 
-    /// Writes the rest of the last line, too.
+    /// Writes an unfinished last line, too.
     fn flush(&mut self) -> io::Result<()> {
         self.pass_on()?;
         self.out.flush()

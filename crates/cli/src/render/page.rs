@@ -26,13 +26,13 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// Applies a style to a text, if colours are wanted.
+    /// Applies a style to text, if colors are wanted.
     pub(crate) fn styled(self, style: Style, text: &str) -> String {
         if self.color && !text.is_empty() { format!("{style}{text}{style:#}") } else { text.to_owned() }
     }
 }
 
-/// A text for a page. Text from the datastore is escaped here, before it can reach a terminal.
+/// The lines and tables of a page. Strings from the datastore are escaped here, before they can reach a terminal.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Text {
     pub page: Page,

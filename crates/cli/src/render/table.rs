@@ -327,7 +327,7 @@ impl<'a> SortKey<'a> {
     }
 }
 
-/// Adds marks around each word, if the page has colours and the style is a known one.
+/// Adds marks around each word, if the page has colors and the style is a known one.
 fn marked(text: &str, style: Style, page: Page) -> String {
     match MARKS.iter().find(|(_, of)| *of == style) {
         Some((mark, _)) if page.color && !text.is_empty() => {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 pub(crate) use calipam_model::words::{count, is_unsafe, quoted, shell_word, thousands};
 
-/// Escapes a text from the datastore for terminals: control characters, including line breaks and escape sequences, and
+/// Escapes text from the datastore for terminals: control characters, including line breaks and escape sequences, and
 /// characters that have no width or change the writing direction.
 pub(crate) fn escape(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_unsafe) {

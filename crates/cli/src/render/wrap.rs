@@ -18,7 +18,7 @@ const HASH: usize = 32;
 /// The length of the longest number that is written in full if there is little room: 13 digits with commas.
 const LONGEST_NUMBER: usize = 17;
 
-/// Wraps a text for a page, and indents the lines after the first. Without a width, nothing is broken.
+/// Wraps text for a page, and indents the lines after the first. Without a width, nothing is broken.
 pub(crate) fn on_page(text: &str, indent: usize, page: Page) -> String {
     let Some(width) = page.width else { return text.to_owned() };
     let indent = " ".repeat(indent);
@@ -61,7 +61,7 @@ fn cut_word(word: &str, longest: usize) -> Cow<'_, str> {
     Cow::Owned(shown + "…" + closing)
 }
 
-/// Cuts a text to the length of a cell.
+/// Cuts text to the length of a cell.
 pub(super) fn cut(text: Cow<'_, str>) -> String {
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}…", &text[..end]),

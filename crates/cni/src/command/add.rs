@@ -1,4 +1,4 @@
-//! ADD: gives the container addresses (facts of the plugin, section 7).
+//! ADD: assigns addresses to the container (facts of the plugin, section 7).
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::host::CallHost;
 use crate::machine::{self, Owner};
 use crate::protocol::{Arguments, CniError, IpamResult};
 
-/// Gives the container addresses.
+/// Assigns addresses to the container.
 ///
 /// # Errors
-/// If the call is refused, or too few addresses are free. Only a machine keeps what it got, unless the datastore fails.
+/// If the call is refused, or too few addresses are free.
 pub(crate) async fn add(call: &Call) -> Result<IpamResult, CniError> {
     let allocator = call.connect().await?;
     let found = machine::find(call, allocator).await?;

@@ -25,7 +25,6 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Reads a document.
     pub(super) fn read(json: &'a str) -> serde_json::Result<Self> {
         let fields: Option<Raw<'a>> = serde_json::from_str(json)?;
         Ok(Self { path: String::new(), fields: fields.unwrap_or_default().0 })

@@ -53,7 +53,7 @@ pub enum Installed {
     Already,
     /// This program replaced another version of itself.
     Updated,
-    /// This program took the place of Calico's, which is kept as a backup.
+    /// This program is in place now, and Calico's is kept as a backup.
     Replaced,
     /// Both the plugin and the backup are missing: Calico has not been installed.
     NoCalico,
@@ -299,7 +299,7 @@ fn has_mark(mut file: &File) -> io::Result<bool> {
     }
 }
 
-/// False for an empty file, one that cannot be executed, and an ELF file with 32 bits or without section headers.
+/// False for an empty file, one that cannot be executed, and an ELF file that has 32 bits or lacks its end.
 fn is_whole(mut file: &File) -> io::Result<bool> {
     let metadata = file.metadata()?;
     if metadata.permissions().mode() & 0o111 == 0 || metadata.len() == 0 {

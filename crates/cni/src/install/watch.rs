@@ -38,7 +38,7 @@ impl Changes {
         Ok(Self { changed })
     }
 
-    /// Waits until the folder has changed, and then until a second passes without a change, or five seconds in all.
+    /// Waits until the folder has changed, and then until a second passes without a change, but at most five seconds.
     pub(super) async fn wait(&mut self) -> io::Result<()> {
         self.next().await?;
         let end = Instant::now() + LONGEST;

@@ -29,7 +29,7 @@ const ADDRESS_KEYS: &[&str] = &[IP, IGNORE_UNKNOWN];
 const TEST_KEYS: &[&str] = &[IGNORE_UNKNOWN, TEST_NAMESPACE];
 
 impl Arguments {
-    /// Parses the value of the variable.
+    /// Parses the value of `CNI_ARGS`.
     pub fn read(text: &str) -> Result<Self, CniError> {
         let pairs = pairs(text)?;
         refuse_unknown(&pairs, POD_KEYS)?;

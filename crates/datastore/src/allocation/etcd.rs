@@ -14,8 +14,8 @@ use crate::client::etcd::{EtcdClient, Range, entries};
 use crate::error::{Cause, Failure};
 use crate::write::{Connection, ETCD_LIMITS};
 
-/// Time limit for a server to answer a read: a runtime waits, and another endpoint may answer. Writes have more time,
-/// since the outcome of an abandoned one is unknown.
+/// Time limit for a server to answer a read: the container runtime waits, and another endpoint may answer. Writes have
+/// more time, since the outcome of an abandoned one is unknown.
 const SILENCE: Duration = Duration::from_secs(4);
 
 /// Maximum keys in a span. A span reaches this only if most of its keys are not wanted.
@@ -80,7 +80,8 @@ impl EtcdStore {
         }
     }
 
-    /// Makes one change if the key still has the read revision, sent once. After `Unavailable`, the outcome is open.
+    /// Sends a change once, on condition that the key has the revision that was read. After `Unavailable`, the outcome
+    /// is unknown.
     pub(super) async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
         let key = swap.record.key();
         let path = key.to_string();

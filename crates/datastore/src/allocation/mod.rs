@@ -44,15 +44,15 @@ enum Backend {
     Kubernetes(KubeStore),
 }
 
-/// The pauses before a read is retried after a temporary failure. They are short, because a runtime waits.
+/// The pauses before a read is retried after a temporary failure. They are short, because the container runtime waits.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
 
 /// The action that is not supported on Calico 2.x data, for errors.
 const ASSIGN: &str = "assign or release single addresses";
 
 impl AllocatorStore {
-    /// Connects with few requests: to a single etcd endpoint, to the first of several that answers, or to the API
-    /// server, whose answers show the API group. `selecting` is the way to find affinities on Kubernetes.
+    /// Connects without discovery: only the first read shows if a single etcd endpoint or the API server answers, and
+    /// which API group it has. `selecting` is the way to find affinities on Kubernetes.
     pub fn connect<'a>(
         settings: &'a Settings,
         selecting: Selecting,
@@ -97,7 +97,7 @@ impl AllocatorStore {
         }
     }
 
-    /// Number of requests so far.
+    /// The number of requests that were sent.
     pub fn request_count(&self) -> u64 {
         match &self.backend {
             Backend::Etcd(store) => store.request_count(),
@@ -105,7 +105,7 @@ impl AllocatorStore {
         }
     }
 
-    /// The blocks created, changed or deleted so far.
+    /// The blocks that were created, changed or deleted.
     pub fn changed_blocks(&self) -> Vec<IpNet> {
         lock(&self.changed).iter().copied().collect()
     }
@@ -126,7 +126,7 @@ impl AllocatorStore {
     }
 
     /// Adds to a node's affinities the labels by which Calico 3.31 and later finds them (facts 2.5). Does nothing on
-    /// etcd. Returns the number of affinities that it has labelled.
+    /// etcd. Returns the number of affinities that it has labeled.
     pub fn label_affinities<'a>(&'a self, node: &'a str) -> Pending<'a, Result<usize, StoreError>> {
         Box::pin(async move {
             match &self.backend {
@@ -196,7 +196,6 @@ impl Retries {
     }
 }
 
-/// An error that leaves the outcome open.
 fn unavailable(error: Error) -> StoreError {
     StoreError::Unavailable(Box::new(error))
 }

@@ -7,8 +7,8 @@ use calipam_model::IpNet;
 /// Bits of an IPv4 address that all keys in a span share: three of its four numbers.
 const SHARED_V4: u8 = 24;
 
-/// Keys from `first` on, up to the last one that starts with `last`. Both are addresses, followed by the `-` before the
-/// prefix length, or the beginnings of addresses.
+/// Keys from `first` on, up to the last one that starts with `last`. Each is an address with the `-` that precedes the
+/// prefix length, or the beginning of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub first: String,
@@ -37,7 +37,7 @@ fn beginning(address: &str) -> String {
     address.rsplit_once('.').map_or(address, |(begin, _)| begin).to_owned() + "."
 }
 
-/// The spans of an IPv6 block. Its addresses differ only in the last number, and are equally long unless it can be 0.
+/// The spans of an IPv6 block, whose addresses differ only in the last number.
 fn v6(first: Ipv6Addr, last: Ipv6Addr) -> Vec<Span> {
     if first.segments()[7] != 0 {
         return vec![Span { first: format!("{first}-"), last: format!("{last}-") }];

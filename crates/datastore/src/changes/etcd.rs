@@ -11,10 +11,10 @@ use super::{Broken, QUIET, Reported, TOGETHER, WhyWhole};
 use crate::client::etcd::{Answers, Due, EtcdClient, PROBE, Range};
 use crate::error::{Error, Failure, Result};
 
-/// The name of all changes in etcd, which unlike Kubernetes has a single position for all kinds.
+/// The kind of all changes in etcd, which has a single position for everything.
 const KIND: &str = "etcd";
 
-/// The key range of a check's data, with few other keys.
+/// A key range with all data of a check, and few other keys.
 pub(crate) fn range() -> Range {
     Range::span(IPAM_PREFIX, ENDPOINT_PREFIX)
 }

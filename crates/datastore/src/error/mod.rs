@@ -1,4 +1,4 @@
-//! Errors of datastores: typed causes without secrets, each with a hint.
+//! Errors of datastores: typed causes without secrets, most with a hint.
 
 mod cause;
 mod failure;
@@ -208,18 +208,15 @@ impl Error {
     }
 }
 
-/// The oldest kept revision, for the end of an error.
 fn oldest_kept(oldest: Option<i64>) -> String {
     oldest.map_or_else(String::new, |oldest| format!("; the oldest that is kept is {oldest}"))
 }
 
-/// The endpoints that were tried, in one line of an error.
 fn tries(tried: &[Tried]) -> String {
     let tries = tried.iter().map(|tried| format!("{}: {}", tried.endpoint, tried.failure));
     tries.collect::<Vec<_>>().join("; ")
 }
 
-/// A Kubernetes user in an error, with its name if that is known.
 fn user_of(name: Option<&str>) -> String {
     name.map_or_else(|| "the user".to_owned(), |name| format!("the user {name}"))
 }

@@ -81,7 +81,7 @@ impl<'l> Host<'l> {
         }
     }
 
-    /// The host as a node entry. Its version is that of the tunnel address, if there is one: a repair needs no more.
+    /// The host as a node entry, with the version of the tunnel address if there is one.
     fn entry(&self, name: &str) -> (String, i64) {
         let references = match self.references.map(serde_json::from_str::<Value>) {
             Some(Ok(references @ Value::Array(_))) => references,

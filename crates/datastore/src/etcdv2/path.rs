@@ -12,14 +12,14 @@ pub(crate) const CONFIG: &str = "/calico/v1/config";
 /// The flag, which is `true` if the datastore may be used.
 pub(crate) const READY: &str = "/calico/v1/Ready";
 
-/// The key of the address of a host's interface `tunl0`, below the host.
+/// The key below a host with the address of its interface `tunl0`.
 pub(super) const TUNNEL: &str = "config/IpInIpTunnelAddr";
 
 /// The orchestrator of pods, whose workloads have names like `<namespace>.<pod>`.
 const KUBERNETES: &str = "k8s";
-/// The namespace of workloads without one.
+/// The namespace in the keys of workloads that have none.
 pub(super) const NO_NAMESPACE: &str = "default";
-/// The prefix of endpoint names that contain the whole path, because their parts would not determine it.
+/// The prefix of endpoint names that contain the whole path, since their parts would not lead back to it.
 const BY_PATH: &str = "path:";
 
 /// The path of an object with a single key; `None` for objects with several, and for those that are not in etcd.

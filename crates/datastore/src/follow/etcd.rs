@@ -118,10 +118,7 @@ pub(super) async fn start(
     Ok((snapshot, followed))
 }
 
-/// Waits for a change or another etcd history. A watch alone does not show that other writes led to the known revision.
-///
-/// # Errors
-/// If etcd cannot be reached.
+/// Waits for a change or another etcd history. A watch alone does not notice another history.
 pub(super) async fn wait(client: &Arc<EtcdClient>, followed: &EtcdFollowed) -> Result<()> {
     loop {
         if let Ok(changed) = timeout(QUIET, client.next_change(&range(), followed.revision())).await {

@@ -36,7 +36,7 @@ pub(super) struct KubeFollowed {
     watches: Watches,
     /// The reason that no further changes are known.
     lost: Option<WhyWhole>,
-    /// Reports that were not applied yet.
+    /// Reports that have not been applied.
     reported: Vec<Message>,
     pub(super) clock: Clock,
     /// The time up to which all changes are known.
@@ -139,7 +139,8 @@ impl KubeFollowed {
         Ok(())
     }
 
-    /// Returns the changes since the last call, or the reason that everything must be read, now and from then on.
+    /// Returns the changes since the last call, or the reason that everything must be read. Later calls return the
+    /// reason as well.
     ///
     /// # Errors
     /// If the server cannot be reached. The next calls return a reason instead.

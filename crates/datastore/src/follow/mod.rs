@@ -66,7 +66,8 @@ impl Followed {
         }
     }
 
-    /// The time up to which all changes are known in a snapshot of `taken_at`: that of the last [`Datastore::prove`].
+    /// The time up to which all changes are known in a snapshot of `taken_at`; on Kubernetes the time of the last
+    /// [`Datastore::prove`].
     pub fn proven(&self, taken_at: Timestamp) -> Timestamp {
         self.kubernetes.as_ref().map_or(taken_at, |kubernetes| kubernetes.proven)
     }

@@ -1,7 +1,7 @@
 //! Updates a snapshot after Kubernetes objects have changed.
 //!
-//! Lists are ordered by the names that objects have according to their content, then by UID. If an object has another
-//! name, its defect shows that.
+//! Lists are ordered by the names that follow from the objects' content, then by UID. An object with a different name
+//! has a defect that shows its name.
 
 use std::collections::{BTreeSet, HashSet};
 use std::mem::take;
@@ -48,7 +48,7 @@ pub(super) fn sort(snapshot: &mut Snapshot) {
     snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
 }
 
-/// Updates a snapshot after these objects have changed to those in `fresh`. Returns the old objects.
+/// Updates a snapshot after the objects `changed` have become those in `fresh`. Returns the old objects.
 pub(super) fn change(snapshot: &mut Snapshot, changed: &BTreeSet<Changed>, mut fresh: Snapshot) -> Snapshot {
     let mut gone = Snapshot::default();
     let places: Vec<(Source, String)> =

@@ -12,8 +12,8 @@ use crate::error::Result;
 use crate::store::Datastore;
 
 impl Datastore {
-    /// Adds the namespaces if the user may list them, and if a pool selects some, a pod waits for an address, or
-    /// changes are followed: then a pod may wait later.
+    /// Adds the namespaces if they are needed and the user may list them. They are needed if a pool selects namespaces,
+    /// a pod waits for an address, or changes are followed, since a pod may wait later.
     pub(crate) async fn add_namespaces(&self, snapshot: &mut Snapshot, is_followed: bool) {
         let Some(client) = self.kubernetes() else { return };
         let selects = snapshot.pools.iter().any(|pool| !pool.value.namespace_selector.is_empty());

@@ -193,7 +193,7 @@ impl Reading<'_> {
     }
 
     /// The endpoints with an address at the oldest or newest revision. If there are many, only those on the nodes and
-    /// in the namespaces of its records. Endpoints in between are found if a record names their pods.
+    /// in the namespaces of its records. Endpoints that existed only in between are found if a record names their pods.
     async fn users(&self, of: &PastOf) -> Result<Vec<Range>> {
         let PastOf::Address(address) = of else { return Ok(Vec::new()) };
         let named = Lookup::Address(*address).named(&self.versions());
@@ -246,7 +246,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// All versions of all objects known so far, in one snapshot.
+    /// All versions that were read, in one snapshot.
     fn versions(&self) -> Snapshot {
         let mut all = Snapshot::default();
         let ends = self.past.base.iter().chain(&self.last);
@@ -272,7 +272,7 @@ impl PastOf {
         }
     }
 
-    /// The ranges that the versions read so far name.
+    /// The ranges that the versions name.
     fn named(&self, reading: &Reading<'_>) -> Vec<Range> {
         match self {
             Self::Address(address) => {

@@ -50,7 +50,6 @@ pub(crate) fn counter(snapshot: &Snapshot, progress: &ProgressFn) -> Arc<Counter
     Counter::after(before as u64, progress)
 }
 
-/// Adds the lists of the [kinds].
 pub(crate) fn add_lists(
     client: &KubeClient,
     snapshot: &mut Snapshot,

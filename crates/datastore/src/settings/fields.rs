@@ -14,8 +14,8 @@ pub(super) enum Kind {
     Number,
 }
 
-/// A field: its name in the file, its name in the environment, and its kind. The environment name with the prefix
-/// `CALICO_` wins.
+/// A field: its name in the file, its name in the environment, and its kind. In the environment, the name with the
+/// prefix `CALICO_` wins over the one without.
 pub(super) struct Field {
     pub name: &'static str,
     pub variable: Option<&'static str>,

@@ -96,7 +96,7 @@ pub enum Evicted {
     Refused(String),
 }
 
-/// The Kubernetes API, as far as a migration needs it.
+/// The part of the Kubernetes API that a migration needs.
 #[derive(Clone, Debug)]
 pub struct Workloads {
     client: Arc<KubeClient>,
@@ -158,8 +158,8 @@ impl Workloads {
         }
     }
 
-    /// Requests a live migration of the virtual machine in a pod, which a VirtualMachineInstance controls. KubeVirt
-    /// starts another pod, moves the machine to it, and ends this one.
+    /// Requests a live migration of the virtual machine in a pod: KubeVirt starts another pod, moves the machine to it,
+    /// and ends this one.
     pub async fn live_migrate(&self, pod: &WorkloadPod, machine: &str) -> Result<Evicted> {
         let namespace = segment(&pod.namespace);
         let path = format!("/apis/kubevirt.io/v1/namespaces/{namespace}/{MIGRATIONS}");

@@ -33,7 +33,7 @@ pub(super) enum Store {
     Etcd(Arc<Connection>, Arc<SharedTransactions>),
     /// etcd v2, with the handles that this writer has written.
     EtcdV2(Arc<EtcdV2Client>, Arc<etcdv2::OwnHandles>),
-    /// Kubernetes, and true if affinities get labels; unset before the first is written.
+    /// Kubernetes, and true if affinities get labels; unset until an affinity is written.
     Kubernetes(Arc<KubeClient>, Arc<OnceCell<bool>>),
 }
 
@@ -68,7 +68,7 @@ impl Backend {
         }
     }
 
-    /// Reads each object from its place.
+    /// Reads pods and services from Kubernetes, and all other objects from the store.
     async fn read_once(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
         let Some(kubernetes) = &self.beside else { return self.store.read(keys).await };
         let (beside, own): (Vec<Key>, Vec<Key>) = keys.iter().cloned().partition(is_in_kubernetes);
@@ -78,8 +78,8 @@ impl Backend {
         Ok(keys.iter().map(next).map(Option::flatten).collect())
     }
 
-    /// Makes the changes of a batch once: after an error they may have been made. Evidence beside the datastore is read
-    /// just before.
+    /// Makes the changes of a batch once: after an error they may have been made. Evidence in Kubernetes beside etcd is
+    /// read just before.
     pub(super) async fn commit(&self, batch: &Batch) -> Result<Swap> {
         if batch.changes.is_empty() {
             return Ok(Swap::Done(Vec::new()));

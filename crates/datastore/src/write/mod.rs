@@ -34,7 +34,8 @@ use crate::store::{Datastore, Pending};
 pub struct Stored {
     /// The version that was read.
     pub revision: Revision,
-    /// The value in etcd's form. On Kubernetes, an undecoded custom resource is whole, and a built-in object empty.
+    /// The value in etcd's form. On Kubernetes, the whole object if a custom resource cannot be decoded, and empty for
+    /// a built-in object.
     pub raw: Bytes,
     /// The whole object from Kubernetes, whose other fields are kept when it is replaced.
     pub whole: Option<Bytes>,

@@ -35,7 +35,7 @@ const KEY_BUCKET: &[u8] = b"key";
 /// The number of parts of the tree that are read together; most parts are leaves of 4 KiB.
 const SUBTREES: usize = 64;
 
-/// Facts about a snapshot file.
+/// The results of reading a snapshot file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SnapshotInfo {
     pub revision: i64,
@@ -58,8 +58,8 @@ pub(super) fn read(
     read_in_parts(path, &wanted, Vec::new, add, |part, _| part.iter().for_each(|kv| sink(&kv.as_entry())))
 }
 
-/// Reads an etcd snapshot on all cores: `fresh` creates parts, `add` fills them in parallel, and `take` gets them in
-/// the order of their revisions, with the number of entries in each.
+/// Reads an etcd snapshot on all cores: `fresh` creates parts, `add` fills them in parallel, and `take` receives them
+/// in the order of their revisions, each with its number of entries.
 pub(crate) fn read_in_parts<P: Send>(
     path: &Path,
     wanted: &(impl Fn(&[u8]) -> bool + Sync),
@@ -90,8 +90,8 @@ pub(crate) fn read_in_parts<P: Send>(
     read.map_err(|kind| Error::new(path, kind))
 }
 
-/// Reads a file's pages with `read`, which also gets the root's number, while computing the checksum. A wrong checksum
-/// explains any other damage, and makes all entries that were passed on invalid.
+/// Computes the checksum while `read` reads the pages from the root on. A wrong checksum takes precedence over other
+/// errors, and makes all entries that were passed on invalid.
 fn while_verified(
     path: &Path,
     read: impl FnOnce(Pages, u64) -> FileResult<SnapshotInfo>,
@@ -236,7 +236,7 @@ impl Hashers {
     }
 }
 
-/// The wanted versions in some parts of the tree.
+/// The wanted versions in some parts of the tree, and the newest revision there.
 #[derive(Default)]
 struct Seen {
     versions: Vec<(Identity, (i64, i64))>,

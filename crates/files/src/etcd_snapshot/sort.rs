@@ -6,11 +6,10 @@ use std::thread;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 
-/// The number of a key's first bytes that nearly always determine the order: handle keys begin with the network name,
-/// endpoint keys with namespace and node.
+/// The number of first bytes of a key, which nearly always determine the order: handle keys begin with the network
+/// name, endpoint keys with namespace and node.
 const HEAD: usize = 48;
 
-/// Sorts objects by their keys.
 pub(crate) fn sort_by_key(snapshot: &mut Snapshot) {
     snapshot.blocks.sort_by_cached_key(|b| Key::Block(b.value.key).to_string());
     snapshot.affinities.sort_by_cached_key(|a| Key::Affinity(a.value.key.clone()).to_string());

@@ -33,7 +33,6 @@ pub(super) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// Creates the line for an entry.
     pub(super) fn new(entry: &RawEntry<'a>) -> Self {
         let key = std::str::from_utf8(entry.key).ok().map(Cow::Borrowed);
         let key_bytes = key.is_none().then(|| STANDARD.encode(entry.key));

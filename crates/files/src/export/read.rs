@@ -100,7 +100,7 @@ impl Export {
         Ok(self.lines.several()?.map(Piece))
     }
 
-    /// Reads the data after the footer: a compressed file ends with the checksum of its entire text.
+    /// Reads to the end of the file: that verifies the checksum of a compressed file.
     pub fn finish(&mut self) -> FileResult<()> {
         while self.lines.several()?.is_some() {}
         Ok(())
@@ -115,7 +115,7 @@ pub struct Piece(Vec<u8>);
 pub struct Decoded {
     lines: u64,
     pub entries: u64,
-    /// The end of the export, if the last line is one.
+    /// The end of the export, if these lines reach it.
     end: Option<End>,
 }
 
@@ -272,7 +272,7 @@ impl Lines {
         Ok((!piece.is_empty()).then_some(piece))
     }
 
-    /// Converts an I/O error. zstd errors appear as I/O errors, too.
+    /// Converts an I/O error, which zstd also reports for invalid data.
     fn failure(&self, error: std::io::Error) -> FileError {
         if self.packed { FileError::Unpack(error.to_string()) } else { FileError::Io(error) }
     }

@@ -57,7 +57,6 @@ impl Writer {
         begin().map_err(|e| Error::new(path, e))
     }
 
-    /// Writes one entry.
     pub fn entry(&mut self, entry: &RawEntry<'_>) -> Result<()> {
         self.entries += 1;
         self.line(&Line::new(entry)).map_err(|e| Error::new(&self.path, e))

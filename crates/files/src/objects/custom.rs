@@ -47,7 +47,7 @@ pub(crate) fn export_custom(json: &[u8], _: Encoding) -> Result<Option<Vec<u8>>>
     to_json(&object)
 }
 
-/// Adds an IPAMBlock. Its key is the CIDR in its name if the name has the form of a CIDR.
+/// Adds an IPAMBlock. Its key is the CIDR in its name, or the one in its value if the name is not a CIDR.
 pub(crate) fn add_block(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Added {
     let (meta, spec) = CustomResource::read(json)?;
     let content = BlockContent::parse_with(spec, snapshot.records)?;
@@ -68,13 +68,12 @@ pub(crate) fn add_reduced_block(snapshot: &mut Snapshot, json: &[u8], encoding: 
     add_block(snapshot, json, encoding)
 }
 
-/// The CIDR in a block.
 pub(super) fn stated_block(json: &[u8]) -> Option<IpNet> {
     let (_, spec) = CustomResource::read(json).ok()?;
     BlockContent::parse(spec).ok().map(|content| content.cidr())
 }
 
-/// The defect if an object has another name than the one by which Calico looks for it.
+/// The defect of an object whose name is not the one by which Calico looks for it.
 fn wrong_name(name: &str, expected: &str) -> Vec<FieldDefect> {
     if name == expected {
         return Vec::new();
@@ -114,7 +113,6 @@ struct AffinitySpec<'a> {
     unknown: Map<String, Value>,
 }
 
-/// Adds a BlockAffinity.
 pub(crate) fn add_affinity(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Added {
     let (meta, spec) = CustomResource::read(json)?;
     let affinity = affinity(spec, &meta)?;
@@ -156,7 +154,6 @@ fn affinity_key(spec: &AffinitySpec<'_>, meta: &Meta<'_>) -> Result<AffinityKey>
     Ok(AffinityKey { kind, node: node.to_owned(), cidr })
 }
 
-/// Holder and block of an affinity.
 pub(super) fn stated_affinity(json: &[u8]) -> Option<AffinityKey> {
     let (meta, spec) = CustomResource::read(json).ok()?;
     affinity_key(&serde_json::from_slice(spec).ok()?, &meta).ok()
@@ -169,7 +166,6 @@ pub(crate) fn add_pool(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Add
     Ok(defects)
 }
 
-/// Adds an IPReservation.
 pub(crate) fn add_reservation(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Added {
     let (reservation, defects) = resource(snapshot, json, Reservation::parse)?;
     snapshot.reservations.push(reservation);
@@ -209,7 +205,6 @@ pub(crate) fn add_ipam_config(snapshot: &mut Snapshot, json: &[u8], _: Encoding)
     Ok(Vec::new())
 }
 
-/// Reads an object, and its invalid fields.
 fn resource<T>(
     snapshot: &mut Snapshot,
     json: &[u8],

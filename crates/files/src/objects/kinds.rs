@@ -24,7 +24,7 @@ pub enum Flavour {
 }
 
 impl Flavour {
-    /// The flavour named in the settings; any other value, even an empty one, means the classic one.
+    /// Reads the group from settings: native for `projectcalico.org/v3`, classic for any other value, even an empty one.
     pub fn configured(text: &str) -> Self {
         if text.eq_ignore_ascii_case("projectcalico.org/v3") { Self::Native } else { Self::Classic }
     }
@@ -56,7 +56,7 @@ pub enum Accept {
     Names,
     /// `metadata` of one object, in JSON.
     OneMetadata,
-    /// A table of the objects, in JSON. Its first column is the name; the rest is short.
+    /// A table of the objects, in JSON. Its first column is the name; the other columns are short.
     Table,
 }
 
@@ -93,9 +93,9 @@ pub struct KnownKind {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Group {
     Core,
-    /// The group for the current flavour.
+    /// One of Calico's two groups, whichever the cluster has.
     Calico,
-    /// Kinds that Calico has only in one flavour.
+    /// A kind that Calico has in only one of its groups.
     Only(Flavour),
     KubeVirt,
 }
@@ -158,7 +158,7 @@ pub static KINDS: [KnownKind; 15] = [
 pub static REDUCED_BLOCKS: KnownKind =
     calico("ipamblocks", "IPAMBlock", Source::Blocks, custom::add_reduced_block);
 
-/// Nodes, of which only the names are needed.
+/// Nodes, of which only names and creation times are read.
 pub static NODE_NAMES: KnownKind = KnownKind {
     accept: Accept::Metadata,
     ..core("nodes", "Node", Source::KubernetesNodes, node::add_node_name, node::export_node)
@@ -216,7 +216,7 @@ pub fn by_plural(plural: &str) -> Option<&'static KnownKind> {
     KINDS.iter().find(|kind| kind.plural == plural)
 }
 
-/// The kind with this name and `apiVersion`. Other groups have their own nodes and pods.
+/// The kind with this name and `apiVersion`. Other API groups have kinds with the same names.
 pub fn by_name(name: &str, api_version: &str) -> Option<&'static KnownKind> {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let is_in = |kind: &KnownKind| match kind.group {

@@ -73,7 +73,7 @@ pub(crate) fn add_node(snapshot: &mut Snapshot, object: &[u8], encoding: Encodin
     Ok(add(snapshot, &NodeObject::read(object, encoding, WANTED)?))
 }
 
-/// Adds a node of which only the name is needed, since the rest is in etcd.
+/// Adds only the name and creation time of a node: Calico's data about it is in etcd.
 pub(crate) fn add_node_name(snapshot: &mut Snapshot, object: &[u8], encoding: Encoding) -> Added {
     if let Ok(node) = NodeObject::read(object, encoding, WANTED) {
         let name = node.metadata.name.to_string();

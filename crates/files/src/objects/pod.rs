@@ -137,7 +137,6 @@ impl Status<'_> {
         self.conditions.iter().any(Condition::is_networked)
     }
 
-    /// The end of the pod's last container; `None` if one could be running, or the time is unknown.
     fn ended_at(&self) -> Option<Timestamp> {
         let kinds =
             [&self.container_statuses, &self.init_container_statuses, &self.ephemeral_container_statuses];

@@ -43,7 +43,7 @@ impl Spec<'_> {
         *self.kind == *"LoadBalancer"
     }
 
-    /// The cluster IPs. A service without cluster IPs has the value `None`, or no value.
+    /// The cluster IPs. A service without any has the text `None` or no text.
     fn cluster_ips(&self) -> impl Iterator<Item = IpAddr> {
         let all =
             [&self.cluster_ip].into_iter().filter(|_| self.cluster_ips.is_empty()).chain(&self.cluster_ips);

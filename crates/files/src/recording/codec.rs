@@ -21,15 +21,15 @@ const WINDOW: usize = 128 << 10;
 /// Compression level for values that are kept to record the next change as a difference.
 const LEVEL: i32 = 1;
 
-/// True for keys whose values often change in a few places: only differences are recorded. Most other objects are
-/// written once and later deleted.
+/// True for keys whose values often change in a few places: their changes are recorded as differences, if those are
+/// shorter. Most other objects are written once and later deleted.
 pub(super) fn has_deltas(key: &[u8]) -> bool {
     [BLOCK_PREFIX.as_bytes(), b"ipamblocks/", b"nodes/"].iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// The data from earlier groups on which the next group depends.
+/// The data from earlier groups that the next group depends on.
 pub(super) struct Codec {
-    /// The current values of keys with deltas, at first those of the full state.
+    /// The current values of keys with differences, at first those of the full state.
     pub(super) values: Values,
     /// The last texts, at most `WINDOW` bytes.
     pub(super) known: Vec<u8>,
@@ -39,7 +39,7 @@ pub(super) struct Codec {
 }
 
 impl Codec {
-    /// Creates a codec that has no values from the full state yet.
+    /// Creates a codec without the values of the full state.
     pub(super) fn new(positions: Positions) -> io::Result<Self> {
         Ok(Self { values: Values::new()?, known: vec![0], positions, revision: 0 })
     }
@@ -152,7 +152,7 @@ fn unzigzag(number: u64) -> i64 {
 /// A compressed value, and its uncompressed length.
 type Packed = (u32, Box<[u8]>);
 
-/// Compressed values by key: most changed values do not change again for a while.
+/// Values by key, compressed because most of them do not change again for a while.
 pub(super) struct Values {
     packed: HashMap<Box<[u8]>, Packed>,
     compressor: Compressor<'static>,

@@ -1,10 +1,10 @@
 //! Recordings: archives that also keep the changes between exports. An export has a file next to it with the same name
 //! and the extension `.changes`: every change after the export's state, in the order of arrival.
 //!
-//! The file consists of frames ([`crate::frames`]), each compressed with the text of earlier ones. The first holds a
-//! [`Header`] as JSON, every other a group of changes that were made durable together, with the time at which they
-//! were known. A group without changes means that there were none up to its time. A torn end was never durable, and is
-//! cut before the next group is appended. Any other damage ends the recording there, and is reported with its position.
+//! The file consists of frames ([`crate::frames`]). The first holds a [`Header`] as JSON. Every other holds a group of
+//! changes that were made durable together, with the time at which they were known, compressed with the text of earlier
+//! groups. A group without changes means that there were none up to its time. A torn end was never durable, and is cut
+//! before the next group is appended. Any other damage ends the recording there, and is reported with its position.
 
 mod codec;
 mod delta;
@@ -88,7 +88,7 @@ pub struct Group {
     pub time: Timestamp,
     /// The time by which the recorder's clock was behind the previous group, because it was set back.
     pub set_back: SignedDuration,
-    /// Kinds whose changes are known up to a revision that is later than their last change.
+    /// The revisions up to which changes are known, by kind, if later than the last change.
     pub reached: BTreeMap<String, i64>,
     pub changes: Vec<Change>,
 }

@@ -1,4 +1,4 @@
-//! Reads a recording: states of a part of the data, versions of objects, or the complete state at a point in time.
+//! Reads a recording: states of some objects, versions of objects, or the complete state at a point in time.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -128,7 +128,7 @@ pub(super) fn load(export: &Path, is_wanted: Wanted<'_>, codec: &mut Codec) -> R
     failed.map_or(Ok(()), |error| Err(Error::new(export, error)))
 }
 
-/// One item of a recording of a part of the data: a state, or the end of the last one.
+/// One item in a recording of some objects: a state, or the end of the last one.
 pub enum StateUpdate {
     /// The last state lasted until this time.
     Unchanged(Timestamp),
@@ -260,7 +260,8 @@ pub fn each_version(
     unless_missing(all())
 }
 
-/// Writes the state at a time, or at the end of the changes after `export`, as an export. Also returns its entry count.
+/// Writes the state at `until`, or at the end of the changes after `export`, as an export. Also returns its entry
+/// count.
 pub fn write_state(export: &Archived, until: Option<Timestamp>, path: &Path) -> Result<(Reached, u64)> {
     let failed = |error: io::Error| Error::new(path, error);
     let mut last: BTreeMap<Vec<u8>, Option<i64>> = BTreeMap::new();

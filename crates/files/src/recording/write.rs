@@ -103,7 +103,7 @@ impl Journal {
         Ok(Self { last: export.taken_at, export, file, codec, packer, length, path })
     }
 
-    /// Continues an existing journal; `None` if there is none, or a part of it is damaged or cannot be read.
+    /// Continues an existing journal; `None` if there is none or it is damaged.
     fn resume(export: &Archived) -> Result<Option<Self>> {
         let mut changes = match Changes::open(export, &has_deltas) {
             Ok(Some(changes)) => changes,
@@ -130,7 +130,6 @@ impl Journal {
         Ok(Some(Self { export, file, codec, packer, last, length, path }))
     }
 
-    /// The end of the known changes.
     pub fn positions(&self) -> &Positions {
         &self.codec.positions
     }
@@ -151,7 +150,7 @@ impl Journal {
     }
 
     /// Appends a group with the time at which it was known, and returns when it is on disk. After an error, nothing
-    /// more can be appended until the recording is opened again, which cuts the unfinished group.
+    /// more may be appended until the recording is opened again, which cuts the unfinished group.
     pub fn append(
         &mut self,
         now: Timestamp,
@@ -170,7 +169,7 @@ impl Journal {
         Ok(())
     }
 
-    /// A group's frames: several if the group is too large for one frame.
+    /// A group's frames: several if it is too large for one.
     fn frames(
         &mut self,
         time: Timestamp,

@@ -46,7 +46,7 @@ pub struct Difference<'s> {
     pub affinities: Vec<AffinityChange>,
     /// Handles: first those that are gone, then changed and new ones.
     pub handles: Vec<HandleChange<'s>>,
-    /// IP pools and IP reservations, by name.
+    /// IP pools, by name.
     pub pools: Vec<ObjectChange>,
     pub reservations: Vec<ObjectChange>,
     /// Calico nodes, by name.

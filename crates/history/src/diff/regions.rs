@@ -35,7 +35,7 @@ impl<'s> Region<'s> {
         }
     }
 
-    /// Blocks that cannot be compared, and the sides that have them. Leaves out corrupt blocks that are equal on both.
+    /// Blocks that cannot be compared, and the sides that have them. Leaves out corrupt blocks that did not change.
     pub(super) fn unreadable(&self) -> Vec<(IpNet, [bool; 2])> {
         let mut raws: BTreeMap<IpNet, [Option<Option<&str>>; 2]> = BTreeMap::new();
         for (side, stored) in [&self.old, &self.new].into_iter().enumerate() {

@@ -89,7 +89,7 @@ pub enum Origin {
 pub struct Run {
     /// The command, such as `release --leaked`.
     pub command: String,
-    /// The time, in RFC 3339.
+    /// The start of the run, RFC 3339.
     pub started_at: String,
     /// The file name of the journal.
     pub journal: String,

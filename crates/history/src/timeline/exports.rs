@@ -32,8 +32,8 @@ pub struct ExportReader<'a> {
     events: Vec<(Place, Event)>,
 }
 
-/// The sort key of an event: the time of the state that shows it, and the revision. The event's own time comes after
-/// them, since it is from the clock of another machine.
+/// The sort key of an event: the time of the state that shows it, and the revision. The event's own time counts less,
+/// since it is from another machine's clock.
 type Place = (Timestamp, i64);
 
 /// A write of a calipam run, from its journal.

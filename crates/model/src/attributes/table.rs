@@ -25,7 +25,7 @@ impl AttributeTable {
         self.packed(index).map(AttributeRef::read)
     }
 
-    /// The handle of a record, without reading the rest of it.
+    /// The handle of a record. Does not read the other fields.
     pub(crate) fn handle(&self, index: usize) -> Option<TextRef<'_>> {
         let (flags, mut rest) = self.packed(index)?.split_first()?;
         (flags & HAS_HANDLE != 0).then(|| TextRef::from_packed(take_sized(&mut rest)))
@@ -36,12 +36,10 @@ impl AttributeTable {
         self.has_cooling
     }
 
-    /// All records in order.
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = AttributeRef<'_>> {
         (0..self.len()).map(|i| self.get(i).unwrap_or_default())
     }
 
-    /// Appends a record.
     pub(crate) fn push(&mut self, attribute: &Attribute) {
         fn entries(
             map: &Option<BTreeMap<String, String>>,
@@ -116,7 +114,6 @@ impl AttributeTable {
         *self = replaced;
     }
 
-    /// The records in packed form, in order.
     fn records(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
         (0..self.len()).map(|index| self.packed(index).unwrap_or_default())
     }
@@ -127,14 +124,12 @@ impl AttributeTable {
         Some(&self.bytes[start..end])
     }
 
-    /// Appends a record in packed form.
     fn push_packed(&mut self, record: &[u8]) {
         self.bytes.extend_from_slice(record);
         self.ends.push(self.bytes.len() as u32);
         self.has_cooling |= is_cooling(record);
     }
 
-    /// Frees spare memory.
     pub(crate) fn shrink(&mut self) {
         self.bytes.shrink_to_fit();
         self.ends.shrink_to_fit();

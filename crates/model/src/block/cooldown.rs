@@ -22,7 +22,7 @@ pub struct Cooling {
 }
 
 impl Cooling {
-    /// The cooling addresses of some blocks; `None` if there are none.
+    /// The cooling addresses in `blocks` with a readable release time; `None` if there are none.
     pub fn of<'b>(
         blocks: impl IntoIterator<Item = &'b Block>,
         now: Timestamp,
@@ -70,8 +70,8 @@ impl Block {
         self.attributes.has_cooling()
     }
 
-    /// The block without addresses that have cooled for longer than `cooldown`. An allocator reads blocks in this form,
-    /// and writes a block only if it changes something else.
+    /// The block as an allocator reads it: addresses that have cooled for longer than `cooldown` are free. An allocator
+    /// does not write a block only to free them.
     pub fn without_cooled(&self, now: Timestamp, cooldown: SignedDuration) -> Cow<'_, Self> {
         if !self.has_cooling() {
             return Cow::Borrowed(self);

@@ -89,8 +89,7 @@ pub struct Block {
     deleted: bool,
     /// `attributes` is `null`: Calico creates such blocks, and keeps the `null` until the first address is assigned.
     null_attributes: bool,
-    /// `sequenceNumberForAllocation` is `null` or missing, as in blocks from Calico before 3.22.2. This is kept until
-    /// an address is assigned, or released by address.
+    /// `sequenceNumberForAllocation` is `null` or missing, as in blocks from Calico before 3.22.2.
     null_sequences: bool,
     extras: Option<Box<Extras>>,
 }
@@ -116,13 +115,13 @@ pub struct Allocation<'a> {
     pub attribute: AttributeRef<'a>,
     /// Index of the record: equal for ordinals that share a record.
     pub attribute_index: u32,
-    /// Per-ordinal sequence number; 0 if the block has none (before Calico 3.22.2).
+    /// Per-ordinal sequence number; 0 if there is none.
     pub sequence: u64,
 }
 
 impl Block {
-    /// `strictAffinity` in blocks from Calico 3.13 and older; `None` if it is missing, or not true or false. Later
-    /// versions have only the cluster's setting.
+    /// `strictAffinity` in blocks from Calico 3.13 and older; `None` if it is missing or not a boolean. Later versions
+    /// have only the cluster's setting.
     pub fn own_strict_affinity(&self) -> Option<bool> {
         self.extras.as_ref()?.unknown.get(STRICT_AFFINITY)?.as_bool()
     }
@@ -137,7 +136,7 @@ impl Block {
         self.extras = self.extras.take().filter(|extras| **extras != Extras::default());
     }
 
-    /// The CIDR. Its own prefix length counts, not the pool's block size.
+    /// The CIDR. Its prefix length can differ from the pool's block size.
     pub fn cidr(&self) -> IpNet {
         self.cidr
     }
@@ -157,7 +156,7 @@ impl Block {
         self.claim_time.as_deref()
     }
 
-    /// Number of addresses, allocated or not.
+    /// Number of addresses, including free ones.
     pub fn size(&self) -> u32 {
         self.allocations.len() as u32
     }
@@ -172,8 +171,8 @@ impl Block {
         self.sequences.binary_search_by_key(&ordinal, |(o, _)| *o).map_or(0, |at| self.sequences[at].1)
     }
 
-    /// Sets sequence numbers in a block without them, as from Calico 2.x: `number_of` gives each handle a value that
-    /// changes when the address is reassigned. The numbers are not stored.
+    /// Sets per-ordinal sequence numbers in a block that has none, such as one from Calico 2.x. For a handle,
+    /// `number_of` returns a number that changes when the address is reassigned. The numbers are not stored.
     pub fn number_by_handle(&mut self, number_of: impl Fn(&str) -> Option<u64>) {
         let numbered =
             self.handles().filter_map(|(ordinal, id)| Some((ordinal, number_of(&id.to_string())?)));
@@ -191,7 +190,7 @@ impl Block {
         self.extras.as_ref().map_or(&NONE, |extras| &extras.unknown)
     }
 
-    /// Free ordinals in allocation order.
+    /// Free ordinals in the order of assignment.
     pub fn free(&self) -> &[u32] {
         &self.unallocated
     }
@@ -242,7 +241,7 @@ impl Block {
         self.attributes.iter()
     }
 
-    /// True if only ordinals that Windows reserves are in use. A cooling address counts as in use (facts 3.9).
+    /// True if no ordinals are in use, except those that Windows reserves. A cooling address is in use (facts 3.9).
     pub fn is_empty(&self) -> bool {
         self.attributes.iter().all(|a| a.is_windows_reserved())
     }
@@ -253,7 +252,7 @@ impl Block {
 pub struct CorruptBlock {
     /// The CIDR in the value.
     pub cidr: IpNet,
-    /// The owner, for evidence.
+    /// The owner in the value.
     pub owner: Option<BlockOwner>,
     /// Marked as deleted.
     pub deleted: bool,
@@ -283,7 +282,7 @@ pub enum BlockProblem {
         /// The invalid index.
         index: i64,
     },
-    /// No ordinal uses an owner record.
+    /// No ordinal uses this owner record.
     #[error("attribute {index} is used by no ordinal")]
     UnreferencedAttribute { index: u32 },
     /// An ordinal is in the free list more than once.

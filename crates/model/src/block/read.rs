@@ -34,7 +34,7 @@ impl BlockContent {
     ///
     /// # Errors
     /// If the text is not JSON, a field has a type that Calico's reader does not accept, or `cidr` is missing or not a
-    /// CIDR. A block that can be read but is broken is not an error, but [`Self::Corrupt`].
+    /// CIDR. A block that can be read but is broken becomes [`Self::Corrupt`].
     pub fn parse(json: &[u8]) -> Result<Self, DecodeError> {
         Self::parse_with(json, RecordDetail::Full)
     }
@@ -161,7 +161,6 @@ impl RawBlock<'_> {
         });
     }
 
-    /// The node that owns the block.
     fn host(&self) -> Option<&str> {
         self.affinity.as_deref()?.strip_prefix("host:")
     }
@@ -171,7 +170,7 @@ impl RawBlock<'_> {
         self.affinity.as_deref().filter(|owner| !owner.is_empty()).map(BlockOwner::parse)
     }
 
-    /// All violations of the rules in facts 3.1; only that of the array length if there is one.
+    /// Violations of the rules in facts 3.1. A wrong array length is reported alone.
     fn problems(&self, cidr: IpNet) -> Vec<BlockProblem> {
         let size = cidr::size(cidr);
         let found = self.allocations.0.len();
@@ -217,7 +216,6 @@ impl RawBlock<'_> {
         }
     }
 
-    /// Creates the block from a value without problems.
     fn into_block(self, cidr: IpNet) -> Block {
         let owner = self.owner();
         let size = self.allocations.0.len();

@@ -9,36 +9,34 @@ use crate::attributes::{AttributeTable, WINDOWS_RESERVED_HANDLE};
 use crate::json::{Fields, Items, Object, Str, Unknown, is, keep};
 use crate::owner_map::{OwnerKey, code_of};
 
-/// Reads the records of a block.
 #[derive(Default)]
 pub(super) struct Records<'de> {
     pub kept: Kept,
-    /// The current record. The next one reuses its memory.
+    /// The current record. Reading the next one reuses its memory.
     record: RawAttribute<'de>,
 }
 
-/// Stands for the place of the record that the node's own addresses share, until that place is known.
+/// Placeholder for the place of the record that the node's own addresses share.
 const OWN: u32 = u32::MAX;
 
 /// The records that were read and kept.
 #[derive(Default)]
 pub(super) struct Kept {
     table: AttributeTable,
-    /// The node that owns the block, if it is known and the records of its own addresses are not wanted.
+    /// The node whose own records are merged into one; `None` to keep all records.
     pub host: Option<String>,
-    /// The newest attribute `timestamp` among the owner's records, which become one; `None` if there are none.
+    /// The newest `timestamp` of the merged records; `None` if there are none.
     pub own: Option<String>,
     /// Places in the table by the record's index in the value. Empty if index and place are the same.
     places: Vec<u32>,
 }
 
 impl Kept {
-    /// Merges the plain records of the owner's own addresses into one, and keeps all others.
     pub(super) fn lent_by(host: Option<&str>) -> Self {
         Self { host: host.map(str::to_owned), ..Self::default() }
     }
 
-    /// The number of records in the value.
+    /// The number of records that were read.
     pub(super) fn len(&self) -> usize {
         if self.host.is_some() { self.places.len() } else { self.table.len() }
     }
@@ -63,7 +61,7 @@ impl Kept {
         }
     }
 
-    /// Returns all records, and each one's place by its index in the value; no places if place and index are the same.
+    /// Adds the merged record, and returns the table and the places.
     pub(super) fn finish(mut self) -> (AttributeTable, Vec<u32>) {
         if let (Some(host), Some(newest)) = (&self.host, &self.own) {
             let place = self.table.len() as u32;
@@ -78,7 +76,6 @@ impl Kept {
 }
 
 impl<'de> Records<'de> {
-    /// Starts over, with `kept` for the results.
     pub(super) fn begin(&mut self, kept: Kept) {
         *self = Self { kept, ..Self::default() };
     }
@@ -108,7 +105,6 @@ struct RawAttribute<'de> {
 }
 
 impl RawAttribute<'_> {
-    /// Resets the record to an empty one.
     fn clear(&mut self) {
         self.handle = None;
         self.owner.clear();
@@ -134,7 +130,8 @@ impl RawAttribute<'_> {
         times.next().map_or("", |time| &time.value.0)
     }
 
-    /// True if the address is in use on the node, and the record has no data that matters other than its owner.
+    /// True if the record can be merged: it belongs to an address in use on `host`, without alternate owner or unknown
+    /// fields.
     fn is_plainly_on(&self, host: &str) -> bool {
         let mut nodes = self.owner.entries.iter().filter(|entry| entry.key.0 == "node");
         let is_windows = |handle: &Str<'_>| handle.0.eq_ignore_ascii_case(WINDOWS_RESERVED_HANDLE);
@@ -185,7 +182,6 @@ impl OwnerEntries<'_> {
         self.entries.clear();
     }
 
-    /// The entries, if there is a map.
     fn texts(&self) -> Option<impl ExactSizeIterator<Item = (OwnerKey<'_>, &str)>> {
         self.is_there.then(|| self.entries.iter().map(Entry::texts))
     }

@@ -1,4 +1,4 @@
-//! The block arithmetic (facts section 3): the only way to change a block.
+//! The block arithmetic (facts section 3).
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use crate::attributes::{Attribute, AttributeTable};
 use crate::cidr;
 use crate::text::Text;
 
-/// The reason that an ordinal could not be assigned.
+/// The reason why an ordinal cannot be assigned or changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AssignError {
     /// The ordinal is allocated, cooling or reserved.
@@ -45,9 +45,9 @@ impl Block {
         })
     }
 
-    /// Creates a Windows node's block, with the first three ordinals and the last one reserved. They get no sequence
-    /// number of their own. `None` if the block is too large, or too small for the reservation. A block with four
-    /// addresses has none to assign, but Calico creates such blocks nevertheless.
+    /// Creates a Windows node's block, with the first three ordinals and the last one reserved. They have no
+    /// per-ordinal sequence number. `None` if the block is too large, or too small for the reservation. A block with
+    /// four addresses has none to assign, but Calico creates such blocks nevertheless.
     pub fn new_windows(cidr: IpNet, owner: Option<BlockOwner>, now: Timestamp) -> Option<Self> {
         let mut block = Self::new(cidr, owner, now)?;
         if block.size() < WINDOWS_RESERVED_FIRST + WINDOWS_RESERVED_LAST {
@@ -97,7 +97,6 @@ impl Block {
     }
 }
 
-/// The text of a claim time: RFC 3339, whole seconds, UTC.
 fn claim_text(now: Timestamp) -> String {
     now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
@@ -170,8 +169,8 @@ impl BlockUpdate<'_> {
         freed
     }
 
-    /// Frees ordinals as a release by handle or the end of a cooldown does: a block that had no sequence numbers still
-    /// has none afterwards.
+    /// Frees ordinals as a release by handle or the end of a cooldown does: if `sequenceNumberForAllocation` is `null`,
+    /// it stays `null`.
     pub fn release_by_handle(&mut self, ordinals: &[u32]) -> Vec<u32> {
         let are_null = self.block.null_sequences;
         let freed = self.release(ordinals);
@@ -193,8 +192,7 @@ impl BlockUpdate<'_> {
         Ok(())
     }
 
-    /// Changes the owners' attributes in an ordinal's record, for all ordinals that share the record. Sequence numbers
-    /// do not change.
+    /// Changes the owner record of an ordinal, for all ordinals that share it. Sequence numbers do not change.
     ///
     /// # Errors
     /// If the ordinal is free or not in the block. In that case nothing is changed.
@@ -233,7 +231,7 @@ impl BlockUpdate<'_> {
         self.changed = true;
     }
 
-    /// The allocated ordinals in the list, each once.
+    /// The ordinals that are allocated, ascending and without duplicates.
     pub(super) fn taken(&self, ordinals: &[u32]) -> Vec<u32> {
         let mut taken: Vec<u32> =
             ordinals.iter().copied().filter(|o| self.block.allocation(*o).is_some()).collect();
@@ -259,7 +257,7 @@ impl BlockUpdate<'_> {
     }
 
     /// Returns the index of an owner record with the same handle and attributes, or adds one. Records of migrating or
-    /// cooling addresses never match, nor do empty attributes, which are read back as none (facts 3.5).
+    /// cooling addresses never match (facts 3.5).
     fn find_or_add(&mut self, attribute: &Attribute) -> u32 {
         let same =
             |a: Attribute| a.owner == attribute.owner && a.alternate.is_none() && a.released_at.is_none();

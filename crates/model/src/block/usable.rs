@@ -17,7 +17,6 @@ impl BlockContent {
         }
     }
 
-    /// Like [`Self::usable`], but by value.
     pub fn into_usable(self) -> Result<Box<Block>, DecodeError> {
         match self {
             Self::Sound(block) => Ok(block),

@@ -28,7 +28,7 @@ impl Serialize for Block {
 }
 
 impl Block {
-    /// True if both blocks have the same JSON apart from sequence numbers.
+    /// True if both blocks are the same apart from sequence numbers.
     pub fn differs_only_in_sequences(&self, other: &Self) -> bool {
         let without = |block: &Self| {
             let mut block = block.clone();
@@ -45,7 +45,7 @@ impl Block {
     }
 }
 
-/// A block's owner records, serialized without a copy: each copy would take eleven memory allocations.
+/// A block's owner records, serialized in place.
 struct Records<'a>(&'a Block);
 
 impl Serialize for Records<'_> {
@@ -82,7 +82,7 @@ impl Serialize for AttributeRef<'_> {
     }
 }
 
-/// An owner's attributes, sorted by key as Go does.
+/// An owner's attributes, sorted by key as in Go's JSON.
 struct Entries<'a>(OwnerMap<'a>);
 
 impl Serialize for Entries<'_> {
@@ -93,7 +93,7 @@ impl Serialize for Entries<'_> {
     }
 }
 
-/// `sequenceNumberForAllocation`: keys are decimal strings, sorted bytewise as Go does.
+/// `sequenceNumberForAllocation`: keys are decimal strings, sorted bytewise as in Go's JSON.
 struct Sequences<'a>(&'a Block);
 
 impl Serialize for Sequences<'_> {

@@ -15,7 +15,7 @@ use crate::snapshot::FieldDefect;
 pub struct KubeControllersConfiguration {
     /// `controllers.node.leakGracePeriod`.
     pub leak_grace_period: Option<SignedDuration>,
-    /// `controllers.loadBalancer.assignIPs`; `None` if the controller is not running.
+    /// `controllers.loadBalancer.assignIPs`; `None` if the LoadBalancer controller is not running.
     pub assign_ips: Option<AssignIps>,
     /// `spec` has no section `loadBalancer`: the controller runs only if the environment names it.
     pub no_section: bool,
@@ -31,7 +31,7 @@ pub enum NotServed {
     /// Nothing starts the controller.
     #[error("KubeControllersConfiguration has no loadBalancer section")]
     NoSection,
-    /// Only the environment starts the controller, and this Calico version serves no service without a section.
+    /// Only the environment starts the controller, and this Calico version serves no services without a section.
     #[error(
         "KubeControllersConfiguration has no loadBalancer section, which this version of Calico requires"
     )]

@@ -1,4 +1,4 @@
-//! Applies edits to objects in memory. A failed guard is a conflict.
+//! Applies edits to objects in memory.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,7 +16,6 @@ use crate::writable::Object;
 /// The current state of an object.
 #[derive(Clone, Debug)]
 pub struct Current<'a> {
-    /// The current version.
     pub revision: &'a Revision,
     /// `None` if it cannot be decoded. It can still be replaced or deleted, but not edited.
     pub object: Option<Cow<'a, Object>>,
@@ -43,7 +42,7 @@ pub fn apply<'a, 'e>(
     Ok(changes)
 }
 
-/// Groups items by object, keeping the order of objects and items.
+/// Groups items by object. Objects and items keep their order.
 pub(super) fn by_object<T>(items: impl IntoIterator<Item = (Key, T)>) -> Vec<(Key, Vec<T>)> {
     let mut objects: Vec<(Key, Vec<T>)> = Vec::new();
     let mut indices: HashMap<Key, usize> = HashMap::new();
@@ -146,7 +145,7 @@ fn living_handle(key: &Key, current: Option<Option<&Object>>) -> Result<Option<H
     }
 }
 
-/// Like Calico, deletes a handle that counts no address (facts 3.8).
+/// Like Calico, deletes a handle without counts (facts 3.8).
 fn unless_empty(handle: Handle) -> Option<Object> {
     let is_empty = handle.blocks().next().is_none();
     (!is_empty).then_some(Object::Handle(handle))

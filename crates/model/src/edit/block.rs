@@ -79,7 +79,7 @@ fn edited(
     Ok(Some(Object::from(block)))
 }
 
-/// True if the block has to be deleted: it lost its owner and its last address (facts 3.9, 3.12).
+/// True if the edits leave a block without owner and addresses, which has to be deleted (facts 3.9, 3.12).
 fn is_drained(block: &Block, edits: &[&BlockEdit]) -> bool {
     let gives_up = |edit: &&BlockEdit| {
         matches!(edit, BlockEdit::Release { .. } | BlockEdit::Owner { .. } | BlockEdit::GiveUp(_))

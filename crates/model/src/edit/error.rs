@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use crate::block::AssignError;
 use crate::key::Key;
 
-/// The failed guard of an edit.
+/// The reason why an edit cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
     #[error("{0} already exists")]

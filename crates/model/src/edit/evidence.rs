@@ -34,15 +34,15 @@ pub enum Condition {
     OwnedSince(BlockOwner, Option<String>),
     /// There is no block, or it has another owner or none.
     NotOwnedBy(BlockOwner),
-    /// The object has this UID and uses the same addresses in the same state. All addresses that depend on it share
-    /// this value: there can be thousands.
+    /// The object has this UID and uses the same addresses in the same state. The user is shared, since thousands of
+    /// addresses can depend on it.
     SameUser(String, Arc<User>),
     /// The object exists, in any state. If UID and user are given, another pod with the same name counts only if it
     /// uses one of the same addresses.
     StillThere(Option<(String, Arc<User>)>),
 }
 
-/// A Kubernetes object that uses addresses, and often changes in other ways, such as by heartbeats.
+/// An object that uses addresses. Its other data often changes, for example by heartbeats.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum User {
     Node(Node),
@@ -69,7 +69,7 @@ impl User {
         }
     }
 
-    /// False for pods without a common address.
+    /// False for two pods without a common address.
     fn may_use_the_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Pod(pod), Self::Pod(other)) => {

@@ -24,17 +24,17 @@ use crate::key::Key;
 use crate::snapshot::Revision;
 use crate::writable::Object;
 
-/// The changes from one decision in a plan. Its parts are written together if the datastore can do that.
+/// The changes that one decision in a plan makes. Its parts are written together if the datastore can do that.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// The finding that justifies the step, for people: `leaked-address 10.244.1.7`.
+    /// The reason for the step, for people: `leaked-address 10.244.1.7`.
     pub reason: String,
     /// At most one part is [`Unit::Block`], which comes first, and at most one is [`Unit::WholeStep`], which comes
     /// last.
     pub parts: Vec<Part>,
 }
 
-/// Edits that are made all or not at all. If a guard of a part fails, the other parts of its step are still made.
+/// Edits that are made all or not at all. [`Unit`] says how a failed guard affects the other parts of the step.
 #[derive(Clone, Debug)]
 pub struct Part {
     pub unit: Unit,
@@ -106,7 +106,7 @@ impl Step {
         apply::by_object(edits.into_iter().map(key))
     }
 
-    /// The preconditions that must hold for every part.
+    /// The evidence that must hold for every part.
     pub fn evidence_of_whole(&self) -> &[(Key, Precondition)] {
         match self.parts.last() {
             Some(part) if part.unit == Unit::WholeStep => &part.evidence,
@@ -114,7 +114,7 @@ impl Step {
         }
     }
 
-    /// The part that is made only if all others are, added if missing.
+    /// The part [`Unit::WholeStep`], which is added if it is missing.
     pub fn whole(&mut self) -> &mut Part {
         if self.parts.last().is_none_or(|part| part.unit != Unit::WholeStep) {
             self.parts.push(Part { unit: Unit::WholeStep, edits: Vec::new(), evidence: Vec::new() });
@@ -124,7 +124,8 @@ impl Step {
     }
 }
 
-/// The number of addresses whose cooldown these edits start, and its seconds; `None` if there are none.
+/// The number of addresses whose cooldown these edits start, and the longest cooldown in seconds; `None` if there are
+/// none.
 pub fn cooling<'e>(edits: impl Iterator<Item = &'e Edit>) -> Option<(usize, i64)> {
     let cooling = edits.filter_map(|edit| match edit {
         Edit::Block(_, BlockEdit::Release { held, cooldown }) if *cooldown > 0 => {
@@ -202,7 +203,6 @@ pub struct AllocationGuard {
 }
 
 impl AllocationGuard {
-    /// Records the current allocation.
     pub fn new(allocation: &Allocation<'_>) -> Self {
         let Allocation { ordinal, attribute, sequence, .. } = *allocation;
         Self { ordinal, record: attribute.to_packed(), sequence }
@@ -216,12 +216,12 @@ pub enum BlockEdit {
     /// block without an owner that becomes empty is deleted (facts 3.12).
     Release {
         held: Vec<AllocationGuard>,
-        /// Seconds of the cluster's cooldown, or 0 if its schema cannot store one.
+        /// The cluster's cooldown in seconds, or 0 if its schema cannot store release times.
         cooldown: i64,
     },
     /// Frees addresses that have cooled for longer than `cooldown`, as Calico does before it assigns.
     CollectCooled {
-        /// Seconds of the cluster's cooldown.
+        /// The cluster's cooldown in seconds.
         cooldown: i64,
     },
     /// Assigns addresses. Each must still be free.
@@ -255,7 +255,7 @@ pub enum HandleEdit {
     Decrement(IpNet, i64),
     /// Raises a block's count; creates the handle if it is missing.
     Increment(IpNet, i64),
-    /// Sets counts by block; 0 removes the entry, and a handle without entries is deleted. It must be the
+    /// Sets counts by block; 0 removes the entry, and a handle without entries is deleted. The handle must be the
     /// version that was read.
     Counts(Revision, Vec<(IpNet, i64)>),
 }

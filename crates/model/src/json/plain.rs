@@ -2,9 +2,9 @@
 //! values.
 //!
 //! A large cluster has gigabytes of JSON, most of which is skipped. This reader needs a fraction of serde_json's time,
-//! since it looks for quotes and rare bytes in 64 bytes at a time ([`Quotes`]). It rejects nothing: anything that it
-//! does not know, even invalid JSON, is [`Unusual`]. In that case the general reader starts over, and users see its
-//! errors. Skipped values are still checked against the grammar, so both readers accept the same texts.
+//! since it looks for quotes and rare bytes 64 bytes at a time ([`Quotes`]). Any text that is not plain, even invalid
+//! JSON, is [`Unusual`]: the general reader starts over, and users see its errors. Skipped values are still checked
+//! against the grammar, so both readers accept the same texts.
 
 mod deserialize;
 mod quotes;
@@ -43,7 +43,6 @@ pub(crate) type Result<T> = std::result::Result<T, Unusual>;
 /// A reader of one plain document.
 pub(crate) struct Plain<'de> {
     text: &'de str,
-    /// The current position.
     at: usize,
     /// The quotes from the current position on, two for each string, in order.
     quotes: Quotes<'de>,
@@ -91,7 +90,6 @@ impl<'de> Plain<'de> {
         Ok(())
     }
 
-    /// Reads a literal that begins at the current position.
     fn literal(&mut self, literal: &str) -> Result<()> {
         if !self.text.as_bytes()[self.at..].starts_with(literal.as_bytes()) {
             return Err(Unusual);

@@ -91,7 +91,7 @@ fn texts(value: &serde_json::Value) -> impl Iterator<Item = String> + '_ {
     value.as_array().into_iter().flatten().filter_map(|v| v.as_str().map(str::to_owned))
 }
 
-/// The `ips` of every object in a JSON list. The default network's entry repeats the pod's own.
+/// The `ips` of every object in a JSON list. The default network's entry repeats the pod's addresses.
 fn ips_of(value: &serde_json::Value) -> Vec<(String, u8)> {
     let networks = value.as_array().into_iter().flatten();
     let by = |network: &serde_json::Value| match network["default"].as_bool() {

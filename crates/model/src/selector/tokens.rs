@@ -18,7 +18,6 @@ pub(super) enum Comparison {
 }
 
 impl Comparison {
-    /// Compares an existing value.
     pub(super) fn holds(self, found: &str, wanted: &str) -> bool {
         match self {
             Self::Equal => found == wanted,
@@ -30,7 +29,6 @@ impl Comparison {
     }
 }
 
-/// One token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token {
     Label(String),
@@ -91,7 +89,6 @@ const WORDS: [(&[&str], Token); 5] = [
     (&["in"], Token::In),
 ];
 
-/// Splits a selector into tokens.
 pub(super) fn tokenize(text: &str) -> Result<Vec<Token>, SelectorError> {
     let mut tokens = Vec::new();
     let mut rest = skip_blanks(text);
@@ -116,8 +113,8 @@ fn skip_blanks(text: &str) -> &str {
     text.trim_start_matches([' ', '\t'])
 }
 
-/// Reads an operator that is a word. More letters of a label must not follow its last part, but can follow the first:
-/// `startswith` and `notin` are operators as well.
+/// Reads an operator that is a word. Its parts need no blanks between them (`startswith`, `notin`), but no label
+/// character may follow the last one.
 fn word_operator(text: &str) -> Option<(Token, &str)> {
     WORDS.iter().find_map(|(parts, token)| {
         let (last, before) = parts.split_last()?;

@@ -13,7 +13,7 @@ pub enum Source {
     Reservations,
     /// Nodes with their tunnel addresses.
     Nodes,
-    /// The names of Kubernetes nodes if Calico's own nodes are in etcd. They are read together with pods.
+    /// Kubernetes nodes, if Calico's own nodes are in etcd. They are read together with pods.
     KubernetesNodes,
     /// Workload endpoints (etcd).
     Endpoints,
@@ -34,7 +34,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The sources whose coverage is recorded.
+    /// All sources except [`Self::KubernetesNodes`] and [`Self::Namespaces`].
     pub fn all() -> impl Iterator<Item = Self> {
         ETCD_SOURCES.into_iter().chain([Self::Pods, Self::Services, Self::Machines])
     }
@@ -55,7 +55,7 @@ pub const ETCD_SOURCES: [Source; 11] = [
     Source::IpamConfiguration,
 ];
 
-/// The sources that the allocator needs: they decide if a node gets an address.
+/// The sources that the allocator reads before it assigns an address on a node.
 pub const ALLOCATION_SOURCES: [Source; 6] = [
     Source::Blocks,
     Source::Affinities,
@@ -79,7 +79,7 @@ pub enum Coverage {
 /// The reason why a source was not read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WhySkipped {
-    /// Kubernetes was possible, but no kubeconfig was given.
+    /// The source is in Kubernetes, but no kubeconfig was given.
     #[error("no kubeconfig")]
     NoKubeconfig,
     #[error("not in the export")]

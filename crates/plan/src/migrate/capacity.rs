@@ -88,7 +88,7 @@ pub fn capacity_in(snapshot: &mut Snapshot, after: Vec<Pool>, users: &[User]) ->
     capacity
 }
 
-/// Lets the allocator assign an address to each user except services, node by node.
+/// Runs the allocator, node by node, for one address per user. Services are left out.
 fn assign_to<'u>(
     snapshot: &Snapshot,
     family: Family,

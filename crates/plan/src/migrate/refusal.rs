@@ -11,7 +11,7 @@ use crate::range::RangeRefusal;
 pub enum MigrateRefusal {
     #[error("there is no pool {0}")]
     NoSuchPool(String),
-    /// No pool is named, and no pool is disabled with blocks, or is by annotation or name the replacement of another.
+    /// No pool is named. None is disabled and has blocks, and none replaces another by its annotation or name.
     #[error("no pool shows that a migration has begun")]
     NoneBegun,
     /// No pool is named, and several could be the old one.
@@ -31,7 +31,7 @@ pub enum MigrateRefusal {
         "the migration to blocks of /{block_size} in {cidr}, through the temporary pool {temporary}, has already begun"
     )]
     OtherBegun { temporary: String, cidr: IpNet, block_size: u8 },
-    /// Its own users would have to move away with those of the old pool.
+    /// The pool's own users would have to move away with those of the old pool.
     #[error("{cidr} is the CIDR of the pool {pool}, which is not temporary")]
     NotTemporary { pool: String, cidr: IpNet },
     #[error("the pool {pool} has blocks of /{size}, not of /{wanted}")]

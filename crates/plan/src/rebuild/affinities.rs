@@ -57,7 +57,7 @@ enum Decision<'f> {
     Skip(&'f Finding, SkipReason, String),
     /// Leaves the affinity, since its node may be alive.
     SkipOfLiving(&'f Finding),
-    /// Leaves the affinity unchanged here.
+    /// Plans nothing: there is nothing to repair, or another part of the plan does it.
     Leave,
 }
 

@@ -14,7 +14,6 @@ use calipam_model::snapshot::Versioned;
 use crate::basis::handles::{clean, handle_of};
 use crate::plan::Change;
 
-/// The plan for one block.
 #[derive(Default)]
 pub(super) struct BlockPlan<'s> {
     /// The planned addresses, by ordinal.
@@ -33,7 +32,6 @@ pub(super) struct BlockPlan<'s> {
     pub deleted: bool,
 }
 
-/// The plan for one address.
 pub(super) struct AddressPlan {
     pub address: IpAddr,
     pub edit: RecordEdit,
@@ -41,7 +39,6 @@ pub(super) struct AddressPlan {
     pub change: Change,
 }
 
-/// An edit of the record of an address.
 pub(super) enum RecordEdit {
     Release(AllocationGuard),
     Assign(Attribute),

@@ -290,7 +290,7 @@ fn is_gone(planner: &Planner<'_, '_>, owner: &RecordedOwner, claim: &Claim<'_>) 
     }
 }
 
-/// Requires that the node, endpoint and pod of the recorded owner are still absent, as far as they were.
+/// Requires that a node, endpoint or pod of the recorded owner that was absent is still absent.
 fn absences(planner: &Planner<'_, '_>, claim: &Claim<'_>) -> Vec<(Key, Precondition)> {
     let index = planner.index();
     let snapshot = planner.basis.snapshot;

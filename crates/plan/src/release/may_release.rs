@@ -37,7 +37,6 @@ pub(crate) struct Chosen<'s> {
 }
 
 impl Chosen<'_> {
-    /// Describes the release.
     pub(crate) fn change(&self) -> Change {
         let Allocated { block, address, .. } = self.allocated;
         let why = self.finding.map_or_else(|| "forced".to_owned(), Finding::says);
@@ -263,7 +262,7 @@ fn is_extra(choice: &Choice<'_>, held: &Allocated) -> bool {
     finding.is_some_and(|finding| finding.code == Code::ServiceAddressExtra)
 }
 
-/// Explains why an address without a finding is not released.
+/// Explains why an address is kept if no finding justifies its release.
 pub(super) fn why_not(basis: &Basis<'_>, address: IpAddr) -> Skipped {
     let (reason, detail) = why_kept_address(basis, address);
     let subject = Subject::Address(address);

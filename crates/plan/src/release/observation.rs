@@ -14,7 +14,7 @@ use jiff::Timestamp;
 /// The record of an address when it was seen unused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// The record, as far as the report shows it.
+    /// The handle, and the owner's attributes if the report has them.
     pub record: PackedAttribute,
     /// False if the report has only the handle.
     pub has_owner: bool,

@@ -28,14 +28,14 @@ pub enum ReportError {
         /// The GUID of the cluster.
         found: String,
     },
-    /// A calicoctl whose version differs from the cluster's wrote it. `--force` overrides that.
+    /// The report is from a calicoctl of another version than the cluster's. `--force` overrides that.
     #[error("{}", other_version(reported, found))]
     OtherVersion {
         reported: String,
         /// The version of the cluster.
         found: String,
     },
-    /// The datastore was unlocked or locked since. `--force` overrides that.
+    /// The cluster information, such as its lock, was written after the report. `--force` overrides that.
     #[error("it is stale: cluster information has changed since it was written")]
     Stale,
     /// calicoctl's reports are for a locked datastore. `--force` overrides that.

@@ -32,7 +32,7 @@ pub fn apply_plan(mut snapshot: Snapshot, plan: &Plan, now: Timestamp) -> Result
     Ok(snapshot)
 }
 
-/// The blocks, handles and affinities that a plan touches, out of their snapshot.
+/// The blocks, handles and affinities that a plan touches, taken out of their snapshot.
 #[derive(Clone)]
 pub(super) struct Touched {
     objects: BTreeMap<Key, Versioned<Object>>,

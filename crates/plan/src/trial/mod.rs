@@ -32,7 +32,7 @@ pub enum FailedTrial {
 
 /// Carries out the plan in memory, on the snapshot that it was made from, checks again, and compares. The findings that
 /// it claims to repair have to be gone, and no new ones may appear. Steps that are involved in a failure are left out
-/// of the plan and skipped, and the rest is tried again.
+/// of the plan and skipped, and the other steps are tried again.
 ///
 /// `report` must be complete: neither filtered nor rechecked.
 pub fn try_plan(

@@ -90,7 +90,7 @@ impl FindingSet {
     }
 }
 
-/// The places where a plan only records the actual state: the pool was as full before, and the node had as many blocks.
+/// The places where a plan only records the actual state.
 struct Recorded {
     networks: HashSet<IpNet>,
 }

@@ -17,7 +17,7 @@ use crate::journal::{
     same_value,
 };
 
-/// The number of times that a write is sent again after its answer was lost.
+/// The number of times that a write is sent again after an error.
 const RESENDS: usize = 3;
 
 /// The pause before the first resend. It grows with each resend.

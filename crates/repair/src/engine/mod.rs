@@ -30,8 +30,8 @@ use crate::error::RepairError;
 use crate::interrupt::Interrupt;
 use crate::journal::Journal;
 
-/// The maximum number of concurrent groups. Enough of them share one `fsync` of the journal. With four times as many,
-/// their blocks no longer fit into the processor's caches, and each write takes a fifth longer.
+/// The maximum number of concurrent groups, enough for many to share an `fsync` of the journal. With four times as
+/// many, their blocks no longer fit into the processor's caches, and each write takes a fifth longer.
 const IN_FLIGHT: usize = 256;
 
 /// The maximum number of concurrent requests to the datastore.
@@ -50,7 +50,7 @@ pub(crate) enum Decision {
     Write(Batch),
     /// Writes nothing: the objects are as they should be.
     Already,
-    /// Writes nothing: a guard of the whole step does not hold.
+    /// Writes nothing: the step is abandoned, for this reason.
     Conflict(String),
     /// Omits these parts, none of which is omitted yet. The task is then asked again.
     Omit(Vec<Omission>),
@@ -114,7 +114,7 @@ pub enum Event {
     },
     /// A step has ended, whatever its result.
     Ended {
-        /// The number of steps that have ended so far.
+        /// The number of steps that have ended.
         ended: usize,
         /// The number of steps in the run.
         of: usize,
@@ -135,7 +135,7 @@ pub(crate) struct Context {
     pub requests: Arc<Semaphore>,
 }
 
-/// A step that was abandoned, or addresses of a step that stay as they were.
+/// A step that was abandoned or written only in part, or addresses of a step that stay as they were.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Conflict {
     /// The step of the plan.
@@ -160,7 +160,7 @@ pub(crate) enum Ended {
     Partly(String),
     /// Everything was as it should be.
     Already,
-    /// A guard did not hold.
+    /// Nothing stays written, for this reason.
     Conflict(String),
     /// A stop was requested before anything was written.
     Interrupted,
@@ -179,15 +179,15 @@ pub struct Execution {
     /// Steps that found everything done already.
     #[serde(rename = "alreadyDone")]
     pub already: usize,
-    /// Steps that wrote nothing, because something had changed.
+    /// Steps that were abandoned, and wrote nothing.
     pub aborted: usize,
-    /// Addresses that stay as they were because something had changed, including those left out of written steps.
+    /// Addresses that were left out of their steps because something had changed, and stay as they were.
     pub kept_addresses: usize,
     /// Steps that wrote nothing, because the run was interrupted or a failure ended it.
     pub not_started: usize,
-    /// Steps that were written in part: the rest met a conflict or a failure.
+    /// Steps of which only a part was written, because of a conflict or a failure.
     pub partly: usize,
-    /// Steps, and addresses of steps, that were abandoned because something had changed.
+    /// Steps that were abandoned or written only in part, and addresses that were left out of steps.
     pub conflicts: Vec<Conflict>,
     /// True if a stop was requested.
     pub interrupted: bool,

@@ -1,4 +1,4 @@
-//! Omitted parts of steps, whose guards do not hold. The other parts are written.
+//! Parts of steps that are omitted because they cannot be written. The other parts are written.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use calipam_model::edit::Unit;
 
-/// A part whose guards do not hold.
+/// An omitted part of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Omission {
     pub unit: Unit,
@@ -21,10 +21,9 @@ pub(crate) struct Omission {
 /// Handles whose addresses a step of the run keeps, with the reasons.
 pub(crate) type KeptHandles = Arc<Mutex<HashMap<String, String>>>;
 
-/// The parts of a group's step that are omitted so far, and the handles that the run keeps.
+/// The omitted parts of a group's step, and the handles that the run keeps.
 #[derive(Debug, Default)]
 pub(crate) struct Omitted {
-    /// Omitted parts of the group's step.
     parts: Vec<Omission>,
     /// The handles that any group of the run keeps.
     kept: KeptHandles,

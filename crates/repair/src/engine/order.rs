@@ -16,7 +16,7 @@ pub(super) struct Order {
     ready: BTreeSet<usize>,
 }
 
-/// The groups that use an object, so far.
+/// The last group that writes an object, and the later groups that read it.
 #[derive(Default)]
 struct Users {
     writer: Option<usize>,

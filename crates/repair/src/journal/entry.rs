@@ -175,8 +175,7 @@ impl Intent {
 pub struct Outcome {
     /// The number of the intent.
     pub id: u64,
-    /// The new revisions of the objects, in the order of the changes; `None` if nothing was written because something
-    /// had changed.
+    /// The new revisions of the objects, in the order of the changes; `None` if nothing was written.
     pub written: Option<Vec<Option<String>>>,
 }
 

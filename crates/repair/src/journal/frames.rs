@@ -14,7 +14,7 @@ const PART: u64 = 64 << 10;
 /// Makes frames from lines.
 pub(super) struct FrameWriter {
     packer: Packer,
-    /// Lines without a frame so far.
+    /// Lines that are not in a frame yet.
     text: Vec<u8>,
     frames: Vec<u8>,
 }

@@ -28,7 +28,7 @@ pub enum JournalState {
     Damaged,
 }
 
-/// A journal, as far as its header and its short lines show it.
+/// A journal, as its header and its short lines show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     pub path: PathBuf,

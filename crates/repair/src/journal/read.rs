@@ -12,7 +12,7 @@ use super::entry::{Entry, FORMAT, Header, Intent, LockMark, Outcome};
 use super::file::{is_alive, open_own};
 use super::line::Lines;
 
-/// The reason why a journal cannot be used. `reason` is the system's error text.
+/// The reason why a journal cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
     #[error("cannot write the journal {}: {reason}", path.display())]

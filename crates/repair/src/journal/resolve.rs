@@ -23,8 +23,8 @@ pub enum IntentOutcome {
     Changed(Vec<String>),
 }
 
-/// Reads the objects of open intents to find their outcomes, including intents that were not written so far: writes of
-/// a killed run may arrive late. Returns the journal with the certain outcomes added, and the outcome of each open
+/// Reads the objects of open intents to find their outcomes, including intents that are recorded as not written: writes
+/// of a killed run may arrive late. Returns the journal with the certain outcomes added, and the outcome of each open
 /// intent by its number.
 pub async fn resolve(
     mut recorded: Recorded,

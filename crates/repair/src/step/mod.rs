@@ -32,8 +32,8 @@ pub(crate) fn groups(steps: Vec<Step>, limits: Limits) -> Vec<Group> {
     steps.iter().enumerate().map(group).collect()
 }
 
-/// Returns, for each handle whose addresses several parts free, these parts with the indices of their steps. Pods with
-/// an IPv4 and an IPv6 address have such handles.
+/// Returns the handles whose addresses several parts free, each with these parts and the indices of their steps. Pods
+/// with an IPv4 and an IPv6 address have such handles.
 fn handles_of_several_steps(steps: &[Arc<Step>]) -> HashMap<&str, Vec<(usize, PartOf)>> {
     let mut handles: HashMap<&str, Vec<(usize, usize)>> = HashMap::new();
     for (index, step) in steps.iter().enumerate() {

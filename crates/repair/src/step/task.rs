@@ -24,10 +24,10 @@ pub(super) struct WriteTask {
     /// Parts of later steps that free addresses of the same handles. A handle is released completely or not at all, so
     /// these parts are compared before the handle's first address is freed.
     later: Vec<PartOf>,
-    /// True if this write has only handle counts, without their block. They need no evidence, which is about addresses
-    /// and blocks: the counts have to follow the blocks in any case.
+    /// True if this write has only handle counts, without their block. They need no evidence: the counts have to follow
+    /// the blocks in any case.
     counts_only: bool,
-    /// The largest number of changes and pieces of evidence in one write.
+    /// The largest number of objects that one write can change or compare.
     conditions: usize,
 }
 
@@ -106,7 +106,7 @@ impl WriteTask {
         &self.step.parts[piece.part]
     }
 
-    /// Returns the objects that the task writes, and those of its own evidence as far as it is `wanted`.
+    /// Returns the objects that the task writes, and those of its `wanted` evidence.
     fn keys(&self, wanted: impl Fn(&Precondition) -> bool) -> BTreeSet<Key> {
         let evidence =
             self.pieces.iter().flat_map(|piece| self.evidence(piece)).chain(self.evidence_of_whole());

@@ -43,8 +43,8 @@ impl State {
     }
 }
 
-/// Refuses objects that are undone together if one of them has changed. At its end, an undo deletes the objects that
-/// the run created: if one is gone and the rest is not undone, others have deleted it.
+/// Refuses objects that are undone together if one of them has changed. An undo deletes objects that the run created at
+/// the end: if one is gone although earlier objects are not undone, others have deleted it.
 pub(super) fn why_refused(found: &[(&UndoObject, State)]) -> Option<String> {
     let begun =
         found.iter().filter(|(_, state)| *state == State::AsLeft).map(|(object, _)| object.phase()).min();
@@ -295,8 +295,8 @@ pub(super) async fn refusals(
     Ok(steps.iter().map(refusal).collect())
 }
 
-/// Reads the existing pools, blocks and affinities, as far as they can conflict. Blocks are read only if a pool is
-/// deleted, a block has to be absent, or a footprint's block is missing: one that exists overlaps no other.
+/// Reads pools, blocks and affinities if they can conflict. Blocks are read only if a pool is deleted, a block has to
+/// be absent, or a footprint's block is missing: one that exists overlaps no other.
 async fn existing(
     datastore: &Datastore,
     steps: &[UndoStep],

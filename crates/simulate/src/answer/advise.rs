@@ -15,7 +15,7 @@ use super::{BlockSizeRow, Run, percent};
 use crate::scenario::{PoolSpec, Scenario, ScenarioError};
 use crate::time::Micros;
 
-/// A block size is slow if its mean time of an ADD exceeds that of the fastest size, multiplied by these thousandths.
+/// A block size is slow if its mean ADD time, in thousandths of that of the fastest size, exceeds this.
 const SLOWER: u64 = 1_250;
 /// A block size is slow if the 99th percentile of its ADD times exceeds this.
 const LONGEST: Micros = Micros::from_secs(1);
@@ -91,8 +91,8 @@ pub struct Advice {
 }
 
 /// Simulates a cluster with each block size, and finds the best: of the sizes without drawbacks in any run, the one
-/// with the lowest cost of wasted addresses and routes in all runs. If every size has drawbacks, finds the best one in
-/// a larger pool.
+/// with the lowest total cost of wasted addresses and routes. If every size has drawbacks, finds the best one in a
+/// larger pool.
 pub fn advise(scenario: &Scenario, sizes: &[u8], runs: u64) -> Result<Advice, ScenarioError> {
     let fresh = scenario.afresh();
     let has_v4 = fresh.pools_for_pods().any(|pool| cidr::is_v4(pool.cidr));
@@ -169,7 +169,7 @@ impl Trials {
         self.sizes.iter().filter(|trial| trial.drawbacks.is_empty())
     }
 
-    /// The size with the lowest cost in all runs; the first among equals.
+    /// The size without drawbacks that has the lowest total cost; the first among equals.
     fn best(&self) -> Option<u8> {
         self.sound().min_by_key(|trial| trial.cost()).map(|trial| trial.block_size)
     }
@@ -258,7 +258,7 @@ fn blocks_of_full_node(scenario: &Scenario, block_size: u8) -> u32 {
     scenario.max_pods_per_node.div_ceil(addresses(block_size))
 }
 
-/// The number of addresses in a block. Prefix lengths beyond 32 are IPv6, whose blocks are not larger than IPv4's.
+/// The number of addresses in a block. Prefix lengths beyond 32 are IPv6.
 fn addresses(block_size: u8) -> u32 {
     1u32.checked_shl((bits(block_size) - block_size.min(128)).into()).unwrap_or(u32::MAX)
 }

@@ -11,7 +11,7 @@ use crate::time::Micros;
 
 /// The interval of checks.
 const CHECKS: Micros = Micros::from_secs(30);
-/// The time that the cluster runs before the cause.
+/// The time from the arrival of the last pod to the cause.
 const BEFORE: Micros = Micros::from_mins(5);
 /// The time that the cluster runs after the cause.
 const AFTER: Micros = Micros::from_mins(45);
@@ -72,7 +72,7 @@ pub struct CauseRow {
     pub runs: u64,
     /// Number of runs in which an address had two owners.
     pub runs_with_clash: u64,
-    /// Number of addresses with two owners, in all runs.
+    /// Number of addresses with two owners, summed over the runs.
     pub clashes: u64,
     /// The time from the cause until the first address had two owners: the median of the runs in which one had.
     pub first_clash_after: Option<Micros>,

@@ -58,7 +58,7 @@ pub struct Adds {
     pub too_long: u64,
     /// The number of failed ADDs by their error message.
     pub reasons: BTreeMap<String, u64>,
-    /// The times from the call of the plugin to its answer.
+    /// The times from the call of the plugin until it gave addresses.
     pub time: Times,
     /// The times of ADDs that found a free address in one of their node's blocks.
     pub time_in_own_block: Times,
@@ -125,7 +125,7 @@ pub struct Run {
     /// The simulated time.
     pub simulated: Micros,
     pub adds: Adds,
-    /// DELs that released their addresses.
+    /// DELs that succeeded.
     pub deleted: u64,
     /// All requests to the datastore, including those of kube-controllers.
     pub datastore_requests: u64,

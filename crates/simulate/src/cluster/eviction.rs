@@ -7,7 +7,7 @@ use super::{Pod, World};
 use crate::answer::{Evicted, Eviction};
 use crate::time::Micros;
 
-/// The interval at which the pods of a batch are looked for.
+/// The interval at which the new pods of a batch are counted.
 const POLL: Micros = Micros::from_secs(1);
 
 impl World {

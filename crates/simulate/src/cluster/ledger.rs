@@ -12,7 +12,6 @@ pub(crate) struct Clash {
     pub at: Micros,
 }
 
-/// The user of each address.
 #[derive(Default)]
 pub(crate) struct Ledger {
     /// The pod that uses each address. Only for lookups: nothing depends on the order.

@@ -6,7 +6,7 @@ use super::failure::HeldByFailed;
 use crate::answer::Point;
 use crate::time::Micros;
 
-/// All measurements so far.
+/// The measurements of a run.
 #[derive(Default)]
 pub(crate) struct Measured {
     /// The ADDs that gave addresses, in the order in which they ended.
@@ -16,7 +16,7 @@ pub(crate) struct Measured {
     /// The number of failed ADDs by their error message.
     pub reasons: BTreeMap<String, u64>,
     pub conflicts: u64,
-    /// DELs that released their addresses.
+    /// DELs that succeeded.
     pub deleted: u64,
     /// Number of pods for which no node currently has room.
     pub unschedulable: u64,

@@ -108,7 +108,6 @@ impl World {
         self.families[family as usize]
     }
 
-    /// A number below `end`.
     fn random_below(&self, end: u64) -> u64 {
         self.random.borrow_mut().below(end)
     }

@@ -18,7 +18,7 @@ pub(crate) struct NodeState {
     weight: u32,
     /// The lock that the calls of the node's plugin take.
     pub lock: Lock,
-    /// The results of searches that found nothing, which the plugin keeps next to the lock.
+    /// The full blocks that searches found, which the plugin keeps next to the lock.
     pub notes: Arc<MemoryNotes>,
     /// True if the machine is running and reaches the control plane.
     pub is_alive: bool,
@@ -84,7 +84,7 @@ impl Nodes {
         (0..).zip(&self.all)
     }
 
-    /// Chooses the node for the next pod: of two random nodes that take pods, the one with fewer for its weight.
+    /// Chooses the node for the next pod: of two random nodes that take pods, the one with fewer pods for its weight.
     pub(crate) fn choose(&self, random: &mut Random) -> Option<u32> {
         let mut draw = || self.open.get(random.below(self.open.len() as u64) as usize).copied();
         let (first, second) = (draw()?, draw()?);

@@ -70,7 +70,6 @@ impl Pods {
         (0..).zip(&mut self.all)
     }
 
-    /// The number of pods so far.
     pub(super) fn count(&self) -> usize {
         self.all.len()
     }

@@ -27,7 +27,6 @@ impl Blocks {
         self.all.get(&cidr)
     }
 
-    /// All blocks, in the order of their CIDRs.
     pub(super) fn by_cidr(&self) -> impl Iterator<Item = &Stored> {
         self.all.values()
     }

@@ -21,7 +21,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The kind that a query lists; `None` if it reads one object.
+    /// The kind of object that a query lists; `None` if it lists none.
     pub(super) fn listed_by(query: &Query) -> Option<Self> {
         match query {
             Query::Get(_) | Query::BlockKey(_) | Query::Overlapping(_) => None,

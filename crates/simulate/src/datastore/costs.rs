@@ -113,7 +113,7 @@ impl Costs {
         }
     }
 
-    /// The time that any request keeps one of the server's processors busy, in nanoseconds.
+    /// The time that a read or write keeps one of the server's processors busy, in nanoseconds.
     fn busy_nanos(&self, work: Work) -> u64 {
         let per_second = if work.is_write() { self.writes_per_second } else { self.reads_per_second };
         (1_000_000_000 * self.threads()).checked_div(per_second).unwrap_or(0)

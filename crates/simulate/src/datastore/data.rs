@@ -99,7 +99,6 @@ impl Data {
         self.config.map(|(config, _)| config)
     }
 
-    /// Answers a query.
     pub(crate) fn read(&self, query: &Query) -> Vec<Entry> {
         match query {
             Query::Get(key) => self.get(key).into_iter().collect(),

@@ -34,7 +34,6 @@ impl Latency {
         }
     }
 
-    /// Draws a time.
     pub(super) fn draw(self, random: &mut Random, jitter_permille: u64) -> Micros {
         let times = match self {
             Self::Around(time) => return random.around(time, jitter_permille),

@@ -11,7 +11,7 @@ pub(super) struct Limiter {
     gap: Micros,
     /// The time that a client may be ahead of the limit.
     ahead: Micros,
-    /// The time at which the requests so far would have been sent at the limit.
+    /// The time at which the counted requests would have been sent at the limit.
     spent: Cell<Micros>,
 }
 

@@ -27,7 +27,7 @@ struct Core {
     now: Cell<Micros>,
     /// The events to come, by time and number.
     events: RefCell<BTreeMap<(Micros, u64), Action>>,
-    /// Number of events queued so far.
+    /// Number of events that were queued.
     queued: Cell<u64>,
     /// The tasks that have not ended; `None` for a task that is running.
     tasks: RefCell<HashMap<TaskId, Option<Task>, foldhash::fast::FixedState>>,
@@ -103,7 +103,7 @@ impl Engine {
         }
     }
 
-    /// Lets a task continue, if it still exists.
+    /// Continues a task, if it still exists.
     fn step(&self, id: TaskId) {
         let Some(mut task) = self.0.tasks.borrow_mut().get_mut(&id).and_then(Option::take) else { return };
         let before = self.0.current.replace(Some(id));

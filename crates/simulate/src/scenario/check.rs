@@ -127,7 +127,6 @@ impl Scenario {
         }
     }
 
-    /// The index of a node.
     pub(crate) fn node_index(&self, name: &str) -> Option<u32> {
         match &self.start {
             Some(start) => start.nodes.iter().position(|node| node.name == name).map(|index| index as u32),

@@ -43,12 +43,12 @@ pub struct Scenario {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub families: Option<Families>,
     pub strict_affinity: bool,
-    /// The block limit of a node; 0 for Calico's default of 20.
+    /// The block limit of a node; if 0, that of `start`, or Calico's default of 20.
     pub max_blocks_per_host: u32,
-    /// The time until a released address can be assigned again.
+    /// The time until a released address can be assigned again; if zero, that of `start`.
     pub cooldown: Micros,
     /// The rate at which pods arrive in the cluster; by default one every five seconds for each node, and at most 100
-    /// per second in all.
+    /// per second in total.
     pub arrival: Option<Rate>,
     /// The average lifetime of a pod, by default unlimited. Another pod arrives for each that leaves.
     pub lifetime: Option<Micros>,

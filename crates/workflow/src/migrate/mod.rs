@@ -47,7 +47,7 @@ pub struct MigrateRequest {
     pub intent: Intent,
 }
 
-/// The state of a migration, as far as it was surveyed.
+/// The surveyed state of a migration.
 #[derive(Clone, Debug)]
 pub struct Surveyed {
     pub survey: Survey,
@@ -121,8 +121,8 @@ pub fn migrate<'a>(
     })
 }
 
-/// Plans a phase that writes a pool. If nothing will be written, a refusal becomes part of the plan, so that the rest
-/// is still shown.
+/// Plans a phase that writes a pool. If nothing will be written, a refusal becomes part of the plan, so that the
+/// survey is still shown.
 fn pools_or_skipped(
     run: &Run<'_>,
     seen: &CheckResult,

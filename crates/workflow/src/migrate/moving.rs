@@ -158,7 +158,7 @@ impl<'p> Ties<'p> {
         Self { old, namespaces: namespaces.collect() }
     }
 
-    /// True if the pod asks for the old pool, or its namespace does and the pod does not ask for others.
+    /// True if the pod asks for the old pool, or if its namespace does and the pod has no such annotation itself.
     pub(super) fn hold(&self, pod: &WorkloadPod) -> bool {
         let of_namespace = || self.namespaces.get(pod.namespace.as_str()).copied().unwrap_or_default().iter();
         let asks_itself = |annotation| pod.asks.iter().any(|asks| asks.annotation == annotation);

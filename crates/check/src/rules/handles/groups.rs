@@ -1,5 +1,5 @@
 //! Groups handles with the allocations that name them. A large cluster has a million of each: both are sorted by a
-//! hash of the ID and merged, on all cores, and groups in which handle and records agree are skipped.
+//! hash of the ID and merged, on all cores, and typical groups that are in order are skipped.
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{BuildHasher, Hasher};
@@ -226,7 +226,6 @@ fn hash_of_handle(id: TextRef<'_>) -> u64 {
     hasher.finish()
 }
 
-/// One of several things with the same hash.
 enum Member<'c, 's> {
     Object(&'s StoredHandle),
     Record(Record<'c, 's>),

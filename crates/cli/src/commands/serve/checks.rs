@@ -21,9 +21,9 @@ use crate::exit::Failure;
 use crate::operator::Person;
 use crate::watch::{self, TOGETHER};
 
-/// The rest after a check, as a multiple of its duration, so checks take less than a tenth of the time.
+/// The pause after a check, as a multiple of its duration, so checks take less than a tenth of the time.
 const REST: u32 = 10;
-/// The rest while following, as a multiple of the check's processor time: checks use less than a quarter of a core.
+/// The pause while following, as a multiple of the check's processor time: checks use less than a quarter of a core.
 const REST_FOLLOWED: u32 = 4;
 /// The shortest time between two checks while following, so that many changes are checked together.
 const EVERY: Duration = Duration::from_secs(1);
@@ -47,7 +47,7 @@ pub(super) struct Checks<'a> {
     datastore: Option<Datastore>,
     /// The last read revision, if the data has one.
     revision: Option<i64>,
-    /// True if the last check began to follow the cluster, or a complete read was due. This is rare: no rest is needed.
+    /// True if the last check began to follow the cluster, or a complete read was due. This is rare and needs no pause.
     is_rare: bool,
     /// The processor time of this process at the start of the last check.
     processor_time: Option<Duration>,
@@ -70,7 +70,6 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// Runs one check.
     pub(super) async fn check(&mut self, begin: Instant) -> Result<Good, Failure> {
         let options = &self.args.options;
         let checker = Checker::new(options)?;
@@ -163,7 +162,7 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// Returns the rest after a check that lasted `took`.
+    /// Returns the pause after a check that lasted `took`.
     fn rest_for(&self, took: Duration) -> Duration {
         let used = processor_time().zip(self.processor_time).map(|(now, before)| now.saturating_sub(before));
         match used {
@@ -177,7 +176,7 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// Rests after a check that lasted `took`, and waits for a change or the end of the interval.
+    /// Pauses after a check that lasted `took`, and waits for a change or the end of the interval.
     pub(super) async fn rest(&mut self, took: Duration, interval: Duration) {
         let least = self
             .live

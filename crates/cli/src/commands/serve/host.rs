@@ -16,7 +16,7 @@ impl Hosts {
         Self(names.iter().map(|name| normal(name)).collect())
     }
 
-    /// True if each host in a request is an address, `localhost`, below that, or allowed. Every browser sends a host.
+    /// True if each host in a request is an address, `localhost`, a name below it, or allowed. Browsers send one.
     pub(super) fn admit<B>(&self, request: &Request<B>) -> bool {
         let headers = request.headers().get_all(HOST).iter();
         let authority = |text: &[u8]| Authority::try_from(text).ok();

@@ -247,7 +247,7 @@ async fn answer_path(path: &str, served: &Arc<Served>, current: Duration, asking
 const NOT_YET: &str = "# HELP calipam_up 1 if the last check could read the cluster and check it, otherwise 0.\n\
                        # TYPE calipam_up gauge\ncalipam_up 0\n";
 
-/// Answers with a text of the last successful check, and the check's age.
+/// Answers with a document of the last successful check, and the check's age.
 async fn report(served: &Arc<Served>, kind: &'static str, text: Text, asking: &Semaphore) -> Answer {
     let Some(good) = &served.good else {
         return with(not_ready(served), RETRY_AFTER, "10");
@@ -258,7 +258,7 @@ async fn report(served: &Arc<Served>, kind: &'static str, text: Text, asking: &S
     }
 }
 
-/// Returns a text, which is formatted at the first request.
+/// Returns a document, which is formatted at the first request.
 async fn text_of(served: &Arc<Served>, text: Text, asking: &Semaphore) -> Result<Option<Bytes>, Answer> {
     let Ok(_place) = asking.acquire().await else { return Err(not_ready(served)) };
     let asked = Arc::clone(served);

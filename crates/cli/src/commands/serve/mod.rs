@@ -1,8 +1,8 @@
 //! `serve`: repeats the check, and serves the last result.
 //!
 //! Checks run one after the other on a separate thread and runtime, so that a large cluster does not delay answers.
-//! Each check provides its report, whose texts are formatted at the first request, and its snapshot for questions. No
-//! answer reads the datastore.
+//! Each check provides its report, whose documents are formatted at the first request, and its snapshot for questions.
+//! No answer reads the datastore.
 
 mod ask;
 mod checks;

@@ -29,7 +29,7 @@ pub(super) struct Served {
     failure: Option<(String, Timestamp)>,
 }
 
-/// The result of a successful check. Its texts are formatted at the first request.
+/// The result of a successful check. Its documents are formatted at the first request.
 #[derive(Debug)]
 pub(super) struct Good {
     /// The end of the check.
@@ -80,7 +80,7 @@ impl Good {
         self.snapshot.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a text, which is formatted at the first call.
+    /// Returns a document, which is formatted at the first call.
     fn text(&self, text: Text) -> io::Result<&Bytes> {
         let place = match text {
             Text::Json => &self.json,
@@ -140,7 +140,7 @@ impl Served {
         self.failure.as_ref().filter(|_| self.good.is_none()).map(|(message, _)| message.as_str())
     }
 
-    /// Returns a text, which can take a while; `None` before the first result.
+    /// Returns a document, which can take a while; `None` before the first result.
     pub(super) fn text(&self, text: Text) -> io::Result<Option<Bytes>> {
         let of_good = self.good.as_ref().map(|good| good.text(text)).transpose()?;
         match (text, &self.run, of_good) {

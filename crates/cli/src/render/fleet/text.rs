@@ -114,7 +114,7 @@ pub(super) fn age(age: SignedDuration) -> String {
     }
 }
 
-/// The number of a cluster's findings of each severity, for its row.
+/// Returns each severity with the number of findings, for a cluster's row.
 pub(super) fn severities(counts: &BTreeMap<Severity, usize>) -> impl Iterator<Item = (Severity, usize)> {
     Severity::ALL.into_iter().map(|severity| (severity, counts.get(&severity).copied().unwrap_or_default()))
 }

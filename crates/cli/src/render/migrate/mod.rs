@@ -163,7 +163,7 @@ fn differences(differences: &[Difference]) -> Grid {
     Grid::new(false, differences, columns)
 }
 
-/// A row for each node, those without room first. A short table of many has a row with sums, and a few without room.
+/// A row for each node, those without room first. If there are many, a short table has sums, and a few without room.
 fn capacity(capacity: &[NodeCapacity], wide: bool) -> Grid {
     let mut nodes: Vec<NodeCapacity> = capacity.to_vec();
     nodes.sort_by_key(|node| node.found >= node.needed);
@@ -249,7 +249,7 @@ fn without_command(group: &Group) -> &'static str {
     }
 }
 
-/// The users of addresses or, in a short table of many, their number by node and kind.
+/// The users of addresses. If there are many, a short table has their number by node and kind.
 fn users(users: &[User], wide: bool) -> Grid {
     let columns = vec![
         left("ADDRESS", |user: &User| user.address),

@@ -20,7 +20,7 @@ use crate::render::text::count;
 #[derive(Serialize)]
 pub(crate) struct AddressDetails<'a> {
     pub view: &'a AddressView,
-    /// The last events, as far as they are available.
+    /// The last events that are known.
     pub events: &'a [Event],
 }
 

@@ -1,4 +1,4 @@
-//! Maps of pools: half blocks in 256 colours, or a character for each cell.
+//! Maps of pools: half blocks in 256 colors, or a character for each cell.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -66,7 +66,7 @@ fn title(map: &PoolMap) -> String {
     )
 }
 
-/// The cells with findings, the worst first, so that nothing is shown by colour alone.
+/// The cells with findings, the worst first, so that nothing is shown by color alone.
 fn findings(map: &PoolMap, most: usize) -> Vec<String> {
     let mut marked: Vec<(Severity, &MapCell)> =
         map.cells.iter().filter_map(|cell| Some((cell.worst?, cell))).collect();
@@ -138,7 +138,7 @@ impl Glyph {
         }
     }
 
-    /// One of the 256 colours: grey without a block, from blue to yellow by use, red tones for findings.
+    /// One of the 256 colors: gray without a block, from blue to yellow by use, red tones for findings.
     fn color(self) -> Color {
         let color = match self {
             Self::Unclaimed => 238,
@@ -214,7 +214,6 @@ impl<'a> Drawing<'a> {
     }
 }
 
-/// The legend of the colours.
 fn colors() -> String {
     let parts = [
         (Glyph::Unclaimed, "no block"),

@@ -95,12 +95,10 @@ impl<V: View> Document for ViewDocument<'_, V> {
     }
 }
 
-/// A text, or a dash if it is empty.
 fn or_dash(text: &str) -> &str {
     if text.is_empty() { "-" } else { text }
 }
 
-/// A value, or a dash if there is none.
 fn dash(value: Option<impl Display>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| or_dash(&value.to_string()).to_owned())
 }

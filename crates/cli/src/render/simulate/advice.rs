@@ -19,7 +19,6 @@ pub(super) fn against(candidate: &Candidate) -> String {
     candidate.drawbacks.iter().map(|drawback| words(*drawback)).collect::<Vec<_>>().join("; ")
 }
 
-/// The advice in words.
 pub(super) fn lines(advice: &Advice) -> Vec<String> {
     let Some(size) = advice.block_size else {
         return vec!["No block size fits; the drawbacks of each are listed below.".to_owned()];
@@ -74,7 +73,6 @@ fn tipping(advice: &Advice) -> Option<String> {
     ))
 }
 
-/// A drawback in words.
 fn words(drawback: Drawback) -> &'static str {
     match drawback {
         Drawback::WaitingPods => "pods do not start",

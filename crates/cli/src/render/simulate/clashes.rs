@@ -44,7 +44,6 @@ pub(super) fn finding_columns<'a>() -> Vec<Column<'a, &'a Sighting>> {
     ]
 }
 
-/// A cause in words.
 pub(super) fn words(cause: Cause) -> &'static str {
     match cause {
         Cause::None => "none, for comparison",

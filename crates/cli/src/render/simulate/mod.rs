@@ -24,9 +24,7 @@ use crate::format::Format;
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Answers {
-    /// The program's version.
     version: &'static str,
-    /// The simulated scenario.
     scenario: Scenario,
     /// The costs of requests to the datastore.
     costs: Costs,

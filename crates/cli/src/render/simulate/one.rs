@@ -22,7 +22,6 @@ pub(super) fn write(run: &Run, text: &mut Text) {
     }
 }
 
-/// The result in words.
 pub(super) fn lines(run: &Run) -> Vec<String> {
     let (adds, blocks) = (&run.adds, &run.blocks);
     let pods = thousands(run.pods + run.waiting_pods);

@@ -51,7 +51,6 @@ pub(super) fn write(answers: &Answers, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(page.into_string().as_bytes())
 }
 
-/// The costs of requests.
 fn costs(answers: &Answers) -> impl Iterator<Item = Vec<String>> {
     answers.costs.by_text().into_iter().map(|(name, value)| {
         let is_assumed = answers.assumed_costs.contains(&name);

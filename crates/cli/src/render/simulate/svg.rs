@@ -1,4 +1,4 @@
-//! Charts as SVG: bars and lines with axes, in the page's colours.
+//! Charts as SVG: bars and lines with axes, in the page's colors.
 
 use maud::{Markup, html};
 
@@ -72,7 +72,7 @@ pub(super) fn lines(title: &str, end: &str, lines: &[Line]) -> Markup {
     }
 }
 
-/// The points of a curve as steps: no change is known between two points.
+/// The points of a curve as steps: each value is drawn up to the next point.
 fn path(line: &Line, most: f64) -> String {
     let mut text = String::new();
     let mut before = None;

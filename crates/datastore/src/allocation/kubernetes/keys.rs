@@ -79,8 +79,8 @@ pub(super) async fn overlapping(client: &Arc<KubeClient>, net: IpNet) -> Result<
     Ok(Answer::found(entries))
 }
 
-/// The names in a span and some after it. The API starts a list at a name only with the token of an earlier page, so
-/// this constructs one. `None` if the server does not understand the token, or there are too many names.
+/// The names in a span, and some that follow. The API starts a list at a name only with the token of an earlier page,
+/// so this constructs such a token. `None` if the server does not understand it, or there are too many names.
 async fn in_span(client: &Arc<KubeClient>, kind: &Kind, span: &Span) -> Result<Option<Vec<String>>> {
     let form = |text: &str| text.replace(['.', ':'], "-");
     let (first, end) = (form(&span.first), prefix_end(form(&span.last).as_bytes()));

@@ -38,7 +38,7 @@ pub(super) fn asked_for(queries: &[Query]) -> Option<Vec<IpNet>> {
     (queries.len() >= MANY).then(|| queries.iter().map(block).collect())?
 }
 
-/// Reads the blocks of some CIDRs, in order.
+/// Reads the blocks with these CIDRs. The answers have the same order.
 pub(super) async fn blocks(client: &Arc<KubeClient>, cidrs: Vec<IpNet>) -> Result<Vec<Answer>> {
     let mut by_name: Vec<(String, IpNet)> = cidrs.iter().map(|cidr| (block_name(*cidr), *cidr)).collect();
     by_name.sort();

@@ -167,7 +167,7 @@ impl KubeStore {
                 Swap { record: entry.record.clone(), read: Some(entry.revision.clone()), deletes: false };
             match self.swap(&swap).await {
                 Ok(_) => labelled += 1,
-                // Another client has labelled, changed or deleted the affinity; whatever it writes has labels.
+                // Another client has labeled, changed or deleted the affinity; whatever it writes has labels.
                 Err(error) if error.is_lost_race() => {}
                 Err(error) => return Err(error),
             }

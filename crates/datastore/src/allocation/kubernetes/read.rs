@@ -33,7 +33,7 @@ pub(super) struct Answer {
     pub object: Option<(Key, Value)>,
     /// True if the answer proves that the API group exists.
     pub shows_group: bool,
-    /// True if the object is missing, or the whole API group.
+    /// True if the object or the whole API group is missing.
     pub misses_kind: bool,
 }
 
@@ -132,7 +132,7 @@ async fn node(client: &KubeClient, key: &Key, kind: &Kind, path: &str) -> Result
     Ok(Answer { entries: entries(snapshot, |found| found == key), ..Answer::default() })
 }
 
-/// The record in one Calico object, identified by its value, not its name.
+/// The record in a Calico object; [`Record::Undecodable`] if its value does not belong to `key`.
 pub(super) fn object_entries(key: &Key, mut snapshot: Snapshot, revision: &Revision) -> Vec<Entry> {
     if let (Key::IpamConfig, Some(config)) = (key, snapshot.ipam_config.take()) {
         return vec![Entry { record: Record::Config(config), revision: revision.clone() }];

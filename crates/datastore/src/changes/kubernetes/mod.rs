@@ -22,7 +22,7 @@ use crate::read::whole::kubernetes::plan;
 
 /// Maximum changes waiting to be received. With more, the server waits.
 const MOST: usize = 10_000;
-/// Seconds until watches end. They differ, so a server that is stopped interrupts at least one watch.
+/// Seconds until watches end. They differ, so that not all watches end in time when a server is stopped.
 const SECONDS: [u32; 4] = [15, 16, 17, 18];
 
 /// A report of a watch.
@@ -30,7 +30,7 @@ pub(crate) enum Message {
     Change(&'static KnownKind, watch::Change),
     /// All changes of the kind up to this version were reported.
     Reached(&'static str, i64),
-    /// Everything up to the request with this number was reported.
+    /// Everything that happened to the kind before the request with this number was reported.
     Current(&'static str, u64),
     Broken(Broken),
 }
@@ -62,7 +62,6 @@ impl Watches {
         Self { messages, asked, _watches: watches }
     }
 
-    /// The next report.
     pub(crate) async fn next(&mut self) -> Message {
         let ended = || WhyWhole::CannotWatch("the watches have ended".to_owned());
         self.messages.recv().await.unwrap_or_else(|| Message::Broken(Broken::Lost(ended())))

@@ -71,7 +71,7 @@ impl OneKind {
         }
     }
 
-    /// Asks for the newest version, which goes back only in another history.
+    /// Asks for the newest version. Returns an error if it is lower than the known one: the history is different.
     async fn newest(&self) -> Result<i64, Broken> {
         let newest = newest(&self.client, &self.kind).await.map_err(|failure| self.failed(failure))?;
         if newest.cast_signed() < self.known {
@@ -102,8 +102,8 @@ impl OneKind {
         }
     }
 
-    /// Reports the changes of one watch, until its server ends it. If it ends in another way or sooner, the server may
-    /// have restarted with an earlier state, and would not report the changes missing from that state.
+    /// Reports the changes of one watch, until its server ends it. Returns an error if it ends sooner or in another
+    /// way: the server may have restarted with an earlier state, which lacks some changes.
     async fn watch(&mut self, begin: Instant) -> Result<(), Broken> {
         let opened = Watch::open(&self.client, &self.kind, self.known.cast_unsigned(), self.seconds).await;
         let mut watch = opened.map_err(|failure| self.failed(failure))?;

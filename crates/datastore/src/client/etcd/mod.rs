@@ -111,7 +111,6 @@ impl Answers {
     }
 }
 
-/// The key of the cluster information.
 fn information_key() -> String {
     Key::ClusterInformation(DEFAULT.to_owned()).to_string()
 }
@@ -139,7 +138,7 @@ impl EtcdClient {
         self.settings.endpoints.len() > 1
     }
 
-    /// Number of requests so far.
+    /// The number of requests that were sent.
     pub fn request_count(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }

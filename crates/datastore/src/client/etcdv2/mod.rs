@@ -177,7 +177,7 @@ impl EtcdV2Client {
         redact_url(&self.member().endpoint)
     }
 
-    /// Number of requests so far.
+    /// The number of requests that were sent.
     pub fn request_count(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }

@@ -121,7 +121,7 @@ pub fn context_of_server(settings: &KubernetesSettings, server: &str) -> Result<
     Ok(there.next().filter(|_| !is_there).cloned())
 }
 
-/// A server without user and password, for output.
+/// A server's URL without user and password, for output.
 pub(super) fn location(url: &Uri) -> String {
     redact_url(&url.to_string()).trim_end_matches('/').to_owned()
 }

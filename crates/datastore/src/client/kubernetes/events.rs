@@ -58,7 +58,8 @@ impl Events {
         Self { settings, instance, client: None }
     }
 
-    /// Reports an event, unless the server already has it, from any process. Servers usually keep events for an hour.
+    /// Reports an event, unless the server already has it from this or another process. Servers usually keep events for
+    /// an hour.
     ///
     /// # Errors
     /// If the server cannot be reached, or rejects the event.

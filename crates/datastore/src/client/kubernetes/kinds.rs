@@ -12,7 +12,7 @@ use crate::error::Permission;
 pub(crate) const UNRESERVED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// The sources that record addresses.
+/// The sources of IPAM's records.
 pub const RECORDS: [Source; 3] = [Source::Blocks, Source::Handles, Source::Affinities];
 /// Sources with few and small objects.
 pub(crate) const CONFIGURATION: [Source; 5] = [
@@ -64,7 +64,7 @@ impl Kind {
     }
 }
 
-/// Escapes a name as a single segment of a path other than `.` and `..`.
+/// Escapes a name as one segment of a path, also `.` and `..`.
 pub(crate) fn segment(name: &str) -> String {
     let encoded = utf8_percent_encode(name, UNRESERVED).to_string();
     if name == "." || name == ".." { encoded.replace('.', "%2E") } else { encoded }
@@ -106,7 +106,7 @@ pub(crate) fn users_of_addresses(api: &Api) -> Vec<Kind> {
     sources.into_iter().flat_map(|source| kinds_of(api, source)).flatten().collect()
 }
 
-/// Like [`users_of_addresses`], but nodes are reduced to their names.
+/// Like [`users_of_addresses`], but only names and creation times of nodes are read.
 pub(crate) fn users_with_node_names(api: &Api) -> Vec<Kind> {
     let mut kinds = users_of_addresses(api);
     for kind in kinds.iter_mut().filter(|kind| kind.known.source == Source::Nodes) {

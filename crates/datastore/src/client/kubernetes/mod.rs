@@ -81,7 +81,8 @@ impl fmt::Debug for KubeClient {
 enum Process {
     /// Reads much and has other work. Gets credentials on a separate thread, since that may block.
     Long,
-    /// Sends a few requests and ends, with HTTP/2 on one connection. Gets credentials in place, unless by a plugin.
+    /// Sends a few requests, over one HTTP/2 connection if possible, and ends. Gets credentials on the current thread,
+    /// unless a plugin provides them.
     Short,
 }
 
@@ -103,7 +104,7 @@ impl KubeClient {
         Ok(Arc::new(client))
     }
 
-    /// The same connection with newer knowledge of the server.
+    /// The same connection with another `api`, and without confirmed permissions.
     pub(crate) fn with_api(&self, api: Api) -> Arc<Self> {
         Arc::new(Self { api, permitted: OnceCell::new(), ..self.clone() })
     }
@@ -162,7 +163,7 @@ impl KubeClient {
         self.names_cluster
     }
 
-    /// Number of requests so far.
+    /// The number of requests that were sent.
     pub fn request_count(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }

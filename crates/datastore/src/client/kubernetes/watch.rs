@@ -15,7 +15,7 @@ use super::kinds::{self, Kind};
 use super::{Answer, KubeClient};
 use crate::error::Failure;
 
-/// Seconds until the API server ends a watch. The server sends a bookmark two seconds before the end, so here after one
+/// Seconds until the API server ends a short watch. It sends a bookmark two seconds before the end, so here after one
 /// second; a watch of two seconds would get none.
 pub(crate) const SHORT: u32 = 3;
 /// Maximum bytes of one change.
@@ -25,7 +25,7 @@ const MAX_CHANGE: usize = 64 << 20;
 pub(crate) struct Change {
     /// The version of the kind after the change.
     pub version: u64,
-    /// Name of the object, after the namespace if the kind has one: `default/web-0`.
+    /// `namespace/name`, or the name alone if the kind has no namespaces.
     pub name: String,
     pub uid: String,
     pub is_deleted: bool,
@@ -170,7 +170,6 @@ fn parse_event(line: &[u8]) -> Result<WatchEvent, Failure> {
     }))
 }
 
-/// The meaning of the status that ends a watch.
 fn refusal(status: &[u8]) -> Failure {
     #[derive(Default, Deserialize)]
     struct Status {

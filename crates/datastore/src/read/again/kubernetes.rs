@@ -36,7 +36,7 @@ pub(crate) fn start(client: &KubeClient) -> Snapshot {
     }
 }
 
-/// Adds the objects with those keys to the snapshot; of kinds with many keys, adds all objects.
+/// Adds the objects with these keys to the snapshot; of kinds with many keys, adds all objects.
 pub(crate) async fn fetch(
     client: &Arc<KubeClient>,
     snapshot: &mut Snapshot,

@@ -98,8 +98,8 @@ pub(crate) fn users(named: &Named, endpoints: i64) -> (Vec<Range>, bool) {
     }
 }
 
-/// The ranges of the named pods' endpoints, and of all endpoints on the named nodes in the named namespaces: keys begin
-/// with the namespace, and reading all keys of a namespace would take longer in a larger cluster.
+/// The ranges of the named pods' endpoints, and of all endpoints on a named node in a named namespace. Keys begin with
+/// the namespace and the node.
 pub(crate) fn named_endpoints(named: &Named) -> Vec<Range> {
     let nodes = named.nodes();
     let of_nodes = named.namespaces.iter().flat_map(|namespace| {

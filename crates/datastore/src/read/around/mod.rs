@@ -32,9 +32,9 @@ const IN_PART: [Source; 5] =
 pub(crate) struct Named {
     /// Handles, nodes, pods, services, and the affinities of the blocks.
     pub keys: BTreeSet<Key>,
-    /// The namespaces in all records of an address's blocks: its nodes may have endpoints in any of them.
+    /// The namespaces in all records of an address's blocks: the nodes may have endpoints in any of them.
     pub namespaces: BTreeSet<String>,
-    /// The pods with workload endpoints to read. The keys of these are known up to the name of the interface.
+    /// The pods whose workload endpoints are read. Their keys are known except for the interface.
     pub endpoints: BTreeSet<PodOnNode>,
 }
 

@@ -39,7 +39,6 @@ pub(super) async fn names(client: &Arc<EtcdClient>, kind: NameKind, begin: &str)
     }
 }
 
-/// The names of the folders with keys.
 async fn folders(keys: &Keys<'_>, begin: &str) -> Result<BTreeSet<String>> {
     let found = parts(keys, begin, '/').await?;
     Ok(found.into_iter().map(|folder| folder.trim_end_matches('/').to_owned()).collect())
@@ -53,8 +52,8 @@ const SAMPLE: usize = 8;
 const MANY: usize = 16;
 
 /// Reads handles. etcd counts every key of a range, even if only the first hundred are requested: half a second for a
-/// million. In a large cluster, a few blocks are therefore read first. If many of their handles match, returns these,
-/// and the first matching keys before and after all keys that share the common beginning of these.
+/// million. In a large cluster, a few blocks are therefore read first. If many of their handles match, returns them,
+/// and the first matching keys outside the range of their common beginning.
 async fn handles(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<String>> {
     let keys = Keys { client, folder: HANDLE_PREFIX.to_owned() };
     let known = sample(client).await?;

@@ -19,7 +19,7 @@ use crate::error::{Failure, Result};
 pub(crate) const LIMITS: Limits =
     Limits { changes: 128, conditions: 128, bytes: 1_500_000, affinity_first: false };
 
-/// Reads keys, 128 in each request. Each request has a revision of its own, since the result is only used in
+/// Reads keys, 128 in each request. The requests can have different revisions, since the result is only used in
 /// comparisons.
 pub(crate) async fn read(client: &EtcdClient, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
     let mut found = Vec::with_capacity(keys.len());
@@ -148,7 +148,6 @@ impl Parts {
 /// Maximum bytes around the key and value of one operation.
 const OVERHEAD: usize = 24;
 
-/// The path of a key in etcd.
 fn path(key: &Key) -> Result<String, Failure> {
     match key {
         Key::Pod { .. } | Key::Service { .. } => Err(unsendable(format!("{key} is not stored in etcd"))),

@@ -197,8 +197,8 @@ impl<T> Queue<T> {
         if waiting.front().is_some_and(is_wanted) { waiting.pop_front() } else { None }
     }
 
-    /// Waits for an answer; `None` if it was lost. Meanwhile, lets `send` send waiting items when the limit allows it.
-    /// `send` returns false if there are none.
+    /// Waits for an answer; `None` if it was lost. Meanwhile calls `send` to send waiting items when the limit allows
+    /// it. `send` returns false if there are none.
     async fn wait<A, F: Future<Output = bool>>(
         &self,
         mut answered: oneshot::Receiver<A>,

@@ -42,7 +42,8 @@ pub(crate) async fn stored(client: &Arc<KubeClient>, key: &Key) -> Result<Option
     Ok(Some(custom(key, snapshot, &value, body)))
 }
 
-/// A built-in object, as evidence. A service that requests no load balancer uses no address and counts as missing.
+/// A built-in object, as evidence. A service without load balancer and cluster IPs uses no address and counts as
+/// missing.
 fn built_in(snapshot: Snapshot) -> Option<Stored> {
     let nodes = snapshot.nodes.into_iter().map(|o| (o.revision, User::Node(o.value)));
     let pods = snapshot.pods.into_iter().map(|o| (o.revision, User::Pod(o.value)));
@@ -351,7 +352,7 @@ pub(crate) async fn labels_affinities(client: &Arc<KubeClient>) -> Result<bool> 
     Ok(list["items"].as_array().is_some_and(|items| !items.is_empty()))
 }
 
-/// A label of every labelled affinity.
+/// A label of every labeled affinity.
 const HOSTNAME_HASH: &str = "projectcalico.org/hostname-hash";
 
 /// Sets the labels with which Calico finds an affinity.

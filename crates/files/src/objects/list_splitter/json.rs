@@ -72,7 +72,7 @@ impl JsonList {
         }
     }
 
-    /// Everything outside the items so far.
+    /// Everything that was read outside the items.
     pub fn envelope_so_far(&self) -> &[u8] {
         &self.envelope
     }

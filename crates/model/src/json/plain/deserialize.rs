@@ -114,9 +114,9 @@ impl<'de> Deserializer<'de> for &mut Plain<'de> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// No member was read yet.
+    /// No member has been read.
     Begun,
-    /// A member was read.
+    /// A member has been read.
     Within,
     Ended,
 }

@@ -32,7 +32,6 @@ impl<'t> Quotes<'t> {
         Ok((first, second))
     }
 
-    /// The position of the next quote.
     #[inline]
     pub(super) fn next(&mut self) -> Result<usize> {
         while self.ahead == 0 {

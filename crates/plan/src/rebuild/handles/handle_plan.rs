@@ -48,7 +48,7 @@ enum Decision {
     Keep,
     /// No block records an address under the handle.
     Delete(Revision),
-    /// The plan releases the last addresses, which the object does not count. It is deleted after their last block.
+    /// The plan releases the last addresses, which the object does not count. The object is deleted after their block.
     DeleteAfter(IpNet, Revision),
     /// Some counts are wrong or needless.
     Correct(Revision, Vec<(IpNet, i64)>),

@@ -91,7 +91,6 @@ fn absent(title: &str, findings: &[EarlierFinding]) -> Markup {
     }
 }
 
-/// Explanations of the findings' codes.
 pub(super) fn meanings(report: &Report) -> Markup {
     let codes: BTreeSet<Code> = report.findings.iter().map(|finding| finding.code).collect();
     html! {
@@ -104,7 +103,7 @@ pub(super) fn meanings(report: &Report) -> Markup {
     }
 }
 
-/// Divides `places` among codes: those with few findings are shown completely, the others share the rest.
+/// Divides `places` among codes: those with few findings are shown completely, and the others get equal shares.
 fn share(numbers: impl Iterator<Item = usize> + Clone, places: usize) -> Vec<usize> {
     let sum_up_to = |limit: usize| numbers.clone().map(|number| number.min(limit)).sum::<usize>();
     let (mut low, mut high) = (0, places);

@@ -29,7 +29,6 @@ const FIRST_NODES: i64 = 1_000;
 #[derive(Debug)]
 pub(crate) struct Observed<C> {
     pub collector: C,
-    /// The beginning of the read.
     pub start: Start,
 }
 
@@ -163,8 +162,8 @@ fn affinities() -> Vec<u8> {
     prefix_end(HANDLE_PREFIX.as_bytes())
 }
 
-/// The ranges of small kinds, and of those that name the rest. Together with the ranges of blocks and handles, they
-/// cover everything below the IPAM prefix, since unknown keys are findings. Revision 0 is the newest one.
+/// The ranges of small kinds, and of affinities. Together with the ranges of blocks and handles, they cover everything
+/// below the IPAM prefix, since unknown keys are findings. Revision 0 is the newest one.
 fn first_ranges(revision: i64, extent: &Extent) -> Vec<Range> {
     let after = |prefix: &str| prefix_end(prefix.as_bytes());
     let resource = |plural: &str| format!("{RESOURCE_PREFIX}{plural}/");
@@ -184,7 +183,7 @@ fn first_ranges(revision: i64, extent: &Extent) -> Vec<Range> {
             Range::prefix(&resource("clusterinformations")),
             FIRST_LIMIT,
         ),
-        // ipamconfigurations, ippools, ipreservations and kubecontrollersconfigurations are neighbours.
+        // ipamconfigurations, ippools, ipreservations and kubecontrollersconfigurations are neighbors.
         (
             extent.has_any(&small) || extent.has(Source::KubeControllersConfiguration),
             Range::between(resource("ipamconfigurations"), after(&resource("kubecontrollersconfigurations"))),

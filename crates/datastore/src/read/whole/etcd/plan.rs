@@ -28,7 +28,7 @@ const SAMPLE_BLOCKS: i64 = 2;
 /// Minimum limit of a request.
 const LEAST_LIMIT: usize = 2000;
 
-/// A range of keys with the expected number of them.
+/// A range of keys, and their expected number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     /// The range, without a limit.

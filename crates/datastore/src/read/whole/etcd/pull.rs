@@ -19,7 +19,7 @@ use crate::error::{Error, Failure, Result};
 const IN_FLIGHT: usize = 4;
 /// Maximum parts that may be ahead of the next one to pass on.
 const AHEAD: usize = 32;
-/// Maximum bytes of one answer, as far as it can be predicted.
+/// Maximum bytes of one answer, predicted from the answer before.
 const MOST_BYTES: usize = 32 << 20;
 
 /// Receives the entries of a read. Parts are filled in parallel, then passed on in the order of the queue.
@@ -130,7 +130,7 @@ impl<C: Collector> Pull<C> {
         self.lock().collector.commit(chunk)
     }
 
-    /// Number of entries so far.
+    /// The number of entries that were read.
     pub(crate) fn entries(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }

@@ -71,7 +71,6 @@ impl Counter {
         })
     }
 
-    /// Counts new objects.
     pub(crate) fn add(&self, items: u64) {
         let read = self.read.fetch_add(items, Ordering::Relaxed) + items;
         // Whole lists do not announce their length, and asking would take a request for each.
@@ -212,7 +211,7 @@ impl<T: Take> Run<'_, T> {
         Ok(meta)
     }
 
-    /// Adds the number of items of a list with several pages to the expected ones, once.
+    /// Adds the items of a list with several pages to the expected number, once.
     fn expect(&mut self, remaining: u64) {
         if !self.expected {
             self.expected = true;
