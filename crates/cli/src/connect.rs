@@ -6,6 +6,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::{LazyLock, OnceLock};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use calipam_datastore::settings::{LocalFiles, Settings};
@@ -33,8 +34,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
 
 /// Runs a boxed future, so this is compiled once for each `T`, not for each future.
 fn run<T>(work: Pin<Box<dyn Future<Output = Result<T, Failure>> + '_>>) -> Result<T, Failure> {
-    let runtime = runtime().map_err(Failure::io("start threads"))?;
-    runtime.block_on(async {
+    runtime()?.block_on(async {
         tokio::select! {
             result = work => match result {
                 // Ctrl-c on a terminal also ends a credential plugin, whose failure can be seen first.
@@ -60,13 +60,28 @@ pub(crate) fn is_interrupted() -> bool {
     *INTERRUPT.borrow()
 }
 
+/// Starts the threads of a runtime.
+pub(crate) fn threads() -> Result<Runtime, Failure> {
+    Builder::new_multi_thread().enable_all().build().map_err(Failure::io("start threads"))
+}
+
+/// Runs a future on its own thread and runtime.
+pub(crate) fn on_thread<T: Send + 'static, F: Future<Output = T>>(
+    name: &str,
+    work: impl FnOnce() -> F + Send + 'static,
+) -> Result<JoinHandle<T>, Failure> {
+    let runtime = threads()?;
+    let thread = thread::Builder::new().name(name.into());
+    thread.spawn(move || runtime.block_on(work())).map_err(Failure::io("start threads"))
+}
+
 /// Returns the runtime of the process, on which a task waits for signals until the process ends.
-fn runtime() -> io::Result<&'static Runtime> {
+fn runtime() -> Result<&'static Runtime, Failure> {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     if let Some(runtime) = RUNTIME.get() {
         return Ok(runtime);
     }
-    let runtime = Builder::new_multi_thread().enable_all().build()?;
+    let runtime = threads()?;
     runtime.spawn(async {
         while let Ok(ended) = signal() {
             ended.await;

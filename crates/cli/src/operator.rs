@@ -108,7 +108,7 @@ impl Operator for Person<'_> {
                 console.warn("the datastore stays locked: `calicoctl datastore migrate unlock` unlocks it");
             }
             Event::LockStays => {
-                console.warn("the datastore stays locked: `--yes` does not restore a lock");
+                console.warn("the datastore stays locked: `--yes` does not remove a lock");
                 console.hint(&format!("to be asked, run {} on a terminal", hints::again(&[], &["yes"])));
             }
         }

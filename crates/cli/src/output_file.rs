@@ -10,6 +10,7 @@ use tempfile::Builder;
 
 use crate::exit::Failure;
 use crate::format::Format;
+use crate::render::text::joined;
 
 /// A file for a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +26,8 @@ impl OutputFile {
             text.split_once('=').ok_or("expected FORMAT=PATH, such as `prometheus=/tmp/a.prom`")?;
         let format = Format::from_str(format, true).map_err(|_| {
             let names = Format::value_variants().iter().filter_map(ValueEnum::to_possible_value);
-            let names: Vec<String> = names.map(|value| value.get_name().to_owned()).collect();
-            format!("unknown format {format:?}; the formats are {}", names.join(", "))
+            let names = joined(names.map(|value| value.get_name().to_owned()), ", ");
+            format!("unknown format {format:?}; the formats are {names}")
         })?;
         if path.is_empty() {
             return Err("the path is empty".into());

@@ -13,25 +13,19 @@ use serde::Serialize;
 
 use crate::skipped::Skipped;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanKind {
     /// `ReleasePlan`: to free addresses and delete handles.
-    #[serde(rename = "ReleasePlan")]
     Release,
     /// `RebuildPlan`: to make blocks, handles and affinities agree with what uses addresses.
-    #[serde(rename = "RebuildPlan")]
     Rebuild,
     /// `SplitPlan`: to replace a pool with smaller ones.
-    #[serde(rename = "SplitPlan")]
     Split,
     /// `ConfigurePlan`: to change how the allocator works.
-    #[serde(rename = "ConfigurePlan")]
     Configure,
     /// `AssignPlan`: to assign addresses by hand.
-    #[serde(rename = "AssignPlan")]
     Assign,
     /// `MigrationPlan`: one phase of the migration from one pool to another.
-    #[serde(rename = "MigrationPlan")]
     Migrate,
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A request to stop a run. Steps that have begun are finished, no new ones begin, and the lock is restored.
+/// A request to stop a run. Steps that have begun are finished, no new ones begin, and the lock is removed.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 

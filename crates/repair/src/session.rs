@@ -1,5 +1,5 @@
 //! The executor carries out steps, and never plans. It ensures that the cluster is the right one, the journal is
-//! written, and the lock is restored.
+//! written, and the lock is removed.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -178,7 +178,7 @@ async fn run_locked(
     };
 
     let steps = groups.len();
-    // Runs in a task, so that the lock is restored even after a panic.
+    // Runs in a task, so that the lock is removed even after a panic.
     let ended = match marked {
         Ok(()) => tokio::spawn(run(context, groups)).await,
         Err(error) => {

@@ -109,7 +109,7 @@ impl Run<'_> {
     pub(crate) async fn restore(&self, lock: &StaleLock, consent: Consent) -> Result<bool, Failure> {
         let restored = lock.restore(self.datastore, consent).await?;
         self.operator.tell(if restored {
-            Event::Said("The lock is restored.")
+            Event::Said("The datastore is no longer locked.")
         } else {
             Event::Warning(
                 "the datastore stays locked: ClusterInformation has changed since, so another program might hold the \

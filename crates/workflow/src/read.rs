@@ -21,7 +21,7 @@ use crate::scope::only_handle;
 use crate::second_read::settle;
 
 /// The options of a check.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Criteria {
     pub options: Options,
     /// The time after which suspects are read again; zero to read nothing again.

@@ -194,7 +194,7 @@ impl Run<'_> {
 static WRITING: AtomicBool = AtomicBool::new(false);
 
 /// True while a run writes. A signal must not end the process during that time: the run handles the signal, finishes
-/// the writes that it has begun, and restores the lock.
+/// the writes that it has begun, and removes its lock.
 pub fn is_writing() -> bool {
     WRITING.load(Ordering::SeqCst)
 }

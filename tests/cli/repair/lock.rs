@@ -236,11 +236,11 @@ fn the_next_run_names_the_lock_of_one_that_was_killed() {
     );
     assert!(refused.text.contains("Change 1 other object of cluster"), "{refused:?}");
 
-    // `--yes` agrees to the command, not to restoring the lock.
+    // `--yes` agrees to the command, not to removing the lock.
     let next = site.release(&["--orphan-handles"]);
     let nothing_to_do = site.release(&["--orphan-handles", "--quiet"]);
     for run in [&next, &nothing_to_do] {
-        assert!(named(&run.stderr) && run.stderr.contains("`--yes` does not restore a lock"), "{run:?}");
+        assert!(named(&run.stderr) && run.stderr.contains("`--yes` does not remove a lock"), "{run:?}");
         assert!(!run.stderr.contains("This restores") && run.code == 1 && is_locked(), "{run:?}");
     }
     for run in [&asked, &next] {
@@ -251,7 +251,7 @@ fn the_next_run_names_the_lock_of_one_that_was_killed() {
         std::io::Write::write_all(terminal, b"y\ny\n").unwrap();
     });
     assert_eq!(restored.code, Some(0), "{restored:?}");
-    assert!(restored.text.contains("The lock is restored.") && !is_locked(), "{restored:?}");
+    assert!(restored.text.contains("The datastore is no longer locked.") && !is_locked(), "{restored:?}");
     let value = |raw: &[u8]| serde_json::from_slice::<Value>(raw).unwrap();
     assert_eq!(value(&site.value(INFORMATION).unwrap()), value(&before[INFORMATION].0));
     let quiet = site.release(&["--orphan-handles"]);
@@ -285,7 +285,7 @@ fn the_undo_of_a_killed_run_restores_the_lock_wherever_its_journal_is() {
         let undone = site.run(&[&undo[..], &["--yes", "--quiet"], more].concat());
         assert!(undone.stderr.contains("left the datastore locked"), "{undone:?}");
         assert!(undone.code == 1 && undone.stderr.contains("did not finish"), "{undone:?}");
-        assert!(undone.stderr.contains("The lock is restored.") && !is_locked(), "{undone:?}");
+        assert!(undone.stderr.contains("The datastore is no longer locked.") && !is_locked(), "{undone:?}");
         let values_of = |entries| -> Vec<(String, Value)> {
             values(entries).into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
         };

@@ -1,11 +1,15 @@
 //! Options of `assign`.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use calipam_plan::assign::Request;
+use calipam_workflow::{AssignRequest, Criteria};
 use clap::{ArgGroup, Args};
 
 use super::address::address;
 use super::writing::WritingArgs;
+use crate::exit::Failure;
 
 const WHAT: &str = "What to assign";
 const RECORD: &str = "What to record";
@@ -47,6 +51,34 @@ pub(crate) struct AssignArgs {
     pub dry_run: bool,
     #[command(flatten)]
     pub writing: WritingArgs,
+}
+
+impl AssignArgs {
+    /// Returns the request of the call.
+    pub(crate) fn request(&self) -> Result<AssignRequest, Failure> {
+        let mut attributes = BTreeMap::new();
+        for (key, value) in &self.attributes {
+            if attributes.insert(key.clone(), value.clone()).is_some() {
+                return Err(Failure::usage(format!("--attribute {key} is given more than once")));
+            }
+        }
+        let what = if self.count.is_some() { "--count" } else { "--ip" };
+        Ok(AssignRequest {
+            wanted: Request {
+                node: self.node.clone(),
+                addresses: self.addresses.clone(),
+                count: self.count.unwrap_or(0),
+                handle: self.handle.clone(),
+                attributes,
+                force: self.force,
+                pools: Vec::new(),
+            },
+            pools: self.pools.clone(),
+            // An assignment needs no recheck of findings.
+            criteria: Criteria::default(),
+            intent: self.writing.intent((!self.dry_run).then(|| format!("assign {what}"))),
+        })
+    }
 }
 
 fn attribute(text: &str) -> Result<(String, String), String> {

@@ -10,8 +10,9 @@ use clap::error::ErrorKind;
 use clap::{Arg, Args, Command, ValueEnum};
 use jiff::Timestamp;
 
-use super::check_options::{CHECKING, CheckOptions};
+use super::check_options::CheckOptions;
 use super::diff::time_with_zone;
+use super::writing::CHECKING;
 use super::{FleetArgs, PrintingArgs};
 use crate::console::HINT;
 use crate::hints;

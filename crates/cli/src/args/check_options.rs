@@ -10,9 +10,7 @@ use jiff::SignedDuration;
 use super::check::CodeParser;
 use super::duration;
 use super::selection::{SELECTION, SelectionArgs};
-use super::writing::RecheckArgs;
-
-pub(super) const CHECKING: &str = "Checking";
+use super::writing::{CHECKING, RecheckArgs};
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckOptions {

@@ -1,10 +1,13 @@
 //! Options of `configure`.
 
 use calipam_model::config::IpamSetting;
+use calipam_workflow::ConfigureRequest;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use super::writing::WritingArgs;
+use crate::exit::Failure;
+use crate::hints;
 
 const SETTINGS: &str = "Settings";
 
@@ -40,8 +43,8 @@ pub(crate) struct ConfigureArgs {
 }
 
 impl ConfigureArgs {
-    /// Returns the settings of the call.
-    pub(crate) fn settings(&self) -> Vec<IpamSetting> {
+    /// Returns the request of the call.
+    pub(crate) fn request(&self) -> Result<ConfigureRequest, Failure> {
         let persistence =
             self.kubevirt_ip_persistence.as_ref().map(|given| given.eq_ignore_ascii_case("Enabled"));
         let settings = [
@@ -51,6 +54,15 @@ impl ConfigureArgs {
             persistence.map(IpamSetting::Kubevirt),
             self.ip_cooldown_seconds.map(IpamSetting::Cooldown),
         ];
-        settings.into_iter().flatten().collect()
+        let settings: Vec<IpamSetting> = settings.into_iter().flatten().collect();
+        if settings.is_empty() {
+            return Err(Failure::usage(
+                "specify what to set: --strict-affinity, --auto-allocate-blocks, --max-blocks-per-host, \
+                 --kubevirt-ip-persistence or --ip-cooldown-seconds",
+            )
+            .hint(format!("{} prints what is set", hints::command(&["show", "--configuration"]))));
+        }
+        let intent = self.writing.intent((!self.dry_run).then(|| "configure".into()));
+        Ok(ConfigureRequest { settings, foresees: true, intent })
     }
 }

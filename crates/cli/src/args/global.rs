@@ -39,14 +39,7 @@ pub(crate) struct Global {
 
     /// `etcd`, `etcdv2` (Calico 2.x), `kubernetes`, or a file: an export, an etcd snapshot, or
     /// kubectl's JSON output; `-` reads stdin
-    #[arg(
-        short,
-        long,
-        global = true,
-        value_name = "SOURCE",
-        value_hint = FilePath,
-        help_heading = CONNECTION
-    )]
+    #[arg(short, long, global = true, value_name = "SOURCE", value_hint = FilePath, help_heading = CONNECTION)]
     pub datastore: Option<String>,
     /// calicoctl's configuration file [default: /etc/calico/calicoctl.cfg]
     #[arg(short, long, global = true, value_name = "FILE", value_hint = FilePath, help_heading = CONNECTION)]

@@ -9,14 +9,12 @@ mod diff;
 mod duration;
 mod fleet;
 mod global;
-mod help;
 mod history;
 mod kubectl;
 mod layout;
 mod migrate;
 mod printing;
 mod rebuild;
-mod record;
 mod release;
 mod selection;
 mod serve;
@@ -28,6 +26,7 @@ mod writing;
 
 use std::path::PathBuf;
 
+use calipam_history::keep::Keep;
 use clap::ValueHint::{DirPath, FilePath};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
@@ -44,7 +43,6 @@ pub(crate) use self::layout::{asks_for_help, name_commands, tidy, with_help};
 pub(crate) use self::migrate::MigrateArgs;
 pub(crate) use self::printing::PrintingArgs;
 pub(crate) use self::rebuild::{RebuildArgs, UndoArgs};
-pub(crate) use self::record::RecordArgs;
 pub(crate) use self::release::ReleaseArgs;
 pub(crate) use self::selection::SelectionArgs;
 pub(crate) use self::serve::ServeArgs;
@@ -63,8 +61,8 @@ pub(crate) use self::writing::{WritingArgs, journals_folder};
 #[command(
     name = "calipam",
     version,
-    after_help = help::TOP_SHORT,
-    after_long_help = help::TOP,
+    after_help = "Start with `check`. The --help of each command shows examples.",
+    after_long_help = include_str!("help/calipam.txt"),
     max_term_width = 100
 )]
 pub(crate) struct Cli {
@@ -83,17 +81,17 @@ pub(crate) enum Command {
     /// Print the completion script for a shell
     ///
     /// The shell runs calipam at each TAB to complete commands, options and values.
-    #[command(after_long_help = help::COMPLETION)]
+    #[command(after_long_help = include_str!("help/completion.txt"))]
     Completion(CompletionArgs),
     /// Link this program's other names into a directory
     ///
     /// These are a short name, and the names under which kubectl finds its plugins.
-    #[command(after_long_help = help::INSTALL_LINKS)]
+    #[command(after_long_help = include_str!("help/install-links.txt"))]
     InstallLinks(InstallLinksArgs),
     /// Print the version, the commit, and the data formats that can be read
     ///
     /// Names the datastores and files that it reads, and the versions of exports, journals and Calico.
-    #[command(after_long_help = help::VERSION)]
+    #[command(after_long_help = include_str!("help/version.txt"))]
     Version(VersionArgs),
     /// Check, show, repair, export and explain the IPAM data
     #[command(name = "ipam", hide = true)]
@@ -110,85 +108,85 @@ pub(crate) enum IpamCommand {
     ///
     /// Reads the IPAM data and what uses addresses: pods, workload endpoints, nodes, services. Prints one line for
     /// each kind of finding, the most severe first. Changes nothing.
-    #[command(after_help = help::CHECK_SHORT, after_long_help = help::CHECK)]
+    #[command(after_help = "Exit code 1 if there are findings. `calipam check --help` shows examples.", after_long_help = include_str!("help/check.txt"))]
     Check(CheckArgs),
     /// Show pools, blocks, nodes, or everything about one address or handle
     ///
     /// Prints pools unless an option names something else. Changes nothing.
-    #[command(after_help = help::SHOW_SHORT, after_long_help = help::SHOW)]
+    #[command(after_help = "Shows pools unless an option says otherwise. `calipam show --help` shows examples.", after_long_help = include_str!("help/show.txt"))]
     Show(ShowArgs),
     /// Compare two states of a cluster: addresses, blocks, handles, pools, findings
     ///
     /// Prints which addresses were assigned, released or moved between OLD and NEW, and what else differs.
     /// Changes nothing.
-    #[command(after_long_help = help::DIFF)]
+    #[command(after_long_help = include_str!("help/diff.txt"))]
     Diff(DiffArgs),
     /// Show the history of an address, a handle, a block or a node
     ///
     /// Prints events from etcd revisions, or from an archive or recording. Changes nothing.
-    #[command(after_long_help = help::HISTORY)]
+    #[command(after_long_help = include_str!("help/history.txt"))]
     History(HistoryArgs),
     /// Release unused addresses, and delete orphan handles
     ///
     /// Checks the cluster, shows a plan, and asks before it writes.
-    #[command(after_help = help::RELEASE_SHORT, after_long_help = help::RELEASE)]
+    #[command(after_help = "Shows the plan and asks before it writes. `calipam release --help` shows examples.", after_long_help = include_str!("help/release.txt"))]
     Release(ReleaseArgs),
     /// Make blocks, handles and affinities match the addresses in use
     ///
     /// Prints a plan; --apply shows it, asks, and carries it out.
-    #[command(after_help = help::REBUILD_SHORT, after_long_help = help::REBUILD)]
+    #[command(after_help = "Prints a plan; --apply carries it out. `calipam rebuild --help` shows examples.", after_long_help = include_str!("help/rebuild.txt"))]
     Rebuild(RebuildArgs),
     /// Replace an IP pool with smaller ones of equal size; blocks are kept
     ///
     /// Shows a plan, and asks before it writes.
-    #[command(after_long_help = help::SPLIT)]
+    #[command(after_long_help = include_str!("help/split.txt"))]
     Split(SplitArgs),
     /// Move from one IP pool to another, phase by phase, to change range or block size
     ///
     /// Prints the state of the migration and the plan for its next phase; --apply shows it, asks, and carries it out.
-    #[command(after_help = help::MIGRATE_SHORT, after_long_help = help::MIGRATE)]
+    #[command(after_help = "Prints a plan; --apply carries out one phase. `calipam migrate --help` shows examples.", after_long_help = include_str!("help/migrate.txt"))]
     Migrate(MigrateArgs),
     /// Set how addresses are allocated: strict affinity, blocks per node, cooldown
     ///
     /// Shows a plan, and asks before it writes.
-    #[command(after_long_help = help::CONFIGURE)]
+    #[command(after_long_help = include_str!("help/configure.txt"))]
     Configure(ConfigureArgs),
     /// Assign addresses by hand
     ///
     /// Assigns the addresses that --ip names, or as many as --count says. Shows a plan, and asks before it writes.
-    #[command(after_help = help::ASSIGN_SHORT, after_long_help = help::ASSIGN)]
+    #[command(after_help = "Shows a plan and asks before it writes. `calipam assign --help` shows examples.", after_long_help = include_str!("help/assign.txt"))]
     Assign(AssignArgs),
     /// Simulate a cluster: pod start times, block sizes, node failures
     ///
     /// Runs the allocator on a simulated datastore, and prints how long pods wait. Changes nothing.
-    #[command(after_help = help::SIMULATE_SHORT, after_long_help = help::SIMULATE)]
+    #[command(after_help = "Changes nothing. `calipam simulate --help` shows examples.", after_long_help = include_str!("help/simulate.txt"))]
     Simulate(Box<SimulateArgs>),
     /// Undo what a run changed, using its journal
     ///
     /// Restores what `release`, `rebuild`, `assign`, `split`, `migrate`, `configure` or an earlier `undo` changed. Shows a plan, and
     /// asks before it writes.
-    #[command(after_long_help = help::UNDO)]
+    #[command(after_long_help = include_str!("help/undo.txt"))]
     Undo(UndoArgs),
     /// Check repeatedly, and serve metrics, a report and a page over HTTP
     ///
     /// Checks at an interval and serves the report of the last check that succeeded. Changes nothing.
-    #[command(after_long_help = help::SERVE)]
+    #[command(after_long_help = include_str!("help/serve.txt"))]
     Serve(ServeArgs),
     /// Export everything that a check reads to a file
     ///
     /// Every command can read the file with --datastore, on any machine.
-    #[command(after_long_help = help::EXPORT)]
+    #[command(after_long_help = include_str!("help/export.txt"))]
     Export(ExportArgs),
     /// Record every change to the IPAM data, until a signal ends it
     ///
     /// Adds full states and the changes after them to a folder, which `history`, `diff` and `show` read. Changes nothing else.
-    #[command(after_long_help = help::RECORD)]
+    #[command(after_long_help = include_str!("help/record.txt"))]
     Record(RecordArgs),
     /// Explain a rule, or why a pod or node gets no address
     ///
     /// For a rule, prints its severity, the risk, the possible causes, and what to do. For a pod or node, prints
     /// the allocator's answer in one sentence, and what to do.
-    #[command(after_long_help = help::EXPLAIN)]
+    #[command(after_long_help = include_str!("help/explain.txt"))]
     Explain(ExplainArgs),
 }
 
@@ -207,9 +205,21 @@ pub(crate) struct ExportArgs {
     pub archive: Option<PathBuf>,
     /// Prune the archive afterwards: which exports to keep, and up to which age, such as `24h:all,30d:daily,1y:monthly`
     #[arg(long, value_name = "RULES", requires = "archive")]
-    pub keep: Option<calipam_history::keep::Keep>,
+    pub keep: Option<Keep>,
     #[command(flatten)]
     pub fleet: FleetArgs,
+}
+
+/// Options of `record`.
+#[derive(Debug, Args)]
+pub(crate) struct RecordArgs {
+    /// The folder to record in
+    #[arg(value_name = "DIR", value_hint = DirPath)]
+    pub folder: PathBuf,
+    /// Full states to keep, with the changes after them, and up to which age, such as
+    /// `24h:all,30d:daily,1y:monthly`
+    #[arg(long, value_name = "RULES")]
+    pub keep: Option<Keep>,
 }
 
 /// Options of `explain`.
@@ -256,7 +266,7 @@ pub(crate) struct InstallLinksArgs {
     /// Also install man pages, and completion scripts for the installed shells, in `share` next to the directory
     #[arg(long)]
     pub completions: bool,
-    /// Also link `calicoctl`: it replaces the real one if the directory comes first in PATH
+    /// Also link `calicoctl`; the link runs instead of the real calicoctl if the directory comes before it in PATH
     #[arg(long)]
     pub calicoctl: bool,
     /// Replace other files that have these names

@@ -5,17 +5,17 @@ use jiff::SignedDuration;
 
 use super::duration;
 
-const PRINTING: &str = "Printing";
 /// The shortest interval, which limits the load on the datastore.
 const SHORTEST: SignedDuration = SignedDuration::from_secs(1);
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Printing")]
 pub(crate) struct PrintingArgs {
     /// Print only the rows of the table, without header and notes
-    #[arg(long, help_heading = PRINTING)]
+    #[arg(long)]
     pub no_headers: bool,
     /// Sort by this column, such as `free`, `"IN USE"`, or `-free` (descending)
-    #[arg(long, value_name = "COLUMN", allow_hyphen_values = true, help_heading = PRINTING)]
+    #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
     pub sort_by: Option<String>,
     /// Print again when something changes; read at least this often
     #[arg(
@@ -25,8 +25,7 @@ pub(crate) struct PrintingArgs {
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "30s",
-        value_parser = interval,
-        help_heading = PRINTING
+        value_parser = interval
     )]
     pub watch: Option<SignedDuration>,
 }

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use calipam_model::IpNet;
+use calipam_plan::rebuild::Request;
+use calipam_workflow::RebuildRequest;
 use clap::Args;
 use clap::ValueHint::{DirPath, FilePath};
 
@@ -30,6 +32,20 @@ pub(crate) struct RebuildArgs {
     pub criteria: CriteriaArgs,
     #[command(flatten)]
     pub writing: WritingArgs,
+}
+
+impl RebuildArgs {
+    /// Returns the request of the call.
+    pub(crate) fn request(&self) -> RebuildRequest {
+        let (blocks, endpoints_only) = (self.blocks.clone(), self.endpoints_only);
+        RebuildRequest {
+            wanted: Request { blocks, endpoints_only, ..Request::default() },
+            names: self.selection.names(None),
+            output_dir: self.output_dir.clone(),
+            criteria: self.criteria.criteria(),
+            intent: self.writing.intent(self.apply.then(|| "rebuild --apply".into())),
+        }
+    }
 }
 
 /// Options of `undo`.

@@ -10,7 +10,7 @@ use calipam_simulate::{Event, Families, Micros, Planned, PoolSpec, Rate, Scenari
 use clap::Args;
 use clap::ValueHint::DirPath;
 
-use super::simulate_values::{CauseName, Removal, Sizes, families, model};
+use super::simulate_values::{Removal, Sizes, cause, families, model};
 use crate::exit::Failure;
 
 const CLUSTER: &str = "Cluster";
@@ -89,14 +89,14 @@ pub(crate) struct SimulateArgs {
     #[arg(
         long,
         value_name = "CAUSE",
-        value_enum,
+        value_parser = cause(),
         value_delimiter = ',',
         num_args = 0..=1,
         default_missing_value = "all",
         hide_possible_values = true,
         help_heading = QUESTION
     )]
-    pub clashes: Vec<CauseName>,
+    pub clashes: Vec<Option<Cause>>,
     /// Recommend a block size, a pool size and maximum blocks per node
     #[arg(long, help_heading = QUESTION)]
     pub advise: bool,
@@ -178,14 +178,7 @@ impl SimulateArgs {
 
     /// Returns the causes of clashes to simulate.
     pub(crate) fn causes(&self) -> Vec<Cause> {
-        if self.clashes.contains(&CauseName::All) {
-            return Cause::ALL.to_vec();
-        }
-        let named = self.clashes.iter().filter_map(|name| match name {
-            CauseName::All => None,
-            CauseName::One(cause) => Some(*cause),
-        });
-        named.collect()
+        self.clashes.iter().copied().collect::<Option<_>>().unwrap_or(Cause::ALL.to_vec())
     }
 
     /// Returns the block sizes to compare; empty if only the scenario's own is simulated.

@@ -5,7 +5,6 @@ use std::str::FromStr;
 use calipam_model::snapshot::DatastoreKind;
 use calipam_simulate::answer::Cause;
 use calipam_simulate::{Families, Micros};
-use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 /// Parses a datastore that can be simulated.
@@ -25,38 +24,20 @@ pub(super) fn families() -> impl TypedValueParser<Value = Families> {
     })
 }
 
-/// A cause of clashes, or all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CauseName {
-    All,
-    One(Cause),
-}
-
-impl ValueEnum for CauseName {
-    fn value_variants<'a>() -> &'a [Self] {
-        const ALL: &[CauseName] = &[
-            CauseName::All,
-            CauseName::One(Cause::None),
-            CauseName::One(Cause::OldBackup),
-            CauseName::One(Cause::SharedHandle),
-            CauseName::One(Cause::FreedByHand),
-            CauseName::One(Cause::Partition),
-        ];
-        ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(match self {
-            Self::All => PossibleValue::new("all").help("All of them"),
-            Self::One(cause) => PossibleValue::new(cause.name()).help(match cause {
-                Cause::None => "No cause, for comparison",
-                Cause::OldBackup => "etcd is restored from an old backup",
-                Cause::SharedHandle => "A handle is shared by name, as in Calico 2",
-                Cause::FreedByHand => "Addresses of running pods are released by hand",
-                Cause::Partition => "A node is cut off and removed, and its pods keep running",
-            }),
+/// Parses a cause of clashes; `None` means all.
+pub(super) fn cause() -> impl TypedValueParser<Value = Option<Cause>> {
+    let value = |cause: Cause| {
+        PossibleValue::new(cause.name()).help(match cause {
+            Cause::None => "No cause, for comparison",
+            Cause::OldBackup => "etcd is restored from an old backup",
+            Cause::SharedHandle => "A handle is shared by name, as in Calico 2",
+            Cause::FreedByHand => "Addresses of running pods are released by hand",
+            Cause::Partition => "A node is cut off and removed, and its pods keep running",
         })
-    }
+    };
+    let all = PossibleValue::new("all").help("All of them");
+    PossibleValuesParser::new([all].into_iter().chain(Cause::ALL.map(value)))
+        .map(|name| Cause::ALL.into_iter().find(|cause| cause.name() == name))
 }
 
 /// One block size, or those of a range.

@@ -1,7 +1,7 @@
 //! Options of `split`.
 
 use calipam_model::IpNet;
-use calipam_workflow::PoolName;
+use calipam_workflow::{PoolName, SplitRequest};
 use clap::{ArgGroup, Args};
 
 use super::writing::WritingArgs;
@@ -27,11 +27,19 @@ pub(crate) struct SplitArgs {
 }
 
 impl SplitArgs {
-    /// Returns the pool; clap ensures that there is one.
-    pub(crate) fn pool(&self) -> PoolName {
-        match (&self.name, self.cidr) {
+    /// Returns the request of the call.
+    pub(crate) fn request(&self) -> SplitRequest {
+        let pool = match (&self.name, self.cidr) {
             (None, Some(cidr)) => PoolName::Cidr(cidr),
+            // Clap ensures that there is a name or a CIDR.
             (name, _) => PoolName::Name(name.clone().unwrap_or_default()),
+        };
+        SplitRequest {
+            pool,
+            parts: self.parts,
+            needs_lock: false,
+            disables_first: false,
+            intent: self.writing.intent((!self.dry_run).then(|| format!("split {}", self.parts))),
         }
     }
 }

@@ -12,23 +12,23 @@ use jiff::SignedDuration;
 
 use super::duration;
 
-const WRITING: &str = "Writing";
-const CHECKING: &str = "Checking";
+pub(super) const CHECKING: &str = "Checking";
 
 /// Options of the commands that write.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Writing")]
 pub(crate) struct WritingArgs {
     /// Do not ask for confirmation; required if stdin is not a terminal
-    #[arg(short, long, help_heading = WRITING)]
+    #[arg(short, long)]
     pub yes: bool,
     /// Write nothing if the plan has more changes than this
-    #[arg(long, value_name = "N", help_heading = WRITING)]
+    #[arg(long, value_name = "N")]
     pub max_changes: Option<usize>,
     /// Lock the datastore while writing: no pod starts or stops during that time
-    #[arg(long, help_heading = WRITING)]
+    #[arg(long)]
     pub lock: bool,
     /// The journal of the run, for `undo` [default: a new file in ~/.local/state/calipam]
-    #[arg(long, value_name = "FILE", value_hint = FilePath, help_heading = WRITING)]
+    #[arg(long, value_name = "FILE", value_hint = FilePath)]
     pub journal: Option<PathBuf>,
 }
 
@@ -83,12 +83,6 @@ impl CriteriaArgs {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RecheckArgs {
     /// Recheck changes in progress after this; 0 for never
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "5s",
-        value_parser = duration::parse,
-        help_heading = CHECKING
-    )]
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse, help_heading = CHECKING)]
     pub settle: SignedDuration,
 }

@@ -11,10 +11,11 @@ use calipam_model::block::{Block, BlockOwner};
 use calipam_model::config::IpamSetting;
 use calipam_model::snapshot::{Snapshot, Source};
 use calipam_workflow::{read_around, read_sources};
+use comfy_table::CellAlignment::{Left, Right};
 use jiff::SignedDuration;
 
 use super::args::ShowArgs;
-use super::table::{Side, draw, five_digits, share};
+use super::table::{draw, five_digits, share};
 use super::{Call, said};
 use crate::args::address;
 use crate::exit::Failure;
@@ -117,16 +118,9 @@ fn utilisation(snapshot: &Snapshot, with_blocks: bool) -> String {
     }
     add_blocks(None, &mut rows);
 
-    let (left, right) = (Side::Left, Side::Right);
-    let columns = [
-        ("GROUPING", left),
-        ("CIDR", left),
-        ("IPS TOTAL", right),
-        ("IPS IN USE", right),
-        ("IPS RESERVED", right),
-        ("IPS FREE", right),
-    ];
-    draw(&columns, &rows)
+    let columns = [("GROUPING", Left), ("CIDR", Left)];
+    let numbers = ["IPS TOTAL", "IPS IN USE", "IPS RESERVED", "IPS FREE"].map(|title| (title, Right));
+    draw(&[&columns[..], &numbers].concat(), rows)
 }
 
 /// Formats a row. Addresses in corrupt blocks count as in use.
@@ -164,7 +158,7 @@ fn borrowed(snapshot: &Snapshot) -> String {
         }
     }
     let columns = ["IP", "BORROWING-NODE", "BLOCK", "BLOCK OWNER", "TYPE", "ALLOCATED-TO"];
-    let mut text = draw(&columns.map(|title| (title, Side::Left)), &rows);
+    let mut text = draw(&columns.map(|title| (title, Left)), rows);
     if unknown > 0 {
         text.push_str(&format!(
             "\nNote: found {unknown} IP allocations without an explicit node association. Unable to determine if they \
@@ -199,5 +193,5 @@ fn configuration(snapshot: &Snapshot) -> Result<String, Failure> {
         IpamSetting::Cooldown(config.cooldown_seconds),
     ];
     let rows = settings.map(|setting| vec![setting.name().to_owned(), setting.to_string()]);
-    Ok(draw(&[("PROPERTY", Side::Left), ("VALUE", Side::Left)], &rows))
+    Ok(draw(&[("PROPERTY", Left), ("VALUE", Left)], rows))
 }

@@ -1,37 +1,18 @@
 //! Tables in the style of calicoctl 3.33 and later.
 
-/// The alignment of a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
-    Left,
-    Right,
-}
+use comfy_table::presets::ASCII_FULL_CONDENSED;
+use comfy_table::{Cell, CellAlignment, LineStyle, Table};
 
 /// Draws a table in a box. Titles are left-aligned, and cells are aligned by column.
-pub(super) fn draw(columns: &[(&str, Side)], rows: &[Vec<String>]) -> String {
-    let width = |(index, (title, _)): (usize, &(&str, Side))| {
-        let cells = rows.iter().filter_map(|row| row.get(index)).map(|cell| cell.chars().count());
-        cells.chain([title.chars().count()]).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = columns.iter().enumerate().map(width).collect();
-    let rule: String =
-        widths.iter().map(|width| format!("+{}", "-".repeat(width + 2))).collect::<String>() + "+\n";
-    let line = |cells: Vec<(&str, Side)>| {
-        let cells = cells.into_iter().zip(&widths).map(|((text, side), width)| match side {
-            Side::Left => format!("| {text:<width$} "),
-            Side::Right => format!("| {text:>width$} "),
-        });
-        cells.collect::<String>() + "|\n"
-    };
-
-    let mut text = rule.clone();
-    text.push_str(&line(columns.iter().map(|(title, _)| (*title, Side::Left)).collect()));
-    text.push_str(&rule);
-    for row in rows {
-        let cells = row.iter().zip(columns).map(|(cell, (_, side))| (cell.as_str(), *side));
-        text.push_str(&line(cells.collect()));
+pub(super) fn draw(columns: &[(&str, CellAlignment)], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(ASCII_FULL_CONDENSED.header_separator(LineStyle::new('+', '-', '+', '+')));
+    table.set_header(columns.iter().map(|(title, _)| Cell::new(title).set_alignment(CellAlignment::Left)));
+    table.add_rows(rows);
+    for (column, (_, side)) in table.column_iter_mut().zip(columns) {
+        column.set_cell_alignment(*side);
     }
-    text + &rule
+    table.to_string() + "\n"
 }
 
 /// Formats a number like Go's `%.5g`: at most five digits, else an exponent.
@@ -68,7 +49,7 @@ mod tests {
     #[test]
     fn a_table_stands_in_a_box() {
         let rows = [vec!["IP Pool".to_owned(), "8".to_owned()], vec!["Block".to_owned(), "1024".to_owned()]];
-        let text = draw(&[("GROUPING", Side::Left), ("FREE", Side::Right)], &rows);
+        let text = draw(&[("GROUPING", CellAlignment::Left), ("FREE", CellAlignment::Right)], rows);
         let expected = "\
 +----------+------+
 | GROUPING | FREE |

@@ -1,9 +1,7 @@
 //! The commands of the program, one module each, and the code that they share.
 
-mod assign;
 pub(crate) mod check;
 mod completion;
-mod configure;
 pub(crate) mod diff;
 mod explain;
 pub(crate) mod export;
@@ -11,14 +9,13 @@ pub(crate) mod history;
 mod install_links;
 mod journals;
 mod migrate;
-mod rebuild;
 mod record;
 mod release;
 pub(crate) mod repair;
+mod requests;
 mod serve;
 pub(crate) mod show;
 mod simulate;
-mod split;
 mod undo;
 mod version;
 
@@ -65,11 +62,11 @@ fn run_ipam(command: IpamCommand, global: Global, console: &Console) -> Result<O
         IpamCommand::Diff(args) => diff::run(&args, &global, console),
         IpamCommand::History(args) => history::run(&args, &global, console),
         IpamCommand::Release(args) => release::run(&args, &global, console),
-        IpamCommand::Rebuild(args) => rebuild::run(&args, &global, console),
-        IpamCommand::Split(args) => split::run(&args, &global, console),
+        IpamCommand::Rebuild(args) => requests::rebuild(&args, (&global, console)),
+        IpamCommand::Split(args) => requests::split(&args, (&global, console)),
         IpamCommand::Migrate(args) => migrate::run(&args, &global, console),
-        IpamCommand::Configure(args) => configure::run(&args, &global, console),
-        IpamCommand::Assign(args) => assign::run(&args, &global, console),
+        IpamCommand::Configure(args) => requests::configure(&args, (&global, console)),
+        IpamCommand::Assign(args) => requests::assign(&args, (&global, console)),
         IpamCommand::Simulate(args) => simulate::run(&args, &global, console),
         IpamCommand::Undo(args) => undo::run(&args, &global, console),
         IpamCommand::Serve(args) => serve::run(args, global, console),

@@ -2,12 +2,10 @@
 
 use std::cell::Cell;
 use std::path::Path;
-use std::thread;
 use std::time::Duration;
 
 use calipam_history::keep::Keep;
 use calipam_workflow::record;
-use tokio::runtime::Builder;
 
 use crate::args::{Global, RecordArgs};
 use crate::connect;
@@ -23,8 +21,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// # Errors
 /// If recording cannot start.
 pub(super) fn run(args: &RecordArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
-    let runtime = Builder::new_multi_thread().enable_all().build().map_err(Failure::io("start threads"))?;
-    runtime.block_on(async {
+    connect::threads()?.block_on(async {
         let signal = connect::signal().map_err(Failure::io("wait for signals"))?;
         tokio::select! {
             () = signal => Ok(Outcome::Clean),
@@ -40,19 +37,15 @@ pub(super) fn start(
     global: &Global,
     console: &Console,
 ) -> Result<(), Failure> {
-    let failed = Failure::io("start threads");
-    let runtime = Builder::new_multi_thread().enable_all().build().map_err(&failed)?;
     let (folder, keep) = (folder.to_owned(), keep.cloned());
     let (global, console) = (global.clone(), Console { progress: false, ..console.clone() });
-    let record = move || {
-        runtime.block_on(async {
-            loop {
-                let failure = record_again(&folder, keep.as_ref(), &global, &console).await;
-                pause(&failure, &console).await;
-            }
-        })
+    let record = async move || -> () {
+        loop {
+            let failure = record_again(&folder, keep.as_ref(), &global, &console).await;
+            pause(&failure, &console).await;
+        }
     };
-    thread::Builder::new().name("recorder".into()).spawn(record).map(drop).map_err(failed)
+    connect::on_thread("recorder", record).map(drop)
 }
 
 /// Records. Prints a failure and starts again, but returns a failure that occurs before anything was recorded.

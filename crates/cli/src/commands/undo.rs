@@ -12,6 +12,7 @@ use crate::args::{Global, UndoArgs, journals_folder};
 use crate::console::Console;
 use crate::exit::{Failure, Outcome};
 use crate::operator::Person;
+use crate::render::text::joined;
 use crate::render::undo::UndoDocument;
 use crate::{connect, hints};
 
@@ -71,8 +72,7 @@ async fn undo(
     }
     if undone.run.is_some() {
         for skipped in undone.plan.skipped() {
-            let keys: Vec<String> = skipped.keys.iter().map(ToString::to_string).collect();
-            console.warn(&format!("not undone: {}: {}", keys.join(", "), skipped.reason));
+            console.warn(&format!("not undone: {}: {}", joined(&skipped.keys, ", "), skipped.reason));
         }
     }
     if let Some(limit) = undone.exceeds {

@@ -18,12 +18,11 @@ use crate::render::text::escape;
 /// The time limit for suggestions, since the user waits for them.
 const PATIENCE: Duration = Duration::from_millis(900);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The names that are wanted: some of those in the kubeconfig, or of objects in the cluster.
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Wanted {
-    Contexts,
-    Clusters,
-    Users,
-    Names(NameKind),
+    OfKubeconfig(fn(KubeconfigNames) -> Vec<String>),
+    OfObjects(NameKind),
 }
 
 /// The cluster that the connection options of a line name.
@@ -89,18 +88,13 @@ fn read(global: &Global, wanted: Wanted, typed: &str) -> Option<Vec<String>> {
     let environment = connect::environment();
     let overrides = Overrides { connect_timeout: Some(PATIENCE), unattended: true, ..global.overrides() };
     let kind = match wanted {
-        Wanted::Contexts | Wanted::Clusters | Wanted::Users => {
+        Wanted::OfKubeconfig(wanted) => {
             let settings = KubernetesSettings::resolve(&overrides, &environment, &LocalFiles).ok()?;
-            let known = KubeconfigNames::read(&settings).ok()?;
-            let mut names = match wanted {
-                Wanted::Clusters => known.clusters,
-                Wanted::Users => known.users,
-                _ => known.contexts,
-            };
+            let mut names = wanted(KubeconfigNames::read(&settings).ok()?);
             names.retain(|name| name.starts_with(typed));
             return Some(names);
         }
-        Wanted::Names(kind) => kind,
+        Wanted::OfObjects(kind) => kind,
     };
     let settings = Settings::resolve(&overrides, &environment, &LocalFiles).ok()?;
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().ok()?;

@@ -1,9 +1,9 @@
 //! Suggestions of journals to undo.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use calipam_repair::journal::headers;
+use calipam_repair::journal::{Header, headers};
 use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
 
 use crate::args::journals_folder;
@@ -28,8 +28,7 @@ fn known(folder: &Path, typed: &OsStr) -> Vec<CompletionCandidate> {
     let is_begun = |path: &Path| path.as_os_str().as_encoded_bytes().starts_with(typed.as_encoded_bytes());
     let mut journals: Vec<_> = headers(folder).into_iter().filter(|(path, _)| is_begun(path)).collect();
     journals.sort_by(|(_, a), (_, b)| b.started_at.cmp(&a.started_at));
-    let candidate = |(place, (path, header)): (usize, (std::path::PathBuf, _))| {
-        let header: calipam_repair::journal::Header = header;
+    let candidate = |(place, (path, header)): (usize, (PathBuf, Header))| {
         let date = header.started_at.get(..16).unwrap_or(&header.started_at).replace('T', " ");
         let about = format!("{date} UTC, {} on {}", header.command, header.location);
         CompletionCandidate::new(path).help(Some(about.into())).display_order(Some(place))

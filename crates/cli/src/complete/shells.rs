@@ -29,42 +29,10 @@ pub(crate) fn registration(shell: &str, applet: Applet) -> Option<Vec<u8>> {
 }
 
 /// The script passes the line up to the cursor and the part that bash replaces, and reads one suggestion per line.
-const BASH_SCRIPT: &str = r#"# Completion of BIN in bash; `BIN completion bash` prints it.
-_complete_NAME() {
-    local candidate
-    COMPREPLY=()
-    while IFS= read -r candidate; do
-        COMPREPLY+=("$candidate")
-    done < <(VARIABLE=bash COMPLETER -- "${COMP_LINE:0:COMP_POINT}" "$2" 2>/dev/null)
-    if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *[/=,.:] ]]; then
-        compopt -o nospace 2>/dev/null
-    fi
-}
-# bash 4.4 keeps the order.
-complete -o nosort -o bashdefault -F _complete_NAME BIN 2>/dev/null ||
-    complete -o bashdefault -F _complete_NAME BIN
-"#;
+const BASH_SCRIPT: &str = include_str!("bash.sh");
 
 /// The script reads clap_complete's format: a value with escaped colons, a colon, and a description.
-const ZSH_SCRIPT: &str = r#"#compdef BIN
-# Completion of BIN in zsh; `BIN completion zsh` prints it.
-_complete_NAME() {
-    local line value
-    local -a open closed
-    for line in "${(@f)$(VARIABLE=zsh _CLAP_COMPLETE_INDEX=$((CURRENT - 1)) COMPLETER -- "${(@Q)words}" 2>/dev/null)}"; do
-        [[ -n $line ]] || continue
-        value=${${line//\\:/$'\0'}%%:*}
-        if [[ $value == *[/=,.] ]]; then open+=("$line"); else closed+=("$line"); fi
-    done
-    (( $#open )) && _describe -V 'values' open -S ''
-    (( $#closed )) && _describe -V 'values' closed
-}
-if [[ $funcstack[1] == _BIN ]]; then
-    _complete_NAME "$@"
-else
-    compdef _complete_NAME BIN
-fi
-"#;
+const ZSH_SCRIPT: &str = include_str!("zsh.sh");
 
 fn fill(script: &str, variable: &str, name: &str, bin: &str, completer: &str) -> String {
     let script = script.replace("NAME", &name.replace('-', "_")).replace("BIN", bin);

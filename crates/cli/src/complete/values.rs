@@ -27,17 +27,17 @@ impl Values {
     /// Returns the completer of an argument for which clap's own suggestions are not enough.
     pub(super) fn completer(&self, arg: &Arg, command: &str) -> Option<ArgValueCompleter> {
         let wanted = match (arg.get_long(), command) {
-            (Some("context"), _) => Wanted::Contexts,
-            (Some("cluster"), _) => Wanted::Clusters,
-            (Some("user"), _) => Wanted::Users,
-            (Some("node"), _) => Wanted::Names(NameKind::Nodes),
-            (Some("pool"), _) | (Some("from" | "to"), "migrate") => Wanted::Names(NameKind::Pools),
-            (Some("block"), _) => Wanted::Names(NameKind::Blocks),
+            (Some("context"), _) => Wanted::OfKubeconfig(|known| known.contexts),
+            (Some("cluster"), _) => Wanted::OfKubeconfig(|known| known.clusters),
+            (Some("user"), _) => Wanted::OfKubeconfig(|known| known.users),
+            (Some("node"), _) => Wanted::OfObjects(NameKind::Nodes),
+            (Some("pool"), _) | (Some("from" | "to"), "migrate") => Wanted::OfObjects(NameKind::Pools),
+            (Some("block"), _) => Wanted::OfObjects(NameKind::Blocks),
             // Assigned addresses cannot be assigned again.
             (Some("ip"), "assign") => return None,
-            (Some("ip"), _) => Wanted::Names(NameKind::Addresses),
-            (Some("handle"), _) => Wanted::Names(NameKind::Handles),
-            (Some("namespace"), _) => Wanted::Names(NameKind::Namespaces),
+            (Some("ip"), _) => Wanted::OfObjects(NameKind::Addresses),
+            (Some("handle"), _) => Wanted::OfObjects(NameKind::Handles),
+            (Some("namespace"), _) => Wanted::OfObjects(NameKind::Namespaces),
             (Some("datastore"), _) => return Some(ArgValueCompleter::new(datastores)),
             (None, "diff") if arg.is_positional() => return Some(ArgValueCompleter::new(datastores)),
             (None, "undo") if arg.is_positional() => return Some(ArgValueCompleter::new(journals::complete)),

@@ -46,8 +46,7 @@ pub(crate) fn run(
 
     let checked_each = each(&fleet.clusters, &args.fleet, console, |cluster, console| {
         check_one(cluster, &checker, args, console)
-    });
-    let checked_each = checked_each.into_iter().collect::<Result<Vec<_>, Failure>>()?;
+    })?;
     let (mut clusters, dropped): (Vec<Cluster>, Vec<Vec<Finding>>) = checked_each.into_iter().unzip();
     let mut dropped = clusters.iter().map(|cluster| cluster.name.clone()).zip(dropped).collect();
     let taken_at = Timestamp::now();

@@ -36,13 +36,8 @@ pub(crate) fn run(args: &ExportArgs, fleet: &Fleet, console: &Console) -> Result
             }
             Ok(())
         });
-        match result? {
-            Ok(()) => return Ok(true),
-            Err(reason) => console.warn(&format!("not exported: {reason}")),
-        }
-        Ok(false)
-    });
-    let written = written.into_iter().collect::<Result<Vec<bool>, Failure>>()?;
+        Ok(result?.map_err(|reason| console.warn(&format!("not exported: {reason}"))).is_ok())
+    })?;
     let number = written.iter().filter(|written| **written).count();
     console.say(&format!("wrote {} to {}", count(number, "export", "exports"), folder.display()));
     Ok(if number == written.len() { Outcome::Clean } else { Outcome::PartlyRead })

@@ -31,11 +31,16 @@ pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Resul
     refuse(&others, "with several clusters, `history` needs --ip")?;
     let address = args.ip.ok_or_else(|| Failure::usage("give an address with --ip"))?;
 
+    let (about, journals) = (About::Address(address), journals_folder());
     let (mut list, _) = documents(fleet, &args.fleet, console, "cannot be read", |cluster, console| {
         let found = match &args.archive {
-            Some(folder) => of_archive(&place(folder, cluster, ""), address, console),
+            Some(folder) => {
+                let (folder, person) = (place(folder, cluster, ""), Person::watching(console));
+                let found = archive_history(&folder, about.clone(), journals.as_deref(), &person);
+                found.map_err(|failure| failure.message)
+            }
             None => read(cluster, &args.fleet, console, async |datastore| {
-                of_datastore(datastore, address, console).await
+                of_datastore(datastore, address, journals.as_deref(), console).await
             })?,
         };
         Ok(match found {
@@ -59,11 +64,14 @@ pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Resul
 }
 
 /// Returns the history from etcd's revisions, or the current records of another datastore.
-async fn of_datastore(datastore: &Datastore, address: IpAddr, console: &Console) -> Result<History, Failure> {
-    let person = Person::watching(console);
-    let journals = journals_folder();
-    let about = About::Address(address);
-    match history(datastore, about.clone(), journals.as_deref(), &person).await {
+async fn of_datastore(
+    datastore: &Datastore,
+    address: IpAddr,
+    journals: Option<&Path>,
+    console: &Console,
+) -> Result<History, Failure> {
+    let (about, person) = (About::Address(address), Person::watching(console));
+    match history(datastore, about.clone(), journals, &person).await {
         Err(failure) if matches!(failure.cause(), Some(DatastoreError::NoRevisions { .. })) => {
             let snapshot = read_around(datastore, &Lookup::Address(address), &person).await?;
             let (guid, location) = (snapshot.guid().to_owned(), snapshot.location.clone());
@@ -73,11 +81,4 @@ async fn of_datastore(datastore: &Datastore, address: IpAddr, console: &Console)
         }
         other => other,
     }
-}
-
-fn of_archive(folder: &Path, address: IpAddr, console: &Console) -> Result<History, String> {
-    let journals = journals_folder();
-    let about = About::Address(address);
-    let found = archive_history(folder, about, journals.as_deref(), &Person::watching(console));
-    found.map_err(|failure| failure.message)
 }

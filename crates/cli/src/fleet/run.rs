@@ -20,10 +20,10 @@ pub(crate) fn each<T: Send>(
     clusters: &[Named],
     args: &FleetArgs,
     console: &Console,
-    work: impl Fn(&Named, &Console) -> T + Sync,
-) -> Vec<T> {
+    work: impl Fn(&Named, &Console) -> Result<T, Failure> + Sync,
+) -> Result<Vec<T>, Failure> {
     let next = AtomicUsize::new(0);
-    let done: Mutex<Vec<(usize, T)>> = Mutex::new(Vec::with_capacity(clusters.len()));
+    let done: Mutex<Vec<(usize, Result<T, Failure>)>> = Mutex::new(Vec::with_capacity(clusters.len()));
     let lines = MultiProgress::new();
     let worker = || {
         loop {
@@ -91,12 +91,12 @@ pub(super) fn documents<T: Send>(
     // Hints would be the same for each cluster.
     let quiet = Console { quiet: true, ..console.clone() };
     let done = each(&fleet.clusters, args, &quiet, |cluster, console| {
-        (work(cluster, console), console.fleet.as_ref().and_then(OfFleet::take_printed))
-    });
+        Ok((work(cluster, console)?, console.fleet.as_ref().and_then(OfFleet::take_printed)))
+    })?;
 
     let (mut list, mut results) = (FleetList::default(), Vec::new());
     for (Named { name, group, .. }, (done, printed)) in fleet.clusters.iter().zip(done) {
-        match done? {
+        match done {
             Ok((outcome, result)) => {
                 let (cluster, group) = (name.clone(), group.clone());
                 let of_cluster = |printed| ListOfCluster { cluster, group, outcome, printed };

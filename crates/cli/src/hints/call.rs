@@ -7,6 +7,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::args::{CONNECTION, Global};
+use crate::render::text::joined;
 
 /// The typed options, in the order of the definition.
 #[derive(Debug, Default)]
@@ -148,7 +149,7 @@ fn shown(id: &str, value: &str) -> String {
     if !["etcd_endpoints", "server"].contains(&id) && !value.contains("://") {
         return value.to_owned();
     }
-    value.split(',').map(redact_url).collect::<Vec<_>>().join(",")
+    joined(value.split(',').map(redact_url), ",")
 }
 
 #[cfg(test)]

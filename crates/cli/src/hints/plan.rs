@@ -8,31 +8,26 @@ use super::remedy::{PART, line};
 
 /// Formats the reason why an object is skipped, and the suggested command.
 pub(crate) fn skipped(skipped: &Skipped, reader: Reader) -> String {
-    let action = match &skipped.suggested_action {
-        None => return skipped.detail.clone(),
-        Some(SuggestedAction::ReleaseByName) => match &skipped.subject {
+    let Some(action) = &skipped.suggested_action else { return skipped.detail.clone() };
+    let action = match action {
+        SuggestedAction::ReleaseByName => match &skipped.subject {
             Subject::Address(address) => {
                 format!("{} releases it", reader.command(&["release", "--ip", &address.to_string()]))
             }
-            Subject::Handle(id) => {
-                format!("{} releases it", reader.command(&["release", "--handle", id]))
-            }
+            Subject::Handle(id) => format!("{} releases it", reader.command(&["release", "--handle", id])),
             _ => "`release --ip` or `release --handle` frees it".to_owned(),
         },
-        Some(SuggestedAction::NodeIsDead(node)) => {
-            return format!(
-                "{}; if it is not, {} releases what it holds",
-                skipped.detail,
-                reader.command_with(&["release", "--node", node], &["pools"])
-            );
+        SuggestedAction::NodeIsDead(node) => {
+            let release = reader.command_with(&["release", "--node", node], &["pools"]);
+            return format!("{}; if it is not, {release} releases what it holds", skipped.detail);
         }
-        Some(SuggestedAction::ExplainNode(node)) => {
+        SuggestedAction::ExplainNode(node) => {
             format!("{} shows why", reader.command(&["explain", "--node", node, "-o", "wide"]))
         }
-        Some(SuggestedAction::ListFindings) => {
+        SuggestedAction::ListFindings => {
             format!("see {}", reader.command_with(&["check", "-o", "wide"], &PART))
         }
-        Some(SuggestedAction::Remedy(remedy)) => {
+        SuggestedAction::Remedy(remedy) => {
             let command = line(remedy, reader);
             match remedy {
                 Remedy::ReleaseAddress(_) => format!("only {command} frees it"),

@@ -7,6 +7,8 @@ use calipam_model::snapshot::Snapshot;
 use super::command;
 use crate::render::text::shell_word;
 
+const ADD_POOL: &str = "add a pool: `calicoctl create -f POOL.yaml`";
+
 /// Returns the next steps, the most likely one first.
 pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation) -> Vec<String> {
     let describe = || {
@@ -14,127 +16,117 @@ pub(crate) fn steps(snapshot: &Snapshot, explanation: &Explanation) -> Vec<Strin
         let (namespace, name) = (shell_word(namespace), shell_word(name));
         Some(format!("see what it is waiting for: `kubectl describe pod --namespace {namespace} {name}`"))
     };
-    match &explanation.standing {
-        PodStanding::Has(addresses) => addresses
-            .iter()
-            .map(|address| {
+    let one = match &explanation.standing {
+        PodStanding::Has(addresses) => {
+            let shown = addresses.iter().map(|address| {
                 format!("see where it is recorded: {}", command(&["show", "--ip", &address.to_string()]))
-            })
-            .chain(describe())
-            .collect(),
+            });
+            return shown.chain(describe()).collect();
+        }
         PodStanding::NoNode => {
-            vec![
-                "see whether calico-node is running there: `kubectl get pods --all-namespaces -o wide`"
-                    .to_owned(),
-            ]
+            "see whether calico-node is running there: `kubectl get pods --all-namespaces -o wide`".into()
         }
         PodStanding::UnknownPool(_) => {
-            vec![format!("correct its annotation; to list the pools: {}", command(&["show"]))]
+            format!("correct its annotation; to list the pools: {}", command(&["show"]))
         }
         PodStanding::NamespacesNotRead => {
-            vec![
-                "let the account list namespaces; to check this: `kubectl auth can-i list namespaces`"
-                    .to_owned(),
-            ]
+            "let the account list namespaces; to check this: `kubectl auth can-i list namespaces`".into()
         }
-        PodStanding::NotKnown => vec![format!("see what is missing: {}", command(&["check", "-o", "wide"]))],
-        PodStanding::Asks => match explanation.refusal() {
-            Some(refused) => of_refusal(snapshot, explanation, refused),
-            None => describe().into_iter().collect(),
-        },
-        _ => describe().into_iter().collect(),
-    }
+        PodStanding::NotKnown => format!("see what is missing: {}", command(&["check", "-o", "wide"])),
+        PodStanding::Asks if let Some(refused) = explanation.refusal() => {
+            return of_refusal(snapshot, explanation, refused);
+        }
+        _ => return describe().into_iter().collect(),
+    };
+    vec![one]
 }
 
 fn of_refusal(snapshot: &Snapshot, explanation: &Explanation, refused: &Refused) -> Vec<String> {
-    let free_some = || {
-        [
-            format!("release what has leaked: {}", command(&["release", "--leaked"])),
-            "or add a pool: `calicoctl create -f POOL.yaml`".to_owned(),
-        ]
+    let leaked = |of: &[&str]| {
+        format!("release what has leaked: {}", command(&[&["release", "--leaked"], of].concat()))
     };
+    let leaked_of_node = || leaked(&["--node", &explanation.node]);
     let configure = |words: &[&str]| command(&[&["configure"][..], words].concat());
-    match &refused.reason {
-        Reason::NoNode => vec!["see whether calico-node is running there: `kubectl get nodes`".to_owned()],
-        Reason::NoPool => vec!["add a pool: `calicoctl create -f POOL.yaml`".to_owned()],
-        Reason::NoneEnabled => patches(refused, "enable it", r#"{"spec":{"disabled":false}}"#, |why| {
-            matches!(why, PoolPassedOver::Disabled)
-        }),
+    let borrow = || configure(&["--strict-affinity", "false"]);
+    let one = match &refused.reason {
+        Reason::NoNode => "see whether calico-node is running there: `kubectl get nodes`".to_owned(),
+        Reason::NoPool => ADD_POOL.to_owned(),
+        Reason::NoneEnabled => {
+            let is_disabled = |why: &PoolPassedOver| matches!(why, PoolPassedOver::Disabled);
+            return patches(refused, "enable it", ENABLED, is_disabled);
+        }
         Reason::BlocksTooSmall => {
-            vec!["add a pool whose blocks are /29 or larger: `calicoctl create -f POOL.yaml`".to_owned()]
+            "add a pool whose blocks are /29 or larger: `calicoctl create -f POOL.yaml`".to_owned()
         }
         Reason::NoneAutomatic => {
+            let is_manual = |why: &PoolPassedOver| matches!(why, PoolPassedOver::Manual);
             let patch = r#"{"spec":{"assignmentMode":"Automatic"}}"#;
-            let mut steps = patches(refused, "let it serve all pods", patch, |why| {
-                matches!(why, PoolPassedOver::Manual)
-            });
-            steps.push("or name the pool in the pod's annotation cni.projectcalico.org/ipv4pools or ipv6pools".into());
-            steps
+            let mut steps = patches(refused, "let it serve all pods", patch, is_manual);
+            steps.push(
+                "or name the pool in the pod's annotation cni.projectcalico.org/ipv4pools or ipv6pools"
+                    .into(),
+            );
+            return steps;
         }
         Reason::NoneSelectsNode => {
-            let mut steps: Vec<String> = selectors(refused)
-                .map(|(pool, selector)| format!("label {} so that pool {pool} selects it: {selector}", explanation.node))
-                .collect();
-            let patch = r#"{"spec":{"nodeSelector":"all()"}}"#;
-            steps.extend(patches(refused, "or let it serve all nodes", patch, |why| {
-                matches!(why, PoolPassedOver::NodeSelector(_))
-            }));
-            steps
+            let label = |(pool, selector)| {
+                format!("label {} so that pool {pool} selects it: {selector}", explanation.node)
+            };
+            let selects = |why: &PoolPassedOver| matches!(why, PoolPassedOver::NodeSelector(_));
+            let all = patches(refused, "or let it serve all nodes", ALL_NODES, selects);
+            return selectors(refused).map(label).chain(all).collect();
         }
-        Reason::NoneSelectsNamespace => selectors(refused)
-            .map(|(pool, selector)| {
-                format!("label the namespace so that pool {pool} selects it: {selector}")
-            })
-            .collect(),
+        Reason::NoneSelectsNamespace => {
+            let label =
+                |(pool, selector)| format!("label the namespace so that pool {pool} selects it: {selector}");
+            return selectors(refused).map(label).collect();
+        }
         Reason::NoneForWorkloads => {
+            let is_of_use = |why: &PoolPassedOver| matches!(why, PoolPassedOver::Use(_));
             let patch = r#"{"spec":{"allowedUses":["Workload","Tunnel"]}}"#;
-            patches(refused, "let it serve pods", patch, |why| matches!(why, PoolPassedOver::Use(_)))
+            return patches(refused, "let it serve pods", patch, is_of_use);
         }
         Reason::NamedNotEnabled(cidr) => {
             let pool = snapshot.pools.iter().find(|stored| stored.value.cidr == *cidr);
             let name = pool.map_or_else(|| cidr.to_string(), |pool| pool.value.name.clone());
-            vec![patch("enable it", &name, r#"{"spec":{"disabled":false}}"#), "or name another pool".to_owned()]
+            return vec![patch("enable it", &name, ENABLED), "or name another pool".to_owned()];
         }
-        Reason::BrokenSelector(pool) => {
-            vec![patch("correct its selector", pool, r#"{"spec":{"nodeSelector":"all()"}}"#)]
-        }
+        Reason::BrokenSelector(pool) => patch("correct its selector", pool, ALL_NODES),
         Reason::BlockLimit { limit, .. } => {
             let more = (limit + 1).to_string();
             let raise = configure(&["--max-blocks-per-host", &more, "--strict-affinity", "true"]);
-            vec![
-                format!("release what has leaked: {}", command(&["release", "--leaked", "--node", &explanation.node])),
-                format!("or raise the limit: {raise}"),
-            ]
+            return vec![leaked_of_node(), format!("or raise the limit: {raise}")];
         }
-        Reason::SingleBlock => vec![
-            format!("release what has leaked: {}", command(&["release", "--leaked", "--node", &explanation.node])),
-            "or move pods to another node: a Windows node has one block while windows_use_single_network is true".into(),
-        ],
+        Reason::SingleBlock => {
+            let other = "or move pods to another node: a Windows node has one block while windows_use_single_network is true";
+            return vec![leaked_of_node(), other.to_owned()];
+        }
         Reason::NoAutoAllocation => {
-            vec![format!("let nodes claim blocks: {}", configure(&["--auto-allocate-blocks", "true"]))]
+            format!("let nodes claim blocks: {}", configure(&["--auto-allocate-blocks", "true"]))
         }
-        Reason::StrictAffinity => free_some()
-            .into_iter()
-            .chain([format!("or allow borrowing: {}", configure(&["--strict-affinity", "false"]))])
-            .collect(),
-        Reason::Exhausted(cooling) => cooling
-            .iter()
-            .map(|_| format!("end the cooldown: {}", configure(&["--ip-cooldown-seconds", "0"])))
-            .chain(free_some())
-            .collect(),
+        Reason::StrictAffinity => {
+            return vec![leaked(&[]), format!("or {ADD_POOL}"), format!("or allow borrowing: {}", borrow())];
+        }
+        Reason::Exhausted(cooling) => {
+            let end = || format!("end the cooldown: {}", configure(&["--ip-cooldown-seconds", "0"]));
+            let steps = cooling.iter().map(|_| end());
+            return steps.chain([leaked(&[]), format!("or {ADD_POOL}")]).collect();
+        }
         Reason::WindowsNeedsStrictAffinity => {
-            vec![format!("turn strict affinity on: {}", configure(&["--strict-affinity", "true"]))]
+            format!("turn strict affinity on: {}", configure(&["--strict-affinity", "true"]))
         }
         Reason::Taken(address) => {
-            vec![format!("see who has it: {}", command(&["show", "--ip", &address.to_string()]))]
+            format!("see who has it: {}", command(&["show", "--ip", &address.to_string()]))
         }
-        Reason::OutsidePools(_) => vec![format!("name an address of an enabled pool: {}", command(&["show"]))],
-        Reason::ForeignBlock(_) => {
-            vec![format!("allow borrowing: {}", configure(&["--strict-affinity", "false"]))]
-        }
-        Reason::Other => vec![format!("see what is damaged: {}", command(&["check", "-o", "wide"]))],
-    }
+        Reason::OutsidePools(_) => format!("name an address of an enabled pool: {}", command(&["show"])),
+        Reason::ForeignBlock(_) => format!("allow borrowing: {}", borrow()),
+        Reason::Other => format!("see what is damaged: {}", command(&["check", "-o", "wide"])),
+    };
+    vec![one]
 }
+
+const ENABLED: &str = r#"{"spec":{"disabled":false}}"#;
+const ALL_NODES: &str = r#"{"spec":{"nodeSelector":"all()"}}"#;
 
 /// Returns the pools whose selector does not match, with that selector.
 fn selectors(refused: &Refused) -> impl Iterator<Item = (&str, &str)> {

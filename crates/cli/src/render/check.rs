@@ -13,7 +13,7 @@ use super::page::Text;
 use super::report::{Checked, changes};
 use super::show::use_of_pools;
 use super::table::Grid;
-use super::text::{count, join, thousands};
+use super::text::{count, join, joined, thousands};
 
 /// Writes a report for people.
 pub(crate) fn text(checked: &Checked<'_>, text: &mut Text) {
@@ -98,15 +98,13 @@ fn summary_of(report: &Report) -> String {
 
 /// Formats `1,714 findings: 2 critical, 1,300 error, 412 warning`.
 pub(super) fn summary(number: usize, by_severity: &BTreeMap<Severity, usize>) -> String {
-    let by_severity: Vec<String> = Severity::ALL
-        .into_iter()
-        .filter_map(|severity| Some((severity, *by_severity.get(&severity)?)))
-        .filter(|(_, number)| *number > 0)
-        .map(|(severity, number)| format!("{} {severity}", thousands(number)))
-        .collect();
-    match by_severity.as_slice() {
-        [] => "No findings".to_owned(),
-        parts => format!("{}: {}", count(number, "finding", "findings"), parts.join(", ")),
+    let numbers = Severity::ALL.into_iter().filter_map(|severity| {
+        let number = by_severity.get(&severity).filter(|number| **number > 0)?;
+        Some(format!("{} {severity}", thousands(number)))
+    });
+    match joined(numbers, ", ").as_str() {
+        "" => "No findings".to_owned(),
+        parts => format!("{}: {parts}", count(number, "finding", "findings")),
     }
 }
 
@@ -125,14 +123,9 @@ pub(crate) fn unread(coverage: &BTreeMap<Source, Coverage>, datastore: Datastore
         };
         by_reason.entry(reason).or_default().push(words(*source));
     }
-    let parts: Vec<String> = by_reason
-        .into_iter()
-        .map(|(reason, sources)| {
-            let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
-            format!("{}, {reason}", join(&sources))
-        })
-        .collect();
-    (!parts.is_empty()).then(|| format!("not read: {}", parts.join("; ")))
+    let parts = by_reason.into_iter().map(|(reason, sources)| format!("{}, {reason}", join(&sources)));
+    let parts = joined(parts, "; ");
+    (!parts.is_empty()).then(|| format!("not read: {parts}"))
 }
 
 /// The plural of a source in prose.

@@ -1,5 +1,7 @@
 //! The allocator's decisions in words: subject, result, and the keys of the deciding objects.
 
+use std::net::IpAddr;
+
 use calipam_assign::{Event, NotReclaimed, OwnBlock, Passed};
 use calipam_check::Subject;
 use calipam_model::IpNet;
@@ -10,6 +12,8 @@ use calipam_model::key::Key;
 use calipam_model::node::Node;
 use calipam_model::snapshot::Snapshot;
 use serde::{Serialize, Serializer};
+
+use super::text::joined;
 
 /// One decision of the allocator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -52,90 +56,80 @@ calipam_model::display_serialized!(DecisionStep);
 
 /// Describes an event of the allocator as a decision.
 pub(super) fn of(snapshot: &Snapshot, node: &Node, event: &Event) -> Decision {
-    let named = || Subject::Node(node.name.clone());
-    let config = || vec![Key::IpamConfig];
-    let (step, subject, detail, keys) = match event {
+    use DecisionStep::{Assign, Borrow, Claim, Limit, OwnBlock, Pool, Request};
+    let of_node = |step, keys, detail| decision(step, Subject::Node(node.name.clone()), detail, keys);
+    let of_config = |step, detail| of_node(step, vec![Key::IpamConfig], detail);
+    let of_pool = |step, (name, cidr): (&String, &IpNet), detail: String| {
+        let key = Key::Pool(name.clone());
+        decision(step, Subject::Pool(*cidr), format!("{name}: {detail}"), vec![key])
+    };
+    let of_block = |step, block: &IpNet, detail| {
+        decision(step, Subject::Block(*block), detail, vec![Key::Block(*block)])
+    };
+    let of_address = |step, address: &IpAddr, block: &IpNet, detail| {
+        decision(step, Subject::Address(*address), detail, vec![Key::Block(*block)])
+    };
+    let of_affinity = |step, key: &AffinityKey, detail| {
+        decision(step, Subject::Block(key.cidr), detail, block_and_affinity(key))
+    };
+    match event {
         Event::Family { family, wanted } => {
-            let detail = format!("{wanted} {family} wanted");
-            (DecisionStep::Request, named(), detail, vec![Key::Node(node.name.clone())])
+            of_node(Request, vec![Key::Node(node.name.clone())], format!("{wanted} {family} wanted"))
         }
-        Event::PoolServes { pool, cidr } => {
-            let detail = format!("{pool}: serves the request");
-            (DecisionStep::Pool, Subject::Pool(*cidr), detail, vec![Key::Pool(pool.clone())])
-        }
-        Event::PoolPassedOver { pool, cidr, why } => {
-            let detail = format!("{pool}: skipped, {why}");
-            (DecisionStep::Pool, Subject::Pool(*cidr), detail, vec![Key::Pool(pool.clone())])
-        }
+        Event::PoolServes { pool, cidr } => of_pool(Pool, (pool, cidr), "serves the request".into()),
+        Event::PoolPassedOver { pool, cidr, why } => of_pool(Pool, (pool, cidr), format!("skipped, {why}")),
         Event::GaveUp(key) => {
-            let detail = "released: its pool no longer selects the node, and it is empty".to_owned();
-            (DecisionStep::OwnBlock, Subject::Block(key.cidr), detail, block_and_affinity(key))
+            let detail = "released: its pool no longer selects the node, and it is empty";
+            of_affinity(OwnBlock, key, detail.into())
         }
         Event::OwnBlock { key, found } => {
             let (detail, keys) = own_block(snapshot, key, found);
-            (DecisionStep::OwnBlock, Subject::Block(key.cidr), detail, keys)
+            decision(OwnBlock, Subject::Block(key.cidr), detail, keys)
         }
         Event::NeedsBlock { held, limit } => {
-            let detail = format!("needs another block: it holds {held} of {limit} in these pools");
-            (DecisionStep::Limit, named(), detail, config())
+            of_config(Limit, format!("needs another block: it holds {held} of {limit} in these pools"))
         }
-        Event::BlockLimit { held, limit } => {
-            let detail = format!(
+        Event::BlockLimit { held, limit } => of_config(
+            Limit,
+            format!(
                 "holds {held} blocks in these pools and may hold {limit}: it gets no more, and nothing is borrowed"
-            );
-            (DecisionStep::Limit, named(), detail, config())
-        }
+            ),
+        ),
         Event::NoAutoAllocation => {
-            let detail = "nodes cannot claim blocks (autoAllocateBlocks is false)".to_owned();
-            (DecisionStep::Limit, named(), detail, config())
+            of_config(Limit, "nodes cannot claim blocks (autoAllocateBlocks is false)".into())
         }
         Event::Searched { pool, cidr, passed } => {
-            let detail = format!("{pool}: no room for a new block{}", passed_over(*passed));
-            (DecisionStep::Claim, Subject::Pool(*cidr), detail, vec![Key::Pool(pool.clone())])
+            of_pool(Claim, (pool, cidr), format!("no room for a new block{}", passed_over(*passed)))
         }
         Event::NotReclaimed { block, owner, why } => {
-            let detail =
-                format!("empty, but not taken from {}: {}", owner_name(owner.as_ref()), not_reclaimed(why));
-            (DecisionStep::Claim, Subject::Block(*block), detail, vec![Key::Block(*block)])
+            let owner = owner_name(owner.as_ref());
+            of_block(Claim, block, format!("empty, but not taken from {owner}: {}", not_reclaimed(why)))
         }
-        Event::Reclaimed(key) => {
-            let detail = format!("empty, taken from {}", key.owner());
-            (DecisionStep::Claim, Subject::Block(key.cidr), detail, block_and_affinity(key))
-        }
-        Event::Claimed(key) => {
-            let detail = format!("claimed for {}", key.owner());
-            (DecisionStep::Claim, Subject::Block(key.cidr), detail, block_and_affinity(key))
-        }
-        Event::NothingToClaim => {
-            (DecisionStep::Claim, named(), "finds no block to claim in these pools".to_owned(), Vec::new())
-        }
-        Event::NothingBorrowed => {
-            let detail = "borrows nothing: strict affinity is on".to_owned();
-            (DecisionStep::Borrow, named(), detail, config())
-        }
+        Event::Reclaimed(key) => of_affinity(Claim, key, format!("empty, taken from {}", key.owner())),
+        Event::Claimed(key) => of_affinity(Claim, key, format!("claimed for {}", key.owner())),
+        Event::NothingToClaim => of_node(Claim, Vec::new(), "finds no block to claim in these pools".into()),
+        Event::NothingBorrowed => of_config(Borrow, "borrows nothing: strict affinity is on".into()),
         Event::Borrows { pool, cidr, blocks } => {
-            let detail = format!("{pool}: searches its {blocks} blocks for single addresses");
-            (DecisionStep::Borrow, Subject::Pool(*cidr), detail, vec![Key::Pool(pool.clone())])
+            of_pool(Borrow, (pool, cidr), format!("searches its {blocks} blocks for single addresses"))
         }
         Event::BlockOfAddress { address, block, owner } => {
-            let detail = format!("is in block {block} of {}", owner_name(owner.as_ref()));
-            (DecisionStep::OwnBlock, Subject::Address(*address), detail, vec![Key::Block(*block)])
+            let owner = owner_name(owner.as_ref());
+            of_address(OwnBlock, address, block, format!("is in block {block} of {owner}"))
         }
         Event::NoBlockOfAddress { address, block } => {
-            let detail = format!("its block {block} does not exist, and is claimed");
-            (DecisionStep::Claim, Subject::Address(*address), detail, vec![Key::Block(*block)])
+            of_address(Claim, address, block, format!("its block {block} does not exist, and is claimed"))
         }
         Event::Assigned { block, owner, addresses } => {
-            let texts: Vec<String> = addresses.iter().map(ToString::to_string).collect();
             let borrowed = match owner {
                 Some(BlockOwner::Host(host)) if *host == node.name => String::new(),
                 other => format!(", borrowed from {}", owner_name(other.as_ref())),
             };
-            let detail = format!("assigns {}{borrowed}", texts.join(", "));
-            (DecisionStep::Assign, Subject::Block(*block), detail, vec![Key::Block(*block)])
+            of_block(Assign, block, format!("assigns {}{borrowed}", joined(addresses, ", ")))
         }
-    };
+    }
+}
 
+fn decision(step: DecisionStep, subject: Subject, detail: String, keys: Vec<Key>) -> Decision {
     Decision { step, subject, detail, keys }
 }
 
@@ -183,11 +177,8 @@ fn passed_over(passed: Passed) -> String {
         (undecodable, "cannot be decoded"),
     ];
 
-    let parts: Vec<String> = parts
-        .into_iter()
-        .filter(|(number, _)| *number > 0)
-        .map(|(number, what)| format!("{number} {what}"))
-        .collect();
+    let parts = parts.into_iter().filter(|(number, _)| *number > 0);
+    let parts: Vec<String> = parts.map(|(number, what)| format!("{number} {what}")).collect();
     if parts.is_empty() { ": it is too small for one".to_owned() } else { format!(": {}", parts.join(", ")) }
 }
 

@@ -2,8 +2,8 @@
 
 use calipam_check::ClusterIdentity;
 use calipam_history::diff::{
-    AddressChange, AddressRecord, AffinityChange, BlockChange, BlockState, Difference, FieldChange,
-    FindingSummary, HandleChange, NamedSum, NotCompared, ObjectChange, Side as OnSide, Sum, Uncompared,
+    AddressRecord, BlockState, Difference, FieldChange, FindingSummary, NamedSum, NotCompared, ObjectChange,
+    Side as OnSide, Sum, Uncompared,
 };
 use calipam_model::snapshot::Snapshot;
 use calipam_workflow::Side;
@@ -14,7 +14,7 @@ use super::document::Document;
 use super::header;
 use super::page::Text;
 use super::table::Grid;
-use super::text::{count, thousands};
+use super::text::{count, joined, thousands};
 
 /// The maximum number of nodes in a short table.
 const NODES_SHOWN: usize = 20;
@@ -65,9 +65,10 @@ impl Document for DifferenceDocument<'_> {
         if has_moved(&difference.sums.total) {
             text.section(sums(difference, text.page.wide));
         }
-        text.section(table(difference, text.page.wide));
+        let rows = rows(difference);
+        text.section(table(&rows, text.page.wide));
         text.lines(difference.not_compared.iter().map(not_compared));
-        text.line(said(rows(difference).count(), difference.same));
+        text.line(said(rows.len(), difference.same));
     }
 
     fn schema(&self) -> impl Serialize {
@@ -125,104 +126,61 @@ fn sums(difference: &Difference<'_>, wide: bool) -> Grid {
     Grid::new(wide, &rows, columns)
 }
 
-#[derive(Clone, Copy)]
-enum Row<'a> {
-    Address(&'a AddressChange<'a>),
-    Block(&'a BlockChange),
-    Affinity(&'a AffinityChange),
-    Handle(&'a HandleChange<'a>),
-    /// A pool, reservation, node or configuration, with its kind, the position of the kind, and its changes.
-    Object(&'static str, u8, &'a ObjectChange),
-    /// A finding; true for a new one.
-    Finding(&'a FindingSummary, bool),
+/// One difference, in words.
+struct Row {
+    /// The position of the kind of object in a table, and its name.
+    kind: (u8, &'static str),
+    change: &'static str,
+    name: String,
+    /// The object's old and new state.
+    states: [String; 2],
 }
 
-fn rows<'a>(difference: &'a Difference<'a>) -> impl Iterator<Item = Row<'a>> {
-    let objects = [
-        ("pool", 4, &difference.pools),
-        ("reservation", 5, &difference.reservations),
-        ("node", 6, &difference.nodes),
-        ("configuration", 7, &difference.configuration),
-    ];
-    let objects = objects.into_iter().flat_map(|(word, place, changes)| {
-        changes.iter().map(move |change| Row::Object(word, place, change))
+fn rows(difference: &Difference<'_>) -> Vec<Row> {
+    let row = |kind, change, name, states| Row { kind, change, name, states };
+    let addresses = difference.addresses.iter().map(|of| {
+        row((0, "address"), of.change.words(), of.address.to_string(), [of.before, of.after].map(holder))
     });
-    let findings = &difference.findings;
-    let new = findings.new.iter().map(|finding| Row::Finding(finding, true));
-    let gone = findings.gone.iter().map(|finding| Row::Finding(finding, false));
-    difference
-        .addresses
-        .iter()
-        .map(Row::Address)
-        .chain(difference.blocks.iter().map(Row::Block))
-        .chain(difference.affinities.iter().map(Row::Affinity))
-        .chain(difference.handles.iter().map(Row::Handle))
-        .chain(objects)
-        .chain(new)
-        .chain(gone)
+    let blocks = difference.blocks.iter().map(|of| {
+        let states = [&of.before, &of.after].map(|states| blocks(states));
+        row((1, "block"), of.change.words(), of.cidr.to_string(), states)
+    });
+    let affinities = difference.affinities.iter().map(|of| {
+        let states = [&of.before, &of.after].map(|state| state.clone().unwrap_or_default());
+        row((2, "affinity"), of.change.words(), format!("{}/{}", of.node, of.cidr), states)
+    });
+    let handles = difference.handles.iter().map(|of| {
+        let [before, after] = of.counts().map(|number| format!("holds {}", thousands(number)));
+        let states = [of.before.map(|_| before), of.after.map(|_| after)].map(Option::unwrap_or_default);
+        row((3, "handle"), of.change.words(), of.id.to_string(), states)
+    });
+    let objects = [
+        ((4, "pool"), &difference.pools),
+        ((5, "reservation"), &difference.reservations),
+        ((6, "node"), &difference.nodes),
+        ((7, "configuration"), &difference.configuration),
+    ];
+    let objects = objects.into_iter().flat_map(|(kind, changes)| {
+        changes.iter().map(move |of| row(kind, of.change.words(), of.name.clone(), fields(of)))
+    });
+    let finding = |found: &FindingSummary, change, states| {
+        row((8, "finding"), change, format!("{} {}", found.code, found.subject), states)
+    };
+    let new = difference.findings.new.iter();
+    let new = new.map(|found| finding(found, "new", [String::new(), found.message.clone()]));
+    let gone = difference.findings.gone.iter();
+    let gone = gone.map(|found| finding(found, "gone", [found.message.clone(), String::new()]));
+    let records = addresses.chain(blocks).chain(affinities).chain(handles);
+    records.chain(objects).chain(new).chain(gone).collect()
 }
 
-impl Row<'_> {
-    /// Returns the position of the difference's kind in a table, and the word for that kind.
-    fn kind(self) -> (u8, &'static str) {
-        match self {
-            Self::Address(_) => (0, "address"),
-            Self::Block(_) => (1, "block"),
-            Self::Affinity(_) => (2, "affinity"),
-            Self::Handle(_) => (3, "handle"),
-            Self::Object(word, place, _) => (place, word),
-            Self::Finding(..) => (8, "finding"),
-        }
-    }
-
-    fn change(self) -> &'static str {
-        match self {
-            Self::Address(change) => change.change.words(),
-            Self::Block(change) => change.change.words(),
-            Self::Affinity(change) => change.change.words(),
-            Self::Handle(change) => change.change.words(),
-            Self::Object(_, _, change) => change.change.words(),
-            Self::Finding(_, true) => "new",
-            Self::Finding(_, false) => "gone",
-        }
-    }
-
-    fn name(self) -> String {
-        match self {
-            Self::Address(change) => change.address.to_string(),
-            Self::Block(change) => change.cidr.to_string(),
-            Self::Affinity(change) => format!("{}/{}", change.node, change.cidr),
-            Self::Handle(change) => change.id.to_string(),
-            Self::Object(_, _, change) => change.name.clone(),
-            Self::Finding(finding, _) => format!("{} {}", finding.code, finding.subject),
-        }
-    }
-
-    /// Returns the object's old and new state.
-    fn states(self) -> [String; 2] {
-        match self {
-            Self::Address(change) => [change.before, change.after].map(holder),
-            Self::Block(change) => [&change.before, &change.after].map(|states| blocks(states)),
-            Self::Affinity(change) => {
-                [&change.before, &change.after].map(|state| state.clone().unwrap_or_default())
-            }
-            Self::Handle(change) => {
-                let [before, after] = change.counts().map(|number| format!("holds {}", thousands(number)));
-                [change.before.map(|_| before), change.after.map(|_| after)].map(Option::unwrap_or_default)
-            }
-            Self::Object(_, _, change) => {
-                let side = |of: fn(&FieldChange) -> Option<&String>| {
-                    let said = change.fields.iter().filter_map(|f| Some(format!("{}: {}", f.field, of(f)?)));
-                    said.collect::<Vec<_>>().join(", ")
-                };
-                [side(|field| field.before.as_ref()), side(|field| field.after.as_ref())]
-            }
-            Self::Finding(finding, is_new) => {
-                let said = finding.message.clone();
-                if is_new { [String::new(), said] } else { [said, String::new()] }
-            }
-        }
-    }
+/// Formats the old and new values of the changed fields.
+fn fields(change: &ObjectChange) -> [String; 2] {
+    let side = |of: fn(&FieldChange) -> Option<&String>| {
+        let said = change.fields.iter().filter_map(|field| Some(format!("{}: {}", field.field, of(field)?)));
+        joined(said, ", ")
+    };
+    [side(|field| field.before.as_ref()), side(|field| field.after.as_ref())]
 }
 
 /// Formats `pod default/web-0 on node-1`.
@@ -245,28 +203,28 @@ fn blocks(states: &[BlockState]) -> String {
         let held = state.allocated.map(|number| format!(", {number} taken")).unwrap_or_default();
         format!("{} of {owner}{held}", state.cidr)
     };
-    states.iter().map(one).collect::<Vec<_>>().join("; ")
+    joined(states.iter().map(one), "; ")
 }
 
 /// A row for each difference or, in a short table, for each change to a kind of object, with an example.
-fn table(difference: &Difference<'_>, wide: bool) -> Grid {
-    let state = |row: Row<'_>, side: usize| match &row.states()[side] {
-        state if state.is_empty() => "-".to_owned(),
-        state => state.clone(),
+fn table(rows: &[Row], wide: bool) -> Grid {
+    let state = |row: &Row, side: usize| match row.states[side].as_str() {
+        "" => "-".to_owned(),
+        state => state.to_owned(),
     };
     let columns = vec![
-        left("WHAT", |row: Row<'_>| row.kind().1).of_kind(),
-        left("DIFFERENCE", Row::change).of_kind(),
-        left("NAME", Row::name),
-        left("BEFORE", |row: Row<'_>| state(row, 0)),
-        left("AFTER", |row: Row<'_>| state(row, 1)),
+        left("WHAT", |row: &Row| row.kind.1).of_kind(),
+        left("DIFFERENCE", |row: &Row| row.change).of_kind(),
+        left("NAME", |row: &Row| &row.name),
+        left("BEFORE", move |row: &Row| state(row, 0)),
+        left("AFTER", move |row: &Row| state(row, 1)),
     ];
-    let example = |row: Row<'_>| {
-        let [before, after] = row.states();
+    let example = |row: &Row| {
+        let [before, after] = &row.states;
         let arrow = if before.is_empty() || after.is_empty() { "" } else { " → " };
-        format!("{}: {before}{arrow}{after}", row.name())
+        format!("{}: {before}{arrow}{after}", row.name)
     };
-    Grid::short(wide, 0, rows(difference), columns, |row| (row.kind().0, row.change()), example)
+    Grid::short(wide, 0, rows, columns, |row| (row.kind.0, row.change), example)
 }
 
 fn not_compared(left_out: &NotCompared) -> String {

@@ -11,7 +11,7 @@ use super::header;
 use super::page::Text;
 use super::show::cool_down;
 use super::table::{FEW, Grid};
-use super::text::{count, thousands};
+use super::text::{count, joined, thousands};
 use crate::hints::{self, Reader};
 
 /// A plan for YAML and JSON.
@@ -48,23 +48,24 @@ impl<'a> ShownSkipped<'a> {
     }
 }
 
+/// Returns the texts whose numbers are not 0.
+fn some<const N: usize>(parts: [(usize, String); N]) -> impl Iterator<Item = String> {
+    parts.into_iter().filter(|(number, _)| *number > 0).map(|(_, text)| text)
+}
+
 /// Formats `Done: 4 of 5 steps; 1 step aborted (conflict)`, and a line about addresses that are cooling down.
 pub(super) fn result(Executed { execution, .. }: &Executed) -> Vec<String> {
-    let done = execution.written + execution.already;
-    let mut line = format!("Done: {} of {}", thousands(done), count(execution.steps, "step", "steps"));
-    if execution.aborted > 0 {
-        line.push_str(&format!("; {} aborted (conflict)", count(execution.aborted, "step", "steps")));
-    }
-    if execution.kept_addresses > 0 {
-        let kept = count(execution.kept_addresses, "address", "addresses");
-        line.push_str(&format!("; {kept} unchanged"));
-    }
-    if execution.partly > 0 {
-        line.push_str(&format!("; {} partly written", count(execution.partly, "step", "steps")));
-    }
-    if execution.not_started > 0 {
-        line.push_str(&format!("; {} not started", count(execution.not_started, "step", "steps")));
-    }
+    let steps = |number| count(number, "step", "steps");
+    let kept = count(execution.kept_addresses, "address", "addresses");
+    let done = thousands(execution.written + execution.already);
+    let done = format!("Done: {done} of {}", steps(execution.steps));
+    let rest = some([
+        (execution.aborted, format!("{} aborted (conflict)", steps(execution.aborted))),
+        (execution.kept_addresses, format!("{kept} unchanged")),
+        (execution.partly, format!("{} partly written", steps(execution.partly))),
+        (execution.not_started, format!("{} not started", steps(execution.not_started))),
+    ]);
+    let line = joined([done].into_iter().chain(rest), "; ");
     [line].into_iter().chain(execution.cooling.as_ref().map(cool_down)).collect()
 }
 
@@ -78,17 +79,15 @@ fn summary(plan: &PlanSummary) -> String {
         return format!("Nothing to do{skipped}");
     }
     let Totals { addresses, blocks, handles, affinities, pools, configurations, .. } = plan.totals;
-    let parts = [
+    let parts = some([
         (addresses, count(addresses, "address", "addresses")),
         (blocks, count(blocks, "block", "blocks")),
         (handles, count(handles, "handle", "handles")),
         (affinities, count(affinities, "affinity", "affinities")),
         (pools, count(pools, "pool", "pools")),
         (configurations, "the allocator's configuration".to_owned()),
-    ];
-    let parts: Vec<String> =
-        parts.into_iter().filter(|(number, _)| *number > 0).map(|(_, text)| text).collect();
-    format!("Plan: {}{skipped}", parts.join(", "))
+    ]);
+    format!("Plan: {}{skipped}", joined(parts, ", "))
 }
 
 /// A plan or, if it was executed, its result.

@@ -17,12 +17,19 @@ pub(crate) fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// Joins texts with `between`.
+pub(crate) fn joined(texts: impl IntoIterator<Item: ToString>, between: &str) -> String {
+    texts.into_iter().map(|text| text.to_string()).collect::<Vec<_>>().join(between)
+}
+
 /// Joins words into a phrase: `a`, `a and b`, `a, b and c`.
-pub(crate) fn join(words: &[&str]) -> String {
-    match words.split_last() {
-        None => String::new(),
-        Some((only, [])) => (*only).to_owned(),
-        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+pub(crate) fn join<T: AsRef<str>>(words: &[T]) -> String {
+    match words {
+        [] => String::new(),
+        [only] => only.as_ref().to_owned(),
+        [others @ .., last] => {
+            format!("{} and {}", joined(others.iter().map(AsRef::as_ref), ", "), last.as_ref())
+        }
     }
 }
 
@@ -42,7 +49,7 @@ mod tests {
     #[test]
     fn phrases() {
         assert_eq!(
-            (join(&[]), join(&["a"]), join(&["a", "b", "c"])),
+            (join::<&str>(&[]), join(&["a"]), join(&["a", "b", "c"])),
             ("".into(), "a".into(), "a, b and c".into())
         );
     }

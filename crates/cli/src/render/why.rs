@@ -6,7 +6,6 @@ use calipam_assign::AddressSource;
 use calipam_check::ClusterIdentity;
 use calipam_check::views::{Explanation, FamilyAnswer};
 use calipam_model::IpNet;
-use calipam_model::key::Key;
 use calipam_model::node::Node;
 use calipam_model::snapshot::Snapshot;
 use serde::Serialize;
@@ -15,6 +14,7 @@ use super::column::{Column, left};
 use super::decisions::{self, Decision};
 use super::document::Document;
 use super::page::Text;
+use super::text::joined;
 use crate::hints;
 
 /// The reason why a pod or node will or will not get an address.
@@ -123,8 +123,6 @@ fn decision_columns<'a>() -> Vec<Column<'a, &'a Decision>> {
         left("STEP", |decision: &Decision| decision.step),
         left("SUBJECT", |decision: &Decision| &decision.subject),
         left("DECISION", |decision: &Decision| &decision.detail),
-        left("KEY", |decision: &Decision| {
-            decision.keys.iter().map(Key::to_string).collect::<Vec<_>>().join(" ")
-        }),
+        left("KEY", |decision: &Decision| joined(&decision.keys, " ")),
     ]
 }

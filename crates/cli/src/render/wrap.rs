@@ -6,6 +6,7 @@ use textwrap::core::display_width;
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 
 use super::page::Page;
+use super::text::joined;
 
 /// Joins words that belong on one line, such as those of a command.
 pub(crate) const TOGETHER: char = '\u{a0}';
@@ -41,7 +42,7 @@ pub(crate) fn cut_words(text: &str, longest: usize) -> Cow<'_, str> {
     if longest_word(text) <= longest {
         return Cow::Borrowed(text);
     }
-    Cow::Owned(text.split(' ').map(|word| cut_word(word, longest)).collect::<Vec<_>>().join(" "))
+    Cow::Owned(joined(text.split(' ').map(|word| cut_word(word, longest)), " "))
 }
 
 fn cut_word(word: &str, longest: usize) -> Cow<'_, str> {

@@ -49,6 +49,8 @@ pub enum UserKind {
     Service,
 }
 
+calipam_model::display_serialized!(UserKind);
+
 /// Something that uses an address of the old pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct User {

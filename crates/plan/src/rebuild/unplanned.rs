@@ -50,71 +50,66 @@ pub(super) fn skipped(
 
 /// Returns the reason why a finding stays, and what a person has to do; `None` if a rebuild should have repaired it.
 fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static str)> {
-    use SkipReason as Why;
-    Some(match finding.code {
-        Code::DuplicateAddress => (Why::DuplicateOwners, "decide who keeps it, and recreate the others"),
-        Code::AddressInSeveralBlocks => {
-            (Why::Overlap, "decide which block to keep, and recreate the workloads of the other")
-        }
-        Code::OverlappingBlocks => {
-            (Why::Overlap, "move the workloads of one of them, and delete it when it is empty")
-        }
-        Code::OverlappingPools => (Why::Overlap, "change or delete one of the pools"),
+    let advice = match finding.code {
+        Code::DuplicateAddress => "decide who keeps it, and recreate the others",
+        Code::AddressInSeveralBlocks => "decide which block to keep, and recreate the workloads of the other",
+        Code::OverlappingBlocks => "move the workloads of one of them, and delete it when it is empty",
+        Code::OverlappingPools => "change or delete one of the pools",
         Code::InUseOutsidePools | Code::BlockOutsidePools => {
-            (Why::OutsidePools, "create a pool that contains it, or move its workloads to another pool")
+            "create a pool that contains it, or move its workloads to another pool"
         }
-        Code::BorrowedTunnelAddress => tunnel_advice(basis, finding),
-        Code::TunnelAddressMissing => {
-            (Why::NeedsDecision, "restart calico-node there, so that it takes an address")
+        Code::BorrowedTunnelAddress => {
+            "release it and restart calico-node on its node, which takes one from its own block"
         }
-        Code::BorrowedUnderStrictAffinity => {
-            (Why::NeedsDecision, "recreate what uses it, or switch strict affinity off")
-        }
-        Code::UnrecordedAddress => {
-            (Why::NeedsDecision, "reserve it with an IPReservation, or restart the pod under Calico")
-        }
-        Code::SharedLegacyHandle => (Why::NeedsDecision, "recreate the pod, or release its unused addresses"),
-        Code::AffinityConflict => (Why::NeedsDecision, "delete the affinities of all nodes but one"),
-        Code::UnexpectedBlockOwner => {
-            (Why::NeedsDecision, "find out which node should own the block, and set its owner")
-        }
-        Code::UnexpectedAffinityType => {
-            (Why::NeedsDecision, "delete it unless one of your own tools wrote it")
-        }
-        Code::HandleCaseCollision => (Why::NeedsDecision, "recreate the pods of one of them"),
-        Code::EndpointOfMissingNode => {
-            (Why::NodeUnknown, "recreate the node object, or delete what refers to it")
-        }
-        Code::EndpointWithoutPod => (Why::NeedsDecision, "delete the endpoint"),
-        Code::NodeObjectMissing => {
-            (Why::NeedsDecision, "restart calico-node there, which creates the object")
-        }
+        Code::TunnelAddressMissing => "restart calico-node there, so that it takes an address",
+        Code::BorrowedUnderStrictAffinity => "recreate what uses it, or switch strict affinity off",
+        Code::UnrecordedAddress => "reserve it with an IPReservation, or restart the pod under Calico",
+        Code::SharedLegacyHandle => "recreate the pod, or release its unused addresses",
+        Code::AffinityConflict => "delete the affinities of all nodes but one",
+        Code::UnexpectedBlockOwner => "find out which node should own the block, and set its owner",
+        Code::UnexpectedAffinityType => "delete it unless one of your own tools wrote it",
+        Code::HandleCaseCollision => "recreate the pods of one of them",
+        Code::EndpointOfMissingNode => "recreate the node object, or delete what refers to it",
+        Code::EndpointWithoutPod => "delete the endpoint",
+        Code::NodeObjectMissing => "restart calico-node there, which creates the object",
         Code::PodWithoutEndpoint | Code::PodAddressDisagreement | Code::EndpointNodeMismatch => {
-            (Why::NeedsDecision, "recreate the pod")
+            "recreate the pod"
         }
-        Code::ServiceWithoutAddress => (Why::NeedsDecision, "see why Calico's controller ignores it"),
-        Code::ServiceAddressExtra => (Why::NeedsDecision, "release the address if nothing uses it"),
+        Code::ServiceWithoutAddress => "see why Calico's controller ignores it",
+        Code::ServiceAddressExtra => "release the address if nothing uses it",
         Code::PoolOverlapsNodes | Code::PoolOverlapsServices => {
-            (Why::Overlap, "move its users to a pool with another range, and disable this one")
+            "move its users to a pool with another range, and disable this one"
         }
-        Code::InvalidPoolSelector => (Why::NeedsDecision, "correct the pool's selector"),
-        Code::PoolNearlyFull => (Why::NeedsDecision, "add a pool"),
+        Code::InvalidPoolSelector => "correct the pool's selector",
+        Code::PoolNearlyFull => "add a pool",
         Code::NodeWithoutAddresses | Code::PodWithoutAddress => {
-            (Why::NeedsDecision, "give its nodes a pool or a block that they can use")
+            "give its nodes a pool or a block that they can use"
         }
         Code::PodsWithoutCalicoIpam => {
-            (Why::NeedsDecision, "release what is left over, unless nodes are about to change to Calico IPAM")
+            "release what is left over, unless nodes are about to change to Calico IPAM"
         }
         Code::AutoAllocationOff | Code::ConfigurationMismatch => {
-            (Why::NeedsDecision, "change the configuration unless it is intended")
+            "change the configuration unless it is intended"
         }
-        Code::DatastoreLocked => (
-            Why::NeedsDecision,
-            "unlock it with `calicoctl datastore migrate unlock` if no migration is running",
-        ),
-        Code::UndecodableObject => undecodable(basis, finding),
+        Code::DatastoreLocked => {
+            "unlock it with `calicoctl datastore migrate unlock` if no migration is running"
+        }
+        Code::UndecodableObject => return Some(undecodable(basis, finding)),
         _ => return None,
-    })
+    };
+    let reason = match finding.code {
+        Code::DuplicateAddress => SkipReason::DuplicateOwners,
+        Code::AddressInSeveralBlocks
+        | Code::OverlappingBlocks
+        | Code::OverlappingPools
+        | Code::PoolOverlapsNodes
+        | Code::PoolOverlapsServices => SkipReason::Overlap,
+        Code::InUseOutsidePools | Code::BlockOutsidePools => SkipReason::OutsidePools,
+        Code::EndpointOfMissingNode => SkipReason::NodeUnknown,
+        Code::BorrowedTunnelAddress => side_of_own_block(basis, finding).unwrap_or(SkipReason::NeedsDecision),
+        _ => SkipReason::NeedsDecision,
+    };
+    Some((reason, advice))
 }
 
 /// Returns what calipam can do about a finding that a rebuild leaves.
@@ -130,28 +125,19 @@ fn suggested_action(finding: &Finding) -> Option<SuggestedAction> {
     }
 }
 
-/// Advises about a tunnel address in another node's block. The reason says on which side of the node's own block the
-/// address is.
-fn tunnel_advice(basis: &Basis<'_>, finding: &Finding) -> (SkipReason, &'static str) {
-    let advice = "release it and restart calico-node on its node, which takes one from its own block";
+/// Returns the side of the node's own block on which a tunnel address in another node's block is.
+fn side_of_own_block(basis: &Basis<'_>, finding: &Finding) -> Option<SkipReason> {
     let (Subject::Address(address), Evidence::Address(evidence)) = (&finding.subject, &finding.evidence)
     else {
-        return (SkipReason::NeedsDecision, advice);
+        return None;
     };
-
-    let tunnel = evidence.owners.iter().find(|owner| owner.kind == OwnerKind::Tunnel);
-    let own = tunnel.and_then(|tunnel| {
-        basis.context.index.blocks.iter().find(|block| {
-            let host = block.owner.and_then(BlockOwner::host);
-            host == Some(tunnel.node.as_str()) && is_v4(block.key) == address.is_ipv4()
-        })
-    });
-
-    match own {
-        Some(own) if *address < own.key.network() => (SkipReason::TunnelAddressTooLow, advice),
-        Some(_) => (SkipReason::TunnelAddressTooHigh, advice),
-        None => (SkipReason::NeedsDecision, advice),
-    }
+    let tunnel = evidence.owners.iter().find(|owner| owner.kind == OwnerKind::Tunnel)?;
+    let own = basis.context.index.blocks.iter().find(|block| {
+        let host = block.owner.and_then(BlockOwner::host);
+        host == Some(tunnel.node.as_str()) && is_v4(block.key) == address.is_ipv4()
+    })?;
+    let is_below = *address < own.key.network();
+    Some(if is_below { SkipReason::TunnelAddressTooLow } else { SkipReason::TunnelAddressTooHigh })
 }
 
 /// Advises about an undecodable object, which has no version that could guard a write.

@@ -101,7 +101,7 @@ impl Site {
         }
     }
 
-    /// The lock is restored, or the run has reported it.
+    /// The lock is removed, or the run has reported it.
     async fn is_settled(&self, base: &Entries, execution: Option<&Execution>, what: &str) {
         let is_named = execution.is_some_and(|execution| execution.lock_left.is_some());
         let now = dump(&self.etcd).await;

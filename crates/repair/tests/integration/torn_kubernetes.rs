@@ -99,7 +99,7 @@ impl Site {
         self.snapshot().await.cluster.unwrap().datastore_ready == Some(false)
     }
 
-    /// The kept addresses are recorded under their handles, and the lock is restored or reported.
+    /// The kept addresses are recorded under their handles, and the lock is removed or reported.
     async fn is_settled(&self, execution: Option<&Execution>, what: &str) {
         let now = self.snapshot().await;
         let recorded: Vec<(u32, String)> = now

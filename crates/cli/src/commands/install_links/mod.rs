@@ -38,30 +38,23 @@ pub(super) fn run(args: &InstallLinksArgs, console: &Console) -> Result<Outcome,
         return remove(directory, &program, &share, console);
     }
 
-    let mut outcome = Outcome::Clean;
+    let mut all_done = true;
     for name in LINKS.into_iter().chain(args.calicoctl.then_some(CALICOCTL)) {
         let path = directory.join(name);
         let is_ours = leads_to(&path, &program);
         let done = install(&path, is_ours, args.force, console, || symlink(&program, &path));
-        if !done.map_err(Failure::io_at("create", &path))? {
-            outcome = Outcome::Refused;
-        }
+        all_done &= done.map_err(Failure::io_at("create", &path))?;
     }
-    if !args.completions {
-        return Ok(outcome);
+    let files = if args.completions { files(&share, is_there) } else { Vec::new() };
+    for (path, text) in &files {
+        let done = install(path, has(path, text), args.force, console, || write(path, text));
+        all_done &= done.map_err(Failure::io_at("write", path))?;
     }
-
-    for (path, text) in files(&share, is_there) {
-        let done = install(&path, has(&path, &text), args.force, console, || write(&path, &text));
-        if !done.map_err(Failure::io_at("write", &path))? {
-            outcome = Outcome::Refused;
-        }
-    }
-    if is_there("zsh") {
+    if !files.is_empty() && is_there("zsh") {
         let folder = share.join(SHELLS[1].1);
         console.hint(&format!("zsh reads {} if it is in its `fpath`", quoted(&folder)));
     }
-    Ok(outcome)
+    Ok(if all_done { Outcome::Clean } else { Outcome::Refused })
 }
 
 /// Removes the links to this program, and the unchanged files that it has written.

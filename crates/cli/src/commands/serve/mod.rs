@@ -13,7 +13,6 @@ mod impatient;
 mod served;
 
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use calipam_datastore::settings::Target;
@@ -79,7 +78,9 @@ async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Out
         let kubernetes = connect::settings(&global)?.kubernetes;
         tokio::spawn(FindingEvents::new(kubernetes).run(served.clone(), console.clone()));
     }
-    let checks = start_checks(args, global, console.clone(), interval, sender)?;
+    let console = console.clone();
+    let checks = move || check_again_and_again(args, global, console, interval, sender);
+    let checks = connect::on_thread("checks", checks)?;
     let mut news = served.clone();
     let stop = async move {
         let ended = async { while news.changed().await.is_ok() {} };
@@ -96,28 +97,15 @@ async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Out
     Err(checks.join().unwrap_or_else(|_| exit::panicked()))
 }
 
-/// Starts the checks on a separate thread. It ends only if the first check finds wrong options or settings.
-fn start_checks(
+/// Checks until the first check finds wrong options or settings.
+async fn check_again_and_again(
     args: ServeArgs,
     global: Global,
     console: Console,
     interval: Duration,
     sender: state::Sender<Arc<Served>>,
-) -> Result<JoinHandle<Failure>, Failure> {
-    let failed = Failure::io("start threads");
-    let runtime = Builder::new_multi_thread().enable_all().build().map_err(&failed)?;
-    let checks = move || runtime.block_on(check_again_and_again(&args, &global, &console, interval, &sender));
-    thread::Builder::new().name("checks".into()).spawn(checks).map_err(failed)
-}
-
-async fn check_again_and_again(
-    args: &ServeArgs,
-    global: &Global,
-    console: &Console,
-    interval: Duration,
-    sender: &state::Sender<Arc<Served>>,
 ) -> Failure {
-    let mut checks = Checks::new(args, global, console);
+    let mut checks = Checks::new(&args, &global, &console);
     let mut said = String::new();
     loop {
         let begin = Instant::now();

@@ -11,7 +11,7 @@ use crate::exit::Outcome;
 use crate::format::Format;
 use crate::render::document::{Document, Printed, unsupported};
 use crate::render::page::Text;
-use crate::render::text::escape;
+use crate::render::text::{escape, joined};
 
 /// The documents of the clusters.
 #[derive(Default)]
@@ -84,10 +84,7 @@ impl Document for FleetList {
         }
         let free = self.free.as_deref().map(|free| match free {
             [] => "No such range is free in all clusters".to_owned(),
-            free => {
-                let free: Vec<String> = free.iter().map(ToString::to_string).collect();
-                format!("Free in all clusters: {}", free.join(", "))
-            }
+            free => format!("Free in all clusters: {}", joined(free, ", ")),
         });
         let only_in = |names: &[String], place| {
             (!names.is_empty()).then(|| format!("Only in {place}: {}", names.join(", ")))

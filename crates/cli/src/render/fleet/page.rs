@@ -8,15 +8,15 @@ use std::io::{self, Write};
 
 use calipam_check::fleet::Cluster;
 use calipam_check::{Code, Severity};
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 
 use super::FleetReport;
 use super::text::{age, header, severities, use_of_pools};
 use crate::hints;
 use crate::render::findings::Found;
-use crate::render::report::page::findings::{choice_of_severity, meaning, rows, says};
-use crate::render::report::page::{Place, compact, head, long, policy, tiles};
-use crate::render::text::{count, escape, thousands};
+use crate::render::report::page::findings::{choice_of_severity, meanings, rows, says};
+use crate::render::report::page::{Frame, NO_SERVER, STYLE, compact, long, tiles};
+use crate::render::text::{count, escape, joined, thousands};
 
 const SCRIPT: &str = concat!(include_str!("../report/page/common.js"), include_str!("page.js"));
 /// Styles in addition to those of the page of one cluster.
@@ -29,45 +29,27 @@ pub(super) fn write(report: &FleetReport, out: &mut dyn Write) -> io::Result<()>
     let verdict = count(findings.len(), "finding", "findings");
     let title = format!("calipam: {verdict} in {}", count(report.clusters.len(), "cluster", "clusters"));
     let codes: BTreeSet<Code> = findings.iter().map(|of| of.finding.code).collect();
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            (head(&title, &policy(Place::File, SCRIPT), OWN_STYLE))
-            body {
-                header {
-                    h1 { "IPAM check of a fleet: " (verdict) }
-                    p.dim { (header(report)) br; "At " (report.taken_at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()) }
-                    nav { a href="#clusters" { "Clusters" } a href="#findings" { "Findings" } a href="#ranges" { "Ranges" } @if !codes.is_empty() { a href="#codes" { "Codes" } } }
-                }
-                main {
-                    (summary(report))
-                    (controls())
-                    (clusters(report))
-                    (table_of_findings(&findings))
-                    (ranges::section(report))
-                    @if !codes.is_empty() { section #codes { h2 { "What the codes mean" } @for code in codes { (meaning(code)) } } }
-                }
-                script { (PreEscaped(SCRIPT)) }
+    let body = html! {
+        header {
+            h1 { "IPAM check of a fleet: " (verdict) }
+            p.dim { (header(report)) br; "At " (report.taken_at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()) }
+            nav { a href="#clusters" { "Clusters" } a href="#findings" { "Findings" } a href="#ranges" { "Ranges" } @if !codes.is_empty() { a href="#codes" { "Codes" } } }
+        }
+        main {
+            (tiles(&report.counts()))
+            @for note in &report.notes { p.notice { (escape(note)) } }
+            div.controls.script {
+                label { "Filter " input #filter type="search" placeholder="prod-eu, 10.244.1.7, leaked"; }
+                (choice_of_severity())
             }
+            (clusters(report))
+            (table_of_findings(&findings))
+            (ranges::section(report))
+            (meanings(codes))
         }
     };
-    out.write_all(page.into_string().as_bytes())
-}
-
-fn summary(report: &FleetReport) -> Markup {
-    html! {
-        (tiles(&report.counts()))
-        @for note in &report.notes { p.notice { (escape(note)) } }
-    }
-}
-
-fn controls() -> Markup {
-    html! {
-        div.controls.script {
-            label { "Filter " input #filter type="search" placeholder="prod-eu, 10.244.1.7, leaked"; }
-            (choice_of_severity())
-        }
-    }
+    let (styles, scripts) = (&[STYLE, OWN_STYLE], &[SCRIPT]);
+    Frame { title: &title, styles, scripts, server: NO_SERVER, read_at: None }.write(&body, out)
 }
 
 /// The number of rows that are shown, and a button for all.
@@ -93,11 +75,10 @@ fn clusters(report: &FleetReport) -> Markup {
 
 fn row(report: &FleetReport, cluster: &Cluster) -> Markup {
     let counts: Vec<(Severity, usize)> = severities(&cluster.report.counts.findings).collect();
-    let found: Vec<String> =
-        counts.iter().filter(|(_, number)| *number > 0).map(|(severity, _)| severity.to_string()).collect();
+    let found = counts.iter().filter(|(_, number)| *number > 0).map(|(severity, _)| severity);
     let (used, share) = use_of_pools(cluster);
     html! {
-        tr data-severity=(found.join(" ")) {
+        tr data-severity=(joined(found, " ")) {
             td class={ "name " (long(&cluster.name).unwrap_or_default()) } { a href="#findings" { (escape(&cluster.name)) } }
             td { (escape(cluster.group.as_deref().unwrap_or_default())) }
             @for (severity, number) in counts { td class=[(number > 0).then_some(severity)] { (thousands(number)) } }

@@ -4,9 +4,7 @@ mod shown;
 
 use calipam_model::pool::Pool;
 use calipam_plan::PlanSummary;
-use calipam_plan::migrate::{
-    Detour, Difference, Leftovers, Leg, NodeCapacity, Phase, Survey, User, UserKind,
-};
+use calipam_plan::migrate::{Detour, Difference, Leftovers, Leg, NodeCapacity, Phase, Survey, User};
 use calipam_workflow::{Estimate, Executed, Group, Moving, Pin, Surveyed};
 use jiff::Unit;
 use serde::Serialize;
@@ -18,7 +16,7 @@ use super::header;
 use super::page::Text;
 use super::plan::{PlanDocument, PlanJson};
 use super::table::{FEW, Grid};
-use super::text::{count, shell_word, thousands};
+use super::text::{count, joined, shell_word, thousands};
 
 /// The state of a migration.
 pub(crate) struct SurveyDocument<'a>(pub &'a Surveyed);
@@ -151,7 +149,7 @@ fn still(left: &Leftovers, phase: Phase) -> String {
         _ => &[],
     };
     let parts = parts.iter().filter(|(number, ..)| *number > 0);
-    parts.map(|(number, one, many)| count(*number, one, many)).collect::<Vec<_>>().join(", ")
+    joined(parts.map(|(number, one, many)| count(*number, one, many)), ", ")
 }
 
 fn differences(differences: &[Difference]) -> Grid {
@@ -207,7 +205,7 @@ fn how_long(Estimate { pods, not_moved, batch, each, total }: &Estimate) -> Stri
 fn workloads(moving: &Moving) -> Grid {
     let budgets = |group: &Group| {
         let budgets = group.budgets.iter().map(|(name, allowed)| format!("{name} ({allowed} now)"));
-        budgets.collect::<Vec<_>>().join(", ")
+        joined(budgets, ", ")
     };
     let columns = vec![
         left("NAMESPACE", |group: &Group| &group.namespace),
@@ -253,20 +251,11 @@ fn without_command(group: &Group) -> &'static str {
 fn users(users: &[User], wide: bool) -> Grid {
     let columns = vec![
         left("ADDRESS", |user: &User| user.address),
-        left("USED BY", |user: &User| format!("{} {}", kind(user.kind), user.name)),
-        left("USED BY", |user: &User| kind(user.kind)).only_of_kinds(),
+        left("USED BY", |user: &User| format!("{} {}", user.kind, user.name)),
+        left("USED BY", |user: &User| user.kind).only_of_kinds(),
         left("NODE", |user: &User| &user.node).of_kind(),
     ];
     Grid::short(wide, FEW, users, columns, |user| (&user.node, user.kind), |user| &user.name)
-}
-
-fn kind(kind: UserKind) -> &'static str {
-    match kind {
-        UserKind::Pod => "pod",
-        UserKind::Endpoint => "endpoint",
-        UserKind::Tunnel => "tunnel",
-        UserKind::Service => "service",
-    }
 }
 
 fn pins(pins: &[Pin]) -> Grid {

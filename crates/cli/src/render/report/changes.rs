@@ -6,7 +6,7 @@ use calipam_check::{Change, EarlierFinding, Report};
 use calipam_model::snapshot::Source;
 
 use crate::render::check::words;
-use crate::render::text::{escape, join, thousands};
+use crate::render::text::{escape, join, joined, thousands};
 
 /// The lines below a report: the numbers of new, worse, gone and unchanged findings, and what could not be compared.
 pub(crate) fn lines(report: &Report) -> Vec<String> {
@@ -41,13 +41,10 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
 fn by_code(findings: &[EarlierFinding]) -> String {
     let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
     findings.iter().for_each(|finding| *numbers.entry(&finding.code).or_default() += 1);
-    let parts: Vec<String> =
-        numbers.iter().map(|(code, number)| format!("{} {}", thousands(number), escape(code))).collect();
-    parts.join(", ")
+    joined(numbers.iter().map(|(code, number)| format!("{} {}", thousands(number), escape(code))), ", ")
 }
 
 fn sources(sources: &[Source]) -> Option<String> {
     let words: Vec<String> = sources.iter().map(|source| words(*source)).collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
     (!words.is_empty()).then(|| join(&words))
 }

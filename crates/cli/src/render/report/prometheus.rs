@@ -14,10 +14,13 @@ use jiff::Timestamp;
 use super::Checked;
 use crate::render::fleet::FleetReport;
 
-/// Metrics by name, in the order of the output: help, type, and values by formatted labels.
+/// The type and the help of each metric.
+const METRICS: &str = include_str!("metrics.txt");
+
+/// Values by metric, in the order of the output, and by formatted labels.
 #[derive(Default)]
 struct Metrics<'a> {
-    all: BTreeMap<&'static str, (&'static str, &'static str, BTreeMap<String, f64>)>,
+    all: BTreeMap<&'static str, BTreeMap<String, f64>>,
     /// The `cluster` label of the next values, for a fleet.
     cluster: Option<&'a str>,
 }
@@ -50,15 +53,12 @@ pub(in crate::render) fn write_fleet(report: &FleetReport, out: &mut dyn Write) 
     metrics.run(&RunMetrics { up: true, took: report.took, exit_code: report.exit_code, live: None });
     for cluster in &report.clusters {
         metrics.cluster = Some(&cluster.name);
-        let help = "1 if the cluster could be read and checked, otherwise 0.";
-        metrics.set("cluster_up", help, &[], f64::from(u8::from(cluster.is_read)));
+        metrics.set("cluster_up", &[], f64::from(u8::from(cluster.is_read)));
         metrics.findings(&cluster.report, Code::ALL.iter().copied());
         if !cluster.is_read {
             continue;
         }
-        let help = "When the cluster's data was read, in seconds since 1970.";
-        let taken_at = seconds(cluster.report.cluster.taken_at);
-        metrics.set("cluster_taken_at_timestamp_seconds", help, &[], taken_at);
+        metrics.set("cluster_taken_at_timestamp_seconds", &[], seconds(cluster.report.cluster.taken_at));
         metrics.cluster(&cluster.report, &cluster.pools);
     }
     metrics.write(out)
@@ -81,8 +81,7 @@ impl RunMetrics {
     pub(crate) fn write(&self, last_good: Option<Timestamp>, out: &mut dyn Write) -> io::Result<()> {
         let mut metrics = Metrics::default();
         if let Some(at) = last_good {
-            let help = "When the last check that succeeded ended, in seconds since 1970.";
-            metrics.set("last_success_timestamp_seconds", help, &[], seconds(at));
+            metrics.set("last_success_timestamp_seconds", &[], seconds(at));
         }
         metrics.run(self);
         metrics.write(out)
@@ -95,7 +94,9 @@ fn seconds(at: Timestamp) -> f64 {
 
 impl Metrics<'_> {
     fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        for (name, (help, kind, values)) in &self.all {
+        for (name, values) in &self.all {
+            let about = |line: &'static str| line.strip_prefix(name)?.strip_prefix(' ')?.split_once(' ');
+            let (kind, help) = METRICS.lines().find_map(about).unwrap_or_default();
             writeln!(out, "# HELP calipam_{name} {help}\n# TYPE calipam_{name} {kind}")?;
             for (labels, value) in values {
                 match value.is_infinite() {
@@ -107,21 +108,9 @@ impl Metrics<'_> {
         Ok(())
     }
 
-    fn set(&mut self, name: &'static str, help: &'static str, labels: &[(&str, &str)], value: f64) {
-        self.declare(name, "gauge", help);
-        self.put(name, labels, value);
-    }
-
-    /// Declares a metric, which can be without values.
-    fn declare(&mut self, name: &'static str, kind: &'static str, help: &'static str) {
-        self.all.entry(name).or_insert_with(|| (help, kind, BTreeMap::new()));
-    }
-
-    fn put(&mut self, name: &'static str, labels: &[(&str, &str)], value: f64) {
+    fn set(&mut self, name: &'static str, labels: &[(&str, &str)], value: f64) {
         let labels = self.labels(labels);
-        if let Some((_, _, values)) = self.all.get_mut(name) {
-            values.insert(labels, value);
-        }
+        self.all.entry(name).or_default().insert(labels, value);
     }
 
     fn labels(&self, labels: &[(&str, &str)]) -> String {
@@ -135,25 +124,17 @@ impl Metrics<'_> {
 
     /// Adds the time, duration and result of a run, the counters of a followed cluster, and the version.
     fn run(&mut self, run: &RunMetrics) {
-        let help = "1 if the last check could read the cluster and check it, otherwise 0.";
-        self.set("up", help, &[], f64::from(u8::from(run.up)));
-        let help = "When the last check ended, in seconds since 1970.";
-        self.set("last_run_timestamp_seconds", help, &[], seconds(Timestamp::now()));
-        let help = "How long the last check took.";
-        self.set("last_run_duration_seconds", help, &[], run.took.as_secs_f64());
-        self.set("last_run_exit_code", "The exit code of the last check.", &[], f64::from(run.exit_code));
+        self.set("up", &[], f64::from(u8::from(run.up)));
+        self.set("last_run_timestamp_seconds", &[], seconds(Timestamp::now()));
+        self.set("last_run_duration_seconds", &[], run.took.as_secs_f64());
+        self.set("last_run_exit_code", &[], f64::from(run.exit_code));
         if let Some(live) = run.live {
-            let [changes, checks, reads] = [
-                "Datastore keys that have changed since the start.",
-                "How often the cluster was checked since the start.",
-                "How often everything was read since the start.",
-            ];
-            self.set("live_changes", changes, &[], live.changes as f64);
-            self.set("live_checks", checks, &[], live.checks as f64);
-            self.set("live_reads", reads, &[], live.reads as f64);
+            self.set("live_changes", &[], live.changes as f64);
+            self.set("live_checks", &[], live.checks as f64);
+            self.set("live_reads", &[], live.reads as f64);
         }
         let version = [("version", env!("CARGO_PKG_VERSION"))];
-        self.set("build_info", "The version of calipam; always 1.", &version, 1.0);
+        self.set("build_info", &version, 1.0);
     }
 
     /// Adds everything about the cluster, and returns the usage of its pools.
@@ -178,7 +159,7 @@ impl Metrics<'_> {
             ("datastore", &datastore),
             ("calico_version", &cluster.calico_version),
         ];
-        self.set("cluster_info", "The cluster that was read; always 1.", &labels, 1.0);
+        self.set("cluster_info", &labels, 1.0);
 
         for (source, read) in &report.coverage {
             let read = match read {
@@ -188,7 +169,7 @@ impl Metrics<'_> {
             };
             let source = source.to_string();
             let labels = [("source", source.as_str()), ("coverage", read)];
-            self.set("source_coverage", "How much of a source was read; always 1.", &labels, 1.0);
+            self.set("source_coverage", &labels, 1.0);
         }
 
         let counts = &report.counts;
@@ -203,7 +184,7 @@ impl Metrics<'_> {
             ("endpoint", counts.endpoints),
             ("pod", counts.pods),
         ] {
-            self.set("objects", "Objects that were read, by kind.", &[("kind", kind)], number as f64);
+            self.set("objects", &[("kind", kind)], number as f64);
         }
     }
 
@@ -219,28 +200,24 @@ impl Metrics<'_> {
         for ((code, severity), number) in numbers {
             let severity = severity.to_string();
             let labels = [("code", code.name()), ("severity", severity.as_str())];
-            self.set("findings", "Findings by code and severity.", &labels, number as f64);
+            self.set("findings", &labels, number as f64);
         }
 
         let of = |code| report.findings.iter().filter(move |finding| finding.code == code);
         let nodes: std::collections::BTreeSet<_> =
             of(Code::NodeWithoutAddresses).flat_map(|finding| &finding.nodes).collect();
-        let help = "Nodes whose next pod gets no address.";
-        self.set("nodes_without_addresses", help, &[], nodes.len() as f64);
-        let help = "Pods that are waiting for an address and get none from IPAM.";
-        self.set("pods_without_address", help, &[], of(Code::PodWithoutAddress).count() as f64);
+        self.set("nodes_without_addresses", &[], nodes.len() as f64);
+        self.set("pods_without_address", &[], of(Code::PodWithoutAddress).count() as f64);
     }
 
     /// Adds the changes since the earlier report.
     fn changes(&mut self, changes: &Changes, report: &Report) {
-        let help = "When the cluster was read for the earlier report of the comparison.";
-        self.set("compared_report_timestamp_seconds", help, &[], seconds(changes.since));
+        self.set("compared_report_timestamp_seconds", &[], seconds(changes.since));
         let counts = changes.counts(report).into_iter().map(|(change, number)| (change.to_string(), number));
         let others = [("gone", changes.gone.len()), ("not_checked", changes.not_checked.len())];
         let others = others.map(|(change, number)| (change.to_owned(), number));
         for (change, number) in counts.chain(others) {
-            let help = "Findings by change since the earlier report.";
-            self.set("findings_changed", help, &[("change", change.as_str())], number as f64);
+            self.set("findings_changed", &[("change", change.as_str())], number as f64);
         }
     }
 
@@ -249,13 +226,11 @@ impl Metrics<'_> {
         for view in &list.pools {
             let cidr = view.cidr.to_string();
             let pool = [("ippool", view.name.as_str()), ("cidr", cidr.as_str())];
-            self.set("ippool_size", "Addresses of the pool.", &pool, number(view.total));
-            self.set("ippool_blocks", "Blocks in the pool.", &pool, view.blocks as f64);
-            let help = "1 if Calico allocates from the pool, otherwise 0.";
-            self.set("ippool_enabled", help, &pool, f64::from(u8::from(view.enabled)));
+            self.set("ippool_size", &pool, number(view.total));
+            self.set("ippool_blocks", &pool, view.blocks as f64);
+            self.set("ippool_enabled", &pool, f64::from(u8::from(view.enabled)));
             if let Some(count) = view.by_name.or(view.allocatable) {
-                let help = "Free addresses that the nodes can get now; absent if that is not known.";
-                self.set("ippool_allocatable", help, &pool, number(count));
+                self.set("ippool_allocatable", &pool, number(count));
             }
 
             for (state, count) in [
@@ -267,26 +242,23 @@ impl Metrics<'_> {
                 ("free", view.free),
             ] {
                 let labels = [pool[0], pool[1], ("state", state)];
-                self.set("ippool_addresses", "Addresses of the pool by state.", &labels, number(count));
+                self.set("ippool_addresses", &labels, number(count));
             }
         }
     }
 
     /// Adds the counters of pools, and the time until an enabled pool is exhausted.
     fn trends(&mut self, trends: &Trends, list: &PoolList) {
-        let [assigned, released, exhaustion] =
-            ["ippool_assigned_total", "ippool_released_total", "ippool_exhaustion_seconds"];
-        self.declare(assigned, "counter", "Addresses of the pool that were assigned since the start.");
-        self.declare(released, "counter", "Addresses of the pool that were released since the start.");
-        let help = "Seconds until nodes get no more addresses from the pool, at the rate of the last day; absent for an hour \
-                    after the start.";
-        self.declare(exhaustion, "gauge", help);
+        // Named in the output even without values.
+        for name in ["ippool_assigned_total", "ippool_released_total", "ippool_exhaustion_seconds"] {
+            self.all.entry(name).or_default();
+        }
         for view in &list.pools {
             let Some(trend) = trends.of(view.cidr) else { continue };
             let cidr = view.cidr.to_string();
             let pool = [("ippool", view.name.as_str()), ("cidr", cidr.as_str())];
-            self.put(assigned, &pool, trend.assigned as f64);
-            self.put(released, &pool, trend.released as f64);
+            self.set("ippool_assigned_total", &pool, trend.assigned as f64);
+            self.set("ippool_released_total", &pool, trend.released as f64);
             let free = view.by_name.or(view.allocatable).unwrap_or(view.free);
             let Some(forecast) = trend.forecast(free.0).filter(|_| view.enabled) else { continue };
             for (bound, seconds) in [
@@ -294,7 +266,8 @@ impl Metrics<'_> {
                 ("expected", forecast.expected),
                 ("latest", forecast.latest),
             ] {
-                self.put(exhaustion, &[pool[0], pool[1], ("bound", bound)], seconds);
+                let labels = [pool[0], pool[1], ("bound", bound)];
+                self.set("ippool_exhaustion_seconds", &labels, seconds);
             }
         }
     }
@@ -302,11 +275,9 @@ impl Metrics<'_> {
     fn nodes(&mut self, snapshot: &Snapshot) {
         for view in views::nodes(snapshot).nodes {
             let node = [("node", view.node.as_str())];
-            self.set("node_blocks", "Blocks that the node owns.", &node, f64::from(view.blocks));
-            let help = "Addresses recorded for the node, in its own blocks and in others.";
-            self.set("node_allocations_in_use", help, &node, f64::from(view.addresses));
-            let help = "Addresses recorded for the node in blocks that it does not own.";
-            self.set("node_allocations_borrowed", help, &node, f64::from(view.borrowed));
+            self.set("node_blocks", &node, f64::from(view.blocks));
+            self.set("node_allocations_in_use", &node, f64::from(view.addresses));
+            self.set("node_allocations_borrowed", &node, f64::from(view.borrowed));
         }
     }
 }

@@ -14,7 +14,7 @@ use super::View;
 use crate::render::findings::WithFindings;
 use crate::render::history;
 use crate::render::page::Text;
-use crate::render::text::count;
+use crate::render::text::{count, joined};
 
 /// An address with its last events.
 #[derive(Serialize)]
@@ -214,7 +214,6 @@ fn add(text: &mut Text, name: &str, value: impl Display) {
 /// Adds the partly read sources, before everything that depends on them.
 fn add_partly_read(text: &mut Text, sources: &[Source]) {
     if !sources.is_empty() {
-        let sources: Vec<String> = sources.iter().map(ToString::to_string).collect();
-        add(text, "Partial", format!("not all {} were read: use --all-owners", sources.join(", ")));
+        add(text, "Partial", format!("not all {} were read: use --all-owners", joined(sources, ", ")));
     }
 }

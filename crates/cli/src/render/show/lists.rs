@@ -12,7 +12,7 @@ use calipam_model::plugin::Plugin;
 use super::{View, dash, or_dash};
 use crate::render::column::{left, right};
 use crate::render::page::Text;
-use crate::render::text::{count, thousands};
+use crate::render::text::{count, joined, thousands};
 
 impl View for NodeList {
     const KIND: &'static str = "NodeList";
@@ -58,7 +58,7 @@ fn plugin(plugin: &NodePlugin) -> String {
 /// Formats `60 ipv4, 0 ipv6`.
 fn free_by_family(node: &NodeView) -> String {
     let free = node.families.iter().map(|of_node| format!("{} {}", thousands(of_node.free), of_node.family));
-    free.collect::<Vec<_>>().join(", ")
+    joined(free, ", ")
 }
 
 /// Formats `ipv4: the block limit is reached`.
@@ -69,7 +69,7 @@ fn without_address(node: &NodeView) -> String {
             (None, _) => Some(format!("{}: unknown", of_node.family)),
             _ => None,
         });
-    without.collect::<Vec<_>>().join("; ")
+    joined(without, "; ")
 }
 
 /// Formats `16 of 20`, or `any number`.
@@ -89,10 +89,8 @@ fn claimable_by_family(node: &NodeView) -> String {
         let most = families.entry(held.family).or_insert((None, held.limit));
         most.0 = most.0.max(held.claimable);
     }
-    let families = families
-        .into_iter()
-        .map(|(family, (blocks, limit))| format!("{} {family}", claimable(blocks, limit)));
-    families.collect::<Vec<_>>().join(", ")
+    let families = families.into_iter();
+    joined(families.map(|(family, (most, limit))| format!("{} {family}", claimable(most, limit))), ", ")
 }
 
 /// Formats `16 of 20 in default-ipv4-ippool, extra-5; 0 of 20 in old-ippool`.
@@ -105,12 +103,11 @@ fn claimable_by_pool(node: &NodeView) -> String {
     let groups = groups.into_iter().map(|((Reverse(blocks), limit), pools)| {
         format!("{} in {}", claimable(blocks, limit), pools.join(", "))
     });
-    groups.collect::<Vec<_>>().join("; ")
+    joined(groups, "; ")
 }
 
 fn tunnels(node: &NodeView) -> String {
-    let tunnels = node.tunnels.iter().map(|tunnel| format!("{} {}", tunnel.kind, tunnel.address));
-    tunnels.collect::<Vec<_>>().join(", ")
+    joined(node.tunnels.iter().map(|tunnel| format!("{} {}", tunnel.kind, tunnel.address)), ", ")
 }
 
 impl View for BorrowedList {

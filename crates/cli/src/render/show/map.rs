@@ -9,7 +9,7 @@ use textwrap::core::display_width;
 
 use super::View;
 use crate::render::page::{Page, Text};
-use crate::render::text::{count, join, thousands};
+use crate::render::text::{count, join, joined, thousands};
 
 /// Cells in a line if the width is unknown.
 const USUAL: u32 = 64;
@@ -84,7 +84,6 @@ fn findings(map: &PoolMap, most: usize) -> Vec<String> {
         marked.iter().skip(most).for_each(|(worst, _)| *further.entry(*worst).or_default() += 1);
         let parts: Vec<String> =
             further.iter().map(|(worst, number)| format!("{} {worst}", thousands(number))).collect();
-        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         lines.push(format!("and {}; `-o wide` names them", join(&parts)));
     }
     lines
@@ -233,7 +232,7 @@ fn colors() -> String {
         format!("{style}■{style:#} {words}")
     };
     let (use_of_cells, worst) = parts.split_at(7);
-    let line = |parts: &[(Glyph, &str)]| parts.iter().copied().map(part).collect::<Vec<_>>().join("  ");
+    let line = |parts: &[(Glyph, &str)]| joined(parts.iter().copied().map(part), "  ");
     format!("{}\nWorst finding: {}", line(use_of_cells), line(worst))
 }
 

@@ -4,7 +4,7 @@ use calipam_simulate::answer::{Advice, Candidate, Drawback};
 
 use super::{heading, runs, share};
 use crate::render::page::Text;
-use crate::render::text::thousands;
+use crate::render::text::{joined, thousands};
 
 pub(super) fn write(advice: &Advice, text: &mut Text) {
     heading(text, "Advice");
@@ -16,7 +16,7 @@ pub(super) fn write(advice: &Advice, text: &mut Text) {
 
 /// The drawbacks of a size.
 pub(super) fn against(candidate: &Candidate) -> String {
-    candidate.drawbacks.iter().map(|drawback| words(*drawback)).collect::<Vec<_>>().join("; ")
+    joined(candidate.drawbacks.iter().map(|drawback| words(*drawback)), "; ")
 }
 
 pub(super) fn lines(advice: &Advice) -> Vec<String> {

@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use super::document::{Document, unsupported};
 use super::page::Text;
-use super::text::{count, thousands};
+use super::text::{count, joined, thousands};
 use crate::format::Format;
 
 /// All answers of one call.
@@ -79,8 +79,7 @@ impl Answers {
     fn headline(&self) -> String {
         let scenario = &self.scenario;
         let nodes = scenario.node_count() as usize;
-        let pools: Vec<String> =
-            scenario.pools().iter().map(|pool| format!("{} (/{})", pool.cidr, pool.block_size)).collect();
+        let pools = scenario.pools();
         let running = scenario.start.as_ref().map_or(0, |start| start.pods.len());
         let begin =
             if running > 0 { format!(", {} running", count(running, "pod", "pods")) } else { String::new() };
@@ -92,7 +91,7 @@ impl Answers {
             thousands(scenario.pod_count()),
             scenario.arrival(),
             if pools.len() == 1 { "pool" } else { "pools" },
-            pools.join(", "),
+            joined(pools.iter().map(|pool| format!("{} (/{})", pool.cidr, pool.block_size)), ", "),
             match self.runs() {
                 1 => format!("seed {}", scenario.seed),
                 runs => format!(

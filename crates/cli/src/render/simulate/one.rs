@@ -14,7 +14,7 @@ pub(super) fn write(run: &Run, text: &mut Text) {
         text.blank();
         let columns = vec![
             left("RESULT", |fact: &Vec<String>| &fact[0]),
-            right("IN THE MEDIAN", |fact: &Vec<String>| &fact[1]),
+            right("MEDIAN", |fact: &Vec<String>| &fact[1]),
             right("LOWEST", |fact: &Vec<String>| &fact[2]),
             right("HIGHEST", |fact: &Vec<String>| &fact[3]),
         ];
@@ -37,7 +37,8 @@ pub(super) fn lines(run: &Run) -> Vec<String> {
             thousands(adds.failed + adds.too_long)
         ),
         format!(
-            "Requests per ADD: {} in a block that the node owns, {} if it needs another block; {} conflicts in all",
+            "Requests per ADD, median: {} if the node's own block has a free address, {} if it needs another block; \
+             conflicts in all ADDs: {}",
             adds.requests_in_own_block.median,
             adds.requests_with_list.median,
             thousands(adds.conflicts)

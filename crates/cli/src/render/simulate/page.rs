@@ -4,51 +4,39 @@ use std::io::{self, Write};
 
 use calipam_simulate::Micros;
 use calipam_simulate::answer::{Advice, BlockSizeRow, Clashes, Course, Failure, Point, Run, Scale, Times};
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 
 use super::runs::{scale_table, size_table};
 use super::svg::{self, Line, Value};
 use super::{Answers, advice, clashes, failure, one};
+use crate::render::report::page::{Frame, NO_SERVER};
 use crate::render::table::Grid;
 use crate::render::text::thousands;
 use crate::render::yaml;
 
 const STYLE: &str = include_str!("page.css");
-/// A policy without scripts, since names from the cluster are on the page.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 pub(super) fn write(answers: &Answers, out: &mut dyn Write) -> io::Result<()> {
     let mut scenario = Vec::new();
     yaml::write(&answers.scenario, &mut scenario)?;
     let scenario = String::from_utf8_lossy(&scenario);
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
-                title { "calipam: simulation" }
-                style { (PreEscaped(STYLE)) }
-            }
-            body {
-                h1 { "Simulation of Calico IPAM" }
-                p.dim { (answers.headline()) }
-                @if let Some(run) = &answers.run { (one(run)) }
-                @if let Some(scale) = &answers.scale { (of_scale(scale)) }
-                @if let Some(sizes) = &answers.block_sizes { (of_sizes(&sizes.rows)) }
-                @if let Some(failure) = &answers.failure { (of_failure(failure)) }
-                @if let Some(clashes) = &answers.clashes { (of_clashes(clashes)) }
-                @if let Some(advice) = &answers.advice { (of_advice(advice)) }
-                h2 { "Assumptions" }
-                p { "The cost of datastore requests (" code { "--latency" } "), and whether an option set it." }
-                (table(&["", "", ""], costs(answers)))
-                h2 { "Scenario" }
-                pre { (scenario) }
-            }
-        }
+    let body = html! {
+        h1 { "Simulation of Calico IPAM" }
+        p.dim { (answers.headline()) }
+        @if let Some(run) = &answers.run { (one(run)) }
+        @if let Some(scale) = &answers.scale { (of_scale(scale)) }
+        @if let Some(sizes) = &answers.block_sizes { (of_sizes(&sizes.rows)) }
+        @if let Some(failure) = &answers.failure { (of_failure(failure)) }
+        @if let Some(clashes) = &answers.clashes { (of_clashes(clashes)) }
+        @if let Some(advice) = &answers.advice { (of_advice(advice)) }
+        h2 { "Assumptions" }
+        p { "The cost of datastore requests (" code { "--latency" } "), and whether an option set it." }
+        (table(&["", "", ""], costs(answers)))
+        h2 { "Scenario" }
+        pre { (scenario) }
     };
-    out.write_all(page.into_string().as_bytes())
+    let title = "calipam: simulation";
+    Frame { title, styles: &[STYLE], scripts: &[], server: NO_SERVER, read_at: None }.write(&body, out)
 }
 
 fn costs(answers: &Answers) -> impl Iterator<Item = Vec<String>> {

@@ -91,8 +91,7 @@ fn absent(title: &str, findings: &[EarlierFinding]) -> Markup {
     }
 }
 
-pub(super) fn meanings(report: &Report) -> Markup {
-    let codes: BTreeSet<Code> = report.findings.iter().map(|finding| finding.code).collect();
+pub(in crate::render) fn meanings(codes: BTreeSet<Code>) -> Markup {
     html! {
         @if !codes.is_empty() {
             section #codes {
@@ -195,7 +194,7 @@ fn details(finding: &Finding) -> Markup {
 }
 
 /// A section of `docs/findings.md`.
-pub(in crate::render) fn meaning(code: Code) -> Markup {
+fn meaning(code: Code) -> Markup {
     html! {
         details #{ "code-" (code) } {
             summary { strong { (code) } ": " (code.summary()) }

@@ -12,6 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use calipam_check::views::{self, MapLimits};
 use calipam_check::{Code, Finding, Report, Severity};
 use calipam_model::digest::sha256;
+use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::Checked;
@@ -19,7 +20,7 @@ use crate::render::check::unread;
 use crate::render::header;
 use crate::render::text::{escape, thousands};
 
-const STYLE: &str = include_str!("page.css");
+pub(in crate::render) const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = concat!(include_str!("common.js"), include_str!("page.js"));
 /// The additional script of a `serve` page.
 const LIVE_SCRIPT: &str = include_str!("live.js");
@@ -27,76 +28,97 @@ const LIVE_SCRIPT: &str = include_str!("live.js");
 /// Limits that keep the page of a million allocations below five megabytes.
 const LIMITS: MapLimits = MapLimits { cells: 1 << 14, blocks: 20_000, owners: 20_000 };
 
-/// The place that a page is read from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::render) enum Place {
-    /// A file.
-    File,
-    /// `serve`, which has later pages and answers questions.
-    Server,
-}
-
 pub(super) fn write(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
-    page(checked, Place::File, out)
+    page(checked, &[SCRIPT], out)
 }
 
 /// Writes a `serve` page: it has a form for questions, and is replaced with a later page automatically.
 pub(crate) fn write_live(checked: &Checked<'_>, out: &mut dyn Write) -> io::Result<()> {
-    page(checked, Place::Server, out)
+    page(checked, &[SCRIPT, LIVE_SCRIPT], out)
 }
 
-fn page(checked: &Checked<'_>, place: Place, out: &mut dyn Write) -> io::Result<()> {
+fn page(checked: &Checked<'_>, scripts: &[&str], out: &mut dyn Write) -> io::Result<()> {
     let Checked { report, snapshot, .. } = checked;
     let pools = views::pools(snapshot);
     let maps = views::map(snapshot, report, LIMITS);
     let title = format!("calipam: {}", verdict(report));
 
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            (head(&title, &policy(place, SCRIPT), ""))
-            body data-read=(report.cluster.taken_at) {
-                header {
-                    h1 { "IPAM check: " (verdict(report)) }
-                    p.dim { (header::cluster(&report.cluster)) br; (header::counts(report)) br;
-                        "Read at " (report.cluster.taken_at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()) }
-                    nav { a href="#findings" { "Findings" } a href="#pools" { "Pools" } a href="#maps" { "Maps" } @if !report.findings.is_empty() { a href="#codes" { "Codes" } } }
-                }
-                @if place == Place::Server {
-                    form.ask action="/ask" {
-                        label { "Ask about an address, a pod, a node or a handle " input name="q" required placeholder="10.244.1.7, default/web-0"; }
-                        " " button { "Show" }
-                    }
-                }
-                main {
-                    @for outage in outages(report) { p.notice role="alert" { (escape(&outage.message())) } }
-                    (summary(report))
-                    @if let Some(changes) = &report.changes { (findings::changes(changes, report)) }
-                    (findings::section(report))
-                    (pools::section(&pools))
-                    (pools::maps(&maps))
-                    (findings::meanings(report))
-                }
-                (pools::data(&maps))
-                script { (PreEscaped(SCRIPT)) }
-                @if place == Place::Server { script { (PreEscaped(LIVE_SCRIPT)) } }
+    let is_live = scripts.contains(&LIVE_SCRIPT);
+    let body = html! {
+        header {
+            h1 { "IPAM check: " (verdict(report)) }
+            p.dim { (header::cluster(&report.cluster)) br; (header::counts(report)) br;
+                "Read at " (report.cluster.taken_at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()) }
+            nav { a href="#findings" { "Findings" } a href="#pools" { "Pools" } a href="#maps" { "Maps" } @if !report.findings.is_empty() { a href="#codes" { "Codes" } } }
+        }
+        @if is_live {
+            form.ask action="/ask" {
+                label { "Ask about an address, a pod, a node or a handle " input name="q" required placeholder="10.244.1.7, default/web-0"; }
+                " " button { "Show" }
             }
         }
+        main {
+            @for outage in outages(report) { p.notice role="alert" { (escape(&outage.message())) } }
+            (summary(report))
+            @if let Some(changes) = &report.changes { (findings::changes(changes, report)) }
+            (findings::section(report))
+            (pools::section(&pools))
+            (pools::maps(&maps))
+            (findings::meanings(report.findings.iter().map(|finding| finding.code).collect()))
+        }
+        (pools::data(&maps))
     };
-    out.write_all(page.into_string().as_bytes())
+    let server = if is_live { "form-action 'self'; connect-src 'self'" } else { NO_SERVER };
+    Frame { title: &title, styles: &[STYLE], scripts, server, read_at: Some(report.cluster.taken_at) }
+        .write(&body, out)
 }
 
-/// The head of a page, with additional styles.
-pub(in crate::render) fn head(title: &str, policy: &str, style: &str) -> Markup {
-    html! {
-        head {
-            meta charset="utf-8";
-            meta name="viewport" content="width=device-width, initial-scale=1";
-            meta name="color-scheme" content="light dark";
-            meta http-equiv="Content-Security-Policy" content=(policy);
-            title { (title) }
-            style { (PreEscaped(STYLE)) (PreEscaped(style)) }
-        }
+/// The policy of a page in a file: it connects to no server.
+pub(in crate::render) const NO_SERVER: &str = "form-action 'none'";
+
+/// The parts of a page around its content.
+pub(in crate::render) struct Frame<'a> {
+    pub title: &'a str,
+    pub styles: &'a [&'a str],
+    pub scripts: &'a [&'a str],
+    /// The part of the content security policy about the page's server.
+    pub server: &'a str,
+    /// The time of the data, for the scripts.
+    pub read_at: Option<Timestamp>,
+}
+
+impl Frame<'_> {
+    pub(in crate::render) fn write(&self, body: &Markup, out: &mut dyn Write) -> io::Result<()> {
+        let page = html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta name="color-scheme" content="light dark";
+                    meta http-equiv="Content-Security-Policy" content=(self.policy());
+                    title { (self.title) }
+                    style { @for style in self.styles { (PreEscaped(style)) } }
+                }
+                body data-read=[self.read_at] {
+                    (body)
+                    @for script in self.scripts { script { (PreEscaped(script)) } }
+                }
+            }
+        };
+        out.write_all(page.into_string().as_bytes())
+    }
+
+    /// The content security policy: the page runs only its own scripts, and connects only to its server, if at all.
+    /// Even an unescaped name from the cluster could do no harm.
+    fn policy(&self) -> String {
+        let hash = |script: &&str| format!(" 'sha256-{}'", STANDARD.encode(sha256(script)));
+        let scripts = match self.scripts {
+            [] => String::new(),
+            scripts => format!("script-src{}; ", scripts.iter().map(hash).collect::<String>()),
+        };
+        let server = self.server;
+        format!("default-src 'none'; style-src 'unsafe-inline'; {scripts}base-uri 'none'; {server}")
     }
 }
 
@@ -117,18 +139,6 @@ pub(crate) fn with_notice(page: &[u8], text: &str) -> Vec<u8> {
     let main = b"<main>";
     let place = page.windows(main.len()).position(|part| part == main).map_or(0, |start| start + main.len());
     [&page[..place], notice.as_bytes(), &page[place..]].concat()
-}
-
-/// The content security policy: the page runs only its own scripts, and connects only to its server, if at all. Even an
-/// unescaped name from the cluster could do no harm.
-pub(in crate::render) fn policy(place: Place, script: &str) -> String {
-    let [script, live] =
-        [script, LIVE_SCRIPT].map(|script| format!("'sha256-{}'", STANDARD.encode(sha256(script))));
-    let (scripts, server) = match place {
-        Place::File => (script, "form-action 'none'"),
-        Place::Server => (format!("{script} {live}"), "form-action 'self'; connect-src 'self'"),
-    };
-    format!("default-src 'none'; style-src 'unsafe-inline'; script-src {scripts}; base-uri 'none'; {server}")
 }
 
 /// The findings about nodes on which pods cannot start. They are shown first.
