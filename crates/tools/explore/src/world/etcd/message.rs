@@ -1,6 +1,7 @@
 //! The messages of etcd that calipam sends.
 
 use std::fmt;
+use std::sync::Arc;
 
 use calipam_files::protobuf::{Fields, Value, put_bytes, put_key_value, put_message, put_number};
 use calipam_files::raw::RawEntry;
@@ -11,10 +12,17 @@ use crate::world::{Footprint, Values};
 
 /// Comparisons, and operations for success and failure.
 pub(super) struct Transaction {
-    /// Keys and their revisions; 0 for a key that must not exist.
-    pub expected: Vec<(String, i64)>,
+    pub expected: Vec<Expected>,
     pub then: Vec<Operation>,
     otherwise: Vec<Operation>,
+}
+
+/// A comparison, of the two kinds that calipam sends.
+pub(super) enum Expected {
+    /// The key has this revision; 0 for a key that must not exist.
+    At(String, i64),
+    /// No key in the range was created after this revision, at which these values were read.
+    NoneSince(Range, i64, Arc<Values>),
 }
 
 pub(super) enum Operation {
@@ -66,7 +74,7 @@ impl Transaction {
         let mut transaction = Self { expected: Vec::new(), then: Vec::new(), otherwise: Vec::new() };
         each(message, |field, value| {
             match field {
-                1 => transaction.expected.push(expected(value.bytes())?),
+                1 => transaction.expected.push(Expected::decode(value.bytes())?),
                 2 => transaction.then.push(Operation::decode(value.bytes())?),
                 3 => transaction.otherwise.push(Operation::decode(value.bytes())?),
                 _ => return None,
@@ -77,7 +85,10 @@ impl Transaction {
     }
 
     pub(super) fn footprint(&self) -> Footprint {
-        let all = self.expected.iter().fold(Footprint::default(), |all, (key, _)| all.read(key.clone()));
+        let all = self.expected.iter().fold(Footprint::default(), |all, expected| match expected {
+            Expected::At(key, _) => all.read(key.clone()),
+            Expected::NoneSince(range, ..) => Range::footprint(all, range),
+        });
         self.then.iter().chain(&self.otherwise).fold(all, |all, operation| match operation {
             Operation::Get(range) => Range::footprint(all, range),
             Operation::Put(key, _) | Operation::Delete(key) => all.write(key.clone()),
@@ -95,8 +106,7 @@ impl Transaction {
 
     /// Executes it atomically.
     pub(super) fn apply(&self, store: &MemoryStore) -> Answer {
-        let revision = |key: &str| store.value_at(key).map_or(0, |(_, revision)| revision);
-        let has_succeeded = self.expected.iter().all(|(key, expected)| revision(key) == *expected);
+        let has_succeeded = self.expected.iter().all(|expected| expected.holds(store));
         let operations = if has_succeeded { &self.then } else { &self.otherwise };
         let (mut changes, mut found) = (Vec::new(), Vec::new());
         for operation in operations {
@@ -121,21 +131,38 @@ impl fmt::Display for Transaction {
     }
 }
 
-/// A comparison of a key's revision for equality; calipam sends no others.
-fn expected(message: &[u8]) -> Option<(String, i64)> {
-    const MOD_REVISION: u64 = 2;
-    let (mut key, mut revision, mut is_understood) = (None, 0, false);
-    each(message, |field, value| {
-        match field {
-            1 if value.number() != 0 => return None,
-            2 => is_understood = value.number() == MOD_REVISION,
-            3 => key = text(value),
-            6 => revision = value.number() as i64,
-            _ => {}
+impl Expected {
+    fn decode(message: &[u8]) -> Option<Self> {
+        const EQUAL: (u64, u64) = (0, 2);
+        const CREATED_BEFORE: (u64, u64) = (2, 1);
+        let (mut operator, mut target, mut range, mut revision) = (0, 0, Range::default(), 0);
+        each(message, |field, value| {
+            match field {
+                1 => operator = value.number(),
+                2 => target = value.number(),
+                3 => range.start = text(value)?,
+                5 | 6 => revision = value.number() as i64,
+                64 => range.end = value.bytes().to_vec(),
+                _ => {}
+            }
+            Some(())
+        })?;
+        match (operator, target) {
+            EQUAL if range.end.is_empty() => Some(Self::At(range.start, revision)),
+            CREATED_BEFORE => Some(Self::NoneSince(range, revision - 1, Arc::default())),
+            _ => None,
         }
-        Some(())
-    })?;
-    key.filter(|_| is_understood).map(|key| (key, revision))
+    }
+
+    fn holds(&self, store: &MemoryStore) -> bool {
+        match self {
+            Self::At(key, revision) => store.value_at(key).map_or(0, |(_, revision)| revision) == *revision,
+            Self::NoneSince(range, _, known) => {
+                let found = range.find(&store.values(super::ALL)).kvs;
+                found.iter().all(|(path, ..)| known.iter().any(|(other, ..)| other == path))
+            }
+        }
+    }
 }
 
 impl Operation {

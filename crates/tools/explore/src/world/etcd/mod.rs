@@ -18,7 +18,7 @@ use http_body_util::{BodyExt, Full};
 use tonic::body::Body;
 use tower::BoxError;
 
-use self::message::{Answer, Operation, Range, Transaction};
+use self::message::{Answer, Expected, Operation, Range, Transaction};
 use super::{ALL, Footprint, PATIENCE, Place, Values, Verdict, World};
 
 /// The first revision of a read, different from those of all keys.
@@ -58,8 +58,13 @@ impl Etcd {
         let message = body.get(5..).unwrap_or_default();
         let answer = match &*path {
             "/etcdserverpb.KV/Txn" => {
-                let transaction =
+                let mut transaction =
                     Transaction::decode(message).ok_or("a transaction that is not understood")?;
+                for expected in &mut transaction.expected {
+                    if let Expected::NoneSince(_, revision, known) = expected {
+                        *known = self.seen(*revision).ok_or("a revision at which nothing was read")?;
+                    }
+                }
                 self.transact(transaction).await?.encode()
             }
             "/etcdserverpb.KV/Range" => {
@@ -82,14 +87,16 @@ impl Etcd {
         }
     }
 
+    /// The values that were read at a revision.
+    fn seen(&self, revision: i64) -> Option<Arc<Values>> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        usize::try_from(revision - READINGS).ok().and_then(|number| seen.get(number).cloned())
+    }
+
     /// Reads ranges at one revision.
     async fn read(&self, ranges: Vec<Range>) -> Result<Answer, BoxError> {
         let named = ranges.iter().map(|range| range.revision).max().unwrap_or_default();
-        let seen = |number: i64| {
-            let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-            usize::try_from(number - READINGS).ok().and_then(|number| seen.get(number).cloned())
-        };
-        let (values, revision) = match seen(named) {
+        let (values, revision) = match self.seen(named) {
             Some(values) => (values, named),
             None => {
                 self.wait_to_read(&ranges).await?;
