@@ -1,6 +1,6 @@
 //! Reports of earlier checks, read from JSON or YAML, and the changes since such a report.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::{BufReader, Read, Seek};
 
 use calipam_model::snapshot::{Coverage, Source};
@@ -49,7 +49,7 @@ pub struct EarlierReport {
     pub guid: String,
     pub taken_at: Timestamp,
     /// The sources that were read; `None` if the report does not say.
-    pub read: Option<HashSet<Source>>,
+    pub read: Option<BTreeSet<Source>>,
     pub findings: Vec<EarlierFinding>,
 }
 
@@ -199,11 +199,11 @@ impl Changes {
     /// Compares an earlier report with `report`, which must not be filtered yet: findings that a filter hides are not
     /// gone. `dropped` are the findings whose objects had changed by the second read.
     pub fn since(earlier: EarlierReport, report: &Report, dropped: &[Finding]) -> Self {
-        let has_read = |source: &Source| report.coverage.get(source) == Some(&Coverage::Read);
-        let then = earlier.read.unwrap_or_else(|| report.coverage.keys().copied().filter(has_read).collect());
-        let not_read_now: Vec<Source> = sorted(then.iter().copied().filter(|source| !has_read(source)));
-        let now = report.coverage.keys().copied().filter(has_read);
-        let not_read_then = sorted(now.filter(|source| !then.contains(source)));
+        let now = report.coverage.iter().filter(|(_, coverage)| **coverage == Coverage::Read);
+        let now: BTreeSet<Source> = now.map(|(source, _)| *source).collect();
+        let then = earlier.read.unwrap_or_else(|| now.clone());
+        let not_read_now: Vec<Source> = then.difference(&now).copied().collect();
+        let not_read_then = now.difference(&then).copied().collect();
 
         let found: HashSet<Identity> = report.findings.iter().map(identity).collect();
         let changing: HashSet<Identity> = dropped.iter().map(identity).collect();
@@ -265,12 +265,6 @@ fn identity(finding: &Finding) -> Identity {
         code.name().to_owned(),
         EarlierSubject { kind: subject.kind().into(), name: Subject::to_string(subject) },
     )
-}
-
-fn sorted(sources: impl Iterator<Item = Source>) -> Vec<Source> {
-    let mut sources: Vec<Source> = sources.collect();
-    sources.sort();
-    sources
 }
 
 /// True if the rule can run without the sources in `not_read`: there are none, or only sources of address users, at

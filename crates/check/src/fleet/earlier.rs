@@ -1,6 +1,6 @@
 //! Earlier reports on a fleet, and the changes in each cluster since such a report.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -57,7 +57,7 @@ impl EarlierFleet {
         let earlier = known.filter(is_same).unwrap_or_else(|| EarlierReport {
             guid: guid.clone(),
             taken_at: self.taken_at,
-            read: Some(HashSet::new()),
+            read: Some(BTreeSet::new()),
             findings: Vec::new(),
         });
         let mut changes = Changes::since(earlier, &cluster.report, dropped);

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use calipam_model::pod::{Pod, evidence};
+use calipam_model::pod::evidence;
 use calipam_model::pool::PoolUse;
 use calipam_model::snapshot::{Coverage, DatastoreKind, Source, WhySkipped};
 use calipam_model::text::Text;
@@ -40,15 +40,11 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
             DatastoreKind::Kubernetes => pod.is_annotated(),
             DatastoreKind::Etcd | DatastoreKind::EtcdV2 => nodes.contains(pod.node().packed()),
         };
-        for address in not_assigned(pod, is_calicos) {
+        let wanted = if is_calicos { evidence::NO_IPAM } else { evidence::NO_IPAM | evidence::STATUS };
+        for address in pod.named_by(wanted) {
             out.extend(unrecorded(context, position, address));
         }
     }
-}
-
-fn not_assigned(pod: &Pod, is_calicos: bool) -> impl Iterator<Item = IpAddr> {
-    let wanted = if is_calicos { evidence::NO_IPAM } else { evidence::NO_IPAM | evidence::STATUS };
-    pod.named_by(wanted)
 }
 
 fn unrecorded(context: &Context<'_>, position: u32, address: IpAddr) -> Option<Finding> {

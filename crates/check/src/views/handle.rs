@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::partly_read;
 use crate::finding::{Finding, Subject};
-use crate::{Context, Options, check};
+use crate::{Context, Options};
 
 /// A handle. The program writes the findings, with their remedies in words.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -56,22 +56,18 @@ pub fn handle(snapshot: &Snapshot, id: &str) -> Option<HandleView> {
     let object = stored.clone().find(|h| h.value.id() == wanted);
     let object = object.or_else(|| stored.clone().find(|h| h.value.id().cut_at_carriage_return() == wanted));
     let mut blocks: BTreeMap<IpNet, HandleBlock> = BTreeMap::new();
-    let unseen = |block| HandleBlock { block, exists: false, in_handle: 0, addresses: Vec::new() };
+    let new = |block| {
+        let exists = context.index.block(block).is_some_and(|found| found.usable.is_some());
+        HandleBlock { block, exists, in_handle: 0, addresses: Vec::new() }
+    };
     for (cidr, count) in object.into_iter().flat_map(|h| h.value.blocks()) {
-        blocks.entry(cidr).or_insert_with(|| unseen(cidr)).in_handle = count;
+        blocks.entry(cidr).or_insert_with(|| new(cidr)).in_handle = count;
     }
     for block in context.index.blocks.iter().filter_map(|b| b.usable) {
-        if let Some(known) = blocks.get_mut(&block.cidr()) {
-            known.exists = true;
-        }
-        for (ordinal, handle) in block.handles() {
-            if handle.cut_at_carriage_return() == wanted
-                && let Some(allocation) = block.allocation(ordinal)
-            {
-                let entry = blocks.entry(block.cidr()).or_insert_with(|| unseen(block.cidr()));
-                entry.exists = true;
-                entry.addresses.push(allocation.address);
-            }
+        let named = block.handles().filter(|(_, handle)| handle.cut_at_carriage_return() == wanted);
+        for allocation in named.filter_map(|(ordinal, _)| block.allocation(ordinal)) {
+            let of_block = blocks.entry(block.cidr()).or_insert_with(|| new(block.cidr()));
+            of_block.addresses.push(allocation.address);
         }
     }
     let broken = broken(snapshot, &wanted.to_string());
@@ -83,7 +79,7 @@ pub fn handle(snapshot: &Snapshot, id: &str) -> Option<HandleView> {
         exists: object.is_some() || broken.is_some(),
         revision: object.map(|h| h.revision.to_string()),
         blocks: blocks.into_values().collect(),
-        findings: findings(snapshot, &wanted.to_string(), broken),
+        findings: findings(&context, &wanted.to_string(), broken),
         partly_read: partly_read(snapshot),
     })
 }
@@ -119,12 +115,11 @@ pub(super) fn broken<'s>(snapshot: &'s Snapshot, id: &str) -> Option<&'s str> {
     defect.map(|defect| defect.path.as_str())
 }
 
-fn findings(snapshot: &Snapshot, id: &str, broken: Option<&str>) -> Vec<Finding> {
-    let report = check(snapshot, &Options::default());
+fn findings(context: &Context<'_>, id: &str, broken: Option<&str>) -> Vec<Finding> {
     let about = |f: &Finding| match &f.subject {
         Subject::Handle(subject) => clean_id(subject) == id,
         Subject::Object(path) => broken == Some(path),
         _ => false,
     };
-    report.findings.into_iter().filter(about).collect()
+    context.check().findings.into_iter().filter(about).collect()
 }

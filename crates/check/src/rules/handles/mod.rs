@@ -24,8 +24,6 @@ use crate::record::Record;
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let checker = Checker {
         context,
-        blocks_read: context.snapshot.has_read(Source::Blocks),
-        handles_read: context.snapshot.has_read(Source::Handles),
         unchecked_handles: named_by_unchecked(context),
         undecodable: undecodable(context.snapshot),
     };
@@ -35,8 +33,6 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
 /// Checks handles, with the data that decides whether a handle can be checked.
 struct Checker<'c, 's> {
     context: &'c Context<'s>,
-    blocks_read: bool,
-    handles_read: bool,
     /// Packed handle IDs in blocks whose content is not checked.
     unchecked_handles: HashSet<Box<[u8]>>,
     /// Packed IDs of handles that exist but cannot be decoded.
@@ -50,18 +46,19 @@ impl<'s> Checker<'_, 's> {
         }
         self.check_carriage_return(group, out);
         self.check_sharing(group, out);
+        let has_read = |source| self.context.snapshot.has_read(source);
         // A handle with a carriage return in its ID counts only if there is no other handle.
         let stray = group.strays.first().copied().filter(|_| !group.records.is_empty());
         match group.object.or(stray) {
-            Some(_) if !self.blocks_read => {}
+            Some(_) if !has_read(Source::Blocks) => {}
             Some(object) if group.records.is_empty() => out.push(self.orphan(group, object)),
             Some(object) => self.check_counts(group, object, out),
             None if self.undecodable.contains(group.id.packed()) => {}
             // Only handles with a carriage return in their ID exist, and there are no records.
-            None if group.records.is_empty() && self.blocks_read => {
+            None if group.records.is_empty() && has_read(Source::Blocks) => {
                 out.extend(group.strays.iter().map(|stray| self.orphan(group, stray)));
             }
-            None if self.handles_read && !group.records.is_empty() => out.push(self.missing(group)),
+            None if has_read(Source::Handles) && !group.records.is_empty() => out.push(self.missing(group)),
             None => {}
         }
     }
