@@ -95,7 +95,7 @@ pub(super) fn maps(maps: &[PoolMap]) -> Markup {
                 li { i.unclaimed {} " no block" }
                 li { i.scale {} " a block, from empty to full" }
                 li { i.unknown {} " unknown: corrupt or cannot be decoded" }
-                li { i.corner {} " findings: a corner in the colour of the worst" }
+                li { i.corner {} " findings: a corner in the color of the worst" }
             }
             ul.legend.script {
                 li { "In an open block:" }
