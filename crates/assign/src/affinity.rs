@@ -18,7 +18,7 @@ use crate::store::{Entry, Query, Store, StoreError};
 /// The handling of a block that its owner should give up although addresses are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InUse {
-    /// The node keeps it, which is an error.
+    /// The owner keeps the block, and the call fails.
     Refuse,
     /// The block loses its owner.
     Release,

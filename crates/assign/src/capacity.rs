@@ -1,5 +1,5 @@
-//! Automatic assignment beyond full own blocks (facts 3.4). The allocator decides by these rules for one node, and
-//! [`Outlook::allocatable`](crate::Outlook::allocatable) for all users of a pool.
+//! The rules of automatic assignment once a node's own blocks are full (facts 3.4). The allocator applies them to one
+//! node, and [`Outlook::allocatable`](crate::Outlook::allocatable) to all users of a pool.
 
 use calipam_model::config::IpamConfig;
 

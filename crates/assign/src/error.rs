@@ -1,4 +1,4 @@
-//! Errors of the allocator, worded like those of Calico's allocator, which runtimes and scripts know.
+//! Errors of the allocator. Those that Calico's allocator also has keep its words, which runtimes and scripts know.
 
 use std::net::IpAddr;
 

@@ -103,7 +103,7 @@ pub struct Passed {
     pub undecodable: usize,
     /// Blocks without an address to assign.
     pub full: usize,
-    /// Blocks with free addresses that are in use or belong to the holder.
+    /// Blocks of the holder, and blocks in use, with free addresses.
     pub in_use: usize,
     /// Empty blocks of others, and blocks that were deleted meanwhile.
     pub empty: usize,

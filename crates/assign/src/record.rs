@@ -12,7 +12,8 @@ use calipam_model::pool::{Pool, Reservation};
 use calipam_model::writable::Object;
 use calipam_model::{DecodeError, IpNet};
 
-/// A record under its key. Only blocks, affinities, handles and the configuration are written; hosts are deleted.
+/// A record under its key. Only blocks, affinities, handles and the configuration are written; a [`Record::Host`] is
+/// only deleted.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
     Block(Arc<Block>),

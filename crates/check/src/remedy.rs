@@ -15,7 +15,7 @@ use crate::finding::{Evidence, Finding, OwnerEvidence, OwnerKind, Subject};
 pub enum Remedy {
     /// Release every leaked address whose record names its owner.
     ReleaseLeaked,
-    /// Release everything that belongs to gone nodes. A finding names one of them.
+    /// Release everything that belongs to gone nodes. The remedy of a single finding has one node.
     ReleaseNodes(BTreeSet<String>),
     /// Delete every handle that no allocation refers to.
     ReleaseOrphanHandles,

@@ -61,7 +61,7 @@ impl Watch {
 }
 
 /// Repeats a command until ctrl-c or until its output is closed: after each change, and after `every`, since addresses
-/// become leaks without a change. Returns a failure of the first round; later ones are printed.
+/// become leaked without a change. Returns a failure of the first round; later ones are printed.
 pub(crate) fn repeat(
     every: SignedDuration,
     global: &Global,

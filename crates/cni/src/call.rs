@@ -29,7 +29,8 @@ const CONNECT: Duration = Duration::from_secs(15);
 /// The time limit for finding the pools that are given by name.
 pub(crate) const POOLS: Duration = Duration::from_secs(30);
 
-/// The marker next to the lock: the node's affinities have labels. Next to the usual lock, it is Calico's own marker.
+/// The marker, next to the lock, that the node's affinities have labels. Next to the default lock file, it is Calico's
+/// own marker.
 const LABELLED: &str = "cni/ipam_upgraded";
 /// The lasting marker, next to the file with the node's name, since a reboot empties the lock's folder. Its text names
 /// node and datastore, since disks outlive nodes.

@@ -79,7 +79,7 @@ impl Machine {
 #[derive(Debug)]
 pub(crate) struct Ownership {
     pub owner: Owner,
-    /// The error that ADD returns. DEL releases the addresses anyway.
+    /// The error that ADD returns. DEL ignores it.
     pub refusal: Option<CniError>,
 }
 

@@ -10,9 +10,9 @@ use zstd::zstd_safe;
 pub const MAGIC: [u8; 8] = [0x57, 0x2A, 0x4D, 0x18, 12, 0, 0, 0];
 /// Length of a head: [`MAGIC`], the frame's length, the CRC-32 of the frame, and the CRC-32 of all three.
 pub const HEAD: usize = MAGIC.len() + 12;
-/// Maximum text in one frame, in bytes; a single object may be larger.
+/// Maximum bytes of text that writers put in one frame, unless a single change in a recording is larger.
 pub const MOST_TEXT: usize = 4 << 20;
-/// Limit for the text in one frame: larger than any object.
+/// Maximum bytes of text in any frame, larger than any object; longer text is an error.
 const LIMIT: usize = 64 << 20;
 /// A fast compression level that finds repeated text.
 const LEVEL: i32 = 1;

@@ -31,7 +31,7 @@ const MAY_BE_EMPTY: [Source; 4] = [
     Source::KubeControllersConfiguration,
 ];
 
-/// The sources without objects of Calico.
+/// The sources whose objects are not Calico's.
 const OF_OTHERS: [Source; 5] =
     [Source::Nodes, Source::Pods, Source::Services, Source::Machines, Source::Namespaces];
 
@@ -142,7 +142,7 @@ pub(crate) fn add_exported(snapshot: &mut Snapshot, key: &[u8], value: &[u8]) {
     }
 }
 
-/// True if the object is in the group in which Calico itself stores data. The aggregated API has the same group, but
+/// True if the object shows that Calico stores its data in the native group. The aggregated API has the same group, but
 /// serves neither blocks nor handles.
 fn is_of_native_group(kind: &KnownKind, api_version: &str) -> bool {
     matches!(kind.source, Source::Blocks | Source::Handles) && api_version.starts_with("projectcalico.org/")

@@ -6,11 +6,10 @@ use std::str::FromStr;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-/// A kind of period: the last export of each is kept.
+/// A kind of period, in UTC: the last export of each is kept. Weeks are ISO weeks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Every {
     All,
-    /// All periods are in UTC; weeks are ISO weeks.
     Hour,
     Day,
     Week,

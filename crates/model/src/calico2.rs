@@ -1,4 +1,4 @@
-//! The values that Calico 2.x stores (facts 6.2), where they differ from those in Calico 3.
+//! The values that Calico 2.x stores (docs/etcdv2.md), where they differ from those in Calico 3.
 
 use serde_json::Value;
 

@@ -124,7 +124,7 @@ pub fn address_at(cidr: IpNet, ordinal: u32) -> IpAddr {
     }
 }
 
-/// The CIDR with prefix length `prefix` at a place in `net`, from 0. `None` beyond the last address of the family.
+/// The CIDR with prefix length `prefix` at `place` in `net`, counted from 0. `None` beyond the family's last address.
 pub fn subnet_at(net: IpNet, prefix: u8, place: u128) -> Option<IpNet> {
     let first = place.checked_shl(net.max_prefix_len().checked_sub(prefix)?.into())?;
     let first = number(net.network()).checked_add(first)?;

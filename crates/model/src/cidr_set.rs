@@ -60,8 +60,8 @@ pub fn inside<T>(sorted: &[T], region: IpNet, cidr: impl Fn(&T) -> IpNet) -> Ran
     from..from + sorted[from..].partition_point(|element| region.contains(&cidr(element)))
 }
 
-/// The positions of the elements around `region`, with larger CIDRs that contain it: a range for each possible CIDR, the
-/// smallest first. `sorted` is ascending by CIDR.
+/// The positions of the elements with larger CIDRs that contain `region`: a range for each possible CIDR, the smallest
+/// first. `sorted` is ascending by CIDR.
 pub fn around<T>(
     sorted: &[T],
     region: IpNet,
@@ -80,7 +80,7 @@ pub fn within<T>(ascending: &[T], cidr: IpNet, address: impl Fn(&T) -> IpAddr) -
     &ascending[from..from + len]
 }
 
-/// For each CIDR the positions of the others that overlap it. Takes different CIDRs in ascending order.
+/// For each CIDR, the positions of the others that overlap it. Takes different CIDRs in ascending order.
 pub fn overlaps(sorted: &[IpNet]) -> Vec<Vec<usize>> {
     let mut others = vec![Vec::new(); sorted.len()];
     // CIDRs either nest or are disjoint: the stack holds those around the current one.

@@ -49,7 +49,7 @@ impl Default for IpamConfig {
 }
 
 /// The settings in their stored form. Two of them have different names in etcd (`ETCD`) and in the resource, and each
-/// of Calico's readers knows only one of the names. A missing flag is false, even if it is true when nothing is stored.
+/// of Calico's readers knows only one of the names. A missing flag is false, although one is true if nothing is stored.
 struct Stored<const ETCD: bool>(IpamConfig);
 
 impl<const ETCD: bool> Default for Stored<ETCD> {

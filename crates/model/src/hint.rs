@@ -44,7 +44,7 @@ pub enum Call {
     Forced,
     Locked,
     Unlocked,
-    /// The options for the journal's location: this call's option, if it has one, and the environment variable.
+    /// The ways to set the journal's location: this call's option, if it has one, or environment variables.
     JournalPlace,
     MaxChanges(usize),
     EndpointsOnly,
@@ -67,7 +67,7 @@ pub enum Call {
     /// etcd endpoints, instead of the named datastore or file.
     EtcdUrl,
     File,
-    /// etcd endpoints, instead of Kubernetes and etcd options.
+    /// etcd endpoints, instead of the named datastore, kubeconfig and context.
     EtcdInstead,
     FileInstead,
 
@@ -77,7 +77,7 @@ pub enum Call {
     ShowBlocks,
     ShowBlock(IpNet),
     ShowConfiguration,
-    /// Assigns released addresses without a cooldown.
+    /// Turns off the cooldown of released addresses.
     NoCooldown,
     /// Prints a report for programs.
     Check,

@@ -136,7 +136,7 @@ where
     Ok(())
 }
 
-/// Reads a value; `null` is the same as none.
+/// Reads a value; `null` is read as the default value.
 pub fn or_empty<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(value: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(value)?.unwrap_or_default())
 }
@@ -181,7 +181,6 @@ impl TryFrom<&serde_json::Value> for RawJson {
     }
 }
 
-/// Keeps an unknown field.
 pub(crate) fn keep<'de, A: MapAccess<'de>>(
     unknown: &mut Option<Box<Unknown>>,
     name: &str,

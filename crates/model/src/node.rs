@@ -95,7 +95,7 @@ const OWN_ADDRESSES: [&str; 2] = ["InternalIP", "CalicoNodeIP"];
 const SYSTEM: &str = "kubernetes.io/os";
 
 impl Node {
-    /// The name in Calico, and the one in Kubernetes if it is known. Pods can have either one.
+    /// The name in Calico, and the one in Kubernetes if it is known. Pods can name either one.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         [Some(self.name.as_str()), self.kubernetes_name.as_deref()].into_iter().flatten()
     }

@@ -6,7 +6,7 @@ use crate::text::{TextRef, pack_into};
 
 /// Texts of this length and longer need more than one byte for their length.
 const SHORT: usize = 0x80;
-/// The most bytes of working memory that a thread keeps between two uses.
+/// The size to which a thread's working memory shrinks before it is used again, in bytes.
 const SCRATCH: usize = 1 << 12;
 
 /// Returns the bytes that `write` appended, in a box of their exact size. The thread's working memory is reused: a new

@@ -32,7 +32,7 @@ pub(crate) struct Metadata {
 }
 
 impl Metadata {
-    /// An annotation. On Kubernetes, Calico's client keeps other annotations inside one of its own (facts 2.8).
+    /// An annotation, also from [`METADATA`], in which Calico's client keeps annotations on Kubernetes.
     pub(crate) fn annotation(&self, name: &str) -> Option<String> {
         #[derive(Deserialize)]
         struct Kept {

@@ -41,7 +41,7 @@ pub struct ObjectVersion {
     pub resource_version: String,
     /// `metadata.uid`.
     pub uid: String,
-    /// `metadata.labels`.
+    /// `metadata.labels`; in a snapshot only those of affinities.
     pub labels: BTreeMap<String, String>,
 }
 
@@ -64,7 +64,7 @@ pub struct Versioned<T> {
 /// A stored block: the CIDR in its key, and its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredBlock {
-    /// The CIDR in the key. On Kubernetes, where the name does not show it, the CIDR in the value.
+    /// The CIDR in the key. On Kubernetes, the CIDR in the object's name, or in the value if the name has none.
     pub key: IpNet,
     pub content: BlockContent,
 }
@@ -147,7 +147,7 @@ pub struct Snapshot {
     pub newest_creation: Option<Timestamp>,
     /// With etcd and Kubernetes: most Kubernetes nodes are younger than the Calico nodes with the same names.
     pub kubernetes_is_younger: bool,
-    /// A second read would show the same data: no operation is unfinished. Set only for generated data.
+    /// A second read would show the same data: no operation is unfinished. Set only for generated or simulated data.
     pub rechecked: bool,
     /// The part of each source that was read. A source that is not listed was not read.
     pub coverage: BTreeMap<Source, Coverage>,

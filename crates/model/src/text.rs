@@ -21,7 +21,7 @@ const MIN_RUN: usize = 16;
 /// Minimum length of a text that is packed. Shorter ones, such as most node and namespace names, contain nothing to
 /// pack.
 const SHORTEST: usize = if NETWORK.len() < MIN_RUN { NETWORK.len() } else { MIN_RUN };
-/// Digits in a container ID. Nearly all texts with digits are such an ID, or end with one after [`NETWORK`].
+/// Digits in a container ID. Nearly all texts with a long run of digits are such an ID, or [`NETWORK`] and an ID.
 const ID_DIGITS: usize = 64;
 
 /// An owned compact text.

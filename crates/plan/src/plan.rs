@@ -102,7 +102,7 @@ impl Action {
     }
 }
 
-/// The change of one thing by a step, for people.
+/// A change that a step makes to one thing, for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
     pub action: Verb,

@@ -63,7 +63,7 @@ impl std::fmt::Debug for Options {
     }
 }
 
-/// The purpose of a run.
+/// The plan or journal that a run is for, as checked before the run.
 pub(crate) struct Purpose {
     /// `plan` or `journal`.
     pub what: &'static str,

@@ -14,7 +14,7 @@ impl<S: Store> Search<'_, S> {
     /// Takes missing addresses from any blocks of the pools.
     pub(super) async fn borrow(&mut self, assigned: &mut Assigned, handle: &mut Known) -> Result<()> {
         let Some(mut survey) = self.survey.take() else {
-            // Nothing was found a moment ago.
+            // A recent search found nothing, so this one did not look for other blocks.
             assigned.note(Message::Exhausted(self.pools.iter().map(|pool| pool.cidr).collect()));
             return Ok(());
         };

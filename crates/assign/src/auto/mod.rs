@@ -201,7 +201,7 @@ fn reserves_for_windows(request: &AutoAssign, family: Family) -> bool {
     request.windows && family == Family::V4
 }
 
-/// The number of a block's free addresses that no reservation keeps from automatic assignment (facts 1.8).
+/// The number of a block's free addresses that are not reserved (facts 1.8).
 pub(crate) fn assignable(block: &Block, reserved: &CidrSet) -> u32 {
     block.assignable(|address| reserved.contains(address)).count() as u32
 }
@@ -248,7 +248,8 @@ struct Search<'r, S> {
     ahead: HashMap<IpNet, Result<Option<Versioned<Block>>>>,
     /// The blocks of the pools; `None` until no place for a new block is left.
     survey: Option<Survey>,
-    /// True if other clients changed or deleted a block before an address of it was taken: the next search may find one.
+    /// True if other clients changed or deleted a block before an address of it was taken: the next search may find
+    /// one.
     overtaken: AtomicBool,
     began: Timestamp,
     /// The full blocks that an earlier search with the same question found.

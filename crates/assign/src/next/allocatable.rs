@@ -1,6 +1,6 @@
-//! The addresses that nodes can still get from a pool, and the reasons why they cannot get more (facts 3.4). A node gets
-//! the free addresses in its own blocks and claims blocks up to its limit. If there is no place for a new block, it takes
-//! over empty blocks of others (Calico 3.32 and later), and then borrows single addresses.
+//! The addresses that nodes can still get from a pool, and the reasons why they cannot get more (facts 3.4). A node
+//! gets the free addresses in its own blocks and claims blocks up to its limit. If there is no place for a new block,
+//! it takes over empty blocks of others (Calico 3.32 and later), and then borrows single addresses.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -24,7 +24,7 @@ pub enum PoolLimit {
     PassedOver(PoolPassedOver),
     /// The pool has no allowed use that calipam knows.
     NoUse,
-    /// The node selector of this or another pool does not parse: Calico refuses every request.
+    /// A selector of this or another pool does not parse: Calico refuses every request that names no pool.
     BrokenSelector,
     /// The pool's node selector matches no node: its addresses are assigned by name only.
     NoNode,
@@ -94,8 +94,8 @@ struct Room {
     foreign: u128,
     /// Free addresses in other blocks of a different size. Calico does not borrow them.
     other_size: u128,
-    /// The number of free addresses in each of these blocks that a user can claim, descending: empty blocks of others, and
-    /// blocks for which a user has no affinity.
+    /// The number of free addresses in each foreign block that a user can claim, descending: empty blocks of others,
+    /// and a user's own blocks for which it has no affinity.
     existing: Vec<u128>,
     /// The number of places where a block can be created.
     places: u128,
@@ -147,14 +147,14 @@ impl<'s> Outlook<'s> {
         }
     }
 
-    /// Returns the number of blocks that each node may still claim from a pool, for requests that name the pool if it is
-    /// manual. Leaves out nodes that the pool does not serve.
+    /// Returns the number of blocks that each node may still claim from a pool, for requests that name the pool if it
+    /// is manual. Leaves out nodes that the pool does not serve.
     pub fn claimable(&self, pool: &Pool) -> Vec<(&'s str, u32)> {
         let wanted = [PoolUse::Workload, PoolUse::Tunnel].into_iter().find(|wanted| pool.allows(*wanted));
         let Some(wanted) = wanted.filter(|_| pool.is_enabled() && self.config.auto_allocate_blocks) else {
             return Vec::new();
         };
-        // A node can also take over an empty block of another one that the pool serves.
+        // A node can also take over an empty block of another one.
         let room = self.room(pool, &[]);
         let left = u32::try_from(room.places + room.existing.len() as u128).unwrap_or(u32::MAX);
         let served = self.holders(wanted).into_iter();
@@ -162,8 +162,8 @@ impl<'s> Outlook<'s> {
         served.map(|holder| (holder.name(), self.claimable_by(holder, pool, wanted).min(left))).collect()
     }
 
-    /// Returns the free addresses of a pool, and the room for new blocks. `users` are the holders that use the pool, each
-    /// with the number of blocks that it may claim.
+    /// Returns the free addresses of a pool, and the room for new blocks. `users` are the holders that use the pool,
+    /// each with the number of blocks that it may claim.
     fn room(&self, pool: &Pool, users: &[(Holder<'_>, u32)]) -> Room {
         let snapshot = self.indexed.snapshot;
         let held =
@@ -227,8 +227,8 @@ impl<'s> Outlook<'s> {
         }
     }
 
-    /// Returns the number of addresses that the users of a pool get if they may claim `claimable` blocks, and the reasons
-    /// why they do not get all free addresses.
+    /// Returns the number of addresses that the users of a pool get if they may claim `claimable` blocks, and the
+    /// reasons why they do not get all free addresses.
     fn distribute(&self, pool: &Pool, room: &Room, claimable: u128, free: u128) -> (u128, Vec<PoolLimit>) {
         let config = &self.config;
         let (claims, from_others, at_limit) = match ClaimDecision::of(config, claimable) {

@@ -119,8 +119,8 @@ impl<'s> Outlook<'s> {
         limit.saturating_sub(u32::try_from(self.held(holder).filter(counts).count()).unwrap_or(u32::MAX))
     }
 
-    /// The blocks for which a holder has an affinity, even one that cannot be decoded. Leaves out affinities for a block
-    /// of another holder or none, which Calico removes when it finds them.
+    /// The blocks for which a holder has an affinity, even one that cannot be decoded. Leaves out affinities for a
+    /// block of another holder or none, which Calico removes when it finds them.
     pub(super) fn held<'a>(&'a self, holder: Holder<'a>) -> impl Iterator<Item = IpNet> {
         let (kind, name) = holder.key();
         let affinities = self.indexed.affinities_of(kind, name).map(|stored| &stored.value);

@@ -76,7 +76,7 @@ impl<S: Store> Allocator<S> {
         result
     }
 
-    /// Releases the addresses of a handle in a block. The block was read as `first`.
+    /// Releases the addresses of a handle in a block. `first` is the block as it was read.
     async fn release_handle_in(
         &self,
         id: &str,

@@ -38,7 +38,7 @@ pub enum OwnerKind {
 
 calipam_model::display_serialized!(OwnerKind);
 
-/// A field of an owner that names addresses.
+/// An owner's address, or the field that names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OwnerField {
     /// An address of an endpoint, pod or service.

@@ -1,4 +1,4 @@
-//! Evidence about pools, and about node blocks in pools.
+//! Evidence about pools, and about a node's blocks in pools.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -31,7 +31,7 @@ pub(crate) fn findings(
     }
 
     let mut found = Vec::new();
-    // The code of [`owners`](super::owners), and those of [`leaks`](super::leaks).
+    // Codes of `owners` and `leaks` that depend on the age of an allocation.
     let of_addresses = [Code::OwnerMismatch, Code::LeakedAddress, Code::ServiceAddressExtra];
     if of_addresses.iter().any(|code| codes.contains(code)) {
         check_addresses(&context, earlier, &mut found);

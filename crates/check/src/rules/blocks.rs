@@ -37,10 +37,10 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-/// The existing affinities, including undecodable ones and without those marked deleted.
+/// The existing affinities, including undecodable ones, but not those that are marked deleted.
 type Affinities<'s> = HashSet<&'s AffinityKey, FixedState>;
 
-/// A finding; `says` is the part of its sentence after the block.
+/// Makes a finding. `says` follows the block in its message.
 fn finding(
     code: Code,
     block: &Stored<'_, '_>,

@@ -38,7 +38,7 @@ pub(crate) fn check(context: &Context<'_>, unused: &[Record<'_, '_>], out: &mut 
             }
             RecordedOwner::Elsewhere(reasons) | RecordedOwner::Gone(reasons) => reasons,
             RecordedOwner::Unnamed => vec![LeakReason::UnknownOwner],
-            // Its owner could use it again.
+            // The owner exists or could exist, or the address has none.
             _ => continue,
         };
         push(out, leak(context, record, claim, reasons, &owners.workloads(claim)));

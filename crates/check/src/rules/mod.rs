@@ -1,4 +1,4 @@
-//! The rules, one module per family. Each checks the entire snapshot and adds its findings.
+//! The rules, one module per subject. Each checks the entire snapshot and adds its findings.
 
 #[cfg(test)]
 mod address_tests;

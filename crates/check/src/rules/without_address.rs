@@ -26,7 +26,7 @@ const MOST_SINGLE: usize = 3;
 /// The most waiting pods that a finding names.
 const MOST_NAMED: usize = 20;
 
-/// Checks every node that runs pods, and every waiting pod.
+/// Checks every node that could run pods, and every waiting pod.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     if context.index.services_only || context.index.host_local_pods > 0 {
         return;

@@ -67,7 +67,7 @@ pub(crate) struct Global {
     pub kubectl: KubectlArgs,
 }
 
-/// The use of colours.
+/// The use of colors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum When {
     /// On a terminal, unless NO_COLOR, CLICOLOR_FORCE, CLICOLOR or TERM say otherwise
@@ -80,7 +80,7 @@ pub(crate) enum When {
 }
 
 impl When {
-    /// Finds the value on a command line before it is parsed, since parser errors have colours, too.
+    /// Finds the value on a command line before it is parsed, since parser errors have colors, too.
     pub(crate) fn of_command_line(arguments: &[OsString]) -> Self {
         value_in_words(arguments.iter().cloned(), "color", None).unwrap_or_default()
     }

@@ -91,7 +91,7 @@ fn scenario(args: &SimulateArgs, global: &Global, console: &Console) -> Result<S
     Ok(scenario)
 }
 
-/// True if a connection option names a cluster. Others, such as those for certificates, alone name none.
+/// True if a connection option names a cluster. Some do not, such as those for certificates.
 fn names_cluster(global: &Global) -> bool {
     let Global { datastore, etcd_endpoints, config, kubeconfig, contexts, kubectl, .. } = global;
     let texts = [datastore, etcd_endpoints, kubeconfig, &kubectl.cluster, &kubectl.server];

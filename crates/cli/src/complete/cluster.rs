@@ -18,7 +18,7 @@ use crate::render::text::escape;
 /// The time limit for suggestions, since the user waits for them.
 const PATIENCE: Duration = Duration::from_millis(900);
 
-/// The names that are wanted: some of those in the kubeconfig, or of objects in the cluster.
+/// The wanted names: one of the lists in the kubeconfig, or the objects of a kind in the cluster.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wanted {
     OfKubeconfig(fn(KubeconfigNames) -> Vec<String>),

@@ -18,9 +18,9 @@ pub(crate) struct Column<'a, R> {
 /// The form of a list that has a column: see [`Grid::short`](super::table::Grid::short).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// Each row.
+    /// The complete list, with all rows.
     Rows,
-    /// The rows of one kind as one.
+    /// The short form, with one row for each kind.
     Kinds,
     Both,
 }

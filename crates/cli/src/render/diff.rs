@@ -128,7 +128,7 @@ fn sums(difference: &Difference<'_>, wide: bool) -> Grid {
 
 /// One difference, in words.
 struct Row {
-    /// The position of the kind of object in a table, and its name.
+    /// The kind of object: its position in a table, and its name.
     kind: (u8, &'static str),
     change: &'static str,
     name: String,

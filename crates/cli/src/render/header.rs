@@ -5,7 +5,7 @@ use calipam_model::snapshot::{Coverage, Source};
 
 use super::text::{count, escape, thousands};
 
-/// Digits of a GUID that are enough to tell clusters apart.
+/// The number of GUID characters that tell clusters apart.
 const GUID_SHOWN: usize = 16;
 
 /// Formats `Cluster 0f0e1d2c3b4a5968`.

@@ -49,7 +49,7 @@ fn cut_word(word: &str, longest: usize) -> Cow<'_, str> {
     if display_width(word) <= longest {
         return Cow::Borrowed(word);
     }
-    // What closes a parenthesis or a command stays.
+    // The characters that close a parenthesis, a command or a clause stay at the end.
     let closing = word.len() - word.trim_end_matches(['`', ')', ',', ';']).len();
     let (word, closing) = word.split_at(word.len() - closing.min(longest / 2));
     let mut shown = String::new();
@@ -62,7 +62,7 @@ fn cut_word(word: &str, longest: usize) -> Cow<'_, str> {
     Cow::Owned(shown + "…" + closing)
 }
 
-/// Cuts text to the length of a cell.
+/// Cuts text to [`LONGEST`] characters.
 pub(super) fn cut(text: Cow<'_, str>) -> String {
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -59,7 +59,7 @@ pub struct Ipam {
 /// The fields for the datastore.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Datastore {
-    /// The fields that are set, each by the environment variable that it overrides.
+    /// The fields that are set, under the names of the environment variables that they override.
     pub variables: BTreeMap<&'static str, String>,
     /// The settings in `policy`: access to namespaces, pods and machines. Not used for the datastore.
     pub policy: KubernetesSettings,

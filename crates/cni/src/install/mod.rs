@@ -94,7 +94,6 @@ struct Installer<'a> {
 }
 
 impl Installer<'_> {
-    /// Installs once.
     async fn once(&self) -> Result<()> {
         self.check().await?;
         let folder = self.place.folder().display();
@@ -184,7 +183,7 @@ impl Installer<'_> {
         Ok(())
     }
 
-    /// Annotates the node if the annotation that was written last is not true.
+    /// Updates the node's annotation, unless it was last written for the same state.
     async fn note(&self, in_place: bool, annotated: &mut Option<bool>) -> Result<()> {
         if self.options.node.is_some() && *annotated != Some(in_place) {
             self.annotate(in_place).await?;

@@ -65,7 +65,7 @@ fn name_parts(path: &Path) -> (String, String) {
     (format!("{}-", text(path.file_stem())), ending.unwrap_or_default())
 }
 
-/// Removes old files that are too many or too old.
+/// Removes old files beyond the limits of number and age.
 fn prune(path: &Path, settings: &Log) -> io::Result<()> {
     let (start, ending) = name_parts(path);
     let mut old: Vec<(String, SystemTime, PathBuf)> = Vec::new();

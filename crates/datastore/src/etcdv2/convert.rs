@@ -1,4 +1,4 @@
-//! Converts Calico 2.x data to entries in the form of Calico 3 (facts 6).
+//! Converts Calico 2.x data to entries in the form of Calico 3 (docs/etcdv2.md).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,7 +51,7 @@ pub(crate) fn convert(leaves: &[Leaf]) -> Vec<RawKv> {
 /// Decodes a Calico 2.x value.
 ///
 /// # Errors
-/// Text that is not valid JSON, for an undecodable entry: the stored text, or `{` and the error.
+/// The text for an undecodable entry, which is not valid JSON: the stored text, or `{` and the error.
 fn decode<T: DeserializeOwned>(value: &str) -> Result<T, String> {
     let json: Value = serde_json::from_str(value).map_err(|_| value.to_owned())?;
     if !json.is_object() {

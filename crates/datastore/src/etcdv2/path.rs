@@ -1,4 +1,4 @@
-//! The paths of Calico 2.x objects (facts 6.1).
+//! The paths of Calico 2.x objects (docs/etcdv2.md).
 
 use calipam_model::key::Key;
 use calipam_model::names::{EndpointName, endpoint_name};
@@ -9,7 +9,7 @@ pub(crate) const HOSTS: &str = "/calico/v1/host";
 pub(crate) const POOLS: &str = "/calico/v1/ipam";
 /// The configuration of Felix for all hosts.
 pub(crate) const CONFIG: &str = "/calico/v1/config";
-/// The flag, which is `true` if the datastore may be used.
+/// The flag that is `true` if the datastore may be used.
 pub(crate) const READY: &str = "/calico/v1/Ready";
 
 /// The key below a host with the address of its interface `tunl0`.

@@ -1,4 +1,4 @@
-//! Datastores that are read and written object by object, with new attempts after a connection breaks.
+//! Reads and writes of objects in each kind of datastore, and connections to etcd that are replaced after they break.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -137,7 +137,7 @@ impl Connection {
         Arc::clone(&lock(&self.current))
     }
 
-    /// Sends a request. If it fails for the moment, connects to any endpoint that answers, for the next request.
+    /// Sends a request. If it fails temporarily, connects to any endpoint that answers, for the next request.
     pub(crate) async fn ask<T, F: Future<Output = Result<T>>>(
         &self,
         request: impl FnOnce(Arc<EtcdClient>) -> F,

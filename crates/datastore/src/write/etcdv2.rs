@@ -1,5 +1,5 @@
-//! Writes to etcd v2: one key at a time, if it has not changed since it was read (facts 6.5). Evidence is read again
-//! just before.
+//! Writes to etcd v2: one key at a time, if it has not changed since it was read (docs/etcdv2.md). Evidence is read
+//! again just before.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -168,8 +168,8 @@ pub struct Limits {
     /// Maximum changes and pieces of evidence together.
     pub conditions: usize,
     pub bytes: usize,
-    /// True if affinities must be created before their blocks, as Calico 2.x claims blocks (facts 6.5). It matters only
-    /// if objects are written one by one.
+    /// True if affinities must be created before their blocks, as Calico 2.x claims blocks. It matters only if objects
+    /// are written one by one.
     pub affinity_first: bool,
 }
 

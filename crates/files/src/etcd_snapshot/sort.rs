@@ -6,7 +6,7 @@ use std::thread;
 use calipam_model::key::Key;
 use calipam_model::snapshot::Snapshot;
 
-/// The number of first bytes of a key, which nearly always determine the order: handle keys begin with the network
+/// The number of bytes at the start of a key that nearly always determine the order: handle keys begin with the network
 /// name, endpoint keys with namespace and node.
 const HEAD: usize = 48;
 

@@ -62,7 +62,7 @@ pub(crate) fn add_block(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Ad
     Ok(defects)
 }
 
-/// Adds an IPAMBlock with the records of borrowers.
+/// Adds an IPAMBlock with its records reduced to [`RecordDetail::Borrowers`].
 pub(crate) fn add_reduced_block(snapshot: &mut Snapshot, json: &[u8], encoding: Encoding) -> Added {
     snapshot.records = RecordDetail::Borrowers;
     add_block(snapshot, json, encoding)
@@ -159,7 +159,6 @@ pub(super) fn stated_affinity(json: &[u8]) -> Option<AffinityKey> {
     affinity_key(&serde_json::from_slice(spec).ok()?, &meta).ok()
 }
 
-/// Adds an IPPool.
 pub(crate) fn add_pool(snapshot: &mut Snapshot, json: &[u8], _: Encoding) -> Added {
     let (pool, defects) = resource(snapshot, json, Pool::parse)?;
     snapshot.pools.push(pool);

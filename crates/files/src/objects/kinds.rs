@@ -24,7 +24,8 @@ pub enum Flavour {
 }
 
 impl Flavour {
-    /// Reads the group from settings: native for `projectcalico.org/v3`, classic for any other value, even an empty one.
+    /// Reads the group from settings: native for `projectcalico.org/v3`, classic for any other value, even
+    /// an empty one.
     pub fn configured(text: &str) -> Self {
         if text.eq_ignore_ascii_case("projectcalico.org/v3") { Self::Native } else { Self::Classic }
     }
@@ -216,7 +217,7 @@ pub fn by_plural(plural: &str) -> Option<&'static KnownKind> {
     KINDS.iter().find(|kind| kind.plural == plural)
 }
 
-/// The kind with this name and `apiVersion`. Other API groups have kinds with the same names.
+/// The kind with this name in the API group of `api_version`. Other groups have kinds with the same names.
 pub fn by_name(name: &str, api_version: &str) -> Option<&'static KnownKind> {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let is_in = |kind: &KnownKind| match kind.group {

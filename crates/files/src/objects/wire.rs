@@ -18,7 +18,7 @@ pub(crate) fn each<'a>(message: &'a [u8], mut take: impl FnMut(u32, Value<'a>) -
 }
 
 /// Decodes a message: `decode!(bytes, pod: Pod, value, { 1 => pod.name = text(value)? })` runs an expression for each
-/// wanted field, and returns the message from the function.
+/// wanted field. Its value is `Ok` with the message.
 macro_rules! decode {
     ($bytes:expr, $message:ident: $type:ty, $value:ident, { $($field:pat $(if $wanted:expr)? => $take:expr),* $(,)? }) => {{
         let mut $message = <$type>::default();

@@ -1,10 +1,11 @@
 //! Recordings: archives that also keep the changes between exports. An export has a file next to it with the same name
 //! and the extension `.changes`: every change after the export's state, in the order of arrival.
 //!
-//! The file consists of frames ([`crate::frames`]). The first holds a [`Header`] as JSON. Every other holds a group of
-//! changes that were made durable together, with the time at which they were known, compressed with the text of earlier
-//! groups. A group without changes means that there were none up to its time. A torn end was never durable, and is cut
-//! before the next group is appended. Any other damage ends the recording there, and is reported with its position.
+//! The file consists of frames ([`crate::frames`]). The first holds a [`Header`] as JSON. Each later one holds a group
+//! of changes that were made durable together, with the time at which they were known, compressed with the text of
+//! earlier groups. A group without changes means that there were none up to its time. A torn end was never durable, and
+//! is cut before the next group is appended. Any other damage ends the recording there, and is reported with its
+//! position.
 
 mod codec;
 mod delta;

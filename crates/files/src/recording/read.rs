@@ -90,7 +90,7 @@ impl Changes {
         self.codec
     }
 
-    /// Reads a frame; `None` if the file ends within the frame. A file that grew before it was filled ends with zeros.
+    /// Reads a frame; `None` if the file ends within the frame, or with zeros: a file can grow before it is filled.
     fn frame(&mut self) -> Result<Option<(Head, Vec<u8>)>> {
         let failed = |error: io::Error| Error::new(&self.path, error);
         let mut bytes = [0; HEAD];

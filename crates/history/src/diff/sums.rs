@@ -72,7 +72,7 @@ impl<'s> NodeName<'s> {
     }
 }
 
-/// The counters of sums.
+/// Sums that are being counted.
 #[derive(Debug, Default)]
 pub(crate) struct Tally<'s> {
     total: Sum,

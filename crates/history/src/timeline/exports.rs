@@ -25,8 +25,9 @@ pub const USERS: &[Source] = &[Source::Endpoints, Source::Pods];
 #[derive(Debug)]
 pub struct ExportReader<'a> {
     about: &'a About,
-    /// The last state of each object, and the time when each source was read last.
+    /// The last state of each object.
     states: BTreeMap<Key, State>,
+    /// The time when each source was read last.
     read: BTreeMap<Source, Timestamp>,
     writes: Vec<Write>,
     events: Vec<(Place, Event)>,

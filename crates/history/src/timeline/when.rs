@@ -81,8 +81,9 @@ pub(crate) struct Anchors {
     /// Ascending.
     revisions: Vec<i64>,
     times: Vec<Timestamp>,
-    /// The latest time up to each position, and the earliest time of a write from there on.
+    /// The latest time up to each position.
     latest: Vec<Timestamp>,
+    /// The earliest time of a write from each position on.
     earliest: Vec<Option<Timestamp>>,
 }
 

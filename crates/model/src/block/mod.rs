@@ -120,8 +120,8 @@ pub struct Allocation<'a> {
 }
 
 impl Block {
-    /// `strictAffinity` in blocks from Calico 3.13 and older; `None` if it is missing or not a boolean. Later versions
-    /// have only the cluster's setting.
+    /// The block's own `strictAffinity`, which Calico 3.14 and later ignores, and sets to false on Kubernetes. `None`
+    /// if it is missing or not a boolean.
     pub fn own_strict_affinity(&self) -> Option<bool> {
         self.extras.as_ref()?.unknown.get(STRICT_AFFINITY)?.as_bool()
     }

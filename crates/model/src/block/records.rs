@@ -41,7 +41,6 @@ impl Kept {
         if self.host.is_some() { self.places.len() } else { self.table.len() }
     }
 
-    /// True if no more records can be kept: a place has 31 bits.
     fn is_full(&self) -> bool {
         self.len() >= u32::MAX as usize / 2
     }

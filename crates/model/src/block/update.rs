@@ -21,7 +21,7 @@ pub enum AssignError {
 }
 
 impl Block {
-    /// Creates a block as Calico does: all addresses free in ascending order, and the clock in nanoseconds as
+    /// Creates a block as Calico does: all addresses free in ascending order, and the current time in nanoseconds as
     /// the sequence number. `None` if the CIDR is larger than Calico allows (/20, /116).
     pub fn new(cidr: IpNet, owner: Option<BlockOwner>, now: Timestamp) -> Option<Self> {
         let allowed = if cidr::is_v4(cidr) { cidr::BLOCK_PREFIXES_V4 } else { cidr::BLOCK_PREFIXES_V6 };

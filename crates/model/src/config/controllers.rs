@@ -1,4 +1,4 @@
-//! The active kube-controllers configuration (facts 1.12, 13).
+//! The active kube-controllers configuration (facts 1.12).
 
 use std::collections::BTreeMap;
 

@@ -69,8 +69,8 @@ pub(super) fn is_absent(key: &Key, stored: Option<&Current<'_>>) -> Result<(), E
     stored.map_or(Ok(()), |_| Err(EditError::Exists(key.clone())))
 }
 
-/// Applies an edit to an object other than a block. Earlier edits can have changed the object. `Some(None)` deletes it,
-/// `None` leaves it as it is.
+/// Applies an edit to an object other than a block. `changed` is the result of earlier edits. Returns `Some(None)`
+/// to delete the object, and `None` to leave it unchanged.
 fn changed_by(
     edit: &Edit,
     key: &Key,

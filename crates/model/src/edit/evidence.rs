@@ -20,8 +20,8 @@ pub enum Precondition {
     /// The number of addresses that the block records under this handle is in the range; a missing block has none. The
     /// block can have any version, but the write takes place only if the block has not changed since it was read.
     Records(String, RangeInclusive<usize>),
-    /// No block in the network of the key, which is that of a block, was created after this revision of etcd. Other
-    /// datastores cannot compare this.
+    /// The key is that of a block with any CIDR, and no block within this CIDR was created after the etcd revision.
+    /// Other datastores cannot compare this.
     NoBlockSince(i64),
     /// The object matches. The executor replaces this with the version that it has just read.
     Matches(Condition),
@@ -42,7 +42,7 @@ pub enum Condition {
     StillThere(Option<(String, Arc<User>)>),
 }
 
-/// An object that uses addresses. Its other data often changes, for example by heartbeats.
+/// An object that uses addresses, without the data that often changes, such as heartbeats.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum User {
     Node(Node),

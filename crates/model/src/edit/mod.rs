@@ -34,7 +34,7 @@ pub struct Step {
     pub parts: Vec<Part>,
 }
 
-/// Edits that are made all or not at all. [`Unit`] says how a failed guard affects the other parts of the step.
+/// Edits of which all or none are made. [`Unit`] says how a failed guard affects the other parts of the step.
 #[derive(Clone, Debug)]
 pub struct Part {
     pub unit: Unit,
@@ -49,8 +49,8 @@ pub struct Part {
 /// The subject of a [`Part`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Unit {
-    /// A handle's addresses in one block, by the handle ID up to the first carriage return. If several steps have
-    /// parts for one handle, all or none of them are made.
+    /// A handle's addresses in one block, by the handle ID up to the first carriage return. If several steps free
+    /// addresses of one handle, all or none of these parts are made.
     Handle(String),
     /// An address without a handle.
     Address(IpAddr),

@@ -1,4 +1,4 @@
-//! A reader of plain JSON: texts without escapes, line breaks, fractions and exponents, such as nearly all Calico
+//! A reader of plain JSON: texts without escapes, line breaks, fractions or exponents, such as nearly all Calico
 //! values.
 //!
 //! A large cluster has gigabytes of JSON, most of which is skipped. This reader needs a fraction of serde_json's time,

@@ -17,7 +17,6 @@ use crate::basis::Basis;
 /// The largest number of blocks that a write of a handle compares. A transaction has room for 128 comparisons.
 pub(crate) const MOST_NAMED: usize = 64;
 
-/// One allocation.
 #[derive(Clone, Debug)]
 pub(crate) struct Allocated {
     /// The block that records it.

@@ -89,7 +89,7 @@ fn expect_as_read(planner: &mut Planner<'_, '_>) {
     }
 }
 
-/// Sources for records besides the uses of an address.
+/// The data from which records are made, besides the uses of addresses.
 struct Sources<'s> {
     networks: Networks,
     users: Users<'s>,

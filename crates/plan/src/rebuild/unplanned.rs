@@ -125,7 +125,7 @@ fn suggested_action(finding: &Finding) -> Option<SuggestedAction> {
     }
 }
 
-/// Returns the side of the node's own block on which a tunnel address in another node's block is.
+/// Returns a reason that says if the tunnel address in another node's block is below or above the node's own block.
 fn side_of_own_block(basis: &Basis<'_>, finding: &Finding) -> Option<SkipReason> {
     let (Subject::Address(address), Evidence::Address(evidence)) = (&finding.subject, &finding.evidence)
     else {

@@ -2,9 +2,9 @@
 //!
 //! The check says which addresses are leaked ([`calipam_check::owner`]). Such an address is released if it was seen
 //! unused twice, or its node or pod is gone for certain ([`too_early`]); if its record names an owner
-//! ([`unknown_owner`]); and if its handle is released completely ([`keep_whole_handles`]). An address without a finding
-//! is refused ([`why_not`]), and some even if the operator insists ([`can_be_forced`]). The executor compares the
-//! preconditions of a step again when it writes.
+//! ([`unknown_owner`]); and if its handle is released completely ([`keep_whole_handles`]). An address without such a
+//! finding is refused ([`why_not`]), and some even if the operator insists ([`can_be_forced`]). The executor compares
+//! the preconditions of a step again when it writes.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;

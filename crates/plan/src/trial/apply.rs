@@ -36,7 +36,7 @@ pub fn apply_plan(mut snapshot: Snapshot, plan: &Plan, now: Timestamp) -> Result
 #[derive(Clone)]
 pub(super) struct Touched {
     objects: BTreeMap<Key, Versioned<Object>>,
-    /// Earlier objects with the keys of others, such as wrongly named ones on Kubernetes. Only a deletion changes them.
+    /// Objects with the key of a later one, such as wrongly named ones on Kubernetes. Only a deletion changes them.
     doubles: Vec<(Key, Versioned<Object>)>,
     /// True if affinities are written with labels.
     has_labels: bool,

@@ -140,7 +140,7 @@ fn may_cause(action: &Action, finding: &Finding) -> bool {
                 Key::Block(cidr) => is_near(cidr),
                 Key::Affinity(key) => is_near(key.cidr) || finding.subject == Subject::Node(key.node),
                 Key::Handle(id) => finding.subject == Subject::Handle(id),
-                // Plans of others are not tried: their planners check all consequences.
+                // Plans that change other objects are not tried: their planners check all consequences.
                 _ => false,
             }
     })

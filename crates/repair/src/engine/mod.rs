@@ -77,7 +77,7 @@ pub(crate) trait Task: Send + Sync {
     }
     /// Returns the objects that the task may change.
     fn writes(&self) -> Vec<Key>;
-    /// Decides about the objects, without the omitted parts.
+    /// Decides what to write, without the omitted parts.
     fn decide(&self, objects: &Objects, omitted: &Omitted) -> Decision;
 }
 
@@ -124,7 +124,6 @@ pub enum Event {
 /// A callback for events.
 pub type EventFn = Arc<dyn Fn(&Event) + Send + Sync>;
 
-/// The context of a run.
 #[derive(Clone)]
 pub(crate) struct Context {
     pub writer: Writer,

@@ -7,8 +7,9 @@ use jiff::Timestamp;
 
 use super::read::JournalError;
 
-/// The environment variable for the user's state directory; `ABOVE_STATE` has one for a parent, and the remaining path.
+/// The environment variable for the user's state directory.
 const STATE: &str = "XDG_STATE_HOME";
+/// Used if [`STATE`] is not set: the variable for a directory above it, and the path from there.
 const ABOVE_STATE: (&str, &str) = if cfg!(windows) { ("LOCALAPPDATA", "") } else { ("HOME", ".local/state") };
 
 /// The environment variables that [`default_directory`] reads.

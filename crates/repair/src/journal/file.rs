@@ -30,7 +30,7 @@ const NEXT_LINE: Duration = Duration::from_millis(4);
 const SHORT: usize = 256;
 
 /// A journal that is being written. Its thread writes the lines in order and makes waiting lines durable together, so
-/// that concurrent writes share one `fsync`. After the first failure it accepts no more lines.
+/// that concurrent writes share one `fsync`. After the first failure, nothing more is written.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -39,7 +39,6 @@ pub struct Journal {
     concluded: AtomicU64,
 }
 
-/// The writer of the lines.
 #[derive(Debug)]
 enum LineWriter {
     Thread(Option<(Sender<Line>, JoinHandle<()>)>),

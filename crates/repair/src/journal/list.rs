@@ -28,7 +28,7 @@ pub enum JournalState {
     Damaged,
 }
 
-/// A journal, as its header and its short lines show it.
+/// A journal in a list, described without its intents, which are not decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     pub path: PathBuf,
@@ -89,8 +89,7 @@ impl Listed {
     }
 }
 
-/// Reads one journal; `None` if its first line is damaged. Only the first and the short lines are decoded, since
-/// journals can be long.
+/// Reads one journal; `None` if its first line is damaged. Intents are not decoded, since they can be long.
 fn listed(path: &Path) -> io::Result<Option<Listed>> {
     let file = open_own(path)?;
     let is_running = is_alive(&file);

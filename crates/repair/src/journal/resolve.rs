@@ -156,7 +156,7 @@ fn is_before(change: &ChangeRecord, now: Option<&Stored>) -> bool {
 }
 
 /// Returns true for objects that are compared by their values alone. On Kubernetes, controllers write the status of
-/// pools, which changes their versions. Settings with the same values count as unchanged, whatever their version.
+/// pools, which changes their versions. An allocator configuration with the same values counts as unchanged.
 pub(crate) fn goes_by_value(key: impl Into<Option<Key>>) -> bool {
     matches!(key.into(), Some(Key::Pool(_) | Key::IpamConfig))
 }

@@ -43,8 +43,8 @@ impl State {
     }
 }
 
-/// Refuses objects that are undone together if one of them has changed. An undo deletes objects that the run created at
-/// the end: if one is gone although earlier objects are not undone, others have deleted it.
+/// Refuses objects that are undone together if one of them has changed. If an object that the run created is gone, a
+/// killed undo may have deleted it; but if an object of an earlier phase is not undone yet, others have deleted it.
 pub(super) fn why_refused(found: &[(&UndoObject, State)]) -> Option<String> {
     let begun =
         found.iter().filter(|(_, state)| *state == State::AsLeft).map(|(object, _)| object.phase()).min();

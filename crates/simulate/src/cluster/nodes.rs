@@ -32,7 +32,6 @@ pub(crate) struct NodeState {
     tasks: BTreeMap<u32, TaskId>,
 }
 
-/// All nodes.
 pub(crate) struct Nodes {
     all: Vec<NodeState>,
     /// The nodes that take pods, in any order.

@@ -27,7 +27,6 @@ struct Call<'w> {
     id: u32,
     container: Container,
     allocator: Allocator<Client>,
-    /// The lock of the node.
     lock: Lock,
     /// True if the node's affinities have labels.
     is_labelled: Rc<Cell<bool>>,

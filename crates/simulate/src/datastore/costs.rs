@@ -221,7 +221,7 @@ fn names() -> String {
     Costs::names_not_in("").join(", ")
 }
 
-/// Costs that cannot be understood.
+/// The reason why a string does not set costs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CostsError {
     #[error("{0:?} is neither NAME=VALUE nor a profile ({profiles})", profiles = PROFILES.map(|(name, _)| name).join(", "))]

@@ -161,7 +161,8 @@ fn differences(differences: &[Difference]) -> Grid {
     Grid::new(false, differences, columns)
 }
 
-/// A row for each node, those without room first. If there are many, a short table has sums, and a few without room.
+/// A row for each node, those without room first. If there are many, a short table has the sums, and only a few nodes
+/// without room.
 fn capacity(capacity: &[NodeCapacity], wide: bool) -> Grid {
     let mut nodes: Vec<NodeCapacity> = capacity.to_vec();
     nodes.sort_by_key(|node| node.found >= node.needed);

@@ -17,7 +17,7 @@ use crate::render::fleet::FleetReport;
 /// The type and the help of each metric.
 const METRICS: &str = include_str!("metrics.txt");
 
-/// Values by metric, in the order of the output, and by formatted labels.
+/// Values by metric and by formatted labels. The output has the same order.
 #[derive(Default)]
 struct Metrics<'a> {
     all: BTreeMap<&'static str, BTreeMap<String, f64>>,

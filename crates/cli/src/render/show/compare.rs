@@ -73,7 +73,7 @@ fn addresses<'a, R: 'a>(
     }
 }
 
-/// True if no source lacks an address, and none is recorded on another node, for a tunnel or for a service.
+/// True if no source lacks an address, and no address is recorded on another node, or for a tunnel or service.
 pub(crate) fn agrees(node: &NodeComparison) -> bool {
     let NodeComparison { not_recorded, recorded_elsewhere, not_used, recorded_for_others, .. } = node;
     let clashes = |of: &RecordedFor| matches!(of, RecordedFor::Tunnel | RecordedFor::Service);

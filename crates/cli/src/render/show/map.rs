@@ -1,4 +1,4 @@
-//! Maps of pools: half blocks in 256 colors, or a character for each cell.
+//! Maps of pools: half-block characters in 256 colors, or an ASCII character for each cell.
 
 use std::collections::{BTreeMap, HashMap};
 

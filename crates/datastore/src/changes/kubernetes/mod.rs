@@ -22,7 +22,8 @@ use crate::read::whole::kubernetes::plan;
 
 /// Maximum changes waiting to be received. With more, the server waits.
 const MOST: usize = 10_000;
-/// Seconds until watches end. They differ, so that not all watches end in time when a server is stopped.
+/// Seconds until watches end. They differ: a server that is stopped just when one watch has to end cuts off the others,
+/// which shows that changes may be missing.
 const SECONDS: [u32; 4] = [15, 16, 17, 18];
 
 /// A report of a watch.

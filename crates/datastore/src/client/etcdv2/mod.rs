@@ -1,4 +1,4 @@
-//! An etcd with the v2 API: a tree of keys over HTTP, as used by Calico 2.x (facts 6).
+//! An etcd with the v2 API: a tree of keys over HTTP, as used by Calico 2.x (docs/etcdv2.md).
 
 #[cfg(test)]
 mod tests;
@@ -91,7 +91,7 @@ pub(crate) struct Found {
     pub index: i64,
 }
 
-/// The condition of a write on the key.
+/// The state of the key that a write requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Condition {
     /// The key does not exist.

@@ -102,7 +102,7 @@ impl KubeconfigNames {
     }
 }
 
-/// The first context of the kubeconfig that leads to `server`, in the form of [`Datastore::location`]. `None` if the
+/// The first context of the kubeconfig that leads to `server`, a result of [`Datastore::location`]. `None` if the
 /// settings already lead there, or no context does.
 pub fn context_of_server(settings: &KubernetesSettings, server: &str) -> Result<Option<String>, Error> {
     let Some((kubeconfig, _)) = kubeconfig(settings)? else { return Ok(None) };

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::error::Failure;
 
-/// Time limits for a plugin: without a person to answer it, and with a login in a browser.
+/// Time limits for a plugin: without a person to answer it, and with one, who may have to log in with a browser.
 const UNATTENDED: Duration = Duration::from_mins(1);
 const INTERACTIVE: Duration = Duration::from_mins(10);
 
@@ -23,7 +23,7 @@ const MARK: &str = "CALIPAM_PLUGIN";
 type Make = fn(Config) -> kube::Result<Client>;
 
 /// The plugin of a client, which runs when the client is created and when its token expires. Dropping it kills the
-/// running processes. On Linux only: elsewhere, the processes are unknown and continue.
+/// running processes, but only on Linux: elsewhere, they are unknown and continue.
 #[derive(Default)]
 pub(super) struct Plugin {
     /// Empty if there is no plugin.
@@ -67,7 +67,8 @@ impl Plugin {
         }
     }
 
-    /// Kills the plugin if it runs, after a request has waited too long; the failure, if that was the cause.
+    /// Kills the plugin if it is still running after a request has waited for `limit`. Returns the failure; `None` if
+    /// no plugin was running.
     pub(super) fn kill_late(&self, limit: Duration) -> Option<Failure> {
         self.kill().then(|| self.late(limit, ", and was killed"))
     }
@@ -77,7 +78,7 @@ impl Plugin {
         Failure::Login(format!("the credential plugin {command} did not finish within {seconds} s{killed}"))
     }
 
-    /// True if it was running.
+    /// Returns true if it killed processes.
     fn kill(&self) -> bool {
         !self.command.is_empty() && system::kill_children(&format!("{MARK}={}", self.mark))
     }
