@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use calipam_testkit::allocator::Churn;
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
 use calipam_testkit::kube::Flavour;
-use calipam_testkit::servers::Etcd;
+use calipam_testkit::servers::{Etcd, EtcdVersion, Tool, left_out};
 use jiff::Timestamp;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -326,4 +326,24 @@ fn what_cannot_be_recorded_is_refused() {
     assert!(other.code == 3 && other.stderr.contains("an archive of cluster"), "{other:?}");
     let both = calipam(&["show", "--archive", archive, "--at", "2026-11-20T03:12Z", "-d", EXAMPLE]);
     assert!(both.code == 2 && both.stderr.contains("--archive says what is read"), "{both:?}");
+}
+
+/// etcd 3.4.23, for example, could leave changes out.
+#[test]
+fn an_etcd_that_could_leave_changes_out_is_refused() {
+    if left_out(&[Tool::OldEtcd]) {
+        return;
+    }
+    let etcd = Etcd::start_version(EtcdVersion::V3_4).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("recording");
+    let endpoint = etcd.endpoint();
+    let version = etcd.with_client(async |mut client| client.status().await).unwrap().version().to_owned();
+    if !["3.4.23", "3.4.24"].contains(&version.as_str()) {
+        return;
+    }
+    let run = calipam(&["record", folder.to_str().unwrap(), "--etcd-endpoints", &endpoint]);
+    assert_eq!(run.code, 3, "{run:?}");
+    assert!(run.stderr.contains("update it to 3.4.25, 3.5.8 or later"), "{run:?}");
+    assert!(!folder.exists() || fs::read_dir(&folder).unwrap().next().is_none(), "nothing is recorded");
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use calipam_testkit::cluster::wire::{Block, key};
 use calipam_testkit::cluster::{Cluster, ClusterSpec};
+use calipam_testkit::servers::{Etcd, EtcdVersion, Tool, left_out};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -35,8 +36,19 @@ fn named(plan: &Value, before: &Entries) -> Vec<String> {
 
 #[test]
 fn all_that_leaked_goes_and_comes_back() {
+    all_goes_and_comes_back(EtcdVersion::default());
+}
+
+#[test]
+fn all_that_leaked_goes_and_comes_back_on_an_older_etcd() {
+    if !left_out(&[Tool::OldEtcd]) {
+        all_goes_and_comes_back(EtcdVersion::V3_4);
+    }
+}
+
+fn all_goes_and_comes_back(version: EtcdVersion) {
     let cluster = Cluster::all_faults(ClusterSpec::new(21).at(Timestamp::now()).wide(), 1);
-    let site = Site::of(&cluster);
+    let site = Site::with(&cluster, Etcd::start_version(version).unwrap());
     let before = site.dump();
     let short = site.release(&["--leaked", "--orphan-handles", "--dry-run"]);
     assert!(

@@ -40,7 +40,11 @@ pub(super) fn leak(cluster: &mut Cluster, node: usize) -> Pod {
 impl Site {
     /// Stores a cluster in an etcd.
     pub(super) fn of(cluster: &Cluster) -> Self {
-        let etcd = Etcd::start().unwrap();
+        Self::with(cluster, Etcd::start().unwrap())
+    }
+
+    /// Stores a cluster in this etcd.
+    pub(super) fn with(cluster: &Cluster, etcd: Etcd) -> Self {
         cluster.write_to_etcd(&etcd.endpoint()).unwrap();
         Self { etcd, home: tempfile::tempdir().unwrap() }
     }

@@ -33,7 +33,7 @@ pub(crate) async fn require_exact(client: &EtcdClient) -> Result<(), WhyWhole> {
         return Ok(());
     }
     let reason = format!(
-        "etcd {version} can report too early that there are no more changes; 3.4.25 and 3.5.8 do not"
+        "etcd {version} can report too early that there are no more changes: update it to 3.4.25, 3.5.8 or later"
     );
     Err(WhyWhole::CannotWatch(reason))
 }
