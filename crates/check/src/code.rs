@@ -89,7 +89,7 @@ codes! {
     InUseOutsidePools "in-use-outside-pools" Error [Users] () "a live owner uses an address that is in no pool",
     UnrecordedAddress "unrecorded-address" Warning [Users] (Pods) "a pod has a free address of an enabled pool, but Calico did not assign it",
     OwnerMismatch "owner-mismatch" Error [Users Rebuilt] () "used by an owner other than the one recorded",
-    WrongNodeRecorded "wrong-node-recorded" Error [Users Rebuilt] (Pods) "recorded for its user, but on a different node than the one it runs on",
+    WrongNodeRecorded "wrong-node-recorded" Error [Users Rebuilt] (Pods) "recorded for its user, but on a node where the user does not run",
     BorrowedTunnelAddress "borrowed-tunnel-address" Warning [Users] () "a tunnel address is in another node's block",
     TunnelAddressMissing "tunnel-address-missing" Warning [] () "a node has no address for a tunnel that other nodes have",
     BorrowedUnderStrictAffinity "borrowed-under-strict-affinity" Warning [Users] () "borrowed from another node's block although strict affinity is on",

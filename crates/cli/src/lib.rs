@@ -56,7 +56,7 @@ pub fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Returns the definition of the command line, for man pages and completions.
+/// Returns the definition of the command line, for man pages.
 pub fn command() -> clap::Command {
     args::tidy(args::command())
 }

@@ -94,7 +94,7 @@ impl Keep {
     }
 }
 
-/// Returns the period of a time.
+/// Returns the hour, day, week, month or year that contains a time, as text.
 fn period(time: Timestamp, every: Every) -> String {
     let at = time.to_zoned(TimeZone::UTC);
     let format = match every {

@@ -23,7 +23,7 @@ use crate::store::{Entry, Query, Store};
 #[derive(Debug)]
 pub struct Inputs {
     pub(super) made_at: Timestamp,
-    /// Read ahead by [`Allocator::read_inputs`], so other clients can have changed them since.
+    /// True if a caller read them before [`Allocator::auto_assign_after`]: other clients may have changed the data since.
     pub(super) is_early: bool,
     pub(super) kind: AffinityType,
     pub(super) config: IpamConfig,

@@ -82,7 +82,7 @@ fn others(snapshot: &Snapshot) -> Vec<Setting> {
         resource: None,
     };
     let mut settings = Vec::new();
-    let controllers = "KubeControllersConfiguration default";
+    let controllers = "KubeControllersConfiguration/default";
     settings.push(match snapshot.kube_controllers.as_ref().and_then(|c| c.leak_grace_period) {
         Some(grace) => setting("leakGracePeriod", format!("{grace:#}"), controllers),
         None => setting("leakGracePeriod", format!("{DEFAULT_GRACE:#}"), "Calico's default"),
@@ -92,7 +92,7 @@ fn others(snapshot: &Snapshot) -> Vec<Setting> {
         Err(why) => setting("assignIPs", "none".to_owned(), &why.to_string()),
     }));
     if let Some(cluster) = &snapshot.cluster {
-        let origin = "ClusterInformation default";
+        let origin = "ClusterInformation/default";
         let ready = cluster.datastore_ready.map_or("not set".to_owned(), |ready| ready.to_string());
         settings.push(setting("datastoreReady", ready, origin));
         settings.push(setting("calicoVersion", cluster.calico_version.clone(), origin));

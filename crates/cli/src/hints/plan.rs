@@ -14,7 +14,7 @@ pub(crate) fn skipped(skipped: &Skipped, reader: Reader) -> String {
             Subject::Address(address) => {
                 format!("{} releases it", reader.command(&["release", "--ip", &address.to_string()]))
             }
-            Subject::Handle(id) => format!("{} releases it", reader.command(&["release", "--handle", id])),
+            Subject::Handle(id) => format!("{} releases them", reader.command(&["release", "--handle", id])),
             _ => "`release --ip` or `release --handle` frees it".to_owned(),
         },
         SuggestedAction::NodeIsDead(node) => {

@@ -40,7 +40,7 @@ pub struct Past {
     pub location: String,
     /// The GUID of the cluster; empty if it has none, or it was not read.
     pub guid: String,
-    /// The oldest readable revision; for all blocks the first one that was read; 0 if unknown.
+    /// The oldest readable revision, or for [`PastOf::Blocks`] the first one that was read; 0 if unknown.
     pub oldest: i64,
     /// The last revision for which changes were read.
     pub newest: i64,

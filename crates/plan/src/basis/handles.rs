@@ -112,7 +112,7 @@ impl<'s> HandleAllocations<'s> {
     /// Returns edits of the objects whose counts differ from the blocks' records, with their preconditions.
     pub(crate) fn corrections(&self, id: &str) -> Vec<(Edit, Vec<(Key, Precondition)>)> {
         let counts = self.counts(id);
-        let correct = |object: &&&Versioned<Handle>| {
+        let is_wrong = |object: &&&Versioned<Handle>| {
             let claimed: BTreeMap<IpNet, i64> = object.value.blocks().collect();
             claimed != counts
         };
@@ -123,7 +123,7 @@ impl<'s> HandleAllocations<'s> {
             let edit = HandleEdit::Counts(object.revision.clone(), all.into_iter().collect());
             (Edit::Handle(object.value.id().to_string(), edit), evidence)
         };
-        self.objects(id).iter().filter(correct).map(correction).collect()
+        self.objects(id).iter().filter(is_wrong).map(correction).collect()
     }
 }
 

@@ -59,7 +59,7 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static 
             "create a pool that contains it, or move its workloads to another pool"
         }
         Code::BorrowedTunnelAddress => {
-            "release it and restart calico-node on its node, which takes one from its own block"
+            "release it and restart calico-node on the tunnel's node, which takes one from a block of its own"
         }
         Code::TunnelAddressMissing => "restart calico-node there, so that it takes an address",
         Code::BorrowedUnderStrictAffinity => "recreate what uses it, or switch strict affinity off",

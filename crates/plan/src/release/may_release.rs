@@ -64,7 +64,7 @@ pub(crate) fn allocations(basis: &Basis<'_>, finding: &Finding) -> Vec<Allocated
     evidence.records.iter().map(allocation).collect::<Option<_>>().unwrap_or_default()
 }
 
-/// Refuses a leaked address without a recorded owner. The operator can name it, or insist on the contents of reports.
+/// Refuses a leaked address whose record names no owner. The operator can still release it by name.
 pub(crate) fn unknown_owner(finding: &Finding) -> Option<Refusal> {
     finding.is_owner_unknown().then(|| (SkipReason::UnknownOwner, finding.message()))
 }

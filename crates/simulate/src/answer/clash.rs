@@ -74,7 +74,7 @@ pub struct CauseRow {
     pub runs_with_clash: u64,
     /// Number of addresses with two owners, summed over the runs.
     pub clashes: u64,
-    /// The time from the cause until the first address had two owners: the median of the runs in which one had.
+    /// The time from the cause until the first address had two owners: the median of the runs with one.
     pub first_clash_after: Option<Micros>,
     /// The findings of checks, earliest first. Only findings of two checks in a row count, as with `--confirm`.
     pub findings: Vec<Sighting>,

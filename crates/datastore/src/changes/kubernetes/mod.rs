@@ -31,7 +31,7 @@ pub(crate) enum Message {
     Change(&'static KnownKind, watch::Change),
     /// All changes of the kind up to this version were reported.
     Reached(&'static str, i64),
-    /// Everything that happened to the kind before the request with this number was reported.
+    /// The answer to the request with this number: all changes of the kind before the request were reported.
     Current(&'static str, u64),
     Broken(Broken),
 }

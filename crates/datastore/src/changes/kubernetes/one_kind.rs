@@ -102,8 +102,8 @@ impl OneKind {
         }
     }
 
-    /// Reports the changes of one watch, until its server ends it. Returns an error if it ends sooner or in another
-    /// way: the server may have restarted with an earlier state, which lacks some changes.
+    /// Reports the changes of one watch until the server ends it on time. Any other end is an error: the server may have
+    /// restarted with an earlier state, which lacks some changes.
     async fn watch(&mut self, begin: Instant) -> Result<(), Broken> {
         let opened = Watch::open(&self.client, &self.kind, self.known.cast_unsigned(), self.seconds).await;
         let mut watch = opened.map_err(|failure| self.failed(failure))?;
