@@ -49,7 +49,7 @@ impl fmt::Display for PoolLimit {
         f.write_str(match self {
             Self::PassedOver(why) => return why.fmt(f),
             Self::NoUse => "its allowedUses contain no known use",
-            Self::BrokenSelector => "not known: a node selector does not parse",
+            Self::BrokenSelector => "not known: a selector does not parse",
             Self::NoNode => "no node matches the node selector",
             Self::Manual => "its assignmentMode is Manual",
             Self::SmallerThanBlock => "the pool is smaller than one of its blocks",
@@ -94,9 +94,9 @@ struct Room {
     foreign: u128,
     /// Free addresses in other blocks of a different size. Calico does not borrow them.
     other_size: u128,
-    /// The number of free addresses in each foreign block that a user can claim, descending: empty blocks of others,
-    /// and a user's own blocks for which it has no affinity.
-    existing: Vec<u128>,
+    /// The number of free addresses in each foreign block that a user can claim, descending, and the block: empty blocks
+    /// of others, and a user's own blocks for which it has no affinity.
+    existing: Vec<(u128, IpNet)>,
     /// The number of places where a block can be created.
     places: u128,
     /// The number of addresses in these places that are not reserved.
@@ -139,7 +139,10 @@ impl<'s> Outlook<'s> {
         let claimable = |user: Holder<'s>| (user, self.claimable_by(user, pool, wanted));
         let users: Vec<(Holder<'_>, u32)> = users.into_iter().map(claimable).collect();
         let room = self.room(pool, &users);
-        let claimable = users.iter().map(|(_, claimable)| u128::from(*claimable)).sum();
+        // Without a limit, a node can claim any number.
+        let claimable =
+            users.iter().map(|(_, most)| if *most == u32::MAX { u128::MAX } else { (*most).into() });
+        let claimable = claimable.fold(0, u128::saturating_add);
         let (addresses, limits) = self.distribute(pool, &room, claimable, free);
         match by_name {
             None => Allocatable { addresses: Some(addresses), by_name: None, limits },
@@ -154,12 +157,24 @@ impl<'s> Outlook<'s> {
         let Some(wanted) = wanted.filter(|_| pool.is_enabled() && self.config.auto_allocate_blocks) else {
             return Vec::new();
         };
-        // A node can also take over an empty block of another one.
+        // A node can also take over an empty block of another one, but needs no claim for what it holds.
         let room = self.room(pool, &[]);
-        let left = u32::try_from(room.places + room.existing.len() as u128).unwrap_or(u32::MAX);
+        let empty: HashSet<IpNet> = room.existing.iter().map(|(_, cidr)| *cidr).collect();
+        let is_place = |cidr: &IpNet| {
+            cidr.prefix_len() == pool.block_size
+                && pool.cidr.contains(cidr)
+                && self.indexed.stored(*cidr).is_none()
+        };
+        let left = |holder| {
+            let own = self.held(holder).filter(|cidr| empty.contains(cidr) || is_place(cidr)).count();
+            let left = (room.places + empty.len() as u128).saturating_sub(own as u128);
+            u32::try_from(left).unwrap_or(u32::MAX)
+        };
         let served = self.holders(wanted).into_iter();
         let served = served.filter(|holder| !pool.automatic || self.serves(pool, *holder));
-        served.map(|holder| (holder.name(), self.claimable_by(holder, pool, wanted).min(left))).collect()
+        served
+            .map(|holder| (holder.name(), self.claimable_by(holder, pool, wanted).min(left(holder))))
+            .collect()
     }
 
     /// Returns the free addresses of a pool, and the room for new blocks. `users` are the holders that use the pool,
@@ -174,7 +189,7 @@ impl<'s> Outlook<'s> {
         let reclaims = reclaims_empty_blocks(snapshot);
         let blocks = self.indexed.blocks.as_slice();
         let around = around(blocks, pool.cidr, |(cidr, _)| *cidr).flat_map(|range| &blocks[range]);
-        let (mut room, mut taken) = (Room::default(), Vec::new());
+        let (mut room, mut taken, mut other_sizes) = (Room::default(), Vec::new(), Vec::new());
         for (cidr, stored) in around.chain(&blocks[inside(blocks, pool.cidr, |(cidr, _)| *cidr)]) {
             let content = stored.map(|stored| &stored.value.content);
             if content.is_some_and(BlockContent::is_deleted) {
@@ -182,6 +197,7 @@ impl<'s> Outlook<'s> {
             }
             let has_size = cidr.prefix_len() == pool.block_size;
             taken.extend(cidr::block_around(cidr.addr(), pool.block_size.min(cidr.prefix_len())));
+            other_sizes.extend((!has_size).then_some(*cidr));
             let Some(block) = content.and_then(BlockContent::sound).filter(|_| pool.cidr.contains(cidr))
             else {
                 continue;
@@ -197,12 +213,15 @@ impl<'s> Outlook<'s> {
                     owner => owner.is_some() && reclaims && block.is_empty(),
                 };
                 if can_be_claimed && free > 0 {
-                    room.existing.push(free);
+                    room.existing.push((free, *cidr));
                 }
             } else {
                 room.other_size += free;
             }
         }
+        // Blocks that overlap one of another size are not claimed.
+        let other_sizes = CidrSet::new(other_sizes);
+        room.existing.retain(|(_, cidr)| !other_sizes.touches(*cidr));
         room.existing.sort_unstable_by(|a, b| b.cmp(a));
         self.add_places(&mut room, pool, taken, held);
         room
@@ -223,7 +242,8 @@ impl<'s> Outlook<'s> {
         let is_place = |cidr: &IpNet| cidr.prefix_len() == pool.block_size && !taken.touches(*cidr);
         for to_come in held.into_iter().filter(is_place) {
             room.to_come += 1;
-            room.in_to_come += room.per_place - self.reserved.size_within(to_come);
+            let free = room.per_place.saturating_sub(self.reserved.size_within(to_come));
+            room.in_to_come = room.in_to_come.saturating_add(free);
         }
     }
 
@@ -235,19 +255,20 @@ impl<'s> Outlook<'s> {
             ClaimDecision::BlockLimit => (0, 0, true),
             ClaimDecision::NoAutoAllocation => (0, 0, false),
             ClaimDecision::Claim => {
-                let claims = claimable.min(room.places - room.to_come);
+                let claims = claimable.min(room.places.saturating_sub(room.to_come));
                 let left = claimable - claims;
                 let existing = usize::try_from(left).unwrap_or(usize::MAX).min(room.existing.len());
                 let at_limit = left == existing as u128;
                 let is_borrowed = !at_limit && may_borrow(config);
-                let from_existing = room.existing[..existing].iter().sum();
+                let from_existing = room.existing[..existing].iter().map(|(free, _)| free).sum();
                 (claims, if is_borrowed { room.foreign } else { from_existing }, at_limit)
             }
         };
-        let from_claims = claims.saturating_mul(room.per_place).min(room.unclaimed - room.in_to_come);
-        let from_claims = room.in_to_come + from_claims;
+        let from_claims =
+            claims.saturating_mul(room.per_place).min(room.unclaimed.saturating_sub(room.in_to_come));
+        let from_claims = room.in_to_come.saturating_add(from_claims);
         let addresses = room.own.saturating_add(from_claims).saturating_add(from_others).min(free);
-        let (missed, unclaimed) = (room.foreign - from_others, room.unclaimed - from_claims);
+        let (missed, unclaimed) = (room.foreign - from_others, room.unclaimed.saturating_sub(from_claims));
         let limits = [
             (PoolLimit::SmallerThanBlock, pool.is_smaller_than_block()),
             (PoolLimit::AutoAllocationOff, !config.auto_allocate_blocks && unclaimed + missed > 0),

@@ -68,7 +68,7 @@ impl<'s> Outlook<'s> {
 
     /// True if the owner of a block has no affinity for it.
     pub(super) fn is_odd(&self, owner: (&AffinityType, &str), block: IpNet) -> bool {
-        self.odd.get(&owner).is_some_and(|odd| odd.contains(&block))
+        self.odd.get(&owner).is_some_and(|odd| odd.binary_search(&block).is_ok())
     }
 
     /// True for a Windows node that uses one block per family, the usual setting there (`windows_use_single_network`).

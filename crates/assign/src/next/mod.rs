@@ -145,6 +145,7 @@ impl<'s> Outlook<'s> {
                 odd.entry(holder).or_default().push(*cidr);
             }
         }
+        odd.values_mut().for_each(|blocks: &mut Vec<IpNet>| blocks.sort_unstable());
         Some(Self {
             config,
             limit: snapshot.block_limit(),

@@ -185,6 +185,24 @@ fn claimable_follows_the_pools_of_a_request() {
     assert_eq!(rows(&cluster), [row("default", 1, 0), row("hand", 1, 0)], "no node may claim blocks");
 }
 
+/// A node needs no claim for its own empty block, or for a place for which it has an affinity.
+#[test]
+fn claimable_leaves_out_what_the_node_has() {
+    let mut cluster = Cluster::new();
+    cluster.0.mark_read(ALLOCATION_SOURCES);
+    cluster.0.pools.clear();
+    cluster.resource("ippools/small", json!({"cidr": "10.244.1.0/29", "blockSize": 30}));
+    cluster.put("/calico/ipam/v2/config", json!({"auto_allocate_blocks": true, "maxBlocksPerHost": 20}));
+    let claimable = |cluster: &Cluster| nodes(&cluster.0).nodes[0].pools[0].claimable;
+    assert_eq!(claimable(&cluster), Some(2));
+    cluster.block("10.244.1.0/30", Some("host:node-1"), [NONE, NONE, NONE, NONE]);
+    for (block, left) in [("10.244.1.0-30", 1), ("10.244.1.4-30", 0)] {
+        let affinity = format!("/calico/ipam/v2/host/node-1/ipv4/block/{block}");
+        cluster.put(&affinity, json!({"state": "confirmed"}));
+        assert_eq!(claimable(&cluster), Some(left), "{block}");
+    }
+}
+
 #[test]
 fn nothing_overflows() {
     let mut cluster = Cluster::new();
