@@ -58,10 +58,17 @@ impl Backend {
         }
         let mut pauses = PAUSES.into_iter();
         loop {
+            let etcd = match &self.store {
+                Store::Etcd(connection, _) => Some((connection, connection.current())),
+                _ => None,
+            };
             match self.read_once(keys).await {
                 Err(error) if error.may_pass() => {
                     let Some(pause) = pauses.next() else { return Err(error) };
                     tokio::time::sleep(pause).await;
+                    if let Some((connection, broken)) = etcd {
+                        connection.replace(&broken).await.ok();
+                    }
                 }
                 other => return other,
             }
@@ -100,9 +107,7 @@ impl Backend {
 impl Store {
     async fn read(&self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
         match self {
-            Self::Etcd(connection, transactions) => {
-                connection.ask(|client| async move { transactions.read(&client, keys).await }).await
-            }
+            Self::Etcd(connection, transactions) => transactions.read(&connection.current(), keys).await,
             // This client switches members by itself.
             Self::EtcdV2(client, own) => etcdv2::read(client, own, keys).await,
             Self::Kubernetes(client, _) => kubernetes::read(client, keys).await,

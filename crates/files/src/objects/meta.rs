@@ -74,9 +74,9 @@ pub type Pairs<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
 
 message! {
     pub OwnerReference {
+        5 "apiVersion" api_version: Text<'a>,
         1 "kind" kind: Text<'a>,
         3 "name" name: Text<'a>,
-        5 "apiVersion" api_version: Text<'a>,
         6 "controller" controller: bool,
     }
 }

@@ -158,12 +158,9 @@ impl Part {
 
     /// True if the part frees addresses and does not change their block in other ways.
     pub fn releases(&self) -> bool {
-        let mut of_block = self.edits.iter().filter_map(|edit| match edit {
-            Edit::Block(_, edit) => Some(matches!(edit, BlockEdit::Release { .. })),
-            _ => None,
-        });
-        let first = of_block.next();
-        first == Some(true) && of_block.all(|frees| frees)
+        let frees = |edit: &Edit| matches!(edit, Edit::Block(_, BlockEdit::Release { .. }));
+        let mut of_block = self.edits.iter().filter(|edit| edit.block().is_some());
+        of_block.next().is_some_and(frees) && of_block.all(frees)
     }
 
     /// Adds a piece of evidence if it is missing.

@@ -157,10 +157,14 @@ fn path(key: &Key) -> Result<String, Failure> {
 
 /// The longest text with which the keys of all blocks in a network begin. Keys of other blocks can begin with it, too.
 fn key_prefix(network: IpNet) -> String {
-    let [first, last] =
-        [network.network(), network.broadcast()].map(|address| Key::Block(address.into()).to_string());
-    let common = first.chars().zip(last.chars()).take_while(|(one, other)| one == other);
-    common.map(|(one, _)| one).collect()
+    // If zeros that end the network's part are written as `::` in its first and last address, they are not in the middle.
+    let half = (network.prefix_len() + 1).min(network.max_prefix_len());
+    let middle = network.subnets(half).ok().and_then(Iterator::last).unwrap_or(network).network();
+    let keys = [network.network(), middle, network.broadcast()];
+    let [first, middle, last] = keys.map(|address| Key::Block(address.into()).to_string());
+    let common =
+        |other: &str| first.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
+    first[..common(&middle).min(common(&last))].to_owned()
 }
 
 /// The revision to compare with, which is 0 for a missing key.
@@ -187,6 +191,9 @@ mod tests {
             ("192.168.128.0/18", "ipv4/block/192.168.1"),
             ("10.0.0.192/26", "ipv4/block/10.0.0."),
             ("fd00:1:2::/48", "ipv6/block/fd00:1:2:"),
+            ("2001:db8::/64", "ipv6/block/2001:db8:"),
+            ("fd00::/48", "ipv6/block/fd00:"),
+            ("::/0", "ipv6/block/"),
             ("fd00:0:0:1::/64", "ipv6/block/fd00:"),
             ("fd00::1:0:0/96", "ipv6/block/fd00::1:"),
             ("2001:db8:10::/46", "ipv6/block/2001:db8:1"),
