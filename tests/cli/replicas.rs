@@ -58,6 +58,7 @@ fn what_several_replicas_find_is_told_once_and_goes_on_when_one_is_killed() {
     let [killed, other] = replicas;
     drop(killed);
     add_leak(&cluster, "10.0.0.128/26");
-    assert_eq!(wait_for_events(&cluster, 3).len(), 3);
+    let told = wait_for_events(&cluster, 3);
+    assert_eq!(told.len(), 3, "{told:#?}");
     assert_eq!(other.terminate().0, Some(0));
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use calipam_testkit::calico2::{Calico2, block_key, endpoint_key, handle_key};
@@ -219,7 +219,7 @@ fn a_rebuild_beside_a_busy_allocator_loses_nothing() {
     let begun = Instant::now();
     assert_eq!(site.rebuild(&[]).code, 0);
     let pause = begun.elapsed().max(Duration::from_millis(100));
-    let ended = AtomicBool::new(false);
+    let (ended, pods) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             let mut started = Vec::new();
@@ -230,24 +230,26 @@ fn a_rebuild_beside_a_busy_allocator_loses_nothing() {
                 if started.len() > 8 {
                     client.stop_pod("node-1", &started.remove(0)).unwrap();
                 }
+                pods.store(number + 1, Ordering::Relaxed);
                 std::thread::sleep(pause);
                 if ended.load(Ordering::Relaxed) {
-                    return number;
+                    return;
                 }
             }
-            0
         });
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             let run = site.rebuild(&["--apply", "--yes"]);
             assert!(matches!(run.code, 0 | 1), "{run:?}");
             let missing = client.get(&handle_key("default.unrecorded-59")).unwrap().is_none();
-            if !missing || Instant::now() > deadline {
+            let is_busy = pods.load(Ordering::Relaxed) > 1;
+            if !missing && is_busy || Instant::now() > deadline {
                 break;
             }
         }
         ended.store(true, Ordering::Relaxed);
-        assert!(writer.join().unwrap() > 0);
+        writer.join().unwrap();
+        assert!(pods.load(Ordering::Relaxed) > 1);
     });
     let left = site.rebuild(&["--apply", "--yes"]);
     assert_eq!(left.code, 0, "{left:?}");

@@ -11,7 +11,7 @@ pub(super) const RUN: [&str; 6] = [
 ];
 
 /// The beginnings of examples that cannot be run here, with the reason.
-pub(super) const NOT_RUN: [(&str, &str); 21] = [
+pub(super) const NOT_RUN: [(&str, &str); 23] = [
     ("0 * * * * out=$(calipam export", "a line of `docs/systemd/crontab`; `scheduled.rs` runs it"),
     ("cargo ", "builds this workspace, and is what runs this test"),
     ("eval \"$(cargo xtask env)\"", "the same"),
@@ -22,6 +22,8 @@ pub(super) const NOT_RUN: [(&str, &str); 21] = [
     ("kubectl apply ", "no tool of ours; an API server accepts the manifests in `scheduled.rs`"),
     ("kubectl -n calipam ", "needs a kubelet that runs the job"),
     ("skopeo ", "needs a registry"),
+    ("curl -fsSL ", "needs the server of the publisher"),
+    ("sudo install ", "installs into the system"),
     ("install -D ", "installs into the system; `scheduled.rs` reads the files"),
     ("install -m ", "the same"),
     ("systemctl ", "needs systemd; `scheduled.rs` reads the units"),
