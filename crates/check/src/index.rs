@@ -16,11 +16,11 @@ use calipam_model::cidr_set::within;
 use calipam_model::endpoint::{Endpoint, EndpointTexts};
 use calipam_model::key::Key;
 use calipam_model::names::EndpointName;
-use calipam_model::node::{Node, TunnelKind};
+use calipam_model::node::TunnelKind;
 use calipam_model::pool::Pool;
 use calipam_model::service::Service;
-use calipam_model::snapshot::{DefectKind, Snapshot, Versioned};
-use calipam_model::text::{Text, TextRef};
+use calipam_model::snapshot::{DefectKind, Snapshot};
+use calipam_model::text::TextRef;
 use calipam_model::{IpNet, cidr};
 use jiff::Timestamp;
 
@@ -214,50 +214,6 @@ impl<'s> Index<'s> {
         index
     }
 
-    /// Returns Calico's object for a node, if it was read. The node could be gone from Kubernetes.
-    pub fn node(&self, name: &str) -> Option<&'s Node> {
-        self.stored_node(name).map(|stored| &stored.value)
-    }
-
-    /// Returns Calico's object for a node, with its revision.
-    pub fn stored_node(&self, name: &str) -> Option<&'s Versioned<Node>> {
-        self.nodes.get(name).map(|position| &self.snapshot.nodes[*position as usize])
-    }
-
-    /// Returns Calico's name of a Kubernetes node. On etcd, the two names can differ.
-    pub fn calico_node(&self, name: TextRef<'_>) -> String {
-        let name = name.to_string();
-        if self.node_exists(&name) {
-            return name;
-        }
-        self.calico_nodes.get(name.as_str()).map_or(name, |calico| (*calico).to_owned())
-    }
-
-    /// Returns true if the node exists, even if its object cannot be decoded. If Kubernetes was read together with
-    /// etcd, the Kubernetes nodes count, as in Calico's collector.
-    pub fn node_exists(&self, name: &str) -> bool {
-        let has_object = self.nodes.contains_key(name) || self.broken_nodes.contains(name);
-        has_object && !self.left_nodes.contains(name) || self.lacks_object(name)
-    }
-
-    /// Returns true for a Kubernetes node without a Calico object.
-    pub fn lacks_object(&self, name: &str) -> bool {
-        let has_object = self.nodes.contains_key(name) || self.broken_nodes.contains(name);
-        !has_object && self.kubernetes_nodes.contains(name) && !self.calico_nodes.contains_key(name)
-    }
-
-    /// Returns true if the node's object cannot be decoded.
-    pub fn node_is_broken(&self, name: &str) -> bool {
-        self.broken_nodes.contains(name)
-    }
-
-    /// Returns true if an endpoint or unfinished pod names the node. It could be alive even if its object is gone.
-    pub fn workloads_name_node(&self, name: &str) -> bool {
-        let by_key = |e: &BrokenWorkload<'_>| e.name.as_ref().is_some_and(|parts| parts.node == name);
-        self.nodes_of_workloads.contains(&Text::new(name).as_ref())
-            || self.broken_workloads.iter().any(by_key)
-    }
-
     /// Returns true if a corrupt or undecodable block overlaps `cidr`.
     pub fn is_unchecked(&self, cidr: IpNet) -> bool {
         self.unchecked.iter().any(|block| cidr::overlap(*block, cidr))
@@ -387,12 +343,6 @@ impl<'s> Index<'s> {
     /// Returns the endpoint of an [`Owner::Endpoint`].
     pub fn endpoint(&self, position: u32) -> &'s Endpoint {
         &self.snapshot.endpoints[position as usize].value
-    }
-
-    /// Returns the node whose own address this is, if the address is in a pool.
-    pub(crate) fn node_of_own_address(&self, address: IpAddr) -> Option<&'s Node> {
-        let position = *self.nodes_in_pools.get(&address)?;
-        Some(&self.snapshot.nodes[position as usize].value)
     }
 
     /// Returns the uses of addresses in `cidr`, ascending.

@@ -1,11 +1,69 @@
-//! Differences between Calico's nodes and those of Kubernetes.
+//! The nodes, and the differences between Calico's and those of Kubernetes.
 
 use std::net::IpAddr;
 
 use calipam_model::node::Node;
-use calipam_model::snapshot::Snapshot;
+use calipam_model::snapshot::{Snapshot, Versioned};
+use calipam_model::text::{Text, TextRef};
 
+use super::{BrokenWorkload, Index};
 use crate::{FastMap, FastSet};
+
+impl<'s> Index<'s> {
+    /// Returns Calico's object for a node, if it was read. The node could be gone from Kubernetes.
+    pub fn node(&self, name: &str) -> Option<&'s Node> {
+        self.stored_node(name).map(|stored| &stored.value)
+    }
+
+    /// Returns Calico's object for a node, with its revision.
+    pub fn stored_node(&self, name: &str) -> Option<&'s Versioned<Node>> {
+        self.nodes.get(name).map(|position| &self.snapshot.nodes[*position as usize])
+    }
+
+    /// Returns Calico's name of a Kubernetes node. On etcd, the two names can differ.
+    pub fn calico_node(&self, name: TextRef<'_>) -> String {
+        let name = name.to_string();
+        if self.node_exists(&name) {
+            return name;
+        }
+        self.calico_nodes.get(name.as_str()).map_or(name, |calico| (*calico).to_owned())
+    }
+
+    /// Returns true if the node exists, even if its object cannot be decoded. If Kubernetes was read together with
+    /// etcd, the Kubernetes nodes count, as in Calico's collector.
+    pub fn node_exists(&self, name: &str) -> bool {
+        self.has_object(name) && !self.left_nodes.contains(name) || self.lacks_object(name)
+    }
+
+    /// Returns true for a Kubernetes node without a Calico object.
+    pub fn lacks_object(&self, name: &str) -> bool {
+        !self.has_object(name)
+            && self.kubernetes_nodes.contains(name)
+            && !self.calico_nodes.contains_key(name)
+    }
+
+    /// Returns true if the node's object cannot be decoded.
+    pub fn node_is_broken(&self, name: &str) -> bool {
+        self.broken_nodes.contains(name)
+    }
+
+    /// Returns true if an endpoint or unfinished pod names the node. It could be alive even if its object is gone.
+    pub fn workloads_name_node(&self, name: &str) -> bool {
+        let by_key = |e: &BrokenWorkload<'_>| e.name.as_ref().is_some_and(|parts| parts.node == name);
+        self.nodes_of_workloads.contains(&Text::new(name).as_ref())
+            || self.broken_workloads.iter().any(by_key)
+    }
+
+    fn has_object(&self, name: &str) -> bool {
+        self.nodes.contains_key(name) || self.broken_nodes.contains(name)
+    }
+
+    /// Returns the node whose own address this is, if the address is in a pool.
+    pub(crate) fn node_of_own_address(&self, address: IpAddr) -> Option<&'s Node> {
+        let position = *self.nodes_in_pools.get(&address)?;
+        Some(&self.snapshot.nodes[position as usize].value)
+    }
+}
 
 /// Returns the Calico names of nodes that are gone from Kubernetes. Nodes that refer to no Kubernetes node belong to
 /// another orchestrator.
