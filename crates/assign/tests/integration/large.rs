@@ -57,6 +57,16 @@ impl Recorder {
         store
     }
 
+    /// Such a pool under strict affinity, in which one block is empty.
+    fn with_one_empty(taken: usize) -> (Self, IpNet) {
+        let store = Self::taken(taken);
+        let config = json!({"strict_affinity": true, "auto_allocate_blocks": true});
+        store.memory.put("/calico/ipam/v2/config", config.to_string());
+        let empty = places().nth(200).unwrap();
+        store.put(empty, "other", 0);
+        (store, empty)
+    }
+
     fn empty() -> Self {
         let memory = MemoryStore::new("2026-05-01T10:00:00Z".parse::<Timestamp>().unwrap());
         memory.put(
@@ -187,11 +197,7 @@ fn the_only_free_address_is_found_wherever_it_is() {
 
 #[test]
 fn the_only_empty_block_is_taken_over_under_strict_affinity() {
-    let store = Recorder::taken(3);
-    let config = json!({"strict_affinity": true, "auto_allocate_blocks": true});
-    store.memory.put("/calico/ipam/v2/config", config.to_string());
-    let empty = places().nth(200).unwrap();
-    store.put(empty, "other", 0);
+    let (store, empty) = Recorder::with_one_empty(3);
     let assigned = run(Allocator::new(&store).auto_assign(&request("a", "h1"))).unwrap();
     assert_eq!(assigned.addresses().count(), 1);
     assert!(assigned.addresses().all(|address| empty.contains(&address)), "{assigned:?}");
@@ -269,11 +275,7 @@ fn a_full_block_is_read_again_once_it_was_written() {
 /// The only empty block is written by another client just before it is taken over.
 #[test]
 fn a_block_that_changed_meanwhile_is_found_by_the_next_search() {
-    let store = Recorder::taken(4);
-    let config = json!({"strict_affinity": true, "auto_allocate_blocks": true});
-    store.memory.put("/calico/ipam/v2/config", config.to_string());
-    let empty = places().nth(200).unwrap();
-    store.put(empty, "other", 0);
+    let (store, empty) = Recorder::with_one_empty(4);
     let allocator = Allocator::new(&store).with_notes(Arc::new(MemoryNotes::default()));
     let mut is_written = false;
     *store.meanwhile.lock().unwrap() = Some(Box::new(move |store, queries| {
