@@ -215,8 +215,8 @@ fn host() -> Result<String, Failure> {
     host.map(str::to_owned).ok_or_else(|| Failure::new("`rustc -vV` does not name the host"))
 }
 
-fn usage(task: &str, what: String) -> Failure {
-    Failure::new(what).hint(format!("`cargo xtask help {task}` says what it takes"))
+fn usage(what: String) -> Failure {
+    Failure::new(what).hint("`cargo xtask help dist` says what it takes")
 }
 
 /// Reads the options of both tasks.
@@ -231,7 +231,7 @@ fn parse(arguments: &[String]) -> Result<Request, Failure> {
         let (name, value) = match word.split_once('=') {
             Some((name, value)) => (name, value.to_owned()),
             None => {
-                let value = words.next().ok_or_else(|| usage("dist", format!("`{word}` needs a value")))?;
+                let value = words.next().ok_or_else(|| usage(format!("`{word}` needs a value")))?;
                 (word.as_str(), value.clone())
             }
         };
@@ -240,7 +240,7 @@ fn parse(arguments: &[String]) -> Result<Request, Failure> {
             "--programs" => request.programs = Some(value.into()),
             "--output" => request.output = Some(value.into()),
             "--manifest" => request.manifest = Some(value.into()),
-            _ => return Err(usage("dist", format!("unknown option `{name}`"))),
+            _ => return Err(usage(format!("unknown option `{name}`"))),
         }
     }
     Ok(request)
