@@ -64,7 +64,7 @@ impl<'s> IndexedSnapshot<'s> {
     }
 
     /// Returns a stored block; `Some(None)` if it cannot be decoded.
-    pub(crate) fn stored(&self, cidr: IpNet) -> Option<Option<&'s Versioned<StoredBlock>>> {
+    fn stored(&self, cidr: IpNet) -> Option<Option<&'s Versioned<StoredBlock>>> {
         let at = self.blocks.binary_search_by_key(&cidr, |(cidr, _)| *cidr).ok()?;
         Some(self.blocks[at].1)
     }

@@ -97,6 +97,8 @@ struct Room {
     /// The number of free addresses in each foreign block that a user can claim, descending, and the block: empty blocks
     /// of others, and a user's own blocks for which it has no affinity.
     existing: Vec<(u128, IpNet)>,
+    /// The addresses of all blocks and of reservations: blocks are created elsewhere.
+    taken: CidrSet,
     /// The number of places where a block can be created.
     places: u128,
     /// The number of addresses in these places that are not reserved.
@@ -107,6 +109,13 @@ struct Room {
     to_come: u128,
     /// The number of addresses in these places that are not reserved.
     in_to_come: u128,
+}
+
+impl Room {
+    /// True for a place of the pool where a block can be created.
+    fn is_place(&self, pool: &Pool, cidr: IpNet) -> bool {
+        cidr.prefix_len() == pool.block_size && pool.cidr.contains(&cidr) && !self.taken.touches(cidr)
+    }
 }
 
 impl<'s> Outlook<'s> {
@@ -160,13 +169,9 @@ impl<'s> Outlook<'s> {
         // A node can also take over an empty block of another one, but needs no claim for what it holds.
         let room = self.room(pool, &[]);
         let empty: HashSet<IpNet> = room.existing.iter().map(|(_, cidr)| *cidr).collect();
-        let is_place = |cidr: &IpNet| {
-            cidr.prefix_len() == pool.block_size
-                && pool.cidr.contains(cidr)
-                && self.indexed.stored(*cidr).is_none()
-        };
         let left = |holder| {
-            let own = self.held(holder).filter(|cidr| empty.contains(cidr) || is_place(cidr)).count();
+            let needs_no_claim = |cidr: &IpNet| empty.contains(cidr) || room.is_place(pool, *cidr);
+            let own = self.held(holder).filter(needs_no_claim).count();
             let left = (room.places + empty.len() as u128).saturating_sub(own as u128);
             u32::try_from(left).unwrap_or(u32::MAX)
         };
@@ -233,14 +238,16 @@ impl<'s> Outlook<'s> {
         let Some(place) = place.filter(|_| !pool.is_smaller_than_block()) else { return };
         let reserved = || self.reserved.within(pool.cidr);
         taken.extend(reserved().filter(|cidr| cidr.prefix_len() <= pool.block_size));
-        let taken = CidrSet::new(taken);
-        let vacant = |cidr: IpNet| cidr::size(cidr).saturating_sub(taken.size_within(cidr));
+        room.taken = CidrSet::new(taken);
+        let vacant = |cidr: IpNet| cidr::size(cidr).saturating_sub(room.taken.size_within(cidr));
         room.per_place = cidr::size(place);
-        room.places = vacant(pool.cidr) / room.per_place;
-        let reserved = reserved().map(vacant).fold(0, u128::saturating_add);
-        room.unclaimed = vacant(pool.cidr).saturating_sub(reserved);
-        let is_place = |cidr: &IpNet| cidr.prefix_len() == pool.block_size && !taken.touches(*cidr);
-        for to_come in held.into_iter().filter(is_place) {
+        let (all, reserved) = (vacant(pool.cidr), reserved().map(vacant).fold(0, u128::saturating_add));
+        room.places = all / room.per_place;
+        room.unclaimed = all.saturating_sub(reserved);
+        for to_come in held {
+            if !room.is_place(pool, to_come) {
+                continue;
+            }
             room.to_come += 1;
             let free = room.per_place.saturating_sub(self.reserved.size_within(to_come));
             room.in_to_come = room.in_to_come.saturating_add(free);
@@ -268,12 +275,13 @@ impl<'s> Outlook<'s> {
             claims.saturating_mul(room.per_place).min(room.unclaimed.saturating_sub(room.in_to_come));
         let from_claims = room.in_to_come.saturating_add(from_claims);
         let addresses = room.own.saturating_add(from_claims).saturating_add(from_others).min(free);
-        let (missed, unclaimed) = (room.foreign - from_others, room.unclaimed.saturating_sub(from_claims));
+        let missed = room.foreign > from_others;
+        let is_left = missed || room.unclaimed > from_claims;
         let limits = [
             (PoolLimit::SmallerThanBlock, pool.is_smaller_than_block()),
-            (PoolLimit::AutoAllocationOff, !config.auto_allocate_blocks && unclaimed + missed > 0),
-            (PoolLimit::BlockLimit, config.auto_allocate_blocks && at_limit && unclaimed + missed > 0),
-            (PoolLimit::StrictAffinity, config.strict_affinity && missed > 0),
+            (PoolLimit::AutoAllocationOff, !config.auto_allocate_blocks && is_left),
+            (PoolLimit::BlockLimit, config.auto_allocate_blocks && at_limit && is_left),
+            (PoolLimit::StrictAffinity, config.strict_affinity && missed),
             (PoolLimit::BlockSize, room.other_size > 0),
         ];
         let limits = limits.into_iter().filter(|(_, applies)| *applies && addresses < free);
