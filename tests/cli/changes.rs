@@ -137,6 +137,55 @@ fn the_report_may_be_yaml_and_the_file_that_is_written_next() {
 }
 
 #[test]
+fn a_line_of_cron_starts_by_itself_and_then_prints_only_what_is_new() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("last.json");
+    let (last, file) = (path.to_str().unwrap(), format!("json={}", path.display()));
+    let line = ["check", "-q", "--compare-with", last, "--only-new", "--output-file", &file];
+    let first = on_example(&line);
+    assert_eq!((first.code, first.stderr.as_str()), (1, ""), "{first:?}");
+    let all = on_example(&["check", "-q"]);
+    assert_eq!(first.stdout, all.stdout, "everything is printed the first time");
+    let second = on_example(&line);
+    assert_eq!((second.code, second.stdout.as_str(), second.stderr.as_str()), (0, "", ""));
+
+    let mut report: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let findings = report["findings"].as_array_mut().unwrap();
+    let number = findings.len();
+    findings.retain(|finding| finding["subject"]["name"] != "10.244.10.6");
+    assert_eq!(findings.len(), number - 1);
+    fs::write(&path, report.to_string()).unwrap();
+    let third = on_example(&line[..5]);
+    expected!("check-only-new", third.transcript());
+    let json = on_example(&[&line[..5], &["-o", "json", "--output-file", &file]].concat()).json();
+    assert_eq!((json["findings"].as_array().unwrap().len(), &json["changes"]["new"]), (1, &1.into()));
+    assert_eq!(json["changes"]["stay"], number - 1);
+    let written: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    assert_eq!(
+        written["findings"].as_array().unwrap().len(),
+        number,
+        "the next call compares with everything"
+    );
+    let nothing = on_example(&["check", "--compare-with", last, "--only-new"]);
+    assert!(nothing.code == 0 && nothing.stdout.contains("No new findings"), "{nothing:?}");
+
+    // Only a report can be compared with, and a typing error must not start anew.
+    fs::remove_file(&path).unwrap();
+    let other = format!("html={last}");
+    for file in [&other, &format!("json={last}.new")] {
+        let run = on_example(&[&line[..5], &["--output-file", file]].concat());
+        assert!(run.code == 3 && run.stderr.contains("cannot read the report"), "{run:?}");
+    }
+    assert_eq!(on_example(&["check", "--only-new"]).code, 2, "there is nothing to compare with");
+}
+
+#[test]
+fn all_namespaces_are_accepted_after_kubectl() {
+    assert_eq!(on_example(&["check", "-A"]).transcript(), on_example(&["check"]).transcript());
+    assert_eq!(on_example(&["check", "-A", "-n", "default"]).code, 2);
+}
+
+#[test]
 fn what_cannot_be_compared_is_refused() {
     let other = Earlier::new(|report| report["cluster"]["guid"] = "other".into());
     let run = other.check(&[]);

@@ -290,6 +290,7 @@ fn cron(folder: &Path, datastore: &str) -> Run {
     let line = line
         .replace("calipam check", &format!("{} check --datastore {datastore}", env!("CARGO_BIN_EXE_calipam")))
         .replace("/etc/calipam/ignore", ignore.to_str().unwrap())
+        .replace("/var/lib/calipam", folder.to_str().unwrap())
         .replace("--confirm 30s", "--confirm 0s");
     let output = command("/bin/sh").args(["-c", &line]).stdin(Stdio::null()).output();
     Run::of(output.unwrap())
@@ -308,21 +309,25 @@ fn the_mail_of_cron_has_the_reason_and_comes_only_where_there_is_one() {
     let run = cron(folder.path(), healthy.to_str().unwrap());
     assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (0, "", ""));
 
+    fs::remove_file(folder.path().join("last.json")).unwrap();
     let run = cron(folder.path(), EXAMPLE);
     assert_eq!((run.code, run.stderr.as_str()), (1, ""), "{run:?}");
     assert!(run.stdout.contains("\ncritical  duplicate-address "), "{run:?}");
     assert!(run.stdout.contains("\n34 findings: 2 critical, "), "{run:?}");
     assert!(!run.stdout.contains('\u{1b}') && !run.stdout.contains("hint: "), "{run:?}");
 
+    let run = cron(folder.path(), EXAMPLE);
+    assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (0, "", ""), "nothing is new");
+
     let run = cron(folder.path(), "/no/such/cluster");
-    assert_eq!((run.code, run.stderr.as_str()), (3, ""), "{run:?}");
-    assert!(run.stdout.starts_with("error: /no/such/cluster: No such file or directory"), "{run:?}");
+    assert_eq!((run.code, run.stdout.as_str()), (3, ""), "{run:?}");
+    assert!(run.stderr.starts_with("error: /no/such/cluster: No such file or directory"), "{run:?}");
 
     // An unreachable etcd.
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let dead = format!("etcd --etcd-endpoints http://{}", taken.local_addr().unwrap());
     drop(taken);
     let run = cron(folder.path(), &dead);
-    assert_eq!((run.code, run.stderr.as_str()), (3, ""), "{run:?}");
-    assert!(run.stdout.starts_with("error: cannot use etcd: ") && run.stdout.contains("\nhint: "), "{run:?}");
+    assert_eq!((run.code, run.stdout.as_str()), (3, ""), "{run:?}");
+    assert!(run.stderr.starts_with("error: cannot use etcd: ") && run.stderr.contains("\nhint: "), "{run:?}");
 }

@@ -184,6 +184,8 @@ pub struct Changes {
     /// The time of the earlier report.
     pub since: Timestamp,
     before: HashMap<Identity, Option<Severity>>,
+    /// The number of findings as before that [`Report::keep_news`] has removed.
+    pub removed: usize,
     /// Findings in the earlier report that this one does not have, although their rules ran.
     pub gone: Vec<EarlierFinding>,
     /// Findings in the earlier report that this one could not check: a source was not read this time, objects changed
@@ -213,7 +215,7 @@ impl Changes {
             let code = finding.code.parse::<Code>();
             code.is_ok_and(|code| is_checked(code, &not_read_now)) && !changing.contains(&finding.identity())
         });
-        Self { since: earlier.taken_at, before, gone, not_checked, not_read_now, not_read_then }
+        Self { since: earlier.taken_at, before, removed: 0, gone, not_checked, not_read_now, not_read_then }
     }
 
     /// Returns the change in a finding of the report.
@@ -225,10 +227,10 @@ impl Changes {
         }
     }
 
-    /// The number of findings in the report, by change.
+    /// The number of findings by change, including removed ones.
     pub fn counts(&self, report: &Report) -> BTreeMap<Change, usize> {
         let mut counts =
-            BTreeMap::from([Change::New, Change::Worse, Change::Stays].map(|change| (change, 0)));
+            BTreeMap::from([(Change::New, 0), (Change::Worse, 0), (Change::Stays, self.removed)]);
         for finding in &report.findings {
             *counts.entry(self.of(finding)).or_default() += 1;
         }

@@ -160,6 +160,15 @@ impl Report {
         self.count();
     }
 
+    /// Removes the findings that are as before in the earlier report, if there is one.
+    pub fn keep_news(&mut self) {
+        let Some(mut changes) = self.changes.take() else { return };
+        let number = self.findings.len();
+        self.retain(|finding| changes.of(finding).is_news());
+        changes.removed += number - self.findings.len();
+        self.changes = Some(changes);
+    }
+
     /// Keeps only the findings that `earlier` also has, with the same evidence.
     pub fn confirm(&mut self, earlier: &Self) {
         let seen: std::collections::HashMap<_, _> =

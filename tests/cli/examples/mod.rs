@@ -36,7 +36,7 @@ fn is_listed(example: &Example) -> bool {
 }
 
 fn is_run(example: &Example) -> bool {
-    let line = example.line.strip_prefix("*/15 * * * * out=$(").unwrap_or(&example.line);
+    let line = example.line.strip_prefix("*/15 * * * * ").unwrap_or(&example.line);
     RUN.iter().any(|begin| line.starts_with(begin)) && !is_listed(example)
 }
 

@@ -1,7 +1,7 @@
 //! Options of `check`.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use calipam_check::{Code, Severity, UnknownCode};
 use clap::ValueHint::{DirPath, FilePath};
@@ -15,6 +15,7 @@ use super::diff::time_with_zone;
 use super::writing::CHECKING;
 use super::{FleetArgs, PrintingArgs};
 use crate::console::HINT;
+use crate::format::Format;
 use crate::hints;
 use crate::output_file::OutputFile;
 
@@ -56,12 +57,23 @@ pub(crate) struct ReportArgs {
     /// Also write the report that `calicoctl ipam check --output` writes
     #[arg(long, value_name = "FILE", value_hint = FilePath)]
     pub report: Option<PathBuf>,
-    /// Show what is new and gone since this report (JSON or YAML)
+    /// Show what is new and gone since this report (JSON or YAML); it may be missing if --output-file writes it
     #[arg(long, value_name = "REPORT", value_hint = FilePath)]
     pub compare_with: Option<PathBuf>,
+    /// With --compare-with: print only new or worse findings, and exit with 1 only for those
+    #[arg(long, requires = "compare_with")]
+    pub only_new: bool,
     /// With --compare-with: exit with 1 only for new or worse findings
     #[arg(long, requires = "compare_with")]
     pub fail_on_new: bool,
+}
+
+impl ReportArgs {
+    /// True if the call writes the report that it compares with, for the next call.
+    pub(crate) fn writes(&self, report: &Path) -> bool {
+        let is_report = |file: &OutputFile| matches!(file.format, Format::Json | Format::Yaml);
+        self.output_files.iter().any(|file| is_report(file) && file.path == report)
+    }
 }
 
 /// The least severity with exit code 1.

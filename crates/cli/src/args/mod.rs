@@ -32,7 +32,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 
 pub(crate) use self::address::address;
 pub(crate) use self::assign::AssignArgs;
-pub(crate) use self::check::CheckArgs;
+pub(crate) use self::check::{CheckArgs, ReportArgs};
 pub(crate) use self::check_options::CheckOptions;
 pub(crate) use self::configure::ConfigureArgs;
 pub(crate) use self::diff::{DiffArgs, StateName};

@@ -1,6 +1,6 @@
 //! `check`.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::mem::discriminant;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use calipam_plan::release::ReportError;
 use calipam_workflow::{CheckResult, Criteria, Found, check_and_confirm, no_report, note_last_use};
 use serde_json::Value;
 
-use crate::args::{CheckArgs, CheckOptions, Global};
+use crate::args::{CheckArgs, CheckOptions, Global, ReportArgs};
 use crate::console::Console;
 use crate::exit::{self, Failure, Outcome};
 use crate::fleet::{self, Fleet};
@@ -39,7 +39,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
     }
     let past = Past::of_call(args.reports.archive.as_deref(), args.reports.at, global, console)?;
     let global = past.as_ref().map_or(global, |past| &past.global);
-    let Findings { checked: CheckResult { report, snapshot, .. }, filter, calicoctl, is_whole } =
+    let Findings { checked: CheckResult { mut report, snapshot: data, .. }, filter, calicoctl, is_whole } =
         match findings(args, global, console) {
             Ok(found) => found,
             Err(failure) => {
@@ -58,20 +58,25 @@ pub(super) fn run(args: &CheckArgs, global: &Global, console: &Console) -> Resul
     };
 
     let exit_code = exit::code(&Ok(outcome));
-    let checked = Checked { report: &report, snapshot: &snapshot, took: begin.elapsed(), exit_code };
-    let printed = print(&checked, !report.findings.is_empty(), args, console);
+    let (snapshot, took) = (&data, begin.elapsed());
+    let files = write_files(&Checked { report: &report, snapshot, took, exit_code }, args);
+    if args.reports.only_new {
+        report.keep_news();
+    }
+    let checked = Checked { report: &report, snapshot, took, exit_code };
+    let printed = print(&checked, !report.findings.is_empty(), console).and(files);
     if printed.is_ok() {
         advise(&checked, &filter, console);
     }
-    let written = write_report(args.reports.report.as_deref(), calicoctl.as_ref(), &snapshot);
-    console.done_with((report, snapshot, calicoctl));
+    let written = write_report(args.reports.report.as_deref(), calicoctl.as_ref(), snapshot);
+    console.done_with((report, data, calicoctl));
     printed.and(written).map(|()| outcome)
 }
 
 /// The severity that determines the exit code.
 pub(crate) fn worst(report: &Report, args: &CheckArgs) -> Option<Severity> {
     match &report.changes {
-        Some(changes) if args.reports.fail_on_new => changes.worst_news(report),
+        Some(changes) if args.reports.fail_on_new || args.reports.only_new => changes.worst_news(report),
         _ => report.worst(),
     }
 }
@@ -90,7 +95,7 @@ struct Findings {
 fn findings(args: &CheckArgs, global: &Global, console: &Console) -> Result<Findings, Failure> {
     let checker = Checker::new(&args.options)?;
     let compared_with = args.reports.compare_with.as_deref();
-    let earlier = compared_with.map(|path| earlier(path, EarlierReport::decode)).transpose()?;
+    let earlier = earlier(&args.reports, console, EarlierReport::decode)?;
     connect::with(global, console, async |datastore| {
         let mut checked = checker.check(datastore, console).await?;
         let in_calicoctl = || views::calicoctl(&checked.snapshot, &checked.report);
@@ -167,14 +172,22 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Reads the report for `--compare-with`.
+/// Reads the report for `--compare-with`; `None` without one, and if this call is the first to write it.
 pub(crate) fn earlier<T>(
-    path: &Path,
+    args: &ReportArgs,
+    console: &Console,
     decode: impl FnOnce(&Value) -> Result<T, NoReport>,
-) -> Result<T, Failure> {
-    let file = regular::open(path).map_err(Failure::io_at("read the report", path))?;
+) -> Result<Option<T>, Failure> {
+    let Some(path) = &args.compare_with else { return Ok(None) };
+    let file = match regular::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && args.writes(path) => {
+            console.note(&format!("{} does not exist yet: there is nothing to compare with", path.display()));
+            return Ok(None);
+        }
+        file => file.map_err(Failure::io_at("read the report", path))?,
+    };
     let report = read_document(file).and_then(|value| decode(&value));
-    report.map_err(|reason| no_report(path, &reason.into()))
+    report.map(Some).map_err(|reason| no_report(path, &reason.into()))
 }
 
 /// Returns the changes since an earlier report, which must be from the same cluster.
@@ -199,20 +212,16 @@ fn write_report(
     output_file::write(path, |out| write_calicoctl(view, snapshot, out))
 }
 
-/// Writes a report to files, and prints it unless `--quiet` omits it. Returns a failure only after trying all files.
-pub(crate) fn print(
-    report: &impl Document,
-    has_findings: bool,
-    args: &CheckArgs,
-    console: &Console,
-) -> Result<(), Failure> {
+/// Writes a report to files. Returns a failure only after trying all of them.
+pub(crate) fn write_files(report: &impl Document, args: &CheckArgs) -> Result<(), Failure> {
     let write =
         |file: &OutputFile| file.write(|out| document::write(report, file.format, Page::default(), out));
-    let files = args.reports.output_files.iter().map(write).fold(Ok(()), Result::and);
-    if has_findings || console.prints_nothing_new() {
-        console.print(report)?;
-    }
-    files
+    args.reports.output_files.iter().map(write).fold(Ok(()), Result::and)
+}
+
+/// Prints a report unless `--quiet` omits it.
+pub(crate) fn print(report: &impl Document, has_findings: bool, console: &Console) -> Result<(), Failure> {
+    if has_findings || console.prints_nothing_new() { console.print(report) } else { Ok(()) }
 }
 
 /// Prints hints and notes about the report for people.

@@ -12,7 +12,7 @@ use super::run::read;
 use super::{Fleet, Named, each, refuse};
 use crate::args::{CheckArgs, CheckOptions};
 use crate::commands;
-use crate::commands::check::{Checker, print, worst};
+use crate::commands::check::{Checker, print, worst, write_files};
 use crate::console::Console;
 use crate::exit::{self, Failure, Outcome};
 use crate::render::fleet::FleetReport;
@@ -41,8 +41,7 @@ pub(crate) fn run(
     ];
     refuse(&of_one, "check that cluster alone")?;
     let checker = Checker::new(&args.options)?;
-    let earlier = args.reports.compare_with.as_deref();
-    let earlier = earlier.map(|path| commands::check::earlier(path, EarlierFleet::decode)).transpose()?;
+    let earlier = commands::check::earlier(&args.reports, console, EarlierFleet::decode)?;
 
     let checked_each = each(&fleet.clusters, &args.fleet, console, |cluster, console| {
         check_one(cluster, &checker, args, console)
@@ -73,8 +72,12 @@ pub(crate) fn run(
         false => Outcome::Clean,
     };
     let exit_code = exit::code(&Ok(outcome));
-    let report = FleetReport::new(taken_at, clusters, notes, begin.elapsed(), exit_code);
-    print(&report, report.number_of_findings() > 0, args, console)?;
+    let mut report = FleetReport::new(taken_at, clusters, notes, begin.elapsed(), exit_code);
+    let files = write_files(&report, args);
+    if args.reports.only_new {
+        report.clusters.iter_mut().for_each(|cluster| cluster.report.keep_news());
+    }
+    print(&report, report.number_of_findings() > 0, console).and(files)?;
     Ok(outcome)
 }
 

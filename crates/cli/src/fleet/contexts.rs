@@ -40,10 +40,12 @@ fn named(patterns: &[String], known: &[String]) -> Result<Vec<String>, Failure> 
     for pattern in patterns {
         let found = matching(pattern, known);
         if found.is_empty() {
-            let hint = nearest(pattern, known.iter().map(String::as_str)).map_or_else(
-                || "name the kubeconfig with --kubeconfig or KUBECONFIG".to_owned(),
-                |near| format!("did you mean `{near}`?"),
-            );
+            let near = nearest(pattern, known.iter().map(String::as_str));
+            let hint = match (near, known) {
+                (Some(near), _) => format!("did you mean `{near}`? It has {}", known.join(", ")),
+                (None, []) => "name the kubeconfig with --kubeconfig or KUBECONFIG".to_owned(),
+                (None, _) => format!("it has {}", known.join(", ")),
+            };
             return Err(Failure::usage(format!("the kubeconfig has no context {pattern:?}")).hint(hint));
         }
         for name in found {

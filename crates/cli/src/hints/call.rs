@@ -97,10 +97,11 @@ impl Call {
     }
 }
 
-/// True for a typed option or argument, except `--verbose` and `--quiet`.
+/// True for a typed option or argument that a repeated call needs.
 fn is_typed(arg: &Arg, matches: &ArgMatches) -> bool {
     let id = arg.get_id().as_str();
-    !["verbose", "quiet"].contains(&id) && matches.value_source(id) == Some(ValueSource::CommandLine)
+    !["verbose", "quiet", "_all_namespaces"].contains(&id)
+        && matches.value_source(id) == Some(ValueSource::CommandLine)
 }
 
 /// True if the value is a secret. Hints leave it out, since they appear on screens and in logs.

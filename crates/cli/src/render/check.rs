@@ -89,22 +89,29 @@ pub(super) fn color(severity: Severity) -> Option<AnsiColor> {
 
 /// Formats `1,714 findings: 2 critical, 1,300 error, 412 warning (not read: …)`.
 fn summary_of(report: &Report) -> String {
-    let mut line = summary(report.findings.len(), &report.counts.findings);
+    let mut line = summary([report].into_iter());
     if let Some(unread) = unread(&report.coverage, report.cluster.datastore) {
         line.push_str(&format!(" ({unread})"));
     }
     line
 }
 
-/// Formats `1,714 findings: 2 critical, 1,300 error, 412 warning`.
-pub(super) fn summary(number: usize, by_severity: &BTreeMap<Severity, usize>) -> String {
+/// Formats `1,714 findings: 2 critical, 1,300 error, 412 warning`, for the findings of all reports.
+pub(super) fn summary<'a>(reports: impl Iterator<Item = &'a Report> + Clone) -> String {
     let numbers = Severity::ALL.into_iter().filter_map(|severity| {
-        let number = by_severity.get(&severity).filter(|number| **number > 0)?;
-        Some(format!("{} {severity}", thousands(number)))
+        let of_each = reports.clone().filter_map(|report| report.counts.findings.get(&severity));
+        Some(of_each.sum())
+            .filter(|number| *number > 0)
+            .map(|number: usize| format!("{} {severity}", thousands(number)))
     });
+    let is_removed = |report: &Report| report.changes.as_ref().is_some_and(|changes| changes.removed > 0);
     match joined(numbers, ", ").as_str() {
+        "" if reports.clone().any(is_removed) => "No new findings".to_owned(),
         "" => "No findings".to_owned(),
-        parts => format!("{}: {parts}", count(number, "finding", "findings")),
+        parts => {
+            let number = reports.map(|report| report.findings.len()).sum();
+            format!("{}: {parts}", count(number, "finding", "findings"))
+        }
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) fn write(report: &FleetReport, text: &mut Text) {
     let is_compared = report.reports().any(|report| report.changes.is_some());
     text.section(table(report.findings(), is_compared, text.page.wide));
     let clean = (clean > 0).then(|| format!("; {} without findings", count(clean, "cluster", "clusters")));
-    text.line(summary(report.number_of_findings(), &report.counts()) + &clean.unwrap_or_default());
+    text.line(summary(report.reports()) + &clean.unwrap_or_default());
     text.lines(changes(report));
 }
 

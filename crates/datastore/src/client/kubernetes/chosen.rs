@@ -24,8 +24,12 @@ pub(super) fn configuration(
 
     let context = Some(settings.context.clone()).filter(|context| !context.is_empty()).or(current_context);
     let context = context.ok_or_else(|| wrong(KubeconfigError::CurrentContextNotSet))?;
-    let found = contexts.into_iter().find(|named| named.name == context).and_then(|named| named.context);
-    let context = found.ok_or_else(|| wrong(KubeconfigError::LoadContext(context)))?;
+    let found = contexts.iter().find(|named| named.name == context).and_then(|named| named.context.clone());
+    let context = found.ok_or_else(|| {
+        let known: Vec<&str> = contexts.iter().map(|named| named.name.as_str()).collect();
+        let reason = format!("context {context:?} does not exist; it has {}", known.join(", "));
+        Error::Kubeconfig { what: name.into(), reason }
+    })?;
 
     let cluster = settings.kubectl.cluster.clone().unwrap_or(context.cluster);
     let found = clusters.into_iter().find(|named| named.name == cluster).and_then(|named| named.cluster);

@@ -249,7 +249,6 @@ pub(super) fn bad(what: &str, error: &KubeconfigError) -> Error {
     let reason = match error {
         KubeconfigError::Parse(_) => "it is not a kubeconfig in YAML".into(),
         KubeconfigError::CurrentContextNotSet => "it has no current context, and no context is named".into(),
-        KubeconfigError::LoadContext(name) => format!("context {name:?} does not exist"),
         KubeconfigError::LoadClusterOfContext(name) => format!("cluster {name:?} does not exist"),
         KubeconfigError::ParseClusterUrl(_) => "the URL of its cluster cannot be decoded".into(),
         other => other.to_string(),
@@ -362,7 +361,7 @@ mod tests {
         let whole = write(&folder, "b", &kubeconfig("https://a:6443", "token: hunter2"));
         let mut settings = KubernetesSettings { context: "other".into(), ..of(&whole) };
         let error = read(&settings).await.unwrap_err();
-        assert!(error.ends_with("context \"other\" does not exist"), "{error}");
+        assert!(error.ends_with("context \"other\" does not exist; it has test"), "{error}");
         settings = KubernetesSettings { ca_file: whole.clone(), ..of(&whole) };
         let error = read(&settings).await.unwrap_err();
         assert!(error.contains("no PEM block") && !error.contains("hunter2"), "{error}");
