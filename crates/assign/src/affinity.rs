@@ -108,7 +108,7 @@ impl<S: Store> Allocator<S> {
     async fn confirm(&self, affinity: Versioned<Affinity>) -> Result<()> {
         let key = affinity.value.key.clone();
         let Err(error) = self.set_state(affinity, AffinityState::Confirmed).await else { return Ok(()) };
-        // Another process of this holder could have confirmed it.
+        // Another process of this holder may have confirmed it.
         match self.get::<Affinity>(Key::Affinity(key)).await {
             Ok(Some(found)) if found.value.state == AffinityState::Confirmed => Ok(()),
             _ => Err(error),

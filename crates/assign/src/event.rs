@@ -22,7 +22,7 @@ pub enum Event {
     PoolPassedOver { pool: String, cidr: IpNet, why: PoolPassedOver },
     /// An empty block of the holder was given up, since its pool no longer selects the node.
     GaveUp(AffinityKey),
-    /// A block of the holder was read.
+    /// A block of the holder was tried.
     OwnBlock { key: AffinityKey, found: OwnBlock },
     /// No block of the holder has a free address. The holder has `held` of `limit` blocks in the pools.
     NeedsBlock { held: u32, limit: u32 },
@@ -42,7 +42,7 @@ pub enum Event {
     NothingToClaim,
     /// Affinity is strict: addresses come only from the holder's blocks.
     NothingBorrowed,
-    /// Addresses are borrowed from blocks of others. The pool has `blocks` blocks.
+    /// Addresses to borrow are looked for in a pool with `blocks` blocks.
     Borrows { pool: String, cidr: IpNet, blocks: usize },
     /// The block of a requested address.
     BlockOfAddress { address: IpAddr, block: IpNet, owner: Option<BlockOwner> },

@@ -11,7 +11,7 @@ use crate::family::Family;
 use crate::record::Record;
 use crate::store::{Entry, Store, StoreError};
 
-/// A handle as it was last read or written. `Some(None)` if it does not exist, `None` if it was not read yet.
+/// A handle as it was last read or written. `Some(None)` if it does not exist, `None` if it must be read.
 pub(crate) type Known = Option<Option<Versioned<Handle>>>;
 
 pub(crate) enum Increment {
@@ -25,8 +25,8 @@ impl<S: Store> Allocator<S> {
     /// saves a read and is updated.
     ///
     /// # Errors
-    /// If the datastore gives no answer. The increment could have been made. The handle can count too much, which is
-    /// harmless, but never too little.
+    /// If other clients keep writing first, or the datastore gives no answer. In the latter case, the increment may
+    /// have been made: the handle then counts too much, which is harmless, but never too little.
     pub(crate) async fn increment(
         &self,
         id: &str,

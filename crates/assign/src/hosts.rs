@@ -27,7 +27,7 @@ impl<S: Store> Allocator<S> {
         self.claim_block(pending, windows).await
     }
 
-    /// Gives up a node's blocks of the pool's block size in a CIDR. Leaves blocks of others alone.
+    /// Gives up a node's blocks in a CIDR, if they have the block size of its pool. Leaves blocks of others alone.
     ///
     /// # Errors
     /// If the CIDR is in no enabled pool or smaller than a block, or if a block in use must be kept. Stops at the first
@@ -48,7 +48,7 @@ impl<S: Store> Allocator<S> {
         Ok(())
     }
 
-    /// Gives up all blocks of a holder in both families.
+    /// Gives up all blocks of a holder in both families. Tries all of them, and returns the last error, if any.
     pub async fn release_host_affinities(
         &self,
         kind: AffinityType,
@@ -69,7 +69,7 @@ impl<S: Store> Allocator<S> {
         result
     }
 
-    /// Gives up a block. It is no error if the block is gone or belongs to another holder.
+    /// Gives up a block. It is no error if the block or the affinity is gone, or if another holder owns the block.
     pub async fn give_up(&self, key: &AffinityKey, config: &IpamConfig, in_use: InUse) -> Result<()> {
         match self.give_up_retrying(key, config, in_use).await {
             Err(Error::ClaimedByOther(_) | Error::NoBlock(_) | Error::NoAffinity(_)) => Ok(()),
@@ -92,7 +92,8 @@ impl<S: Store> Allocator<S> {
         Err(Error::TooManyConflicts)
     }
 
-    /// Returns the configuration and the enabled pool of a CIDR. Fails if the CIDR is smaller than the pool's blocks.
+    /// Returns the configuration and the enabled pool of a CIDR. Fails if there is no such pool, or the CIDR is smaller
+    /// than the pool's blocks.
     pub async fn pool_with_blocks(&self, cidr: IpNet) -> Result<(IpamConfig, Pool)> {
         let (config, pool) = self.config_and_pool(cidr.addr()).await?;
         let pool = pool.ok_or(Error::CidrOutsidePools(cidr))?;

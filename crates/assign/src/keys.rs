@@ -1,4 +1,4 @@
-//! The keys of a family's blocks, without their contents.
+//! The keys of blocks, without their contents.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use foldhash::fast::FixedState;
 use crate::affinity::block_of;
 use crate::store::Entry;
 
-/// The blocks of a family at one moment.
+/// The CIDRs and revisions of blocks at one moment.
 pub(crate) struct BlockKeys {
     revisions: HashMap<IpNet, Revision, FixedState>,
 }

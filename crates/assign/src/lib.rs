@@ -3,6 +3,9 @@
 //! leaves only states that Calico knows (facts 3.15). `docs/cni.md` lists the bugs of Calico that it does not repeat.
 //!
 //! [`Allocator`] has the operations. It works on any [`Store`]; [`SnapshotStore`] collects writes to show them.
+//!
+//! "Facts" in this crate's comments means the project's `docs/calico-ipam.md`, and "facts of the plugin" the notes on
+//! Calico's own plugin on which `docs/cni.md` is based.
 
 mod address;
 mod affinity;

@@ -51,7 +51,7 @@ pub struct PodName {
 pub enum Expected {
     #[default]
     Any,
-    /// An owner without attributes.
+    /// No owner, or one without attributes.
     None,
     Pod(PodName),
 }
@@ -85,7 +85,8 @@ impl<S: Store> Allocator<S> {
     /// Changes the owner attributes of an address that belongs to a handle.
     ///
     /// # Errors
-    /// [`Error::NotOfHandle`], or [`Error::Changed`] if an owner is not the expected one. Nothing is changed.
+    /// [`Error::NotAssigned`], [`Error::NotOfHandle`], [`Error::Changed`] if an owner is not the expected one, or an
+    /// error if no pool or block has the address. Nothing is changed.
     pub async fn set_owner_attributes(
         &self,
         address: IpAddr,

@@ -12,7 +12,7 @@ use crate::record::Record;
 
 /// A datastore as the allocator sees it: typed records under their keys, each with its revision.
 ///
-/// The futures need not be `Send`: the allocator runs on a current-thread runtime or under its own scheduler.
+/// The futures need not be `Send`: the allocator stays on one thread, on a runtime or in a simulation.
 /// An implementation may retry reads, but never writes.
 ///
 /// On Kubernetes, Calico deletes in two steps (facts 2.9): it marks the object deleted, then deletes it.
@@ -190,7 +190,7 @@ pub enum StoreError {
     /// The record is gone. Nothing was changed.
     #[error("resource does not exist: {0}")]
     NotFound(Key),
-    /// There was no definite answer: a write could have been made, or could still be made.
+    /// There was no definite answer: a write may have been made, or may still be made.
     #[error("{0}")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

@@ -57,7 +57,7 @@ impl Applet {
         self.names()[1]
     }
 
-    /// Returns the program that kubectl runs to complete a plugin.
+    /// Returns the program that kubectl runs to complete this plugin; `None` if it is not a plugin.
     pub(crate) fn completer(self) -> Option<&'static str> {
         match self {
             Self::KubectlIpam => Some("kubectl_complete-ipam"),
@@ -82,7 +82,7 @@ impl Applet {
         }
     }
 
-    /// The command line's definition under this name.
+    /// The definition of calipam's command line under this name.
     pub(crate) fn command(self) -> clap::Command {
         let command = args::command().bin_name(self.called_as());
         if self != Self::KubectlCalico {

@@ -33,8 +33,8 @@ const NARROWEST: u16 = 40;
 /// True after output on stdout.
 static PRINTED: AtomicBool = AtomicBool::new(false);
 
-/// Prints a failure as a document if the call asked for one and none was printed: stdout always has exactly one. Reads
-/// the command line word by word, since it can be invalid.
+/// Prints a failure as a document if the call asked for one and nothing was printed on stdout. Reads the command line
+/// word by word, since it can be invalid.
 pub(crate) fn print_failure(failure: &Failure, exit_code: u8, arguments: impl Iterator<Item = OsString>) {
     let format =
         value_in_words(arguments, "output", Some('o')).filter(|format: &Format| format.is_document());
@@ -222,7 +222,8 @@ impl Console {
             FailureForm::Already => return,
         }
         if let Some(hint) = hints::of_failure(failure) {
-            // A hint can have lines to copy, such as the rules of a role, but no text from the datastore.
+            // A hint can have lines to copy, such as the rules of a role. Names from the datastore add no
+            // lines, since they are escaped.
             let mut lines = hint.lines();
             self.labelled("hint", HINT, lines.next().unwrap_or_default());
             lines.for_each(|line| self.say(line));

@@ -9,11 +9,11 @@ pub(crate) use calipam_workflow::{Failure, FailureForm, Kind};
 /// The result of a command that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// No findings, and nothing was refused.
+    /// No findings at or above the limit, and nothing was refused.
     Clean,
     /// Findings at or above the limit, or another answer that needs attention, such as differences.
     Findings,
-    /// A named object does not exist, or was left unchanged.
+    /// A named object does not exist, or a part of the request was not carried out.
     Refused,
     /// A cluster of a fleet was not read; the results of the others are printed.
     PartlyRead,
@@ -74,7 +74,7 @@ static PANIC: OnceLock<String> = OnceLock::new();
 /// True after a panic in any thread: the exit code then means an internal error.
 static PANICKED: AtomicBool = AtomicBool::new(false);
 
-/// Makes panics print an error with a hint.
+/// Makes the first panic print an error with a hint, and later ones nothing.
 pub(crate) fn report_panics() {
     std::panic::set_hook(Box::new(|info| {
         if PANICKED.swap(true, Ordering::SeqCst) {

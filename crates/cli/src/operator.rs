@@ -46,16 +46,16 @@ impl<'a> Person<'a> {
         Self::new(console, false)
     }
 
-    /// Announces a long wait that nothing has announced yet, even with `--quiet`; waits of `serve` only once.
+    /// Announces a long wait that nothing has announced yet, even with `--quiet`. Of the waits before a recheck or a
+    /// confirmation, only the first is announced, since `serve` waits repeatedly.
     fn waits(&self, activity: Activity, time: SignedDuration) {
         static TOLD: Once = Once::new();
         let tell =
             || self.console.say(&format!("{}: {time:#}, until {}", progress::words(activity).1, end(time)));
         match activity {
             Activity::WaitingForSecondRead if self.console.quiet => tell(),
-            // `SecondRead` has announced this wait.
+            // The workflow has announced this wait.
             Activity::WaitingForSecondRead => {}
-            // `serve` waits repeatedly.
             _ => TOLD.call_once(tell),
         }
     }

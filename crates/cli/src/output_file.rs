@@ -1,4 +1,4 @@
-//! Documents in files: `--output-file FORMAT=PATH`, `--report FILE`.
+//! Documents in files: `--output-file FORMAT=PATH`, `--report FILE`, and calicoctl's `--output FILE`.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, Write};

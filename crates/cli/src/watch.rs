@@ -89,7 +89,8 @@ pub(crate) fn repeat(
     Ok(outcome)
 }
 
-/// Waits for a change after a revision; without one, or if the datastore cannot be reached, for `every`.
+/// Waits for a change after a revision, at most for `every`. Without a revision, or if the datastore cannot be reached,
+/// waits for `every`.
 pub(crate) async fn wait(every: Duration, after: Option<i64>, global: &Global, console: &Console) {
     let begin = Instant::now();
     let change = async {

@@ -1,5 +1,5 @@
-//! The CNI plugin's requests to Kubernetes: a namespace's labels, a pod's machine, and data for the migration from
-//! host-local. A query is one request, without discovery.
+//! The CNI plugin's requests to Kubernetes: a namespace's labels, a pod's machine, data for the migration from
+//! host-local, and the annotation of the installed plugin. A query is one request, without discovery.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -144,7 +144,7 @@ impl Lookup {
     }
 
     /// Writes the IPIP tunnel address to a node that has not changed since it was read; returns false if it has. The
-    /// patch goes to the node's status, the only part that Calico may patch. It may contain annotations.
+    /// patch goes to the node's status, the only part that Calico may patch; a patch of the status can set annotations.
     pub async fn set_tunnel_address(
         &self,
         name: &str,

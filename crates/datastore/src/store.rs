@@ -148,8 +148,9 @@ impl Datastore {
     }
 
     /// True if a released address can cool down: the datastore keeps the time of its release. On Kubernetes the
-    /// installed schema of blocks must have the field, otherwise it would be dropped and leave an anonymous allocation
-    /// that never ends (facts 2.10); false if the schema cannot be read. False also for files, which are never written.
+    /// installed schema of blocks must have a field for that time; otherwise the API server would drop it and leave an
+    /// anonymous allocation that never ends (facts 2.10). False if the schema cannot be read, for etcd v2, and for
+    /// files, which are never written.
     pub fn keeps_cooldown<'a>(&'a self) -> Pending<'a, bool> {
         Box::pin(async move {
             match self {
@@ -202,7 +203,7 @@ impl Datastore {
     /// states.
     ///
     /// # Errors
-    /// The same as for [`Self::observe`], and if the revision is compacted or in the future, or this is not an etcd.
+    /// The same as for [`Self::observe`], and if the revision is compacted or in the future, or this is not etcd v3.
     pub fn observe_at<'a>(
         &'a self,
         revision: i64,

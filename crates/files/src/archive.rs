@@ -41,7 +41,7 @@ pub struct Archive {
 #[derive(Clone, Copy, Debug)]
 pub enum Part<'a> {
     Whole,
-    /// Blocks, affinities, and the handle with the ID, if one is given.
+    /// Blocks, affinities, and the handle with the ID, if one is given. In etcd also the allocator's configuration.
     Records {
         handle: Option<&'a str>,
     },

@@ -113,7 +113,7 @@ impl DataFile {
         Ok(snapshot)
     }
 
-    /// Reads the wanted entries in an export or etcd snapshot, by their keys. All sources count as read in part.
+    /// Reads the wanted entries in an export or etcd snapshot, by their keys. Sources in the file count as partly read.
     pub fn observe_some(
         &self,
         is_wanted: &(dyn Fn(&[u8]) -> bool + Sync),

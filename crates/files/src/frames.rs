@@ -10,14 +10,16 @@ use zstd::zstd_safe;
 pub const MAGIC: [u8; 8] = [0x57, 0x2A, 0x4D, 0x18, 12, 0, 0, 0];
 /// Length of a head: [`MAGIC`], the frame's length, the CRC-32 of the frame, and the CRC-32 of all three.
 pub const HEAD: usize = MAGIC.len() + 12;
-/// Maximum bytes of text that writers put in one frame, unless a single change in a recording is larger.
+/// Maximum bytes of text that writers put in one frame, unless a single change in a recording has more than half as
+/// many.
 pub const MOST_TEXT: usize = 4 << 20;
 /// Maximum bytes of text in any frame, larger than any object; longer text is an error.
 const LIMIT: usize = 64 << 20;
 /// A fast compression level that finds repeated text.
 const LEVEL: i32 = 1;
 
-/// The level for small frames that repeat known text: an eighth smaller than with [`LEVEL`], in a few ms each.
+/// The level for small frames that repeat known text. It makes them an eighth smaller than [`LEVEL`] does, in a few ms
+/// each.
 const WITH_WHAT_IS_KNOWN: i32 = 19;
 
 /// Compresses frames.

@@ -54,7 +54,7 @@ pub fn is_read(key: &[u8]) -> bool {
     rest.len() > plural.len() && source_of_resources(plural).is_some()
 }
 
-/// The first key after all keys that start with `prefix`.
+/// The first key after all keys that start with `prefix`; `\0`, etcd's end of all keys, if there is none.
 pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {

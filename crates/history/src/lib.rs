@@ -2,7 +2,8 @@
 //!
 //! [`diff`]: the differences between two snapshots of one cluster. [`timeline`]: states of some objects, as events.
 //! [`trend`]: assignments and releases while a cluster is followed. [`rates`]: how often pods start and how long they
-//! run. [`past`]: the data for trends and rates from a recording. All of them compare block states with `differ.rs`.
+//! run. [`past`]: the data for trends and rates from an archive or a recording. All of them compare block states with
+//! `differ.rs`. [`keep`]: rules to keep exports of an archive.
 //!
 //! In [`diff`], an object that cannot be decoded or was not read is neither gone nor unchanged, but not compared.
 

@@ -65,7 +65,7 @@ impl<P: Past> PastReader<P> {
         self.next.extend(block(entry).map(|block| (key.to_vec(), block.clone())));
     }
 
-    /// Completes the next state; `follows` says whether it is compared with the last one, starts over, or is dropped.
+    /// Completes the next state. By `follows`, compares it with the last one, starts over with it, or drops it.
     pub fn begin(&mut self, at: Timestamp, follows: Follows) {
         let next = std::mem::take(&mut self.next);
         match follows {

@@ -35,8 +35,8 @@ pub struct Trend {
     sums: VecDeque<(Timestamp, i64)>,
 }
 
-/// The seconds until a pool has no free address; infinite if usage does not grow. The true number is between `earliest`
-/// and `latest` in 95 of 100 cases, if spans are independent.
+/// The seconds until a pool has no free address: 0 if it has none now, infinite if usage does not grow. The true number
+/// is between `earliest` and `latest` in 95 of 100 cases, if spans are independent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Forecast {
     pub earliest: f64,
@@ -132,7 +132,7 @@ impl Trend {
     fn reach(&mut self, now: Timestamp) {
         let passed = now.duration_since(self.begin);
         if passed.is_negative() || passed >= KEPT {
-            // The clock was set, too much time has passed, or the trend has not begun yet.
+            // The clock was set back, too much time has passed, or the trend has not begun yet.
             self.sums.clear();
             return self.begin_anew(now);
         }

@@ -117,7 +117,7 @@ impl<'a> AttributeRef<'a> {
         self.owner.unwrap_or_default()
     }
 
-    /// Attributes of the alternate owner, if there are any.
+    /// Attributes of the alternate owner; `None` if null or absent.
     pub fn alternate(&self) -> Option<OwnerMap<'a>> {
         self.alternate
     }

@@ -12,7 +12,7 @@ const OF_BLOCK: [&str; 4] =
 const OF_RECORD: [&str; 2] = ["handle_id", "secondary"];
 
 /// Converts a Calico 3 value to the Calico 2.x form: without fields that 2.x does not know, and with those that 2.x
-/// always writes. `None` if both forms are the same.
+/// always writes. `None` if both forms are the same or the value is not a JSON object.
 pub fn value(key: &Key, json: &[u8]) -> Option<Vec<u8>> {
     let before: Value = serde_json::from_slice(json).ok()?;
     let mut value = before.clone();

@@ -17,8 +17,8 @@ pub fn parse_cidr(text: &str) -> Option<IpNet> {
     parse_any(text).map(|net| net.trunc())
 }
 
-/// Reads an address with or without a prefix length, like Go's `ParseCIDR`. Does not use ipnet's reader, which accepts
-/// leading zeros (`010.7.0.0/29`), which some programs read as octal.
+/// Reads an address, or a CIDR that Go's `ParseCIDR` accepts. Keeps the host bits. Does not use ipnet's reader, which
+/// accepts leading zeros (`010.7.0.0/29`), which some programs read as octal.
 fn parse_any(text: &str) -> Option<IpNet> {
     let Some((address, prefix)) = text.split_once('/') else {
         return Some(text.parse::<IpAddr>().ok()?.into());
@@ -53,8 +53,8 @@ pub fn parse_address(text: &str) -> Option<IpAddr> {
     parse_any(text).map(|net| net.addr())
 }
 
-/// Reads an IPv4 address, with or without a prefix length, in canonical form; `None` for anything else. Fast, as a
-/// million handles and endpoints have an address each.
+/// Reads an IPv4 address, with or without a prefix length, in canonical form; `None` for anything else. Fast, since
+/// each of a million handles and endpoints has one.
 fn parse_plain_v4(text: &str) -> Option<(Ipv4Addr, Option<u8>)> {
     let mut bytes = text.bytes();
     let (mut octets, mut place) = ([0; 4], 0);
@@ -124,7 +124,8 @@ pub fn address_at(cidr: IpNet, ordinal: u32) -> IpAddr {
     }
 }
 
-/// The CIDR with prefix length `prefix` at `place` in `net`, counted from 0. `None` beyond the family's last address.
+/// The CIDR with prefix length `prefix` at `place`, counted from 0 at the start of `net`. It can be after the end of
+/// `net`; `None` after the family's last address.
 pub fn subnet_at(net: IpNet, prefix: u8, place: u128) -> Option<IpNet> {
     let first = place.checked_shl(net.max_prefix_len().checked_sub(prefix)?.into())?;
     let first = number(net.network()).checked_add(first)?;

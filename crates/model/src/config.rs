@@ -49,7 +49,8 @@ impl Default for IpamConfig {
 }
 
 /// The settings in their stored form. Two of them have different names in etcd (`ETCD`) and in the resource, and each
-/// of Calico's readers knows only one of the names. A missing flag is false, although one is true if nothing is stored.
+/// of Calico's readers knows only one of the names. A missing flag is false, even `autoAllocateBlocks`, which is true
+/// if nothing is stored.
 struct Stored<const ETCD: bool>(IpamConfig);
 
 impl<const ETCD: bool> Default for Stored<ETCD> {
@@ -107,7 +108,8 @@ impl IpamConfig {
         self.kubevirt_persistence.unwrap_or(true)
     }
 
-    /// Encodes the value that Calico writes to etcd, without settings that are false, 0 or not set.
+    /// Encodes the value that Calico writes to etcd. Omits fields whose value is false or 0, and settings that are not
+    /// set.
     pub fn encode(&self) -> Vec<u8> {
         let mut document = Document::default();
         let is_kept = |setting: &IpamSetting| {

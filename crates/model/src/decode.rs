@@ -89,7 +89,7 @@ impl Snapshot {
             Key::IpamConfiguration(name) => self.ignored_configs.push(name),
             Key::ClusterInformation(_) | Key::KubeControllersConfiguration(_) => {}
             Key::IpamHost(_) => {}
-            // Read above.
+            // `add_entry` reads these itself.
             Key::Handle(_) | Key::Endpoint { .. } => {}
             // Objects that are only in Kubernetes have no path in etcd.
             Key::Pod { .. } | Key::Service { .. } => {}

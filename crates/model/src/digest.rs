@@ -1,4 +1,4 @@
-//! Hashes that Calico and Kubernetes use in names, labels and handles.
+//! SHA-256 and SHA3-256, which Calico uses in names, labels and handles.
 
 use ring::digest::{SHA256, digest};
 use tiny_keccak::{Hasher as _, Sha3};

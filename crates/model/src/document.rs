@@ -1,4 +1,4 @@
-//! Stored pools and allocator configuration: an edit changes some JSON fields and keeps unknown ones.
+//! Stored pools and allocator configuration: an edit changes some JSON fields and keeps all others.
 
 use serde::Serialize;
 use serde_json::{Map, Value};

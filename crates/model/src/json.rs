@@ -1,5 +1,5 @@
 //! Reads JSON like Go's decoder: the case of field names does not matter, the last of several equal fields wins,
-//! `null` leaves a field unchanged, and unknown fields are allowed (facts 1.3.2).
+//! `null` empties an optional field and leaves any other unchanged, and unknown fields are allowed (facts 1.3.2).
 
 pub(crate) mod plain;
 

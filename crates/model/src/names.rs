@@ -13,7 +13,7 @@ pub struct EndpointName {
 }
 
 impl EndpointName {
-    /// Splits a name into its parts; `None` unless there are exactly four.
+    /// Splits a name into its parts; `None` unless there are exactly four, none of them empty.
     pub fn parse(name: &str) -> Option<Self> {
         let mut parts = split(name).into_iter();
         let mut next = || parts.next().filter(|p| !p.is_empty());

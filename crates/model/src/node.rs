@@ -69,7 +69,7 @@ impl TunnelKind {
 pub struct Node {
     /// The name in Calico.
     pub name: String,
-    /// The name in Kubernetes, from the orchestrator reference `k8s`; can differ from `name`.
+    /// The name in Kubernetes. In etcd, it comes from the orchestrator reference `k8s` and can differ from `name`.
     pub kubernetes_name: Option<String>,
     pub created: Option<Timestamp>,
     /// The labels, for pool selectors.

@@ -26,7 +26,8 @@ pub mod evidence {
     pub const AWS: u8 = 8;
     /// The annotation `cni.projectcalico.org/ipAddrsNoIpam`: the address bypasses IPAM.
     pub const NO_IPAM: u8 = 16;
-    /// Added to [`NETWORK_STATUS`] for an address in a network other than the default one: the status does not list it.
+    /// Added to [`NETWORK_STATUS`] for an address in a network other than the default one. The pod's `status` does not
+    /// list such an address.
     pub const SECONDARY: u8 = 32;
 }
 
@@ -91,7 +92,7 @@ pub struct PodRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Namespace {
     pub labels: BTreeMap<String, String>,
-    /// The IPv4 and IPv6 pools in the annotations, by name or CIDR; empty for those that select node and namespace.
+    /// The IPv4 and IPv6 pools in the annotations, by name or CIDR; empty if the pools' selectors decide.
     pub pools: [Vec<String>; 2],
 }
 
@@ -121,7 +122,7 @@ pub struct Pod {
     pub running: bool,
     /// The sandbox has a network: the status is not from an earlier sandbox.
     pub ready: bool,
-    /// One of the CNI plugin's annotations is present, even if empty.
+    /// One of the CNI plugin's annotations with addresses is present, even if empty.
     pub has_cni_annotation: bool,
 }
 
@@ -135,7 +136,8 @@ enum Field {
 }
 
 impl Pod {
-    /// Builds a pod from the parts of its object. Omits and reports invalid addresses.
+    /// Builds a pod from the parts of its object. Omits invalid addresses, and reports them unless they are only
+    /// requested.
     pub fn new(parts: &PodParts<'_>) -> (Self, Vec<FieldDefect>) {
         let fields =
             [parts.namespace, parts.name, parts.node, parts.container_id, parts.machine.unwrap_or("")];
@@ -234,8 +236,8 @@ impl Pod {
         self.addresses.iter().filter(move |_| counts).map(|(address, _)| *address)
     }
 
-    /// True if both are the same pod with the same phase, sandbox and addresses. Ignores readiness and the time when
-    /// containers ended.
+    /// True if both have the same names, node, sandbox and addresses, and the same state: running, finished or neither.
+    /// Ignores other fields, such as readiness and deletion.
     pub fn uses_the_same(&self, other: &Self) -> bool {
         let uses = |pod: &Self| (pod.finished, pod.host_network, pod.running, pod.has_cni_annotation);
         self.text == other.text && self.addresses == other.addresses && uses(self) == uses(other)

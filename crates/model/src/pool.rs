@@ -127,7 +127,7 @@ impl Pool {
         self.block_size < self.cidr.prefix_len()
     }
 
-    /// True if `allowedUses` contains the use.
+    /// True if the pool permits the use.
     pub fn allows(&self, wanted: PoolUse) -> bool {
         self.allowed_uses.contains(&wanted)
     }

@@ -69,7 +69,7 @@ pub struct StoredBlock {
     pub content: BlockContent,
 }
 
-/// An invalid field in an object whose other fields are valid.
+/// An invalid field in an object that was decoded without it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct FieldDefect {
     /// The path of the field in the object.
@@ -87,7 +87,7 @@ impl FieldDefect {
 /// An entry that cannot be decoded, or only in part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defect {
-    /// The key as stored, with invalid UTF-8 replaced.
+    /// The key as stored, with invalid UTF-8 replaced; `<plural>/[<namespace>/]<name>` for an object in Kubernetes.
     pub path: String,
     /// The object that the key names, if the key is valid.
     pub key: Option<Key>,
@@ -155,13 +155,13 @@ pub struct Snapshot {
     pub cluster: Option<ClusterInformation>,
     /// The version of the cluster information.
     pub cluster_revision: Option<Revision>,
-    /// The allocator's configuration; `None` if nothing is stored.
+    /// The allocator's configuration; `None` if nothing is stored, or it was not read or cannot be decoded.
     pub ipam_config: Option<IpamConfig>,
     /// The resource IPAMConfiguration `default`.
     pub ipam_configuration: Option<IpamConfig>,
     /// The kube-controllers configuration `default`.
     pub kube_controllers: Option<KubeControllersConfiguration>,
-    /// The level of detail in block records. It is reduced only if neither handles nor users of addresses were read.
+    /// The level of detail in block records: reduced if only some sources were requested.
     pub records: RecordDetail,
     /// Allocation blocks, corrupt ones included.
     pub blocks: Vec<Versioned<StoredBlock>>,
@@ -288,7 +288,8 @@ impl Snapshot {
         (!is_unlimited).then(|| config.block_limit())
     }
 
-    /// True if the component that wrote `cluster` last has this version (major, minor) or later; `None` if unknown.
+    /// True if Calico has this version (major, minor) or later: 2.x with etcd v2, otherwise that of the component that
+    /// wrote `cluster` last. `None` if unknown.
     pub fn is_calico_since(&self, version: (u32, u32)) -> Option<bool> {
         if self.datastore == DatastoreKind::EtcdV2 {
             return Some(version.0 < 3);

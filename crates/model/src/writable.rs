@@ -21,7 +21,7 @@ pub enum Object {
 }
 
 impl Object {
-    /// Decodes the value under `key`; `None` for a key of any other kind.
+    /// Decodes the value under `key`; `None` for an object that a repair does not change.
     pub fn parse(key: &Key, json: &[u8]) -> Result<Option<Self>, DecodeError> {
         let object = match key {
             Key::Block(_) => Self::Block(BlockContent::parse(json)?),

@@ -176,8 +176,8 @@ fn check_together(config: &IpamConfig) -> Result<(), ConfigureRefusal> {
     Ok(())
 }
 
-/// Returns the values that Calico assumes while no configuration is stored, and writes with the first setting. Older
-/// Kubernetes schemas lack the field for virtual machines; Calico behaves the same without it.
+/// Returns the values that Calico assumes while no configuration is stored, and that it writes with the first setting.
+/// The field for virtual machines is left out on Kubernetes: older schemas lack it, and Calico behaves the same.
 fn defaults(datastore: DatastoreKind) -> Document {
     let mut document = Document::default();
     document.set(&[IpamSetting::AutoAllocateBlocks(true)]);

@@ -1,7 +1,7 @@
 //! Plans: edits of what was read, justified by findings or asked for. Nothing here reads or writes a datastore.
 //!
-//! A plan is [tried](try_plan()) in memory before it is carried out: the findings that it claims to repair must be gone
-//! afterwards, and no new ones may appear.
+//! A plan that changes blocks, handles and affinities is [tried](try_plan()) in memory before it is carried out: the
+//! findings that it claims to repair must be gone afterwards, and no new ones may appear.
 //!
 //! "Facts" in the documentation of this crate means `docs/calico-ipam.md` of the project.
 

@@ -29,7 +29,7 @@ pub enum PlanKind {
     Migrate,
 }
 
-/// A list of changes, and of things that stay as they are. The executor carries out its steps and never plans.
+/// A list of changes, and of things that stay as they are. The executor makes the changes, and never plans.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub kind: PlanKind,
@@ -41,13 +41,13 @@ pub struct Plan {
     pub warnings: Vec<Hint>,
     /// Assigned addresses, and those that the operator insists on releasing. New findings about them are no failure.
     pub forced: Vec<IpAddr>,
-    /// Forced addresses that are assigned against an objection.
+    /// Addresses that the operator insists on assigning against an objection.
     pub objected: Vec<IpAddr>,
     /// Findings that corrupt blocks hid and that appear once the blocks are repaired. The plan does not cause them.
     pub revealed: Vec<(Code, Subject)>,
 }
 
-/// The part of a plan that people see: everything but the edits, which the executor consumes.
+/// The part of a plan that people see. The executor consumes the edits.
 #[derive(Clone, Debug)]
 pub struct PlanSummary {
     pub kind: PlanKind,
@@ -59,7 +59,8 @@ pub struct PlanSummary {
 }
 
 impl PlanSummary {
-    /// Joins two summaries. `first` was carried out before this plan was made.
+    /// Joins two summaries: `first` was carried out before this plan was made. Keeps only the skipped things of this
+    /// plan.
     #[must_use]
     pub fn after(self, first: Self) -> Self {
         let mut warnings = first.warnings;
@@ -140,7 +141,7 @@ pub enum Verb {
     CreateBlock,
     /// A block is rewritten in one write.
     RebuildBlock,
-    /// An empty block is deleted.
+    /// An empty or half-deleted block is deleted.
     DeleteBlock,
     /// A block gets another owner, or none.
     SetBlockOwner,
@@ -148,7 +149,7 @@ pub enum Verb {
     SetHandleCounts,
     /// A handle that allocations refer to is created.
     CreateHandle,
-    /// A handle that no allocation refers to is deleted.
+    /// A handle that no allocation refers to is deleted, or an object of it that Calico never finds.
     DeleteHandle,
     CreateAffinity,
     ConfirmAffinity,
@@ -168,7 +169,7 @@ pub enum Verb {
 
 calipam_model::display_serialized!(Verb);
 
-/// The number of things that a plan changes.
+/// The numbers of things that a plan changes or skips.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Totals {

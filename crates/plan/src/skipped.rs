@@ -71,28 +71,28 @@ pub enum SkipReason {
     NotFound,
     /// No block records the address.
     NotAllocated,
-    /// The address is already cooling down.
+    /// The address, or one in the block, has to cool down first.
     Cooling,
     /// Windows reserves the address.
     WindowsReserved,
     /// It cannot be judged: a block, handle or affinity is corrupt or cannot be decoded.
     Unchecked,
-    /// The objects that could show the owner were not read.
+    /// Objects that decide about it were not read.
     NotRead,
     /// There is not a single node, or not a single workload: these objects are lost rather than gone.
     EvidenceLost,
-    /// Nothing names the address, but its owner may come back to it.
+    /// The recorded owner may still exist, and come back to the address.
     OwnerMayLive,
-    /// The record names no owner: the address is released only if the operator names it.
+    /// The record names no owner: the address is released only if the operator names it, or insists on a report.
     UnknownOwner,
     NodeExists,
     /// The node is missing, but workloads name it.
     NodeMayLive,
     /// The operator names it, but another option leaves it out.
     OutOfScope,
-    /// The address or handle is no longer what the report says.
+    /// The address or handle is not, or not certainly, what the report lists.
     ReportDiffers,
-    /// A block records the address already.
+    /// A block records the address already, or the plan assigns it already.
     AlreadyAssigned,
     /// The allocator has no address to give, or refuses the named one.
     NotAvailable,
@@ -110,13 +110,13 @@ pub enum SkipReason {
     CorruptBeyondRepair,
     /// Several live owners use it.
     DuplicateOwners,
-    /// The container is not known, so nothing would ever free the address.
+    /// The container or its network is not known, so nothing would ever free the address.
     ContainerUnknown,
     /// The datastore cannot hold an object for its handle.
     HandleNotStorable,
-    /// The address is in no pool.
+    /// The address or block is in no pool, or in no enabled one.
     OutsidePools,
-    /// Two blocks or pools overlap.
+    /// Blocks or pools overlap each other, or a pool overlaps nodes or services.
     Overlap,
     /// The trial in memory did not repair it, or broke something else: a mistake in calipam.
     TrialFailed,

@@ -3,7 +3,7 @@
 //!
 //! calicoctl disables the pool before it checks whether it can be split. Here everything is checked first, and the pool
 //! is disabled only on request, to make the same writes as calicoctl. The parts overlap the pool for a moment, without
-//! harm: all of them have the same blocks.
+//! harm: the same blocks belong to both.
 
 use calipam_check::Subject;
 use calipam_model::IpNet;

@@ -30,7 +30,8 @@ const FIELD: &str = "datastoreReady";
 /// The annotation with the name of the run that took the lock. Calico 2.x has no annotations.
 const LOCKED_BY: &str = "calipam.io/locked-by";
 
-/// Returns the name by which a run marks its lock. It is unique, since no two runs begin at the same time.
+/// Returns the name by which a run marks its lock. It is unique unless two runs of one command begin at the same
+/// moment.
 pub(crate) fn name_of(header: &Header) -> String {
     sha256_hex(format!("{} {} {}", header.started_at, header.command, header.location))[..16].to_owned()
 }

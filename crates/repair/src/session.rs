@@ -29,7 +29,8 @@ pub struct Options {
     pub journal: PathBuf,
     /// The journal of the run's earlier writes, used instead of a new one.
     pub begun: Option<Arc<Journal>>,
-    /// True if the run will write more. The journal is then not ended, but returned in [`Execution::journal`].
+    /// True if the run will write more. The journal is then not ended, but returned in [`Execution::journal`], unless
+    /// the run fails or is interrupted.
     pub goes_on: bool,
     /// Locks the datastore during the run.
     pub lock: bool,
@@ -153,7 +154,7 @@ pub(crate) async fn carry_out(
         execution.journal = Some(journal);
         return Ok(execution);
     }
-    // A run that was interrupted while it wrote did not end by itself.
+    // A run that failed while it wrote, or whose tasks still write, did not end by itself.
     if Arc::strong_count(&journal) == holders
         && (execution.failure.is_none() || !execution.may_have_written())
         && let Err(error) = journal.end().await
@@ -163,7 +164,7 @@ pub(crate) async fn carry_out(
     Ok(execution)
 }
 
-/// Carries out groups under the lock, and never returns without having tried to restore it.
+/// Carries out groups under the lock. Once the lock is taken, never returns without having tried to restore it.
 async fn run_locked(
     writer: &Writer,
     journal: &Arc<Journal>,

@@ -104,7 +104,7 @@ impl StaleLock {
         Ok(restored)
     }
 
-    /// Returns true if the run was killed so recently that its lock may still arrive.
+    /// Returns true if the run began so recently that its write of the lock may still arrive.
     fn may_arrive(&self) -> bool {
         let began = self.started_at.parse::<Timestamp>();
         self.revision.is_none() && began.is_ok_and(|began| clock::now().duration_since(began) < LATE)

@@ -106,7 +106,7 @@ impl FromStr for Micros {
 }
 
 impl fmt::Display for Micros {
-    /// Prints two or three digits: `340µs`, `2.1ms`, `45s`, `2h 5m`.
+    /// Prints at most three digits, or full seconds from a minute on: `340µs`, `2.1ms`, `45s`, `2h 5m`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tenths = |unit: u64| (self.0 + unit / 20) / (unit / 10);
         let text = match self.0 {

@@ -173,7 +173,7 @@ fn concerned(archive: &Archive, part: Part<'_>, about: &About) -> Result<HashSet
     Ok(keys)
 }
 
-/// Warns of the time after the damaged part of a recording, in which changes are unknown.
+/// Warns if a recording is damaged: the changes from the damage to the next export are unknown.
 fn warn_of_gap(reached: &Reached, operator: &dyn Operator) {
     if let Some(damage) = &reached.damage {
         operator.warn(format!("{damage}: nothing is known between {} and the next export", reached.until));
@@ -243,7 +243,7 @@ fn each(
     result
 }
 
-/// Completes the prefix of a handle ID, if the exports have one handle with it.
+/// Completes the prefix of a handle ID, if the exports have one handle with it. Fails if they have several.
 fn whole_id(archive: &Archive, about: About, operator: &dyn Operator) -> Result<About, Failure> {
     let About::Handle(begin) = about else { return Ok(about) };
     let mut ids = BTreeSet::new();
@@ -279,6 +279,9 @@ pub(crate) fn open_unless_empty(folder: &Path, operator: &dyn Operator) -> Resul
 }
 
 /// Adds the time of the last use to findings of leaked addresses. Exports without sources of address users are skipped.
+///
+/// # Errors
+/// If the archive is empty, cannot be read, or is of another cluster.
 pub fn note_last_use(folder: &Path, report: &mut Report, operator: &dyn Operator) -> Result<(), Failure> {
     let archive = open(folder, operator)?;
     let guids = [archive.guid().unwrap_or_default().to_owned(), report.cluster.guid.clone()];

@@ -46,7 +46,7 @@ pub struct Pair {
     pub new: Snapshot,
 }
 
-/// Reads two states.
+/// Reads two states. Refuses states of different clusters, unless `force` is set.
 pub fn read_pair<'a>(
     old: &'a Side,
     new: &'a Side,

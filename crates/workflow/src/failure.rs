@@ -141,7 +141,7 @@ impl From<RepairError> for Failure {
         let kind = match error {
             RepairError::Datastore(error) => return error.into(),
             RepairError::Journal(_) | RepairError::Lock { .. } => Kind::Failed,
-            // The plan or journal is of another cluster, or exceeds the consent: nothing was begun.
+            // The plan or journal is of another cluster, is not calipam's, or exceeds the consent: nothing was begun.
             RepairError::OtherCluster { .. }
             | RepairError::StrangeKey { .. }
             | RepairError::NotAgreed { .. } => Kind::Refused,

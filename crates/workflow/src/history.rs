@@ -22,7 +22,7 @@ use crate::scope::only_handle;
 pub struct History {
     /// The GUID of the cluster; empty if it has none.
     pub guid: String,
-    /// The endpoint, or the folder of the archive.
+    /// The endpoint, the folder of the archive, or the file.
     pub location: String,
     #[serde(flatten)]
     pub about: About,
@@ -117,7 +117,7 @@ pub fn last_events<'a>(
     })
 }
 
-/// Completes the prefix of a handle ID, if there is exactly one handle with this prefix.
+/// Completes the prefix of a handle ID, if there is exactly one handle with this prefix. Fails if there are several.
 async fn whole_id(datastore: &Datastore, about: About) -> Result<About, Failure> {
     let About::Handle(begin) = &about else { return Ok(about) };
     let exact = datastore.lookup(&Lookup::Handle(begin.clone())).await?;
@@ -192,7 +192,7 @@ fn of_journal(journal: &Listed, recorded: &Recorded) -> Vec<JournaledWrite> {
         started_at: recorded.header.started_at.clone(),
         journal: journal.path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
     };
-    // `outcome` is the revision that was written; `None` if it is unknown because the run was killed.
+    // `outcome` has the written revision, if there is one; `None` if it is unknown, because the run was killed.
     let one = |change: &ChangeRecord, outcome: Option<Option<&str>>| JournaledWrite {
         run: run.clone(),
         path: change.key.clone(),

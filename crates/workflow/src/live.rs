@@ -1,4 +1,4 @@
-//! A cluster that is read once and then followed: changes are applied to the snapshot, which is then checked.
+//! A cluster that is read and then followed: changes are applied to the snapshot, which is then checked.
 //! Everything is read again each hour.
 
 use std::collections::BTreeSet;
@@ -70,7 +70,7 @@ pub struct LiveCounts {
 pub enum Step {
     /// The number of changes that were read.
     Changes(usize),
-    /// Everything was read: because the changes are unknown, or, without a reason, because it was due.
+    /// Everything was read. Contains the reason that changes are unknown; `None` if a complete read was due.
     Whole(Option<WhyWhole>),
     /// The datastore can no longer be followed, so the snapshot is not updated.
     Lost(WhyWhole),
@@ -119,8 +119,8 @@ impl Live {
         Arc::clone(&self.snapshot)
     }
 
-    /// True if the next step reads everything: an hour has passed, or a resource was installed. The step needs a new
-    /// connection, since a connection asks for the resources only once.
+    /// True if the next step reads everything: an hour has passed, or KubeVirt seems to have been installed. The step
+    /// needs a new connection, since each connection looks for the resource of virtual machines only once.
     pub fn is_due(&self) -> bool {
         self.read.elapsed() >= WHOLE || self.has_new_machines
     }
@@ -133,7 +133,8 @@ impl Live {
         due.unwrap_or(Duration::MAX)
     }
 
-    /// Waits until something changes or a finding has lasted for long enough, at most `most`. True if a step is needed.
+    /// Waits until something changes or a finding has lasted for long enough, at most `most`. True if something
+    /// changed.
     pub async fn wait(&mut self, datastore: &Datastore, most: Duration) -> Result<bool, Failure> {
         if self.has_new_machines {
             return Ok(true);

@@ -29,7 +29,7 @@ pub fn rates(folder: &Path, operator: &dyn Operator) -> Result<Rates, Failure> {
     observed(read(archive.exports(), Rates::default(), operator)?, folder)
 }
 
-/// The rate and duration from the last block versions in etcd, which does not store when it wrote them. A version
+/// The same as [`rates()`], from the last block versions in etcd, which does not store when it wrote them. A version
 /// counts as written at the time of the newest allocation in it or in an earlier one.
 ///
 /// # Errors

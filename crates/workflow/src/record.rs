@@ -98,7 +98,8 @@ impl Recording<'_> {
         Ok(journal)
     }
 
-    /// Begins with a full state of the datastore. `lost` has the reason, and the time of the last recorded change.
+    /// Begins with a full state of the datastore. If changes were lost, `lost` has the reason, and the time of the last
+    /// recorded change.
     async fn begin(&self, lost: Option<(&WhyWhole, Timestamp)>) -> Result<Journal, Failure> {
         let (why, last) = lost.unzip();
         let adding = self.recorder.begin()?;

@@ -177,7 +177,7 @@ pub(crate) fn nothing_in_common(some: &str, others: &[IpNet]) -> Failure {
 /// The most handles that an error names.
 const CANDIDATES: usize = 10;
 
-/// Returns the only handle with this prefix; `None` if there is none.
+/// Returns the only handle with this prefix; `None` if there is none. Fails if there are several.
 pub(crate) fn only_handle(
     begin: &str,
     ids: impl IntoIterator<Item = String>,
@@ -297,7 +297,8 @@ fn known_nodes(states: &[&Snapshot]) -> BTreeSet<String> {
     known
 }
 
-/// Returns the CIDRs of a pool by its name, or the CIDR itself if anything is in it: a block may be in no pool.
+/// Returns the CIDRs of a pool by its name. Accepts any CIDR that has anything in it, since a block may be in no pool,
+/// and every CIDR if pools were not read.
 pub(crate) fn pool(states: &[&Snapshot], name: &str) -> Result<Vec<IpNet>, Failure> {
     let pools = states.iter().flat_map(|snapshot| &snapshot.pools).map(|pool| &pool.value);
     let named: Vec<IpNet> = pools.filter(|pool| pool.name == name).map(|pool| pool.cidr).collect();

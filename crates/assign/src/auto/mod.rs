@@ -49,7 +49,7 @@ impl<S: Store> Allocator<S> {
 
     /// Assigns like [`Self::auto_assign`], with the inputs that [`Self::read_inputs`] read for the same request,
     /// perhaps before its pools and namespace labels were known. Addresses come first from the blocks that the host had
-    /// when the inputs were read. If these do not suffice, the affinities are read again: another call can have claimed
+    /// when the inputs were read. If these do not suffice, the affinities are read again: another call may have claimed
     /// a block for the host since. If they have changed, or the inputs are old or cause an error, all are read again.
     pub async fn auto_assign_after(
         &self,
@@ -79,7 +79,7 @@ impl<S: Store> Allocator<S> {
         Ok(done)
     }
 
-    /// Assigns the addresses of a family, first with early inputs, then with current ones.
+    /// Assigns the addresses of a family: first with early inputs, if there are any, then with current ones if needed.
     async fn assign_family(
         &self,
         known: &mut Option<Inputs>,
@@ -248,8 +248,8 @@ struct Search<'r, S> {
     ahead: HashMap<IpNet, Result<Option<Versioned<Block>>>>,
     /// The blocks of the pools; `None` until no place for a new block is left.
     survey: Option<Survey>,
-    /// True if other clients changed or deleted a block before an address of it was taken: the next search may find
-    /// one.
+    /// True if other clients changed or deleted a block before an address of it was taken: the next search may find a
+    /// free address.
     overtaken: AtomicBool,
     began: Timestamp,
     /// The full blocks that an earlier search with the same question found.
@@ -264,7 +264,7 @@ impl<S: Store> Search<'_, S> {
             && self.allocator.now().duration_since(self.began) > LONG
             && let Some(survey) = self.survey.take()
         {
-            // Addresses can have been released while thousands of blocks were read.
+            // Addresses may have been released while thousands of blocks were read.
             self.known = FullBlocks { blocks: survey.into_full(), nothing_at: None, ..self.known };
             self.began = self.allocator.now();
             self.take_any(assigned, handle).await?;
@@ -316,7 +316,10 @@ impl<S: Store> Search<'_, S> {
         Ok(())
     }
 
-    /// Finds a block of the host with a free address, or claims one; `None` if all blocks are taken.
+    /// Finds a block of the host with a free address, or claims one; `None` if there is none to claim.
+    ///
+    /// # Errors
+    /// If the host needs another block, but is at its block limit or may not claim blocks.
     async fn find_or_claim(&mut self, assigned: &mut Assigned) -> Result<Option<Versioned<Block>>> {
         if let Some(block) = self.own_block().await? {
             return Ok(Some(block));

@@ -62,7 +62,8 @@ impl<S: Store> Search<'_, S> {
         Ok(())
     }
 
-    /// Reads a block of the host. Returns its state, and the block itself if it has a free address.
+    /// Reads a block of the host, or creates it if it is missing. Returns its state, and the block itself if it has a
+    /// free address. The state is `None` if other clients kept writing first.
     async fn usable_block(
         &mut self,
         affinity: Versioned<Affinity>,
@@ -87,7 +88,7 @@ impl<S: Store> Search<'_, S> {
         Ok((None, None))
     }
 
-    /// Makes one attempt, with the affinity and the block that were just read.
+    /// Makes one attempt, with the affinity and the block as they were read.
     async fn try_own_block(&self, key: &AffinityKey, current: Result<AffinityAndBlock>) -> Result<Attempt> {
         let loaded = match current {
             Ok((Some(affinity), block)) => self.allocator.load_block(affinity, block, self.windows).await,

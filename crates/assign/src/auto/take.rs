@@ -21,7 +21,7 @@ use crate::store::Store;
 pub(super) enum TakeOutcome {
     /// The missing addresses were taken, or all that were free.
     Done,
-    /// The handle is at its limit. The result has the addresses that it already had.
+    /// The handle is at its limit. The addresses that it already had were added to the result.
     HandleFull,
     /// Another client wrote first.
     LostRace,
@@ -33,7 +33,7 @@ pub(super) enum TakeOutcome {
 enum WriteOutcome {
     Made,
     NotMade,
-    /// The write could still be under way.
+    /// The write may still be under way, or cannot be told from one of another client.
     Unknown,
 }
 
@@ -122,7 +122,7 @@ impl<S: Store> Allocator<S> {
     /// Writes a block in which `ordinals` were assigned to `record`; false if another client wrote first.
     ///
     /// # Errors
-    /// If the datastore gives no answer. The assignment could have been made or could still be made, so the handle must
+    /// If the datastore gives no answer. The assignment may have been made or may still be made, so the handle must
     /// keep counting it.
     pub(crate) async fn write_assignment(
         &self,

@@ -26,7 +26,7 @@ pub enum PoolLimit {
     NoUse,
     /// A selector of this or another pool does not parse: Calico refuses every request that names no pool.
     BrokenSelector,
-    /// The pool's node selector matches no node: its addresses are assigned by name only.
+    /// The pool's node selector matches no node: it serves at most requests that name it.
     NoNode,
     /// The pool's assignment mode is manual.
     Manual,
@@ -94,10 +94,10 @@ struct Room {
     foreign: u128,
     /// Free addresses in other blocks of a different size. Calico does not borrow them.
     other_size: u128,
-    /// The number of free addresses in each foreign block that a user can claim, descending, and the block: empty blocks
-    /// of others, and a user's own blocks for which it has no affinity.
+    /// The number of free addresses in each foreign block that a user can claim, descending, and the block: empty
+    /// blocks of others, and a user's own blocks for which it has no affinity.
     existing: Vec<(u128, IpNet)>,
-    /// The addresses of all blocks and of reservations: blocks are created elsewhere.
+    /// The addresses of all blocks, and of reservations at least as large as a block: blocks are created elsewhere.
     taken: CidrSet,
     /// The number of places where a block can be created.
     places: u128,

@@ -67,11 +67,11 @@ pub enum Reason {
     BlocksTooSmall,
     /// Every pool must be requested by name.
     NoneAutomatic,
-    /// No node selector selects the node.
+    /// No automatic pool selects the node.
     NoneSelectsNode,
-    /// No namespace selector selects the namespace.
+    /// No automatic pool that selects the node selects the namespace.
     NoneSelectsNamespace,
-    /// No pool allows workloads.
+    /// No pool that could serve the request allows workloads.
     NoneForWorkloads,
     /// A pool that was named does not exist or is not enabled.
     NamedNotEnabled(IpNet),

@@ -79,7 +79,7 @@ impl<'s> Outlook<'s> {
         node.is_windows() && held.take(2).count() < 2
     }
 
-    /// The number of blocks of a family that a node may hold.
+    /// The number of blocks of a family that a node may hold; `u32::MAX` for no limit.
     pub fn block_limit(&self, node: &Node, family: Family) -> u32 {
         self.limit(self.has_single_block(node, family))
     }
@@ -102,6 +102,7 @@ impl<'s> Outlook<'s> {
 
     /// The number of blocks that the holder may still claim for requests that `pool` serves. Its blocks in other pools
     /// that can serve the same requests count, too. If requests must name `pool`, only blocks in `pool` count.
+    /// `u32::MAX` for no limit.
     pub(super) fn claimable_by(&self, holder: Holder<'_>, pool: &Pool, wanted: PoolUse) -> u32 {
         let family = Family::of(pool.cidr);
         let single = holder.0.is_some_and(|node| self.has_single_block(node, family));

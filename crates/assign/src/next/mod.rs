@@ -117,7 +117,8 @@ enum OwnBlocks {
 }
 
 impl<'s> Outlook<'s> {
-    /// Returns `None` if data that the allocator needs was not read or cannot be decoded.
+    /// Returns `None` if data that the allocator needs was not read, or if the configuration, a pool or a reservation
+    /// cannot be decoded.
     pub fn new(snapshot: &'s Snapshot) -> Option<Self> {
         let config = snapshot.effective_ipam_config()?;
         let hides = |defect: &Defect| match &defect.key {

@@ -66,7 +66,8 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
     /// Assigns addresses to a container.
     ///
     /// # Errors
-    /// If too few are available. What was assigned is taken back, except from a machine or if the datastore fails.
+    /// For example if too few are available. What was assigned is taken back, except from a machine, or if the
+    /// datastore fails or takes too long.
     pub async fn add(&self, add: &Add) -> Result<Added, Failure<H::Error>> {
         if let Some(added) = self.reuse(add).await? {
             return Ok(added);
@@ -90,7 +91,8 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
         }
     }
 
-    /// Makes a machine's pod an owner of its addresses, and returns them; `None` if it has none and needs new ones.
+    /// Makes a machine's pod an owner of the machine's addresses, and returns them. `None` if there is no machine, or
+    /// it has no addresses yet.
     async fn reuse(&self, add: &Add) -> Result<Option<Added>, Failure<H::Error>> {
         let Some(machine) = &add.container.machine else { return Ok(None) };
         self.within(REUSE, async {
@@ -136,7 +138,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
 
     /// Assigns any addresses of the wanted families.
     async fn auto_assign(&self, add: &Add, mut request: AutoAssign) -> Result<Added, Failure<H::Error>> {
-        // Most data is read while the call waits for the lock.
+        // Most data is read before the call waits for the lock, so that it holds the lock for less time.
         let (lookup, inputs) =
             both(self.host.look_up(), self.within(OPERATION, self.allocator.read_inputs(&request))).await;
         let Lookup { pools_v4, pools_v6, namespace_labels } = lookup.map_err(Failure::LookUp)?;

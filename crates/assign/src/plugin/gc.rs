@@ -26,7 +26,7 @@ impl<S: Store, H: Host> Plugin<'_, S, H> {
     /// network name uncertain.
     ///
     /// # Errors
-    /// If the datastore fails. The remaining handles are still released.
+    /// If the blocks cannot be read, a handle cannot be released (the others still are), or time runs out.
     pub async fn gc(&self, gc: &Gc) -> Result<(), Failure<H::Error>> {
         // Reading all blocks of a large cluster takes long, so it is done without the lock.
         let stale = self.within(OPERATION, self.stale(gc)).await??;

@@ -64,7 +64,7 @@ impl<S: Store> Allocator<S> {
                     if leftovers == Leftovers::Keep {
                         return Ok(());
                     }
-                    // A write from an earlier call can have taken effect since.
+                    // A write from an earlier call may have taken effect since.
                     block = self.remove_leftover(id, cidr, &mut known).await?;
                     if block.is_none() {
                         return Ok(());
@@ -160,6 +160,9 @@ impl<S: Store> Allocator<S> {
     }
 
     /// The addresses of a handle in readable blocks. Logs blocks that cannot be decoded.
+    ///
+    /// # Errors
+    /// [`Error::NoHandle`] if there is no such handle.
     pub async fn readable_ips_by_handle(&self, handle: &str) -> Result<Vec<IpAddr>> {
         let blocks = self.readable_blocks(&self.cidrs_of(handle).await?).await?;
         Ok(blocks.iter().flat_map(|block| addresses_of(block, handle)).collect())

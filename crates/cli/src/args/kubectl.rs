@@ -11,7 +11,8 @@ use clap::ValueHint::{FilePath, Url};
 use super::duration;
 use super::global::CONNECTION;
 
-/// kubectl's options for the connection to Kubernetes. The short help leaves them out ([`super::tidy`]): kubectl users know them.
+/// kubectl's options for the connection to Kubernetes. The short help leaves them out ([`super::tidy`]): kubectl users
+/// know them.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = CONNECTION)]
 pub(crate) struct KubectlArgs {

@@ -105,7 +105,7 @@ pub(crate) fn asks_for_help(arguments: &[OsString]) -> bool {
 }
 
 /// Gives every command a `--help` in the layout of `-h`, with examples and notes; clap's layout uses three lines for
-/// each option. Only the program's own help shows kubectl's options.
+/// each option. Only a help that lists commands shows kubectl's options.
 pub(crate) fn with_help(command: Command) -> Command {
     let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
     let is_program = !names.is_empty();

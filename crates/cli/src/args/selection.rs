@@ -21,7 +21,7 @@ pub(crate) struct SelectionArgs {
 }
 
 impl SelectionArgs {
-    /// Returns the names of the call.
+    /// Returns the part of a cluster that these options and `namespace` name.
     pub(crate) fn names(&self, namespace: Option<&String>) -> Names {
         let Self { nodes, selector, pools } = self.clone();
         Names { nodes, pools, selector, namespace: namespace.cloned() }

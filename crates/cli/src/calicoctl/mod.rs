@@ -1,6 +1,6 @@
 //! calipam called as `calicoctl`: the `ipam` commands, the datastore lock and `version`, with calicoctl's options,
 //! output lines, report file and exit codes (facts 5.2, 7.4 to 7.8), so scripts keep working. Findings and writes are
-//! calipam's; stderr reports any difference. All other commands run the real calicoctl ([`real`]).
+//! calipam's; messages on stderr say how they differ. All other commands run the real calicoctl ([`real`]).
 
 mod args;
 mod check;

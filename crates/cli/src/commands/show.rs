@@ -125,7 +125,8 @@ async fn read(
     Ok((snapshot, subject))
 }
 
-/// Returns the sources of a view; `None` for everything, which is also needed to find named nodes.
+/// Returns the sources of a view; `None` for an address, a handle or a view of everything, and for named nodes, which
+/// only a complete read finds.
 fn sources(args: &ShowArgs, subject: &Subject) -> Option<&'static [Source]> {
     let sources: &[Source] = match subject {
         // Free ranges must not overlap services.

@@ -98,7 +98,7 @@ fn names_cluster(global: &Global) -> bool {
     texts.into_iter().any(Option::is_some) || config.is_some() || !contexts.is_empty()
 }
 
-/// Answers the questions of the options.
+/// Runs the simulations that the options ask for, and returns their results.
 fn answers(args: &SimulateArgs, scenario: &Scenario) -> Result<Answers, ScenarioError> {
     let mut answers = Answers::of(scenario)?;
     let (runs, sizes) = (args.runs(1), args.sizes());

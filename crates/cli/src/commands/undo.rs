@@ -85,7 +85,7 @@ async fn undo(
 
 /// Returns the options with which an undo connects. If the call has none for the connection, they lead to the journal's
 /// datastore; for Kubernetes, through a context with the journal's API server. User and certificates come from the
-/// settings, and so do the endpoints if they include the journal's. The clusters are compared in any case.
+/// settings, and so do the endpoints if they include the journal's. In any case, an undo refuses another cluster.
 fn at_journal(global: &Global, header: &Header, console: &Console) -> Global {
     if hints::names_connection() {
         return global.clone();

@@ -1,4 +1,5 @@
-//! Completion of command lines by clap_complete, for every shell, every name of the program, and kubectl.
+//! Completion of command lines by clap_complete, for every shell, kubectl, and every name of the program except
+//! `calicoctl`.
 //!
 //! A shell runs the program with `COMPLETE=bash` and the words of the line ([`shells`]), kubectl runs
 //! `kubectl_complete-ipam` ([`cobra`]). Both complete the same [`view`] of the command line's definition, whose options

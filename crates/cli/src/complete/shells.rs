@@ -39,7 +39,7 @@ fn fill(script: &str, variable: &str, name: &str, bin: &str, completer: &str) ->
     script.replace("COMPLETER", &crate::render::text::shell_word(completer)).replace("VARIABLE", variable)
 }
 
-/// A shell whose script is in this file.
+/// A shell with a script of calipam.
 struct Scripted {
     name: &'static str,
     script: &'static str,

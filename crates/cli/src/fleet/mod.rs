@@ -35,7 +35,7 @@ impl Fleet {
     /// Returns the clusters that the call names; `None` if it is about one.
     ///
     /// # Errors
-    /// If the file, the folder or the kubeconfig cannot be read, or names no clusters.
+    /// If the options contradict each other, or the file, folder or kubeconfig cannot be read or names no clusters.
     pub(crate) fn of_call(args: &FleetArgs, global: &Global) -> Result<Option<Self>, Failure> {
         let several = global.names_several();
         if args.routed && !several {

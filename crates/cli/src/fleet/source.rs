@@ -25,8 +25,8 @@ pub(crate) struct Named {
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(super) overrides: Overrides,
-    /// True for a data file or an entry in a fleet's file: only its own settings count, since others could be for
-    /// another cluster. False for a context: the settings of the call count, too.
+    /// True for a data file or an entry in a fleet's file: environment variables and the default settings file do not
+    /// count, since they could be for another cluster. False for a context.
     pub(super) is_entry: bool,
 }
 
@@ -37,7 +37,7 @@ impl Source {
         Self { overrides, is_entry: true }
     }
 
-    /// Returns the location in words.
+    /// Returns the location for reports, such as a path, a URL, or `context prod`.
     pub(super) fn location(&self) -> String {
         let Overrides { datastore, etcd_endpoints, config, kubeconfig, context, .. } = &self.overrides;
         let config = config.as_ref().map(|path| path.display().to_string());

@@ -9,7 +9,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use crate::args::{CONNECTION, Global};
 use crate::render::text::joined;
 
-/// The typed options, in the order of the definition.
+/// A call: its command, and the typed options in the order of the definition.
 #[derive(Debug, Default)]
 pub(super) struct Call {
     /// The command, such as `release`.

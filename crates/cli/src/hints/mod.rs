@@ -1,4 +1,4 @@
-//! Hints about next steps. Only this module formats command lines: libraries return hints and remedies as values.
+//! Hints about next steps, with their command lines. Libraries return hints and remedies as values.
 
 mod call;
 mod command;

@@ -135,7 +135,7 @@ pub(crate) fn unread(coverage: &BTreeMap<Source, Coverage>, datastore: Datastore
     (!parts.is_empty()).then(|| format!("not read: {parts}"))
 }
 
-/// The plural of a source in prose.
+/// Formats a source in prose, such as `virtual machines`.
 pub(crate) fn words(source: Source) -> String {
     match source {
         Source::Pods => "pods".into(),

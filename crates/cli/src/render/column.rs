@@ -15,7 +15,7 @@ pub(crate) struct Column<'a, R> {
     pub(super) color: Option<Box<dyn Fn(R) -> Option<AnsiColor> + 'a>>,
 }
 
-/// The form of a list that has a column: see [`Grid::short`](super::table::Grid::short).
+/// The form of a list in which a column is shown: see [`Grid::short`](super::table::Grid::short).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// The complete list, with all rows.
@@ -76,7 +76,7 @@ impl<'a, R> Column<'a, R> {
         Self { color: Some(Box::new(color)), ..self }
     }
 
-    /// Returns the column for a list of kinds: for each, its first row, and the number of its rows.
+    /// Returns the column for a list with one element for each kind: the kind's first row, and the number of its rows.
     pub(super) fn by_kind(self) -> Column<'a, (R, usize)>
     where
         R: 'a,

@@ -12,7 +12,7 @@ use super::text::escape;
 use crate::hints::remedy;
 use crate::ignore;
 
-/// A document that ends in findings.
+/// The content of a document, with its findings.
 #[derive(Serialize)]
 pub(super) struct WithFindings<'a, T> {
     #[serde(flatten)]

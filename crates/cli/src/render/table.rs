@@ -37,7 +37,8 @@ const GAP: usize = 2;
 /// The width above which words in a column of a short table can be cut.
 const NARROWEST: usize = 24;
 const HEADER: Style = Style::new().bold();
-/// Marks around a styled word while comfy-table measures it: they have no width, and [`escape`] leaves no others.
+/// Marks around a styled word while comfy-table measures it. They have no width, and a cell has no such characters of
+/// its own, since [`escape`] replaces them.
 const MARKS: [(char, Style); 4] = [
     ('\u{202a}', HEADER),
     ('\u{202b}', AnsiColor::Magenta.on_default()),

@@ -80,8 +80,8 @@ impl EtcdStore {
         }
     }
 
-    /// Sends a change once, on condition that the key has the revision that was read. After `Unavailable`, the outcome
-    /// is unknown.
+    /// Sends a change once, on condition that the key has the revision that was read. After `Unavailable`, it may have
+    /// taken place.
     pub(super) async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
         let key = swap.record.key();
         let path = key.to_string();

@@ -82,6 +82,7 @@ impl Datastore {
 
     /// Waits until a Calico object is written after a snapshot's revision: on etcd any object that a check reads there,
     /// on the Kubernetes datastore a block. Waits forever if there are only other changes, or in any other datastore.
+    /// Returns at once if the server no longer has the changes since that revision.
     pub fn next_change<'a>(&'a self, after: i64) -> Pending<'a, Result<()>> {
         Box::pin(async move {
             match self {

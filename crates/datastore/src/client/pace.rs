@@ -1,4 +1,4 @@
-//! Time limits for an HTTP response, even if pieces of it keep arriving.
+//! Time limits for an HTTP response. They also end one that keeps arriving, but too slowly.
 
 use std::future::Future;
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl Pace {
         Self { whole: self.whole + time, ..self }
     }
 
-    /// Waits for the next piece. The time limit for the whole response starts with the first piece.
+    /// Waits for the next piece. The time limit for the whole response starts with the first wait.
     pub(crate) async fn wait<T>(&mut self, piece: impl Future<Output = T>) -> Result<T, Cause> {
         let now = Instant::now();
         let whole = *self.begun.get_or_insert(now) + self.whole + Duration::from_secs(self.bytes / SLOWEST);

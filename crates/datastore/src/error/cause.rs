@@ -11,7 +11,7 @@ use rustls::{AlertDescription, CertificateError};
 pub enum Cause {
     #[error("connection refused")]
     Refused,
-    /// No complete answer within this many seconds.
+    /// No connection or no complete answer within this many seconds.
     #[error("no answer within {0} s")]
     TimedOut(u64),
     #[error("not reachable: {0}")]

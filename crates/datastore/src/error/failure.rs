@@ -14,7 +14,7 @@ pub enum Server {
 pub enum Failure {
     #[error(transparent)]
     Connection(#[from] Cause),
-    /// An answer is cut off, or cannot be decoded.
+    /// An answer is cut off, is too long, or cannot be decoded.
     #[error("the answer is not complete: {0}")]
     Incomplete(String),
     /// etcd requires authentication, but no user was given, or the user's token has expired.

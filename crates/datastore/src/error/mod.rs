@@ -85,7 +85,7 @@ pub enum Error {
     /// A requested revision is in the future: it is from another etcd, or from this one before a restore.
     #[error("{endpoint}: has not reached revision {revision}")]
     RevisionAhead { endpoint: String, revision: i64 },
-    /// Past revisions exist only in etcd.
+    /// Past revisions exist only in etcd v3.
     #[error("{location}: cannot be read at a past revision: it is not etcd")]
     NoRevisions { location: String },
     /// etcd has no Calico keys.

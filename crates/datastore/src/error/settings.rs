@@ -9,7 +9,7 @@ pub enum SettingsError {
     #[error("cannot read the settings file {}: {reason}", path.display())]
     Unreadable {
         path: PathBuf,
-        /// The error of the system.
+        /// The I/O error.
         reason: String,
     },
     /// The settings file is invalid.
@@ -60,10 +60,10 @@ pub enum SettingsError {
     UnreadablePem {
         what: &'static str,
         path: PathBuf,
-        /// The error of the system.
+        /// The I/O error, or that the file is not UTF-8.
         reason: String,
     },
-    /// A certificate or key is not PEM text.
+    /// A certificate or key is not valid PEM text of its kind.
     #[error("the {what} is not usable: {reason}")]
     BadPem { what: &'static str, reason: &'static str },
     /// A context is set without the kubeconfig that would define it.

@@ -153,7 +153,7 @@ fn endpoint(workload: &Workload, value: &str) -> String {
     converted.unwrap_or_else(|text| text)
 }
 
-/// The data of a cluster.
+/// The cluster information, gathered from several keys.
 #[derive(Default)]
 struct Cluster {
     spec: serde_json::Map<String, Value>,

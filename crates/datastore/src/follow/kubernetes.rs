@@ -43,7 +43,7 @@ pub(super) struct KubeFollowed {
     pub(super) proven: Timestamp,
 }
 
-/// The server's clock at one moment, continued by this machine's monotonic clock.
+/// The snapshot's clock at one moment, continued by this machine's monotonic clock.
 pub(super) struct Clock {
     at: Timestamp,
     since: Instant,
@@ -77,8 +77,8 @@ impl KubeNews {
 }
 
 impl KubeFollowed {
-    /// Starts to follow kinds after their lists. These were read from `begin` on, which is `at` by the server's clock.
-    /// Sorts the snapshot into the order that updates need.
+    /// Starts to follow kinds after their lists. These were read from `begin` on, which is `at` by the snapshot's
+    /// clock. Sorts the snapshot into the order that updates need.
     pub(super) fn begin(
         client: &Arc<KubeClient>,
         kinds: Vec<Kind>,

@@ -66,8 +66,8 @@ impl Followed {
         }
     }
 
-    /// The time up to which all changes are known in a snapshot of `taken_at`; on Kubernetes the time of the last
-    /// [`Datastore::prove`].
+    /// The time up to which all changes are known in a snapshot of `taken_at`; with Kubernetes, the time of the last
+    /// [`Datastore::prove`], and before it that of the whole read.
     pub fn proven(&self, taken_at: Timestamp) -> Timestamp {
         self.kubernetes.as_ref().map_or(taken_at, |kubernetes| kubernetes.proven)
     }
@@ -138,8 +138,8 @@ impl Datastore {
         })
     }
 
-    /// Returns the changes since the last call, or the reason that everything must be read again: the server no longer
-    /// has some of them, or is another server.
+    /// Returns the changes since the last call, or the reason that everything must be read again, such as a server that
+    /// no longer has some of them or is another server.
     ///
     /// # Errors
     /// If the server cannot be reached.
@@ -188,7 +188,8 @@ impl Datastore {
         })
     }
 
-    /// Ensures that the next [`Self::news`] has all changes up to now, as it always does on etcd.
+    /// Ensures that the next [`Self::news`] has all changes up to now, or the reason that they are unknown. On etcd it
+    /// always has them.
     ///
     /// # Errors
     /// If the server does not confirm that.

@@ -58,7 +58,7 @@ const ATTEMPTS: u32 = 4;
 
 impl Datastore {
     /// Reads every kept revision of data around an object: the keys that are requested and those that any of their
-    /// revisions names, not the whole cluster.
+    /// revisions names, not the whole cluster. Of all blocks, reads only the last revisions.
     pub fn past<'a>(&'a self, of: &'a PastOf) -> Pending<'a, Result<Past>> {
         Box::pin(async move {
             let client = self.require_revisions()?;

@@ -36,7 +36,7 @@ pub(crate) async fn add(
     add_lists(client, snapshot, lists)
 }
 
-/// The kinds that are read from Kubernetes if the datastore is etcd.
+/// Returns the kinds that are read from Kubernetes if the datastore is etcd, or an error if the user may not read them.
 pub(crate) async fn kinds(client: &Arc<KubeClient>) -> Result<Vec<Kind>> {
     let kinds = kinds::users_with_node_names(client.api());
     require(client, &kinds).await?;
@@ -85,7 +85,8 @@ pub(crate) async fn reread(
     Ok(())
 }
 
-/// Adds the pods and services that the records name to data around an object in etcd.
+/// Adds pods and services to data around an object in etcd: those that the records name, and pods that may use the
+/// address.
 pub(crate) async fn add_around(
     client: &Arc<KubeClient>,
     snapshot: &mut Snapshot,

@@ -94,7 +94,7 @@ impl Values {
     /// empty.
     ///
     /// # Errors
-    /// If a variable for a number or a switch has another value, or is empty.
+    /// If a variable for a number or a switch is empty or has an invalid value.
     pub(super) fn from_environment(environment: &BTreeMap<String, String>) -> Result<Self, SettingsError> {
         let mut values = Self::default();
         for field in &FIELDS {

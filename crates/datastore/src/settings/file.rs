@@ -13,8 +13,8 @@ const KIND: &str = "CalicoAPIConfig";
 /// Reads the file's text. As in Go, field names are case-insensitive.
 ///
 /// # Errors
-/// If the text is not YAML, has a field that calicoctl does not know, or another version or kind. Apart from these two,
-/// the errors contain no values, which may be secret.
+/// If the text is not YAML, has a field that calicoctl does not know, an invalid value, or another version or kind.
+/// Apart from version and kind, the errors contain no values, which may be secret.
 pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Values, SettingsError> {
     let bad = |reason: String| SettingsError::BadFile { path: path.to_owned(), reason };
     let document: Value = serde_yaml::from_slice(text).map_err(|e| bad(syntax(&e)))?;

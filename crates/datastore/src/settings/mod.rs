@@ -22,9 +22,9 @@ use crate::secret::Secret;
 
 /// Default path of calicoctl's configuration file.
 pub const DEFAULT_CONFIG: &str = "/etc/calico/calicoctl.cfg";
-/// Time limit to connect to one endpoint.
+/// The default of [`Timeouts::connect`].
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time limit of one request, even with a large answer.
+/// The default of [`Timeouts::request`].
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The settings of the command line; all others come from the file or the environment.
@@ -41,7 +41,7 @@ pub struct Overrides {
     pub etcd_cacert: Option<PathBuf>,
     pub etcd_cert: Option<PathBuf>,
     pub etcd_key: Option<PathBuf>,
-    /// `etcd`, `etcdv2`, `kubernetes` or a file.
+    /// `etcd`, `etcdv2`, `kubernetes`, a file, or `-` for standard input.
     pub datastore: Option<String>,
     /// Time limit to connect, if it is not the default.
     pub connect_timeout: Option<Duration>,
@@ -61,7 +61,7 @@ pub struct KubectlOptions {
     pub as_user: Option<String>,
     /// The groups to impersonate, with the user.
     pub as_groups: Vec<String>,
-    /// Time limit of one request.
+    /// See [`Timeouts::request`].
     pub request_timeout: Option<Duration>,
     /// True if the server's certificate is not verified.
     pub insecure: bool,
@@ -220,7 +220,7 @@ impl KubernetesSettings {
         if self.use_pod_cidr { Err(Error::HostLocal) } else { Ok(self) }
     }
 
-    /// The connection settings for Kubernetes, with any datastore.
+    /// The connection settings for Kubernetes, whichever datastore is set.
     pub fn resolve(
         overrides: &Overrides,
         environment: &BTreeMap<String, String>,
@@ -275,8 +275,8 @@ impl Settings {
     }
 }
 
-/// The file that is named as the datastore. Any text that looks like a path is one, even if the file is missing: a file
-/// that cannot be read is no usage error.
+/// The file or standard input that is named as the datastore. Any text that looks like a path means a file, even a
+/// missing one: a file that cannot be read is no usage error.
 fn offline_file(overrides: &Overrides, files: &impl Files) -> Result<Option<Target>, SettingsError> {
     match overrides.datastore.as_deref() {
         None | Some("etcd" | "etcdv3" | "etcdv2" | "kubernetes") => Ok(None),
@@ -288,7 +288,7 @@ fn offline_file(overrides: &Overrides, files: &impl Files) -> Result<Option<Targ
     }
 }
 
-/// Reads the settings file or, if there is none, the environment.
+/// Reads the settings file or, if none is named and the default one is missing, the environment.
 fn load(
     overrides: &Overrides,
     environment: &BTreeMap<String, String>,

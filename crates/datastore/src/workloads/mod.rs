@@ -90,7 +90,7 @@ pub enum Evicted {
     Yes,
     /// The pod is gone, or another pod has its name now.
     Gone,
-    /// A disruption budget does not allow it now (429).
+    /// Not now (429): a disruption budget does not allow it, or the API server is overloaded.
     NotNow,
     /// KubeVirt does not migrate the machine, for this reason.
     Refused(String),

@@ -49,8 +49,8 @@ pub struct Consent {
 }
 
 impl Consent {
-    /// Reads an answer to `question` from a terminal: `yes` or `y`, in any case. Anything else, even an empty line, is
-    /// not consent.
+    /// Reads an answer to `question` from a terminal: `yes` or `y`, in upper or lower case. Anything else, even an
+    /// empty line, is not consent.
     pub fn from_answer(question: Question, answer: &str) -> Option<Self> {
         let agreed = matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes");
         agreed.then_some(Self { question, was_typed: true })

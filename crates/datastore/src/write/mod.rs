@@ -34,8 +34,8 @@ use crate::store::{Datastore, Pending};
 pub struct Stored {
     /// The version that was read.
     pub revision: Revision,
-    /// The value in etcd's form. On Kubernetes, the whole object if a custom resource cannot be decoded, and empty for
-    /// a built-in object.
+    /// The value in etcd's form. On Kubernetes, the whole object for a custom resource without [`Self::object`], and
+    /// empty for a built-in object.
     pub raw: Bytes,
     /// The whole object from Kubernetes, whose other fields are kept when it is replaced.
     pub whole: Option<Bytes>,
@@ -135,7 +135,7 @@ impl Batch {
     }
 }
 
-/// True if evidence that was read is as expected.
+/// True if evidence that was read is as expected. Ignores [`Precondition::NoBlockSince`], which only etcd v3 compares.
 fn are_expected(found: &[Option<Stored>], evidence: &[(Key, Precondition)]) -> bool {
     found.iter().zip(evidence).all(|(found, (_, expect))| match (found, expect) {
         (None, Precondition::Absent) | (_, Precondition::NoBlockSince(_)) => true,
@@ -149,7 +149,8 @@ fn are_expected(found: &[Option<Stored>], evidence: &[(Key, Precondition)]) -> b
 pub enum Swap {
     /// The batch took place, with a revision for each change; a deletion has none on Kubernetes.
     Done(Vec<Option<Revision>>),
-    /// An object was not in the expected state; nothing was written.
+    /// An object was not in the expected state. Nothing was written, except perhaps the first of the two steps of a
+    /// deletion on Kubernetes.
     Conflict,
 }
 

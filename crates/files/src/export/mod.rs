@@ -46,7 +46,7 @@ pub struct Header {
     pub revision: String,
     /// The time at which the data was read: the clock when this export is checked.
     pub taken_at: Timestamp,
-    /// The cluster's GUID, for people; a check uses the one in the entries.
+    /// The cluster's GUID, by which an archive refuses data of other clusters. A check uses the one in the entries.
     #[serde(default)]
     pub guid: String,
     pub coverage: BTreeMap<Source, Coverage>,
@@ -76,6 +76,7 @@ impl Header {
 }
 
 /// Exports a file's content: converts an etcd snapshot or Kubernetes objects, or compresses or decompresses an export.
+/// Returns the number of entries.
 pub fn export_file(file: &DataFile, path: &Path, progress: &ProgressFn) -> Result<u64> {
     let mut writer = Writer::create(path, &Header::of_snapshot(&file.observe(progress)?))?;
     let mut result = Ok(());

@@ -142,7 +142,7 @@ fn affinity(spec: &[u8], meta: &Meta<'_>) -> Result<Affinity> {
     Ok(affinity)
 }
 
-/// The affinity's holder and block. Calico's aggregated API omits `spec.type`, but Calico 3.31 and later also set a
+/// The affinity's holder and block. Calico's aggregated API omits `spec.type`, but Calico 3.31 and later also sets a
 /// label with the type.
 fn affinity_key(spec: &AffinitySpec<'_>, meta: &Meta<'_>) -> Result<AffinityKey> {
     let text = spec.cidr.as_deref().ok_or(DecodeError::Missing("cidr"))?;

@@ -1,5 +1,5 @@
 //! Kubernetes objects: Calico's custom resources in one of two API groups, and the pods, nodes, services and machines
-//! that use addresses. Built-in kinds arrive as protobuf, custom resources only as JSON.
+//! that use addresses. Built-in kinds, and `metadata` alone, can arrive as protobuf, all else only as JSON.
 
 mod bare;
 mod containers;

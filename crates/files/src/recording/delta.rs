@@ -8,7 +8,7 @@ const RUN: usize = 8;
 /// Maximum number of parts in one difference.
 const MOST: usize = 400;
 
-/// Returns the change from `before` to `after`; `None` if it would not be shorter than `after`.
+/// Returns the change from `before` to `after`; `None` if it is too large, or not shorter than `after`.
 pub(super) fn delta(before: &[u8], after: &[u8]) -> Option<Vec<u8>> {
     edits(&parts(before), &parts(after)).filter(|delta| delta.len() < after.len())
 }

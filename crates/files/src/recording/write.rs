@@ -19,7 +19,7 @@ use crate::regular;
 /// Maximum bytes of a change besides key and value.
 const OVERHEAD: usize = 64;
 
-/// The locked folder of a recording, to which no one else can write.
+/// The locked folder of a recording, to which no other run can write.
 #[derive(Debug)]
 pub struct Recorder {
     folder: PathBuf,

@@ -37,7 +37,7 @@ pub struct BlockState {
     pub owner: Option<BlockOwner>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claimed_at: Option<String>,
-    /// Addresses that are not free; `None` if the block cannot be decoded.
+    /// Addresses that are not free; `None` if the block is corrupt or cannot be decoded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocated: Option<u32>,
 }

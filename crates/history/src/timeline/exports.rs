@@ -27,7 +27,7 @@ pub struct ExportReader<'a> {
     about: &'a About,
     /// The last state of each object.
     states: BTreeMap<Key, State>,
-    /// The time when each source was read last.
+    /// The time when each source was read last, or until which its state is known to be unchanged.
     read: BTreeMap<Source, Timestamp>,
     writes: Vec<Write>,
     events: Vec<(Place, Event)>,

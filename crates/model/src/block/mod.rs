@@ -201,7 +201,7 @@ impl Block {
         self.unallocated.iter().copied().filter(is_open)
     }
 
-    /// Number of ordinals that are not free: allocated, cooling and reserved ones.
+    /// Number of ordinals that are not free: allocated or cooling, or reserved by Windows.
     pub fn allocated(&self) -> u32 {
         self.size() - self.unallocated.len() as u32
     }
@@ -223,7 +223,7 @@ impl Block {
         self.allocation(cidr::ordinal_of(self.cidr, address)?)
     }
 
-    /// All allocated, cooling or reserved ordinals, ascending.
+    /// All ordinals that are allocated or cooling, or reserved by Windows, ascending.
     pub fn allocations(&self) -> impl Iterator<Item = Allocation<'_>> {
         (0..self.size()).filter_map(|ordinal| self.allocation(ordinal))
     }
@@ -263,7 +263,7 @@ pub struct CorruptBlock {
     pub raw: Box<str>,
 }
 
-/// A problem in a corrupt block.
+/// A problem that makes a block corrupt.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, thiserror::Error)]
 #[serde(tag = "problem", rename_all = "kebab-case")]
 pub enum BlockProblem {

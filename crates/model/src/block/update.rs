@@ -13,7 +13,7 @@ use crate::text::Text;
 /// The reason why an ordinal cannot be assigned or changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AssignError {
-    /// The ordinal is allocated, cooling or reserved.
+    /// The ordinal is allocated or cooling, or reserved by Windows.
     #[error("ordinal {0} is already allocated")]
     AlreadyAllocated(u32),
     #[error("ordinal {0} is not in the block")]
@@ -131,8 +131,8 @@ impl BlockUpdate<'_> {
         Ok(())
     }
 
-    /// Assigns up to `count` ordinals from the head of the free list (facts 3.4.2), and returns them. Addresses in
-    /// `reserved` keep their places in the list.
+    /// Assigns up to `count` ordinals from the head of the free list (facts 3.4.2), and returns them. Reserved
+    /// addresses keep their places in the list.
     pub fn auto_assign(
         &mut self,
         count: usize,

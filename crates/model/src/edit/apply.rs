@@ -23,6 +23,9 @@ pub struct Current<'a> {
 
 /// Applies edits, and returns the changed objects in the order of their first edit; `None` for a deleted object.
 /// `current` reads the object under a key. `now` becomes the start of cooldowns and the claim time of new owners.
+///
+/// # Errors
+/// If an object is not as an edit requires, or cannot be edited.
 pub fn apply<'a, 'e>(
     edits: impl IntoIterator<Item = &'e Edit>,
     now: Timestamp,

@@ -18,10 +18,10 @@ pub enum Precondition {
     /// The object is this version.
     At(Revision),
     /// The number of addresses that the block records under this handle is in the range; a missing block has none. The
-    /// block can have any version, but the write takes place only if the block has not changed since it was read.
+    /// block can have any version, but must not change after the executor has read it.
     Records(String, RangeInclusive<usize>),
-    /// The key is that of a block with any CIDR, and no block within this CIDR was created after the etcd revision.
-    /// Other datastores cannot compare this.
+    /// No block within the key's CIDR was created after this etcd revision. The key is a block's, but its CIDR can have
+    /// any size. Other datastores cannot compare this.
     NoBlockSince(i64),
     /// The object matches. The executor replaces this with the version that it has just read.
     Matches(Condition),

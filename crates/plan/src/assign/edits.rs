@@ -19,7 +19,7 @@ use crate::basis::preconditions::as_read;
 use crate::plan::{Action, Change, Verb};
 
 /// Returns the steps, in the order of the blocks' first writes. The allocator's writes of handles are not used: it
-/// counts the addresses that it requests from a block, but a plan counts those that it gets.
+/// counts the addresses that it requests from a block, but a plan counts those that are assigned.
 pub(super) fn actions(basis: &Basis<'_>, request: &Request, writes: Vec<Write>) -> Vec<Action> {
     let mut blocks: Vec<IpNet> = Vec::new();
     for write in &writes {

@@ -72,7 +72,7 @@ impl<'s> Users<'s> {
     }
 }
 
-/// Returns the objects that a finding depends on. Blocks, handles and affinities have their own guards.
+/// Returns the objects that a finding depends on, except blocks, handles and affinities, which have their own guards.
 fn preconditions(finding: &Finding) -> BTreeSet<Key> {
     let dependencies = finding
         .depends_on

@@ -15,14 +15,14 @@ use serde::Serialize;
 
 use super::{Detour, Leg, Migration, User, UserKind};
 
-/// The room of one node without the old pool.
+/// The room of one node for users that lose their addresses, in one IP family.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeCapacity {
     pub node: String,
-    /// Addresses of the old pool that are in use on the node: of pods, endpoints and tunnels.
+    /// The number of addresses that the users on the node need: pods, endpoints and tunnels.
     pub needed: u32,
-    /// The number of addresses that the allocator finds in other pools.
+    /// The number of addresses that the allocator finds for them.
     pub found: u32,
     /// The number of blocks that the node claims for these addresses.
     pub new_blocks: usize,

@@ -43,7 +43,7 @@ pub enum Target {
     /// A pool that exists, by its name.
     Pool(String),
     /// The pool with this CIDR. If there is none, it is created with the settings of the old pool. Unless stated, the
-    /// block size is that of the old pool, and the name is the old pool's with the CIDR appended.
+    /// block size is that of the old pool, and the name is derived from the old pool.
     Network { cidr: IpNet, block_size: Option<u8>, name: Option<String> },
     /// The CIDR of the old pool with blocks of another size, reached through a temporary pool with the CIDR `via`.
     SameNetwork { block_size: u8, via: Option<IpNet> },
@@ -65,7 +65,8 @@ impl Migration {
     /// Returns the migration from `old` to the target.
     ///
     /// # Errors
-    /// If it would not be safe, or could never end.
+    /// If the target does not exist or does not suit the old pool, or the migration would not be safe, or could never
+    /// end.
     pub fn of(snapshot: &Snapshot, old: &Pool, target: &Target) -> Result<Self, MigrateRefusal> {
         if old.deleting {
             return Err(MigrateRefusal::BeingDeleted(old.name.clone()));
@@ -179,7 +180,8 @@ fn name_of(old: &Pool, cidr: IpNet) -> String {
     format!("{}{suffix}", base.get(..room).unwrap_or(base))
 }
 
-/// Refuses a new pool that cannot take the users of the old one: of another family, unusable, or overlapping something.
+/// Refuses a new pool that cannot take the users of the old one: the old one itself, or a pool that is of another
+/// family, unusable, or overlaps something.
 fn suits(snapshot: &Snapshot, old: &Pool, new: &Pool) -> Result<(), MigrateRefusal> {
     if new.name == old.name {
         return Err(MigrateRefusal::SamePool(old.name.clone()));

@@ -51,7 +51,7 @@ pub enum UserKind {
 
 calipam_model::display_serialized!(UserKind);
 
-/// Something that uses an address of the old pool.
+/// Something that uses an address in a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct User {
     pub address: IpAddr,
@@ -127,8 +127,8 @@ pub fn survey(basis: &Basis<'_>, migration: Migration) -> Survey {
 }
 
 impl Survey {
-    /// Checks that all users find an address without the old pool, and on the way back from a temporary one. Later
-    /// phases need no room.
+    /// Checks that all users find an address without the old pool, and on the way back from a temporary one. Phases
+    /// after [`Phase::Disable`] need no room.
     ///
     /// # Errors
     /// If a user does not find one.

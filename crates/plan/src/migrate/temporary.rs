@@ -122,8 +122,9 @@ impl<'s> Begun<'s> {
 }
 
 /// Finds the old pool and the target. `from` is the name or CIDR of the old pool, or of either pool of a begun change
-/// of block size. Without `from`, the old pool is the one disabled pool that has blocks, or the pool to which a
-/// temporary pool or a new pool's name refers. Returns `None` if there is no pool `from`.
+/// of block size. Without `from`, the old pool is the one disabled pool that has blocks, the pool to which a new pool's
+/// name refers, or the pool that users leave in a begun change of block size. Returns `None` if there is no pool
+/// `from`.
 ///
 /// # Errors
 /// If `from` is not stated and there is not exactly one such pool, or the target differs from a begun migration.

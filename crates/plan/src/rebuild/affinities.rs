@@ -165,7 +165,7 @@ fn decide<'f>(
         let with_block = planner.blocks.get(&value.key.cidr).and_then(|planned| planned.loses_owner.as_ref());
         return match with_block {
             _ if planner.index().workloads_name_node(node) => Decision::SkipOfLiving(finding),
-            // It is deleted with its block, which loses its owner.
+            // It is deleted in the step in which the block loses its owner.
             Some(loses_owner) if loses_owner == node => Decision::Leave,
             _ => Decision::Delete("its node does not exist"),
         };

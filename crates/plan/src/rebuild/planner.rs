@@ -105,7 +105,7 @@ pub(super) fn hidden_blocks(snapshot: &Snapshot, goes: impl Fn(&StoredBlock) -> 
     deleted.map(|block| block.value.key).chain(snapshot.hidden_blocks()).collect()
 }
 
-/// Returns another stored block that overlaps `cidr`.
+/// Returns a stored block that overlaps `cidr`: another one in the index, or a hidden one, even of the same CIDR.
 pub(super) fn overlapping(index: &Index<'_>, hidden: &HashSet<IpNet>, cidr: IpNet) -> Option<IpNet> {
     let mut around = index.blocks_around(cidr.network()).map(|block| block.key);
     let around = around.find(|key| key.prefix_len() < cidr.prefix_len());

@@ -1,5 +1,5 @@
-//! Owners of orphan handles. If blocks were lost, the handles of all their owners look like orphans, and a rebuild
-//! needs them.
+//! Owners of orphan handles. If blocks were lost, the handles of the workloads and tunnels in them look like orphans,
+//! but a rebuild needs them.
 
 use calipam_check::claim::Claim;
 use calipam_check::owner::Owners;

@@ -118,7 +118,8 @@ pub(crate) fn too_early_orphan(
     (!seen_before(basis, observations, seen)).then(|| seen_once(basis, finding.message()))
 }
 
-/// Refuses an unconfirmed affinity that was not seen twice: its holder may be about to create the block.
+/// Refuses an affinity that is neither confirmed nor marked deleted and was not seen twice: its holder may be about to
+/// create the block.
 pub(crate) fn too_early_affinity(
     basis: &Basis<'_>,
     affinity: &Versioned<Affinity>,
@@ -183,7 +184,8 @@ fn is_of_long_finished(basis: &Basis<'_>, evidence: &AddressEvidence) -> bool {
         })
 }
 
-/// Removes from a choice the addresses whose handles cannot be released completely, and skips them.
+/// Removes from a choice the addresses whose handles cannot be released completely. Returns the allocations of all
+/// handles of the choice, and the removed addresses as skipped.
 ///
 /// `insists` is true for addresses that the operator insists on, `leaves` for records that the plan moves from the
 /// handle with this ID to another, and `in_scope` for addresses in the scope of the request.
@@ -256,7 +258,8 @@ fn is_of_several(id: &str) -> bool {
     matches!(Claim::of_handle(id), Claim::LegacyPod { .. } | Claim::Tunnel { .. })
 }
 
-/// Returns true for an address of a service that has other addresses. A service holds them all under one handle.
+/// Returns true for an address that its service does not name. The service holds its other addresses under the same
+/// handle.
 fn is_extra(choice: &Choice<'_>, held: &Allocated) -> bool {
     let finding = choice.get(&(held.block, held.held.ordinal)).and_then(|chosen| chosen.finding);
     finding.is_some_and(|finding| finding.code == Code::ServiceAddressExtra)

@@ -31,9 +31,9 @@ pub struct Request {
     /// The part of the cluster. Without `leaked`, `orphan_handles`, addresses and handles, everything that its nodes
     /// hold is released; these nodes must be gone.
     pub scope: Scope,
-    /// Every leaked address whose record names its owner.
+    /// Releases every leaked address whose record names its owner.
     pub leaked: bool,
-    /// Every handle that no allocation refers to.
+    /// Deletes every handle that no allocation refers to.
     pub orphan_handles: bool,
     pub force: Force,
 }

@@ -16,7 +16,7 @@ pub(super) struct Scope {
     addresses: HashSet<IpAddr>,
     /// Clean IDs.
     handles: HashSet<String>,
-    /// The part of the cluster, with the rules of a check.
+    /// The part of the cluster, by the rules of a check.
     part: calipam_check::Scope,
 }
 
@@ -29,8 +29,8 @@ impl Scope {
         }
     }
 
-    /// Returns true if a check of the same nodes, pools and namespace shows the finding, and the finding concerns one
-    /// of the named addresses or handles, if any are named.
+    /// Returns true if a check of the same nodes, pools and namespace shows the finding, and no named address or handle
+    /// excludes it.
     pub(super) fn has(&self, finding: &Finding, index: &Index<'_>) -> bool {
         self.part.has(finding)
             && match &finding.subject {

@@ -27,7 +27,7 @@ pub(super) struct Selection<'s> {
     /// Gone nodes, which lose their blocks and affinities.
     pub nodes: BTreeSet<String>,
     pub scope: Scope,
-    /// The handles of the chosen allocations.
+    /// The named handles; once the choice is made, those of the chosen allocations.
     pub handles: HandleAllocations<'s>,
     pub skipped: Vec<Skipped>,
     pub warnings: Vec<Hint>,
@@ -182,7 +182,7 @@ impl<'s> Selector<'_, 's> {
         }
     }
 
-    /// Chooses everything that a gone node holds.
+    /// Chooses the leaked addresses of a gone node, which also loses its blocks and affinities. Skips any other node.
     fn node(&mut self, node: &str) {
         let index = &self.basis.context.index;
         if index.node_exists(node) {
@@ -363,7 +363,7 @@ impl<'s> Selector<'_, 's> {
         }
     }
 
-    /// Leaves out handles that keep an address: a handle is released completely or not at all.
+    /// Leaves out addresses whose handle keeps another one: most handles are released completely or not at all.
     fn whole_handles(&mut self) {
         let Selection { chosen, forced, scope, .. } = &mut self.selection;
         let insisted: HashSet<IpAddr> = forced.iter().copied().collect();

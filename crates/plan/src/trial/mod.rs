@@ -96,7 +96,7 @@ fn leave_out(plan: &mut Plan, failed: &FailedTrial) -> bool {
         return false;
     }
 
-    // A handle is written completely or not at all, and an affinity after its block.
+    // A handle is written completely or not at all, and an affinity depends on its block.
     let keys: Vec<HashSet<Key>> =
         plan.actions.iter().map(|action| action.step.edits().map(Edit::key).collect()).collect();
     let mut written: HashSet<&Key> = HashSet::new();
@@ -125,7 +125,7 @@ fn leave_out(plan: &mut Plan, failed: &FailedTrial) -> bool {
     true
 }
 
-/// Returns true if the step changes something that the finding is about.
+/// Returns true if the step changes something that the finding is about or depends on.
 fn may_cause(action: &Action, finding: &Finding) -> bool {
     let place = finding.subject.network();
     let addresses = finding.addresses();

@@ -144,8 +144,7 @@ pub struct Conflict {
     pub what: String,
     /// The reason why the step or addresses were abandoned.
     pub reason: String,
-    /// The addresses that stay as they were although the other parts of the step were written. Empty if the entire step
-    /// was abandoned.
+    /// The addresses of omitted parts, which stay as they were. Empty if the conflict is about the entire step.
     #[serde(skip)]
     pub addresses: Vec<IpAddr>,
 }
@@ -186,7 +185,7 @@ pub struct Execution {
     pub not_started: usize,
     /// Steps of which only a part was written, because of a conflict or a failure.
     pub partly: usize,
-    /// Steps that were abandoned or written only in part, and addresses that were left out of steps.
+    /// Steps that a conflict ended before or while they were written, and addresses that were left out of steps.
     pub conflicts: Vec<Conflict>,
     /// True if a stop was requested.
     pub interrupted: bool,

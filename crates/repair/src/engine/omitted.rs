@@ -38,7 +38,7 @@ impl Omitted {
         self.parts.iter().any(|omission| omission.unit == *unit)
     }
 
-    /// Returns the reason why another step keeps the addresses of the handle.
+    /// Returns the reason why a step of the run keeps the addresses of the handle.
     pub(crate) fn kept_reason(&self, handle: &str) -> Option<String> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).get(handle).cloned()
     }

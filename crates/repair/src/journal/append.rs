@@ -88,7 +88,7 @@ fn open_if_over(path: &Path) -> Option<File> {
 }
 
 /// Returns the header of a journal whose run is over, and its lock marks. Only these lines are decoded, since journals
-/// can be long. `None` if the file is not a journal, or is damaged.
+/// can be long. `None` if the run is alive, or the file is not a journal or is damaged.
 pub(crate) fn marks_if_over(path: &Path) -> Option<(Header, Vec<LockMark>)> {
     let mut lines = Lines::new(BufReader::new(open_if_over(path)?));
     let (mut header, mut marks) = (None, Vec::new());
@@ -108,7 +108,7 @@ pub(crate) fn marks_if_over(path: &Path) -> Option<(Header, Vec<LockMark>)> {
     Some((header?, marks))
 }
 
-/// Returns the journals in a folder whose runs are over and did not end by themselves.
+/// Returns the journals in a folder whose runs are over, and whose last line is not the end of the run.
 pub(crate) fn unfinished(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
     let broke_off = |path: &PathBuf| {
         let ends = open_if_over(path).map(|mut file| -> io::Result<bool> {

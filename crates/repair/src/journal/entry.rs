@@ -83,7 +83,8 @@ pub struct Version {
 pub struct GuardRecord {
     /// The object, by its etcd path.
     pub key: String,
-    /// Its revision; `None` if it had to be absent.
+    /// Its revision; `None` if it had to be absent. For the CIDR of a deleted pool, the revision after which no block
+    /// may have come into the pool.
     pub revision: Option<String>,
 }
 

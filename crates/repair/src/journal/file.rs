@@ -22,7 +22,7 @@ use super::read::JournalError;
 /// The largest number of lines that are written together.
 const MOST_TOGETHER: usize = 1024;
 /// The longest time that lines wait for others. A frame of many lines is smaller than many frames, and needs one
-/// `fsync`. With a thousand concurrent writes, this slows none of them.
+/// `fsync`. With many concurrent writes, this slows none of them.
 const GATHERING: Duration = Duration::from_millis(20);
 /// The longest time that lines wait for the next one.
 const NEXT_LINE: Duration = Duration::from_millis(4);

@@ -63,7 +63,7 @@ impl<R: Read> Lines<R> {
     }
 
     /// Returns the next line, and true if it is sound; `None` at the end. After an unsound line, callers have to stop.
-    /// An incomplete last line is ignored: the write that it announces never began.
+    /// An incomplete last line is ignored: if it is an intent, its write never began.
     pub(super) fn next(&mut self) -> io::Result<Option<(&[u8], bool)>> {
         self.line.clear();
         match self.text.read_until(b'\n', &mut self.line) {

@@ -33,7 +33,7 @@ pub enum JournalState {
 pub struct Listed {
     pub path: PathBuf,
     pub header: Header,
-    /// The number of objects that were written.
+    /// The number of written objects. An object counts once for each write.
     pub objects: usize,
     pub state: JournalState,
     /// True if a later run has undone it, and that run was not undone itself.
@@ -82,7 +82,8 @@ impl Listed {
         self.header.command == "undo" || self.header.command.starts_with("undo ")
     }
 
-    /// Returns true if `undo --last` can undo it: it wrote something, is over, and is neither an undo nor undone.
+    /// Returns true if `undo --last` can undo it: it wrote something, is over and not damaged, and is neither an undo
+    /// nor undone.
     pub fn can_be_last(&self) -> bool {
         let is_over = !matches!(self.state, JournalState::Running | JournalState::Damaged);
         is_over && self.objects > 0 && !self.undone && !self.is_undo()

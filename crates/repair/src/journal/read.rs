@@ -110,7 +110,8 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Reads the journal that the user named. An incomplete last line is ignored: the write that it is for never began.
+    /// Reads the journal that the user named. An incomplete last line is ignored: if it is an intent, its write never
+    /// began.
     ///
     /// # Errors
     /// If the file cannot be read, is not a journal, has another format, is damaged, or its run is still alive.
@@ -195,7 +196,7 @@ impl Recorded {
         }
     }
 
-    /// Returns the intents without an outcome: the run ended between a write and the line about its outcome.
+    /// Returns the intents without an outcome: the run ended before it recorded one, or could not find it out.
     pub fn open_intents(&self) -> impl Iterator<Item = &Intent> {
         self.intents.iter().filter(|intent| !self.outcomes.contains_key(&intent.id))
     }

@@ -115,6 +115,9 @@ struct NetChange {
 impl UndoPlan {
     /// Plans the inverse of a run. [`resolve`](crate::journal::resolve()) has to resolve its open intents first;
     /// unresolved intents are skipped.
+    ///
+    /// # Errors
+    /// If the journal names an object that calipam never writes.
     pub fn new(recorded: &Recorded) -> Result<Self, RepairError> {
         let mut plan = Self {
             cluster: recorded.header.cluster.clone(),

@@ -1,4 +1,4 @@
-//! Refuses to undo steps whose objects have changed since the run, or would overlap newer objects.
+//! Refuses to undo steps whose objects have changed since the run, or would conflict with other objects.
 
 use std::collections::BTreeSet;
 
@@ -95,8 +95,8 @@ impl UndoStep {
 }
 
 impl UndoPlan {
-    /// Reads the objects as they are now. Skips steps whose objects have changed since the run, or would overlap other
-    /// objects. Leaves out steps that find everything as it was before the run.
+    /// Reads the objects as they are now. Skips steps whose objects have changed since the run, or would conflict with
+    /// other objects. Leaves out steps that find everything as it was before the run.
     pub async fn read(mut self, datastore: &Datastore) -> Result<Self, RepairError> {
         let information = datastore.stored(&[lock::key()]).await?.pop().flatten();
         check_guid(information.as_ref(), "journal", &self.cluster)?;
@@ -250,7 +250,7 @@ fn of_another_size(object: &UndoObject, newer: &[&Pool]) -> Option<String> {
 
 /// Returns the reason to refuse each step, if there is one: an object that it creates again would overlap another, or
 /// not fit a newer pool; a block exists that was absent for the run; or a pool that it deletes has blocks or
-/// affinities. Overlaps with objects that the steps write themselves do not count.
+/// affinities that no other pool contains. Overlaps with objects that the steps write themselves do not count.
 pub(super) async fn refusals(
     datastore: &Datastore,
     steps: &[UndoStep],

@@ -15,7 +15,7 @@ pub(super) struct UndoTask {
     pub step: Arc<UndoStep>,
     pub from: usize,
     pub to: usize,
-    /// The most awaited objects that one write requires to be unchanged.
+    /// The largest number of awaited objects that one write requires to be unchanged.
     pub evidence: usize,
     /// The reason why the step is not undone.
     pub refusal: Option<String>,

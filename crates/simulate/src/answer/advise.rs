@@ -58,7 +58,7 @@ pub struct Tipping {
     pub second: u8,
     /// The additional cost of the second-best size in wasted addresses and routes, in percent.
     pub costs_more_percent: f64,
-    /// The nearest number of pods per node at which another size was the best in a run.
+    /// A number of pods per node at which another size was the best in a run: the one nearest to the scenario's.
     pub pods_per_node: Option<u32>,
     /// The best size in that run.
     pub block_size: Option<u8>,

@@ -60,7 +60,7 @@ pub struct Sighting {
     pub runs: u64,
     /// Number of runs in which the finding was seen before any address had two owners.
     pub runs_before_clash: u64,
-    /// The time from the cause until the finding was first seen: the median of the runs in which it was.
+    /// The time from the cause until the finding was first seen: the median over the runs in which it was seen.
     pub after: Micros,
 }
 
@@ -74,7 +74,7 @@ pub struct CauseRow {
     pub runs_with_clash: u64,
     /// Number of addresses with two owners, summed over the runs.
     pub clashes: u64,
-    /// The time from the cause until the first address had two owners: the median of the runs with one.
+    /// The time from the cause until an address first had two owners: the median over the runs with such an address.
     pub first_clash_after: Option<Micros>,
     /// The findings of checks, earliest first. Only findings of two checks in a row count, as with `--confirm`.
     pub findings: Vec<Sighting>,

@@ -1,4 +1,4 @@
-//! The results of simulations, as types. They are printed and drawn elsewhere.
+//! Experiments with simulations, and the types of their results. Other crates print and draw the results.
 
 mod advise;
 mod block_size;

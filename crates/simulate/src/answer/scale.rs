@@ -4,7 +4,7 @@ use super::Scale;
 use super::several::run_each;
 use crate::scenario::{Scenario, ScenarioError};
 
-/// Runs a scenario with each number of nodes. The arrival rate of pods per node stays the same.
+/// Runs a scenario with each number of nodes. An arrival rate that is set grows with the number of nodes.
 pub fn scale(scenario: &Scenario, nodes: &[u32], runs: u64) -> Result<Scale, ScenarioError> {
     let before = scenario.node_count().max(1);
     let sized = |count: &u32| Scenario {

@@ -10,8 +10,9 @@ use super::{Adds, BlockUse, Course, Failure, Point, Range, Requests, Run, Times}
 use crate::scenario::{Scenario, ScenarioError};
 use crate::time::Micros;
 
-/// The largest deviation of a node's pods from the average in repeated runs, in percent: schedulers do not place pods
-/// evenly, and the average is not known in advance.
+/// The variation of pods in repeated runs, in percent. The average number of pods per node deviates from the scenario's
+/// by up to this, since it is not known in advance. The pods of a node deviate from the average by up to this, or more
+/// if the scenario says so, since schedulers do not place pods evenly.
 pub const SPREAD: u32 = 12;
 
 /// Runs each scenario `runs` times. Refuses impossible scenarios before anything runs.

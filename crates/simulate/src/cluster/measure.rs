@@ -1,4 +1,4 @@
-//! Measurements of plugin calls.
+//! Measurements of a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -33,7 +33,7 @@ pub(crate) struct Pod {
     pub has_endpoint: bool,
     /// True if the pod's node failed: the pod's object in the API server no longer changes.
     pub is_of_failed_node: bool,
-    /// True if the pod was running on a node that failed, and is not replaced yet.
+    /// True if the pod was running on a node that stopped, and is not replaced yet.
     is_lost: bool,
     /// True if another pod was created in its place.
     is_replaced: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Pods {
     all: Vec<Pod>,
     /// The number of pods that wait for addresses and are not replaced.
     waiting: u64,
-    /// The number of pods that were running on failed nodes and are not replaced yet.
+    /// The number of pods that were running on nodes that stopped, and are not replaced yet.
     lost: u64,
     /// The pods that existed at the start, by handle.
     adopted: HashMap<Rc<str>, u32, foldhash::fast::FixedState>,

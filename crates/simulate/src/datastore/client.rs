@@ -71,7 +71,7 @@ impl Client {
         self.conflicts.get()
     }
 
-    /// True if the client looked for a block to claim or to borrow from.
+    /// True if the client read block keys, which is mostly done to find a block to claim or to borrow from.
     pub(crate) fn has_searched(&self) -> bool {
         self.has_searched.get()
     }

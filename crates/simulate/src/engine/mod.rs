@@ -64,7 +64,7 @@ impl Engine {
         id
     }
 
-    /// Kills a task. Its requests can still be answered.
+    /// Kills a task. Writes that it has sent are still made.
     pub(crate) fn kill(&self, id: TaskId) {
         let task = self.0.tasks.borrow_mut().remove(&id);
         // Dropping the task may wake others.

@@ -51,8 +51,8 @@ pub enum ScenarioError {
 }
 
 impl Scenario {
-    /// Refuses a scenario that no cluster can have. A pool that is too small for the blocks of all nodes is allowed:
-    /// simulations show its effects.
+    /// Refuses a scenario that no cluster can have, or that is too large to simulate. A pool that is too small for the
+    /// blocks of all nodes is allowed: simulations show its effects.
     pub fn check(&self) -> Result<(), ScenarioError> {
         let costs = self.costs()?;
         if costs.jitter_permille > 1_000 {

@@ -153,7 +153,7 @@ impl Scenario {
         self.arrival.unwrap_or_else(|| Rate::per(nodes.into(), Micros::from_secs(5)))
     }
 
-    /// The time at which the last pod has arrived.
+    /// The time at which the last pod is expected to have arrived.
     pub fn filled_at(&self) -> Micros {
         self.arrival().time_for(self.pod_count())
     }

@@ -38,7 +38,7 @@ fn seconds<S: Serializer>(duration: &SignedDuration, serializer: S) -> Result<S:
 
 /// The longest time that counts, in multiples of the median. A longer one shows that the pod was unready again later.
 const OUTLIER: i32 = 10;
-/// The time that a batch waits for addresses if the eviction sets none; a runtime retries several times within it.
+/// The time that a batch waits for addresses if no eviction is requested; a runtime retries several times within it.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(10);
 
 impl Estimate {

@@ -157,6 +157,9 @@ impl Eviction {
     }
 
     /// Waits until as many pods of each controller are ready as before.
+    ///
+    /// # Errors
+    /// If that takes longer than [`Self::patience`], or a new pod gets an address from the old pool.
     async fn until_back(
         &self,
         workloads: &Workloads,

@@ -142,8 +142,8 @@ fn pools_or_skipped(
 /// A longer time than a CNI plugin takes to assign an address: Calico's plugin gives up after 90 seconds.
 const ADD: SignedDuration = SignedDuration::from_mins(2);
 
-/// Waits for the grace period, at most [`ADD`], before the pool is deleted: a plugin that read the pool while it was
-/// enabled may claim a block there a moment later. `None` if nothing is written.
+/// Does the preflight, and waits for the grace period, at most [`ADD`], before the pool is deleted: a plugin that read
+/// the pool while it was enabled may claim a block there a moment later. `None` if nothing is written.
 async fn wait_for_grace(
     run: &Run<'_>,
     request: &MigrateRequest,

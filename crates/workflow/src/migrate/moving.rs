@@ -42,7 +42,7 @@ pub struct Pin {
 pub struct Moving {
     pub workloads: Vec<Group>,
     pub pins: Vec<Pin>,
-    /// An estimate of the eviction; `None` if no pod shows how long it took to start.
+    /// An estimate of the eviction; `None` if no pod shows how long it took to start, or the simulation fails.
     pub estimate: Option<Estimate>,
     /// True if a live migration gives a virtual machine another address, as before Calico 3.32.
     pub live_migration_moves: bool,

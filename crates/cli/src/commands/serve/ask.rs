@@ -1,4 +1,5 @@
-//! Questions about an address, pod, node or handle, answered as by `show` from the data of the last successful check.
+//! Questions about an address, pod, node or handle, answered as by `show` from the data of the last successful check
+//! or, if the cluster is followed, from later data.
 
 use std::borrow::Cow;
 use std::io;
@@ -54,7 +55,7 @@ impl Question {
         Some(Self::Any(text.trim().to_owned()))
     }
 
-    /// Writes the document of `show`; `None` if the cluster does not have the object.
+    /// Returns the document of `show`; `None` if the cluster does not have the object.
     pub(super) fn answer(&self, snapshot: &Snapshot, format: Format) -> io::Result<Option<Vec<u8>>> {
         match self {
             Self::Address(address) => {

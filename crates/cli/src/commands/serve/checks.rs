@@ -1,5 +1,5 @@
-//! The checks of `serve`, one after the other. A datastore is read once and then followed; if it cannot be followed,
-//! each check reads everything.
+//! The checks of `serve`, one after the other. A datastore is read and then followed, with a complete read each hour.
+//! If it cannot be followed, each check reads everything.
 
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -21,11 +21,14 @@ use crate::exit::Failure;
 use crate::operator::Person;
 use crate::watch::{self, TOGETHER};
 
-/// The pause after a check, as a multiple of its duration, so checks take less than a tenth of the time.
+/// The pause after a check, as a multiple of its duration: checks take less than a tenth of the time, unless the
+/// interval ends the pause.
 const REST: u32 = 10;
-/// The pause while following, as a multiple of the check's processor time: checks use less than a quarter of a core.
+/// The pause while following, as a multiple of the check's processor time: checks use less than a quarter of a core,
+/// unless the interval ends the pause.
 const REST_FOLLOWED: u32 = 4;
-/// The shortest time between two checks while following, so that many changes are checked together.
+/// The shortest time between two checks while following, so that many changes are checked together. A finding that is
+/// due shortens it.
 const EVERY: Duration = Duration::from_secs(1);
 /// The time within which Calico usually writes all records of a pod.
 const OF_ONE_POD: Duration = Duration::from_millis(100);
@@ -41,7 +44,7 @@ pub(super) struct Checks<'a> {
     live: Option<Live>,
     /// The thread that reads the pools' earlier trends from the `--record` folder.
     past: Option<JoinHandle<Option<Trends>>>,
-    /// The reason that the cluster is not followed.
+    /// The last reason not to follow the cluster.
     not_followed: Option<WhyWhole>,
     /// The connection to a followed datastore, until an error.
     datastore: Option<Datastore>,
@@ -176,7 +179,8 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// Pauses after a check that lasted `took`, and waits for a change or the end of the interval.
+    /// Pauses after a check that lasted `took`, and waits for a change, a finding that is due, or the end of the
+    /// interval.
     pub(super) async fn rest(&mut self, took: Duration, interval: Duration) {
         let least = self
             .live

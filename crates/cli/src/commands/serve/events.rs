@@ -23,7 +23,7 @@ const MOST: usize = 500;
 /// The maximum number of events in a round.
 const TOGETHER: usize = 10;
 
-/// The sender of events, with the findings for which it has sent one.
+/// The sender of events, with the findings that it has sent.
 pub(super) struct FindingEvents {
     events: Events,
     told: BTreeSet<FindingKey>,

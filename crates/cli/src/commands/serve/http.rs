@@ -190,7 +190,8 @@ async fn respond<B>(
     }
 }
 
-/// Streams an event for each version of the page, beginning with the current one, until the server ends.
+/// Streams an event for each version of the page, beginning with the current one, until the server stops or the time
+/// limit of the connection is reached.
 fn events(served: watch::Receiver<Arc<Served>>, end: watch::Receiver<()>) -> Answer {
     let pages = WatchStream::new(served).map(|served| Some(served.version.clone()));
     let end = WatchStream::from_changes(end).map(|()| None);
@@ -201,7 +202,7 @@ fn events(served: watch::Receiver<Arc<Served>>, end: watch::Receiver<()>) -> Ans
     headed(StatusCode::OK, "text/event-stream", StreamBody::new(events).boxed())
 }
 
-/// Answers a question from the last successful check.
+/// Answers a question with the data of the last successful check.
 async fn answer_question(question: Question, served: &Served, format: Format, asking: &Semaphore) -> Answer {
     let Some(good) = &served.good else {
         return with(not_ready(served), RETRY_AFTER, "10");

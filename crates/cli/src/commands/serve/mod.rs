@@ -39,7 +39,7 @@ const CURRENT: u32 = 3;
 /// Checks and serves until a signal.
 ///
 /// # Errors
-/// If it cannot listen, or the first check finds that the call or its settings are wrong.
+/// If the server cannot start, or the first check finds that the call or its settings are wrong.
 pub(super) fn run(args: ServeArgs, global: Global, console: &Console) -> Result<Outcome, Failure> {
     if global.datastore.as_deref() == Some("-") {
         return Err(Failure::usage("stdin can be read only once: name the file"));
@@ -97,7 +97,7 @@ async fn serve(args: ServeArgs, global: Global, console: &Console) -> Result<Out
     Err(checks.join().unwrap_or_else(|_| exit::panicked()))
 }
 
-/// Checks until the first check finds wrong options or settings.
+/// Checks again and again. Returns only if the first check finds wrong options or settings.
 async fn check_again_and_again(
     args: ServeArgs,
     global: Global,

@@ -27,7 +27,7 @@
     apply();
   }
 
-  // The name of a cluster filters by it.
+  // A click on a cluster's name filters by that name.
   for (const link of document.querySelectorAll("#clusters-table a")) {
     link.addEventListener("click", () => {
       $("filter").value = link.textContent;

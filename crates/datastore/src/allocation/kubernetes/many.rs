@@ -26,7 +26,7 @@ const MANY: usize = 64;
 const PAGE: usize = 128;
 /// Maximum number of parallel reads of pages.
 const PAGES: usize = 2;
-/// Maximum number of parallel reads of single blocks.
+/// Maximum number of parallel reads of single blocks, in each of these.
 const IN_FLIGHT: usize = 32;
 
 /// The blocks that the queries ask for; `None` if these are few, or if there are other queries.

@@ -132,7 +132,7 @@ async fn node(client: &KubeClient, key: &Key, kind: &Kind, path: &str) -> Result
     Ok(Answer { entries: entries(snapshot, |found| found == key), ..Answer::default() })
 }
 
-/// The record in a Calico object; [`Record::Undecodable`] if its value does not belong to `key`.
+/// The record in a Calico object; [`Record::Undecodable`] if it belongs to another key or cannot be decoded.
 pub(super) fn object_entries(key: &Key, mut snapshot: Snapshot, revision: &Revision) -> Vec<Entry> {
     if let (Key::IpamConfig, Some(config)) = (key, snapshot.ipam_config.take()) {
         return vec![Entry { record: Record::Config(config), revision: revision.clone() }];

@@ -48,7 +48,7 @@ fn status(status: &Status, attempt: Attempt) -> Failure {
         Code::Unauthenticated => Failure::AuthNeeded,
         Code::PermissionDenied => Failure::PermissionDenied(String::new()),
         Code::OutOfRange if message.contains("compacted") => Failure::Compacted,
-        // This member lags behind the one that was asked first.
+        // This member lags behind another one, or a requested revision is in the future.
         Code::OutOfRange if message.contains(FUTURE) => Failure::NoQuorum(message.to_owned()),
         Code::DeadlineExceeded | Code::Cancelled if message.contains("expired") => {
             Cause::TimedOut(attempt.timeout).into()

@@ -14,8 +14,8 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use crate::error::{Attempt, Cause};
 use crate::settings::TlsSettings;
 
-/// The cause that the server gives; `None` if it gives none, or if the settings have no CA certificate.
-/// Blocks for up to `limit` in each step.
+/// The TLS error of a handshake, such as an alert from the server; `None` if there is none, or if the settings have no
+/// CA certificate. Blocks while the name is resolved, then for up to `limit` in each step.
 pub(crate) fn reason(authority: &str, tls: &TlsSettings, limit: Duration) -> Option<Cause> {
     let config = config(tls)?;
     let (host, _) = authority.rsplit_once(':')?;

@@ -1,7 +1,7 @@
 //! An etcd v3 server: connection with failover, authentication, reads and writes.
 //!
-//! Requests go to one endpoint: all reads of a run are at one revision, and a member that has answered at a
-//! revision once can do so again without asking the others.
+//! A client sends all requests to one endpoint: the parts of a whole read are at one revision, and a member that has
+//! answered at a revision once can do so again without asking the others.
 
 mod bulk;
 mod classify;
@@ -102,7 +102,7 @@ impl Answers {
         self.ranges.iter().flat_map(entries)
     }
 
-    /// The GUID of the cluster; empty if it has none, or its information was not read.
+    /// The GUID of the cluster; empty if it has none, or if the cluster information was not read or is invalid.
     pub(crate) fn guid(&self) -> String {
         let key = information_key();
         let found = self.entries().find(|entry| entry.key == key.as_bytes());
@@ -194,8 +194,8 @@ impl EtcdClient {
         InterceptedService::new(self.carrier.clone(), self.token.clone())
     }
 
-    /// Sends a transaction once. After an error it may have taken place, since the connection may break after etcd has
-    /// committed it. `what` names it in errors.
+    /// Sends a transaction, and repeats it only if the user's token has expired. After an error it may have taken
+    /// place, since the connection may break after etcd has committed it. `what` names it in errors.
     pub(crate) async fn write(&self, transaction: Txn, what: &str) -> Result<TxnResponse> {
         tracing::debug!("{}: write {what}", redact_url(&self.endpoint));
         self.transact(transaction).await.map_err(|failure| self.write_error(what, failure))

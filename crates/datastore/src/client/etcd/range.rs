@@ -13,8 +13,8 @@ pub(crate) struct Range {
     pub limit: i64,
     /// The revision to read; 0 for the newest.
     pub revision: i64,
-    /// True if any member may answer from its own data, which is correct if that member has answered at this revision
-    /// before.
+    /// True if any member may answer from its own data, which is correct if that member has answered at this or a later
+    /// revision before.
     pub serializable: bool,
     /// Omits values.
     pub keys_only: bool,
@@ -45,7 +45,7 @@ impl Range {
         self
     }
 
-    /// Reads at a revision at which the member has answered before.
+    /// Reads at a revision that the member has reached: it has answered at this or a later one before.
     pub(crate) fn at(mut self, revision: i64) -> Self {
         self.revision = revision;
         self.serializable = true;

@@ -11,7 +11,7 @@ use crate::error::{Attempt, Failure, innermost, sources};
 /// Maximum length of a server's message in output.
 const MAX_MESSAGE: usize = 300;
 
-/// The reason that there was no response.
+/// The reason that there was no complete response.
 pub(crate) fn transport_failure(error: &(dyn StdError + 'static), attempt: Attempt) -> Failure {
     if let Some(login) = sources(error).find_map(|source| source.downcast_ref::<AuthError>()) {
         return Failure::Login(login_failure(login));
@@ -33,7 +33,7 @@ pub(crate) fn login_failure(error: &AuthError) -> String {
         AuthError::InvalidBearerToken(_) | AuthError::InvalidBasicAuth(_) => {
             "the credentials have characters that a header cannot contain".into()
         }
-        // The messages of these errors name the cause.
+        // The messages of OIDC errors name the cause.
         AuthError::Oidc(error) => error.to_string(),
         other => innermost(other),
     }

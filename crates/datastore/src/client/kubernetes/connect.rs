@@ -78,7 +78,7 @@ fn kubeconfig(settings: &KubernetesSettings) -> Result<Option<(Kubeconfig, Strin
     Ok(Some((merged(&paths, &name)?, name)))
 }
 
-/// The kubeconfig's program that provides credentials; `None` if there is none.
+/// The kubeconfig's program that provides credentials; `None` if there is none, or the settings are not usable.
 pub async fn credential_plugin(settings: &KubernetesSettings) -> Option<String> {
     config(settings).await.ok()?.auth_info.exec?.command
 }
@@ -102,8 +102,8 @@ impl KubeconfigNames {
     }
 }
 
-/// The first context of the kubeconfig that leads to `server`, a result of [`Datastore::location`]. `None` if the
-/// settings already lead there, or no context does.
+/// The first context of the kubeconfig that leads to `server`, a result of
+/// [`Datastore::location`](crate::Datastore::location). `None` if the chosen context already leads there, or none does.
 pub fn context_of_server(settings: &KubernetesSettings, server: &str) -> Result<Option<String>, Error> {
     let Some((kubeconfig, _)) = kubeconfig(settings)? else { return Ok(None) };
     let server_of = |cluster: &str| {
@@ -140,7 +140,7 @@ async fn base(settings: &KubernetesSettings) -> Result<Config, Error> {
     Config::incluster_env().map_err(|error| Error::NoCluster(innermost(&error)))
 }
 
-/// Merges several kubeconfigs: the first one with a value wins. Files in a list may be missing.
+/// Merges several kubeconfigs: the first one with a value wins. Files in a list may be missing, but not all.
 fn merged(paths: &[PathBuf], name: &str) -> Result<Kubeconfig, Error> {
     let mut merged: Option<Kubeconfig> = None;
     for path in paths.iter().filter(|path| paths.len() == 1 || path.exists()) {
@@ -241,7 +241,7 @@ fn join(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// The error for an invalid kubeconfig. A parser's message would quote its text, which may have secrets.
+/// The error for an unreadable or invalid kubeconfig. Omits a parser's message, which could quote secrets.
 pub(super) fn bad(what: &str, error: &KubeconfigError) -> Error {
     if let KubeconfigError::ReadConfig(error, _) = error {
         return Error::KubeconfigFile { what: what.into(), reason: error.to_string() };

@@ -8,7 +8,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use super::discovery::Api;
 use crate::error::Permission;
 
-/// Characters that are not special in URLs.
+/// All characters that are escaped in a URL, even those that are special only in some of its parts.
 pub(crate) const UNRESERVED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
@@ -47,7 +47,7 @@ impl Kind {
         }
     }
 
-    /// The path of a list with at most one object: the one named `default`, if it exists.
+    /// The path of a list with at most one object, the one named `default`; of machines, at most one in each namespace.
     pub(crate) fn list_of_one(&self) -> String {
         let (parent, plural) = self.path.rsplit_once('/').unwrap_or(("", self.known.plural));
         match self.known.source {

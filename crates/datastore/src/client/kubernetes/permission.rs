@@ -1,4 +1,4 @@
-//! Asks the API server for the user's permissions, before anything is read.
+//! Asks the API server for the user's permissions, before anything is read, watched or written.
 
 use std::sync::Arc;
 

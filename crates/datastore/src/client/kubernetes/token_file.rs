@@ -1,4 +1,4 @@
-//! A file with a bearer token, which is read again every minute, as in client-go: tokens of service accounts are
+//! A file with a bearer token, which is read again after a minute, as in client-go: tokens of service accounts are
 //! replaced while a pod runs.
 
 use std::path::PathBuf;
@@ -42,8 +42,7 @@ impl TokenFile {
         }
     }
 
-    /// The header for a request. If the file can no longer be read, the last token is used: some programs remove the
-    /// file after reading it.
+    /// The header for a request. If the file can no longer be read, the last token is used, which may still be valid.
     pub(super) fn header(&self) -> HeaderValue {
         let mut last = lock(&self.last);
         if last.0.elapsed() >= MINUTE {

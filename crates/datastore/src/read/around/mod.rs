@@ -27,14 +27,14 @@ pub enum Lookup {
 const IN_PART: [Source; 5] =
     [Source::Blocks, Source::Affinities, Source::Handles, Source::Nodes, Source::Endpoints];
 
-/// The objects that the records of the blocks name.
+/// The objects that blocks and their records name.
 #[derive(Debug, Default)]
 pub(crate) struct Named {
     /// Handles, nodes, pods, services, and the affinities of the blocks.
     pub keys: BTreeSet<Key>,
     /// The namespaces in all records of an address's blocks: the nodes may have endpoints in any of them.
     pub namespaces: BTreeSet<String>,
-    /// The pods whose workload endpoints are read. Their keys are known except for the interface.
+    /// The pods whose workload endpoints are read. The keys of these endpoints are known except for the interface.
     pub endpoints: BTreeSet<PodOnNode>,
 }
 

@@ -71,7 +71,8 @@ async fn in_blocks(
     Ok(few(addresses, begin))
 }
 
-/// The first address that begins with `begin`, if `begin` is nearly complete.
+/// The first address in an IPv4 `network`, or the first IPv6 address that begins with `begin`; `None` if the text is
+/// too short for that.
 fn first_address(begin: &str, network: &str) -> Option<IpAddr> {
     if begin.contains(':') {
         let texts = [begin.to_owned(), format!("{begin}0"), format!("{}::", begin.trim_end_matches(':'))];

@@ -46,7 +46,7 @@ async fn folders(keys: &Keys<'_>, begin: &str) -> Result<BTreeSet<String>> {
 
 /// Maximum blocks for which ranges of handles are read directly.
 const FEW_BLOCKS: usize = 500;
-/// Number of blocks in the sample of a larger cluster.
+/// Approximate number of blocks of a family in the sample of a larger cluster.
 const SAMPLE: usize = 8;
 /// If the sample has this many matching handles, the cluster has too many to read directly.
 const MANY: usize = 16;

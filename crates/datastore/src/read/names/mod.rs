@@ -14,7 +14,7 @@ use calipam_model::snapshot::Snapshot;
 use crate::error::Result;
 use crate::store::{Datastore, Pending};
 
-/// Maximum names in an answer; a few more may be added to show the common beginning of all names.
+/// Maximum names in most answers; a few more may be added to show the common beginning of all names.
 pub(crate) const MOST: usize = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum NameKind {
     /// Allocated addresses; if there are many, their networks, such as `10.244.`.
     Addresses,
     Handles,
-    /// Existing namespaces; in etcd those with endpoints.
+    /// Existing namespaces; in etcd and files, those with endpoints or pods.
     Namespaces,
 }
 

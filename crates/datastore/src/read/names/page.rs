@@ -32,8 +32,8 @@ pub(super) async fn some(names: &impl Names, begin: &str) -> Result<BTreeSet<Str
     Ok(found.into_iter().collect())
 }
 
-/// The different beginnings of names up to and including a separator, found by small reads. Omits names without the
-/// separator.
+/// The different beginnings of names up to and including a separator, a few hundred at most, found by small reads.
+/// Omits names without the separator.
 pub(super) async fn parts(names: &impl Names, begin: &str, separator: char) -> Result<Vec<String>> {
     let end = prefix_end(begin.as_bytes());
     let (mut start, mut parts) = (begin.as_bytes().to_vec(), Vec::new());

@@ -19,7 +19,7 @@ const ATTEMPTS: usize = 3;
 /// The root of all Calico data.
 const ROOT: &str = "/calico";
 
-/// All entries in the form of Calico 3, at one index.
+/// Entries in the form of Calico 3, read at one index.
 pub(crate) struct Tree {
     pub endpoint: String,
     pub index: i64,
@@ -66,7 +66,7 @@ pub(crate) async fn observe(client: &Arc<EtcdV2Client>, progress: &ProgressFn) -
     Ok(tree.snapshot(|_| true))
 }
 
-/// Reads everything again at one new index, and returns the given keys. The result omits missing ones.
+/// Reads everything again at one new index, and returns the objects with these keys. The result omits missing ones.
 pub(crate) async fn reread(client: &Arc<EtcdV2Client>, keys: &BTreeSet<Key>) -> Result<Snapshot> {
     let wanted: BTreeSet<String> = keys.iter().map(Key::to_string).collect();
     let mut snapshot =

@@ -29,8 +29,8 @@ const WRITES: usize = 16;
 pub(in crate::write) struct SharedTransactions {
     reads: Queue<Read>,
     writes: Queue<Write>,
-    /// True if each write is sent alone: evidence elsewhere was read just before, or a combined request has failed, and
-    /// the server's limits may be lower than the defaults.
+    /// True if each write is sent alone: evidence in Kubernetes is read just before it, or a combined request has
+    /// failed, and the server's limits may be lower than the defaults.
     alone: AtomicBool,
 }
 

@@ -57,7 +57,7 @@ fn built_in(snapshot: Snapshot) -> Option<Stored> {
     Some(Stored { revision, raw: Bytes::new(), whole: None, object: None, user })
 }
 
-/// A custom resource. Its raw value is in etcd's form, for comparison with what is written.
+/// A custom resource. If it can be edited, its raw value is in etcd's form, for comparison with what is written.
 fn custom(key: &Key, snapshot: Snapshot, value: &Value, body: Bytes) -> Stored {
     // The value of an object, not its name, identifies its handle or affinity.
     let object = match key {
@@ -118,8 +118,8 @@ pub(crate) fn is_version(found: &Revision, expected: &Revision) -> bool {
     }
 }
 
-/// Makes one change. A deletion has two steps: the object is marked as deleted, with the comparison, and then
-/// deleted by UID and version. Affinities get labels if `labels` is true.
+/// Makes one change. A deletion has two steps, except of a pool or the configuration: the object is marked as deleted,
+/// with the comparison, and then deleted by UID and version. Affinities get labels if `labels` is true.
 ///
 /// # Errors
 /// If the server fails, rejects the request, or does not answer in time. The change may then be done in

@@ -14,7 +14,7 @@ use crate::client::kubernetes::KubeClient;
 use crate::error::Result;
 use crate::tasks;
 
-/// Limits of a batch, which has one object. The bytes are the default limit of the API server's etcd.
+/// Limits of a batch, which has one object. The bytes are a little below the default limit of the API server's etcd.
 pub(crate) const LIMITS: Limits =
     Limits { changes: 1, conditions: 128, bytes: 1_500_000, affinity_first: false };
 

@@ -65,7 +65,7 @@ impl JsonList {
             return Err(ListError::Cut);
         }
         let envelope: Envelope = serde_json::from_slice(&self.envelope).map_err(ListError::Envelope)?;
-        // Some servers omit the items of an empty list; other documents without items have no metadata.
+        // Some servers omit the items of an empty list. A document with neither items nor metadata is no list.
         match (envelope.items, envelope.metadata) {
             (None, None) => Err(ListError::Nothing),
             (_, metadata) => Ok(metadata.unwrap_or_default()),

@@ -12,9 +12,9 @@ use self::protobuf::ProtobufList;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// JSON, the only encoding of custom resources.
+    /// JSON, the only encoding of custom resources, except for `metadata` alone.
     Json,
-    /// Kubernetes' protobuf, for built-in kinds.
+    /// Kubernetes' protobuf, for built-in kinds and for `metadata` alone.
     Protobuf,
 }
 

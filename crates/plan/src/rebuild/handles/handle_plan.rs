@@ -36,7 +36,7 @@ pub(super) struct HandlePlan<'p, 's> {
     /// The changes of the recorded numbers.
     pub(super) moved: &'p BTreeMap<IpNet, i64>,
     pub(super) observed: Observed<'s>,
-    /// Objects with a carriage return in the ID that are deleted.
+    /// Objects to delete, whose IDs have a carriage return.
     pub(super) strays: Vec<&'s Versioned<Handle>>,
     /// The findings that are repaired. Without any, the object keeps its difference from the blocks.
     pub(super) repairs: Vec<(Code, Subject)>,

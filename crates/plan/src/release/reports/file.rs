@@ -16,7 +16,7 @@ use super::{Observation, Observations, allocation, is_released};
 /// A report by calipam or calicoctl, from JSON or YAML.
 #[derive(Debug, Default)]
 pub struct ReportFile {
-    /// The fields except the lists that grow with the cluster.
+    /// The fields except `allocations` and `findings`.
     pub(super) fields: Map<String, Value>,
     /// The unused addresses among calicoctl's `allocations`.
     pub(super) listed: HashMap<IpAddr, Vec<Observation>>,
@@ -55,7 +55,7 @@ struct Recorded {
     sequence_number: Option<String>,
 }
 
-/// Adds a finding to the observations.
+/// Adds a finding about an unused address or handle to the observations, and ignores any other.
 fn add_finding(seen: &mut Observations, finding: &Value) -> Result<(), NoReport> {
     let undecodable = |error: &dyn fmt::Display| NoReport::Undecodable(error.to_string());
     let EarlierFinding { code, subject, evidence, .. } =

@@ -1,8 +1,8 @@
 "use strict";
-// Begins the script of each page. A page works without it, as tables. Texts of the clusters are set as text only, never as HTML.
+// The beginning of a page's script. Without scripts, a page shows tables. Texts from clusters are set as text only, never as HTML.
 document.documentElement.classList.add("has-script");
 const $ = (id) => document.getElementById(id);
-// What only IPv6 has is a power, as in the table of pools.
+// Formats the numbers that only IPv6 pools have as powers, as in the table of pools.
 const raised = (power) => [...String(power)].map((digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]).join("");
 const number = (value) => {
   if (value < 1e8) return Number(value).toLocaleString("en");
@@ -11,15 +11,15 @@ const number = (value) => {
   return `${(value / 10 ** power).toFixed(2)}×10${raised(power)}`;
 };
 
-// The rows of a table, as they stand in it.
+// The rows of a table, in their order.
 const rowsOf = (table) => [...table.tBodies[0].rows].map((row, order) => ({ row, order, text: row.textContent.toLowerCase() }));
 
-// The words of the filter, all of which a row has to have.
+// The words of the filter: a row must have all of them.
 const wordsOfFilter = () => $("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
 
-// Heads sort the rows of a table, which `apply` shows and hides again.
+// Lets column heads sort the rows of a table; then `apply` decides again which rows are shown.
 const sortable = (table, rows, apply) => {
-  // Numbers inside texts by their value: 10.0.0.9 before 10.0.0.10.
+  // Compares numbers in texts by value: 10.0.0.9 comes before 10.0.0.10.
   const { compare } = new Intl.Collator("en", { numeric: true });
   const severities = ["critical", "error", "warning", "info"];
   const key = (text) => severities.includes(text) ? String(severities.indexOf(text)) : text.replaceAll(",", "");
@@ -42,7 +42,7 @@ const sortable = (table, rows, apply) => {
   });
 };
 
-// A code leads to what it means, which is folded.
+// A link to a code opens its explanation, which is folded.
 const unfold = () => {
   const target = $(decodeURIComponent(location.hash.slice(1)));
   if (target && target.tagName === "DETAILS") target.open = true;

@@ -1,5 +1,5 @@
 "use strict";
-// A later page replaces this one, unless someone is typing: then when they have finished.
+// A later page replaces this one at once, or when someone who is typing has finished.
 (() => {
   const failed = document.querySelector(".notice[role=alert]") ? " failed" : "";
   const version = document.body.dataset.read + failed;

@@ -4,7 +4,7 @@
   if (table) {
     const rows = rowsOf(table);
     const [shown, more, all] = [$("findings-shown"), $("findings-more"), $("findings-all")];
-    // The maps stand below the table: as many rows as one looks through.
+    // The maps are below the table, so it shows only some of its rows at first.
     let limit = 100;
     const apply = () => {
       const words = wordsOfFilter();
@@ -42,7 +42,7 @@
     return `rgb(${part(1)}, ${part(3)}, ${part(5)})`;
   };
 
-  // One address of many must differ from none.
+  // A single address in use must be visible, even in a large cell.
   const share = (taken) => (taken > 0 ? 0.2 + 0.8 * taken : 0);
 
   const findingsOf = new Map();
@@ -81,7 +81,7 @@
   // `u40f24` → 40 times u, 24 times f.
   const expand = (text) => [...text.matchAll(/([a-z])(\d+)/g)].flatMap(([, s, n]) => Array(Number(n)).fill(s));
 
-  // The block of a row of a table of blocks.
+  // Shows the block of a row in a table of blocks.
   const showBlock = (panel, row) => {
     const [cidr, blockOwner] = [row.cells[0].textContent, row.cells[1].textContent];
     panel.replaceChildren();
@@ -109,7 +109,7 @@
       const text = `${address}: ${stateWords[state]}${owner ? `, recorded for ${owner}` : ""}`
         + found.map(({ message }) => `. ${message}`).join("");
       const button = document.createElement("button");
-      // The findings of an address stand from the worst on.
+      // The worst finding of an address comes first.
       button.className = `${states[state]}${found.length ? ` marked ${found[0].severity}` : ""}`;
       button.title = text;
       button.setAttribute("aria-label", text);
@@ -138,7 +138,7 @@
     let at = pool.cells.length ? pool.cells[0][0] : 0;
 
     const addressOf = (index) => format(bits, base + (BigInt(index) << BigInt(bits - pool.cellSize)));
-    // The first address of every so many lines stands before them.
+    // Every `labelled` lines, the first address of the line is written before it.
     const labelled = Math.max(1, Math.ceil(13 / side));
     const font = "11px ui-monospace, monospace";
     const context = canvas.getContext("2d");
@@ -147,7 +147,7 @@
       (lines > 1 && line % labelled === 0 ? addressOf(line * columns) : ""));
     const left = Math.ceil(Math.max(0, ...labels.map((label) => context.measureText(label).width)));
     const gutter = left ? left + 8 : 0;
-    // Labels are higher than small cells: the first needs room above.
+    // Labels are higher than small cells, so the first one needs room above it.
     const head = Math.max(0, Math.ceil((12 - side) / 2));
     const [width, height] = [gutter + columns * side + 1, head + lines * side + 1];
     const edge = (index) => [gutter + (index % columns) * side, head + Math.floor(index / columns) * side];
@@ -160,7 +160,7 @@
       return blocks ? mix(color("free"), color("used"), share(taken)) : color("unclaimed");
     };
     const paint = () => {
-      // As sharp as the screen is.
+      // Uses the resolution of the screen.
       const scale = Math.min(3, devicePixelRatio || 1);
       [canvas.width, canvas.height] = [width * scale, height * scale];
       canvas.style.width = `${width}px`;
@@ -241,7 +241,7 @@
   data.pools.forEach((pool, index) => {
     const figure = $(`map-${index}`);
     if (!figure) return;
-    // The blocks of a cell, by the table below the map.
+    // Maps each cell to its rows in the table below the map.
     pool.blocks = {};
     const begin = parse(pool.cidr.split("/")[0])[1];
     for (const row of figure.querySelectorAll(".blocks tbody tr")) {

@@ -21,11 +21,11 @@ use crate::secret::redact_url;
 
 /// Maximum attempts to read if the revision is compacted or the connection breaks.
 const ATTEMPTS: u32 = 4;
-/// Maximum affinities and nodes in the first request.
+/// Maximum keys of a range in the first request, and maximum nodes.
 const FIRST_LIMIT: i64 = 20_000;
 const FIRST_NODES: i64 = 1_000;
 
-/// A whole read.
+/// The result of a whole read.
 #[derive(Debug)]
 pub(crate) struct Observed<C> {
     pub collector: C,
@@ -40,13 +40,13 @@ pub(crate) struct Start {
     pub revision: i64,
     /// The time of the first answer.
     pub taken_at: Timestamp,
-    /// The first answers, with the small kinds.
+    /// The first answers, with the small kinds; after the read, without ranges.
     pub first: Answers,
 }
 
 /// Reads `extent` at one revision: that of the first answer, or a past one. `collect` creates the collector for each
-/// attempt. Starts over if the revision is compacted, unless it was requested, and at another endpoint if the
-/// connection breaks.
+/// attempt. Starts over if the revision is compacted, unless it was requested, and on a new connection if the old one
+/// breaks.
 ///
 /// # Errors
 /// If etcd cannot be read, or has no Calico data.
@@ -106,7 +106,7 @@ async fn attempt_once<C: Collector>(
 ) -> Result<Observed<C>> {
     client.widen().await;
 
-    // Small kinds come first. They fix the revision, and their affinities name the blocks.
+    // Small kinds and affinities come first. They fix the revision, and the affinities name the blocks.
     let ranges = first_ranges(at.unwrap_or_default(), extent);
     let mut start = begin(client, &ranges, at).await?;
     let revision = start.revision;
