@@ -21,7 +21,7 @@ const HASH: char = '_';
 pub enum Claim<'s> {
     /// No owner: the address is cooling down after its release.
     Cooling,
-    /// Windows, which never assigns the ordinal.
+    /// Windows, which reserves the address and never assigns it.
     WindowsReserved,
     /// No owner: the record has no handle and no attributes.
     Anonymous,
@@ -40,7 +40,7 @@ pub enum Claim<'s> {
     /// Bare CNI or another program: the attributes do not name a pod, tunnel, service or machine. The handle can end
     /// with a container ID of any form.
     Foreign { handle: String },
-    /// Only a handle, in no known form.
+    /// Only a handle, in no known form; or no handle, and attributes that name no owner.
     Unknown,
 }
 

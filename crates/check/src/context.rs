@@ -84,7 +84,8 @@ impl<'s> Context<'s> {
     }
 }
 
-/// Returns the grace period of the options, or else the cluster's `leakGracePeriod`, or else [`DEFAULT_GRACE`].
+/// Returns the grace period of the options, or else the cluster's `leakGracePeriod` if it is positive, or else
+/// [`DEFAULT_GRACE`].
 pub fn grace(snapshot: &Snapshot, options: &Options) -> SignedDuration {
     let configured = snapshot.kube_controllers.as_ref().and_then(|c| c.leak_grace_period);
     options.grace.or(configured.filter(|grace| grace.is_positive())).unwrap_or(DEFAULT_GRACE)

@@ -120,7 +120,7 @@ impl EarlierReport {
         Ok(Self { findings, ..Self::of_cluster(of) })
     }
 
-    /// Reads a report without its findings.
+    /// Reads a report except its findings, which may be missing.
     ///
     /// # Errors
     /// If it is not a report.
@@ -168,7 +168,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// True for changes that an alert reports.
+    /// True for new and for worse findings, which `--fail-on-new` counts.
     pub fn is_news(self) -> bool {
         self != Self::Stays
     }
@@ -188,8 +188,8 @@ pub struct Changes {
     pub removed: usize,
     /// Findings in the earlier report that this one does not have, although their rules ran.
     pub gone: Vec<EarlierFinding>,
-    /// Findings in the earlier report that this one could not check: a source was not read this time, objects changed
-    /// during the check, or this version does not have the rule.
+    /// Findings in the earlier report that this one could not check: a source, or another cluster of the fleet, was not
+    /// read this time, objects changed during the check, or this version does not have the rule.
     pub not_checked: Vec<EarlierFinding>,
     /// Sources that were read for the earlier report, but not for this one.
     pub not_read_now: Vec<Source>,
@@ -237,7 +237,7 @@ impl Changes {
         counts
     }
 
-    /// The worst severity among the changes that an alert reports.
+    /// The worst severity among the findings that are new or worse than before.
     pub fn worst_news(&self, report: &Report) -> Option<Severity> {
         let news = report.findings.iter().filter(|finding| self.of(finding).is_news());
         news.map(|finding| finding.severity).min()

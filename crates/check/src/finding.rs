@@ -45,7 +45,8 @@ pub enum Subject {
     Configuration(String),
     /// An object that cannot be decoded, by its key.
     Object(String),
-    /// A cluster in a fleet, by its name there.
+    /// A cluster in a fleet, by its name there; or several nodes that get no address for the same reason, as
+    /// `family/reason`.
     Cluster(String),
 }
 

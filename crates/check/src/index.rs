@@ -110,7 +110,7 @@ pub struct Index<'s> {
     nodes_in_pools: FastMap<IpAddr, u32>,
     /// CIDRs of blocks that are corrupt or cannot be decoded. Affinities and handles that name these are not checked.
     pub(crate) unchecked: HashSet<IpNet>,
-    /// CIDRs among `unchecked` whose addresses are unknown.
+    /// CIDRs among `unchecked` of blocks whose records cannot be read.
     unknown: Vec<IpNet>,
     nodes: FastMap<&'s str, u32>,
     /// Calico node names, by Kubernetes node name.
@@ -219,7 +219,7 @@ impl<'s> Index<'s> {
         self.unchecked.iter().any(|block| cidr::overlap(*block, cidr))
     }
 
-    /// Returns true if a block with unknown addresses overlaps `cidr`.
+    /// Returns true if a block whose records cannot be read overlaps `cidr`.
     pub(crate) fn is_unknown(&self, cidr: IpNet) -> bool {
         self.unknown.iter().any(|block| cidr::overlap(*block, cidr))
     }

@@ -1,5 +1,5 @@
 //! The rules of calipam, which make a [`Report`] from a [`Snapshot`], and the views that `show` prints. Nothing here
-//! does I/O, and the only clock is the snapshot's.
+//! does I/O except [`read_document`], and the only clock is the snapshot's.
 //!
 //! "Facts" in this crate's comments means the project's `docs/calico-ipam.md`.
 
@@ -56,7 +56,8 @@ pub(crate) type FastMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::
 pub(crate) type FastSet<K> = std::collections::HashSet<K, foldhash::fast::FixedState>;
 
 impl Context<'_> {
-    /// Checks the snapshot by all rules.
+    /// Checks the snapshot by all rules. If no IPAM data is stored and every object can be decoded, only the rules that
+    /// make sense before the first block run.
     pub fn check(&self) -> Report {
         let uses_ipam = uses_ipam(self.snapshot);
         let findings = if uses_ipam || !self.snapshot.defects.is_empty() {
@@ -154,7 +155,7 @@ fn rests_on_order(snapshot: &Snapshot, findings: &[Finding]) -> bool {
     snapshot.blocks_before_pods && findings.iter().any(|finding| codes.contains(&finding.code))
 }
 
-/// Checks a snapshot by all rules.
+/// Checks a snapshot, as [`Context::check`] does.
 pub fn check(snapshot: &Snapshot, options: &Options) -> Report {
     Context::new(snapshot, options).check()
 }

@@ -8,7 +8,7 @@ use crate::claim::Claim;
 use crate::finding::{OwnerEvidence, OwnerKind};
 use crate::index::Mention;
 
-/// The most characters of a string from the datastore in a message; the evidence has all of them.
+/// The most characters of a string from the datastore in a message. The evidence usually has all of them.
 const LONGEST: usize = 100;
 /// The most names that [`list`] shows. Others are only counted.
 const NAMED: usize = 3;

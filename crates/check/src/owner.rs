@@ -24,16 +24,19 @@ use crate::record::{Record, is_on_machine, names_owner, names_workload};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordedOwner {
     UsesAddress,
-    /// The owner exists and keeps the address, but is not using it: a pod that has no address yet, or only the handle's
-    /// address of the other family; a virtual machine; or a service whose ingress does not name the address.
+    /// The owner exists and keeps the address, but is not using it: a pod or container that has no address yet; a pod
+    /// with only the handle's address of the other family; a virtual machine; or a service whose ingress does not name
+    /// the address.
     Idle,
     /// The owner exists, but no longer owns the address: it moved, has another address, or finished.
     Elsewhere(Vec<LeakReason>),
     /// The owner does not exist.
     Gone(Vec<LeakReason>),
-    /// The record names no owner, or only a container ID, which could belong to an endpoint that cannot be decoded.
+    /// The record names no owner, or only a container ID, which could belong to an endpoint or pod that cannot be
+    /// decoded.
     Unnamed,
-    /// The address has no owner: it is cooling down after its release, or Windows reserves it.
+    /// The address has no owner: it is cooling down after its release, Windows reserves it, or no readable block
+    /// records it.
     Unowned,
     /// The owner might exist.
     Unknown(UnknownReason),
@@ -220,7 +223,8 @@ impl<'c, 's> Owners<'c, 's> {
     }
 
     /// Returns true if the record's handle also holds an address that the pod names. All addresses of a sandbox have
-    /// the same handle, and Calico's collector releases all of them or none. `None` if blocks were not read.
+    /// the same handle, and Calico's collector releases all of them or none. `None` if that is not known, since not all
+    /// blocks were read.
     fn shares_handle(&self, record: &Record<'_, '_>, owner: Owner) -> Option<bool> {
         let (index, Owner::Pod(position)) = (&self.context.index, owner) else { return Some(false) };
         let Some(handle) = record.allocation.attribute.clean_handle() else { return Some(false) };
@@ -294,8 +298,8 @@ impl<'c, 's> Owners<'c, 's> {
     }
 }
 
-/// Returns true for a pod that names no address of the recorded family. Statuses without IPv6 are a separate fault,
-/// which other plugins can have, too.
+/// Returns true for a pod, not on the host's network, that names no address of the recorded family. A status without
+/// IPv6 is a separate fault, which pods of other plugins can have, too.
 fn names_other_family(index: &Index<'_>, owner: Owner, record: &Record<'_, '_>) -> bool {
     let Owner::Pod(position) = owner else { return false };
     let is_v4 = record.allocation.address.is_ipv4();

@@ -28,11 +28,11 @@ impl Record<'_, '_> {
     }
 }
 
-/// The recorded state of an address. If overlapping blocks disagree, the first in this order counts.
+/// The recorded state of an address. If the records of overlapping blocks disagree, the first in this order counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AddressState {
-    /// A block records an owner.
+    /// A block records the address as allocated.
     Allocated,
     /// A Windows node reserves the address.
     WindowsReserved,
@@ -73,9 +73,10 @@ pub fn names_owner(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>) -
     naming(record, owner, index).is_some()
 }
 
-/// Returns the way the record names this owner of the address. A record without an owner, or with only a handle of
-/// unknown form, names any owner. A record that names something unread contradicts no owner, with one exception: a
-/// virtual machine's record contradicts pods of other machines.
+/// Returns the way the record names this owner of the address. A record with the claim [`Claim::Anonymous`] or
+/// [`Claim::Unknown`] names any owner; one of an address that is cooling down or reserved for Windows names none. A
+/// record that names something unread contradicts no owner, with one exception: a virtual machine's record contradicts
+/// pods of other machines.
 pub(crate) fn naming(record: &AttributeRef<'_>, owner: Owner, index: &Index<'_>) -> Option<Naming> {
     let claim = Claim::of(record);
     if claim.needs_unread_source(index.snapshot) {

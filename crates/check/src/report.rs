@@ -176,7 +176,7 @@ impl Report {
         self.retain(|f| seen.get(&f.key_ref()).is_some_and(|before| before.evidence == f.evidence));
     }
 
-    /// The addresses that are recorded although nothing uses them.
+    /// The addresses with a finding [`Code::LeakedAddress`].
     pub fn leaked(&self) -> impl Iterator<Item = IpAddr> {
         let leaked = self.findings.iter().filter(|finding| finding.code == Code::LeakedAddress);
         leaked.filter_map(|finding| finding.subject.address())

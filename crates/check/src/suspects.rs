@@ -66,7 +66,8 @@ impl<'s> Recheck<'s> {
     }
 }
 
-/// Drops and returns the findings whose objects have changed between `first` and `later`.
+/// Drops and returns the findings whose objects have changed between `first` and `later`. A change to a block counts
+/// only if it matters to the finding.
 pub fn drop_changed(report: &mut Report, first: &Snapshot, later: &Snapshot) -> Vec<Finding> {
     let wanted = suspects(report);
     let (before, after) = (objects(first, &wanted), objects(later, &wanted));

@@ -112,7 +112,7 @@ impl Call {
         }
     }
 
-    /// The container of the call. Its pod gets the addresses of `owner`.
+    /// The container of the call, with its virtual machine if `owner` is one.
     pub(crate) fn container(&self, owner: Owner) -> Container {
         let pod = self.identity.pod.clone();
         let machine = match (owner, pod) {

@@ -25,7 +25,7 @@ impl CallHost<'_> {
         Plugin { allocator: self.allocator, host: self }
     }
 
-    /// The namespace's labels, for pool selectors; `None` unless the configuration sets `reads_namespaces`.
+    /// The labels of the call's namespace, for pool selectors; `None` unless the configuration sets `reads_namespaces`.
     async fn namespace_labels(&self) -> Result<Option<BTreeMap<String, String>>, CniError> {
         let namespace = &self.call.identity.namespace;
         if !self.call.configuration.reads_namespaces || namespace.is_empty() {

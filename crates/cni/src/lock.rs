@@ -20,8 +20,8 @@ pub(crate) struct NodeLock {
 }
 
 impl NodeLock {
-    /// Waits for the lock without limit: the kernel releases it when its process ends. Continues without the lock if
-    /// the file cannot be opened or locked.
+    /// Waits for the lock without limit: the kernel releases it when the process that holds it ends. Continues without
+    /// the lock if the file cannot be opened or locked.
     pub(crate) fn take(path: &Path) -> Self {
         match lock(path) {
             Ok(file) => {

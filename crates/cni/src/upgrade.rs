@@ -72,7 +72,7 @@ impl UpgradeError {
 pub struct NodeFiles {
     /// The folder with a file for each address that host-local has assigned.
     pub addresses: PathBuf,
-    /// The plugins that must no longer assign addresses.
+    /// The plugins that are deleted, so that they no longer assign addresses.
     pub plugins: Vec<PathBuf>,
     /// The time to wait for running plugins to end.
     pub wait: Duration,

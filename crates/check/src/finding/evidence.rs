@@ -39,13 +39,14 @@ pub enum LeakReason {
     ServiceGone,
     /// The recorded virtual machine does not exist.
     VmGone,
-    /// The record names neither pod nor tunnel nor service.
+    /// The record names no pod, tunnel, service or virtual machine.
     UnknownOwner,
 }
 
 calipam_model::display_serialized!(LeakReason);
 
-/// True if the leaked address's records do not name an owner. Such an address is released only if an operator names it.
+/// True if the leaked address's records do not name an owner. Such an address is released only if an operator names it,
+/// or uses `--force` with a report about it.
 pub fn is_unnamed(reasons: &[LeakReason]) -> bool {
     reasons == [LeakReason::UnknownOwner]
 }
@@ -68,7 +69,7 @@ pub enum Evidence {
     Node(Box<NodeEvidence>),
     /// About nodes or pods that get no address.
     NoAddress(Box<NoAddressEvidence>),
-    /// About an endpoint, pod or service.
+    /// About an endpoint, a pod, a service, or a node without a tunnel address.
     Endpoint(Box<OwnerEvidence>),
     /// About configuration: for each setting, its values by the place where they were found.
     Configuration(BTreeMap<String, BTreeMap<String, String>>),
@@ -208,7 +209,7 @@ impl Serialize for RecordEvidence {
 #[serde(rename_all = "camelCase")]
 pub struct BlockEvidence {
     pub owner: Option<BlockOwner>,
-    /// The number of addresses that are not free; `None` if the block is corrupt.
+    /// The number of addresses that are not free; `None` if the block is missing, corrupt or marked deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocated: Option<u32>,
     /// Problems in the block.
@@ -250,7 +251,7 @@ pub struct HandleEvidence {
     /// The addresses that are recorded under the handle.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<IpAddr>,
-    /// The handle IDs as blocks record them, if they differ from the subject.
+    /// Forms of the handle ID in blocks and handles, if any differs from the subject.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub recorded_as: Vec<String>,
 }

@@ -43,7 +43,7 @@ calipam_model::display_serialized!(OwnerKind);
 pub enum OwnerField {
     /// An address of an endpoint, pod or service.
     Address(IpAddr),
-    /// The node's field with the address of this tunnel.
+    /// The node's field for the address of this tunnel.
     Tunnel(TunnelKind),
 }
 
@@ -115,8 +115,8 @@ pub struct OwnerEvidence {
     /// The reason why a service has no address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<NoAddress>,
-    /// The owner's addresses, or the field that names its address. A finding about one address lists only the first
-    /// [`LISTED_FIELDS`].
+    /// The owner's addresses; for a tunnel, the field that names its address; for a node without tunnel addresses, the
+    /// fields that lack one. A finding about one address lists only the first [`LISTED_FIELDS`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<OwnerField>,
     /// The number of addresses that are not listed.
@@ -144,7 +144,7 @@ impl OwnerEvidence {
         Self { further_fields: count.saturating_sub(fields.len()), fields, ..self }
     }
 
-    /// True if the claim names this owner.
+    /// True if the claim names this tunnel, container or pod. Other claims are not compared.
     pub(crate) fn is_named_by(&self, claim: &Claim<'_>) -> bool {
         match claim {
             Claim::Tunnel { node, .. } => self.kind == OwnerKind::Tunnel && self.node == *node,

@@ -11,7 +11,7 @@ use crate::code::Code;
 use crate::earlier::{self, Changes, EarlierFinding, EarlierReport, NoReport, OfCluster};
 use crate::finding::Finding;
 
-/// A report from `calipam check -o json` on several clusters.
+/// A report from `calipam check -o json` or `-o yaml` on several clusters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EarlierFleet {
     pub taken_at: Timestamp,
@@ -47,8 +47,9 @@ impl EarlierFleet {
         Ok(Self { taken_at, clusters })
     }
 
-    /// Returns a cluster's changes; everything is new if its GUID differs. `dropped` are the findings whose objects had
-    /// changed by the second read. Unless `all_read`, absent findings between clusters count as not checked.
+    /// Removes a cluster's earlier report, and returns the changes since. Everything is new if there is no such report
+    /// or its GUID differs. `dropped` are the findings whose objects had changed by the second read. Unless `all_read`,
+    /// absent findings between clusters count as not checked.
     pub fn changes(&mut self, cluster: &Cluster, dropped: &[Finding], all_read: bool) -> Changes {
         let guid = &cluster.report.cluster.guid;
         let known = self.clusters.remove(&cluster.name);

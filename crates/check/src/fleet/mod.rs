@@ -48,7 +48,7 @@ pub struct Cluster {
     pub ranges: Ranges,
     /// False for a cluster that cannot be read.
     pub is_read: bool,
-    /// False for a file, which can be a copy or have any content.
+    /// False for a file that was read: it can be a copy or have any content.
     pub is_live: bool,
 }
 

@@ -12,7 +12,7 @@ use crate::{Context, Options};
 /// A cluster's addresses: nodes, tunnels, services and pods.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ranges {
-    /// `None` if the configuration cannot be decoded or was not read.
+    /// `None` if the configuration cannot be decoded, or the cluster was not read.
     pub strict_affinity: Option<bool>,
     /// Addresses of nodes, tunnels and services, ascending.
     pub points: Vec<Point>,

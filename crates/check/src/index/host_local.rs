@@ -19,7 +19,8 @@ pub(crate) fn is_host_local(snapshot: &Snapshot) -> bool {
 }
 
 /// Returns the number of Calico's pods with addresses if host-local assigned all the addresses, otherwise 0. It did if
-/// each one is in its node's range, at least one has no record, and no record says that Calico assigned it.
+/// each one is in its node's range, no record says that Calico assigned it, and at least one has no record and is in a
+/// range that does not cover its pool.
 pub(super) fn pods(snapshot: &Snapshot, blocks: &[IndexedBlock<'_>]) -> usize {
     let needed = [Source::Pods, Source::Nodes, Source::Pools, Source::Blocks];
     let is_pool = |defect: &Defect| matches!(defect.key, Some(Key::Pool(_)));

@@ -47,7 +47,8 @@ impl<'s> Index<'s> {
         self.broken_nodes.contains(name)
     }
 
-    /// Returns true if an endpoint or unfinished pod names the node. It could be alive even if its object is gone.
+    /// Returns true if an endpoint or unfinished pod names the node. Such a node could be alive even if its object is
+    /// gone.
     pub fn workloads_name_node(&self, name: &str) -> bool {
         let by_key = |e: &BrokenWorkload<'_>| e.name.as_ref().is_some_and(|parts| parts.node == name);
         self.nodes_of_workloads.contains(&Text::new(name).as_ref())

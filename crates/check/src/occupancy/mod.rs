@@ -68,7 +68,7 @@ enum Detail {
     Total,
 }
 
-/// Sums over a snapshot's blocks.
+/// A snapshot's blocks and IP reservations, for counting addresses.
 pub struct Occupancy<'c, 's> {
     /// All stored blocks, ascending by CIDR.
     pub(crate) stored: Vec<Stored<'c, 's>>,

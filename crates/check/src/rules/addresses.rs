@@ -10,7 +10,7 @@ use crate::finding::{AddressEvidence, Finding};
 use crate::index::{Index, IndexedBlock, Use};
 use crate::record::Record;
 
-/// An address that is recorded or in use, and not hidden by a corrupt block.
+/// An address that is recorded or in use, and not in a block whose records cannot be read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address<'a, 'c, 's> {
     pub address: IpAddr,

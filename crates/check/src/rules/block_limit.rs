@@ -29,7 +29,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
             owned.entry(node).or_default().push(block.key);
         }
     }
-    // Most nodes have fewer blocks in all pools together.
+    // Most nodes stay below the limit even with their blocks in all pools together.
     owned.retain(|node, blocks| blocks.len() > limit as usize && context.index.node_exists(node));
     let mut over: BTreeMap<&str, Vec<NodePoolEvidence>> = BTreeMap::new();
     for (node, owned) in owned {

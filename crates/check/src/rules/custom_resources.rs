@@ -108,7 +108,7 @@ fn wrong_labels(
     Some(finding.on_nodes([key.node.clone()]).depending_on([Key::Affinity(key.clone())]))
 }
 
-/// Reports IDs that differ only in case. They share one object, whose name is the lowercase ID (facts 2.3).
+/// Reports handle IDs that differ only in case. They share one object, whose name is the lowercase ID (facts 2.3).
 fn case_collisions(context: &Context<'_>, out: &mut Vec<Finding>) {
     let ids = || {
         let blocks = context.index.blocks.iter().filter_map(|block| block.sound);

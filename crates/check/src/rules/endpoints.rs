@@ -14,8 +14,8 @@ use crate::index::Owner;
 use crate::names::short;
 use crate::{Context, FastSet};
 
-/// Checks the nodes of live endpoints and of unfinished pods. On etcd, only pods without an address are checked, and
-/// only if Kubernetes nodes were read.
+/// Checks the nodes of live endpoints and of unfinished pods, and Kubernetes nodes without a Calico object. On etcd, a
+/// pod is checked only if it has no address and Kubernetes nodes were read.
 pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     let snapshot = context.snapshot;
     if !snapshot.has_read(Source::Nodes) {

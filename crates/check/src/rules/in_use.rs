@@ -100,7 +100,8 @@ pub(crate) fn check_records(context: &Context<'_>, address: &Address<'_, '_, '_>
     }));
 }
 
-/// Returns true unless all users are the same owner. A node is a user of its own address.
+/// Returns true unless all users are the same owner, or pods of one virtual machine. A node is a user of its own
+/// address.
 fn has_several_owners(index: &Index<'_>, address: &Address<'_, '_, '_>) -> bool {
     let Some((first, others)) = address.uses.split_first() else { return false };
     let is_first = |other: &Use| {

@@ -83,7 +83,7 @@ pub(crate) fn run_unused(context: &Context<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Runs all rules except those about addresses.
+/// Runs all rules except those of the walk over addresses.
 fn run_others(context: &Context<'_>) -> Vec<Finding> {
     let occupancy = Occupancy::new(context);
     let mut findings = Vec::new();

@@ -61,7 +61,8 @@ struct Judge<'c, 's> {
 }
 
 impl<'s> Judge<'_, 's> {
-    /// Returns the nodes that get no address, and for each family true if any node with pods gets one.
+    /// Returns the nodes that get no address, unless that could be intended, and for each family true if any node with
+    /// pods gets one or might get one.
     fn nodes(&self) -> (Vec<NodeRefusal<'s>>, [bool; 2]) {
         let families: Vec<Family> =
             Family::BOTH.into_iter().filter(|family| self.needs.matters(*family)).collect();
@@ -213,7 +214,8 @@ impl<'s> Judge<'_, 's> {
         }
     }
 
-    /// Returns the reason why a pod gets no address of a family; `None` if it gets one, or if that is unknown.
+    /// Returns the reason why a pod gets no address of a family; `None` if it gets one, asks for none, or if that is
+    /// unknown.
     fn refusal_of(&self, pod: &Pod, node: &Node, family: Family) -> Option<Arc<Refused>> {
         match answer_for_pod(&self.outlook, pod, &node.name, family) {
             PodAnswer::AsAny => {

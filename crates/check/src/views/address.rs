@@ -40,7 +40,7 @@ pub struct AddressView {
     /// Objects that name the address without certainly owning it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub named_by: Vec<Mention>,
-    /// The address's findings.
+    /// The findings about the address and about the objects around it.
     #[serde(skip)]
     pub findings: Vec<Finding>,
     /// Sources from which only objects around the address were read. Findings that need all of a source are missing.
@@ -236,8 +236,8 @@ fn has_unfound_owner(context: &Context<'_>, address: IpAddr) -> bool {
     })
 }
 
-/// Returns true if an undecodable object belongs to an address: as its block or affinity, or as the handle, node or
-/// pod in its record.
+/// Returns true if an undecodable object belongs to an address: as its block or affinity, or as the handle, node, pod
+/// or endpoint that its record names.
 fn is_around(context: &Context<'_>, path: &str, address: IpAddr) -> bool {
     let defect = context.snapshot.defects.iter().find(|d| d.path == path);
     let records = || context.index.records_of(address).map(|record| record.allocation.attribute);

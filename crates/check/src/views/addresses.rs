@@ -28,8 +28,8 @@ pub struct HeldAddress {
     pub address: IpAddr,
     /// The node in the record, or else the owner of the block; `None` if neither is a node.
     pub node: Option<String>,
-    /// `pod`, `virtual machine`, `service`, `tunnel` or `other`; `not recorded` for an address that a pod uses without
-    /// a record.
+    /// `pod`, `virtual machine`, `service`, `tunnel` or `other`; `not recorded` for an address that a named pod uses,
+    /// but that no readable block records for a holder.
     #[serde(rename = "type")]
     pub kind: &'static str,
     /// `namespace/name`, the kind of tunnel, or the handle; empty for an address that is not recorded.
@@ -72,7 +72,7 @@ pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> Addres
             pool: pool_of(&context, address.into()),
         });
     }
-    // The remaining ones are in none of the records above.
+    // No record above has the remaining ones, or they are cooling down or reserved.
     for address in used.into_iter().filter(|address| scope.has_network((*address).into())) {
         list.addresses.push(HeldAddress {
             address,

@@ -41,7 +41,7 @@ pub struct BlockView {
     /// Free, but excluded by IP reservations.
     pub reserved: u32,
     pub free: u32,
-    /// The sequence number; `None` if the block is corrupt. `None` is written as an empty string.
+    /// The sequence number; `None` if the block is corrupt or cannot be decoded. `None` is written as an empty string.
     #[serde(serialize_with = "digits_or_nothing")]
     pub sequence_number: Option<u64>,
     /// The block's defects. If there are any, its addresses are not counted.

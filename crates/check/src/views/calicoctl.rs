@@ -72,7 +72,7 @@ pub struct CalicoctlAllocation {
     pub cooling: bool,
     #[serde(serialize_with = "null_if_empty")]
     pub owners: Vec<String>,
-    /// `Main:<handle> Extra:<attributes>`.
+    /// `Main:<handle> Extra:<attributes> Alternate:<attributes>`, without the last part if it is empty.
     #[serde(skip)]
     pub attributes: String,
 }

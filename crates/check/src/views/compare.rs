@@ -61,7 +61,7 @@ pub enum RecordedFor {
     VirtualMachine,
     Tunnel,
     Service,
-    /// A handle of unknown form.
+    /// A handle of unknown form, or attributes that name no owner.
     Unknown,
 }
 

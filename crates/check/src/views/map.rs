@@ -44,7 +44,7 @@ pub struct PoolMap {
     pub blocks: Option<Vec<MappedBlock>>,
 }
 
-/// A part of a pool. Addresses that are not counted are free.
+/// A part of a pool. Addresses that are not counted are free or, in a cell without blocks, perhaps reserved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MapCell {

@@ -105,8 +105,8 @@ pub struct NodePool {
     /// to all pools of a family together that one request can use: blocks in one pool lower `claimable` of the others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// The number of blocks that the node may still claim from this pool; `None` if it is not known. 0 if the pool is
-    /// disabled or does not select the node, if automatic allocation of blocks is off, or if the node does not exist.
+    /// The number of blocks that the node may still claim from this pool; `None` if it is not known. 0 if the pool does
+    /// not serve the node, if automatic allocation of blocks is off, or if the node does not exist.
     pub claimable: Option<u32>,
 }
 

@@ -19,7 +19,7 @@ use crate::{Context, Options};
 pub struct PoolList {
     /// The pools, ascending by CIDR.
     pub pools: Vec<PoolView>,
-    /// Blocks that are in no pool, of either family; `None` if there are none.
+    /// Blocks of both families that are in no pool; `None` if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outside: Option<OutsidePools>,
 }
@@ -46,7 +46,7 @@ pub struct PoolView {
     pub in_use: Count,
     /// Released, but not free yet.
     pub cooling: Count,
-    /// The times at which the first cooling address, and the last one, become free.
+    /// The times at which the first and the last cooling address become free.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cooled: Option<[Timestamp; 2]>,
     /// Reserved by Windows nodes.

@@ -14,7 +14,7 @@ use crate::protocol::{Arguments, CniError, IpamResult};
 /// Assigns addresses to the container.
 ///
 /// # Errors
-/// If the call is refused, or too few addresses are free.
+/// If the arguments are invalid, the call is refused, too few addresses are free, or the datastore fails.
 pub(crate) async fn add(call: &Call) -> Result<IpamResult, CniError> {
     let allocator = call.connect().await?;
     let found = machine::find(call, allocator).await?;

@@ -104,7 +104,7 @@ impl<'a> Document<'a> {
     /// Reads the fields that every command needs, in the order in which Calico's plugin checks them.
     ///
     /// # Errors
-    /// If stdin is not JSON (6), has no valid name (7), or has a version that is unknown or lacks the command (1).
+    /// If stdin is not JSON (code 6), has no valid name (7), or has a version that is unknown or lacks the command (1).
     pub fn read(stdin: &'a [u8], command: Option<Command>) -> Result<Self, CniError> {
         let text = std::str::from_utf8(stdin).map_err(broken)?;
         let fields = Fields::read(text).map_err(broken)?;
@@ -221,7 +221,7 @@ fn log(fields: &Fields<'_>) -> Result<Log, WrongType> {
     })
 }
 
-/// The addresses in ADD's result, without those that cannot be parsed: Calico's plugin ignores the field.
+/// The addresses in ADD's result that can be parsed. A malformed result has none, since Calico's plugin ignores it.
 fn previous(fields: &Fields<'_>) -> Vec<IpAddr> {
     #[derive(Default, Deserialize)]
     #[serde(default)]

@@ -34,7 +34,8 @@ pub const KNOWN: [Folders; 6] = [
     folders("GKE", "/home/kubernetes/bin", "/etc/cni/net.d"),
 ];
 
-/// Finds the folder below `root` in which Calico has installed its plugin, and the configuration folder for it.
+/// Finds the folder below `root` in which Calico has installed its plugin, and the configuration folder for it. Fails
+/// if there is no such folder or more than one.
 pub(super) fn detect(root: &Path) -> Result<(PathBuf, PathBuf)> {
     let below = |folder: &str| root.join(folder.trim_start_matches('/'));
     let mut found: Vec<(PathBuf, PathBuf)> = Vec::new();

@@ -30,7 +30,7 @@ use crate::run::{self, FAILURE, SUCCESS, USAGE};
 
 pub use self::folders::{Folders, KNOWN as KNOWN_FOLDERS};
 
-/// The time between a failure and the next attempt.
+/// The longest time between a failure and the next attempt.
 const RETRY: Duration = Duration::from_secs(10);
 /// The time after which the folder is read even without an event.
 const POLL: Duration = Duration::from_mins(1);
@@ -110,7 +110,8 @@ impl Installer<'_> {
         Ok(())
     }
 
-    /// Checks the datastore, unless `--no-check` was given or this program is in place: then an outage is harmless.
+    /// Runs the checks of [`ready`], unless `--no-check` was given or a version of this program is in place: in that
+    /// case an outage is harmless.
     async fn check(&self) -> Result<()> {
         if !self.options.check || matches!(self.place.plugin()?, Program::This | Program::Ours) {
             return Ok(());
@@ -119,6 +120,7 @@ impl Installer<'_> {
     }
 
     /// Keeps this program in place until a signal arrives. Then restores Calico's plugin, unless `--keep` was given.
+    /// Fails without restoring it if the folder cannot be watched.
     async fn stay(&self) -> Result<()> {
         let folder = self.place.folder();
         let mut changes = Changes::watch(folder).map_err(cannot("watch", folder))?;

@@ -92,7 +92,8 @@ impl Place {
         self.look(PLUGIN)
     }
 
-    /// Takes the lock for changing the folder. It is held until the file is dropped or the process ends.
+    /// Takes the lock for changing the folder, or fails if another process has it. The lock is held until the file is
+    /// dropped or the process ends.
     pub fn lock(&self) -> Result<File> {
         let folder = File::open(&self.folder).map_err(cannot("open", &self.folder))?;
         match folder.try_lock() {
@@ -124,7 +125,8 @@ impl Place {
         Ok(if found == Program::Ours { Installed::Updated } else { Installed::Replaced })
     }
 
-    /// Restores Calico's plugin from the backup, unless Calico has installed one meanwhile.
+    /// Restores Calico's plugin from the backup, unless Calico has installed one meanwhile. Fails if a plugin is being
+    /// written, or if there is no backup for replacing this program.
     pub fn restore(&self) -> Result<Restored> {
         self.finish()?;
         let original = self.look(ORIGINAL)?;

@@ -76,7 +76,7 @@ impl Environment {
     /// Reads the variables for a command.
     ///
     /// # Errors
-    /// If a variable that the command needs is malformed; otherwise, if any are missing. The error lists those.
+    /// If a variable that the command needs is malformed; otherwise, if any are missing, with a list of them.
     pub fn read(command: Command, variables: &BTreeMap<String, String>) -> Result<Self, CniError> {
         let value = |name: &str| variables.get(name).cloned().unwrap_or_default();
         let (missing, set): (Vec<&str>, Vec<&str>) =

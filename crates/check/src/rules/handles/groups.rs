@@ -70,7 +70,7 @@ struct Object {
     hash: u64,
     position: u32,
     /// The positions of the blocks in which the handle claims one address each: one block, or one IPv4 and one IPv6
-    /// block. [`NO_BLOCK`] twice if it claims anything else.
+    /// block. [`NO_BLOCK`] twice for any other handle.
     blocks: [u32; 2],
 }
 
