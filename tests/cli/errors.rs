@@ -101,7 +101,7 @@ fn values_that_make_no_sense_are_usage_errors() {
         &["check", "-v", "-q"],
         &["show", "--ip", "10.244.1"],
         &["show", "--ip", "10.244.1.7", "--blocks"],
-        &["show", "--all-owners"],
+        &["show", "--quick"],
         &["completion", "csh"],
         &["ipam", "ipam"],
     ] {

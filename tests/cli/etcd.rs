@@ -103,7 +103,7 @@ fn one_address_needs_few_requests() {
     let cluster = Cluster::example();
     let etcd = Etcd::start().unwrap();
     cluster.write_to_etcd(&etcd.endpoint()).unwrap();
-    let run = on_etcd(&etcd, &["show", "--ip", "10.244.10.6", "-v"]);
+    let run = on_etcd(&etcd, &["show", "--ip", "10.244.10.6", "--quick", "-v"]);
     assert_eq!(run.code, 0, "{run:?}");
     assert!(run.stdout.contains("default/queue-49, which does not exist"), "{run:?}");
     let requests = run.stderr.lines().find_map(|line| line.strip_suffix(" requests")).unwrap();

@@ -137,7 +137,9 @@ fn every_user_of_the_address_is_shown() {
     let both = ["shop/node--1-k8s-web--0-eth0", "shop/node--1-k8s-other--0-eth0"];
     assert_eq!(users(&site.history()), both);
 
-    let shown = site.run(&["show", "--ip", ADDRESS, "-o", "json"]).json();
+    let whole = site.run(&["show", ADDRESS, "-o", "json"]).json();
+    let shown = site.run(&["show", "--ip", ADDRESS, "--quick", "-o", "json"]).json();
+    assert_eq!((&whole["partial"], &whole["owners"]), (&false.into(), &shown["owners"]), "{whole}");
     assert_eq!(shown["owners"].as_array().unwrap().len(), 2, "{shown}");
     assert_eq!(shown["findings"][0]["code"], "duplicate-address", "{shown}");
     let not_whole = ["blocks", "nodes"];
@@ -146,7 +148,7 @@ fn every_user_of_the_address_is_shown() {
         (&true.into(), &not_whole.as_slice().into()),
         "{shown}"
     );
-    let text = site.run(&["show", "--ip", "10.244.99.9"]).stdout;
+    let text = site.run(&["show", "--quick", "10.244.99.9"]).stdout;
     let after_heading = text.lines().skip_while(|line| !line.starts_with("10.244.99.9")).nth(1).unwrap();
     assert!(after_heading.starts_with("Partial    not all blocks, nodes were read"), "{text}");
     assert!(text.contains("\nFinding    not checked") && !text.contains("Finding    none"), "{text}");
@@ -188,6 +190,22 @@ fn who_had_the_address() {
     );
     let block = site.run(&["history", "--block", CIDR, "-o", "json"]).json();
     assert_eq!(events(&block), ["block-claimed", "assigned", "released", "reused"]);
+    for object in [ADDRESS, CIDR] {
+        let short = site.run(&["history", object, "-o", "json"]).json();
+        assert_eq!(short["events"], block["events"], "{object}");
+    }
+    // The block records a pod that has no endpoint.
+    let pod = site.run(&["history", "shop/api-0", "-o", "json"]).json();
+    assert_eq!(
+        (events(&pod), &pod["about"], &pod["name"]),
+        (vec!["assigned"], &"pod".into(), &"shop/api-0".into())
+    );
+    assert_eq!(site.run(&["history", "--pod", "shop/api-0", "-o", "json"]).json()["events"], pod["events"]);
+    let unknown = site.run(&["history", "api-0"]);
+    assert!(
+        unknown.code == 1 && unknown.stderr.contains("no node, pool or handle has the name"),
+        "{unknown:?}"
+    );
     let nothing = site.run(&["history", "--ip", "192.0.2.1"]);
     assert_eq!(
         (nothing.code, nothing.stdout.contains("Nothing is known about it")),

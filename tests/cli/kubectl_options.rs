@@ -62,6 +62,8 @@ fn what_a_kubeconfig_does_not_have_is_named_as_kubectl_does() {
     }
     let run = cluster.run(&["show", "--cluster", "test", "--user", "admin", "--context", "test"]);
     assert_eq!(run.code, 0, "{run:?}");
+    let run = cluster.run(&["check", "--request-timeout", "0"]);
+    assert_eq!(run.code, 0, "no limit: {run:?}");
     let run = cluster.run(&["show", "--request-timeout", "soon"]);
     assert!(run.code == 2 && run.stderr.contains("Timeout must be a single integer in seconds"), "{run:?}");
 }

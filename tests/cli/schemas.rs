@@ -129,7 +129,7 @@ fn what_needs_no_server_is_valid() {
         ("RuleList", &["explain"]),
         ("AddressList", &["show", "--node", "node-1"]),
         ("PoolMapList", &["show", "--map"]),
-        ("Address", &["show", "--ip", "10.244.10.3", "--all-owners"]),
+        ("Address", &["show", "--ip", "10.244.10.3"]),
         ("Handle", &["show", "--handle", "monitoring.prometheus-76"]),
         ("Difference", &["diff", "docs/examples/cluster.jsonl", "tests/fixtures/hostile.jsonl"]),
         ("History", &["history", "--archive", archive, "--node", "node-1"]),

@@ -1,13 +1,14 @@
 //! Parts of a cluster: `--node`, `--pool` and `--pod`, with patterns.
 
 use std::collections::BTreeSet;
+use std::fs;
 
 use calipam_testkit::cluster::Cluster;
 use calipam_testkit::servers::Etcd;
 use serde_json::Value;
 
 use super::kubernetes::{on_kubernetes, server};
-use super::program::{EXAMPLE, Run, calipam, expected, on_example};
+use super::program::{EXAMPLE, Run, calipam, expected, on_example, root};
 
 /// Returns a field of all items of a list.
 pub(super) fn column(run: &Run, list: &str, field: &str) -> Vec<String> {
@@ -249,6 +250,40 @@ fn filters_that_mean_nothing_are_refused() {
     }
 }
 
+/// What is typed without an option, and the options that say the same.
+#[test]
+fn an_object_is_known_by_its_form_or_its_name() {
+    for (object, options) in [
+        ("10.244.10.6", &["--ip", "10.244.10.6"][..]),
+        ("default/queue-49", &["--pod", "default/queue-49"]),
+        ("10.244.0.0/16", &["--pool", "10.244.0.0/16"]),
+        ("10.244.10.0/26", &["--blocks", "--pool", "10.244.10.0/26"]),
+        ("node-10", &["--node", "node-10"]),
+        ("node-1*", &["--node", "node-1*"]),
+        ("extra-5", &["--pool", "extra-5"]),
+        ("k8s-pod-network.8c16b8a8…", &["--handle", HANDLE]),
+    ] {
+        let (short, long) = (on_example(&["show", object]), on_example(&[&["show"], options].concat()));
+        assert_eq!((short.code, &short.stdout), (0, &long.stdout), "{object}: {short:?}");
+    }
+    let near = on_example(&["show", "queue-49"]);
+    assert!(near.code == 1 && near.stderr.contains("did you mean `default/queue-49`?"), "{near:?}");
+    for wrong in
+        [&["node-10", "--blocks"][..], &["node-10", "--pool", "extra-5"], &["node-10", "--quick"], &[""]]
+    {
+        assert_eq!(on_example(&[&["show"], wrong].concat()).code, 2, "{wrong:?}");
+    }
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("both.jsonl");
+    let renamed = fs::read_to_string(root().join(EXAMPLE)).unwrap().replace("node-12", "extra-5");
+    fs::write(&path, renamed).unwrap();
+    let both = calipam(&["show", "extra-5", "-d", path.to_str().unwrap()]);
+    let said = "error: \"extra-5\" is a node and a pool\nhint: say which: `calipam show --node extra-5 ";
+    assert!(both.code == 1 && both.stderr.starts_with(said), "{both:?}");
+    assert!(both.stderr.contains(" or `calipam show --pool extra-5 "), "{both:?}");
+}
+
 const HANDLE: &str = "k8s-pod-network.8c16b8a8b184d94e12a589464aa8d0d381596d5c419b3ae76efbb840d224bd32";
 
 #[test]
@@ -296,7 +331,7 @@ fn parts_of_a_live_etcd() {
     let begin = (id.len() - 63..id.len()).map(|end| &id[..end]);
     let begin =
         begin.clone().find(|begin| handles.iter().filter(|id| id.starts_with(begin)).count() == 1).unwrap();
-    let found = on_etcd(&["show", "--handle", begin, "-v"]);
+    let found = on_etcd(&["show", "--handle", begin, "--quick", "-v"]);
     assert!(found.code == 0 && found.stdout.contains(id), "{found:?}");
     let requests =
         found.stderr.lines().filter_map(|line| line.split_once(" in ")?.1.strip_suffix(" requests"));

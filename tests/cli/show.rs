@@ -14,7 +14,7 @@ const SUBJECTS: [(&str, &[&str], &str); 9] = [
     ("configuration", &["--configuration"], "Configuration"),
     ("map", &["--map", "--pool", "172.16.1.0/24"], "PoolMapList"),
     ("ip", &["--ip", "10.244.10.3"], "Address"),
-    ("ip-leaked", &["--ip", "10.244.10.6", "--all-owners"], "Address"),
+    ("ip-leaked", &["--ip", "10.244.10.6"], "Address"),
     ("handle", &["--handle", "monitoring.prometheus-76"], "Handle"),
 ];
 

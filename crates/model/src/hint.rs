@@ -50,6 +50,10 @@ pub enum Call {
     EndpointsOnly,
     /// The current call, with the pool's name instead of its CIDR.
     ByName,
+    /// The current call, with an option that says what the name is.
+    AsNode(String),
+    AsPool(String),
+    AsHandle(String),
     AutoAllocation,
     StrictAffinity,
     NoBlockLimit,

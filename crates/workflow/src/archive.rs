@@ -2,7 +2,7 @@
 
 mod states;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -16,7 +16,6 @@ use calipam_files::of_entry;
 use calipam_files::recording::{Known, Reached, StateUpdate, States, Version, each_version};
 use calipam_history::keep::Keep;
 use calipam_history::timeline::{About, ExportReader, RECORDS, USERS};
-use calipam_model::handle::clean_id;
 use calipam_model::hint::{Call, Hint};
 use calipam_model::snapshot::{Snapshot, Source};
 use calipam_model::time::CLOCK_SKEW;
@@ -25,10 +24,11 @@ use jiff::Timestamp;
 
 pub use self::states::{ArchivedState, state_at, states_around};
 use crate::failure::{Failure, Kind};
-use crate::history::{History, Reach, Span, written};
+use crate::history::{History, Reach, Span, about, written};
+use crate::object::{KnownNames, Object, whole_id};
 use crate::operator::{Activity, Operator, Pending};
 use crate::read::{progress, watched};
-use crate::scope::only_handle;
+use crate::scope::known_nodes;
 
 /// Writes all that a check reads into a file, and returns the number of objects.
 pub fn export<'a>(
@@ -112,17 +112,17 @@ pub(crate) fn thin_out(archive: &Archive, keep: &Keep, now: Timestamp) -> Result
 /// folder.
 pub fn archive_history(
     folder: &Path,
-    about: About,
+    object: Object,
     journals: Option<&Path>,
     operator: &dyn Operator,
 ) -> Result<History, Failure> {
     let archive = open(folder, operator)?;
-    let about = whole_id(&archive, about, operator)?;
+    let about = subject(&archive, object, operator)?;
     let guid = archive.guid().unwrap_or_default().to_owned();
     let written = journals.map(|folder| written(folder, &guid, None, operator)).unwrap_or_default();
     let handle = match &about {
         About::Handle(id) => Some(id.as_str()),
-        About::Address(_) | About::Block(_) | About::Node(_) => None,
+        About::Address(_) | About::Block(_) | About::Node(_) | About::Pod(_) => None,
     };
 
     let mut reader = ExportReader::new(&about, &written);
@@ -243,17 +243,19 @@ fn each(
     result
 }
 
-/// Completes the prefix of a handle ID, if the exports have one handle with it. Fails if they have several.
-fn whole_id(archive: &Archive, about: About, operator: &dyn Operator) -> Result<About, Failure> {
-    let About::Handle(begin) = about else { return Ok(about) };
-    let mut ids = BTreeSet::new();
+/// Returns the subject of a history. Looks in all exports for a name and the beginning of a handle's ID.
+fn subject(archive: &Archive, object: Object, operator: &dyn Operator) -> Result<About, Failure> {
+    let (Object::Handle(begin) | Object::Name(begin)) = &object else { return about(object) };
+    let mut known = KnownNames::default();
     each(archive, Part::Records { handle: None }, operator, |snapshot| {
-        ids.extend(handle_ids(&snapshot, &begin));
+        known.nodes.append(&mut known_nodes(&[&snapshot]));
+        known.handles.append(&mut handle_ids(&snapshot, begin));
     })?;
-    if ids.contains(clean_id(&begin)) {
-        return Ok(About::Handle(begin));
+    match object {
+        Object::Handle(begin) => Ok(About::Handle(whole_id(&begin, known.handles)?.unwrap_or(begin))),
+        Object::Name(name) => about(known.find(&name, None)?),
+        other => about(other),
     }
-    Ok(About::Handle(only_handle(&begin, ids)?.unwrap_or(begin)))
 }
 
 /// Opens an archive, which must not be empty.

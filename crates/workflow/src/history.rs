@@ -1,5 +1,6 @@
 //! `history`: the history in etcd and in calipam's journals.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -7,15 +8,16 @@ use std::time::Duration;
 use calipam_datastore::Datastore;
 use calipam_datastore::read::{Lookup, NameKind, Past, PastOf};
 use calipam_history::timeline::{About, Event, JournaledWrite, Kept, Run, Version, What, timeline};
+use calipam_model::hint::{Call, Hint};
 use calipam_model::snapshot::Snapshot;
 use calipam_repair::journal::{ChangeRecord, JournalError, Listed, Outcome, Recorded, list};
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::object::{KnownNames, Object, whole_id};
 use crate::operator::{Operator, Pending};
 use crate::read::tell_requests;
-use crate::scope::only_handle;
 
 /// The history of an object, and the times that it covers.
 #[derive(Serialize)]
@@ -65,17 +67,21 @@ pub struct Span {
 /// folder.
 pub fn history<'a>(
     datastore: &'a Datastore,
-    about: About,
+    object: Object,
     journals: Option<&'a Path>,
     operator: &'a dyn Operator,
 ) -> Pending<'a, Result<History, Failure>> {
     Box::pin(async move {
-        let about = whole_id(datastore, about).await?;
+        let about = subject(datastore, object).await?;
         let of = match &about {
             About::Address(address) => PastOf::Address(*address),
             About::Handle(id) => PastOf::Handle(id.clone()),
             About::Block(cidr) => PastOf::Block(*cidr),
             About::Node(node) => PastOf::Node(node.clone()),
+            About::Pod(pod) => {
+                let (namespace, name) = pod.split_once('/').unwrap_or_default();
+                PastOf::Pod((namespace.to_owned(), name.to_owned()))
+            }
         };
         let before = datastore.request_count();
         let past = datastore.past(&of).await?;
@@ -117,15 +123,45 @@ pub fn last_events<'a>(
     })
 }
 
-/// Completes the prefix of a handle ID, if there is exactly one handle with this prefix. Fails if there are several.
-async fn whole_id(datastore: &Datastore, about: About) -> Result<About, Failure> {
-    let About::Handle(begin) = &about else { return Ok(about) };
-    let exact = datastore.lookup(&Lookup::Handle(begin.clone())).await?;
-    if !exact.handles.is_empty() {
-        return Ok(about);
+/// Returns the subject of a history. Asks the datastore about a name and the beginning of a handle's ID.
+async fn subject(datastore: &Datastore, object: Object) -> Result<About, Failure> {
+    let names = async |kind, begin: &str| {
+        datastore.names(kind, begin).await.map(|names| names.into_iter().collect::<BTreeSet<String>>())
+    };
+    match object {
+        Object::Handle(begin) => {
+            let exact = datastore.lookup(&Lookup::Handle(begin.clone())).await?;
+            let is_whole = !exact.handles.is_empty();
+            let id = if is_whole { None } else { whole_id(&begin, names(NameKind::Handles, &begin).await?)? };
+            Ok(About::Handle(id.unwrap_or(begin)))
+        }
+        Object::Name(name) => {
+            let nodes = names(NameKind::Nodes, &name).await?;
+            let pools = names(NameKind::Pools, &name).await?;
+            let handles = names(NameKind::Handles, &name).await?;
+            about(KnownNames { nodes, pools, handles }.find(&name, None)?)
+        }
+        other => about(other),
     }
-    let only = only_handle(begin, datastore.names(NameKind::Handles, begin).await?)?;
-    Ok(only.map_or(about, About::Handle))
+}
+
+/// Converts an object that has a history.
+pub(crate) fn about(object: Object) -> Result<About, Failure> {
+    Ok(match object {
+        Object::Address(address) => About::Address(address),
+        Object::Network(cidr) => About::Block(cidr),
+        Object::Pod((namespace, name)) => About::Pod(format!("{namespace}/{name}")),
+        Object::Node(name) => About::Node(name),
+        Object::Handle(id) => About::Handle(id),
+        Object::Pool(name) | Object::Name(name) => {
+            return Err(Failure::usage(format!("{name:?} is a pool, and a pool has no history")).hint(
+                Hint::new(
+                    "name an address, a block (CIDR), a pod, a node or a handle; {} lists the blocks",
+                    [Call::ShowBlocks],
+                ),
+            ));
+        }
+    })
 }
 
 fn kept(past: Past) -> Kept {

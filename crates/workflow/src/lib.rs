@@ -10,6 +10,7 @@ mod failure;
 mod history;
 mod live;
 mod migrate;
+mod object;
 mod operator;
 mod preflight;
 mod rates;
@@ -37,6 +38,7 @@ pub use self::live::{Live, LiveCounts, SharedSnapshot, Step};
 pub use self::migrate::{
     Estimate, Eviction, Group, MigrateRequest, Migrated, Moving, Pin, Surveyed, migrate,
 };
+pub use self::object::Object;
 pub use self::operator::{Activity, Event, Meter, Operator, Pending, Proposal};
 pub use self::rates::{rates, rates_of_etcd, trends};
 pub use self::read::{CheckResult, Criteria, read, read_around, read_around_handle, read_sources};

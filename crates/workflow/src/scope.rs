@@ -38,6 +38,11 @@ impl Names {
         Self { nodes: vec![name.to_owned()], ..Self::default() }
     }
 
+    /// Names one pool, by name or CIDR.
+    pub fn of_pool(name: &str) -> Self {
+        Self { pools: vec![name.to_owned()], ..Self::default() }
+    }
+
     /// Returns the scope of the names in one or two states of a cluster. Each name has to exist in one of them.
     ///
     /// # Errors
@@ -133,7 +138,7 @@ pub fn nearest<'k>(text: &str, known: impl Iterator<Item = &'k str> + Clone) -> 
 }
 
 /// Adds the most similar known name to a hint, as a suggestion for an unknown name.
-fn did_you_mean(name: &str, known: &BTreeSet<String>, hint: impl Into<Hint>) -> Hint {
+pub(crate) fn did_you_mean(name: &str, known: &BTreeSet<String>, hint: impl Into<Hint>) -> Hint {
     let Hint { text, mut calls } = hint.into();
     let Some(near) = nearest(name, known.iter().map(String::as_str)) else { return Hint { text, calls } };
     calls.insert(0, Call::Name(near.to_owned()));
@@ -284,7 +289,7 @@ pub fn matching<'n>(pattern: &str, names: impl IntoIterator<Item = &'n String>) 
 }
 
 /// The nodes that exist, and those that an affinity, a block, an endpoint or a record still names.
-fn known_nodes(states: &[&Snapshot]) -> BTreeSet<String> {
+pub(crate) fn known_nodes(states: &[&Snapshot]) -> BTreeSet<String> {
     let owner = |block: &Block| block.owner().and_then(BlockOwner::host).map(str::to_owned);
     let mut known = BTreeSet::new();
     for snapshot in states {

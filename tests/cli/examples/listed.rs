@@ -57,7 +57,7 @@ pub(super) const REPLACED: [(&str, &str); 8] = [
 ];
 
 /// The folders that examples expect.
-pub(super) const FOLDERS: [&str; 10] = [
+pub(super) const FOLDERS: [&str; 11] = [
     ".kube",
     ".config/fish/completions",
     ".config/elvish",
@@ -67,6 +67,7 @@ pub(super) const FOLDERS: [&str; 10] = [
     "functions",
     "etc/bash_completion.d",
     "etc/calipam",
+    "var/lib/calipam",
     "var/log",
 ];
 

@@ -199,8 +199,8 @@ fn what_is_about_one_cluster_is_refused() {
     let (folder, _, _) = before_and_after();
     let earlier = at(&folder, "earlier");
     for (arguments, said) in [
-        (&["history", "--node", "node-1"][..], "--node works on one cluster"),
-        (&["history", "--handle", "x"], "--handle works on one cluster"),
+        (&["history", "--node", "node-1"][..], "`history` is about an address"),
+        (&["history", "shop/web-0"], "`history` is about an address"),
         (&["diff", &earlier, "--pool", "p"], "--pool works on one cluster"),
         (&["diff", &earlier, &earlier], "NEW works on one cluster"),
         (&["diff", "etcd@7"], "OLD is a file or folder"),

@@ -15,7 +15,7 @@ fn two_pods_with_one_address() {
 
     assert_eq!(story.tell("calipam check").code, 1);
     let address = subject(&cluster, "duplicate-address");
-    let shown = story.tell(&format!("calipam show --ip {address} --all-owners"));
+    let shown = story.tell(&format!("calipam show --ip {address}"));
     let lost: std::net::IpAddr = subject(&cluster, "unallocated-in-use").parse().unwrap();
     let block = cluster.blocks().find(|block| block.cidr.contains(&lost)).unwrap().cidr;
     assert_eq!(story.tell(&format!("calipam rebuild --block {block}")).code, 1, "the duplicate is skipped");

@@ -3,21 +3,27 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use calipam_history::timeline::About;
+use calipam_check::views::PodName;
 use calipam_model::IpNet;
+use calipam_workflow::Object;
 use clap::ValueHint::DirPath;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgGroup, Args};
 
 use super::FleetArgs;
 use super::address::address;
+use super::show::{object, pod, whole};
 
 const SUBJECT: &str = "Subject";
 
 /// Options of `history`.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("about").required(true))]
+#[command(group = ArgGroup::new("about"))]
 pub(crate) struct HistoryArgs {
+    /// An address, a pod (NAMESPACE/NAME), a block (CIDR), or the name of a node or handle
+    #[arg(value_name = "OBJECT", value_parser = object, group = "about", required_unless_present = "about")]
+    pub object: Option<Object>,
+
     /// An address: who it was assigned to, and when
     #[arg(long, value_name = "ADDRESS", value_parser = address, group = "about", help_heading = SUBJECT)]
     pub ip: Option<IpAddr>,
@@ -30,6 +36,9 @@ pub(crate) struct HistoryArgs {
     /// A node: its blocks and addresses
     #[arg(long, value_name = "NODE", group = "about", help_heading = SUBJECT, value_parser = NonEmptyStringValueParser::new())]
     pub node: Option<String>,
+    /// A pod: its addresses
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = pod, group = "about", help_heading = SUBJECT)]
+    pub pod: Option<PodName>,
     /// Read the exports and recorded changes in this folder instead
     #[arg(long, value_name = "DIR", value_hint = DirPath)]
     pub archive: Option<PathBuf>,
@@ -39,12 +48,14 @@ pub(crate) struct HistoryArgs {
 
 impl HistoryArgs {
     /// Returns the subject of the call; clap ensures that there is one.
-    pub(crate) fn about(&self) -> About {
+    pub(crate) fn object(&self) -> Object {
         match self {
-            Self { ip: Some(address), .. } => About::Address(*address),
-            Self { handle: Some(id), .. } => About::Handle(id.trim_end_matches('…').to_owned()),
-            Self { block: Some(cidr), .. } => About::Block(cidr.trunc()),
-            Self { node, .. } => About::Node(node.clone().unwrap_or_default()),
+            Self { object: Some(object), .. } => object.clone(),
+            Self { ip: Some(address), .. } => Object::Address(*address),
+            Self { handle: Some(id), .. } => Object::Handle(whole(id)),
+            Self { block: Some(cidr), .. } => Object::Network(cidr.trunc()),
+            Self { pod: Some(pod), .. } => Object::Pod(pod.clone()),
+            Self { node, .. } => Object::Node(node.clone().unwrap_or_default()),
         }
     }
 }

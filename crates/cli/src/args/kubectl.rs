@@ -83,13 +83,16 @@ fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
     Ok(Secret::new(text))
 }
 
+/// A year: a longer time cannot be added to a point in time on every system.
+const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// Reads a timeout as kubectl does: a plain number means seconds, and 0 means no limit.
 fn request_timeout(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().map(Duration::from_secs).ok();
     let time = seconds.or_else(|| Duration::try_from(duration::parse(text).ok()?).ok());
     match time {
-        Some(Duration::ZERO) => Ok(Duration::MAX),
-        Some(time) => Ok(time),
+        Some(Duration::ZERO) => Ok(NO_LIMIT),
+        Some(time) => Ok(time.min(NO_LIMIT)),
         None => Err("Invalid timeout value. Timeout must be a single integer in seconds, or an integer followed by a \
                      corresponding time unit (e.g. 1s | 2m | 3h)"
             .into()),
@@ -104,7 +107,7 @@ mod tests {
     fn time_outs_are_those_of_kubectl() {
         assert_eq!(request_timeout("30"), Ok(Duration::from_secs(30)));
         assert_eq!(request_timeout("2m"), Ok(Duration::from_secs(120)));
-        assert_eq!(request_timeout("0"), Ok(Duration::MAX));
+        assert_eq!(request_timeout("0"), Ok(NO_LIMIT));
         assert!(request_timeout("soon").unwrap_err().starts_with("Invalid timeout value."));
     }
 }

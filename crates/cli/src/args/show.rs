@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use calipam_check::views::PodName;
+use calipam_workflow::Object;
 use clap::ValueHint::DirPath;
 use clap::{ArgGroup, Args};
 use jiff::Timestamp;
@@ -20,8 +21,12 @@ const NAMES: [&str; 3] = ["nodes", "selector", "pools"];
 
 /// Options of `show`.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("subject"), group = ArgGroup::new("object"))]
+#[command(group = ArgGroup::new("subject"), group = ArgGroup::new("one"))]
 pub(crate) struct ShowArgs {
+    /// An address, a pod (NAMESPACE/NAME), a CIDR, or the name of a node, pool or handle
+    #[arg(value_name = "OBJECT", value_parser = object, groups = ["subject", "one"], conflicts_with_all = NAMES)]
+    pub object: Option<Object>,
+
     /// Every block, pool by pool
     #[arg(long, alias = "show-blocks", group = "subject", help_heading = SUBJECT)]
     pub blocks: bool,
@@ -29,10 +34,10 @@ pub(crate) struct ShowArgs {
     #[arg(long = "nodes", group = "subject", conflicts_with = "pools", help_heading = SUBJECT)]
     pub every_node: bool,
     /// Everything about one address
-    #[arg(long, value_name = "ADDRESS", value_parser = address, groups = ["subject", "object"], conflicts_with_all = NAMES, help_heading = SUBJECT)]
+    #[arg(long, value_name = "ADDRESS", value_parser = address, groups = ["subject", "one"], conflicts_with_all = NAMES, help_heading = SUBJECT)]
     pub ip: Option<IpAddr>,
     /// One handle and its addresses, by ID or ID prefix
-    #[arg(long, value_name = "ID", groups = ["subject", "object"], conflicts_with_all = NAMES, help_heading = SUBJECT)]
+    #[arg(long, value_name = "ID", groups = ["subject", "one"], conflicts_with_all = NAMES, help_heading = SUBJECT)]
     pub handle: Option<String>,
     /// Addresses used on a node that does not own the block
     #[arg(long, alias = "show-borrowed", group = "subject", help_heading = SUBJECT)]
@@ -49,9 +54,9 @@ pub(crate) struct ShowArgs {
     /// A map of every pool, with findings; one cell per block, or per several blocks in large pools
     #[arg(long, group = "subject", conflicts_with_all = ["nodes", "selector"], help_heading = SUBJECT)]
     pub map: bool,
-    /// With --ip or --handle: read everything, to find every owner and finding
-    #[arg(long, requires = "object", help_heading = SUBJECT)]
-    pub all_owners: bool,
+    /// Read only what belongs to an address or a handle: faster, but other owners and findings can be missed
+    #[arg(long, requires = "one", help_heading = SUBJECT)]
+    pub quick: bool,
 
     #[command(flatten)]
     pub selection: SelectionArgs,
@@ -78,6 +83,17 @@ fn prefix(text: &str) -> Result<u8, String> {
         .ok_or_else(|| "expected a prefix length such as `/16`".to_owned())
 }
 
+/// Reads the name of an object.
+pub(super) fn object(text: &str) -> Result<Object, String> {
+    let text = whole(text);
+    if text.is_empty() { Err("expected a name".to_owned()) } else { Ok(Object::parse(&text)) }
+}
+
+/// Removes the ending of an ID that a table has shortened.
+pub(super) fn whole(id: &str) -> String {
+    id.trim_end_matches('…').to_owned()
+}
+
 /// Reads `NAMESPACE/NAME`.
 pub(super) fn pod(text: &str) -> Result<PodName, String> {
     match text.split_once('/') {
@@ -98,26 +114,26 @@ pub(crate) enum Subject {
     Configuration,
     Compare,
     Map,
-    Address(IpAddr),
-    Handle(String),
-    /// The addresses of nodes, or of a pod.
-    Addresses(Option<PodName>),
+    Object(Object),
+    /// The addresses of the selected nodes.
+    Addresses,
 }
 
 impl ShowArgs {
     /// Returns the subject of the call.
     pub(crate) fn subject(&self) -> Subject {
         match self {
-            Self { ip: Some(address), .. } => Subject::Address(*address),
-            Self { handle: Some(id), .. } => Subject::Handle(id.clone()),
+            Self { object: Some(object), .. } => Subject::Object(object.clone()),
+            Self { ip: Some(address), .. } => Subject::Object(Object::Address(*address)),
+            Self { handle: Some(id), .. } => Subject::Object(Object::Handle(whole(id))),
             Self { blocks: true, .. } => Subject::Blocks,
             Self { every_node: true, .. } => Subject::Nodes,
             Self { borrowed: true, .. } => Subject::Borrowed,
             Self { configuration: true, .. } => Subject::Configuration,
             Self { compare: true, .. } => Subject::Compare,
             Self { map: true, .. } => Subject::Map,
-            Self { pod: Some(pod), .. } => Subject::Addresses(Some(pod.clone())),
-            Self { selection, .. } if selection.names_nodes() => Subject::Addresses(None),
+            Self { pod: Some(pod), .. } => Subject::Object(Object::Pod(pod.clone())),
+            Self { selection, .. } if selection.names_nodes() => Subject::Addresses,
             _ => Subject::Pools,
         }
     }

@@ -9,16 +9,16 @@ use crate::fleet::{self, Fleet};
 use crate::operator::Person;
 use crate::{connect, hints};
 
-/// Prints the events of an address, handle, block or node; exit code 1 if there are none.
+/// Prints the events of an address, handle, block, node or pod; exit code 1 if there are none.
 pub(super) fn run(args: &HistoryArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     if let Some(fleet) = Fleet::of_call(&args.fleet, global)? {
         return fleet::history::run(args, &fleet, console);
     }
     let (person, journals) = (Person::watching(console), journals_folder());
     let found = match &args.archive {
-        Some(folder) => archive_history(folder, args.about(), journals.as_deref(), &person)?,
+        Some(folder) => archive_history(folder, args.object(), journals.as_deref(), &person)?,
         None => connect::with(global, console, async |datastore| {
-            history(datastore, args.about(), journals.as_deref(), &person).await
+            history(datastore, args.object(), journals.as_deref(), &person).await
         })?,
     };
     print(&found, console)

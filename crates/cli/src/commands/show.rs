@@ -8,7 +8,7 @@ use calipam_datastore::Datastore;
 use calipam_datastore::read::Lookup;
 use calipam_history::timeline::Event;
 use calipam_model::snapshot::{Snapshot, Source};
-use calipam_workflow::{Found, nearest_pod};
+use calipam_workflow::{Found, Names, Object, nearest_pod};
 
 use crate::args::{Global, ShowArgs, Subject};
 use crate::console::Console;
@@ -26,8 +26,14 @@ use crate::{connect, hints};
 /// # Errors
 /// If the datastore cannot be read, or does not have the subject.
 pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
-    let has_table = !matches!(args.subject(), Subject::Map | Subject::Address(_) | Subject::Handle(_));
-    if !has_table && (args.printing.no_headers || args.printing.sort_by.is_some()) {
+    let subject = args.subject();
+    let is_one = matches!(subject, Subject::Object(Object::Address(_) | Object::Handle(_)));
+    if args.quick && !is_one {
+        return Err(Failure::usage(
+            "--quick works with an address or --handle: everything else needs all data",
+        ));
+    }
+    if (is_one || subject == Subject::Map) && (args.printing.no_headers || args.printing.sort_by.is_some()) {
         return Err(Failure::usage(
             "--no-headers and --sort-by only apply to tables, and this output is not a table",
         ));
@@ -57,12 +63,18 @@ pub(crate) async fn show(
 ) -> Result<Found<(Snapshot, Outcome)>, Failure> {
     let (snapshot, subject) = read(datastore, args, console).await?;
     let events = match &subject {
-        Subject::Address(address) => {
+        Subject::Object(Object::Address(address)) => {
             calipam_workflow::last_events(datastore, &snapshot, *address, LAST_EVENTS).await
         }
         _ => Vec::new(),
     };
-    let Found { found: scope, not_found } = args.selection.names(None).found(&[&snapshot])?;
+    let names = match &subject {
+        Subject::Object(Object::Node(name)) => Names::of_node(name),
+        Subject::Object(Object::Pool(name)) => Names::of_pool(name),
+        Subject::Object(Object::Network(cidr)) => Names::of_pool(&cidr.to_string()),
+        _ => args.selection.names(None),
+    };
+    let Found { found: scope, not_found } = names.found(&[&snapshot])?;
     let outcome = print_subject(&subject, &scope, &snapshot, &events, console)?;
     Ok(Found { found: (snapshot, outcome), not_found })
 }
@@ -74,17 +86,26 @@ fn print_subject(
     events: &[Event],
     console: &Console,
 ) -> Result<Outcome, Failure> {
+    let blocks = || print(&views::blocks(snapshot).within(scope), snapshot, console);
+    let pools = || print(&views::pools(snapshot).within(scope), snapshot, console);
     match subject {
-        Subject::Pools => print(&views::pools(snapshot).within(scope), snapshot, console)?,
-        Subject::Blocks => print(&views::blocks(snapshot).within(scope), snapshot, console)?,
+        Subject::Pools | Subject::Object(Object::Pool(_)) => pools()?,
+        Subject::Blocks => blocks()?,
         Subject::Nodes => print(&views::nodes(snapshot).within(scope), snapshot, console)?,
         Subject::Borrowed => print(&views::borrowed(snapshot, scope), snapshot, console)?,
-        Subject::Addresses(pod) => return addresses(pod.as_ref(), scope, snapshot, console),
         Subject::Configuration => print(&views::configuration(snapshot), snapshot, console)?,
         Subject::Map => print(&map(snapshot).within(scope), snapshot, console)?,
         Subject::Compare => return compare(scope, snapshot, console),
-        Subject::Address(address) => return details(*address, snapshot, events, console),
-        Subject::Handle(id) => return handle(id, snapshot, console),
+        Subject::Addresses | Subject::Object(Object::Node(_)) => {
+            return addresses(None, scope, snapshot, console);
+        }
+        Subject::Object(Object::Pod(pod)) => return addresses(Some(pod), scope, snapshot, console),
+        Subject::Object(Object::Network(cidr)) => {
+            let is_pool = snapshot.pools.iter().any(|pool| pool.value.cidr == *cidr);
+            if is_pool { pools() } else { blocks() }?;
+        }
+        Subject::Object(Object::Address(address)) => return details(*address, snapshot, events, console),
+        Subject::Object(Object::Handle(id) | Object::Name(id)) => return handle(id, snapshot, console),
     }
     Ok(Outcome::Clean)
 }
@@ -93,36 +114,40 @@ fn print(view: &impl View, snapshot: &Snapshot, console: &Console) -> Result<(),
     console.print(&ViewDocument::new(view, snapshot))
 }
 
-/// Reads the keys around an address or handle, the sources of a view, or everything. In the returned subject, the
-/// complete ID replaces a handle's prefix.
+/// Reads the keys around an address or handle with `--quick`, the sources of a view, or everything. The returned subject
+/// has the complete ID of a handle, and says what a name is.
 async fn read(
     datastore: &Datastore,
     args: &ShowArgs,
     console: &Console,
 ) -> Result<(Snapshot, Subject), Failure> {
-    let subject = args.subject();
     let person = Person::watching(console);
-    if let Some(sources) = sources(args, &subject) {
-        let snapshot = calipam_workflow::read_sources(datastore, sources, &person).await?;
-        return Ok((snapshot, subject));
-    }
-    let snapshot = match &subject {
-        Subject::Address(address) if !args.all_owners => {
-            calipam_workflow::read_around(datastore, &Lookup::Address(*address), &person).await?
-        }
-        Subject::Handle(begin) => {
-            // Tables show a shortened ID with this ending.
-            let begin = begin.trim_end_matches('…');
-            let (snapshot, id) = calipam_workflow::read_around_handle(datastore, begin, &person).await?;
-            let snapshot = match args.all_owners {
-                true => calipam_workflow::read(datastore, &person).await?,
-                false => snapshot,
+    let object = match args.subject() {
+        Subject::Object(object) => object,
+        subject => {
+            let snapshot = match sources(args, &subject) {
+                Some(sources) => calipam_workflow::read_sources(datastore, sources, &person).await?,
+                None => calipam_workflow::read(datastore, &person).await?,
             };
-            return Ok((snapshot, Subject::Handle(id)));
+            return Ok((snapshot, subject));
         }
-        _ => calipam_workflow::read(datastore, &person).await?,
     };
-    Ok((snapshot, subject))
+    let (snapshot, object) = match object {
+        Object::Address(address) if args.quick => {
+            let lookup = Lookup::Address(address);
+            (calipam_workflow::read_around(datastore, &lookup, &person).await?, object)
+        }
+        Object::Handle(begin) if args.quick => {
+            let (snapshot, id) = calipam_workflow::read_around_handle(datastore, &begin, &person).await?;
+            (snapshot, Object::Handle(id))
+        }
+        object => {
+            let snapshot = calipam_workflow::read(datastore, &person).await?;
+            let object = object.find(&snapshot)?;
+            (snapshot, object)
+        }
+    };
+    Ok((snapshot, Subject::Object(object)))
 }
 
 /// Returns the sources of a view; `None` for an address, a handle or a view of everything, and for named nodes, which
@@ -136,11 +161,7 @@ fn sources(args: &ShowArgs, subject: &Subject) -> Option<&'static [Source]> {
         Subject::Nodes => &views::sources::NODES,
         Subject::Borrowed => &views::sources::BORROWED,
         Subject::Configuration => &views::sources::CONFIGURATION,
-        Subject::Compare
-        | Subject::Map
-        | Subject::Address(_)
-        | Subject::Handle(_)
-        | Subject::Addresses(_) => return None,
+        Subject::Compare | Subject::Map | Subject::Object(_) | Subject::Addresses => return None,
     };
     (!args.selection.names_nodes()).then_some(sources)
 }
@@ -170,14 +191,14 @@ fn details(
         console.hint(&format!("it is in no pool or block; {} lists the pools", hints::command(&["show"])));
         return Ok(Outcome::Refused);
     }
-    hint_at_the_rest(&view.partly_read, ["--ip", &address.to_string()], console);
+    hint_at_the_rest(&view.partly_read, console);
     Ok(Outcome::Clean)
 }
 
 /// Prints the command that reads everything, if only a part was read.
-fn hint_at_the_rest(partly_read: &[Source], [option, value]: [&str; 2], console: &Console) {
+fn hint_at_the_rest(partly_read: &[Source], console: &Console) {
     if !partly_read.is_empty() {
-        let all = hints::command(&["show", option, value, "--all-owners"]);
+        let all = hints::again(&[], &["quick"]);
         console.hint(&format!("{all} reads everything, and shows every owner and finding"));
     }
 }
@@ -252,6 +273,6 @@ fn handle(id: &str, snapshot: &Snapshot, console: &Console) -> Result<Outcome, F
         )));
     };
     print(&view, snapshot, console)?;
-    hint_at_the_rest(&view.partly_read, ["--handle", id], console);
+    hint_at_the_rest(&view.partly_read, console);
     Ok(Outcome::Clean)
 }

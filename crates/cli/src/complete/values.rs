@@ -31,6 +31,7 @@ impl Values {
             (Some("cluster"), _) => Wanted::OfKubeconfig(|known| known.clusters),
             (Some("user"), _) => Wanted::OfKubeconfig(|known| known.users),
             (Some("node"), _) => Wanted::OfObjects(NameKind::Nodes),
+            (None, "show" | "history") if arg.is_positional() => Wanted::OfObjects(NameKind::Nodes),
             (Some("pool"), _) | (Some("from" | "to"), "migrate") => Wanted::OfObjects(NameKind::Pools),
             (Some("block"), _) => Wanted::OfObjects(NameKind::Blocks),
             // Assigned addresses cannot be assigned again.

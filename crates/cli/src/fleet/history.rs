@@ -6,11 +6,11 @@ use std::path::Path;
 use calipam_datastore::read::Lookup;
 use calipam_datastore::{Datastore, Error as DatastoreError};
 use calipam_history::timeline::{About, recorded_in};
-use calipam_workflow::{History, Reach, archive_history, history, read_around};
+use calipam_workflow::{History, Object, Reach, archive_history, history, read_around};
 
+use super::Fleet;
 use super::folder::place;
 use super::run::{documents, read};
-use super::{Fleet, refuse};
 use crate::args::{HistoryArgs, journals_folder};
 use crate::commands::history::print;
 use crate::console::Console;
@@ -23,20 +23,18 @@ use crate::render::text::count;
 /// # Errors
 /// If the call is not about an address: nodes, blocks and handles belong to one cluster.
 pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
-    let others = [
-        ("--handle", args.handle.is_some()),
-        ("--block", args.block.is_some()),
-        ("--node", args.node.is_some()),
-    ];
-    refuse(&others, "with several clusters, `history` needs --ip")?;
-    let address = args.ip.ok_or_else(|| Failure::usage("give an address with --ip"))?;
-
-    let (about, journals) = (About::Address(address), journals_folder());
+    let Object::Address(address) = args.object() else {
+        let what = "with several clusters, `history` is about an address";
+        return Err(
+            Failure::usage(what).hint("nodes, blocks, pods and handles belong to one cluster: name it")
+        );
+    };
+    let journals = journals_folder();
     let (mut list, _) = documents(fleet, &args.fleet, console, "cannot be read", |cluster, console| {
         let found = match &args.archive {
             Some(folder) => {
                 let (folder, person) = (place(folder, cluster, ""), Person::watching(console));
-                let found = archive_history(&folder, about.clone(), journals.as_deref(), &person);
+                let found = archive_history(&folder, args.object(), journals.as_deref(), &person);
                 found.map_err(|failure| failure.message)
             }
             None => read(cluster, &args.fleet, console, async |datastore| {
@@ -70,13 +68,13 @@ async fn of_datastore(
     journals: Option<&Path>,
     console: &Console,
 ) -> Result<History, Failure> {
-    let (about, person) = (About::Address(address), Person::watching(console));
-    match history(datastore, about.clone(), journals, &person).await {
+    let person = Person::watching(console);
+    match history(datastore, Object::Address(address), journals, &person).await {
         Err(failure) if matches!(failure.cause(), Some(DatastoreError::NoRevisions { .. })) => {
             let snapshot = read_around(datastore, &Lookup::Address(address), &person).await?;
             let (guid, location) = (snapshot.guid().to_owned(), snapshot.location.clone());
             let reach = Reach::State { read_at: snapshot.taken_at };
-            let events = recorded_in(snapshot, address);
+            let (about, events) = (About::Address(address), recorded_in(snapshot, address));
             Ok(History { guid, location, about, reach, events })
         }
         other => other,

@@ -4,7 +4,7 @@ use calipam_check::fleet::{Ranges, free_ranges};
 use calipam_check::views::{self, Count, PoolView};
 use calipam_model::snapshot::Snapshot;
 use calipam_model::{IpNet, cidr};
-use calipam_workflow::Found;
+use calipam_workflow::{Found, Object};
 
 use super::run::{documents, read};
 use super::{Fleet, Named, refuse};
@@ -101,7 +101,7 @@ fn of_cluster(
 ) -> Result<Result<(Outcome, OfCluster), String>, Failure> {
     let names_something = args.selection.names_nodes()
         || !args.selection.pools.is_empty()
-        || matches!(args.subject(), Subject::Handle(_) | Subject::Addresses(_));
+        || matches!(args.subject(), Subject::Object(object) if !matches!(object, Object::Address(_)));
     read(cluster, &args.fleet, console, async |datastore| match show(datastore, args, console).await {
         Ok(Found { found: (snapshot, outcome), not_found }) => {
             let mut pools = if lists_pools(args) { Pools::of(&snapshot) } else { Pools::default() };

@@ -1,4 +1,4 @@
-//! The past of objects around an address, handle, block or node: every revision of their keys that etcd still has.
+//! The past of objects around an address, handle, block, node or pod: every revision of their keys that etcd still has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -6,12 +6,12 @@ use std::net::IpAddr;
 use calipam_files::raw::{RawEntry, RawKv};
 use calipam_model::IpNet;
 use calipam_model::affinity::AffinityKey;
-use calipam_model::key::{BLOCK_PREFIX, IPAM_PREFIX, Key};
+use calipam_model::key::{BLOCK_PREFIX, ENDPOINT_PREFIX, IPAM_PREFIX, Key};
 use calipam_model::snapshot::{Revision, Snapshot};
 use jiff::Timestamp;
 
 use super::around::etcd::{self, MAX_OPERATIONS, endpoints_of, number_of_endpoints, range_of};
-use super::around::{Lookup, PodOnNode};
+use super::around::{Lookup, PodOnNode, names_pod};
 use crate::client::etcd::{Change, Due, EtcdClient, Range};
 use crate::error::{Error, Failure, Result};
 use crate::secret::redact_url;
@@ -25,6 +25,8 @@ pub enum PastOf {
     Handle(String),
     Block(IpNet),
     Node(String),
+    /// A pod, by namespace and name.
+    Pod((String, String)),
     /// All blocks, only in the last revisions.
     Blocks,
 }
@@ -158,8 +160,8 @@ async fn past(client: &EtcdClient, of: &PastOf) -> Result<Past> {
             watched.append(&mut ranges);
             ranges = reading.unknown(of.named(&reading));
             if ranges.is_empty() {
-                let users = reading.users(of).await?;
-                ranges = reading.unknown(users);
+                let found = reading.searched(of).await?;
+                ranges = reading.unknown(found);
             }
         }
         reading.watch(&watched, &due).await?;
@@ -192,25 +194,44 @@ impl Reading<'_> {
         ranges
     }
 
-    /// The endpoints with an address at the oldest or newest revision. If there are many, only those on the nodes and
-    /// in the namespaces of its records. Endpoints that existed only in between are found if a record names their pods.
-    async fn users(&self, of: &PastOf) -> Result<Vec<Range>> {
-        let PastOf::Address(address) = of else { return Ok(Vec::new()) };
-        let named = Lookup::Address(*address).named(&self.versions());
-        let mut users = Vec::new();
+    /// The keys that only a search at the oldest and newest revision finds: endpoints with an address, blocks with
+    /// records of a pod. What existed only in between is found if another version names it.
+    async fn searched(&self, of: &PastOf) -> Result<Vec<Range>> {
+        let mut found = Vec::new();
         for revision in [self.past.oldest, self.past.newest] {
-            let number = self.client.get(&[number_of_endpoints().at(revision)], "endpoints").await?;
-            let number = number.ranges.first().map_or(0, |answer| answer.count());
-            for part in etcd::users(&named, number).0.chunks(MAX_OPERATIONS) {
-                let pinned: Vec<Range> = part.iter().map(|range| range.clone().at(revision)).collect();
-                let found = self.client.get(&pinned, "endpoints").await?;
-                let has_it = |entry: &RawEntry<'_>| {
-                    let mut one = Snapshot::default();
-                    one.add_entry(entry.key, entry.value, entry.mod_revision);
-                    one.endpoints.iter().any(|endpoint| endpoint.value.addresses().any(|a| a == *address))
-                };
-                users.extend(found.entries().filter(has_it).map(|entry| Range::key(entry.key)));
+            match of {
+                PastOf::Address(address) => found.extend(self.users(*address, revision).await?),
+                PastOf::Pod(pod) => {
+                    let blocks = Range::prefix(BLOCK_PREFIX).at(revision);
+                    let blocks = self.client.get(&[blocks], "blocks").await?;
+                    let has_it = |entry: &RawEntry<'_>| {
+                        snapshot_of(entry).blocks.iter().any(|block| {
+                            block.value.content.sound().is_some_and(|block| names_pod(block, pod))
+                        })
+                    };
+                    found.extend(blocks.entries().filter(has_it).map(|entry| Range::key(entry.key)));
+                }
+                _ => {}
             }
+        }
+        Ok(found)
+    }
+
+    /// The endpoints with an address at a revision. If there are many, only those on the nodes and in the namespaces of
+    /// its records.
+    async fn users(&self, address: IpAddr, revision: i64) -> Result<Vec<Range>> {
+        let named = Lookup::Address(address).named(&self.versions());
+        let number = self.client.get(&[number_of_endpoints().at(revision)], "endpoints").await?;
+        let number = number.ranges.first().map_or(0, |answer| answer.count());
+        let mut users = Vec::new();
+        for part in etcd::users(&named, number).0.chunks(MAX_OPERATIONS) {
+            let pinned: Vec<Range> = part.iter().map(|range| range.clone().at(revision)).collect();
+            let found = self.client.get(&pinned, "endpoints").await?;
+            let has_it = |entry: &RawEntry<'_>| {
+                let mut of_it = snapshot_of(entry).endpoints.into_iter();
+                of_it.any(|endpoint| endpoint.value.addresses().any(|own| own == address))
+            };
+            users.extend(found.entries().filter(has_it).map(|entry| Range::key(entry.key)));
         }
         Ok(users)
     }
@@ -268,6 +289,7 @@ impl PastOf {
             Self::Handle(id) => ranges(&Lookup::Handle(id.clone()).first_keys()),
             Self::Block(cidr) => ranges(&[Key::Block(*cidr)]),
             Self::Node(node) => vec![Range::prefix(&format!("{IPAM_PREFIX}host/{node}/"))],
+            Self::Pod((namespace, _)) => vec![Range::prefix(&format!("{ENDPOINT_PREFIX}{namespace}/"))],
             Self::Blocks => vec![Range::prefix(BLOCK_PREFIX)],
         }
     }
@@ -288,6 +310,16 @@ impl PastOf {
                 found
             }
             Self::Block(_) => affinities(&reading.versions()),
+            Self::Pod((namespace, name)) => {
+                let all = reading.versions();
+                let own = all.endpoints.iter().map(|endpoint| &endpoint.value);
+                let own =
+                    own.filter(|endpoint| endpoint.namespace() == **namespace && endpoint.pod() == **name);
+                let blocks = own
+                    .flat_map(|endpoint| endpoint.addresses())
+                    .flat_map(|used| Lookup::Address(used).first_keys());
+                ranges(&blocks.collect::<Vec<_>>())
+            }
             // The objects that blocks name are not needed, and there would be many.
             Self::Blocks => Vec::new(),
             Self::Node(_) => {
@@ -305,6 +337,13 @@ impl PastOf {
             }
         }
     }
+}
+
+/// A snapshot of one object.
+fn snapshot_of(entry: &RawEntry<'_>) -> Snapshot {
+    let mut one = Snapshot::default();
+    one.add_entry(entry.key, entry.value, entry.mod_revision);
+    one
 }
 
 fn ranges(keys: &[Key]) -> Vec<Range> {

@@ -61,7 +61,9 @@ pub(crate) fn concerns(event: &Event, states: [Option<&State>; 2], about: &About
     match (about, &event.subject) {
         (About::Address(address), Subject::Address(own)) => own == address,
         // The block's content is unknown: the event may be about the subject.
-        (About::Handle(_) | About::Node(_), Subject::Block(_)) if event.what == What::Undecodable => {
+        (About::Handle(_) | About::Node(_) | About::Pod(_), Subject::Block(_))
+            if event.what == What::Undecodable =>
+        {
             blocks.next().is_none_or(|block| about.has_block(block))
         }
         (About::Node(node), Subject::Block(_)) => {
@@ -71,7 +73,10 @@ pub(crate) fn concerns(event: &Event, states: [Option<&State>; 2], about: &About
         (About::Handle(id), Subject::Address(_)) => {
             holders.any(|holder| holder.handle.as_deref().map(clean_id) == Some(clean_id(id)))
         }
-        (About::Handle(_), Subject::Block(_)) => false,
+        (About::Pod(pod), Subject::Address(_)) => {
+            holders.any(|holder| holder.kind == "pod" && holder.allocated_to == *pod)
+        }
+        (About::Handle(_) | About::Pod(_), Subject::Block(_)) => false,
         _ => true,
     }
 }
@@ -97,7 +102,7 @@ fn known(cidr: IpNet, block: &Block, about: &About) -> Vec<Raw> {
             raw.event.block = Some(cidr);
             vec![raw]
         }
-        About::Handle(_) | About::Node(_) => [of_block].into_iter().chain(held).collect(),
+        About::Handle(_) | About::Node(_) | About::Pod(_) => [of_block].into_iter().chain(held).collect(),
     }
 }
 

@@ -138,15 +138,17 @@ impl<'a> ExportReader<'a> {
         })
     }
 
-    /// Namespaces and names of the pods in records, if this is the history of an address or handle.
+    /// Namespaces and names of the pods in records, if this is the history of an address, handle or pod.
     pub fn pods(&self) -> BTreeSet<(String, String)> {
-        if !matches!(self.about, About::Address(_) | About::Handle(_)) {
-            return BTreeSet::new();
+        let named = |pod: &str| pod.split_once('/').map(|(space, name)| (space.to_owned(), name.to_owned()));
+        match self.about {
+            About::Address(_) | About::Handle(_) => {}
+            About::Pod(pod) => return named(pod).into_iter().collect(),
+            About::Block(_) | About::Node(_) => return BTreeSet::new(),
         }
         let holders = self.events.iter().flat_map(|(_, event)| event.before.iter().chain(&event.after));
         let pods = holders.filter(|holder| holder.kind == "pod");
-        let names = pods.filter_map(|holder| holder.allocated_to.split_once('/'));
-        names.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())).collect()
+        pods.filter_map(|holder| named(&holder.allocated_to)).collect()
     }
 
     /// Returns all events in order. Those that only journals have are placed by the start of their run.

@@ -1,4 +1,4 @@
-//! The history of an address, handle, block or node: successive states of the objects around it are compared. etcd
+//! The history of an address, handle, block, node or pod: successive states of the objects around it are compared. etcd
 //! revisions are totally ordered; exports of an archive bound the times of changes.
 
 mod changes;

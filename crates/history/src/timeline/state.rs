@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
+use calipam_check::claim::Claim;
 use calipam_model::IpNet;
 use calipam_model::affinity::AffinityKey;
+use calipam_model::attributes::AttributeRef;
 use calipam_model::block::{Block, BlockContent, BlockOwner};
 use calipam_model::handle::clean_id;
 use calipam_model::key::Key;
+use calipam_model::names::EndpointName;
 use calipam_model::snapshot::{DefectKind, Snapshot};
 use serde::Serialize;
 
@@ -22,6 +25,14 @@ pub enum About {
     Handle(String),
     Block(IpNet),
     Node(String),
+    /// A pod, as `namespace/name`.
+    Pod(String),
+}
+
+/// True for the record of a pod, named as `namespace/name`.
+fn names_pod(record: &AttributeRef<'_>, pod: &str) -> bool {
+    let named = Claim::of(record).pod();
+    named.is_some_and(|(namespace, name)| pod.split_once('/') == Some((namespace.as_str(), name.as_str())))
 }
 
 /// A state of an object.
@@ -52,6 +63,7 @@ impl fmt::Display for About {
             Self::Handle(id) => write!(f, "handle {id}"),
             Self::Block(cidr) => write!(f, "block {cidr}"),
             Self::Node(node) => write!(f, "node {node}"),
+            Self::Pod(pod) => write!(f, "pod {pod}"),
         }
     }
 }
@@ -64,7 +76,12 @@ impl About {
 
     /// True for the keys of objects that may be about the subject.
     pub(crate) fn has_key(&self, key: &Key) -> bool {
+        let is_of = |pod: &str, namespace: &str, name: &str| pod.split_once('/') == Some((namespace, name));
         match (self, key) {
+            (Self::Pod(pod), Key::Pod { namespace, name }) => is_of(pod, namespace, name),
+            (Self::Pod(pod), Key::Endpoint { namespace, name }) => {
+                EndpointName::parse(name).is_some_and(|name| is_of(pod, namespace, &name.workload))
+            }
             (_, Key::Endpoint { .. } | Key::Pod { .. }) => true,
             (Self::Address(address), Key::Block(cidr) | Key::Affinity(AffinityKey { cidr, .. })) => {
                 cidr.contains(address)
@@ -72,18 +89,20 @@ impl About {
             (Self::Block(own), Key::Block(cidr) | Key::Affinity(AffinityKey { cidr, .. })) => own == cidr,
             (Self::Node(node), Key::Affinity(key)) => key.node == *node,
             (Self::Handle(id), Key::Handle(own)) => clean_id(id) == clean_id(own),
-            (Self::Handle(_) | Self::Node(_), Key::Block(_)) => true,
+            (Self::Handle(_) | Self::Node(_) | Self::Pod(_), Key::Block(_)) => true,
             _ => false,
         }
     }
 
-    /// True for a block that belongs to the node, or has records of the node or handle; always true for other subjects.
+    /// True for a block that belongs to the node, or has records of the node, handle or pod; always true for an address
+    /// and a block.
     pub(crate) fn has_block(&self, block: &Block) -> bool {
         match self {
             Self::Address(_) | Self::Block(_) => true,
             Self::Handle(id) => {
                 block.attributes().any(|record| record.clean_handle().is_some_and(|own| own == *clean_id(id)))
             }
+            Self::Pod(pod) => block.attributes().any(|record| names_pod(&record, pod)),
             Self::Node(node) => {
                 block.owner().and_then(BlockOwner::host) == Some(node)
                     || block.attributes().any(|record| record.get("node").is_some_and(|own| own == **node))

@@ -214,6 +214,6 @@ fn add(text: &mut Text, name: &str, value: impl Display) {
 /// Adds the partly read sources, before everything that depends on them.
 fn add_partly_read(text: &mut Text, sources: &[Source]) {
     if !sources.is_empty() {
-        add(text, "Partial", format!("not all {} were read: use --all-owners", joined(sources, ", ")));
+        add(text, "Partial", format!("not all {} were read: omit --quick", joined(sources, ", ")));
     }
 }

@@ -100,6 +100,16 @@ impl Lookup {
     }
 }
 
+/// True if a record of the block names the pod, given by namespace and name.
+pub(crate) fn names_pod(block: &Block, (namespace, name): &(String, String)) -> bool {
+    let pod = Key::Pod { namespace: namespace.clone(), name: name.clone() };
+    block.allocations().any(|record| {
+        let mut named = Named::default();
+        named.add_record(block, record.attribute);
+        named.keys.contains(&pod)
+    })
+}
+
 impl Named {
     /// Adds the node of a block, and the affinity that should exist for it.
     fn add_owner(&mut self, block: &Block) {

@@ -1,0 +1,167 @@
+//! An object of a cluster, as a call names it: `10.244.1.7`, `shop/web-0`, `worker-3`.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use calipam_check::views::{PodName, handle_ids};
+use calipam_model::IpNet;
+use calipam_model::cidr::parse_cidr;
+use calipam_model::handle::clean_id;
+use calipam_model::hint::{Call, Hint};
+use calipam_model::snapshot::Snapshot;
+
+use crate::failure::Failure;
+use crate::scope::{did_you_mean, is_pattern, known_nodes, nearest_pod, only_handle};
+
+/// An object that a call names by an option, or by a text alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Object {
+    Address(IpAddr),
+    /// A pool, a block or a part of them.
+    Network(IpNet),
+    Pod(PodName),
+    Node(String),
+    Pool(String),
+    /// A handle, by its ID or the beginning of it.
+    Handle(String),
+    /// A node, a pool or a handle: the data of the cluster says which.
+    Name(String),
+}
+
+impl Object {
+    /// Reads an address, a CIDR or `NAMESPACE/NAME`; any other text is a name.
+    pub fn parse(text: &str) -> Self {
+        if let Ok(address) = text.parse::<IpAddr>() {
+            return Self::Address(address.to_canonical());
+        }
+        if let Some(cidr) = parse_cidr(text) {
+            return Self::Network(cidr);
+        }
+        match text.split_once('/') {
+            Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+                Self::Pod((namespace.to_owned(), name.to_owned()))
+            }
+            _ => Self::Name(text.to_owned()),
+        }
+    }
+
+    /// Completes the ID of a handle, and finds what a name is. Other objects need not exist.
+    ///
+    /// # Errors
+    /// If nothing or several things have the name, or several handles begin with the text.
+    pub fn find(self, snapshot: &Snapshot) -> Result<Self, Failure> {
+        let ids = |begin: &str| handle_ids(snapshot, begin);
+        match self {
+            Self::Handle(begin) => Ok(Self::Handle(whole_id(&begin, ids(&begin))?.unwrap_or(begin))),
+            Self::Name(name) if is_pattern(&name) => Ok(Self::Node(name)),
+            Self::Name(name) => {
+                let pools = snapshot.pools.iter().map(|pool| pool.value.name.clone()).collect();
+                let known = KnownNames { nodes: known_nodes(&[snapshot]), pools, handles: ids(&name) };
+                known.find(&name, nearest_pod(snapshot, "", &name))
+            }
+            other => Ok(other),
+        }
+    }
+}
+
+/// Returns the only ID with this beginning, which may be complete; `None` if there is none.
+pub(crate) fn whole_id(begin: &str, ids: BTreeSet<String>) -> Result<Option<String>, Failure> {
+    if ids.contains(clean_id(begin)) { Ok(Some(begin.to_owned())) } else { only_handle(begin, ids) }
+}
+
+/// The names in a cluster.
+#[derive(Default)]
+pub(crate) struct KnownNames {
+    pub nodes: BTreeSet<String>,
+    pub pools: BTreeSet<String>,
+    /// The IDs that begin with the name.
+    pub handles: BTreeSet<String>,
+}
+
+impl KnownNames {
+    /// Returns the object with a name; a handle may have it as the beginning of its ID. `pod` is a pod with the same or a
+    /// similar name, which an error suggests.
+    ///
+    /// # Errors
+    /// As for [`Object::find`].
+    pub(crate) fn find(mut self, name: &str, pod: Option<String>) -> Result<Object, Failure> {
+        let owned = || name.to_owned();
+        let readings = [
+            (self.nodes.contains(name), "a node", Object::Node(owned()), Call::AsNode(owned())),
+            (self.pools.contains(name), "a pool", Object::Pool(owned()), Call::AsPool(owned())),
+            (
+                self.handles.contains(clean_id(name)),
+                "a handle",
+                Object::Handle(owned()),
+                Call::AsHandle(owned()),
+            ),
+        ];
+        let mut exact: Vec<_> = readings.into_iter().filter(|(exists, ..)| *exists).collect();
+        if exact.len() > 1 {
+            let kinds: Vec<&str> = exact.iter().map(|(_, kind, ..)| *kind).collect();
+            let text = vec!["{}"; exact.len()].join(" or ");
+            let calls: Vec<Call> = exact.into_iter().map(|(.., call)| call).collect();
+            return Err(Failure::refused(format!("{name:?} is {}", kinds.join(" and ")))
+                .hint(Hint::new(format!("say which: {text}"), calls)));
+        }
+        if let Some((_, _, object, _)) = exact.pop() {
+            return Ok(object);
+        }
+        if let Some(id) = only_handle(name, self.handles)? {
+            return Ok(Object::Handle(id));
+        }
+        self.nodes.append(&mut self.pools);
+        self.nodes.extend(pod);
+        let list = Hint::new("a pod is NAMESPACE/NAME; {} lists the nodes", [Call::ShowNodes]);
+        Err(Failure::refused(format!("no node, pool or handle has the name {name:?}")).hint(did_you_mean(
+            name,
+            &self.nodes,
+            list,
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_says_what_it_is_or_is_a_name() {
+        let name = |text: &str| Object::Name(text.into());
+        for (text, expected) in [
+            ("10.244.1.7", Object::Address("10.244.1.7".parse().unwrap())),
+            ("::ffff:10.244.1.7", Object::Address("10.244.1.7".parse().unwrap())),
+            ("fd00::1", Object::Address("fd00::1".parse().unwrap())),
+            ("10.244.1.7/26", Object::Network("10.244.1.0/26".parse().unwrap())),
+            ("shop/web-0", Object::Pod(("shop".into(), "web-0".into()))),
+            ("worker-3", name("worker-3")),
+            ("10.244", name("10.244")),
+            ("a/b/c", name("a/b/c")),
+            ("/web-0", name("/web-0")),
+            ("", name("")),
+        ] {
+            assert_eq!(Object::parse(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_has_one_reading() {
+        let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let known = |handles: &[&str]| KnownNames {
+            nodes: set(&["a", "both"]),
+            pools: set(&["b", "both"]),
+            handles: set(handles),
+        };
+        assert_eq!(known(&[]).find("a", None).unwrap(), Object::Node("a".into()));
+        assert_eq!(known(&["net.a", "net.b"]).find("b", None).unwrap(), Object::Pool("b".into()));
+        assert_eq!(known(&["net.12"]).find("net.1", None).unwrap(), Object::Handle("net.12".into()));
+        let error = known(&[]).find("both", None).unwrap_err();
+        assert_eq!(error.message, "\"both\" is a node and a pool");
+        assert!(
+            known(&["net.1", "net.2"]).find("net.", None).unwrap_err().message.starts_with("several handles")
+        );
+        assert!(known(&[]).find("c", None).unwrap_err().message.starts_with("no node, pool or handle"));
+        // A whole name comes before the beginning of another one.
+        assert_eq!(known(&["a1", "a2"]).find("a", None).unwrap(), Object::Node("a".into()));
+    }
+}
