@@ -93,7 +93,7 @@ fn print(view: &impl View, snapshot: &Snapshot, console: &Console) -> Result<(),
     console.print(&ViewDocument::new(view, snapshot))
 }
 
-/// Reads the keys around an address or handle, the sources of a view, or everything. In the returned subject, the
+/// Reads the objects around an address or handle, the sources of a view, or everything. In the returned subject, the
 /// complete ID replaces a handle's prefix.
 async fn read(
     datastore: &Datastore,
