@@ -27,7 +27,7 @@ pub struct Allocator<S> {
     store: S,
     pub(crate) trace: Trace,
     pub(crate) notes: Option<Arc<dyn Notes>>,
-    /// Takes over empty blocks of other holders (Calico 3.32 and later).
+    /// True if the allocator takes over empty blocks of other holders (Calico 3.32 and later).
     pub(crate) reclaims: bool,
 }
 

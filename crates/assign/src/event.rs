@@ -11,7 +11,7 @@ use calipam_model::pool::{Pool, PoolUse};
 
 use crate::family::Family;
 
-/// One decision. Events come in order; if another client changes the data in between, the decision is made again.
+/// One decision. Events come in order; if another client changes the data meanwhile, the decision is made again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The search for addresses of a family begins.
@@ -95,9 +95,9 @@ pub enum OwnBlock {
 /// The number of blocks that a search passed over, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
-    /// Completely reserved. A reservation that covers several blocks counts once.
+    /// Blocks that are completely reserved. A reservation that covers several blocks counts once.
     pub reserved: usize,
-    /// A block of another size is there.
+    /// Blocks that overlap a block of another size.
     pub other_size: usize,
     /// Blocks that cannot be decoded.
     pub undecodable: usize,

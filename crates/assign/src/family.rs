@@ -1,4 +1,4 @@
-//! Address families.
+//! The address families and their prefix lengths.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -27,7 +27,8 @@ impl<S: Store> Allocator<S> {
         self.claim_block(pending, windows).await
     }
 
-    /// Gives up a node's blocks in a CIDR, if they have the block size of its pool. Leaves blocks of others alone.
+    /// Gives up a node's blocks in a CIDR, if they have the block size of the CIDR's pool. Leaves blocks of others
+    /// alone.
     ///
     /// # Errors
     /// If the CIDR is in no enabled pool or smaller than a block, or if a block in use must be kept. Stops at the first

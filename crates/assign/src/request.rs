@@ -34,7 +34,7 @@ pub struct AutoAssign {
     pub max_per_handle: u32,
     /// The labels of the namespace, for pool selectors.
     pub namespace_labels: Option<BTreeMap<String, String>>,
-    /// The node runs Windows: new IPv4 blocks reserve their first three addresses and the last one.
+    /// True if the node runs Windows: new IPv4 blocks reserve their first three addresses and the last one.
     pub windows: bool,
 }
 
@@ -61,7 +61,7 @@ pub struct AssignIp {
     pub intended_use: Option<PoolUse>,
     /// The address limit of the handle in a family; 0 for none.
     pub max_per_handle: u32,
-    /// The node runs Windows.
+    /// True if the node runs Windows.
     pub windows: bool,
 }
 
@@ -99,11 +99,12 @@ impl AutoAssigned {
 pub struct Assigned {
     pub family: Family,
     pub requested: u32,
-    /// New ones in order of assignment, with their block's prefix length; those of a full handle as /32 or /128.
+    /// New addresses in order of assignment, with their block's prefix length; the addresses of a full handle as /32 or
+    /// /128.
     pub addresses: Vec<IpNet>,
     /// The reasons that no more addresses were assigned.
     pub messages: Vec<Message>,
-    /// New blocks reserve addresses for Windows.
+    /// True if new blocks reserve addresses for Windows.
     pub windows: bool,
 }
 

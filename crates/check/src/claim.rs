@@ -53,7 +53,7 @@ impl<'s> Claim<'s> {
         }
     }
 
-    /// Reads a record.
+    /// Returns the owner that a record claims.
     pub fn of(record: &AttributeRef<'s>) -> Self {
         if record.is_cooling() {
             return Self::Cooling;
@@ -82,7 +82,7 @@ impl<'s> Claim<'s> {
         }
     }
 
-    /// Reads the attribute `type`.
+    /// Returns the service or tunnel that the attribute `type` names.
     fn of_type(owner: &OwnerMap<'s>, handle: &str) -> Option<Self> {
         let kind = owner.get("type")?.to_string();
         if kind == "LoadBalancer" {
@@ -94,7 +94,7 @@ impl<'s> Claim<'s> {
         Some(Self::Tunnel { kind, node })
     }
 
-    /// Reads a handle alone, by its form.
+    /// Returns the owner that the form of a handle alone suggests.
     pub fn of_handle(handle: &str) -> Self {
         let tunnel = |k: TunnelKind| Some((k, handle.strip_prefix(k.handle_prefix())?));
         if let Some((kind, node)) = TunnelKind::ALL.into_iter().find_map(tunnel) {
@@ -195,16 +195,17 @@ pub fn machines_of(record: &AttributeRef<'_>) -> Vec<(String, String)> {
 
 /// The prefix of the names of pods that run virtual machines.
 const LAUNCHER: &str = "virt-launcher-";
-/// The number of characters of a name that Kubernetes keeps, and the number of random ones that it appends.
+/// The numbers of characters in a generated name: the most that Kubernetes keeps of the prefix, and the random ones
+/// that it appends.
 const GENERATED: (usize, usize) = (58, 5);
 
 pub(crate) fn is_launcher(pod: TextRef<'_>) -> bool {
     pod.starts_with(LAUNCHER)
 }
 
-/// Returns true if KubeVirt could have named a pod of the machine like this: `virt-launcher-`, the machine's name up
-/// to a dot, and random characters. If machine names differ only after a dot, or after 44 characters, their pods look
-/// alike.
+/// Returns true if KubeVirt could have given this name to a pod of the machine: `virt-launcher-`, the machine's name up
+/// to its first dot, and random characters. If machine names differ only after a dot, or after 44 characters, their
+/// pods look alike.
 pub(crate) fn may_be_launcher_of(pod: &str, machine: &str) -> bool {
     let mut start = format!("{LAUNCHER}{}-", machine.split('.').next().unwrap_or_default());
     let (kept, random) = GENERATED;

@@ -59,7 +59,7 @@ macro_rules! codes {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// The usual severity. A finding's evidence can give it another one.
+            /// The usual severity. Some findings have another one, depending on their evidence.
             pub fn severity(self) -> Severity {
                 match self { $(Self::$variant => Severity::$severity,)* }
             }

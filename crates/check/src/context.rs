@@ -41,7 +41,7 @@ pub struct Context<'s> {
     pub grace: SignedDuration,
     /// See [`DEFAULT_POOL_THRESHOLD`].
     pub pool_threshold: f64,
-    /// Strict affinity is known to be on.
+    /// True if strict affinity is known to be on.
     pub strict_affinity: bool,
 }
 
@@ -67,7 +67,7 @@ impl<'s> Context<'s> {
         }
     }
 
-    /// Returns the users of an address, by all evidence.
+    /// Returns the evidence about every user of an address.
     pub fn owners_of(&self, address: std::net::IpAddr) -> Vec<Arc<OwnerEvidence>> {
         self.index.describe_users(address, self.index.uses_of(address))
     }

@@ -160,9 +160,9 @@ pub(crate) fn decode<T: DeserializeOwned>(
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Change {
-    /// The earlier report does not have it.
+    /// The earlier report does not have the finding.
     New,
-    /// It is more severe than before.
+    /// The finding is more severe than in the earlier report.
     Worse,
     Stays,
 }
@@ -184,7 +184,7 @@ pub struct Changes {
     /// The time of the earlier report.
     pub since: Timestamp,
     before: HashMap<Identity, Option<Severity>>,
-    /// The number of findings as before that [`Report::keep_news`] has removed.
+    /// The number of findings with [`Change::Stays`] that [`Report::keep_news`] has removed.
     pub removed: usize,
     /// Findings in the earlier report that this one does not have, although their rules ran.
     pub gone: Vec<EarlierFinding>,
@@ -243,8 +243,8 @@ impl Changes {
         news.map(|finding| finding.severity).min()
     }
 
-    /// Removes findings whose rules a filter excludes. Earlier findings have no nodes, so the filter's other conditions
-    /// apply only to the report.
+    /// Removes the earlier findings whose rules a filter excludes. Earlier findings have no nodes, so the filter's
+    /// other conditions apply only to the report.
     pub(crate) fn narrow(&mut self, filter: &Filter) {
         let wanted = |finding: &EarlierFinding| {
             let code = finding.code.parse::<Code>();
@@ -269,8 +269,8 @@ fn identity(finding: &Finding) -> Identity {
     )
 }
 
-/// True if the rule can run without the sources in `not_read`: there are none, or only sources of address users, at
-/// which the rule does not look.
+/// True if the rule needs none of the sources in `not_read`. A rule that does not look at users of addresses can do
+/// without endpoints, pods, services and machines.
 fn is_checked(code: Code, not_read: &[Source]) -> bool {
     let only_users = not_read.iter().all(|source| {
         matches!(source, Source::Endpoints | Source::Pods | Source::Services | Source::Machines)

@@ -131,7 +131,7 @@ pub struct Finding {
     /// The nodes that the finding concerns, ascending, for `--node`.
     pub nodes: Vec<String>,
     /// The objects that must be unchanged in the second read: a half-done Calico operation could be about to change
-    /// them. Empty if no such operation can explain the finding, so it counts at once.
+    /// them. Empty if no such operation can explain the finding, which then counts at once.
     pub depends_on: Vec<Key>,
 }
 
@@ -238,7 +238,7 @@ impl Finding {
         }
     }
 
-    /// True for a leaked address whose record names no owner: only a person can decide.
+    /// True for a leaked address whose record names no owner: only a person can decide whether to release it.
     pub fn is_owner_unknown(&self) -> bool {
         match &self.evidence {
             Evidence::Address(evidence) => evidence.is_owner_unknown(),

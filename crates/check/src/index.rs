@@ -84,7 +84,7 @@ pub struct Use {
     pub owner: Owner,
 }
 
-/// An endpoint or pod that cannot be fully decoded. It protects the owners that its key names.
+/// An endpoint or pod that cannot be fully decoded. Owners that its key names are not considered gone.
 #[derive(Debug)]
 pub struct BrokenWorkload<'s> {
     pub namespace: &'s str,
@@ -106,11 +106,11 @@ pub struct Index<'s> {
     /// Addresses that objects name without certainly owning them, ascending. Such an address is never leaked.
     mentioned: Vec<IpAddr>,
     pods: FastMap<PodName<'s>, u32>,
-    /// Positions of nodes whose own address is in a pool.
+    /// The positions of the nodes whose own address is in a pool, by that address.
     nodes_in_pools: FastMap<IpAddr, u32>,
     /// CIDRs of blocks that are corrupt or cannot be decoded. Affinities and handles that name these are not checked.
     pub(crate) unchecked: HashSet<IpNet>,
-    /// CIDRs among `unchecked` of blocks whose records cannot be read.
+    /// The CIDRs in `unchecked` that belong to blocks whose records cannot be read.
     unknown: Vec<IpNet>,
     nodes: FastMap<&'s str, u32>,
     /// Calico node names, by Kubernetes node name.

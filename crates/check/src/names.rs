@@ -1,4 +1,4 @@
-//! Owner names and strings from the datastore in messages.
+//! The form in which messages show owner names, and strings from the datastore.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub(crate) fn list(names: impl IntoIterator<Item = impl ToString>) -> String {
     joined(&shown).unwrap_or_else(|| "nothing".to_owned())
 }
 
-/// `a, b and c`; `None` if there is no name.
+/// Returns `a, b and c`; `None` if there is no name.
 fn joined(names: &[String]) -> Option<String> {
     Some(match names.split_last()? {
         (only, []) => only.clone(),
@@ -49,7 +49,7 @@ fn joined(names: &[String]) -> Option<String> {
     })
 }
 
-/// `1 address` or `2 addresses`.
+/// Returns `1 address` or `2 addresses`, for example.
 pub fn addresses(count: impl std::fmt::Display) -> String {
     let count = count.to_string();
     if count == "1" { "1 address".to_owned() } else { format!("{count} addresses") }
@@ -78,7 +78,7 @@ pub fn names_of_owners(owners: &[Arc<OwnerEvidence>]) -> String {
 /// Objects that name an address, for messages: `pod default/web-0 on node-1 (status.podIPs)`.
 pub fn names_of_mentions(mentions: &[Mention]) -> String {
     match mentions {
-        // An object that cannot be decoded, or a node by its own address.
+        // An object that cannot be decoded names the address, or the address is a node's own.
         [] => "an object that is not known to own it".to_owned(),
         _ => list(mentions),
     }

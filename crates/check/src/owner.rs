@@ -25,8 +25,8 @@ use crate::record::{Record, is_on_machine, names_owner, names_workload};
 pub enum RecordedOwner {
     UsesAddress,
     /// The owner exists and keeps the address, but is not using it: a pod or container that has no address yet; a pod
-    /// with only the handle's address of the other family; a virtual machine; or a service whose ingress does not name
-    /// the address.
+    /// that names only the handle's address of the other family; a virtual machine; or a service whose ingress does not
+    /// name the address.
     Idle,
     /// The owner exists, but no longer owns the address: it moved, has another address, or finished.
     Elsewhere(Vec<LeakReason>),
@@ -65,7 +65,7 @@ pub enum Unread {
     Users,
 }
 
-/// Returns sources that could show a record's owner, but were not read in full.
+/// Returns the sources that could show a record's owner, if they were not read in full.
 pub fn unread(snapshot: &Snapshot, claim: &Claim<'_>) -> Option<Unread> {
     let read = |source| snapshot.has_read(source);
     match claim {
@@ -77,7 +77,7 @@ pub fn unread(snapshot: &Snapshot, claim: &Claim<'_>) -> Option<Unread> {
 }
 
 impl Context<'_> {
-    /// Returns the states of the owners that some allocations name. Each allocation is a block and an ordinal.
+    /// Returns the states of the owners that these allocations name. Each allocation is a block and an ordinal.
     pub fn recorded_owners(&self, allocations: &[(IpNet, u32)]) -> Vec<RecordedOwner> {
         let record = |(cidr, ordinal): &(IpNet, u32)| {
             let block = self.index.block(*cidr)?;

@@ -38,7 +38,7 @@ pub enum AddressState {
     WindowsReserved,
     /// The address was released, but is not free yet.
     Cooling,
-    /// A block contains the address as free.
+    /// A block contains the address, and it is free.
     Free,
     /// No block contains the address.
     NoBlock,

@@ -51,7 +51,7 @@ impl Finding {
         }
     }
 
-    /// Returns the restart of the owner without a record, if another owner has a record.
+    /// Returns the restart that gives the owner without a record another address, if another owner has a record.
     fn restart(&self) -> Option<Remedy> {
         let Evidence::Address(evidence) = &self.evidence else { return None };
         let is_recorded = |owner: &OwnerEvidence| {
@@ -65,7 +65,7 @@ impl Finding {
         (other.kind == OwnerKind::Tunnel).then(|| Remedy::RestartCalicoNode(other.node.clone()))
     }
 
-    /// Returns the rebuild of the finding's blocks; if there is none yet, of everything.
+    /// Returns the rebuild of the finding's blocks, or of everything if it names no block.
     fn rebuild(&self) -> Remedy {
         let blocks: BTreeSet<IpNet> = match (&self.subject, &self.evidence) {
             (Subject::Block(cidr) | Subject::Affinity { cidr, .. }, _) => {

@@ -160,7 +160,7 @@ impl Report {
         self.count();
     }
 
-    /// Removes the findings that are as before in the earlier report, if there is one.
+    /// Removes the findings that are neither new nor worse than in the earlier report, if there is one.
     pub fn keep_news(&mut self) {
         let Some(mut changes) = self.changes.take() else { return };
         let number = self.findings.len();

@@ -32,8 +32,8 @@ impl Standing {
         Self { settle, is_apart: false, seen: HashMap::new() }
     }
 
-    /// With `is_apart`, findings that depend on no other objects have to last that long, too: changes to some objects
-    /// can arrive before earlier changes to other objects.
+    /// With `is_apart`, findings about one object also have to last for the time `settle`: changes to some objects can
+    /// arrive before earlier changes to other objects.
     #[must_use]
     pub fn apart(self, is_apart: bool) -> Self {
         Self { is_apart, ..self }

@@ -36,7 +36,7 @@ impl Applet {
         all.find(|applet| applet.executable() == name).unwrap_or(Self::Calipam)
     }
 
-    /// The words that people type, and the name of the executable file.
+    /// Returns the words that people type, and the name of the executable file.
     fn names(self) -> [&'static str; 2] {
         match self {
             Self::Calipam => ["calipam"; 2],
@@ -47,12 +47,12 @@ impl Applet {
         }
     }
 
-    /// The words that people type.
+    /// Returns the name as people type it, such as `kubectl ipam`.
     pub(crate) fn called_as(self) -> &'static str {
         self.names()[0]
     }
 
-    /// The name of the executable file.
+    /// Returns the name of the executable file.
     pub(crate) fn executable(self) -> &'static str {
         self.names()[1]
     }
@@ -82,7 +82,7 @@ impl Applet {
         }
     }
 
-    /// The definition of calipam's command line under this name.
+    /// Returns the definition of calipam's command line under this name.
     pub(crate) fn command(self) -> clap::Command {
         let command = args::command().bin_name(self.called_as());
         if self != Self::KubectlCalico {

@@ -24,7 +24,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// The longest time between the arrival of ctrl-c in this process and in a process that it started.
 const AT_ONCE: Duration = Duration::from_millis(20);
 
-/// The wait for a credential plugin after which a message names the plugin.
+/// The time after which a message names the credential plugin that the program waits for.
 const NAMED_AFTER: Duration = Duration::from_secs(30);
 
 /// Runs a future that uses a datastore. Unless a run writes, a signal drops the future, which removes incomplete files.

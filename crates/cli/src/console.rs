@@ -63,7 +63,7 @@ pub(crate) struct Console {
     pub page: Page,
     /// With `--watch`, the last printed document.
     pub watch: Option<Arc<Watch>>,
-    /// The cluster of a fleet whose output this is, if any.
+    /// The cluster that this output is for, if it is one of a fleet.
     pub fleet: Option<OfFleet>,
 }
 
@@ -104,7 +104,8 @@ impl Console {
         }
     }
 
-    /// True if a document without findings or changes is printed. With `--quiet`, a table needs `--watch` or a fleet.
+    /// True if a document without findings or changes is printed. With `--quiet`, such a table is printed only for
+    /// `--watch` or a fleet.
     pub(crate) fn prints_nothing_new(&self) -> bool {
         !self.quiet || !self.format.is_for_people() || self.watch.is_some() || self.fleet.is_some()
     }

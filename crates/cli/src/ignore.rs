@@ -52,8 +52,8 @@ impl Ignored {
     }
 
     /// Removes accepted findings from the reports of clusters, and returns notes about entries that have ended or match
-    /// no finding. A single cluster has no name. Call this before other filters, so that entries for findings that they
-    /// remove still match.
+    /// no finding. The name of a single cluster is empty. Call this before other filters: they can remove findings that
+    /// entries match.
     pub(crate) fn apply(&self, reports: &mut [(&str, &mut Report)]) -> Vec<String> {
         let mut matches = vec![false; self.entries.len()];
         let (mut newest, mut is_fleet) = (Timestamp::UNIX_EPOCH, true);

@@ -31,7 +31,8 @@ pub(crate) fn preview(proposal: Proposal<'_>, asked: bool, console: &Console) ->
     }
 }
 
-/// Shows a document. `fits` is true if its short form shows everything.
+/// Shows a document. `fits` is true if its short form shows everything. If it does not, returns the long form for an
+/// operator who is asked.
 fn show(document: &impl Document, fits: bool, asked: bool, console: &Console) -> io::Result<Option<String>> {
     if console.format.is_for_people() {
         console.write_data(|out| document::write(document, console.format, console.page, out))?;

@@ -13,7 +13,7 @@ use crate::exit::{Failure, Kind, Outcome};
 use crate::format::Format;
 use crate::render::document::{self, Document};
 
-/// The time after a change within which further changes are read with it.
+/// The time to wait after a change, so that it is read together with the changes that follow.
 pub(crate) const TOGETHER: Duration = Duration::from_secs(1);
 
 /// The last printed document.

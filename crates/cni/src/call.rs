@@ -29,11 +29,11 @@ const CONNECT: Duration = Duration::from_secs(15);
 /// The time limit for finding the pools that are given by name.
 pub(crate) const POOLS: Duration = Duration::from_secs(30);
 
-/// The marker, next to the lock, that the node's affinities have labels. Next to the default lock file, it is Calico's
-/// own marker.
+/// The marker file, next to the lock, for a node whose affinities have labels. Next to the default lock file, it is
+/// Calico's own marker.
 const LABELLED: &str = "cni/ipam_upgraded";
-/// The lasting marker, next to the file with the node's name, since a reboot empties the lock's folder. Its text names
-/// node and datastore, since disks outlive nodes.
+/// The marker file that outlasts a reboot, which empties the lock's folder. It is next to the file with the node's
+/// name. Its text names node and datastore, since disks outlive nodes.
 const LABELLED_BEFORE: &str = "calipam_labelled";
 
 /// A parsed call of a runtime.

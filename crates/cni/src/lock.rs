@@ -13,7 +13,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use tracing::{debug, error};
 
-/// Holds the lock, if it could be taken, until dropped or until the process ends.
+/// The lock, if it could be taken. It is held until this is dropped or the process ends.
 #[derive(Debug)]
 pub(crate) struct NodeLock {
     _file: Option<File>,

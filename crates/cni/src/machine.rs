@@ -89,7 +89,7 @@ impl From<Owner> for Ownership {
     }
 }
 
-/// Finds the owner of the addresses for the pod of a call.
+/// Finds the owner of the addresses that the pod of a call gets.
 pub(crate) async fn find(call: &Call, allocator: &CallAllocator) -> Result<Ownership, CniError> {
     let pod = call.identity.pod.as_ref().filter(|(_, name)| name.starts_with(LAUNCHER));
     let Some((namespace, name)) = pod else { return Ok(Owner::Container.into()) };

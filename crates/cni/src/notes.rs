@@ -16,7 +16,7 @@ use jiff::Timestamp;
 const FORM: &str = "calipam full blocks 1";
 /// The line after the blocks, with their number.
 const END: &str = "end";
-/// Appended after addresses were released.
+/// The line that is appended after addresses were released.
 const RELEASED: &str = "released\n";
 /// The age limit of files. In a restored cluster, revisions can repeat, but a restore takes longer than this.
 const MAX_AGE: Duration = Duration::from_secs(600);

@@ -251,7 +251,7 @@ fn content(file: &Path) -> Result<Content, UpgradeError> {
     }
 }
 
-/// Takes over one address, or drops it if no pod has it.
+/// Takes over the address of one file. Only removes the file if no pod has the address.
 async fn migrate_file(
     allocator: &CallAllocator,
     node: &str,
@@ -275,7 +275,7 @@ async fn migrate_file(
     remove(file)
 }
 
-/// Assigns an address, unless it is already assigned, such as by an earlier attempt.
+/// Assigns an address, unless it is already assigned, for example by an earlier attempt.
 async fn assign(
     allocator: &CallAllocator,
     node: &str,

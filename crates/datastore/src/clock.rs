@@ -1,4 +1,4 @@
-//! The current time.
+//! The current time, which tests can set ahead or back.
 
 use std::cell::Cell;
 

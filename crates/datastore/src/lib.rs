@@ -1,4 +1,4 @@
-//! calipam's data access: etcd v3, etcd v2 (Calico 2.x), Kubernetes, files with their data, and connection settings.
+//! calipam's data access: etcd v3, etcd v2 (Calico 2.x), Kubernetes and data files, with the connection settings.
 //!
 //! [`Settings::resolve`](settings::Settings::resolve) finds the data, [`Datastore::open`] opens it, and
 //! [`Datastore::observe`] reads all of it into a [`Snapshot`](calipam_model::snapshot::Snapshot).

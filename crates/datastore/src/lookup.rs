@@ -85,7 +85,8 @@ impl Lookup {
         Ok(found.map(|namespace| namespace.metadata.labels))
     }
 
-    /// The instance that a pod runs. The outer `None` means that there is no such pod; the inner one that it runs none.
+    /// The instance that a pod runs. The outer `None` means that there is no such pod; the inner one, that the pod runs
+    /// no instance.
     pub async fn launcher(&self, namespace: &str, pod: &str) -> Result<Option<Option<LauncherPod>>> {
         let path = format!("/api/v1/namespaces/{}/pods/{}", segment(namespace), segment(pod));
         let Some(found) = self.get::<Object>(&path, "pods").await? else { return Ok(None) };
@@ -159,8 +160,8 @@ impl Lookup {
         self.unless_conflict(written, "nodes")
     }
 
-    /// Records the plugin that assigns a node's addresses, or with `None` removes the record. Writes only this
-    /// annotation, whatever else has changed in the node.
+    /// Records the plugin that assigns a node's addresses in an annotation of the node, or with `None` removes the
+    /// annotation. Other changes to the node are neither checked nor overwritten.
     pub async fn note_plugin(&self, node: &str, plugin: Option<&str>) -> Result<()> {
         let change = json!({"metadata": {"annotations": {INSTALLED: plugin}}});
         let path = format!("/api/v1/nodes/{}", segment(node));

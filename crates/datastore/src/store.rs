@@ -139,7 +139,7 @@ impl Datastore {
     }
 
     /// True if the time of the data is known: false for files other than exports. Their clock is the newest time in the
-    /// data, or else the file's time of change.
+    /// data, or else the file's modification time.
     pub fn knows_its_time(&self) -> bool {
         match self {
             Self::File(file) => file.kind() == FileKind::Export,

@@ -1,4 +1,4 @@
-//! Parallel requests.
+//! Runs many requests in parallel, up to a limit.
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;

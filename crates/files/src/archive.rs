@@ -41,7 +41,7 @@ pub struct Archive {
 #[derive(Clone, Copy, Debug)]
 pub enum Part<'a> {
     Whole,
-    /// Blocks, affinities, and the handle with the ID, if one is given. In etcd also the allocator's configuration.
+    /// Blocks, affinities, and the handle with this ID, if one is given. In etcd also the allocator's configuration.
     Records {
         handle: Option<&'a str>,
     },
@@ -174,13 +174,13 @@ fn archived(path: PathBuf) -> Result<Archived> {
 pub struct Added {
     pub export: Archived,
     pub entries: u64,
-    /// The time of the newest existing export, if it is later than the added one: a clock was set back.
+    /// The time of the newest existing export, if it is later than that of the added one: a clock was set back.
     pub later: Option<Timestamp>,
     /// True if an export with the same time existed: the new one was not kept.
     pub was_there: bool,
 }
 
-/// Keeps others from writing to the archive.
+/// Keeps other runs from writing to the archive.
 #[derive(Clone, Debug)]
 pub(crate) struct Lock {
     _file: Arc<LockFile>,
@@ -191,7 +191,7 @@ struct LockFile(File);
 
 impl Drop for LockFile {
     fn drop(&mut self) {
-        // A child process that is just being started also has the file open, and would keep the lock.
+        // Closing the file may not release the lock: a child process that is just being started has the file open, too.
         let _ = self.0.unlock();
     }
 }
@@ -215,7 +215,8 @@ impl Lock {
 #[derive(Debug)]
 pub struct Adding {
     archive: Archive,
-    /// A folder inside the archive, from which the export can be renamed. If the run is killed, leftovers stay in it.
+    /// A folder inside the archive in which the export is written until it is complete. If the run is killed, leftovers
+    /// stay in it.
     writing: PathBuf,
     _lock: Lock,
 }

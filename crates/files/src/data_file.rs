@@ -235,8 +235,8 @@ impl DataFile {
         kubectl::files_of(&self.path).map_err(|e| Error::new(&self.path, e))
     }
 
-    /// Sets the clock for a file that does not record it: the newest time in the data, or else the file's time of
-    /// change.
+    /// Sets the clock for a file that does not record it: the newest time in the data, or else the time at which the
+    /// file was last modified.
     fn set_clock(&self, snapshot: &mut Snapshot) -> Result<()> {
         let newest = newest_time(snapshot, Timestamp::now());
         snapshot.taken_at = newest.map_or_else(|| self.changed_at(), Ok)?;

@@ -62,7 +62,7 @@ pub enum FileError {
     /// An export in another version of the format.
     #[error("an export of version {0}; this program reads version 1")]
     ExportVersion(u64),
-    /// An export with an invalid line, such as a footer with another number of entries.
+    /// An export with an invalid line, such as a footer with a wrong number of entries.
     #[error("line {line} of the export: {reason}")]
     ExportLine {
         /// Line number, from 1.

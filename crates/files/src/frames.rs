@@ -10,8 +10,8 @@ use zstd::zstd_safe;
 pub const MAGIC: [u8; 8] = [0x57, 0x2A, 0x4D, 0x18, 12, 0, 0, 0];
 /// Length of a head: [`MAGIC`], the frame's length, the CRC-32 of the frame, and the CRC-32 of all three.
 pub const HEAD: usize = MAGIC.len() + 12;
-/// Maximum bytes of text that writers put in one frame, unless a single change in a recording has more than half as
-/// many.
+/// Maximum bytes of text that writers put in one frame. A recording's frame can have more if a single change has more
+/// than half of this number.
 pub const MOST_TEXT: usize = 4 << 20;
 /// Maximum bytes of text in any frame, larger than any object; longer text is an error.
 const LIMIT: usize = 64 << 20;
@@ -78,7 +78,7 @@ impl Head {
         self.unpack_after(&[], frame)
     }
 
-    /// Decompresses a frame that was compressed after known text.
+    /// Decompresses a frame that [`Packer::push_after`] compressed with the same `known`.
     pub fn unpack_after(self, known: &[u8], frame: &[u8]) -> io::Result<Vec<u8>> {
         if frame.len() != self.length as usize || crc32fast::hash(frame) != self.sum {
             return Err(damaged());

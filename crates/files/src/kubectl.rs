@@ -21,9 +21,9 @@ use crate::regular;
 
 /// The kinds of virtual machines. Instances can exist without a machine, and stopped machines have no instance.
 const MACHINES: [&str; 2] = ["virtualmachines", "virtualmachineinstances"];
-/// The number of bytes in a file that are read at a time.
+/// The number of bytes that are read from a file at a time.
 const PIECE: usize = 1 << 18;
-/// Kinds that have no objects in some clusters: they count as read if there are pools.
+/// Kinds that have no objects in some clusters: they count as read if the files have pools.
 const MAY_BE_EMPTY: [Source; 4] = [
     Source::Reservations,
     Source::IpamConfig,
@@ -132,8 +132,8 @@ fn each(files: &[PathBuf], take: impl FnMut(&KnownKind, &[u8])) -> Result<Seen> 
 pub(crate) fn add_exported(snapshot: &mut Snapshot, key: &[u8], value: &[u8]) {
     if let Some(kind) = kind_of_key(key) {
         kind.add(snapshot, value, Encoding::Json);
-        // The allocator's configuration has another name in each API group, but can be missing. All blocks are in the
-        // same group, so the first one determines the group.
+        // The allocator's configuration has a different name in each API group, but can be missing. All blocks are in
+        // the same group, so the first one determines the group.
         snapshot.is_native |= kind.plural == "ipamconfigurations";
         if kind.source == Source::Blocks && snapshot.blocks.len() == 1 {
             let object: TypeMeta = serde_json::from_slice(value).unwrap_or_default();

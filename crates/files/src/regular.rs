@@ -41,11 +41,12 @@ pub fn open_in_folder(path: &Path, options: &mut OpenOptions) -> io::Result<File
 
 /// Opens a lock file, and creates it if it is missing. Its content stays.
 pub fn open_lock(path: &Path) -> io::Result<File> {
-    // A pipe opened only for writing would fail before it can be recognized.
+    // Opening a pipe only for writing would fail before the pipe can be recognized.
     open_in_folder(path, OpenOptions::new().read(true).write(true).create(true).truncate(false))
 }
 
-/// Opens a file that must be trusted, in a folder of this user: it belongs to the user, and no one else may write it.
+/// Opens a file that must be trusted, in a folder of this user. On Unix, returns an error if another user owns the file
+/// or may write to it.
 pub fn open_own(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let file = open_in_folder(path, options)?;
     match system::why_not_own(&file.metadata()?) {

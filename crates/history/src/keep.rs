@@ -1,4 +1,4 @@
-//! Rules to keep exports of an archive: `24h:all,30d:daily,1y:monthly`.
+//! Rules that decide which exports of an archive are kept: `24h:all,30d:daily,1y:monthly`.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-/// A kind of period, in UTC: the last export of each is kept. Weeks are ISO weeks.
+/// A kind of period, in UTC: the last export in each such period is kept. Weeks are ISO weeks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Every {
     All,
@@ -24,7 +24,8 @@ struct Rule {
     every: Every,
 }
 
-/// Rules to keep exports. An export older than the ages of all rules is removed, unless it is the newest.
+/// Rules that decide which exports are kept. An export older than the ages of all rules is removed, unless it is the
+/// newest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keep(Vec<Rule>);
 
@@ -79,7 +80,7 @@ impl Keep {
         let mut taken = BTreeSet::new();
         let newest = times.len().saturating_sub(1);
         let mut goes = vec![false; times.len()];
-        // The last of each period comes first.
+        // The last export of each period comes first.
         for (place, time) in times.iter().enumerate().rev() {
             let age = now.duration_since(*time);
             let rule = self.0.iter().position(|rule| age <= rule.younger_than);

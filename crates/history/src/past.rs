@@ -65,7 +65,8 @@ impl<P: Past> PastReader<P> {
         self.next.extend(block(entry).map(|block| (key.to_vec(), block.clone())));
     }
 
-    /// Completes the next state. By `follows`, compares it with the last one, starts over with it, or drops it.
+    /// Completes the next state. Depending on `follows`, compares it with the last one, starts over with it, or drops
+    /// it.
     pub fn begin(&mut self, at: Timestamp, follows: Follows) {
         let next = std::mem::take(&mut self.next);
         match follows {
@@ -102,7 +103,7 @@ impl<P: Past> PastReader<P> {
         self.blocks.extend(now.map(|now| (key.to_vec(), now.clone())));
     }
 
-    /// Extends the observed time.
+    /// Extends the observed time to `at`.
     pub fn reach(&mut self, at: Timestamp) {
         if let Some(before) = self.at.filter(|before| *before < at) {
             self.past.pass(before, at);

@@ -153,10 +153,10 @@ pub struct Affinity {
     /// Holder and block.
     pub key: AffinityKey,
     pub state: AffinityState,
-    /// The record has no state, or an empty one. This counts as [`AffinityState::Confirmed`], but when the holder
-    /// claims the block again, Calico marks the affinity as pending, as it does with every unconfirmed state.
+    /// True if the record has no state, or an empty one. This counts as [`AffinityState::Confirmed`], but when the
+    /// holder claims the block again, Calico marks the affinity as pending, as it does with every unconfirmed state.
     pub is_unstated: bool,
-    /// Marked as deleted: the first of Calico's two steps to delete on Kubernetes.
+    /// True if marked as deleted: the first of Calico's two steps to delete on Kubernetes.
     pub deleted: bool,
     /// Fields that this program does not know, kept for the next write.
     pub unknown: Option<Box<Unknown>>,

@@ -8,7 +8,7 @@ use std::ops::Range;
 use crate::key::{BLOCK_PREFIX, DEFAULT, ENDPOINT_PREFIX, HANDLE_PREFIX, Key, RESOURCE_PREFIX};
 use crate::snapshot::{Defect, Snapshot, Versioned};
 
-/// A list that grows reserves spare room for a 64th of its objects.
+/// A list that grows reserves spare room: a 64th of its length.
 const ROOM: usize = 64;
 
 impl Snapshot {
@@ -112,8 +112,8 @@ pub fn merge<T>(
         push_path(object, &mut space);
         space.as_str().cmp(path)
     };
-    // For each path: the position of the first object that is not before it, and the number of objects with the path.
-    // Each step of the search builds one object's path, which is most of the work.
+    // For each path: the positions of the objects with this path. The range is empty, at the path's place, if there are
+    // none. Each step of the search builds one object's path, which is most of the work.
     let (mut spans, mut from): (Vec<Range<usize>>, _) = (Vec::with_capacity(paths.len()), 0);
     for path in paths {
         let start = place(list, from, |object| compare(object, path).is_lt());

@@ -80,7 +80,7 @@ pub fn within<T>(ascending: &[T], cidr: IpNet, address: impl Fn(&T) -> IpAddr) -
     &ascending[from..from + len]
 }
 
-/// For each CIDR, the positions of the others that overlap it. Takes different CIDRs in ascending order.
+/// For each CIDR, the positions of the others that overlap it. The CIDRs must be distinct and ascending.
 pub fn overlaps(sorted: &[IpNet]) -> Vec<Vec<usize>> {
     let mut others = vec![Vec::new(); sorted.len()];
     // CIDRs either nest or are disjoint: the stack holds those around the current one.

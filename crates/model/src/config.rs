@@ -23,13 +23,13 @@ pub const DEFAULT_MAX_BLOCKS_PER_HOST: u32 = 20;
 /// and in the resource IPAMConfiguration. In etcd, nothing keeps the two equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpamConfig {
-    /// Nodes take addresses only from their own blocks.
+    /// True if nodes take addresses only from their own blocks.
     pub strict_affinity: bool,
-    /// Nodes claim more blocks when they need them.
+    /// True if nodes claim more blocks when they need them.
     pub auto_allocate_blocks: bool,
     /// Limit for a node's blocks; 0 for the default.
     pub max_blocks_per_host: i64,
-    /// Stopped KubeVirt machines keep their addresses; `None` if not set, which means true.
+    /// True if stopped KubeVirt machines keep their addresses; `None` if not set, which means true.
     pub kubevirt_persistence: Option<bool>,
     /// Seconds until a released address can be assigned again.
     pub cooldown_seconds: i64,
@@ -146,7 +146,7 @@ pub enum IpamSetting {
     AutoAllocateBlocks(bool),
     /// Limit for a node's blocks; 0 for the default.
     MaxBlocksPerHost(i64),
-    /// Stopped KubeVirt machines keep their addresses.
+    /// True if stopped KubeVirt machines keep their addresses.
     Kubevirt(bool),
     /// Seconds until a released address can be assigned again.
     Cooldown(i64),
@@ -218,7 +218,7 @@ pub struct ClusterInformation {
     /// Comma-separated words such as `k8s,bgp,kdd`.
     #[serde(deserialize_with = "or_empty")]
     pub cluster_type: String,
-    /// The version of the component that wrote it last, such as `v3.32.1`.
+    /// The version of the component that last wrote this object, such as `v3.32.1`.
     #[serde(deserialize_with = "or_empty")]
     pub calico_version: String,
     /// False while the datastore is locked; `None` means not locked.
@@ -298,7 +298,7 @@ pub fn parse_go_duration(text: &str) -> Option<SignedDuration> {
     (!text.is_empty() && text != "-").then(|| SignedDuration::try_from_secs_f64(sign * seconds).ok())?
 }
 
-/// Parses a switch like Go's `strconv.ParseBool`.
+/// Reads a boolean like Go's `strconv.ParseBool`.
 pub fn parse_go_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),

@@ -85,7 +85,7 @@ impl Snapshot {
                 self.kube_controllers = Some(config);
                 self.note_fields(path, defects);
             }
-            // Calico reads only the object called `default`. The host directory has no value.
+            // Calico reads only the object called `default`, and the key of a host is obsolete.
             Key::IpamConfiguration(name) => self.ignored_configs.push(name),
             Key::ClusterInformation(_) | Key::KubeControllersConfiguration(_) => {}
             Key::IpamHost(_) => {}

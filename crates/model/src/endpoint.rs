@@ -23,7 +23,7 @@ pub struct Endpoint {
     addresses: Addresses,
 }
 
-/// Nearly all endpoints have one IPv4 address.
+/// An endpoint's addresses. Nearly all endpoints have one IPv4 address.
 #[derive(Clone, Debug, PartialEq)]
 enum Addresses {
     One(Ipv4Addr),

@@ -98,7 +98,7 @@ impl Handle {
         self.id.as_ref()
     }
 
-    /// Marked as deleted: the first of Calico's two steps to delete on Kubernetes.
+    /// True if the handle is marked as deleted: the first of Calico's two steps to delete on Kubernetes.
     pub fn is_deleted(&self) -> bool {
         matches!(&self.content, Content::Other(other) if other.deleted)
     }
@@ -196,7 +196,7 @@ impl<'de> Fields<'de> for RawHandle {
     }
 }
 
-/// Nearly all handles name one block.
+/// The field `block`. Nearly all handles name one block, so they need no map.
 #[derive(Default)]
 struct RawBlocks {
     first: Option<(IpNet, i64)>,

@@ -79,7 +79,7 @@ pub struct Node {
     pub addresses: BTreeSet<IpAddr>,
     /// The CNI plugin that an installer has recorded ([`plugin::INSTALLED`](crate::plugin::INSTALLED)).
     pub plugin: Option<String>,
-    /// A taint keeps pods away unless they tolerate it. Known only for Kubernetes nodes.
+    /// True if a taint keeps away pods that do not tolerate it. Known only for Kubernetes nodes.
     pub tainted: bool,
     /// True, for IPv4 and for IPv6, if the node has a WireGuard key, so its tunnel needs an address.
     pub wireguard_keys: [bool; 2],

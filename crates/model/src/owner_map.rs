@@ -115,7 +115,7 @@ pub struct Owner<'a> {
     pub namespace: Option<TextRef<'a>>,
     pub pod: Option<TextRef<'a>>,
     pub node: Option<TextRef<'a>>,
-    /// The attributes name a KubeVirt machine or its instance.
+    /// True if the attributes name a KubeVirt machine or its instance.
     pub is_machine: bool,
 }
 

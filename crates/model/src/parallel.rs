@@ -7,14 +7,14 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// The most pieces per thread that are waiting to be decoded.
+/// Maximum number of pieces per thread that are waiting to be decoded.
 const AHEAD: usize = 2;
 
 pub fn cores() -> NonZeroUsize {
     thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
-/// Runs some work for each number below `count`.
+/// Runs `work` for each number below `count`, and returns the results in order.
 pub fn map<T: Send>(threads: NonZeroUsize, count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let threads = threads.get().min(count);
     if threads <= 1 {

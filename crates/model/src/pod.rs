@@ -14,7 +14,7 @@ use crate::packing::{boxed_texts, text_at};
 use crate::snapshot::FieldDefect;
 use crate::text::TextRef;
 
-/// Sources in a pod that name its addresses; several can name the same one.
+/// Sources in a pod that name its addresses; several sources can name the same address.
 pub mod evidence {
     /// `status.podIPs` or `status.podIP`.
     pub const STATUS: u8 = 1;
@@ -42,14 +42,14 @@ pub struct PodParts<'a> {
     pub node: &'a str,
     /// `status.phase`.
     pub phase: &'a str,
-    /// A condition `PodReadyToStartContainers` or `Ready` is true: the sandbox has a network.
+    /// True if the condition `PodReadyToStartContainers` or `Ready` is true: the sandbox has a network.
     pub ready: bool,
     /// The end of the last container, from `status.containerStatuses` and similar fields; `None` if one could still be
     /// running or the end is unknown.
     pub ended_at: Option<Timestamp>,
     /// `spec.hostNetwork`.
     pub host_network: bool,
-    /// `metadata.deletionTimestamp` is set.
+    /// True if `metadata.deletionTimestamp` is set.
     pub deleting: bool,
     /// `status.podIPs[].ip`.
     pub status_ips: Vec<&'a str>,
@@ -110,19 +110,19 @@ pub struct Pod {
     pub request: Option<Box<PodRequest>>,
     /// The creation time, in seconds since 1970; 0 if unknown.
     created: u32,
-    /// Finished pods own no addresses.
+    /// True if the pod has finished. Finished pods own no addresses.
     pub finished: bool,
     /// The time at which the pod finished; `None` if it has not, or the time is unknown.
     pub finished_at: Option<Timestamp>,
-    /// The pod was deleted; its object remains until its containers have ended.
+    /// True if the pod was deleted. The object remains until the containers have ended.
     pub deleting: bool,
-    /// The pod uses the node's network and has no address of its own.
+    /// True if the pod uses the node's network and has no address of its own.
     pub host_network: bool,
-    /// The phase is `Running`.
+    /// True if the phase is `Running`.
     pub running: bool,
-    /// The sandbox has a network: the status is not from an earlier sandbox.
+    /// True if the sandbox has a network: the status is not from an earlier sandbox.
     pub ready: bool,
-    /// One of the CNI plugin's annotations with addresses is present, even if empty.
+    /// True if one of the CNI plugin's annotations with addresses is present, even if empty.
     pub has_cni_annotation: bool,
 }
 

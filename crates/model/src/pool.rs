@@ -56,7 +56,7 @@ pub struct Pool {
     pub block_size: u8,
     /// `spec.disabled`.
     pub disabled: bool,
-    /// `metadata.deletionTimestamp` is set.
+    /// True if `metadata.deletionTimestamp` is set.
     pub deleting: bool,
     /// False if the condition `Allocatable` is false (Calico 3.32 and later).
     pub allocatable: bool,
@@ -66,9 +66,11 @@ pub struct Pool {
     pub namespace_selector: String,
     /// The permitted uses of the pool's addresses.
     pub allowed_uses: Vec<PoolUse>,
-    /// `assignmentMode` is `Automatic` or absent: addresses are assigned even to requests that do not name the pool.
+    /// True if `assignmentMode` is `Automatic` or absent: addresses are assigned even to requests that do not name the
+    /// pool.
     pub automatic: bool,
-    /// `ipipMode` and `vxlanMode`: nodes send packets to its addresses through tunnels, always or across subnets.
+    /// `ipipMode` and `vxlanMode`: true if nodes send packets to the pool's addresses through tunnels, always or across
+    /// subnets.
     pub ipip: bool,
     pub vxlan: bool,
     pub created: Option<Timestamp>,

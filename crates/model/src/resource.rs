@@ -32,7 +32,8 @@ pub(crate) struct Metadata {
 }
 
 impl Metadata {
-    /// An annotation, also from [`METADATA`], in which Calico's client keeps annotations on Kubernetes.
+    /// The annotation with this name. Also looks in [`METADATA`], where Calico's client keeps annotations on
+    /// Kubernetes.
     pub(crate) fn annotation(&self, name: &str) -> Option<String> {
         #[derive(Deserialize)]
         struct Kept {

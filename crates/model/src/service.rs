@@ -22,18 +22,19 @@ pub struct Service {
     pub uid: String,
     /// `metadata.creationTimestamp`.
     pub created: Option<Timestamp>,
-    /// `metadata.deletionTimestamp` is set: the service was deleted, and a finalizer keeps it.
+    /// True if `metadata.deletionTimestamp` is set: the service was deleted, and a finalizer keeps it.
     pub deleting: bool,
     /// `spec.loadBalancerClass`.
     pub class: Option<String>,
-    /// The service asks for addresses from Calico: one of the annotations `projectcalico.org/ipv4pools`,
+    /// True if the service asks for addresses from Calico: one of the annotations `projectcalico.org/ipv4pools`,
     /// `…/ipv6pools`, `…/loadBalancerIPs` is not empty, or `spec.loadBalancerIP` is set.
     pub asks: bool,
-    /// The class is Calico's, or one of the annotations of `asks` is not empty: no other controller should serve it.
+    /// True if the class is Calico's, or one of the annotations of `asks` is not empty: no other controller should
+    /// serve it.
     pub names_calico: bool,
     /// `status.loadBalancer.ingress[].ip`, without entries that have only a host name.
     pub ingress: Vec<IpAddr>,
-    /// The type is not `LoadBalancer`, so only the cluster IPs matter.
+    /// True if the type is not `LoadBalancer`, so only the cluster IPs matter.
     pub is_internal: bool,
     /// `spec.clusterIPs`.
     pub cluster_ips: Vec<IpAddr>,
@@ -76,7 +77,8 @@ impl Service {
 pub struct Machine {
     pub namespace: String,
     pub name: String,
-    /// An instance of a VirtualMachine with the same name. Without the VirtualMachine, it keeps no address.
+    /// True for an instance of a VirtualMachine with the same name. Without that VirtualMachine, the instance keeps no
+    /// address.
     pub is_owned: bool,
 }
 

@@ -30,7 +30,7 @@ pub use self::source::{ALLOCATION_SOURCES, Coverage, ETCD_SOURCES, Source, WhySk
 pub enum Revision {
     /// The modification revision of an etcd key.
     Etcd(i64),
-    /// The version data from Kubernetes.
+    /// The UID, resource version and labels of a Kubernetes object.
     Kubernetes(Box<ObjectVersion>),
 }
 
@@ -84,7 +84,7 @@ impl FieldDefect {
     }
 }
 
-/// An entry that cannot be decoded, or only in part.
+/// An entry that can be decoded only in part or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defect {
     /// The key as stored, with invalid UTF-8 replaced; `<plural>/[<namespace>/]<name>` for an object in Kubernetes.
@@ -135,19 +135,20 @@ pub struct Snapshot {
     pub location: String,
     /// The revision of the data; empty if there is none.
     pub revision: String,
-    /// On Kubernetes: Calico's resources are in the group `projectcalico.org`, not `crd.projectcalico.org`
+    /// True if Calico's resources on Kubernetes are in the group `projectcalico.org`, not `crd.projectcalico.org`
     /// (Calico 3.32 and later).
     pub is_native: bool,
-    /// Blocks are known to have been listed before pods, and not checked again afterwards.
+    /// True if blocks are known to have been listed before pods, and were not checked again afterwards.
     pub blocks_before_pods: bool,
     /// The time of the read: the only clock that rules have.
     pub taken_at: Timestamp,
     /// Creation time of the newest object, by the server's clock. Together with the times in blocks, it is the clock
     /// for files that do not state a time.
     pub newest_creation: Option<Timestamp>,
-    /// With etcd and Kubernetes: most Kubernetes nodes are younger than the Calico nodes with the same names.
+    /// True if most Kubernetes nodes are younger than the Calico nodes with the same names in etcd.
     pub kubernetes_is_younger: bool,
-    /// A second read would show the same data: no operation is unfinished. Set only for generated or simulated data.
+    /// True if a second read would show the same data: no operation is unfinished. Set only for generated or simulated
+    /// data.
     pub rechecked: bool,
     /// The part of each source that was read. A source that is not listed was not read.
     pub coverage: BTreeMap<Source, Coverage>,
@@ -183,7 +184,7 @@ pub struct Snapshot {
     pub namespaces: Option<BTreeMap<String, Namespace>>,
     /// Names of allocator configurations that Calico ignores: only the one called `default` counts.
     pub ignored_configs: Vec<String>,
-    /// Entries that cannot be decoded, or only in part.
+    /// Entries that can be decoded only in part or not at all.
     pub defects: Vec<Defect>,
 }
 
@@ -233,7 +234,7 @@ impl Snapshot {
         read.for_each(|coverage| *coverage = Coverage::Partial);
     }
 
-    /// Adds the objects of `other`. Keeps its own location, time and coverage.
+    /// Adds the objects of `other`. Does not change location, time and coverage.
     pub fn absorb(&mut self, other: Self) {
         self.is_native |= other.is_native;
         self.cluster = other.cluster.or(self.cluster.take());
@@ -279,8 +280,8 @@ impl Snapshot {
         (!broken).then(|| self.ipam_config.unwrap_or_default())
     }
 
-    /// The effective limit for a node's blocks in one family. `None` if there is no limit: none is configured, and
-    /// Calico is older than the default limit.
+    /// The effective limit for a node's blocks in one family. `None` if there is no limit: none is configured, and this
+    /// Calico version has no default limit.
     pub fn block_limit(&self) -> Option<u32> {
         let config = self.effective_ipam_config().unwrap_or_default();
         let is_unlimited =
@@ -288,8 +289,8 @@ impl Snapshot {
         (!is_unlimited).then(|| config.block_limit())
     }
 
-    /// True if Calico has this version (major, minor) or later: 2.x with etcd v2, otherwise that of the component that
-    /// wrote `cluster` last. `None` if unknown.
+    /// True if Calico's version is this one (major, minor) or later. With etcd v2, Calico is 2.x; otherwise its version
+    /// is that of the component that last wrote `cluster`. `None` if unknown.
     pub fn is_calico_since(&self, version: (u32, u32)) -> Option<bool> {
         if self.datastore == DatastoreKind::EtcdV2 {
             return Some(version.0 < 3);

@@ -48,8 +48,8 @@ impl Object {
         }
     }
 
-    /// Marked as deleted: the first of Calico's two steps to delete on Kubernetes. A pool in this state is waiting for
-    /// its finalizers.
+    /// True if the object is marked as deleted: the first of Calico's two steps to delete on Kubernetes. A pool in this
+    /// state is waiting for its finalizers.
     pub fn is_deleted(&self) -> bool {
         match self {
             Self::Block(block) => block.is_deleted(),

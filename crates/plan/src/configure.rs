@@ -148,7 +148,7 @@ fn follows(code: Code, subjects: &[Subject]) -> String {
     format!("after this, {what}: {}{more}", named.join(", "))
 }
 
-/// A warning, since Calico's allocator ignores the resource with etcd.
+/// Only a warning: with etcd, Calico's allocator ignores this resource.
 const OTHER_RESOURCE: &str = "the IPAMConfiguration resource `default` differs; with etcd, Calico reads what is set here, and does not keep \
                               the resource in sync";
 

@@ -17,7 +17,7 @@ pub enum Doubt {
     UnknownPods(usize),
 }
 
-/// Returns a doubt; `None` if a pod shows that both are one cluster, too little is known, or there is no etcd.
+/// Returns a doubt; `None` if a pod shows that both belong to one cluster, too little is known, or there is no etcd.
 pub fn doubt(snapshot: &Snapshot) -> Option<Doubt> {
     if snapshot.datastore == DatastoreKind::Kubernetes || !snapshot.has_read(Source::Pods) {
         return None;

@@ -149,7 +149,7 @@ pub enum Verb {
     SetHandleCounts,
     /// A handle that allocations refer to is created.
     CreateHandle,
-    /// A handle that no allocation refers to is deleted, or an object of it that Calico never finds.
+    /// A handle that no allocation refers to is deleted, or a handle's object that Calico never finds.
     DeleteHandle,
     CreateAffinity,
     ConfirmAffinity,

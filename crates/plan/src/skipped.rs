@@ -65,7 +65,7 @@ pub enum SkipReason {
     Young,
     /// The address, handle or affinity has to be seen in this state twice.
     SeenOnce,
-    /// Other addresses of its handle stay, and a handle is released completely or not at all.
+    /// Other addresses of the same handle stay, and a handle is released completely or not at all.
     HandleHeld,
     /// There is no such thing.
     NotFound,
@@ -77,7 +77,7 @@ pub enum SkipReason {
     WindowsReserved,
     /// It cannot be judged: a block, handle or affinity is corrupt or cannot be decoded.
     Unchecked,
-    /// Objects that decide about it were not read.
+    /// Objects that the decision depends on were not read.
     NotRead,
     /// There is not a single node, or not a single workload: these objects are lost rather than gone.
     EvidenceLost,
@@ -98,7 +98,7 @@ pub enum SkipReason {
     NotAvailable,
     /// The owner is not known.
     OwnerNotFound,
-    /// The node that would own it is not known.
+    /// The node of the address, block or endpoint is not known, or does not exist.
     NodeUnknown,
     /// The node has no tunnel address.
     TunnelAddressNotSet,
@@ -108,17 +108,18 @@ pub enum SkipReason {
     TunnelAddressTooHigh,
     /// Too little of the block can be read.
     CorruptBeyondRepair,
-    /// Several live owners use it.
+    /// Several live owners use the address.
     DuplicateOwners,
     /// The container or its network is not known, so nothing would ever free the address.
     ContainerUnknown,
-    /// The datastore cannot hold an object for its handle.
+    /// The datastore cannot hold an object for the handle.
     HandleNotStorable,
     /// The address or block is in no pool, or in no enabled one.
     OutsidePools,
     /// Blocks or pools overlap each other, or a pool overlaps nodes or services.
     Overlap,
-    /// The trial in memory did not repair it, or broke something else: a mistake in calipam.
+    /// The change was tried in memory, and did not repair what it should, or broke something else: a mistake in
+    /// calipam.
     TrialFailed,
     /// A person has to decide.
     NeedsDecision,

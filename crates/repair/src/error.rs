@@ -1,4 +1,4 @@
-//! Errors of repairs.
+//! Errors that stop a repair.
 
 use calipam_model::hint::{Call, Hint};
 

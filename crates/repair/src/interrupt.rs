@@ -1,4 +1,4 @@
-//! Requests to stop.
+//! Requests to stop a run, for example by a signal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -154,7 +154,8 @@ pub(crate) async fn take(writer: &Writer, journal: &Journal, name: &str) -> Resu
         }
 
         let locked = with_ready(&now.stored.raw, Some(false), Some(name)).map_err(failed)?;
-        // Once is enough: if the journal failed now, the run would end while its first attempt may still arrive.
+        // A mark with the same value is not repeated: if the journal failed now, the run would end although an earlier
+        // attempt may still arrive.
         if marked != Some(now.ready) {
             journal.mark_lock(LockMark::Taking(now.ready)).await?;
             marked = Some(now.ready);
@@ -196,9 +197,9 @@ pub(crate) async fn restore(writer: &Writer, held: &HeldLock) -> Result<(), Repa
     }
 }
 
-/// Sets the field back to `before`. If ClusterInformation has not changed since it was locked, its previous value is
-/// restored. Otherwise only the field changes, and only if it is still false: the datastore may have been unlocked on
-/// purpose.
+/// Sets the field back to `before`. If ClusterInformation has not changed since the lock was taken, its previous value
+/// is restored. Otherwise only the field changes, and only if it is still false: the datastore may have been unlocked
+/// on purpose.
 async fn put_back(
     writer: &Writer,
     before: Option<bool>,
@@ -271,7 +272,7 @@ fn spec(raw: &[u8]) -> Option<Value> {
     serde_json::from_slice::<Value>(raw).ok()?.get("spec").cloned()
 }
 
-/// Returns the value with the field set or removed, and with the name of the run that locks it, or without a name.
+/// Returns the value with the field and the annotation set, each removed if it is `None`.
 fn with_ready(raw: &[u8], ready: Option<bool>, locked_by: Option<&str>) -> Result<Bytes, LockFailure> {
     let undecodable = |error: serde_json::Error| LockFailure::Undecodable(error.to_string());
     let not_object = |what: &str| LockFailure::Undecodable(format!("{what} is not a JSON object"));

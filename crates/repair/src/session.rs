@@ -202,7 +202,7 @@ async fn run_locked(
     Ok(execution)
 }
 
-/// Refuses consent for another cluster, or for fewer objects.
+/// Refuses consent for another cluster, or for fewer objects than the run changes.
 fn check_consent(consent: &Consent, purpose: &Purpose) -> Result<(), RepairError> {
     let question = consent.question();
     if question.cluster != purpose.cluster {

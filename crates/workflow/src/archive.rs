@@ -108,8 +108,8 @@ pub(crate) fn thin_out(archive: &Archive, keep: &Keep, now: Timestamp) -> Result
     Ok(removed)
 }
 
-/// Reads all exports of an archive one by one, and merges calipam's writes to its cluster, from the journals in a
-/// folder.
+/// Reads the history of an object from all exports of an archive, one by one. The history includes calipam's writes to
+/// the archive's cluster, from the journals in a folder.
 pub fn archive_history(
     folder: &Path,
     object: Object,
@@ -157,7 +157,7 @@ pub fn archive_history(
     Ok(History { guid, location, about, reach: Reach::Archive { exports, recorded }, events })
 }
 
-/// The keys in a part of the archive that have a version about the subject of a history.
+/// Returns the keys in a part of the archive whose objects, in any version, concern the subject of a history.
 fn concerned(archive: &Archive, part: Part<'_>, about: &About) -> Result<HashSet<Vec<u8>>, Failure> {
     let (mut keys, mut known) = (HashSet::new(), Known::default());
     for export in archive.exports() {
@@ -194,8 +194,8 @@ pub(crate) fn note_damage(export: &Archived, reached: &Reached, operator: &dyn O
 }
 
 /// Passes states of wanted objects to `take`: one for each recorded change, otherwise one for each export. With two
-/// recorders, states of the later one begin where the earlier one ends. Returns the times of the exports, and the
-/// periods in which every change is known.
+/// recorders, the states of the later recorder begin where those of the earlier one end. Returns the times of the
+/// exports, and the periods in which every change is known.
 fn each_state(
     archive: &Archive,
     is_wanted: &dyn Fn(&[u8]) -> bool,

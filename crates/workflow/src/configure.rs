@@ -20,7 +20,7 @@ use crate::write::Repaired;
 #[derive(Clone, Debug)]
 pub struct ConfigureRequest {
     pub settings: Vec<IpamSetting>,
-    /// Reads everything, to report the effects on nodes and addresses.
+    /// True if everything is read, to report the effects on nodes and addresses.
     pub foresees: bool,
     pub intent: Intent,
 }

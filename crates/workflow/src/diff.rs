@@ -61,9 +61,9 @@ pub fn read_pair<'a>(
     })
 }
 
-/// Checks and compares states that were read from two sides. If a live state has findings of its own, those that a
-/// half-done Calico operation could explain are checked again after `pause`, and dropped if their objects have changed,
-/// unless both sides have them.
+/// Checks and compares states that were read from two sides. If a live state has findings that the other state lacks,
+/// the findings that a half-done Calico operation could explain are checked again after `pause`. Those whose objects
+/// have changed are dropped, unless both states have them.
 pub async fn diff<'p>(
     pair: &'p Pair,
     [old, new]: [&Side; 2],
@@ -168,7 +168,7 @@ async fn recheck_side(
     Ok(())
 }
 
-/// Returns the named part of two states; nodes and pools may be in either. Each kind of name narrows the others.
+/// Returns the named part of two states; nodes and pools may be in either state. Each kind of name narrows the others.
 ///
 /// # Errors
 /// If a name is not found, or the networks of two kinds have nothing in common.

@@ -34,7 +34,7 @@ pub enum FailureForm {
     Already,
 }
 
-/// The exit code of the program.
+/// The kind of a failure, which is the exit code of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The request names something that does not exist, or is refused.
@@ -104,7 +104,7 @@ impl Failure {
         Self { form, ..self }
     }
 
-    /// The original library error.
+    /// Returns the original library error, if it has this type.
     pub fn cause<E: Error + 'static>(&self) -> Option<&E> {
         self.cause.as_ref()?.downcast_ref()
     }

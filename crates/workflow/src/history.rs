@@ -63,8 +63,8 @@ pub struct Span {
     pub until: Timestamp,
 }
 
-/// Reads the history of an object from etcd, and merges calipam's writes to this cluster, from the journals in a
-/// folder.
+/// Reads the history of an object from etcd. The history includes calipam's writes to this cluster, from the journals
+/// in a folder.
 pub fn history<'a>(
     datastore: &'a Datastore,
     object: Object,
@@ -228,7 +228,8 @@ fn of_journal(journal: &Listed, recorded: &Recorded) -> Vec<JournaledWrite> {
         started_at: recorded.header.started_at.clone(),
         journal: journal.path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
     };
-    // `outcome` has the written revision, if there is one; `None` if it is unknown, because the run was killed.
+    // `outcome` is the written revision, if there is one. It is `None` if the run was killed, so the outcome is
+    // unknown.
     let one = |change: &ChangeRecord, outcome: Option<Option<&str>>| JournaledWrite {
         run: run.clone(),
         path: change.key.clone(),

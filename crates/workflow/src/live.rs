@@ -22,7 +22,8 @@ use crate::read::{Criteria, name_unread, wait, watched};
 /// The time after which everything is read again.
 const WHOLE: Duration = Duration::from_hours(1);
 
-/// The most objects that are read again for findings. For more, asking whether everything was reported is faster.
+/// The maximum number of objects that are read again for findings. For more objects, it is faster to ask the datastore
+/// whether it has reported everything.
 const MOST_AGAIN: usize = 100;
 
 /// A snapshot that is kept up to date, for many readers.
@@ -39,7 +40,8 @@ pub struct Live {
     criteria: Criteria,
     /// The time of the last complete read.
     read: Instant,
-    /// True if a virtual machine was added, but the cluster had no resource for them when calipam connected.
+    /// True if a virtual machine was added, but the cluster had no resource for virtual machines when calipam
+    /// connected.
     has_new_machines: bool,
     /// The time of the last complete read because of new virtual machines.
     for_machines: Option<Instant>,
@@ -133,8 +135,8 @@ impl Live {
         due.unwrap_or(Duration::MAX)
     }
 
-    /// Waits until something changes or a finding has lasted for long enough, at most `most`. True if something
-    /// changed.
+    /// Waits until something changes or a finding has lasted for long enough, at most `most`. Returns true if something
+    /// changed, or if new virtual machines require a complete read.
     pub async fn wait(&mut self, datastore: &Datastore, most: Duration) -> Result<bool, Failure> {
         if self.has_new_machines {
             return Ok(true);
@@ -178,8 +180,9 @@ impl Live {
         })
     }
 
-    /// Reads the objects of due findings again, and returns them with the time. If kinds are watched separately, that
-    /// is faster than proving that all changes were reported. `None` if there are too many, or a proof is needed.
+    /// Reads the objects of due findings again, and returns them with the time. If the kinds of objects are watched
+    /// separately, this is faster than proving that all changes were reported. Returns `None` if there are too many
+    /// objects, or a proof is needed.
     async fn read_again(&self, datastore: &Datastore) -> Result<Option<(Timestamp, Snapshot)>, Failure> {
         let now = self.followed.now();
         let waiting = self.found.waiting.iter();
@@ -220,7 +223,8 @@ impl Live {
         self.counts.changes += news.len() as u64;
         let Changed { before, now } = news.apply(&mut snapshot, &mut self.followed);
         self.trends.note(&before, &now, &snapshot);
-        // Pods of virtual machines remain after KubeVirt was removed, without a resource for virtual machines.
+        // After KubeVirt was removed, pods of virtual machines can remain, although there is no resource for virtual
+        // machines.
         let is_recent = self.for_machines.is_some_and(|at| at.elapsed() < WHOLE);
         let mut pods = now.pods.iter().map(|pod| &pod.value);
         self.has_new_machines |=

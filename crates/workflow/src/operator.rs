@@ -55,7 +55,7 @@ pub enum Activity {
     Reading,
     /// Counted in objects.
     Exporting,
-    /// Waiting before suspects are read again; in milliseconds, as for the next two.
+    /// Waiting before suspicious objects are read again. Counted in milliseconds, like the next two.
     Rechecking,
     /// Waiting before everything is read again.
     Confirming,

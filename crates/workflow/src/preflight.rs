@@ -31,7 +31,7 @@ impl Run<'_> {
     ) -> Result<Passed, Failure> {
         self.check(writing, cluster, sources, changes).await?;
 
-        // No pod starts while the datastore is locked: report it even if the operator cannot agree.
+        // No pod starts while the datastore is locked: a lock is reported even if the operator cannot agree.
         let stays_locked = self.restore_stale_locks(writing, cluster).await?;
         self.operator.can_agree()?;
         Ok(Passed { stays_locked, shown: None })

@@ -24,7 +24,7 @@ use crate::second_read::settle;
 #[derive(Clone, Debug, Default)]
 pub struct Criteria {
     pub options: Options,
-    /// The time after which suspects are read again; zero to read nothing again.
+    /// The time after which suspicious objects are read again; zero to read nothing again.
     pub recheck_after: SignedDuration,
 }
 
@@ -181,8 +181,8 @@ pub fn read_around<'a>(
     })
 }
 
-/// Reads around a handle, given its ID or a prefix that only one ID has. Returns the complete ID, or `begin` itself if
-/// no ID has this prefix.
+/// Reads the objects around a handle, given its ID or a prefix that only one ID has. Returns the complete ID, or
+/// `begin` itself if no ID has this prefix.
 pub fn read_around_handle<'a>(
     datastore: &'a Datastore,
     begin: &'a str,

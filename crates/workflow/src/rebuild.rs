@@ -27,13 +27,13 @@ use crate::scope::{Names, is_known_block, unknown_block};
 use crate::second_read::{Planned, plan_after_grace, seen_once, warn_of_short_grace};
 use crate::write::Repaired;
 
-/// A request to rebuild; everything if it names no pools, nodes or blocks.
+/// A request to rebuild records. If it names no pools, nodes or blocks, it is for the whole cluster.
 #[derive(Clone, Debug)]
 pub struct RebuildRequest {
-    /// Everything except the scope, which the names give.
+    /// The request without its scope, which comes from `names`.
     pub wanted: Request,
     pub names: Names,
-    /// The directory for files with each block before and after.
+    /// The directory for files with the old and the new content of each block.
     pub output_dir: Option<PathBuf>,
     pub criteria: Criteria,
     pub intent: Intent,
@@ -123,7 +123,8 @@ fn pods_not_read() -> Failure {
 /// The subdirectory for the blocks that are written after the wait.
 const SECOND: &str = "second";
 
-/// Returns the plan without the steps that fail in memory. Writes its blocks, before and after, into the directory.
+/// Returns the plan without the steps that fail in memory. Writes the old and the new content of each changed block
+/// into the directory.
 fn tried(
     request: &RebuildRequest,
     scope: &Request,
@@ -152,8 +153,8 @@ fn wanted(request: &RebuildRequest, snapshot: &Snapshot) -> Result<Request, Fail
     Ok(Request { scope, blocks, ..request.wanted.clone() })
 }
 
-/// Accepts a block that exists, even one that cannot be decoded, or that is in the plan, for example because it is
-/// missing.
+/// Accepts a block that exists, even if it cannot be decoded, and a missing block that the plan names. Otherwise
+/// returns an error.
 fn known_block(cidr: IpNet, snapshot: &Snapshot, plan: &Plan) -> Result<(), Failure> {
     let lies_there = |subject: &Subject| subject.network().is_some_and(|network| overlap(network, cidr));
     let is_known = is_known_block(&[snapshot], cidr)
@@ -171,8 +172,8 @@ fn refuse_link(directory: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes each block of the plan, before and after, into its own file, and returns the number of files. With `by_host`,
-/// also writes a file for each host with its new values.
+/// Writes a file with the old and the new content for each block that the plan changes. Returns the number of files.
+/// With `by_host`, also writes a file for each host with its new values.
 fn write_files(directory: &Path, files: &[BlockFile], plan: &Plan, by_host: bool) -> Result<usize, Failure> {
     refuse_link(directory)?;
     fs::create_dir_all(directory).map_err(Failure::io_at("create", directory))?;

@@ -23,8 +23,9 @@ use crate::scope::guid;
 const OLD: SignedDuration = SignedDuration::from_hours(24);
 const LONG: u64 = 64 << 20;
 
-/// Records every change of a datastore in a folder until an error. A later call continues. `has_begun` is set once it
-/// is clear that changes can be recorded. Removes full states and their changes if `keep` does not keep them.
+/// Records every change of a datastore in a folder until an error. A later call continues the recording. `has_begun` is
+/// set once it is clear that changes can be recorded. Removes full states and their changes if `keep` does not keep
+/// them.
 ///
 /// # Errors
 /// If the datastore cannot be read, or the folder cannot be written, is in use, or has data of another cluster.
@@ -77,7 +78,7 @@ struct Recording<'a> {
 }
 
 impl Recording<'_> {
-    /// Appends changes to the journal. If it is old or long, continues with a new full state.
+    /// Appends changes to the journal. If the journal is old or long, continues with a new full state.
     fn append(&self, mut journal: Journal, reported: Reported) -> Result<Journal, Failure> {
         let Reported { reached, changes } = reported;
         let (now, last) = (clock::now(), journal.last());
@@ -87,7 +88,7 @@ impl Recording<'_> {
             ));
         }
         let is_old = now.duration_since(journal.export().taken_at) >= OLD || journal.length() >= LONG;
-        // In a large cluster, the first state of the changing values is large.
+        // Without this, encoding and writing many changes would block other tasks.
         tokio::task::block_in_place(|| journal.append(now, reached, changes))?;
         if is_old {
             let adding = self.recorder.begin()?;

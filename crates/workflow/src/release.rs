@@ -22,7 +22,7 @@ use crate::write::Repaired;
 /// A request to release.
 #[derive(Clone, Debug)]
 pub struct ReleaseRequest {
-    /// Everything except the scope, which the names give.
+    /// The request without its scope, which comes from `names`.
     pub targets: Request,
     pub names: Names,
     /// Files with reports of earlier checks, whose observations count as earlier reads.
@@ -72,7 +72,7 @@ fn targets(request: &ReleaseRequest, snapshot: &Snapshot) -> Result<Request, Fai
     Ok(Request { scope, ..targets.clone() })
 }
 
-/// The nodes whose records are released. A pattern matches only deleted nodes, if there are any.
+/// Returns the nodes whose records are released. If a pattern matches any deleted nodes, only those count.
 fn deleted_nodes(snapshot: &Snapshot, names: &[String]) -> Result<BTreeSet<String>, Failure> {
     let context = LazyCell::new(|| Context::new(snapshot, &Options::default()));
     let mut meant = BTreeSet::new();

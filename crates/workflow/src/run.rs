@@ -18,7 +18,7 @@ use crate::operator::Operator;
 pub struct Intent {
     /// `None` to plan only.
     pub writing: Option<Writing>,
-    /// Writes nothing if the plan makes more changes.
+    /// The maximum number of changes; a plan with more changes is not written.
     pub max_changes: Option<usize>,
 }
 
@@ -29,7 +29,7 @@ pub struct Writing {
     pub command: String,
     /// Locks the datastore for the duration.
     pub lock: bool,
-    /// The journal; otherwise a new file in `journals`.
+    /// The journal; `None` for a new file in `journals`.
     pub journal: Option<PathBuf>,
     /// The folder of all journals, if the environment names one.
     pub journals: Option<PathBuf>,

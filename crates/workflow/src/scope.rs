@@ -33,7 +33,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Names one node, or a pattern of names.
+    /// Selects one node by its name, or all nodes whose names match a pattern.
     pub fn of_node(name: &str) -> Self {
         Self { nodes: vec![name.to_owned()], ..Self::default() }
     }
@@ -72,7 +72,7 @@ impl Names {
         }
         let pools = Found::of(self.pools.iter().map(|name| pool(states, name)))?;
         not_found.extend(pools.not_found);
-        // Both states may have a pool.
+        // Both states may have the same pool.
         let networks: BTreeSet<IpNet> = pools.found.into_iter().flatten().collect();
         let networks = networks.into_iter().collect();
         let scope = Scope { nodes, networks, namespace: self.namespace.clone() };
@@ -252,7 +252,7 @@ pub fn nearest_pod(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<S
     near.filter(|near| *near != meant).map(str::to_owned)
 }
 
-/// The nodes with a name or pattern (`*`: any characters, `?`: one).
+/// Returns the nodes with this name, or whose names match this pattern (`*`: any characters, `?`: one).
 fn named_nodes(name: &str, known: &BTreeSet<String>) -> Result<Vec<String>, Failure> {
     let meant: Vec<&String> =
         if is_pattern(name) { matching(name, known) } else { known.get(name).into_iter().collect() };

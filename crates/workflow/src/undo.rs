@@ -115,7 +115,7 @@ async fn check_pools(
     Ok(plan)
 }
 
-/// True if pools may remain as the run wrote them: those of a split overlap until it is undone.
+/// True if pools may remain as the run wrote them: the pools of a split overlap until the split is undone.
 fn leaves_pools(plan: &UndoPlan, run: Option<&Executed>) -> bool {
     let is_pool = |key: &Key| matches!(key, Key::Pool(_));
     let is_done = run.is_none_or(|run| run.execution.is_complete());

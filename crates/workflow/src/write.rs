@@ -82,8 +82,8 @@ impl Run<'_> {
         Ok((repaired, begun.map(|begun| Self { begun: Some(begun), goes_on: false, ..first })))
     }
 
-    /// Writes a plan if `holds` succeeds just before, and its preconditions are met. The argument of `holds` is true if
-    /// the operator had to answer first.
+    /// Writes a plan if `holds` succeeds just before the write, and the preconditions that `holds` returns are met. The
+    /// argument of `holds` is true if the operator had to answer first.
     pub(crate) async fn write_if(
         &self,
         plan: Plan,

@@ -23,7 +23,8 @@ use crate::store::{Entry, Query, Store};
 #[derive(Debug)]
 pub struct Inputs {
     pub(super) made_at: Timestamp,
-    /// True if a caller read them before [`Allocator::auto_assign_after`]: other clients may have changed the data since.
+    /// True if a caller read the inputs before [`Allocator::auto_assign_after`]: other clients may have changed the
+    /// data since.
     pub(super) is_early: bool,
     pub(super) kind: AffinityType,
     pub(super) config: IpamConfig,

@@ -1,4 +1,5 @@
-//! Automatic assignment (facts 3.4): first from own blocks, then from new ones, then from those of others.
+//! Automatic assignment (facts 3.4): first from the host's own blocks, then from new ones, then from those of other
+//! hosts.
 
 mod borrow;
 mod inputs;
@@ -50,7 +51,8 @@ impl<S: Store> Allocator<S> {
     /// Assigns like [`Self::auto_assign`], with the inputs that [`Self::read_inputs`] read for the same request,
     /// perhaps before its pools and namespace labels were known. Addresses come first from the blocks that the host had
     /// when the inputs were read. If these do not suffice, the affinities are read again: another call may have claimed
-    /// a block for the host since. If they have changed, or the inputs are old or cause an error, all are read again.
+    /// a block for the host since. If they have changed, or the inputs are old or cause an error, all inputs are read
+    /// again.
     pub async fn auto_assign_after(
         &self,
         inputs: Inputs,
@@ -234,7 +236,7 @@ struct Search<'r, S> {
     config: IpamConfig,
     reserved: CidrSet,
     family: Family,
-    /// New blocks reserve addresses for Windows.
+    /// True if new blocks reserve addresses for Windows.
     windows: bool,
     /// The pools to take addresses from.
     pools: Vec<Pool>,

@@ -24,7 +24,7 @@ const MIN_RECLAIM_AGE: SignedDuration = SignedDuration::from_mins(1);
 /// A block that can be claimed.
 struct Candidate {
     cidr: IpNet,
-    /// The block did not exist a moment ago.
+    /// True if the block did not exist a moment ago.
     is_new: bool,
 }
 

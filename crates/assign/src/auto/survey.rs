@@ -19,7 +19,8 @@ use crate::walk::hash;
 
 /// The number of blocks in a batch. A batch of full blocks of Calico's usual size takes half a megabyte.
 const BATCH: usize = 32;
-/// The number of batches of that size. If all their blocks are full, most others are too: later batches are larger.
+/// The number of batches of [`BATCH`] blocks. If all their blocks are full, most others are too: later batches are
+/// larger.
 const SMALL_BATCHES: usize = 8;
 /// The number of addresses in the blocks of a later batch, which has at least [`BATCH`] blocks.
 const LATER_BATCH: u128 = 16_384;
@@ -31,7 +32,7 @@ pub(super) struct Place {
     /// The distance from the start of the walk.
     pub distance: u128,
     pub cidr: IpNet,
-    /// A block of another size has some of the addresses, so this one is not claimed.
+    /// True if a block of another size has some of the addresses: this one is then not claimed.
     pub overlaps: bool,
 }
 
@@ -44,7 +45,7 @@ pub(super) struct Survey {
     free: VecDeque<(usize, Versioned<Arc<Block>>)>,
     /// Blocks that stay full until a client writes them, with their revisions.
     full: HashMap<IpNet, String, FixedState>,
-    /// Counts of the blocks, by pool.
+    /// The numbers of blocks that were passed over or not read, by pool.
     pub passed: Vec<Passed>,
     /// Number of blocks, by pool.
     blocks: Vec<usize>,
@@ -64,7 +65,8 @@ pub(super) struct Batch {
 }
 
 impl Survey {
-    /// `full` returns the revision at which a block was found full.
+    /// Begins a survey of the blocks at `places`. `full` returns the revision at which a block was found full, if it
+    /// was.
     pub(super) fn new(
         host: &str,
         places: Vec<Place>,

@@ -97,7 +97,7 @@ struct Room {
     /// The number of free addresses in each foreign block that a user can claim, descending, and the block: empty
     /// blocks of others, and a user's own blocks for which it has no affinity.
     existing: Vec<(u128, IpNet)>,
-    /// The addresses of all blocks, and of reservations at least as large as a block: blocks are created elsewhere.
+    /// The addresses of all blocks, and of reservations at least as large as a block: new blocks are created elsewhere.
     taken: CidrSet,
     /// The number of places where a block can be created.
     places: u128,
@@ -166,7 +166,7 @@ impl<'s> Outlook<'s> {
         let Some(wanted) = wanted.filter(|_| pool.is_enabled() && self.config.auto_allocate_blocks) else {
             return Vec::new();
         };
-        // A node can also take over an empty block of another one, but needs no claim for what it holds.
+        // A node can claim places for new blocks and empty blocks of others, but not those that it has an affinity for.
         let room = self.room(pool, &[]);
         let empty: HashSet<IpNet> = room.existing.iter().map(|(_, cidr)| *cidr).collect();
         let left = |holder| {

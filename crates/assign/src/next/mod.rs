@@ -62,9 +62,9 @@ pub struct NextAddress<'r> {
 struct OpenPool<'s> {
     pool: &'s Pool,
     selector: NodeSelector,
-    /// The pool serves only namespaces with certain labels.
+    /// True if the pool serves only namespaces with certain labels.
     is_special: bool,
-    /// The pool serves some namespace. Assumed if namespaces were not read.
+    /// True if the pool serves some namespace, or namespaces were not read.
     serves_some: bool,
 }
 
@@ -99,7 +99,7 @@ pub struct Outlook<'s> {
     open: [Option<Vec<OpenPool<'s>>>; 2],
     /// Affinities that cannot be decoded, by type and holder.
     unclear: ByHolder<'s, &'s AffinityKey>,
-    /// Blocks for which their owner has no affinity.
+    /// Blocks whose owner has no affinity for them, by that owner.
     odd: ByHolder<'s, IpNet>,
     remembered: RefCell<HashMap<Question, Option<Arc<Refused>>>>,
 }
@@ -117,8 +117,8 @@ enum OwnBlocks {
 }
 
 impl<'s> Outlook<'s> {
-    /// Returns `None` if data that the allocator needs was not read, or if the configuration, a pool or a reservation
-    /// cannot be decoded.
+    /// Indexes a snapshot. Returns `None` if data that the allocator needs was not read, or if the configuration, a
+    /// pool or a reservation cannot be decoded.
     pub fn new(snapshot: &'s Snapshot) -> Option<Self> {
         let config = snapshot.effective_ipam_config()?;
         let hides = |defect: &Defect| match &defect.key {

@@ -56,7 +56,7 @@ impl Add {
     }
 
     /// The address limit of the handle in a family; 0 for none. It is one for a machine, so that two calls at the same
-    /// time do not give it two.
+    /// time do not give the machine two addresses.
     fn max_per_handle(&self) -> u32 {
         u32::from(self.container.machine.is_some())
     }

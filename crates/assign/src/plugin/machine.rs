@@ -13,9 +13,9 @@ use crate::store::Store;
 pub struct Machine {
     pub handle: String,
     pub pod: PodName,
-    /// The pod is the target of a live migration.
+    /// True if the pod is the target of a live migration.
     pub is_migration_target: bool,
-    /// The machine is being deleted or is gone: its addresses are released with the last pod.
+    /// True if the machine is being deleted or is gone: its addresses are released with the last pod.
     pub is_being_deleted: bool,
 }
 

@@ -39,7 +39,7 @@ pub trait Host {
     /// The error of a lookup.
     type Error: std::fmt::Display;
 
-    /// Waits for the node's lock, which serializes its calls.
+    /// Waits for the node's lock, which serializes the calls on the node.
     async fn lock(&self) -> Self::LockGuard;
 
     /// Does some work; `None` if it took longer than `limit` and was given up.

@@ -19,8 +19,8 @@ use crate::pools;
 use crate::store::{Query, Store};
 
 impl<S: Store> Allocator<S> {
-    /// Releases allocated addresses. If one does not match its request, nothing in its block is released. Other blocks
-    /// are not affected.
+    /// Releases allocated addresses. If an address does not match its request, no address in its block is released.
+    /// Other blocks are not affected.
     pub async fn release_ips(&self, requests: &[Release]) -> Result<Released, Box<Partly<Released>>> {
         let mut done = Released::default();
         match self.release_all(requests, &mut done).await {

@@ -46,7 +46,7 @@ impl Release {
 pub struct Released {
     /// Addresses that were not assigned, or are already in cooldown.
     pub not_allocated: Vec<IpAddr>,
-    /// The requests for blocks that had no error.
+    /// The requests whose block was handled without an error.
     pub without_error: Vec<Release>,
 }
 

@@ -1,4 +1,4 @@
-//! Evidence of findings. What other code reads is typed; it becomes text only when a report is written.
+//! Evidence of findings. Values that other code reads are typed, and become text only when a report is written.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -100,7 +100,7 @@ pub struct AddressEvidence {
     /// The users of the address. Findings about several addresses of one owner share its evidence.
     #[serde(serialize_with = "shared")]
     pub owners: Vec<Arc<OwnerEvidence>>,
-    /// The records about the address in blocks.
+    /// The blocks' records of the address.
     pub records: Vec<RecordEvidence>,
     /// The last use of a leaked address, if an archive shows it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -246,7 +246,7 @@ pub struct HandleEvidence {
     /// The revision of the object; `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// The numbers of addresses in handle and block, by block.
+    /// The numbers of the handle's addresses in each block.
     pub blocks: Vec<HandleBlockEvidence>,
     /// The addresses that are recorded under the handle.
     #[serde(skip_serializing_if = "Vec::is_empty")]

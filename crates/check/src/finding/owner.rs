@@ -66,7 +66,7 @@ pub enum PodState {
     Finished,
 }
 
-/// The reason why a LoadBalancer service has no address, if the configuration shows it.
+/// A reason, shown by the configuration, why a LoadBalancer service has no address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoAddress {
@@ -133,7 +133,7 @@ pub(super) fn is_zero(number: &usize) -> bool {
 }
 
 impl OwnerEvidence {
-    /// Creates an owner with only a name.
+    /// Creates an owner with only a kind and a name.
     pub fn new(kind: OwnerKind, name: String) -> Self {
         Self { kind, name, ..Self::default() }
     }

@@ -48,7 +48,7 @@ pub struct Cluster {
     pub ranges: Ranges,
     /// False for a cluster that cannot be read.
     pub is_read: bool,
-    /// False for a file that was read: it can be a copy or have any content.
+    /// False for a cluster that was read from a file, which can be a copy or have any content.
     pub is_live: bool,
 }
 
@@ -75,8 +75,9 @@ impl Cluster {
     }
 }
 
-/// Keeps one cluster for each GUID: preferably a live one, then one that is not from the future, then the newest. Other
-/// live ones are left out, with a note. Other files become unreadable, since their GUID proves nothing.
+/// Keeps one cluster for each GUID: preferably a live one, then one that is not from the future, then the newest.
+/// Removes the other live ones, and returns a note about each. Marks other files as unreadable, since their GUID proves
+/// nothing.
 pub fn leave_out_doubles(clusters: &mut Vec<Cluster>, now: Timestamp) -> Vec<String> {
     let rank = |cluster: &Cluster| {
         let taken_at = cluster.report.cluster.taken_at;

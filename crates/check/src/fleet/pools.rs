@@ -38,8 +38,8 @@ pub(super) fn check(group: &[&Cluster], found: &mut Vec<(usize, Finding)>) {
 }
 
 /// Returns true for a disabled pool if every address that its cluster uses there is also in an enabled pool. Such a
-/// pool announces another cluster's pool: Calico does not translate addresses of packets between pools, so the two
-/// clusters' pods reach each other by their own addresses.
+/// pool only tells Calico that the range is another cluster's pool: Calico does not translate addresses of packets
+/// between pools, so the two clusters' pods reach each other by their own addresses.
 fn holds_nothing(pool: &PoolView, enabled: &CidrSet, member: &Cluster) -> bool {
     let used = &member.ranges.used;
     let of_enabled: u64 = enabled.within(pool.cidr).map(|part| used.count_within(part)).sum();
@@ -156,7 +156,7 @@ fn elsewhere(group: &[&Cluster], of: &OfCluster<'_>) -> Elsewhere {
     Elsewhere::new(group[of.cluster], ElsewhereKind::Pool, &of.pool.name, of.pool.cidr)
 }
 
-/// Makes a finding. The result of `says` follows the pool in its message.
+/// Makes a finding. Its message is the pool, followed by the result of `says`.
 fn finding(
     code: Code,
     pool: &PoolView,
@@ -184,7 +184,7 @@ fn place(other: &Elsewhere) -> String {
     format!("{} of {name} in {}", other.cidr.addr(), other.cluster)
 }
 
-/// A clause that says how many addresses each cluster uses in the range shared with the first of `others`.
+/// Returns the clause that says how many addresses each cluster uses in the range shared with the first of `others`.
 fn in_use(others: &[Elsewhere]) -> String {
     let Some(shared) = others.first().and_then(|other| other.in_use) else { return String::new() };
     let first = if others.len() > 1 { " with the first" } else { "" };

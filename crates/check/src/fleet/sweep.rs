@@ -38,7 +38,7 @@ pub(super) fn overlaps(ranges: &[(IpNet, usize)], most: usize) -> Vec<Others> {
         {
             let cluster = ranges[sorted[outer]].1;
             around_of.entry(cluster).and_modify(|number| *number -= 1);
-            // All CIDRs in between are inside the outer one.
+            // All CIDRs between the outer one and `place` are inside the outer one.
             let inside = outer + 1..place;
             let found = &mut others[sorted[outer]];
             found.number += inside.len() - places.count(cluster, inside.clone());

@@ -1,4 +1,4 @@
-//! The nodes, and the differences between Calico's and those of Kubernetes.
+//! The nodes, and the differences between Calico's nodes and those of Kubernetes.
 
 use std::net::IpAddr;
 
@@ -69,14 +69,15 @@ impl<'s> Index<'s> {
 /// Returns the Calico names of nodes that are gone from Kubernetes. Nodes that refer to no Kubernetes node belong to
 /// another orchestrator.
 pub(super) fn left_nodes<'s>(snapshot: &'s Snapshot, kubernetes: &FastSet<&str>) -> FastSet<&'s str> {
-    // If there is no Kubernetes node at all, they were not read.
+    // If there is no Kubernetes node at all, Kubernetes nodes were not read.
     let nodes = snapshot.nodes.iter().map(|node| &node.value).filter(|_| !kubernetes.is_empty());
     let is_left =
         |node: &&Node| node.kubernetes_name.as_deref().is_some_and(|name| !kubernetes.contains(name));
     nodes.filter(is_left).map(|node| node.name.as_str()).collect()
 }
 
-/// Returns the node addresses in pools, where pods could get the same address, with the positions of the nodes.
+/// Returns the nodes' own addresses that are in pools, with the positions of the nodes. Pods could get the same
+/// addresses.
 pub(super) fn nodes_in_pools(snapshot: &Snapshot, left: &FastSet<&str>) -> FastMap<IpAddr, u32> {
     let addresses = (0..)
         .zip(&snapshot.nodes)

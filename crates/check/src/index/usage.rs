@@ -145,11 +145,11 @@ impl Usage {
     }
 
     /// Adds the uses by pods. A pod owns the addresses in its annotation. An address that only the status names is the
-    /// pod's own only if Calico networks the pod: in that case the CNI plugin has left an annotation on Kubernetes.
+    /// pod's own only if Calico networks the pod. On Kubernetes, the annotation of the CNI plugin shows that.
     ///
-    /// On etcd the plugin leaves none, and the status can be older than the sandbox, so the pod's endpoint decides.
-    /// Without an endpoint, a pod that is terminating or not ready has no sandbox with a network, and its address could
-    /// belong to another pod. A node that Calico does not know has another plugin.
+    /// On etcd, the plugin leaves no annotation, and the status can be older than the sandbox, so the pod's endpoint
+    /// decides. Without an endpoint, a pod that is terminating or not ready has no sandbox with a network, and its
+    /// address could belong to another pod. A node that Calico does not know has another plugin.
     fn pods(&mut self, snapshot: &Snapshot) {
         if snapshot.pods.is_empty() {
             return;

@@ -143,7 +143,7 @@ impl<'c, 's> Occupancy<'c, 's> {
         sum.tally(stored.key, 0, reserved, reserved)
     }
 
-    /// Adds a region's addresses in a run of overlapping blocks.
+    /// Adds the taken addresses of a region that are in a run of overlapping blocks.
     fn add_run(&self, sum: &mut Sum, run: &[&Stored<'_, '_>], region: IpNet) {
         let sound = run.iter().filter_map(|s| s.block?.current());
         if let [only] = run
@@ -209,8 +209,8 @@ impl Sum {
         }
     }
 
-    /// Sums up a region. `unknown`, `known_reserved` (outside of unknown blocks) and `reserved` count addresses, taken
-    /// ones included.
+    /// Returns the counts of a region. `unknown`, `known_reserved` (outside of unknown blocks) and `reserved` are
+    /// numbers of addresses, including taken ones.
     fn tally(self, region: IpNet, unknown: u128, known_reserved: u128, reserved: u128) -> Tally {
         let total = cidr::size(region);
         let taken = self.in_use + self.cooling + self.windows_reserved;

@@ -1,4 +1,4 @@
-//! Byte strings under which pods and containers are looked up, and those that a record claims.
+//! Identities of pods and containers, as byte strings: those of an endpoint or pod, and those that a record claims.
 
 use calipam_model::endpoint::EndpointTexts;
 use calipam_model::pod::Pod;

@@ -21,7 +21,7 @@ pub(super) fn has_broken_tunnel(context: &Context<'_>, node: &str, kind: TunnelK
 }
 
 /// Returns true if the key of an undecodable endpoint or pod could be the recorded owner's. Such a key usually lacks
-/// the container ID, so it protects all container IDs in its node's blocks.
+/// the container ID, so it could belong to any container with an address in its node's blocks.
 pub(super) fn protects(broken: &BrokenWorkload<'_>, record: &Record<'_, '_>, claim: &Claim<'_>) -> bool {
     let Some(key) = &broken.name else {
         return claim.pod().is_some_and(|(namespace, _)| namespace == broken.namespace);

@@ -49,7 +49,7 @@ pub(crate) fn findings(
     has(found).collect()
 }
 
-/// Checks the addresses with an allocation that is young at `earlier`, but no longer now.
+/// Checks the addresses with an allocation that is young at `earlier`, but no longer at the time of the context.
 fn check_addresses(context: &Context<'_>, earlier: Timestamp, out: &mut Vec<Finding>) {
     let has_aged =
         |record: &AttributeRef<'_>| context.is_young_at(earlier, record) && !context.is_young(record);

@@ -1,4 +1,5 @@
-//! Blocks that are corrupt, overlap, do not fit their pools, or lack an owner, its node or its affinity.
+//! Blocks that are corrupt, overlap, do not fit their pools, or lack an owner, the owner's node or the owner's
+//! affinity.
 
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -40,7 +41,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
 /// The existing affinities, including undecodable ones, but not those that are marked deleted.
 type Affinities<'s> = HashSet<&'s AffinityKey, FixedState>;
 
-/// Makes a finding. `says` follows the block in its message.
+/// Makes a finding. Its message is the block, followed by `says`.
 fn finding(
     code: Code,
     block: &Stored<'_, '_>,

@@ -12,7 +12,7 @@ use crate::finding::{AddressEvidence, Evidence, Finding, RecordEvidence, Subject
 use crate::index::{Index, Owner, Use};
 use crate::record::is_on_machine;
 
-/// Makes a finding about an address; `says` makes the sentence.
+/// Makes a finding about an address. `says` makes its message from the evidence.
 pub(crate) fn finding(
     context: &Context<'_>,
     code: Code,
@@ -55,7 +55,7 @@ fn key_of(index: &Index<'_>, owner: Owner) -> Key {
     }
 }
 
-/// Returns false if a source was not read at all. A narrow read has the objects around its address.
+/// Returns true if a source was read in full, or by a narrow read, which has the objects around its address.
 fn is_known(context: &Context<'_>, source: Source) -> bool {
     matches!(context.snapshot.coverage.get(&source), Some(Coverage::Read | Coverage::Partial))
 }
@@ -76,7 +76,7 @@ pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
             out.push(finding(context, Code::InUseOutsidePools, address, says));
         }
     } else if in_pool && address.holding().next().is_none() && is_known(context, Source::Blocks) {
-        // Without a block there is no detail, and with a record the address is cooling down.
+        // The address is free in a block unless no block contains it, or a block records it as cooling down.
         let free_in = address.containing_blocks().next().filter(|_| address.records.is_empty());
         out.push(finding(context, Code::UnallocatedInUse, address, |evidence| {
             let place = match (free_in, evidence.records.first()) {

@@ -61,8 +61,8 @@ struct Judge<'c, 's> {
 }
 
 impl<'s> Judge<'_, 's> {
-    /// Returns the nodes that get no address, unless that could be intended, and for each family true if any node with
-    /// pods gets one or might get one.
+    /// Returns the nodes that get no address, except where that could be intended. Also returns, for each family, true
+    /// if any node with pods gets or might get an address.
     fn nodes(&self) -> (Vec<NodeRefusal<'s>>, [bool; 2]) {
         let families: Vec<Family> =
             Family::BOTH.into_iter().filter(|family| self.needs.matters(*family)).collect();

@@ -66,7 +66,7 @@ pub(crate) fn check(context: &Context<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-/// Makes a finding. `says` follows the name in its message.
+/// Makes a finding. Its message is the owner's name, followed by `says`.
 fn finding(code: Code, owner: OwnerEvidence, key: Key, says: &str) -> Finding {
     let node = owner.node.clone();
     let subject = Subject::Endpoint(owner.name.clone());
@@ -143,7 +143,7 @@ fn node_mismatch(context: &Context<'_>, position: u32, pod: &Pod) -> Option<Find
     Some(found.on_nodes([node]).depending_on([pod.key()]))
 }
 
-/// Reports a pod's addresses that are recorded on its endpoint's node instead of its own.
+/// Reports a pod's addresses that are recorded on its endpoint's node instead of the pod's.
 fn recorded_beside_pod(context: &Context<'_>, position: u32, pod: &Pod) -> Vec<Finding> {
     let (index, owner) = (&context.index, Owner::Endpoint(position));
     let is_holding = |record: &Record<'_, '_>| !record.allocation.attribute.is_cooling();
@@ -160,9 +160,9 @@ fn recorded_beside_pod(context: &Context<'_>, position: u32, pod: &Pod) -> Vec<F
     index.endpoint(position).addresses().filter(has).filter_map(finding).collect()
 }
 
-/// Reports a pod whose status, annotation and endpoint name different addresses. A family that one of them lacks is
-/// not compared: statuses without IPv6 are a separate fault. The status has one address per family, which only has to
-/// be among the others.
+/// Reports a pod whose status, annotation and endpoint name different addresses. A family that one of them lacks is not
+/// compared: statuses without IPv6 are a separate fault. The status has one address per family, which only has to be
+/// among those that annotation and endpoint name.
 fn disagreement(context: &Context<'_>, position: u32, endpoints: &[u32]) -> Option<Finding> {
     let pod = &context.snapshot.pods[position as usize].value;
     let status: Vec<IpAddr> = pod.named_by(evidence::STATUS).collect();

@@ -147,7 +147,7 @@ pub fn address(snapshot: &Snapshot, address: IpAddr) -> AddressView {
     }
 }
 
-/// Returns the state of an address. A record that holds it takes precedence over one that is cooling down.
+/// Returns the state of an address. A record that holds the address takes precedence over one that is cooling down.
 fn state<'c, 's: 'c>(
     blocks: impl Iterator<Item = &'c IndexedBlock<'s>> + Clone,
     undecodable: bool,

@@ -145,7 +145,8 @@ fn in_endpoints(context: &Context<'_>) -> ByNode {
     endpoints
 }
 
-/// The addresses that blocks record for pods and virtual machines, and for others if a pod uses them.
+/// The addresses that blocks record for pods and virtual machines, and those that pods use although blocks record them
+/// for others.
 #[derive(Default)]
 struct InBlocks {
     addresses: ByNode,

@@ -30,9 +30,8 @@ pub struct Setting {
     pub resource: Option<String>,
 }
 
-/// Returns the settings of an [`IpamConfig`]: name, effective value, and true if a field is missing and the value is
-/// Calico's default.
-/// `is_limited` is true if Calico has a built-in block limit.
+/// Returns the settings of an [`IpamConfig`]: name, effective value, and true if the value is Calico's default because
+/// the field is missing. `is_limited` is true if Calico has a built-in block limit.
 pub(crate) fn settings_of(config: &IpamConfig, is_limited: bool) -> [(&'static str, String, bool); 5] {
     let has_blocks = config.max_blocks_per_host > 0;
     let blocks =

@@ -24,7 +24,7 @@ pub struct HandleView {
     /// The object's revision; `None` if there is none, or it cannot be decoded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// The handle's claims and the block's records, by block.
+    /// The handle's claims and the blocks' records, by block.
     pub blocks: Vec<HandleBlock>,
     /// The handle's findings.
     #[serde(skip)]

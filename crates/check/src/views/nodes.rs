@@ -38,7 +38,7 @@ pub struct NodeView {
     pub blocks: u32,
     /// The number of addresses that the node holds in any block.
     pub addresses: u32,
-    /// The number of addresses that it holds in others' blocks, as in the list of borrowed addresses.
+    /// The number of addresses that the node holds in others' blocks, as in the list of borrowed addresses.
     pub borrowed: u32,
     /// The number of addresses in the node's blocks that other nodes hold.
     pub borrowed_by_others: u32,
@@ -68,7 +68,7 @@ impl NodePlugin {
     }
 }
 
-/// A node's free addresses in one family, and its outlook.
+/// A node's free addresses in one family, and whether its next pod gets an address.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeFamily {

@@ -46,7 +46,7 @@ pub struct PoolView {
     pub in_use: Count,
     /// Released, but not free yet.
     pub cooling: Count,
-    /// The times at which the first and the last cooling address become free.
+    /// The times at which the first and the last of the cooling addresses become free.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cooled: Option<[Timestamp; 2]>,
     /// Reserved by Windows nodes.

@@ -25,7 +25,7 @@ pub const PLACES: [Source; 8] = [
     Source::Services,
 ];
 
-/// The configuration is needed for the cooldown of addresses.
+/// Includes the configuration, which has the cooldown of addresses.
 pub const BLOCKS: [Source; 5] =
     [Source::Blocks, Source::Pools, Source::Reservations, Source::IpamConfig, Source::ClusterInformation];
 

@@ -69,14 +69,14 @@ pub(crate) struct ReportArgs {
 }
 
 impl ReportArgs {
-    /// True if the call writes the report that it compares with, for the next call.
+    /// True if `--output-file` writes to this report, so the next call can compare with it.
     pub(crate) fn writes(&self, report: &Path) -> bool {
         let is_report = |file: &OutputFile| matches!(file.format, Format::Json | Format::Yaml);
         self.output_files.iter().any(|file| is_report(file) && file.path == report)
     }
 }
 
-/// The least severity with exit code 1.
+/// The lowest severity that leads to exit code 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FailOn {
     /// Traffic is or will be broken

@@ -66,7 +66,7 @@ impl DiffArgs {
     }
 }
 
-/// Reads a time with its zone, without which it would be ambiguous.
+/// Reads a time with its zone. A time without a zone is refused, since it would be ambiguous.
 pub(super) fn time_with_zone(text: &str) -> Result<Timestamp, String> {
     text.trim().parse().map_err(|_| {
         "expected a time with its zone, such as `2026-11-20T03:12Z` or `2026-11-20T04:12+01:00`".to_owned()

@@ -80,7 +80,7 @@ pub(crate) enum When {
 }
 
 impl When {
-    /// Finds the value on a command line before it is parsed, since parser errors have colors, too.
+    /// Finds the value of `--color` before the command line is parsed, since parser errors have colors, too.
     pub(crate) fn of_command_line(arguments: &[OsString]) -> Self {
         value_in_words(arguments.iter().cloned(), "color", None).unwrap_or_default()
     }

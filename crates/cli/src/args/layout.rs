@@ -17,7 +17,7 @@ const GLOBAL: &str = "Global options";
 /// Commands that read no data.
 const READ_NOTHING: [&str; 2] = ["completion", "install-links"];
 
-/// The help of `release --node`, which is also a target.
+/// The help of `--node` in `release`, where the option can also be the target.
 const OF_RELEASED_NODE: &str = "On its own: everything that belongs to this deleted node. With another target: only what concerns this node, deleted or not. Can be \
      repeated; wildcards `*`, `?`";
 
@@ -146,7 +146,7 @@ pub(crate) fn name_commands(definition: &Command, mut error: clap::Error) -> cla
     }
     error.remove(ContextKind::SuggestedArg);
     error.remove(ContextKind::SuggestedSubcommand);
-    // The usage is for the option with a similar name.
+    // clap's usage shows the option with a similar name.
     error.remove(ContextKind::Usage);
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     error

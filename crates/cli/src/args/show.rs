@@ -16,7 +16,7 @@ use super::{FleetArgs, PrintingArgs, SelectionArgs};
 
 const SUBJECT: &str = "What to show";
 const PAST: &str = "Past states";
-/// The options of [`SelectionArgs`].
+/// The IDs of the options in [`SelectionArgs`].
 const NAMES: [&str; 3] = ["nodes", "selector", "pools"];
 
 /// Options of `show`.

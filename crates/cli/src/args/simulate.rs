@@ -166,12 +166,12 @@ impl SimulateArgs {
         Ok(())
     }
 
-    /// True if the call only asks for latency, and not for another answer.
+    /// True if the call asks only for the time that pods wait, for one or more numbers of nodes.
     pub(crate) fn answers_by_size(&self) -> bool {
         self.fail_node.is_none() && !self.advise && self.clashes.is_empty() && self.sizes().is_empty()
     }
 
-    /// Returns the number of runs of each scenario; by default `usually`.
+    /// Returns the number of runs of each scenario: `usually`, unless `--runs` is given.
     pub(crate) fn runs(&self, usually: u64) -> u64 {
         self.runs.map_or(usually, |runs| runs.get().into())
     }

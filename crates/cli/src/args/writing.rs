@@ -39,7 +39,7 @@ impl WritingArgs {
         args.intent(Some(command.to_owned()))
     }
 
-    /// Returns the intent to carry out the plan of `command`, or to make a dry run if that is `None`.
+    /// Returns the intent to carry out the plan of `command`. If `command` is `None`, the plan is only shown.
     pub(crate) fn intent(&self, command: Option<String>) -> Intent {
         let writing = command.map(|command| Writing {
             command,

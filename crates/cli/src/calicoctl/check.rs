@@ -20,7 +20,7 @@ use crate::{hints, output_file};
 /// The maximum number of listed nodes.
 const TOP: usize = 20;
 
-/// The rules with a number in calicoctl's output. calicoctl does not count missing handles as problems.
+/// The rules whose findings are counted in calicoctl's output. Its total number of problems omits missing handles.
 const COUNTED: [Code; 7] = [
     Code::LeakedAddress,
     Code::InUseOutsidePools,

@@ -80,7 +80,7 @@ fn criteria() -> Criteria {
     Criteria { options: calipam_check::Options::default(), recheck_after: SignedDuration::from_secs(5) }
 }
 
-/// A call: its connection and its output.
+/// A call of calicoctl: its connection and its output.
 #[derive(Clone, Copy)]
 struct Call<'a> {
     global: &'a Global,
@@ -88,7 +88,7 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Runs `work` with the datastore, and with the calling script as the person.
+    /// Runs `work` with the datastore, and with a [`Person`] that stands for the calling script.
     fn with<T>(
         self,
         work: impl AsyncFnOnce(&Datastore, &Person<'_>) -> Result<T, Failure>,

@@ -85,7 +85,7 @@ fn from_reports(args: &ReleaseArgs, call: Call<'_>) -> Result<(), Failure> {
     call.print("You may now unlock the data store.\n")
 }
 
-/// Creates the failure for an objection, in calicoctl's words.
+/// Creates the failure for an objection to a report, in calicoctl's words.
 fn refused(report: &str, objection: &ReportError) -> Failure {
     said(match objection {
         ReportError::OtherCluster { .. } => format!(

@@ -21,7 +21,7 @@ use crate::args::address;
 use crate::exit::Failure;
 use crate::render::text::escape;
 
-/// Formats a snapshot.
+/// A function that formats a snapshot.
 type Print = fn(&Snapshot) -> Result<String, Failure>;
 
 pub(super) fn run(args: &ShowArgs, call: Call<'_>) -> Result<(), Failure> {

@@ -172,7 +172,8 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Reads the report for `--compare-with`; `None` without one, and if this call is the first to write it.
+/// Reads the report for `--compare-with`. Returns `None` without this option, or if the file does not exist yet and
+/// this call writes it.
 pub(crate) fn earlier<T>(
     args: &ReportArgs,
     console: &Console,
@@ -287,10 +288,10 @@ fn explain_refusal(report: &Report) -> Option<String> {
 /// The maximum number of blocks in a hint.
 const BLOCKS: usize = 6;
 
-/// Returns the remedies for the findings within the filter, the most severe first, and one of each kind: one rebuild
-/// covers several blocks, and one release several nodes. Other kinds keep only the first remedy.
+/// Returns one remedy of each kind for the findings within the filter, the most severe findings first. One rebuild
+/// covers several blocks, and one release covers several nodes. Of the other kinds, only the first remedy is returned.
 fn remedies(report: &Report, filter: &Filter) -> Vec<Remedy> {
-    // A hint to rebuild keeps only the call's `--pool`: for a node or namespace, it names the blocks of the findings.
+    // A hint to rebuild repeats only `--pool`. If the call has a node or namespace, the hint names the blocks instead.
     let by_block = !filter.scope.nodes.is_empty() || filter.scope.namespace.is_some();
     let is_named = |node: &String| filter.scope.has_node(node);
     let mut shown: Vec<Remedy> = Vec::new();

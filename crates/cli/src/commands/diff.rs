@@ -52,7 +52,8 @@ pub(crate) async fn compare(
     Ok(outcome)
 }
 
-/// Returns the two named states. With `--archive`, the first is archived, and so is the second if none is named.
+/// Returns the two states of the call. With `--archive`, the first one comes from the archive. So does the second one,
+/// unless the call names it.
 fn states(
     args: &DiffArgs,
     archived: Option<&(ArchivedState, Option<ArchivedState>)>,

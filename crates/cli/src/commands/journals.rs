@@ -23,7 +23,8 @@ pub(super) fn run_list(folder: &Path, console: &Console) -> Result<Outcome, Fail
     Ok(Outcome::Clean)
 }
 
-/// Returns the journal of the newest run that `undo --last` can undo; with `guid`, only of that cluster.
+/// Returns the journal of the newest run that `undo --last` can undo; with `guid`, of the newest such run on that
+/// cluster.
 pub(super) fn last(folder: &Path, guid: Option<&str>, console: &Console) -> Result<PathBuf, Failure> {
     name_unreadable(folder, console)?;
     let mut journals = read(folder)?.into_iter().filter(Listed::can_be_last);

@@ -34,7 +34,8 @@ pub(super) fn run(args: &MigrateArgs, global: &Global, console: &Console) -> Res
     })
 }
 
-/// Prints the next step of the migration. Returns `outcome`, but `Refused` after an applied phase that moves pods.
+/// Prints the next step of the migration. Returns `outcome`, or `Refused` if the call applies the phase in which users
+/// move.
 fn next(
     phase: Phase,
     migration: &Migration,

@@ -16,7 +16,8 @@ use crate::render::document::Document;
 use crate::render::plan::{PlanDocument, fits};
 use crate::render::text::{count, quoted};
 
-/// Runs `work` and prints its result. `dry_run`: the call asked only for the plan. `on_file`: the failure for files.
+/// Runs `work` and prints its result. `dry_run` is true if the call asked only for the plan. `on_file` is the failure
+/// if the datastore is a file.
 pub(super) fn run(
     writing: &WritingArgs,
     dry_run: bool,
@@ -39,7 +40,7 @@ pub(super) fn not_live(what: &str) -> Failure {
     Failure::not_live(what).hint(Hint::new("plan on it with {}", [Call::DryRun]))
 }
 
-/// Prints the result of a command that writes. `dry_run`: the call asked only for the plan.
+/// Prints the result of a command that writes. `dry_run` is true if the call asked only for the plan.
 fn finish(repaired: Repaired, dry_run: bool, is_live: bool, console: &Console) -> Result<Outcome, Failure> {
     let Repaired { plan, run, .. } = &repaired;
     let nothing = plan.changes.is_empty() && plan.skipped.is_empty();
@@ -66,7 +67,7 @@ pub(super) fn ended(
     outcome(repaired.run, is_partial, console)
 }
 
-/// Prints a plan's document. `is_all`: nothing was written, so the plan's warnings were not shown yet.
+/// Prints a plan's document. `is_all` is true if nothing was written, so the plan's warnings were not shown yet.
 pub(super) fn print(
     plan: &PlanSummary,
     is_all: bool,
@@ -104,7 +105,8 @@ pub(crate) fn warn_of_limit(limit: usize, console: &Console) {
     console.warn(&format!("the plan makes more changes than --max-changes {limit}: it would be refused"));
 }
 
-/// Prints a run's warnings, and returns its outcome or failure. `is_partial`: even a complete run leaves something out.
+/// Prints a run's warnings, and returns its outcome or failure. `is_partial` is true if even a complete run leaves
+/// something out.
 pub(crate) fn outcome(
     run: Option<Executed>,
     is_partial: bool,

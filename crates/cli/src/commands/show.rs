@@ -114,7 +114,7 @@ fn print(view: &impl View, snapshot: &Snapshot, console: &Console) -> Result<(),
     console.print(&ViewDocument::new(view, snapshot))
 }
 
-/// Reads the keys around an address or handle with `--quick`, the sources of a view, or everything. The returned subject
+/// Reads the objects around an address or handle with `--quick`, the sources of a view, or everything. The returned subject
 /// has the complete ID of a handle, and says what a name is.
 async fn read(
     datastore: &Datastore,

@@ -83,9 +83,10 @@ async fn undo(
     repair::outcome(undone.run, is_partial, console)
 }
 
-/// Returns the options with which an undo connects. If the call has none for the connection, they lead to the journal's
-/// datastore; for Kubernetes, through a context with the journal's API server. User and certificates come from the
-/// settings, and so do the endpoints if they include the journal's. In any case, an undo refuses another cluster.
+/// Returns the options with which an undo connects: those of the call or, if it has no connection options, options for
+/// the journal's datastore. For Kubernetes, these name a context with the journal's API server. User and certificates
+/// come from the settings, and so do the etcd endpoints if the journal's is among them. In any case, an undo refuses
+/// another cluster.
 fn at_journal(global: &Global, header: &Header, console: &Console) -> Global {
     if hints::names_connection() {
         return global.clone();

@@ -30,7 +30,7 @@ pub(super) fn print(mut command: Command, request: &Request) -> io::Result<()> {
     let mut open = true;
     let mut directive = NO_FILES | KEEP_ORDER;
     match place(&command, request) {
-        // The shell quotes file names better.
+        // The shell suggests files itself, since it quotes their names better.
         Some(ValueHint::FilePath | ValueHint::AnyPath) => directive = FILES,
         Some(ValueHint::DirPath) => directive = DIRECTORIES,
         _ => {

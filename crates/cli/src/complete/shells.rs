@@ -39,7 +39,7 @@ fn fill(script: &str, variable: &str, name: &str, bin: &str, completer: &str) ->
     script.replace("COMPLETER", &crate::render::text::shell_word(completer)).replace("VARIABLE", variable)
 }
 
-/// A shell with a script of calipam.
+/// A shell for which calipam has its own script.
 struct Scripted {
     name: &'static str,
     script: &'static str,

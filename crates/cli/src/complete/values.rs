@@ -19,12 +19,12 @@ pub(super) struct Values {
 }
 
 impl Values {
-    /// Creates the source for the cluster of the connection options on the line.
+    /// Creates the source for the cluster that the connection options on the line name.
     pub(super) fn new(applet: Applet, request: &Request) -> Self {
         Self { cluster: Arc::new(Cluster::of(applet, request)) }
     }
 
-    /// Returns the completer of an argument for which clap's own suggestions are not enough.
+    /// Returns a completer for an argument; `None` if clap's own suggestions are enough.
     pub(super) fn completer(&self, arg: &Arg, command: &str) -> Option<ArgValueCompleter> {
         let wanted = match (arg.get_long(), command) {
             (Some("context"), _) => Wanted::OfKubeconfig(|known| known.contexts),

@@ -44,7 +44,8 @@ fn named(file: PathBuf, group: Option<&str>, base: &Overrides) -> Named {
     Named { name, group, labels, services, source: Source::of_file(file, base) }
 }
 
-/// Returns a cluster's file in a fleet's folder; without an ending, its archive. Groups have subfolders.
+/// Returns the path of a cluster's file in a fleet's folder; if `ending` is empty, the path of its archive. Groups have
+/// subfolders.
 pub(super) fn place(folder: &Path, cluster: &Named, ending: &str) -> PathBuf {
     let Named { name, group, .. } = cluster;
     let own = group.as_deref().and_then(|group| name.strip_prefix(&format!("{group}/"))).unwrap_or(name);
@@ -78,7 +79,8 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 /// The endings of readable files. Other dots are part of the name.
 const ENDINGS: [&str; 5] = [".zst", ".jsonl", ".json", ".db", ".snapshot"];
 
-/// Returns the name of the cluster in a file, or of the group in a folder, without blanks.
+/// Returns the name of the cluster in a file, or of the group in a folder. Underscores replace blanks and control
+/// characters.
 fn name_of(path: &Path) -> String {
     let mut name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     for ending in ENDINGS {

@@ -32,7 +32,7 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Returns the clusters that the call names; `None` if it is about one.
+    /// Returns the clusters that the call names; `None` if the call is about one cluster.
     ///
     /// # Errors
     /// If the options contradict each other, or the file, folder or kubeconfig cannot be read or names no clusters.
@@ -87,7 +87,7 @@ impl Fleet {
     }
 }
 
-/// The clusters of a fleet at an earlier time, by the path that their export has in a folder.
+/// The clusters of a fleet at an earlier time, each by the path of its export in a fleet's folder.
 pub(crate) struct Earlier(BTreeMap<PathBuf, Named>);
 
 impl Earlier {

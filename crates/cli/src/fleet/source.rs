@@ -63,7 +63,7 @@ fn named_file(path: &Path) -> String {
     if text.contains(['/', '.']) { text.into_owned() } else { format!("./{text}") }
 }
 
-/// All files except the default settings file, which every cluster would share.
+/// Reads all files except the default settings file, which every cluster would share.
 struct OnlyNamed;
 
 impl Files for OnlyNamed {

@@ -43,7 +43,7 @@ impl Call {
         Self { command, given: typed.filter_map(|arg| Given::new(arg, matches)).collect() }
     }
 
-    /// Creates a call of which only the connection is known.
+    /// Creates a call from its connection options alone; its command stays unknown.
     pub(super) fn of_connection(global: &Global) -> Self {
         let path = |path: &PathBuf| path.display().to_string();
         let options = [
@@ -60,7 +60,7 @@ impl Call {
         Self { command: Vec::new(), given: given.collect() }
     }
 
-    /// False if only the connection is known.
+    /// True if the command is known, not only the connection.
     pub(super) fn is_known(&self) -> bool {
         !self.command.is_empty()
     }
@@ -69,7 +69,7 @@ impl Call {
         self.connection_but(&[])
     }
 
-    /// Returns the options by which another command reads the same data; after `diff`, the later state.
+    /// Returns the options with which another command reads the same data; for a `diff`, the data of the later state.
     pub(super) fn same_data(&self) -> Vec<&str> {
         let is_new =
             |given: &&Given| given.id == "new" && !given.words.iter().any(|word| word.starts_with("etcd@"));

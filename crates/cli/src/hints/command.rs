@@ -43,7 +43,7 @@ pub(crate) fn command_with(words: &[&str], kept: &[&str]) -> String {
     line(words.iter().copied().chain(options.unwrap_or_default()))
 }
 
-/// Like [`command_with`], with its output in a file.
+/// Like [`command_with`], with the output redirected to a file.
 pub(crate) fn into_file(words: &[&str], kept: &[&str], file: &str) -> String {
     format!("{} > {}`", command_with(words, kept).trim_end_matches('`'), shell_word(file))
 }
@@ -55,7 +55,7 @@ pub(crate) fn again(more: &[&str], without: &[&str]) -> String {
 }
 
 /// Formats this call with other connection options: `more` replaces options of the same name and those in `without`.
-/// After a calicoctl call, formats the command line of a check.
+/// For a calicoctl call, formats the command line of a check.
 pub(crate) fn connected(more: &[&str], without: &[&str]) -> String {
     let Some(call) = CALL.get() else { return line(["check"].iter().chain(more).copied()) };
     let ids: Vec<String> =
@@ -111,7 +111,7 @@ impl Reader {
         self.command_with(words, &[])
     }
 
-    /// Like [`Self::command`]; for the operator with the options of this call whose IDs are in `kept`.
+    /// Like [`Self::command`], but for the operator also with the options of this call whose IDs are in `kept`.
     pub(crate) fn command_with(self, words: &[&str], kept: &[&str]) -> String {
         match self {
             Self::Operator => command_with(words, kept),

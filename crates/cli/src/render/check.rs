@@ -59,7 +59,7 @@ pub(super) fn table(mut findings: Vec<Found<'_>>, is_compared: bool, wide: bool)
     Grid::short(wide, 0, findings, columns, Found::kind, |of| of.finding.message())
 }
 
-/// The findings that only the earlier report has.
+/// Returns the table of the findings that only the earlier report has.
 fn earlier(changes: &Changes) -> Grid {
     type Row<'a> = (&'a EarlierFinding, &'static str);
     let severity = |(finding, _): Row<'_>| match finding.severity {
@@ -115,7 +115,7 @@ pub(super) fn summary<'a>(reports: impl Iterator<Item = &'a Report> + Clone) -> 
     }
 }
 
-/// The sources that were not read, or only partly, although they could have objects, with reasons.
+/// Formats the sources that were not read completely, with the reasons. Omits sources that cannot have objects.
 pub(crate) fn unread(coverage: &BTreeMap<Source, Coverage>, datastore: DatastoreKind) -> Option<String> {
     let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (source, coverage) in coverage {

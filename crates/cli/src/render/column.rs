@@ -6,7 +6,8 @@ use clap::builder::styling::AnsiColor;
 pub(crate) struct Column<'a, R> {
     pub title: &'static str,
     pub(super) is_right: bool,
-    /// The order in which columns are hidden if the terminal is too narrow for a short table, from 1; 0 for never.
+    /// The place of the column in the order in which a short table hides columns on a narrow terminal, from 1; 0 if the
+    /// column is never hidden.
     pub(super) hidden: u8,
     pub(super) wide: bool,
     pub(super) if_any: bool,

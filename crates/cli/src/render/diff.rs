@@ -77,7 +77,7 @@ impl Document for DifferenceDocument<'_> {
     }
 }
 
-/// Formats the number of differences. If there are none, `same` is false if an object could not be compared.
+/// Formats the number of differences. `same` is true if there are none and every object could be compared.
 fn said(number: usize, same: bool) -> String {
     match number {
         0 if same => "No difference".to_owned(),

@@ -80,7 +80,7 @@ pub(crate) enum Printed {
 }
 
 impl Printed {
-    /// Keeps a document in a format. Fails if the document does not have the format.
+    /// Converts a document to a format. Fails if the document does not have the format.
     pub(crate) fn of(document: &impl Document, format: Format, page: Page) -> io::Result<Self> {
         Ok(match format {
             Format::Table | Format::Wide => {

@@ -37,7 +37,7 @@ struct Rule {
 }
 
 impl Rules {
-    /// The named rules, each once; all of them if none is named.
+    /// Returns the named rules, each once; all rules if none is named.
     pub(crate) fn of(named: &[Code]) -> Self {
         let mut codes: Vec<Code> = Vec::new();
         for code in if named.is_empty() { Code::ALL } else { named } {

@@ -20,7 +20,7 @@ pub(super) struct WithFindings<'a, T> {
     #[serde(skip_serializing_if = "Option::is_none")]
     changes: Option<ChangesOf<'a>>,
     findings: Vec<Found<'a>>,
-    /// True if only the objects around the subject were read.
+    /// True if not all objects of the sources were read, only those around an address or handle. `None` for a check.
     #[serde(skip_serializing_if = "Option::is_none")]
     partial: Option<bool>,
 }

@@ -9,17 +9,17 @@ use super::table::Grid;
 use super::text::escape;
 use super::wrap::on_page;
 
-/// The terminal, file or pipe for a text.
+/// The terminal, file or pipe to which a text is written, and the form of the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Page {
     pub color: bool,
-    /// Characters beyond ASCII are allowed for bars and maps.
+    /// True if bars and maps may have characters beyond ASCII.
     pub unicode: bool,
     /// The columns of the terminal, to which lines are fitted; `None` for a file, a pipe or a very narrow terminal.
     pub width: Option<u16>,
-    /// Everything is printed (`-o wide`), even if it does not fit on a screen.
+    /// True if everything is printed (`-o wide`), even if it does not fit on a screen.
     pub wide: bool,
-    /// Only rows of tables are printed, without headers and other lines.
+    /// True if only the rows of tables are printed, without headers and other lines.
     pub rows_only: bool,
     /// The column to sort tables by, as the user typed it; descending with a `-` in front.
     pub sort_by: Option<&'static str>,
@@ -127,8 +127,9 @@ impl Text {
     }
 
     /// Adds the texts of several clusters. Texts with neither a table nor a line of [`Self::about`] come first, each
-    /// below its cluster's name. Then come the tables: those of the same list are one, with the cluster in the first
-    /// column. The lines of [`Self::about`] and those below tables are last, each after its cluster's name.
+    /// below its cluster's name. Then come the tables: those of the same list are joined into one, with the cluster in
+    /// the first column. The lines of [`Self::about`] and the lines below tables come last, each with its cluster's
+    /// name in front.
     pub(crate) fn clusters(&mut self, texts: Vec<(&str, Self)>) {
         let (mut lists, mut lines) = (Vec::<Vec<(&str, Grid)>>::new(), Vec::new());
         for (name, text) in texts {

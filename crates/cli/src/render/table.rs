@@ -68,8 +68,8 @@ impl Grid {
         Self { columns: shown.map(filled).collect(), rows: rows.len() }
     }
 
-    /// Creates the short form of a list: with more than `few` rows, and unless `wide`, one row for each kind, in the
-    /// order of the kinds, with the number of its rows, and its first row as the example.
+    /// Creates the short form of a list. If it has more than `few` rows and is not `wide`, each kind has one row with
+    /// the number of its rows, and with its first row as the example. The kinds are sorted.
     pub(crate) fn short<R: Copy, K: Ord, T: ToString>(
         wide: bool,
         few: usize,
@@ -132,7 +132,7 @@ impl Grid {
         self.rows == 0
     }
 
-    /// True for a list with the same first column.
+    /// True if the first columns of both lists have the same title.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         self.titles().next() == other.titles().next()
     }
@@ -253,7 +253,7 @@ impl Grid {
         widths.or_else(|| self.fitted(room, self.columns.len()))
     }
 
-    /// Returns the column widths on a page if each word fits. Words in the last `cut` columns can be cut.
+    /// Returns the column widths on a page; `None` if a word does not fit. Words in the last `cut` columns can be cut.
     fn fitted(&self, page: usize, cut: usize) -> Option<Vec<usize>> {
         let mut least = self.widths(longest_word);
         for (width, column) in least.iter_mut().zip(&self.columns).rev().take(cut) {

@@ -10,7 +10,8 @@ use crate::failure;
 use crate::machine::{self, Owner};
 use crate::protocol::CniError;
 
-/// Checks that the container or its machine has each address in `prevResult`, or at least one if none is listed there.
+/// Checks that the container or its machine has each address in `prevResult` or, if none is listed there, at least one
+/// address.
 ///
 /// # Errors
 /// If an address is missing or has another owner, the machine's addresses are not for this pod, or the datastore fails.

@@ -51,7 +51,7 @@ async fn check(configuration: &Configuration, allocator: &CallAllocator) -> Resu
     Ok(())
 }
 
-/// True for an enabled pool for workloads that is named or, if no pool is named, is automatic and selects the node.
+/// True for an enabled pool for workloads that is in `named` or, if that is empty, is automatic and selects the node.
 fn serves(pool: &Pool, named: &[String], node: &Node) -> bool {
     if !pool.is_enabled() || !pool.allows(PoolUse::Workload) {
         return false;

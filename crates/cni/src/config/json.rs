@@ -30,7 +30,7 @@ impl<'a> Fields<'a> {
         Ok(Self { path: String::new(), fields: fields.unwrap_or_default().0 })
     }
 
-    /// The value of a field, or its default if it is not set. Errors name the expected `kind`, such as `a string`.
+    /// The value of a field, or its type's default if it is not set. Errors name the wanted `kind`, such as `a string`.
     pub(super) fn get<T: DeserializeOwned + Default>(
         &self,
         name: &str,

@@ -35,9 +35,9 @@ pub struct Configuration {
     pub node: NodeName,
     pub lock_file: PathBuf,
     pub log: Log,
-    /// Looks up the namespaces of pods, for pool selectors.
+    /// True if the namespaces of pods are looked up, for pool selectors.
     pub reads_namespaces: bool,
-    /// Limits the node to one block per family.
+    /// True if the node may have only one block per family.
     pub single_block: bool,
     /// The addresses in `prevResult`, which CHECK compares and DEL releases.
     pub previous: Vec<IpAddr>,
@@ -249,7 +249,7 @@ fn valid_containers(fields: &Fields<'_>) -> Result<Option<Vec<String>>, WrongTyp
     Ok(valid.map(|valid| valid.into_iter().map(|attachment| attachment.container).collect()))
 }
 
-/// Parses a pool list's entry as a CIDR, like Go: with a prefix length, host bits masked off.
+/// Parses an entry of a pool list as a CIDR, as Go does: it must have a prefix length, and host bits are cleared.
 pub fn pool_cidr(entry: &str) -> Option<IpNet> {
     calipam_model::cidr::parse_pool(entry)
 }

@@ -110,8 +110,8 @@ impl Installer<'_> {
         Ok(())
     }
 
-    /// Runs the checks of [`ready`], unless `--no-check` was given or a version of this program is in place: in that
-    /// case an outage is harmless.
+    /// Runs the checks of [`ready`]. Skips them with `--no-check`, and if a version of this program is already in
+    /// place: replacing that one is safe even if the datastore does not answer.
     async fn check(&self) -> Result<()> {
         if !self.options.check || matches!(self.place.plugin()?, Program::This | Program::Ours) {
             return Ok(());

@@ -1,7 +1,7 @@
 //! The files in the folder of CNI plugins, and the steps to replace Calico's plugin with this program and restore it.
 //!
 //! `calico-ipam` changes by one rename at a time, so it is a complete program at every moment, Calico's or this one. A
-//! killed run can leave names that begin with a dot; the next run finishes its work.
+//! killed run can leave files whose names begin with a dot; the next run finishes its work.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufReader, Read, Seek};

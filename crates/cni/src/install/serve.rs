@@ -28,7 +28,7 @@ pub(super) struct State {
     pub in_place: bool,
     /// The number of times that this program replaced Calico's.
     pub replaced: u64,
-    /// The number of failures.
+    /// The number of failed attempts to put this program in place or to annotate the node.
     pub failed: u64,
     /// The reason that this program is not the plugin; empty if it is.
     pub reason: String,

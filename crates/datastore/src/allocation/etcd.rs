@@ -80,8 +80,8 @@ impl EtcdStore {
         }
     }
 
-    /// Sends a change once, on condition that the key has the revision that was read. After `Unavailable`, it may have
-    /// taken place.
+    /// Sends a change once, on condition that the key still has the revision that was read. If the result is
+    /// `Unavailable`, the change may have taken place.
     pub(super) async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
         let key = swap.record.key();
         let path = key.to_string();
@@ -100,7 +100,7 @@ impl EtcdStore {
         let look = TxnOp::get(path.as_str(), Some(GetOptions::new().with_keys_only()));
         let transaction = Txn::new().when([compare]).and_then([change]).or_else([look]);
 
-        // After a failure, the next request, such as an undo of earlier ones, goes to an endpoint that answers.
+        // After a failure, the next request, such as one that undoes earlier writes, goes to an endpoint that answers.
         let write = |client: Arc<EtcdClient>| async move { client.write(transaction, &path).await };
         let response = self.connection.ask(write).await.map_err(unavailable)?;
         if response.succeeded() {

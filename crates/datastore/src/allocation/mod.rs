@@ -52,7 +52,7 @@ const ASSIGN: &str = "assign or release single addresses";
 
 impl AllocatorStore {
     /// Connects without discovery: only the first read shows if a single etcd endpoint or the API server answers, and
-    /// which API group it has. `selecting` is the way to find affinities on Kubernetes.
+    /// which API group the cluster has. `selecting` is the way to find affinities on Kubernetes.
     pub fn connect<'a>(
         settings: &'a Settings,
         selecting: Selecting,

@@ -7,8 +7,8 @@ use calipam_model::IpNet;
 /// Bits of an IPv4 address that all keys in a span share: three of its four numbers.
 const SHARED_V4: u8 = 24;
 
-/// Keys from `first` on, up to the last one that starts with `last`. Each is an address with the `-` that precedes the
-/// prefix length, or the beginning of an address.
+/// Keys from `first` on, up to the last one that starts with `last`. Both are either an address with the `-` that
+/// precedes the prefix length, or the beginning of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub first: String,

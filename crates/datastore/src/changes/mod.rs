@@ -1,5 +1,5 @@
-//! Every change of a check's data as it happens: on etcd every revision, on Kubernetes the changes that the API server
-//! reports for each kind. [`follow`](crate::follow) instead finds the differences since a whole read.
+//! Every change of the data that a check reads, as it happens: on etcd every revision, on Kubernetes the changes that
+//! the API server reports for each kind. [`follow`](crate::follow) instead finds the differences since a whole read.
 
 pub(crate) mod etcd;
 pub(crate) mod kubernetes;

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use super::Leaf;
 use super::path::{CONFIG, HOSTS, POOLS, READY, TUNNEL, Workload, unescape};
 
-/// Converts to entries in the order of their keys. Undecodable values become undecodable entries.
+/// Converts keys of the tree to entries, in the order of the entries' keys. Undecodable values become undecodable
+/// entries.
 pub(crate) fn convert(leaves: &[Leaf]) -> Vec<RawKv> {
     let mut found = BTreeMap::new();
     let mut hosts: BTreeMap<String, Host<'_>> = BTreeMap::new();
@@ -67,7 +68,7 @@ struct Host<'l> {
     tunnel: Option<&'l Leaf>,
     /// The names of the host in other systems (Calico 2.6).
     references: Option<&'l str>,
-    /// The index of the host itself.
+    /// The index of the host's directory.
     index: i64,
 }
 
@@ -110,7 +111,7 @@ struct RawPool {
     disabled: Option<bool>,
 }
 
-/// Converts a pool, from the part of its path after `/calico/v1/ipam`.
+/// Converts a pool. `rest` is the part of its path after `/calico/v1/ipam`.
 fn pool(rest: &str, value: &str) -> Option<(String, String)> {
     let name = rest.strip_prefix("/v4/pool/").or_else(|| rest.strip_prefix("/v6/pool/"))?;
     let name = name.split('/').next()?;

@@ -1,7 +1,7 @@
 //! Calico 2.x data on etcd v2 (docs/etcdv2.md): the paths of its objects, and their conversion.
 //!
-//! Data is converted to etcd v3 entries, as in Calico's own upgrade to 3.0, so one decoder serves both. Keys
-//! below `/calico/ipam/v2` are the same in both.
+//! Data is converted to etcd v3 entries, as in Calico's own upgrade to 3.0, so one decoder serves both versions of
+//! Calico. Keys below `/calico/ipam/v2` are the same in both.
 
 mod convert;
 mod path;

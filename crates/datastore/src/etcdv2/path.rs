@@ -19,7 +19,7 @@ pub(super) const TUNNEL: &str = "config/IpInIpTunnelAddr";
 const KUBERNETES: &str = "k8s";
 /// The namespace in the keys of workloads that have none.
 pub(super) const NO_NAMESPACE: &str = "default";
-/// The prefix of endpoint names that contain the whole path, since their parts would not lead back to it.
+/// The prefix of endpoint names that contain a whole path, because the usual parts of a name would not lead back to it.
 const BY_PATH: &str = "path:";
 
 /// The path of an object with a single key; `None` for objects with several, and for those that are not in etcd.
@@ -58,7 +58,7 @@ pub(crate) fn pod_path(host: &str, namespace: &str, pod: &str) -> String {
     format!("{HOSTS}/{host}/workload/{KUBERNETES}/{workload}")
 }
 
-/// A workload endpoint, from its path.
+/// The parts of a workload endpoint's path.
 pub(super) struct Workload {
     pub host: String,
     pub orchestrator: String,

@@ -28,13 +28,13 @@ const BLOCKS: &str = "ipamblocks";
 /// Time for the server to confirm that everything was reported.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// The point up to which kinds were followed.
+/// The followed kinds, their watches, and the point up to which their changes were applied.
 pub(super) struct KubeFollowed {
     kinds: Vec<Kind>,
     /// The version up to which blocks are known.
     pub(super) blocks: i64,
     watches: Watches,
-    /// The reason that no further changes are known.
+    /// The reason that changes can no longer be followed.
     lost: Option<WhyWhole>,
     /// Reports that have not been applied.
     reported: Vec<Message>,
@@ -77,8 +77,8 @@ impl KubeNews {
 }
 
 impl KubeFollowed {
-    /// Starts to follow kinds after their lists. These were read from `begin` on, which is `at` by the snapshot's
-    /// clock. Sorts the snapshot into the order that updates need.
+    /// Starts to follow kinds after they were listed. The lists were read from `begin` on, which is `at` by the
+    /// snapshot's clock. Sorts the snapshot into the order that updates need.
     pub(super) fn begin(
         client: &Arc<KubeClient>,
         kinds: Vec<Kind>,
@@ -93,7 +93,7 @@ impl KubeFollowed {
         Self { kinds, blocks, watches, lost: None, reported: Vec::new(), clock, proven: at }
     }
 
-    /// Waits for a change, or for the reason that none can be known.
+    /// Waits for a change, or until changes can no longer be followed.
     pub(super) async fn wait(&mut self) {
         let is_news = |message: &Message| matches!(message, Message::Change(..) | Message::Broken(_));
         while self.lost.is_none() && !self.reported.iter().any(is_news) {
@@ -102,7 +102,8 @@ impl KubeFollowed {
         }
     }
 
-    /// Waits until all changes up to now are known, or are lost. `now` is the current time by the snapshot's clock.
+    /// Waits until all changes up to now are known, or until changes can no longer be followed. `now` is the current
+    /// time by the snapshot's clock.
     ///
     /// # Errors
     /// If the server does not confirm that in time.
@@ -129,7 +130,7 @@ impl KubeFollowed {
         };
         match timeout(PATIENCE, proving).await {
             Ok(true) => self.proven = now,
-            // The next request for news returns the reason.
+            // The next call of `news` returns the reason.
             Ok(false) => {}
             Err(_) => {
                 let failure = Cause::TimedOut(PATIENCE.as_secs()).into();
@@ -139,8 +140,8 @@ impl KubeFollowed {
         Ok(())
     }
 
-    /// Returns the changes since the last call, or the reason that everything must be read. Later calls return the
-    /// reason as well.
+    /// Returns the changes since the last call, or the reason that everything must be read. Once there is a reason,
+    /// every later call returns it.
     ///
     /// # Errors
     /// If the server cannot be reached. The next calls return a reason instead.

@@ -66,8 +66,8 @@ impl Followed {
         }
     }
 
-    /// The time up to which all changes are known in a snapshot of `taken_at`; with Kubernetes, the time of the last
-    /// [`Datastore::prove`], and before it that of the whole read.
+    /// The time up to which all changes are known. On etcd alone, this is `taken_at`, the time of the snapshot; with
+    /// Kubernetes, the time of the last [`Datastore::prove`], or of the whole read if there was none.
     pub fn proven(&self, taken_at: Timestamp) -> Timestamp {
         self.kubernetes.as_ref().map_or(taken_at, |kubernetes| kubernetes.proven)
     }
@@ -139,7 +139,7 @@ impl Datastore {
     }
 
     /// Returns the changes since the last call, or the reason that everything must be read again, such as a server that
-    /// no longer has some of them or is another server.
+    /// no longer has all the changes, or is another server.
     ///
     /// # Errors
     /// If the server cannot be reached.
@@ -188,8 +188,8 @@ impl Datastore {
         })
     }
 
-    /// Ensures that the next [`Self::news`] has all changes up to now, or the reason that they are unknown. On etcd it
-    /// always has them.
+    /// Ensures that the next [`Self::news`] has all changes up to now, or the reason that they are unknown. It always
+    /// has the changes in etcd.
     ///
     /// # Errors
     /// If the server does not confirm that.

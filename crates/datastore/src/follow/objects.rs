@@ -1,7 +1,7 @@
 //! Updates a snapshot after Kubernetes objects have changed.
 //!
-//! Lists are ordered by the names that follow from the objects' content, then by UID. An object with a different name
-//! has a defect that shows its name.
+//! The lists of a snapshot are ordered by the names that the objects should have by their content, then by UID. An
+//! object with a different name has a defect that contains the actual name.
 
 use std::collections::{BTreeSet, HashSet};
 use std::mem::take;
@@ -48,7 +48,8 @@ pub(super) fn sort(snapshot: &mut Snapshot) {
     snapshot.defects.sort_by(|a, b| a.path.cmp(&b.path));
 }
 
-/// Updates a snapshot after the objects `changed` have become those in `fresh`. Returns the old objects.
+/// Replaces the objects `changed` in a snapshot with their current state in `fresh`, which lacks deleted objects.
+/// Returns the old objects.
 pub(super) fn change(snapshot: &mut Snapshot, changed: &BTreeSet<Changed>, mut fresh: Snapshot) -> Snapshot {
     let mut gone = Snapshot::default();
     let places: Vec<(Source, String)> =
@@ -120,7 +121,7 @@ fn sort_list<T>(list: &mut [Versioned<T>], name: impl Fn(&T) -> String) {
     }
 }
 
-/// The path by which a changed object was sorted before.
+/// The path by which an object was sorted before it changed.
 fn place_of(changed: &Changed, defects: &[Defect]) -> String {
     let path = path_of_defect(changed);
     let at = defects.partition_point(|defect| defect.path < path);

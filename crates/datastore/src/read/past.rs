@@ -32,10 +32,10 @@ pub enum PastOf {
 }
 
 /// Number of revisions to read for all blocks. A version of a full block has about 8 KiB, and a third of the writes in
-/// a busy cluster are blocks.
+/// a busy cluster are writes of blocks.
 const OF_BLOCKS: i64 = 50_000;
 
-/// The past of some keys.
+/// The revisions of some keys that etcd still has.
 #[derive(Clone, Debug, Default)]
 pub struct Past {
     /// The endpoint without user and password.
@@ -60,7 +60,7 @@ const ATTEMPTS: u32 = 4;
 
 impl Datastore {
     /// Reads every kept revision of data around an object: the keys that are requested and those that any of their
-    /// revisions names, not the whole cluster. Of all blocks, reads only the last revisions.
+    /// revisions names, not the whole cluster. For [`PastOf::Blocks`], reads only the last revisions.
     pub fn past<'a>(&'a self, of: &'a PastOf) -> Pending<'a, Result<Past>> {
         Box::pin(async move {
             let client = self.require_revisions()?;
@@ -152,8 +152,8 @@ async fn past(client: &EtcdClient, of: &PastOf) -> Result<Past> {
     let mut reading = Reading { client, past, last: Vec::new(), known: BTreeSet::new() };
     let mut ranges = reading.unknown(of.first_ranges());
     while !ranges.is_empty() {
-        // etcd needs a tenth of a second to start with the past: objects that the first and last versions name are
-        // watched together with these keys, and only further ones need another watch.
+        // A watch of past revisions needs a tenth of a second to start: objects that the first and last versions name
+        // are watched together with these keys, and only objects that other versions name need another watch.
         let (mut watched, mut due) = (Vec::new(), Due::new());
         while !ranges.is_empty() {
             reading.read_ends(&ranges, &mut due).await?;
@@ -184,7 +184,7 @@ struct Reading<'c> {
 }
 
 impl Reading<'_> {
-    /// Keeps ranges that were not requested yet, on their own or within a prefix.
+    /// Keeps the ranges that were not requested yet, on their own or within a prefix, and marks them as requested.
     fn unknown(&mut self, mut ranges: Vec<Range>) -> Vec<Range> {
         ranges.retain(|range| {
             let before = self.known.range(..=range.start.clone()).next_back();
@@ -236,7 +236,8 @@ impl Reading<'_> {
         Ok(users)
     }
 
-    /// Reads the values at the oldest and newest revision, and adds the changes due in between.
+    /// Reads the values at the oldest and newest revision, and adds to `due` the changes that a watch in between must
+    /// report.
     async fn read_ends(&mut self, ranges: &[Range], due: &mut Due) -> Result<()> {
         let at = |revision: i64| ranges.iter().map(|range| range.clone().at(revision)).collect::<Vec<_>>();
         for part in at(self.past.oldest).chunks(MAX_OPERATIONS) {
@@ -294,7 +295,7 @@ impl PastOf {
         }
     }
 
-    /// The ranges that the versions name.
+    /// The ranges of the objects that the versions read so far name.
     fn named(&self, reading: &Reading<'_>) -> Vec<Range> {
         match self {
             Self::Address(address) => {

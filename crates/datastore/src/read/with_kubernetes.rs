@@ -43,7 +43,7 @@ pub(crate) async fn kinds(client: &Arc<KubeClient>) -> Result<Vec<Kind>> {
     Ok(kinds)
 }
 
-/// Creates a counter for a read after a snapshot of etcd.
+/// Creates a counter for lists that are read after a snapshot of etcd.
 pub(crate) fn counter(snapshot: &Snapshot, progress: &ProgressFn) -> Arc<Counter> {
     let Snapshot { blocks, affinities, handles, endpoints, nodes, .. } = snapshot;
     let before = blocks.len() + affinities.len() + handles.len() + endpoints.len() + nodes.len();

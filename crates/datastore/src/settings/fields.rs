@@ -35,7 +35,7 @@ const fn typed(name: &'static str, variable: &'static str, kind: Kind) -> Field 
 }
 
 /// The environment variable with the API server's token, so named by a mistake in Calico's source. It works only with
-/// the prefix.
+/// the prefix `CALICO_`.
 const API_TOKEN_VARIABLE: &str = "K8SAPITOKEN";
 
 pub(super) const FIELDS: [Field; 25] = [
@@ -81,7 +81,7 @@ impl Values {
         self.text(name).unwrap_or_default().to_owned()
     }
 
-    /// A switch; false if it is not set.
+    /// The value of a switch; false if it is not set.
     pub(super) fn flag(&self, name: &str) -> bool {
         self.text(name).and_then(parse_go_bool).unwrap_or(false)
     }
@@ -124,7 +124,7 @@ pub(super) fn check(field: &Field, value: &str) -> Result<(), &'static str> {
     }
 }
 
-/// The field whose name differs by a few letters at most.
+/// The field with the most similar name, if only a few letters differ.
 pub(super) fn similar(name: &str) -> Option<&'static str> {
     let lower = name.to_ascii_lowercase();
     FIELDS

@@ -1,4 +1,4 @@
-//! calicoctl's configuration file: YAML or JSON, strict (facts 7.1).
+//! Reads calicoctl's configuration file, in YAML or JSON. Unknown fields are errors (facts 7.1).
 
 use std::path::Path;
 

@@ -327,7 +327,7 @@ fn etcd(values: &Values, overrides: &Overrides, files: &impl Files) -> Result<Et
     let tls = tls(values, overrides, files)?;
     let srv = values.text("etcdDiscoverySrv").filter(|_| overrides.etcd_endpoints.is_none());
     let list = overrides.etcd_endpoints.as_deref().or(values.text("etcdEndpoints")).unwrap_or_default();
-    // Calico's client always has a TLS configuration, which etcd's client uses for endpoints without a scheme.
+    // Calico's client always has a TLS configuration, so etcd's client uses TLS for endpoints without a scheme.
     // Endpoints on the command line are read as in etcdctl.
     let usual = if overrides.etcd_endpoints.is_some() && !tls.is_set() { "http" } else { "https" };
     let endpoints = list

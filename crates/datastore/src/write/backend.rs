@@ -20,7 +20,7 @@ use crate::store::Datastore;
 const PAUSES: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(400), Duration::from_millis(1_500)];
 
-/// A datastore, and the API server of its cluster if there is one, for evidence there.
+/// A datastore, and the API server beside etcd if there is one, whose pods and services can be evidence.
 #[derive(Clone, Debug)]
 pub(super) struct Backend {
     pub store: Store,
@@ -125,7 +125,7 @@ impl Store {
     }
 }
 
-/// A connection to etcd that can be replaced while others use it.
+/// A connection to etcd that can be replaced while other tasks use it.
 #[derive(Debug)]
 pub(crate) struct Connection {
     current: Mutex<Arc<EtcdClient>>,

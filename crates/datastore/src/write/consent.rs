@@ -49,14 +49,14 @@ pub struct Consent {
 }
 
 impl Consent {
-    /// Reads an answer to `question` from a terminal: `yes` or `y`, in upper or lower case. Anything else, even an
-    /// empty line, is not consent.
+    /// Consent by an answer to `question` that was typed at a terminal: `yes` or `y`, in upper or lower case. Anything
+    /// else, even an empty line, is not consent.
     pub fn from_answer(question: Question, answer: &str) -> Option<Self> {
         let agreed = matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes");
         agreed.then_some(Self { question, was_typed: true })
     }
 
-    /// Consent by an option in advance; `None` without the option.
+    /// Consent in advance by an option; `None` without the option.
     pub fn from_option(question: Question, yes: bool) -> Option<Self> {
         yes.then_some(Self { question, was_typed: false })
     }

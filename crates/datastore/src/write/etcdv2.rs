@@ -26,8 +26,8 @@ pub(crate) const LIMITS: Limits =
 
 /// The handles that a writer has written itself.
 ///
-/// Blocks are numbered by their handles, and a handle can have addresses in several blocks: after its count was written
-/// for one of them, the addresses in the others must not look reassigned.
+/// Allocations are numbered by the index of their handle, and a handle can have addresses in several blocks: after this
+/// writer has changed the handle's count for one block, the addresses in the others must not look reassigned.
 #[derive(Debug, Default)]
 pub(crate) struct OwnHandles(Mutex<HashMap<String, Own>>);
 
@@ -52,8 +52,8 @@ impl OwnHandles {
         own.insert(id.clone(), Own { before: first, after: change.value().map(|_| written) });
     }
 
-    /// The index that numbers the addresses of a handle. `now` is its current index. If this writer wrote it last,
-    /// the index before the writer's own writes counts.
+    /// The index that numbers the addresses of a handle. `now` is the handle's current index. If this writer wrote the
+    /// handle last, the index before the writer's own writes counts.
     fn number(&self, id: &str, now: Option<u64>) -> Option<u64> {
         let own = lock(&self.0);
         let index = |index: i64| u64::try_from(index).ok();

@@ -52,7 +52,7 @@ impl Stored {
         Self { revision, raw, whole: None, object, user: None }
     }
 
-    /// The state of the object, for conditions of evidence.
+    /// The state of the object, as conditions on evidence see it.
     pub fn found(&self) -> Found<'_> {
         match (&self.object, &self.user, &self.revision) {
             (Some(object), ..) => Found::Object(object),
@@ -61,7 +61,7 @@ impl Stored {
         }
     }
 
-    /// True if the object is marked as deleted: the first of the two steps to delete on Kubernetes.
+    /// True if the object is marked as deleted, which is the first of the two steps of a deletion on Kubernetes.
     pub fn is_deleted(&self) -> bool {
         self.object.as_ref().is_some_and(Object::is_deleted)
     }
@@ -162,15 +162,15 @@ fn unsendable(reason: impl Into<String>) -> Failure {
     Failure::Other(reason.into())
 }
 
-/// The limits of one request.
+/// The limits of one batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub changes: usize,
     /// Maximum changes and pieces of evidence together.
     pub conditions: usize,
     pub bytes: usize,
-    /// True if affinities must be created before their blocks, as Calico 2.x claims blocks. It matters only if objects
-    /// are written one by one.
+    /// True if affinities must be created before their blocks, the order in which Calico 2.x claims a block. It matters
+    /// only if objects are written one by one.
     pub affinity_first: bool,
 }
 
@@ -247,8 +247,9 @@ impl Writer {
     /// Makes the changes of a batch if all objects are in the expected state.
     ///
     /// # Errors
-    /// If the datastore cannot be written. The changes may have taken place, since the connection can break later; a
-    /// read of the objects shows that. A batch above [`Self::limits`] is rejected before it is sent.
+    /// If the datastore cannot be written. The changes may have taken place, since the connection can break after the
+    /// write; a read of the objects shows whether they did. A batch above [`Self::limits`] is rejected before it is
+    /// sent.
     pub fn commit<'a>(&'a self, batch: &'a Batch) -> Pending<'a, Result<Swap>> {
         Box::pin(self.backend.commit(batch))
     }

@@ -90,8 +90,8 @@ pub(crate) fn read_in_parts<P: Send>(
     read.map_err(|kind| Error::new(path, kind))
 }
 
-/// Computes the checksum while `read` reads the pages from the root on. A wrong checksum takes precedence over other
-/// errors, and makes all entries that were passed on invalid.
+/// Computes the checksum while `read` reads the pages from the root on. If the checksum is wrong, this error takes
+/// precedence over others, and the entries that were already passed on are invalid.
 fn while_verified(
     path: &Path,
     read: impl FnOnce(Pages, u64) -> FileResult<SnapshotInfo>,

@@ -55,8 +55,8 @@ impl Pages {
         Walk { pages: self, bytes: Vec::new() }.descend(root, 0, visit)
     }
 
-    /// Parts of the tree below page `root`, in order, small enough to share the work. If all leaves have the same
-    /// depth, as in all trees that bbolt writes, the parts are the leaves.
+    /// Parts of the tree below page `root`, in order, small enough to share the work among threads. If all leaves have
+    /// the same depth, as in all trees that bbolt writes, the parts are the leaves.
     pub(super) fn subtrees(&self, root: u64) -> FileResult<Vec<u64>> {
         let (mut level, mut bytes) = (vec![root], Vec::new());
         for _ in 0..MAX_DEPTH {

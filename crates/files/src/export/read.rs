@@ -183,7 +183,7 @@ fn decode_line(
             };
             line.give(&mut wanted).err().map(End::Wrong)
         }
-        // A last line with incomplete JSON was cut; any other line is invalid.
+        // A last line with incomplete JSON was cut; any other line that cannot be decoded is invalid.
         Err(error) if error.is_eof() && !text.ends_with(b"\n") => Some(End::Cut),
         Err(error) => Some(End::Wrong(error.to_string())),
     }

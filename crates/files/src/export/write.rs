@@ -103,7 +103,7 @@ pub struct Lines {
 impl Lines {
     pub fn push(&mut self, entry: &RawEntry<'_>) {
         let start = self.text.len();
-        // Strings and base64 always serialize. A missing line would not match the footer's number.
+        // Strings and base64 always serialize. If a line were missing, the footer's number would not match.
         match serde_json::to_writer(&mut self.text, &Line::new(entry)) {
             Ok(()) => self.text.push(b'\n'),
             Err(_) => self.text.truncate(start),

@@ -1,5 +1,5 @@
 //! Objects of which only `metadata` is read: KubeVirt machines (facts 2.14) and namespaces. Pools select namespaces by
-//! their labels, and annotations of a namespace name pools.
+//! their labels, and a namespace's annotations can name pools.
 
 use calipam_model::pod::{Namespace, listed};
 use calipam_model::service::Machine;

@@ -25,7 +25,8 @@ pub(crate) enum Container {
     Ended(Option<Timestamp>),
 }
 
-/// The end of the pod's last container; `None` if one could be running, a time is unknown, or none has ended.
+/// The time at which the last of the containers ended; `None` if one could be running, a time is unknown, or none has
+/// ended.
 pub(crate) fn all_ended_at<'a>(containers: impl IntoIterator<Item = &'a Container>) -> Option<Timestamp> {
     let mut last = None;
     for container in containers {

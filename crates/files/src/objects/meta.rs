@@ -28,13 +28,13 @@ pub struct Meta<'a> {
     pub created: Option<Cow<'a, str>>,
     #[serde(borrow, rename = "deletionTimestamp", skip_serializing_if = "Option::is_none")]
     pub deleted: Option<Cow<'a, str>>,
-    /// In protobuf only if requested.
+    /// Read from protobuf only if [`Wanted`] asks for them.
     #[serde(deserialize_with = "pairs", serialize_with = "map", skip_serializing_if = "Vec::is_empty")]
     pub labels: Pairs<'a>,
-    /// In protobuf only the requested ones.
+    /// From protobuf, only those that [`Wanted`] names are read.
     #[serde(deserialize_with = "pairs", serialize_with = "map", skip_serializing_if = "Vec::is_empty")]
     pub annotations: Pairs<'a>,
-    /// In protobuf only if requested.
+    /// Read from protobuf only if [`Wanted`] asks for them.
     #[serde(borrow, skip_serializing_if = "Vec::is_empty")]
     pub owner_references: Vec<OwnerReference<'a>>,
     /// The creation time in protobuf, in seconds since 1970.

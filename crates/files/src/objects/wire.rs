@@ -47,7 +47,7 @@ impl Deref for Text<'_> {
     }
 }
 
-/// The value of a field, or a message.
+/// A type that can be read from a field of a message.
 pub(crate) trait Take<'a>: Default {
     /// Takes an occurrence of the field: a list has one for each item.
     fn take(&mut self, value: Value<'a>) -> Result<()>;

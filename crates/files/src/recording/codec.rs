@@ -29,9 +29,9 @@ pub(super) fn has_deltas(key: &[u8]) -> bool {
 
 /// The data from earlier groups that the next group depends on.
 pub(super) struct Codec {
-    /// The current values of keys with differences, at first those of the full state.
+    /// The current values of keys whose changes are recorded as differences. The first values are from the full state.
     pub(super) values: Values,
-    /// The last texts, at most `WINDOW` bytes.
+    /// The texts of the last groups, at most `WINDOW` bytes.
     pub(super) known: Vec<u8>,
     pub(super) positions: Positions,
     /// The revision of the last change. The next one is stored relative to it.
@@ -84,7 +84,7 @@ impl Codec {
         Ok(())
     }
 
-    /// Decodes a group with the changes to wanted keys; `None` if it is malformed. In positions, the checksums of
+    /// Decodes a group with the changes to wanted keys; `None` if it is malformed. In `positions`, the checksums of
     /// unwanted changes can be wrong, since their differences are not applied.
     pub(super) fn decode(&mut self, text: &[u8], is_wanted: &dyn Fn(&[u8]) -> bool) -> Option<Group> {
         let rest = &mut &*text;

@@ -1,4 +1,4 @@
-//! The reach of the recordings that have been read. The next recording continues there.
+//! The positions and time up to which recordings have been read. The next recording continues there.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -7,7 +7,7 @@ use super::{Change, Group, Header, Positions, kind_of};
 use crate::archive::Archived;
 use crate::error::{Error, Result};
 
-/// The reach of an export and its changes.
+/// The period that an export and its changes cover.
 #[derive(Debug)]
 pub struct Reached {
     pub from: Timestamp,
@@ -23,8 +23,8 @@ pub struct Reached {
     pub damage: Option<Error>,
 }
 
-/// The reach of the exports and recordings that have been read. If two recorders have recorded a change, it is returned
-/// once: its revision identifies it, not a clock.
+/// The positions and time up to which exports and recordings have been read. If two recorders have recorded a change,
+/// it is returned once: its revision identifies it, not a clock.
 #[derive(Debug, Default)]
 pub struct Known {
     positions: Positions,
@@ -67,7 +67,7 @@ impl Known {
         Ok((changes, reached))
     }
 
-    /// The later of `time` and the known time, since clocks can disagree.
+    /// The later of `time` and `until`, since clocks can disagree.
     fn not_before(&self, time: Timestamp) -> Timestamp {
         self.until.map_or(time, |until| time.max(until))
     }

@@ -23,7 +23,7 @@ pub use self::read::{Changes, StateUpdate, States, Version, each_version, write_
 pub(crate) use self::write::remove_changes;
 pub use self::write::{Journal, Recorder};
 
-/// The extension, which replaces the export's extension.
+/// The extension of the file with the changes, which replaces the export's extension.
 pub(crate) const END: &str = ".changes";
 /// The kind of file and its version in the header.
 const FORMAT: &str = "calipam-changes";

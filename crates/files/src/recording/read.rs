@@ -128,7 +128,7 @@ pub(super) fn load(export: &Path, is_wanted: Wanted<'_>, codec: &mut Codec) -> R
     failed.map_or(Ok(()), |error| Err(Error::new(export, error)))
 }
 
-/// One item in a recording of some objects: a state, or the end of the last one.
+/// An item in a recording of some objects: a state, or the time until which the last state lasted.
 pub enum StateUpdate {
     /// The last state lasted until this time.
     Unchanged(Timestamp),
@@ -232,7 +232,8 @@ pub enum Version<'a> {
     Exported(&'a Reached),
 }
 
-/// Passes on each version of the wanted objects, except known changes. `None` if another run removed the export.
+/// Passes on each version of the wanted objects, except changes that are already in `known`. `None` if another run
+/// removed the export.
 pub fn each_version(
     export: &Archived,
     known: &mut Known,

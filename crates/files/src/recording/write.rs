@@ -39,7 +39,7 @@ impl Recorder {
         &self.folder
     }
 
-    /// Begins a full state. The caller writes it to the path in the result.
+    /// Begins a full state, which is an export. The caller writes it to the path in the result.
     pub fn begin(&self) -> Result<Adding> {
         Adding::with(&self.folder, self.lock.clone())
     }
@@ -149,8 +149,8 @@ impl Journal {
         self.length
     }
 
-    /// Appends a group with the time at which it was known, and returns when it is on disk. After an error, nothing
-    /// more may be appended until the recording is opened again, which cuts the unfinished group.
+    /// Appends a group of changes that were known at `now`, and waits until it is on disk. After an error, nothing more
+    /// may be appended until the recording is opened again, which cuts the unfinished group.
     pub fn append(
         &mut self,
         now: Timestamp,
@@ -218,7 +218,7 @@ impl Journal {
     }
 }
 
-/// Removes the changes after an export.
+/// Removes the file of the changes after an export, if it exists.
 pub(crate) fn remove_changes(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -131,7 +131,8 @@ impl<'s> Walk<'s, '_> {
     }
 }
 
-/// Pairs the records of one address by owner, and the remaining ones in order. Overlapping blocks can each record it.
+/// Pairs the records of one address by owner, and the remaining ones in order. Overlapping blocks can each record the
+/// address.
 fn pairs<'s>([before, mut after]: [Vec<AddressRecord<'s>>; 2]) -> Vec<[Option<AddressRecord<'s>>; 2]> {
     let mut found = Vec::with_capacity(before.len().max(after.len()));
     let mut alone = Vec::new();

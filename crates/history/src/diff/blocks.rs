@@ -1,4 +1,4 @@
-//! Blocks that were claimed, released, or have another owner or size.
+//! Blocks that were claimed or released, or have another owner or size.
 
 use std::collections::BTreeSet;
 

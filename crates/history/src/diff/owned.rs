@@ -1,4 +1,4 @@
-//! Affinities and handles.
+//! Compares affinities and handles.
 
 use std::collections::BTreeMap;
 
@@ -90,7 +90,7 @@ fn claimed<S: Serializer>(handle: &Option<&Handle>, serializer: S) -> Result<S::
 }
 
 impl HandleChange<'_> {
-    /// The numbers of addresses in all blocks, before and after.
+    /// The numbers of addresses that the handle claims in all blocks, before and after.
     pub fn counts(&self) -> [i64; 2] {
         [self.before, self.after].map(|handle| handle.map_or(0, |h| h.blocks().map(|(_, count)| count).sum()))
     }

@@ -22,7 +22,8 @@ pub struct Sum {
     pub after: usize,
     pub assigned: usize,
     pub released: usize,
-    /// Addresses that moved to another owner, or were assigned again. If pools or nodes differ, both count them.
+    /// Addresses that moved to another owner, or were assigned again. If the pool or node has changed, both the old and
+    /// the new one count them.
     pub moved: usize,
 }
 

@@ -41,7 +41,8 @@ impl Raw {
     }
 }
 
-/// Returns all events between two successive states of an object. If `before` is unknown, returns the known content.
+/// Returns all events between two successive states of an object. If `before` is unknown, the events tell the content
+/// of `after`.
 pub(crate) fn events(key: &Key, before: Option<&State>, after: &State, about: &About) -> Vec<Raw> {
     match (key, before, after) {
         (_, None, State::Absent) => Vec::new(),
@@ -85,7 +86,7 @@ fn owner(block: &Block) -> String {
     block.owner().map_or_else(|| "no owner".to_owned(), ToString::to_string)
 }
 
-/// The content of the first known state of a block.
+/// The events for the first known state of a block.
 fn known(cidr: IpNet, block: &Block, about: &About) -> Vec<Raw> {
     let taken = format!("of {}, {} taken", owner(block), block.allocated());
     let of_block = Raw::new(What::Known, Subject::Block(cidr), taken, None);
@@ -153,7 +154,7 @@ fn of_address(held: [Option<AddressRecord<'_>>; 2], with_block: bool) -> Vec<Raw
         Some(Change::Attributes) => vec![(What::AttributesChanged, held)],
         Some(_) if is_cooling => vec![(What::Cooling, held)],
         Some(Change::Released) => vec![released],
-        // It was released and assigned in one write, or the revision in between is unknown.
+        // The address was released and assigned again in one write, or the revision in between is unknown.
         Some(Change::Moved | Change::Renewed) => vec![released, (What::Assigned, [None, after])],
         Some(Change::Cooled) if !with_block => vec![released],
         Some(Change::Assigned | Change::Passed) => vec![(What::Assigned, [None, after])],

@@ -95,7 +95,7 @@ pub struct Run {
     pub journal: String,
 }
 
-/// The holder of an address in a record.
+/// The holder of an address, from the address's record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Holder {

@@ -120,7 +120,7 @@ impl<'a> ExportReader<'a> {
             if raw.event.what == What::Released
                 && let Some((_, next)) = assigned.iter().find(|(subject, _)| *subject == raw.event.subject)
             {
-                // It was free before the next owner got it.
+                // The address was free before the next owner got it.
                 time.before = latest(&time_between(*next, began, now)).or(time.before);
             }
             Event { by: write.map(|(run, _)| run), origin: Origin::Archive, time, ..raw.event }

@@ -63,7 +63,7 @@ fn decode(key: &Key, path: &str, value: Option<&[u8]>, about: &About) -> (State,
     (state::states(snapshot, about).remove(key).unwrap_or(State::Absent), created)
 }
 
-/// Marks assignments of addresses that had an owner before in this history, or have one at the same time in an
+/// Marks assignments of addresses that had an owner earlier in this history, or have one at the same time in an
 /// overlapping block.
 pub(crate) fn mark_reused(events: &mut [Event]) {
     let mut last: BTreeMap<Subject, String> = BTreeMap::new();

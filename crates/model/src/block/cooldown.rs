@@ -98,7 +98,7 @@ impl BlockUpdate<'_> {
         cooled
     }
 
-    /// Starts a cooldown as a release by handle does: it keeps the sequence numbers (facts 3.7).
+    /// Starts a cooldown as a release by handle does, without a change of sequence numbers (facts 3.7).
     pub fn cool_by_handle(&mut self, ordinals: &[u32], at: Timestamp) -> Vec<u32> {
         let (sequences, are_null) = (self.block.sequences.clone(), self.block.null_sequences);
         let cooled = self.cool(ordinals, at);

@@ -87,9 +87,10 @@ pub struct Block {
     /// Per-ordinal sequence numbers, ascending by ordinal.
     sequences: Vec<(u32, u64)>,
     deleted: bool,
-    /// `attributes` is `null`: Calico creates such blocks, and keeps the `null` until the first address is assigned.
+    /// True if `attributes` is `null`: Calico creates such blocks, and keeps the `null` until the first address is
+    /// assigned.
     null_attributes: bool,
-    /// `sequenceNumberForAllocation` is `null` or missing, as in blocks from Calico before 3.22.2.
+    /// True if `sequenceNumberForAllocation` is `null` or missing, as in blocks from Calico before 3.22.2.
     null_sequences: bool,
     extras: Option<Box<Extras>>,
 }
@@ -179,7 +180,7 @@ impl Block {
         self.sequences = numbered.collect();
     }
 
-    /// Marked as deleted: the first of Calico's two steps to delete on Kubernetes.
+    /// True if the block is marked as deleted: the first of Calico's two steps to delete on Kubernetes.
     pub fn is_deleted(&self) -> bool {
         self.deleted
     }
@@ -254,7 +255,7 @@ pub struct CorruptBlock {
     pub cidr: IpNet,
     /// The owner in the value.
     pub owner: Option<BlockOwner>,
-    /// Marked as deleted.
+    /// True if marked as deleted.
     pub deleted: bool,
     pub problems: Vec<BlockProblem>,
     /// The block without the records that no ordinal refers to, if it has no other problem.

@@ -83,7 +83,7 @@ impl BlockContent {
         }
     }
 
-    /// Marked as deleted.
+    /// True if the block is marked as deleted.
     pub fn is_deleted(&self) -> bool {
         match self {
             Self::Sound(block) => block.is_deleted(),
@@ -113,9 +113,9 @@ struct RawBlock<'de> {
     sequence: u64,
     sequences: SequenceMap,
     deleted: bool,
-    /// `attributes` is present and not `null`.
+    /// True if `attributes` is present and not `null`.
     has_attributes: bool,
-    /// `sequenceNumberForAllocation` is present and not `null`.
+    /// True if `sequenceNumberForAllocation` is present and not `null`.
     has_sequences: bool,
     unknown: Option<Box<Unknown>>,
 }

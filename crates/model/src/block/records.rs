@@ -1,4 +1,4 @@
-//! Reading the owner records of a block.
+//! Reads the owner records of a block.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,7 +16,7 @@ pub(super) struct Records<'de> {
     record: RawAttribute<'de>,
 }
 
-/// Placeholder for the place of the record that the node's own addresses share.
+/// Stands for the place of the record that the node's own addresses share, until that place is known.
 const OWN: u32 = u32::MAX;
 
 /// The records that were read and kept.
@@ -27,7 +27,8 @@ pub(super) struct Kept {
     pub host: Option<String>,
     /// The newest `timestamp` of the merged records; `None` if there are none.
     pub own: Option<String>,
-    /// Places in the table by the record's index in the value. Empty if index and place are the same.
+    /// The place of each record in the table, by the record's index in the value. Empty if index and place are the
+    /// same.
     places: Vec<u32>,
 }
 
@@ -158,7 +159,7 @@ impl<'de> Fields<'de> for RawAttribute<'de> {
 /// A map of strings, or `null`. A value of `null` reads as an empty string.
 #[derive(Default)]
 struct OwnerEntries<'de> {
-    /// The value is not `null`.
+    /// True if the value is present and not `null`.
     is_there: bool,
     entries: Vec<Entry<'de>>,
 }

@@ -225,13 +225,13 @@ impl BlockUpdate<'_> {
         self.changed = true;
     }
 
-    /// Counts as an update even without changes: Calico writes an unchanged block to make racing writers fail
-    /// (facts 3.9).
+    /// Makes this an update even without changes: Calico writes an unchanged block to make racing writers fail (facts
+    /// 3.9).
     pub fn touch(&mut self) {
         self.changed = true;
     }
 
-    /// The ordinals that are allocated, ascending and without duplicates.
+    /// The allocated ones of `ordinals`, ascending and without duplicates.
     pub(super) fn taken(&self, ordinals: &[u32]) -> Vec<u32> {
         let mut taken: Vec<u32> =
             ordinals.iter().copied().filter(|o| self.block.allocation(*o).is_some()).collect();

@@ -17,11 +17,11 @@ pub struct KubeControllersConfiguration {
     pub leak_grace_period: Option<SignedDuration>,
     /// `controllers.loadBalancer.assignIPs`; `None` if the LoadBalancer controller is not running.
     pub assign_ips: Option<AssignIps>,
-    /// `spec` has no section `loadBalancer`: the controller runs only if the environment names it.
+    /// True if `spec` has no section `loadBalancer`: the controller runs only if the environment names it.
     pub no_section: bool,
 }
 
-/// The reason that Calico's controller serves no LoadBalancer services.
+/// The reason why Calico's controller serves no LoadBalancer services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
 pub enum NotServed {

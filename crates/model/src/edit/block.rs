@@ -1,4 +1,4 @@
-//! Block edits.
+//! Applies edits to a block.
 
 use std::borrow::Cow;
 

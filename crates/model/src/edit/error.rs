@@ -1,4 +1,4 @@
-//! Failed edits.
+//! Errors of edits, such as an object that has changed since it was read.
 
 use std::net::IpAddr;
 

@@ -21,7 +21,7 @@ pub enum Precondition {
     /// block can have any version, but must not change after the executor has read it.
     Records(String, RangeInclusive<usize>),
     /// No block within the key's CIDR was created after this etcd revision. The key is a block's, but its CIDR can have
-    /// any size. Other datastores cannot compare this.
+    /// any size. Other datastores cannot check this.
     NoBlockSince(i64),
     /// The object matches. The executor replaces this with the version that it has just read.
     Matches(Condition),

@@ -34,7 +34,7 @@ pub struct Step {
     pub parts: Vec<Part>,
 }
 
-/// Edits of which all or none are made. [`Unit`] says how a failed guard affects the other parts of the step.
+/// Edits that are made together or not at all. [`Unit`] says how a failed guard affects the other parts of the step.
 #[derive(Clone, Debug)]
 pub struct Part {
     pub unit: Unit,
@@ -50,7 +50,7 @@ pub struct Part {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Unit {
     /// A handle's addresses in one block, by the handle ID up to the first carriage return. If several steps free
-    /// addresses of one handle, all or none of these parts are made.
+    /// addresses of one handle, their parts for the handle are made together or not at all.
     Handle(String),
     /// An address without a handle.
     Address(IpAddr),
@@ -189,7 +189,8 @@ pub enum Edit {
     Pool(String, PoolEdit),
 }
 
-/// An allocated address at the time of the plan: the guard of its release or of a new record.
+/// An allocated address as it was at the time of the plan. It must be unchanged when it is released or gets a new
+/// record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AllocationGuard {
     pub ordinal: u32,

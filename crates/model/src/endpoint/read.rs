@@ -76,7 +76,7 @@ impl<'de> Fields<'de> for RawSpec<'de> {
     }
 }
 
-/// Nearly all endpoints have one network: a million of them need no list.
+/// The field `ipNetworks`. Nearly all endpoints have one network, so they need no list.
 #[derive(Default)]
 pub(super) struct Networks<'de> {
     pub first: Option<Str<'de>>,

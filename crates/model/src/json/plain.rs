@@ -20,7 +20,7 @@ const MAX_DEPTH: u32 = 48;
 /// Every number with at most this many digits fits in a `u64`.
 const SAFE_DIGITS: usize = 19;
 
-/// A value for the general reader.
+/// The error for a text that is not plain, which the general reader has to read.
 #[derive(Debug)]
 pub(crate) struct Unusual;
 
@@ -156,7 +156,7 @@ impl<'de> Plain<'de> {
     /// Reads a minus and the digits after it.
     fn negative(&mut self) -> Result<i64> {
         self.at += 1;
-        // The general reader reads `-0` as a fraction.
+        // The general reader reads `-0` as a floating-point number.
         let magnitude = i64::try_from(self.magnitude()?).ok().filter(|number| *number > 0);
         magnitude.map(|number| -number).ok_or(Unusual)
     }

@@ -133,7 +133,7 @@ impl<'a, 's> BlockSteps<'a, 's> {
         }
     }
 
-    /// Assigns addresses in a block that keeps its owner, or touches the block if none is new.
+    /// Assigns addresses in a block that keeps its owner, or touches the block if no address is new.
     fn assign(&mut self, before: &Block, after: &Block) {
         let is_new = |ordinal: u32| match (before.allocation(ordinal), after.allocation(ordinal)) {
             (None, Some(_)) => true,

@@ -41,7 +41,8 @@ pub struct Request {
     pub handle: Option<String>,
     /// The attributes of the owner in the record.
     pub attributes: BTreeMap<String, String>,
-    /// Assigns named addresses even if unrecorded users have them, or the allocator would never give them to a pod.
+    /// Assigns named addresses even if something uses them without a record, or the allocator would never give them to
+    /// a pod.
     pub force: bool,
 }
 
@@ -300,7 +301,7 @@ fn is_recorded(basis: &Basis<'_>, address: IpAddr) -> bool {
     basis.context.index.records_of(address).next().is_some()
 }
 
-/// Refuses addresses of a plan that something uses by now, except its `objected` ones.
+/// Refuses addresses of a plan that are in use by now, except its `objected` ones.
 pub fn taken_since(basis: &Basis<'_>, plan: &Plan) -> Vec<Skipped> {
     let addresses = plan.forced.iter().filter(|address| !plan.objected.contains(address));
     addresses.filter_map(|address| in_use(basis, *address)).collect()

@@ -1,4 +1,4 @@
-//! The addresses and objects of some handles.
+//! Looks up the addresses and objects of some handles.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ pub(crate) const MOST_NAMED: usize = 64;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Allocated {
-    /// The block that records it.
+    /// The block that records the address.
     pub block: IpNet,
     pub address: IpAddr,
     /// The guard of the address's release.
@@ -56,7 +56,7 @@ pub(crate) struct HandleAllocations<'s>(HashMap<Text, Holding<'s>>);
 struct Holding<'s> {
     /// All allocations in sound blocks.
     allocated: Vec<Allocated>,
-    /// The objects of the handle, including those with a carriage return in their own ID.
+    /// The objects of the handle, including those whose IDs have a carriage return.
     objects: Vec<&'s Versioned<Handle>>,
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn sound_records<'i>(
 /// The smallest suspicious number of leaked addresses. A small cluster may have fewer addresses, all of them leaked.
 const FEW_LEAKS: usize = 50;
 
-/// Returns a kind of object of which there is none, although many addresses look leaked. A cluster without a single
+/// Returns a kind of object that does not exist at all, although many addresses look leaked. A cluster without a single
 /// node or workload has lost these objects, for example in an incomplete restore, so every address looks unused.
 fn missing_evidence(snapshot: &Snapshot, report: &Report) -> Option<&'static str> {
     if report.leaked().take(FEW_LEAKS).count() < FEW_LEAKS {

@@ -38,7 +38,8 @@ pub(crate) fn as_read(snapshot: &Snapshot, wanted: &BTreeSet<Key>) -> HashMap<Ke
 }
 
 /// Returns a precondition that holds while an object is as it was read. Versions are compared, except those of nodes,
-/// pods and services on Kubernetes: heartbeats change them, so what the object says about addresses counts.
+/// pods and services on Kubernetes: heartbeats change them, so only what such an object says about addresses is
+/// compared.
 fn unchanged(object: &ReadObject<'_>) -> Precondition {
     let revision = object.revision();
     let Revision::Kubernetes(version) = revision else { return Precondition::At(revision.clone()) };

@@ -159,7 +159,7 @@ impl<'s> Planner<'_, 's> {
                 continue;
             }
             let delete = Edit::Delete(Key::Affinity(key.clone()), affinity.revision.clone());
-            // An affinity that is marked deleted no longer counts.
+            // An affinity that is marked deleted can go even if its holder owns the block.
             let evidence = (!affinity.value.deleted).then(|| not_owned_by_holder(key));
             let cause =
                 if affinity.value.deleted { "it is marked deleted" } else { "its holder has no such block" };

@@ -1,10 +1,11 @@
-//! Settings in which an existing new pool differs from the old one: pods that move would be treated differently.
+//! Settings in which the new pool differs from the old one, if the new pool exists already. They change for pods that
+//! move.
 
 use calipam_model::document::Document;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// A setting in which the new pool differs.
+/// A setting in which the new pool differs from the old one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// The name of the setting in `spec`.

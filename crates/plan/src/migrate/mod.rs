@@ -292,8 +292,8 @@ fn pools_after(snapshot: &Snapshot, migration: &Migration, phase: Phase) -> Vec<
 /// The largest number of pools that a phase compares; clusters have few pools.
 const MOST_COMPARED: usize = 32;
 
-/// Makes the action that disables or deletes the old pool depend on the new pool as it was read. If none was named, it
-/// depends on the other enabled pools of the family.
+/// Makes the action that disables or deletes the old pool depend on the new pool as it was read. If no new pool was
+/// stated, the action depends on the other enabled pools of the family.
 fn resting_on_others(snapshot: &Snapshot, migration: &Migration, action: Action) -> Action {
     let Migration { old, new, .. } = migration;
     let is_relied_on = |pool: &&Versioned<Pool>| match new {

@@ -11,7 +11,8 @@ use crate::range::RangeRefusal;
 pub enum MigrateRefusal {
     #[error("there is no pool {0}")]
     NoSuchPool(String),
-    /// No pool is named. None is disabled and has blocks, and none replaces another by its annotation or name.
+    /// No pool is named, no disabled pool has blocks, and no pool is marked by its annotation or name as the
+    /// replacement of another.
     #[error("no pool shows that a migration has begun")]
     NoneBegun,
     /// No pool is named, and several could be the old one.
@@ -64,7 +65,7 @@ pub enum MigrateRefusal {
         "the pool {0} has a namespaceSelector and allows the use Tunnel: Calico refuses to create a pool with both"
     )]
     NamespaceSelectorOfTunnels(String),
-    /// Without the old pool, some users would not get an address again.
+    /// Without the old pool, some users would get no address.
     #[error(
         "without {pool}, there are no addresses for {missing} of {needed} users, first on {node}: {reason}"
     )]

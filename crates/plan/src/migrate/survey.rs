@@ -14,7 +14,7 @@ use super::pools::{Shortage, serves, shortage};
 use super::{Detour, Difference, MigrateRefusal, Migration, NodeCapacity, has_room};
 use crate::basis::Basis;
 
-/// A phase of a migration; the variants are in order of time.
+/// A phase of a migration; the variants are in chronological order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
@@ -90,9 +90,9 @@ pub struct Survey {
     pub users: Vec<User>,
     /// The room for the users without the old pool, by node.
     pub capacity: Vec<NodeCapacity>,
-    /// The room for the way back, before users leave for a temporary pool.
+    /// The room for the way back from a temporary pool; empty if there is no temporary pool, or the way back has begun.
     pub capacity_back: Vec<NodeCapacity>,
-    /// Settings in which an existing new pool differs from the old one.
+    /// Settings in which the new pool differs from the old one, if the new pool exists already.
     pub differences: Vec<Difference>,
 }
 

@@ -36,7 +36,7 @@ fn name<S: Serializer>(pool: &&Pool, serializer: S) -> Result<S::Ok, S::Error> {
 }
 
 impl Migration {
-    /// Returns `None` if no temporary pool is involved.
+    /// Returns the migration as one half of a change of block size; `None` if no temporary pool is involved.
     pub fn detour(&self) -> Option<Detour<'_>> {
         let new = self.new.as_ref()?;
         match (&new.temporary_for, &self.old.temporary_for) {
@@ -150,9 +150,9 @@ pub fn find<'s>(
     let has_blocks = |pool: &Pool| snapshot.blocks.iter().any(|block| pool.cidr.contains(&block.value.key));
     let left = pools().filter(|pool| pool.disabled && has_blocks(pool)).map(|pool| (pool, target.clone()));
     let created = pools().filter(|_| follows).filter_map(|new| Some((made_from(snapshot, new)?, new)));
-    let left = created.map(|(old, new)| (old, Target::Pool(new.name.clone()))).chain(left);
+    let left = left.chain(created.map(|(old, new)| (old, Target::Pool(new.name.clone()))));
     let left = left.chain(begun.map(|begun| (begun.old, begun.target)));
-    // If a pool was found twice, the temporary pool decides.
+    // If a pool was found more than once, the last target counts: that of a temporary pool, if there is one.
     let left: BTreeMap<&str, (&Pool, Target)> = left.map(|found| (found.0.name.as_str(), found)).collect();
     if left.len() > 1 {
         return Err(MigrateRefusal::SeveralBegun(left.into_keys().map(str::to_owned).collect()));

@@ -93,7 +93,7 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
         }
         Decision::Delete(why) => {
             let absent = gone.then(|| (Key::Node(key.node.clone()), Precondition::Absent));
-            // An affinity that is marked deleted no longer counts.
+            // An affinity that is marked deleted can go even if its holder owns the block.
             let not_owned =
                 (!affinity.value.deleted && !is_own(planner, key)).then(|| not_owned_by_holder(key));
             let what = Change::new(Verb::DeleteAffinity, subject, why, &repairs);
@@ -165,7 +165,7 @@ fn decide<'f>(
         let with_block = planner.blocks.get(&value.key.cidr).and_then(|planned| planned.loses_owner.as_ref());
         return match with_block {
             _ if planner.index().workloads_name_node(node) => Decision::SkipOfLiving(finding),
-            // It is deleted in the step in which the block loses its owner.
+            // The affinity is deleted in the step in which the block loses its owner.
             Some(loses_owner) if loses_owner == node => Decision::Leave,
             _ => Decision::Delete("its node does not exist"),
         };
@@ -230,7 +230,7 @@ fn with_touch(planner: &mut Planner<'_, '_>, key: &AffinityKey, edit: Edit, what
     let owned = (Key::Block(key.cidr), Precondition::Matches(Condition::OwnedSince(key.owner(), since)));
     let mut made = Action::new(reason, vec![touch, edit], vec![what]).requiring([owned]);
 
-    // Stale affinities of others are deleted first in the same step: two nodes must not hold one block.
+    // Stale affinities of other holders are deleted first, in the same step: two nodes must not hold one block.
     let is_stale = |other: &mut Action| {
         let edits: Vec<&Edit> = other.step.edits().collect();
         matches!(edits[..], [Edit::Delete(Key::Affinity(k), _)] if k.cidr == key.cidr && k != key)

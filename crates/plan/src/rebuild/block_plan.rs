@@ -20,13 +20,13 @@ pub(super) struct BlockPlan<'s> {
     pub addresses: BTreeMap<u32, AddressPlan>,
     /// The gone node that loses the block.
     pub loses_owner: Option<String>,
-    /// Affinities of the gone node, which are deleted in the same step.
+    /// The gone node's affinities for the block, which are deleted in the block's step.
     pub released: Vec<&'s Versioned<Affinity>>,
     /// Affinities that are confirmed or created once the block is written.
     pub affinities: Vec<(Edit, Change)>,
     /// The new block without its addresses, if it does not exist yet.
     pub created: Option<Box<Block>>,
-    /// Other changes.
+    /// Changes of the block itself.
     pub changes: Vec<Change>,
     /// True if the block is empty, and is deleted.
     pub deleted: bool,

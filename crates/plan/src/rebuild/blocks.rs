@@ -1,4 +1,4 @@
-//! Blocks of gone nodes, and blocks that are not needed.
+//! Takes blocks from gone nodes, and deletes empty and half-deleted blocks.
 
 use calipam_check::{Code, Subject};
 use calipam_model::affinity::AffinityType;

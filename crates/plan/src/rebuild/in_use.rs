@@ -127,7 +127,7 @@ fn wanted_for(planner: &Planner<'_, '_>, sources: &Sources<'_>, address: IpAddr)
     }
 }
 
-/// Records an address that no block records, or that one records only as cooling down.
+/// Records an address that no block records, or that a block records only as cooling down.
 fn record(
     planner: &mut Planner<'_, '_>,
     sources: &Sources<'_>,

@@ -170,8 +170,8 @@ fn create(
     }
 }
 
-/// Returns a new block's own strict affinity setting, which blocks of Calico 3.13 and older can have: the
-/// cluster's setting, if any other block has its own.
+/// Returns the strict affinity setting to store in a new block: the cluster's setting, if any other block has a setting
+/// of its own, as blocks of Calico 3.13 and older can.
 fn own_strict_affinity(basis: &Basis<'_>) -> Option<bool> {
     let mut siblings = basis.context.index.blocks.iter().filter_map(|block| block.sound);
     let is_old = basis.snapshot.is_calico_since((3, 14)) == Some(false);
@@ -248,7 +248,7 @@ fn owner(
     }
 }
 
-/// Plans the affinity of the block.
+/// Plans to confirm the owner's affinity for the block, or to create it.
 fn affinity(cidr: IpNet, owner: &BlockOwner, held: &[&Versioned<Affinity>]) -> Vec<(Edit, Change)> {
     if let [affinity] = held {
         let key = &affinity.value.key;

@@ -9,16 +9,16 @@ use calipam_model::text::TextRef;
 use crate::basis::Basis;
 use crate::basis::handles::clean;
 
-/// Networks by their sources.
+/// The networks that the handles of the cluster name.
 #[derive(Default)]
 pub(super) struct Networks {
     /// Networks of stored handles, by container ID.
     containers: HashMap<String, String>,
-    /// Counts of networks in the records of each node.
+    /// The number of records for each network, by node.
     nodes: HashMap<String, BTreeMap<String, usize>>,
-    /// Counts of networks in all records.
+    /// The number of records for each network, in all blocks.
     all: BTreeMap<String, usize>,
-    /// Counts of networks in all stored handles.
+    /// The number of stored handles for each network.
     stored: BTreeMap<String, usize>,
 }
 

@@ -12,7 +12,8 @@ use crate::basis::Basis;
 use crate::plan::Action;
 use crate::skipped::{SkipReason, Skipped, SuggestedAction};
 
-/// Returns `skipped_so_far`, and skips all other findings in scope without a plan, except informational ones.
+/// Returns `skipped_so_far`, and with it all other findings in scope that the plan does not repair, except
+/// informational ones.
 pub(super) fn skipped(
     basis: &Basis<'_>,
     request: &Request,
@@ -125,7 +126,8 @@ fn suggested_action(finding: &Finding) -> Option<SuggestedAction> {
     }
 }
 
-/// Returns a reason that says if the tunnel address in another node's block is below or above the node's own block.
+/// Returns a reason that says whether the tunnel address in another node's block is below or above the node's own
+/// block.
 fn side_of_own_block(basis: &Basis<'_>, finding: &Finding) -> Option<SkipReason> {
     let (Subject::Address(address), Evidence::Address(evidence)) = (&finding.subject, &finding.evidence)
     else {

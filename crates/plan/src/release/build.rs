@@ -1,4 +1,4 @@
-//! The steps of a release.
+//! Makes the steps of a release.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -62,7 +62,8 @@ impl<'s> Builder<'_, 's> {
         }
     }
 
-    /// Adds a step for each block, with its addresses and their handles, and its owner or affinity if it loses them.
+    /// Adds a step for each block. The step covers the block's addresses and their handles, and the owner or affinities
+    /// that the block loses.
     fn blocks(&mut self, selection: &mut Selection<'s>) {
         let findings = selection.chosen.values().filter_map(|chosen| chosen.finding);
         let preconditions = Preconditions::new(self.basis.snapshot, findings);

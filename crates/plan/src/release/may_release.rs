@@ -49,13 +49,13 @@ impl Chosen<'_> {
 /// The allocations to release, by block and ordinal.
 pub(crate) type Choice<'s> = BTreeMap<(IpNet, u32), Chosen<'s>>;
 
-/// Returns the allocations of a finding; none if one of their blocks is corrupt: that is repaired first.
+/// Returns the allocations of a finding; none if one of their blocks is corrupt, since the block is repaired first.
 pub(crate) fn allocations(basis: &Basis<'_>, finding: &Finding) -> Vec<Allocated> {
     let Evidence::Address(evidence) = &finding.evidence else { return Vec::new() };
     let allocation = |record: &RecordEvidence| {
         let block = basis.context.index.block(record.block)?;
         let mut allocated = Allocated::new(block.key, &block.sound?.allocation(record.ordinal)?);
-        // The finding and its release share the record.
+        // The finding and the release share one record, to save memory.
         if allocated.held.record == record.record {
             allocated.held.record = record.record.clone();
         }
@@ -101,7 +101,7 @@ pub(crate) fn too_early(
     Some((SkipReason::SeenOnce, detail))
 }
 
-/// Refuses a handle without allocations that was not seen twice in the same version. A CNI plugin writes the handle
+/// Refuses a handle without allocations, unless it was seen twice in the same version. A CNI plugin writes the handle
 /// before the block.
 pub(crate) fn too_early_orphan(
     basis: &Basis<'_>,
@@ -118,8 +118,8 @@ pub(crate) fn too_early_orphan(
     (!seen_before(basis, observations, seen)).then(|| seen_once(basis, finding.message()))
 }
 
-/// Refuses an affinity that is neither confirmed nor marked deleted and was not seen twice: its holder may be about to
-/// create the block.
+/// Refuses an affinity that is neither confirmed nor marked deleted, unless it was seen twice: its holder may be about
+/// to create the block.
 pub(crate) fn too_early_affinity(
     basis: &Basis<'_>,
     affinity: &Versioned<Affinity>,
@@ -133,7 +133,7 @@ pub(crate) fn too_early_affinity(
     too_early_unsettled(basis, &key, revision, observations, what)
 }
 
-/// Refuses an object in the middle of a Calico operation that was not seen twice in the same version.
+/// Refuses an object in the middle of a Calico operation, unless it was seen twice in the same version.
 pub(crate) fn too_early_unsettled(
     basis: &Basis<'_>,
     key: &Key,

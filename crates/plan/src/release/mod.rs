@@ -50,10 +50,9 @@ impl Request {
 pub enum Force {
     #[default]
     Nothing,
-    /// The one named address or handle, although it may be in use.
+    /// The one named address or handle, even if it may be in use.
     Named,
-    /// The contents of reports: reports that could not be used otherwise, and leaked addresses whose records name no
-    /// owner.
+    /// The reports: those that could not be used otherwise, and leaked addresses in them whose records name no owner.
     Reported,
 }
 

@@ -47,7 +47,8 @@ pub struct Observations {
     pub addresses: HashMap<IpAddr, Vec<Observation>>,
     /// Revisions of handles that no allocation referred to.
     pub handles: HashMap<String, String>,
-    /// Revisions of handles whose counts differed from the blocks, and of affinities amid a Calico operation.
+    /// Revisions of handles whose counts differed from the blocks, and of affinities in the middle of a Calico
+    /// operation.
     pub unsettled: HashMap<Key, String>,
 }
 

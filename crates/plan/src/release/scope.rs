@@ -14,7 +14,7 @@ use crate::basis::sound_records;
 
 pub(super) struct Scope {
     addresses: HashSet<IpAddr>,
-    /// Clean IDs.
+    /// The clean IDs of the named handles.
     handles: HashSet<String>,
     /// The part of the cluster, by the rules of a check.
     part: calipam_check::Scope,

@@ -27,7 +27,7 @@ pub(super) struct Selection<'s> {
     /// Gone nodes, which lose their blocks and affinities.
     pub nodes: BTreeSet<String>,
     pub scope: Scope,
-    /// The named handles; once the choice is made, those of the chosen allocations.
+    /// The named handles or, once the choice is made, the handles of the chosen allocations.
     pub handles: HandleAllocations<'s>,
     pub skipped: Vec<Skipped>,
     pub warnings: Vec<Hint>,
@@ -244,7 +244,7 @@ impl<'s> Selector<'_, 's> {
                 let detail = format!("{id} has changed since {} was written", report.name);
                 self.skip(finding, SkipReason::ReportDiffers, detail);
             } else if let Some(owner) = owners.owner_of(id) {
-                // A rebuild records its addresses again.
+                // A rebuild records the owner's addresses again.
                 let detail =
                     format!("{id} is the handle of {owner}, which exists but has no recorded address");
                 let skipped = Skipped::finding(finding, SkipReason::InUse, detail);

@@ -62,7 +62,8 @@ pub fn try_plan(
             Err(error) => FailedTrial::Step(error),
             Ok(()) => match before.verify(&plan, &check(&snapshot, options)) {
                 Ok(()) => {
-                    // A thread frees the memory for the next step: freeing a million objects one by one takes time.
+                    // Another thread frees the memory while the next step begins: freeing a million objects one by one
+                    // takes time.
                     let thread = std::thread::Builder::new().name("free".into());
                     thread.spawn(move || drop((snapshot, before_trial))).ok();
                     break;
@@ -80,8 +81,8 @@ pub fn try_plan(
     Ok(plan)
 }
 
-/// Leaves out the steps that are involved in the failure, and those that write the same objects. Returns false if it
-/// cannot tell which these are.
+/// Leaves out the steps that are involved in the failure, and those that write the same objects. Returns false if no
+/// step is found to be involved.
 fn leave_out(plan: &mut Plan, failed: &FailedTrial) -> bool {
     let is_involved = |action: &Action| match failed {
         FailedTrial::Step(error) => action.step.reason == error.step,

@@ -52,10 +52,10 @@ impl From<Report> for FindingSet {
 
 impl FindingSet {
     /// Compares the report on the data of the trial with these findings, from which the plan was made. Both must be
-    /// whole: filtered and rechecked in the same way, or not at all.
+    /// filtered and rechecked in the same way, or not at all.
     ///
     /// Findings that a corrupt block hid until the plan repaired it are not new. Nor are those about forced addresses,
-    /// and those that show only because an address in use is at last recorded.
+    /// or those that show only because an address in use is at last recorded.
     pub fn verify(&self, plan: &Plan, after: &Report) -> Result<(), Refusal> {
         let later = Self::from(after);
         let claimed = plan.changes().flat_map(|change| &change.repairs);
@@ -107,7 +107,7 @@ impl Recorded {
         Self { networks: changes.filter_map(|change| change.subject.network()).collect() }
     }
 
-    /// Returns true if the finding only counts what the plan records.
+    /// Returns true if the finding is new only because it counts what the plan records.
     fn explains(&self, finding: &Finding) -> bool {
         let counts = matches!(
             finding.code,

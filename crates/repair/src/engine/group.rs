@@ -1,4 +1,4 @@
-//! Runs one group: read, decide, record the intent, write, record the outcome.
+//! Runs one group: reads, decides, records the intent, writes, and records the outcome.
 
 use std::sync::Arc;
 use std::time::Duration;

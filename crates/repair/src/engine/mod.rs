@@ -56,7 +56,8 @@ pub(crate) enum Decision {
     Omit(Vec<Omission>),
 }
 
-/// Returns the change that gives an object a value, or deletes it if there is none; `None` if nothing is to be deleted.
+/// Returns the change that gives an object this value, or deletes the object if the value is `None`. Returns `None` if
+/// there is nothing to delete.
 pub(crate) fn change(key: Key, value: Option<Bytes>, now: Option<&Stored>) -> Option<Change> {
     match (value, now) {
         (Some(value), Some(now)) => Some(Change::update(key, now.revision.clone(), value).of(now)),

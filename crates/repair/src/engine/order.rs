@@ -16,7 +16,7 @@ pub(super) struct Order {
     ready: BTreeSet<usize>,
 }
 
-/// The last group that writes an object, and the later groups that read it.
+/// The last group so far that writes an object, and the groups after it that read the object.
 #[derive(Default)]
 struct Users {
     writer: Option<usize>,

@@ -9,7 +9,7 @@ use super::read::JournalError;
 
 /// The environment variable for the user's state directory.
 const STATE: &str = "XDG_STATE_HOME";
-/// Used if [`STATE`] is not set: the variable for a directory above it, and the path from there.
+/// The variable for a directory above the state directory, and the path from there; used if [`STATE`] is not set.
 const ABOVE_STATE: (&str, &str) = if cfg!(windows) { ("LOCALAPPDATA", "") } else { ("HOME", ".local/state") };
 
 /// The environment variables that [`default_directory`] reads.

@@ -21,10 +21,10 @@ use super::read::JournalError;
 
 /// The largest number of lines that are written together.
 const MOST_TOGETHER: usize = 1024;
-/// The longest time that lines wait for others. A frame of many lines is smaller than many frames, and needs one
-/// `fsync`. With many concurrent writes, this slows none of them.
+/// The longest time that a line waits for others to be written with it. A frame of many lines is smaller than many
+/// frames, and needs one `fsync`. The wait does not slow down many concurrent writes.
 const GATHERING: Duration = Duration::from_millis(20);
-/// The longest time that lines wait for the next one.
+/// The longest time that waiting lines wait for the next line.
 const NEXT_LINE: Duration = Duration::from_millis(4);
 /// The approximate length of a line without values.
 const SHORT: usize = 256;
@@ -132,7 +132,7 @@ impl Journal {
         self.append(&Entry::Lock(mark), SHORT).await
     }
 
-    /// Writes the end. Only lock marks may follow.
+    /// Writes the end of the run. Only lock marks may follow.
     pub async fn end(&self) -> Result<(), JournalError> {
         self.append(&Entry::End {}, SHORT).await
     }

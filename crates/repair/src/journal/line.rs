@@ -1,5 +1,5 @@
-//! The lines of a journal as bytes. Each ends with a checksum over itself and the checksum of the line before it, so
-//! that flipped bytes and moved lines are detected. Their content is in `entry.rs`.
+//! The lines of a journal as bytes. Each ends with a checksum over its content and the checksum of the line before it,
+//! so that flipped bytes and moved lines are detected. The types of the content are in `entry.rs`.
 
 use std::io::{self, BufRead, Read};
 

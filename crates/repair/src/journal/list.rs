@@ -82,8 +82,8 @@ impl Listed {
         self.header.command == "undo" || self.header.command.starts_with("undo ")
     }
 
-    /// Returns true if `undo --last` can undo it: it wrote something, is over and not damaged, and is neither an undo
-    /// nor undone.
+    /// Returns true if `undo --last` can undo the run: it wrote something and is over, its journal is not damaged, and
+    /// it is neither an undo nor undone.
     pub fn can_be_last(&self) -> bool {
         let is_over = !matches!(self.state, JournalState::Running | JournalState::Damaged);
         is_over && self.objects > 0 && !self.undone && !self.is_undo()

@@ -35,7 +35,7 @@ pub(super) fn writes(step: &Step, limits: Limits) -> Vec<Vec<Piece>> {
     }
 }
 
-/// Writes one object at a time.
+/// Packs each object into a write of its own.
 fn one_by_one(step: &Step, affinity_first: bool) -> Vec<Vec<Piece>> {
     let is_claim = |(_, edits): &(Key, Vec<(usize, usize)>)| {
         let mut edits = edits.iter().map(|(part, edit)| &step.parts[*part].edits[*edit]);
@@ -56,9 +56,9 @@ fn one_by_one(step: &Step, affinity_first: bool) -> Vec<Vec<Piece>> {
     objects.into_iter().map(write).collect()
 }
 
-/// Creates or replaces a block in one write, with all of its addresses. Between two writes, an address in use would be
-/// free. If not everything can be compared at once, the block is written alone, and the other objects in as few writes
-/// as possible.
+/// Packs a block that is created or replaced into one write, with all of its addresses. Between two writes, an address
+/// in use would be free. If not everything can be compared at once, the block is written alone, and the other objects
+/// in as few writes as possible.
 fn block_at_once(step: &Step, most: usize) -> Vec<Vec<Piece>> {
     let all: HashSet<Key> = step.parts.iter().flat_map(|part| keys(part, &part.edits)).collect();
     if all.len() <= most {
@@ -66,7 +66,7 @@ fn block_at_once(step: &Step, most: usize) -> Vec<Vec<Piece>> {
         return vec![step.parts.iter().enumerate().map(piece).collect()];
     }
 
-    // Leave room for the evidence of the block and of the entire step.
+    // Leaves room for the evidence of the block and of the entire step.
     let own = step.block_part().map_or(&[][..], |part| &part.evidence).iter().chain(step.evidence_of_whole());
     let own: HashSet<&Key> = own.map(|(key, _)| key).collect();
     let most = most.saturating_sub(own.len()).max(1);
@@ -89,8 +89,8 @@ fn block_at_once(step: &Step, most: usize) -> Vec<Vec<Piece>> {
     writes
 }
 
-/// Writes as many parts at a time as `most` comparisons allow: one comparison for each object that changes, and one for
-/// each piece of evidence.
+/// Packs as many parts into each write as `most` comparisons allow: one comparison for each object that changes, and
+/// one for each piece of evidence.
 fn pack_parts(step: &Step, most: usize) -> Vec<Vec<Piece>> {
     let of_whole: HashSet<Key> = step.evidence_of_whole().iter().map(|(key, _)| key.clone()).collect();
     let mut writes: Vec<Vec<Piece>> = Vec::new();

@@ -135,7 +135,7 @@ impl WriteTask {
         if self.counts_only { &[] } else { self.step.evidence_of_whole() }
     }
 
-    /// Returns an omission for each part for which `why_not` gives a reason.
+    /// Returns an omission for each part that `why_not` rejects.
     fn failing(&self, pieces: &[&Piece], why_not: impl Fn(&Piece) -> Option<String>) -> Vec<Omission> {
         let omission = |piece: &&Piece| Some(omission(self.part(piece), why_not(piece)?));
         pieces.iter().filter_map(omission).collect()

@@ -78,7 +78,7 @@ impl UndoObject {
         Self { key, before: version.as_ref().and_then(|version| version.value.clone()), left: version }
     }
 
-    /// Returns the phase in which the object is written if one write cannot hold an entire step. As in Calico, claims
+    /// Returns the phase in which the object is written if one write cannot hold the entire step. As in Calico, claims
     /// come before the block, and releases after it (facts 3.14).
     fn phase(&self) -> u8 {
         let left = self.left.as_ref().and_then(|left| left.value.as_ref());
@@ -211,7 +211,7 @@ impl UndoPlan {
 const UNRESOLVED: &str = "the run ended while it was being written, and others have since changed it";
 const BROKEN: &str = "others changed it between two writes of the run";
 
-/// Returns true if deletions have two steps, of which the first is a mark.
+/// Returns true if a deletion takes two steps: the object is marked deleted, then deleted.
 fn is_marked(recorded: &Recorded) -> bool {
     recorded.header.datastore == DatastoreKind::Kubernetes.to_string()
 }
@@ -234,9 +234,9 @@ fn absent(intent: &Intent) -> BTreeSet<Key> {
 /// One write of one object.
 struct ObjectWrite {
     key: Key,
-    /// The version before; `None` if there was none.
+    /// The version before the write; `None` if there was none.
     found: Option<LeftVersion>,
-    /// The version after; `None` if it was deleted.
+    /// The version after the write; `None` if the object was deleted.
     left: Option<LeftVersion>,
 }
 

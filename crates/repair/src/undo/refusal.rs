@@ -179,7 +179,7 @@ enum Footprint {
 }
 
 impl Footprint {
-    /// Returns `None` if the object is not created again.
+    /// Returns the ranges of an object; `None` if the object is not created again.
     fn of(object: &UndoObject) -> Option<Self> {
         let stays = object.left.as_ref().is_some_and(|left| left.value.is_some());
         let before = object.before.as_ref().filter(|_| !stays)?;
@@ -296,7 +296,7 @@ pub(super) async fn refusals(
 }
 
 /// Reads pools, blocks and affinities if they can conflict. Blocks are read only if a pool is deleted, a block has to
-/// be absent, or a footprint's block is missing: one that exists overlaps no other.
+/// be absent, or a footprint's block is missing: a block that exists overlaps no other block.
 async fn existing(
     datastore: &Datastore,
     steps: &[UndoStep],

@@ -1,4 +1,4 @@
-//! Comparison of block sizes.
+//! Compares block sizes: runs a scenario with each.
 
 use super::several::run_all;
 use super::{BlockSizeRow, BlockSizes, Run};

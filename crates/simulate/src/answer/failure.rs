@@ -59,7 +59,7 @@ const MOMENTS: u64 = 240;
 /// Runs a scenario with a failing node `runs` times each with and without the collector of kube-controllers.
 pub fn failure(scenario: &Scenario, runs: u64) -> Result<Failure, ScenarioError> {
     let with = Scenario { grace: Some(scenario.grace.unwrap_or(GRACE)), ..scenario.clone() };
-    // Both have the same duration.
+    // The runs with and without the collector have the same duration.
     let with = Scenario { duration: Some(with.end()), ..with };
     let without = Scenario { grace: None, ..with.clone() };
     let jobs: Vec<Scenario> = [with, without].iter().flat_map(|scenario| variants(scenario, runs)).collect();

@@ -1,4 +1,4 @@
-//! The effect of a cluster's size.
+//! Shows the effect of a cluster's size: runs a scenario with different numbers of nodes.
 
 use super::Scale;
 use super::several::run_each;

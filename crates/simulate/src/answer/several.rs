@@ -15,7 +15,7 @@ use crate::time::Micros;
 /// if the scenario says so, since schedulers do not place pods evenly.
 pub const SPREAD: u32 = 12;
 
-/// Runs each scenario `runs` times. Refuses impossible scenarios before anything runs.
+/// Runs each scenario `runs` times, and combines its runs into one. Refuses impossible scenarios before anything runs.
 pub(super) fn run_each(scenarios: &[Scenario], runs: u64) -> Result<Vec<Run>, ScenarioError> {
     Ok(run_all(scenarios, runs)?.iter().map(|shown| Run::of_several(shown)).collect())
 }

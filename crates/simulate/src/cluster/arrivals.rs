@@ -6,7 +6,7 @@ use super::World;
 use crate::time::Micros;
 
 impl World {
-    /// Plans the first arrival; each plans the next one.
+    /// Plans the first arrival. Each arrival plans the next one.
     pub(super) fn plan_arrivals(self: &Rc<Self>) {
         let count = self.scenario.pod_count();
         if count > 0 {

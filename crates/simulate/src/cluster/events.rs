@@ -1,4 +1,4 @@
-//! The event of a scenario.
+//! Makes the event of a scenario happen.
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ use crate::time::Micros;
 const BACKUP: Micros = Micros::from_mins(4);
 /// The number of pods whose addresses are released by hand, or that share their handle with another pod.
 const PODS: u32 = 3;
-/// The time until a pod is moved to another node.
+/// The time from the start of a pod until it is moved to another node.
 const MOVED: Micros = Micros::from_mins(1);
 /// The time from moving a pod until its old node stops it.
 const LATE: Micros = Micros::from_secs(30);

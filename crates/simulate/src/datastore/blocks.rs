@@ -1,4 +1,4 @@
-//! A family's blocks, by CIDR.
+//! Stores a family's blocks by CIDR.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -222,7 +222,8 @@ impl Store for Client {
         Ok(answers)
     }
 
-    /// Makes one write. On Kubernetes, the first of a deletion's two steps counts (facts 2.9); the second takes time.
+    /// Makes one write. On Kubernetes, a deletion has two steps (facts 2.9): the first decides the result, the second
+    /// only takes time.
     async fn swap(&self, swap: &Swap) -> Result<Revision, StoreError> {
         let (key, kind, copy) = (swap.record.key(), Kind::of(&swap.record), swap.clone());
         if let Some(read) = &swap.read {

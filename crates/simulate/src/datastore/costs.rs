@@ -33,8 +33,8 @@ pub struct Costs {
     pub reads_per_second: u64,
     /// The number of writes that the server can do per second.
     pub writes_per_second: u64,
-    /// On Kubernetes, the shortest interval at which the server asks etcd for the progress of its caches, for which
-    /// lists wait; zero if the server answers lists otherwise (before 1.31).
+    /// On Kubernetes, the shortest interval at which the server asks etcd for the progress of its caches. Lists wait
+    /// for the answer. Zero if the server answers lists in another way (before 1.31).
     pub refresh: Micros,
     /// The variation of latencies up and down, in thousandths.
     pub jitter_permille: u64,
@@ -208,7 +208,7 @@ impl Costs {
     }
 }
 
-/// One of the costs.
+/// A field of [`Costs`], by the form of its value.
 enum Cost<'c> {
     Latency(&'c mut Latency),
     Time(&'c mut Micros),

@@ -164,7 +164,7 @@ impl Data {
     }
 
     fn affinities_of(&self, kind: &AffinityType, holder: &str, family: Family) -> Vec<Entry> {
-        // The first CIDR of the family: all zero.
+        // The first CIDR of the family: all bits are zero.
         let least = match family {
             Family::V4 => IpNet::V4(Ipv4Net::default()),
             Family::V6 => IpNet::V6(Ipv6Net::default()),

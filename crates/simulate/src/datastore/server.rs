@@ -1,4 +1,4 @@
-//! The server. All requests share its processors in time slices, and answers take time.
+//! The server of the datastore. All requests share its processors in time slices, and answers take time.
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::collections::VecDeque;

@@ -67,7 +67,7 @@ impl Engine {
     /// Kills a task. Writes that it has sent are still made.
     pub(crate) fn kill(&self, id: TaskId) {
         let task = self.0.tasks.borrow_mut().remove(&id);
-        // Dropping the task may wake others.
+        // Dropping the task may wake other tasks.
         drop(task);
     }
 
@@ -115,7 +115,7 @@ impl Engine {
         } else if let Some(place) = self.0.tasks.borrow_mut().get_mut(&id) {
             *place = Some(task);
         }
-        // A task that has ended, or was killed meanwhile, is dropped here, which may wake others.
+        // A task that has ended, or was killed meanwhile, is dropped here, which may wake other tasks.
     }
 
     fn wake_at(&self, time: Micros, id: TaskId) {

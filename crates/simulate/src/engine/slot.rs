@@ -1,4 +1,4 @@
-//! Slots for answers.
+//! Slots that pass an answer to the task that waits for it.
 
 use std::any::Any;
 use std::cell::RefCell;

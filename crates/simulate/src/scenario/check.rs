@@ -1,4 +1,4 @@
-//! Checks of scenarios.
+//! Checks whether a scenario can be simulated.
 
 use calipam_model::IpNet;
 use calipam_model::cidr;

@@ -1,4 +1,4 @@
-//! Rates of events.
+//! Rates: numbers of events in a period.
 
 use std::fmt;
 use std::str::FromStr;

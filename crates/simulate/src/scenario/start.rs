@@ -1,4 +1,4 @@
-//! The initial state of a simulated cluster.
+//! Takes the initial state of a simulated cluster from a snapshot.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -25,7 +25,8 @@ impl ArchivedState {
         Self { path: export.path.clone(), at: export.taken_at, _written: None }
     }
 
-    /// The state of an export with its changes until a time, or with all changes.
+    /// Writes the state of an export with its changes until a time, or with all its changes, to a temporary file.
+    /// Without recorded changes, returns the export itself.
     fn written(
         export: &Archived,
         until: Option<Timestamp>,
@@ -42,9 +43,11 @@ impl ArchivedState {
     }
 }
 
-/// The number of earlier exports whose changes are searched, since several recorders may have written them.
+/// The number of earlier exports whose changes are searched: if there were several recorders, the changes after an
+/// older export can reach further.
 const RECORDERS: usize = 3;
-/// A longer time without a write is a gap: a recorder writes once a minute, even without changes.
+/// The longest time between two writes of a recorder, which writes once a minute even without changes. A longer time is
+/// a gap.
 const QUIET: SignedDuration = SignedDuration::from_secs(120);
 
 /// The state of an archive at a time: the last export until then, with the changes recorded until then.

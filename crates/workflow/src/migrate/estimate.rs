@@ -15,7 +15,8 @@ use serde::{Serialize, Serializer};
 
 use super::Eviction;
 
-/// An estimate that leaves out delays by disruption budgets and by images that a node lacks.
+/// An estimate of how long an eviction takes. It leaves out delays by disruption budgets and by images that a node
+/// lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Estimate {
@@ -38,7 +39,8 @@ fn seconds<S: Serializer>(duration: &SignedDuration, serializer: S) -> Result<S:
 
 /// The longest time that counts, in multiples of the median. A longer one shows that the pod was unready again later.
 const OUTLIER: i32 = 10;
-/// The time that a batch waits for addresses if no eviction is requested; a runtime retries several times within it.
+/// The time that a batch waits for addresses if no eviction is requested. A container runtime tries several times
+/// within this time.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(10);
 
 impl Estimate {

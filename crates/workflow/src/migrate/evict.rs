@@ -52,8 +52,8 @@ struct Batch {
 }
 
 impl Eviction {
-    /// Evicts pods of the old pool, batch after batch, until no more can be evicted. Reports their number. `moves` says
-    /// which pods get another address when they are evicted.
+    /// Evicts pods of the old pool, batch after batch, until no more can be evicted. Reports the number of evicted
+    /// pods. `moves` says which pods get another address when they are evicted.
     pub(super) async fn run(
         &self,
         workloads: &Workloads,
@@ -156,7 +156,7 @@ impl Eviction {
         Failure::refused(message).hint(Hint::new(hint, [Call::Again]))
     }
 
-    /// Waits until as many pods of each controller are ready as before.
+    /// Waits until each controller has as many ready pods as before the eviction.
     ///
     /// # Errors
     /// If that takes longer than [`Self::patience`], or a new pod gets an address from the old pool.

@@ -34,11 +34,11 @@ use crate::write::{Repaired, sources};
 /// A request to migrate.
 #[derive(Clone, Debug)]
 pub struct MigrateRequest {
-    /// The old pool, by name or CIDR. Otherwise the disabled pool that has blocks, or the one that a temporary pool or
-    /// the name of a new pool refers to, if there is exactly one.
+    /// The old pool, by name or CIDR. If it is `None`, there must be exactly one pool that is disabled and has blocks,
+    /// or to which a temporary pool or the name of a new pool refers.
     pub from: Option<String>,
     pub target: Target,
-    /// Goes on although the allocator does not find addresses for all users.
+    /// Continues even if the allocator does not find addresses for all users.
     pub force: bool,
     /// Evicts pods in the phase in which users move.
     pub eviction: Option<Eviction>,
@@ -121,8 +121,8 @@ pub fn migrate<'a>(
     })
 }
 
-/// Plans a phase that writes a pool. If nothing will be written, a refusal becomes part of the plan, so that the
-/// survey is still shown.
+/// Plans a phase that writes a pool. If the run only plans, a refusal becomes part of the plan, so that the survey is
+/// still shown.
 fn pools_or_skipped(
     run: &Run<'_>,
     seen: &CheckResult,
@@ -164,8 +164,9 @@ async fn wait_for_grace(
     Ok(Some(passed))
 }
 
-/// Checks again, just before a phase is written, that it is still the next one and may be written. Returns what can
-/// only be compared when it is written: on etcd, the pool is deleted only if no block has come into it since.
+/// Checks again, just before a phase is written, that it is still the next one and may be written. Returns the
+/// preconditions that the write itself has to check: etcd deletes the pool only if no block was created in it since
+/// this read.
 async fn look_again(
     run: &Run<'_>,
     request: &MigrateRequest,

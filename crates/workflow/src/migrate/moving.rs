@@ -51,7 +51,7 @@ pub struct Moving {
 }
 
 impl Moving {
-    /// Reads as much data as it can.
+    /// Reads the data. Errors do not stop the read: [`Self::unread`] lists them.
     pub(super) async fn read(
         workloads: &Workloads,
         snapshot: &Snapshot,
@@ -146,7 +146,8 @@ fn asks_for(asks: &Asks, old: &Pool) -> bool {
     serde_json::from_str::<Vec<String>>(&asks.value).is_ok_and(|texts| texts.iter().any(is_old))
 }
 
-/// Annotations that pin pods to the old pool: they would get its addresses again, or not start while it is disabled.
+/// Annotations that pin pods to the old pool. Such pods would get addresses from this pool again, or would not start
+/// while it is disabled.
 pub(super) struct Ties<'p> {
     old: &'p Pool,
     namespaces: HashMap<&'p str, &'p [Asks]>,

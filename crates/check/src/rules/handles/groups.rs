@@ -90,15 +90,15 @@ pub(crate) fn groups<'c, 's>(context: &'c Context<'s>) -> Vec<Group<'c, 's>> {
     groups.into_iter().flatten().collect()
 }
 
-/// The number of parts by hash. Even with a million things, one part fits into a core's cache while it is sorted.
+/// The number of parts by hash. Even with a million handles, one part fits into a core's cache while it is sorted.
 const SHARDS: usize = 64;
 
-/// Things by the first bits of their hashes.
+/// Handles or references, by the first bits of their hashes.
 struct Shards<T>([Vec<T>; SHARDS]);
 
 impl<T: Copy> Shards<T> {
     fn with_capacity(number: usize) -> Self {
-        // Hashes are spread evenly, but not quite.
+        // Hashes are not spread quite evenly.
         let room = number / SHARDS + number / SHARDS / 16;
         Self(std::array::from_fn(|_| Vec::with_capacity(room)))
     }
@@ -116,7 +116,7 @@ fn sorted<T: Copy>(parts: &[Shards<T>], shard: usize, hash: impl Fn(&T) -> u64) 
     all
 }
 
-/// Merges handles and references, both sorted by hash, and adds groups that are not in order.
+/// Merges handles and references, both sorted by hash, and adds the groups that are not in order to `out`.
 fn merge<'c, 's>(
     context: &'c Context<'s>,
     mut objects: &[Object],
@@ -231,7 +231,7 @@ enum Member<'c, 's> {
     Record(Record<'c, 's>),
 }
 
-/// Splits things with the same hash by ID.
+/// Groups handles and references with the same hash by ID.
 fn split<'c, 's>(
     context: &'c Context<'s>,
     objects: &[Object],

@@ -137,7 +137,7 @@ impl<'s> Checker<'_, 's> {
         out.push(finding.on_nodes(self.nodes(group)));
     }
 
-    /// Reports Calico 2.x handles `<namespace>.<pod>` that a pod shares with an earlier pod of that name (facts 4.2).
+    /// Reports Calico 2.x handles `<namespace>.<pod>` that a pod shares with an earlier pod of its name (facts 4.2).
     fn check_sharing(&self, group: &Group<'_, '_>, out: &mut Vec<Finding>) {
         if group.records.len() < 2 {
             return;
@@ -199,7 +199,7 @@ fn handle_finding(code: Code, id: String, says: String, evidence: HandleEvidence
     Finding::new(code, Subject::Handle(id), says, Evidence::Handle(Box::new(evidence)))
 }
 
-/// Returns true if the record has the handle with a carriage return.
+/// Returns true if the record's handle ID has a carriage return.
 fn is_dirty(record: &Record<'_, '_>) -> bool {
     record.allocation.attribute.handle().is_some_and(TextRef::has_carriage_return)
 }

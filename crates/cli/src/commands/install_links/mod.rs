@@ -108,8 +108,8 @@ fn has(path: &Path, text: &[u8]) -> bool {
     path.is_file() && fs::read(path).is_ok_and(|own| own == text)
 }
 
-/// Creates a link or file unless it is there; with `force`, also replaces a foreign one. False if another file has
-/// this name, and is kept.
+/// Creates a link or file unless it is there. Another file with this name is replaced with `force`; otherwise it is
+/// kept, and the result is false.
 fn install(
     path: &Path,
     is_there: bool,

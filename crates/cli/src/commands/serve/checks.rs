@@ -28,7 +28,7 @@ const REST: u32 = 10;
 /// unless the interval ends the pause.
 const REST_FOLLOWED: u32 = 4;
 /// The shortest time between two checks while following, so that many changes are checked together. A finding that is
-/// due shortens it.
+/// due shortens this time.
 const EVERY: Duration = Duration::from_secs(1);
 /// The time within which Calico usually writes all records of a pod.
 const OF_ONE_POD: Duration = Duration::from_millis(100);

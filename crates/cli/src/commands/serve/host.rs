@@ -1,5 +1,6 @@
-//! The server's names, as a protection against DNS rebinding. A foreign page can point its own name to this machine,
-//! and then the browser lets the page read answers. So requests under unknown names are refused; addresses are safe.
+//! The server's names, as a protection against DNS rebinding. A foreign site can point its own name to this machine,
+//! and then the browser lets the site's pages read answers. So requests that name an unknown host are refused; requests
+//! to an address are safe.
 
 use std::net::IpAddr;
 
@@ -16,7 +17,8 @@ impl Hosts {
         Self(names.iter().map(|name| normal(name)).collect())
     }
 
-    /// True if each host in a request is an address, `localhost`, a name below it, or allowed. Browsers send one.
+    /// True if each host in a request is an address, `localhost`, a name that ends with `.localhost`, or an allowed
+    /// name. Browsers always send a host.
     pub(super) fn admit<B>(&self, request: &Request<B>) -> bool {
         let headers = request.headers().get_all(HOST).iter();
         let authority = |text: &[u8]| Authority::try_from(text).ok();

@@ -22,7 +22,8 @@ pub(crate) struct FleetList {
     /// Clusters with only an earlier state, or only a later one.
     pub only_old: Vec<String>,
     pub only_new: Vec<String>,
-    /// The outcome of clusters that a short table omits, such as those without a change: most of a fleet.
+    /// The outcome of the clusters that a short table omits, such as those without a change. Most clusters of a fleet
+    /// have it.
     pub omits: Option<Outcome>,
     /// Sums over all clusters, for people.
     pub sums: Vec<String>,

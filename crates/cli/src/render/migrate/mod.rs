@@ -222,7 +222,7 @@ fn workloads(moving: &Moving) -> Grid {
     Grid::new(false, &moving.workloads, columns)
 }
 
-/// A command that restarts a workload, if one is enough.
+/// Returns the command that moves the pods of a workload; `None` if no single command does.
 fn command(group: &Group, moving: &Moving) -> Option<String> {
     let (namespace, name) = (shell_word(&group.namespace), shell_word(&group.name));
     match group.kind.as_deref()? {

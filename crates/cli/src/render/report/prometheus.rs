@@ -249,7 +249,7 @@ impl Metrics<'_> {
 
     /// Adds the counters of pools, and the time until an enabled pool is exhausted.
     fn trends(&mut self, trends: &Trends, list: &PoolList) {
-        // Named in the output even without values.
+        // The output names these metrics even if they have no values.
         for name in ["ippool_assigned_total", "ippool_released_total", "ippool_exhaustion_seconds"] {
             self.all.entry(name).or_default();
         }

@@ -79,7 +79,7 @@ impl View for PoolList {
     }
 }
 
-/// The times until which addresses cool down, and the command that ends the cooldown.
+/// Formats how long addresses cool down, and the command that ends the cooldown at once.
 pub(crate) fn cool_down(cooling: &Cooling) -> String {
     let end = hints::command(&["configure", "--ip-cooldown-seconds", "0"]);
     format!("{cooling}; {end} ends the cooldown at once")

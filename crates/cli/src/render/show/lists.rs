@@ -42,7 +42,8 @@ impl View for NodeList {
     }
 }
 
-/// The installed plugin or that of the newest address; both if they differ: `calipam 0.1.0 (newest address: Calico)`.
+/// The installed plugin, or the plugin that assigned the newest address; both if they differ: `calipam 0.1.0 (newest
+/// address: Calico)`.
 fn plugin(plugin: &NodePlugin) -> String {
     let by = plugin.assigned_by.map_or("", |by| match by {
         Plugin::Calico => "Calico",

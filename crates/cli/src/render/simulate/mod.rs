@@ -45,7 +45,7 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// Creates an answer without results.
+    /// Creates the answers for a scenario, still without results.
     pub(crate) fn of(scenario: &Scenario) -> Result<Self, ScenarioError> {
         Ok(Self {
             version: env!("CARGO_PKG_VERSION"),

@@ -1,4 +1,5 @@
-//! A self-contained HTML page: each answer as a table and as charts. It has no script and loads nothing.
+//! A self-contained HTML page: each answer as a table and, except for the result of a plain run, as charts. The page
+//! has no script and loads nothing.
 
 use std::io::{self, Write};
 

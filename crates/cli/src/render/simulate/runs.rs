@@ -16,7 +16,8 @@ pub(super) fn scale(scale: &Scale, text: &mut Text) {
     bars::times("99 % of all ADDs within, by nodes", rows, text);
 }
 
-/// A row for a run and, after several runs, rows for the lowest and the highest value of each number, with their names.
+/// Returns a row for a run and, if it stands for several runs, two more rows: the lowest and the highest value of each
+/// number, named `lowest` and `highest`.
 fn with_range(run: &Run) -> impl Iterator<Item = (&'static str, &Run)> {
     let ends = run.range.iter().flat_map(|range| [(LOWEST, &range.lowest), (HIGHEST, &range.highest)]);
     [("", run)].into_iter().chain(ends)

@@ -1,5 +1,5 @@
-//! Reads many blocks by pages of the list of all blocks; a page starts at a name. An API server answers a few hundred
-//! requests for single objects per second, but lists a few thousand objects.
+//! Reads many blocks by pages of the list of all blocks; each page starts at the name of a wanted block. An API server
+//! answers a few hundred requests for single objects per second, but lists a few thousand objects.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,10 +26,10 @@ const MANY: usize = 64;
 const PAGE: usize = 128;
 /// Maximum number of parallel reads of pages.
 const PAGES: usize = 2;
-/// Maximum number of parallel reads of single blocks, in each of these.
+/// Maximum number of parallel reads of single blocks in each [`Part`].
 const IN_FLIGHT: usize = 32;
 
-/// The blocks that the queries ask for; `None` if these are few, or if there are other queries.
+/// The blocks that the queries ask for; `None` if they are few, or if a query asks for anything else.
 pub(super) fn asked_for(queries: &[Query]) -> Option<Vec<IpNet>> {
     let block = |query: &Query| match query {
         Query::Get(Key::Block(cidr)) => Some(*cidr),
@@ -80,7 +80,7 @@ impl Part<'_> {
         Ok(self.found)
     }
 
-    /// Reads a page from the first wanted name on; `None` if the server does not support it.
+    /// Reads a page from the first wanted name on; `None` if the server cannot start a page there.
     async fn page(&self, kind: &Kind, wanted: &[(String, IpNet)]) -> Result<Option<Page>> {
         let Some((first, cidr)) = wanted.first() else { return Ok(None) };
         let path = format!("{}?limit={}&continue={}", kind.path, wanted.len(), token_from(first));
@@ -110,7 +110,7 @@ impl Part<'_> {
 struct Page {
     /// Answers for wanted blocks; `None` for a block that must be read on its own.
     blocks: Vec<(IpNet, Option<Answer>)>,
-    /// The number of wanted blocks, from the first on, for which the page shows if they exist.
+    /// The number of wanted blocks up to the last name on the page; all if there is no next page.
     covered: usize,
     /// The number of blocks on the page.
     items: usize,

@@ -92,8 +92,8 @@ impl KubeStore {
         }
     }
 
-    /// Finds out from the first answers if the assumed API group exists. If none shows the group and one misses an
-    /// object, asks the server. Returns true if the cluster has the other group.
+    /// Finds out from the first answers if the assumed API group exists. If no answer shows the group and an object is
+    /// missing, asks the server. Returns true if the cluster has the other group.
     async fn is_other_group(&self, answers: &[Answer]) -> Result<bool, StoreError> {
         if answers.iter().any(|answer| answer.shows_group) {
             self.state().is_assumed = false;

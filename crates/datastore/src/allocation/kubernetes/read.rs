@@ -46,7 +46,7 @@ impl Answer {
         Self { misses_kind: true, ..Self::default() }
     }
 
-    /// The answer to a list. Treats "not found" as an empty answer: there are no such objects.
+    /// Creates the answer to a list request. "Not found" means that there are no such objects.
     pub(super) fn to_list(read: Result<Vec<Entry>>) -> Result<Self> {
         match read {
             Ok(entries) => Ok(Self::found(entries)),

@@ -20,10 +20,10 @@ use crate::error::Result;
 use crate::read::whole::kubernetes::list::Listed;
 use crate::read::whole::kubernetes::plan;
 
-/// Maximum changes waiting to be received. With more, the server waits.
+/// Maximum number of messages that wait to be received. Beyond that, the watches stop reading.
 const MOST: usize = 10_000;
-/// Seconds until watches end. They differ: a server that is stopped just when one watch has to end cuts off the others,
-/// which shows that changes may be missing.
+/// Seconds until a watch ends. Not all watches have the same length: if a server is stopped just when one watch has to
+/// end, it cuts off the others, which shows that changes may be missing.
 const SECONDS: [u32; 4] = [15, 16, 17, 18];
 
 /// A report of a watch.
@@ -107,7 +107,7 @@ pub(crate) async fn require_watch(client: &Arc<KubeClient>, kinds: &[Kind]) -> R
     permission::require(client, kinds.iter().map(|kind| kind.permission("watch")).collect()).await
 }
 
-/// Converts an object to its form in an export. An object that is no longer needed counts as deleted.
+/// Converts a change to the form in an export. An object that a check does not need counts as deleted.
 pub(crate) fn recorded(known: &KnownKind, change: &watch::Change) -> Change {
     let exported = match change.is_deleted {
         true => None,
@@ -120,7 +120,8 @@ pub(crate) fn recorded(known: &KnownKind, change: &watch::Change) -> Change {
     Change { key, revision: change.version.cast_signed(), value }
 }
 
-/// The positions at which changes after some lists start: the version of each list, by the plural of its kind.
+/// The positions from which to follow changes after some lists were read: the version of each list, by the plural of
+/// its kind.
 pub(crate) fn positions<T>(kinds: &[Kind], lists: &[Listed<T>]) -> Positions {
     let known = kinds.iter().zip(lists).filter_map(|(kind, listed)| {
         let revision = watch::number(&listed.resource_version).ok()?.cast_signed();

@@ -15,7 +15,7 @@ use crate::client::kubernetes::kinds::Kind;
 use crate::client::kubernetes::watch::{SHORT, Watch, WatchEvent, newest};
 use crate::error::Failure;
 
-/// Delay after which a watch counts as hanging if its server has not ended it in time.
+/// Extra time for the server to end a watch. After that, the watch counts as hanging.
 const LATE: Duration = Duration::from_secs(5);
 /// Minimum time between the starts of two watches, in case a proxy ends each at once.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -49,7 +49,7 @@ impl OneKind {
         let mut one = Self { client, kind, sender, asked, seconds, known };
         async move {
             let broken = match from {
-                // The kind was installed later, so none of its objects are known.
+                // The kind was installed after the last read, so none of its objects are known.
                 None => Broken::Lost(WhyWhole::New),
                 Some(_) => one.run(last).await.err().unwrap_or_else(is_gone),
             };
@@ -102,8 +102,8 @@ impl OneKind {
         }
     }
 
-    /// Reports the changes of one watch until the server ends it on time. Any other end is an error: the server may have
-    /// restarted with an earlier state, which lacks some changes.
+    /// Reports the changes of one watch until the server ends it on time. Any other end is an error: the server may
+    /// have restarted with an earlier state, which lacks some changes.
     async fn watch(&mut self, begin: Instant) -> Result<(), Broken> {
         let opened = Watch::open(&self.client, &self.kind, self.known.cast_unsigned(), self.seconds).await;
         let mut watch = opened.map_err(|failure| self.failed(failure))?;
@@ -143,8 +143,8 @@ impl OneKind {
         }
     }
 
-    /// Reports everything up to now, and returns the number of the request. A watch does not show that nothing
-    /// happened, so this asks the server for its newest version, which a short watch must then reach.
+    /// Reports everything up to now, and returns the number of the last request to do so. A watch does not show that
+    /// nothing happened, so this asks the server for its newest version, which a short watch must then reach.
     async fn prove(&mut self) -> Result<u64, Broken> {
         let asked = *self.asked.borrow_and_update();
         let until = self.newest().await?;

@@ -1,7 +1,7 @@
 //! An etcd v3 server: connection with failover, authentication, reads and writes.
 //!
-//! A client sends all requests to one endpoint: the parts of a whole read are at one revision, and a member that has
-//! answered at a revision once can do so again without asking the others.
+//! A client sends all requests to one endpoint. All parts of a whole read are at one revision, and a member that has
+//! once answered at a revision can do so again without asking the other members.
 
 mod bulk;
 mod classify;
@@ -91,7 +91,7 @@ impl fmt::Debug for EtcdClient {
 pub(crate) struct Answers {
     pub revision: i64,
     pub cluster_id: u64,
-    /// Rises with each election, and starts again if a member is created from a backup.
+    /// Rises with each election, and starts over if a member is created from a backup.
     pub raft_term: u64,
     /// In the order of the requested ranges.
     pub ranges: Vec<GetResponse>,

@@ -16,7 +16,7 @@ pub(crate) struct Range {
     /// True if any member may answer from its own data, which is correct if that member has answered at this or a later
     /// revision before.
     pub serializable: bool,
-    /// Omits values.
+    /// True if values are omitted.
     pub keys_only: bool,
 }
 

@@ -12,8 +12,8 @@ use crate::error::{Cause, Error, Failure, Result};
 /// Interval between requests for the watch's progress. A watch reaches a past revision within a tenth of a second.
 const ASK: Duration = Duration::from_millis(20);
 
-/// The changes that a watch must see before its end: by key, the revision of its last change, or `None` for a deletion.
-/// Some etcd versions report too early that everything was sent (etcd issue 15220).
+/// The changes that a watch must report before it is complete: by key, the revision of the last change, or `None` for a
+/// deletion. Some etcd versions report too early that everything was sent (etcd issue 15220).
 pub(crate) type Due = BTreeMap<Vec<u8>, Option<i64>>;
 
 enum Watched {

@@ -160,8 +160,8 @@ impl EtcdV2Client {
         Err(Error::Connect(failed))
     }
 
-    /// Asks again if the server closes a connection before the request was sent, because that hides the reason, such as
-    /// a missing client certificate.
+    /// Asks again if the server closes the connection before the request is sent, because that hides the reason, such
+    /// as a missing client certificate.
     async fn probe_member(&self) -> Result<Found, Failure> {
         for _ in 0..2 {
             match self.read_once(PROBE, Depth::Own, self.settings.timeouts.connect).await {
@@ -335,7 +335,7 @@ fn reply(body: &Bytes) -> Option<Reply> {
     serde_json::from_slice(body).ok()
 }
 
-/// Creates kube's client, which works with any HTTP server: connections, TLS and basic authentication.
+/// Creates kube's client, which handles connections, TLS and basic authentication for any HTTP server.
 fn http_client(endpoint: &str, settings: &EtcdSettings) -> Result<kube::Client, Failure> {
     let other = |error: &dyn fmt::Display| Failure::Other(error.to_string());
     let mut config = kube::Config::new(endpoint.parse().map_err(|error| other(&error))?);

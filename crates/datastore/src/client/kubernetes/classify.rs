@@ -39,8 +39,8 @@ pub(crate) fn login_failure(error: &AuthError) -> String {
     }
 }
 
-/// The program of a command in Rust's debug format: variables, which may contain secrets, then the program in quotation
-/// marks, then its arguments.
+/// Returns the program of a command. Rust's debug format of a command has variables, which may contain secrets, then
+/// the program in quotation marks, then its arguments.
 fn program_of(command: &str) -> String {
     let (mut quoted, mut escaped, mut at_start) = (false, false, true);
     for (at, c) in command.char_indices() {

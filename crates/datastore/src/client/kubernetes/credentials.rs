@@ -19,7 +19,7 @@ const INTERACTIVE: Duration = Duration::from_mins(10);
 /// The variable that marks the processes of a plugin.
 const MARK: &str = "CALIPAM_PLUGIN";
 
-/// Creates a client from a configuration, and runs the plugin.
+/// A function that creates a client from a configuration, and thereby runs the plugin.
 type Make = fn(Config) -> kube::Result<Client>;
 
 /// The plugin of a client, which runs when the client is created and when its token expires. Dropping it kills the
@@ -28,7 +28,7 @@ type Make = fn(Config) -> kube::Result<Client>;
 pub(super) struct Plugin {
     /// Empty if there is no plugin.
     command: String,
-    /// Differs from that of every other client of this process.
+    /// The value of the variable [`MARK`], different for each client of this process.
     mark: String,
 }
 
@@ -97,8 +97,8 @@ mod system {
 
     use rustix::process::{Pid, Signal, kill_process};
 
-    /// Kills the processes that this process has started with a variable in their environment, and their descendants:
-    /// a script waits for its commands. True if there are any.
+    /// Kills the processes that this process has started with a variable in their environment, and their descendants,
+    /// since a script waits for its commands. Returns true if there were any.
     pub(super) fn kill_children(variable: &str) -> bool {
         let mut found = children("self");
         found.retain(|process| {

@@ -22,7 +22,7 @@ pub(crate) struct Api {
     /// (Kubernetes 1.33 and later). It would read pages after the first from its etcd, at ten times the cost for
     /// pods.
     pub whole_lists: bool,
-    /// Version and plurals of KubeVirt's group, if it is there.
+    /// Version and plurals of KubeVirt's group, if the cluster has it.
     kubevirt: Option<(String, BTreeSet<String>)>,
 }
 
@@ -62,7 +62,7 @@ impl Api {
         self.calico.is_empty() && !self.assumed
     }
 
-    /// True if Calico's group has that kind.
+    /// True if Calico's group has this kind.
     pub(crate) fn has(&self, plural: &str) -> bool {
         self.assumed || self.calico.contains(plural)
     }

@@ -78,7 +78,7 @@ impl Events {
     }
 }
 
-/// True if the failure is not one of the connection, which can then be kept.
+/// True if the connection did not fail and can be kept.
 fn is_answer(failure: &Failure) -> bool {
     !matches!(failure, Failure::Connection(_))
 }

@@ -1,4 +1,4 @@
-//! The paths at which a cluster has the kinds that are read.
+//! The kinds to read, and their paths in a cluster.
 
 use calipam_files::objects::kinds::{Group, KINDS, NODE_NAMES};
 use calipam_files::objects::{KUBEVIRT_GROUP, KnownKind};
@@ -23,7 +23,7 @@ pub(crate) const CONFIGURATION: [Source; 5] = [
     Source::KubeControllersConfiguration,
 ];
 
-/// A kind in a cluster.
+/// A known kind that a cluster has, and its path there.
 #[derive(Clone)]
 pub(crate) struct Kind {
     pub known: &'static KnownKind,
@@ -47,7 +47,8 @@ impl Kind {
         }
     }
 
-    /// The path of a list with at most one object, the one named `default`; of machines, at most one in each namespace.
+    /// The path of a list of the objects named `default`: at most one object, or for machines at most one in each
+    /// namespace.
     pub(crate) fn list_of_one(&self) -> String {
         let (parent, plural) = self.path.rsplit_once('/').unwrap_or(("", self.known.plural));
         match self.known.source {

@@ -289,7 +289,7 @@ impl KubeClient {
         request_error(&self.way_to_server(&failure), what, failure)
     }
 
-    /// The server for errors; if it did not answer, with the proxy that may be the cause.
+    /// The text for the server in errors. If the connection failed, names the proxy as well, which may be the cause.
     fn way_to_server(&self, failure: &Failure) -> String {
         match (&self.proxy, failure) {
             (Some(proxy), Failure::Connection(_)) => format!("{} through the proxy {proxy}", self.server),

@@ -8,10 +8,10 @@ use serde_json::json;
 
 use super::object::{Metadata, Object};
 
-/// The token of a list page that starts at a name. Servers send tokens only after a page, but since version 1.11 they
-/// understand this one, too.
+/// The token of a list page that starts at a name. Servers send tokens only after a page, but since Kubernetes 1.11
+/// they understand this one, too.
 pub(crate) fn token_from(name: &str) -> String {
-    // -1 stands for the newest state, as in the tokens that servers send after a page was compacted.
+    // -1 stands for the newest state, as in the tokens that servers send after a list's revision was compacted.
     URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": -1, "start": name}).to_string())
 }
 

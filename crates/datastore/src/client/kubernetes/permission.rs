@@ -20,8 +20,8 @@ const MAX_REVIEW: usize = 1 << 20;
 /// Checks permissions, and returns an error that names all missing ones.
 ///
 /// # Errors
-/// If a permission is missing, or the server cannot be asked. A server without reviews is not asked further: missing
-/// permissions show in the reads.
+/// If a permission is missing, or the server cannot be asked. It is no error if the server has or allows no reviews:
+/// later requests then show missing permissions.
 pub(crate) async fn require(client: &Arc<KubeClient>, permissions: Vec<Permission>) -> Result<()> {
     let reviews = permissions.into_iter().map(|permission| {
         let client = Arc::clone(client);

@@ -183,8 +183,8 @@ pub(super) fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     Some(copy)
 }
 
-/// True if the server certainly has not started a request: the connection no longer accepted it, or the server
-/// reported that. API servers sometimes close connections to spread their clients (`--goaway-chance`).
+/// True if the server certainly has not started a request: the connection no longer accepted the request, or the server
+/// said so. API servers sometimes close connections to spread their clients (`--goaway-chance`).
 fn was_left(error: &(dyn std::error::Error + 'static)) -> bool {
     sources(error).any(|source| {
         let refused = source.downcast_ref::<h2::Error>().is_some_and(|error| {

@@ -40,8 +40,8 @@ pub(crate) enum WatchEvent {
     Reached(u64),
 }
 
-/// Asks for the newest version of a kind, never from an older cache of the server. The list has hardly any objects, so
-/// it costs the server almost nothing.
+/// Asks for the newest version of a kind; the answer never comes from an outdated cache of the server. The list has
+/// hardly any objects, so it costs the server almost nothing.
 pub(crate) async fn newest(client: &KubeClient, kind: &Kind) -> Result<u64, Failure> {
     let mut answer = client.get(&kind.list_of_one(), Accept::Json).await?;
     let mut list = ItemReader::new(answer.encoding());

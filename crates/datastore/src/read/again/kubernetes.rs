@@ -92,7 +92,7 @@ pub(crate) fn incomplete(client: &KubeClient, kind: &Kind) -> Error {
     client.error(kind.known.plural, Failure::Incomplete("the object is not complete".into()))
 }
 
-/// The path of the object with that key; `None` for keys without an object in Kubernetes.
+/// The kind and path of the object with this key; `None` for keys without an object in Kubernetes.
 pub(crate) fn locate(client: &KubeClient, key: &Key) -> Option<(Kind, String)> {
     let (source, namespace, name) = match key {
         Key::Block(cidr) => (Source::Blocks, "", block_name(*cidr)),

@@ -54,7 +54,7 @@ async fn lookup_once(client: &Arc<EtcdClient>, lookup: &Lookup) -> Result<Snapsh
     Ok(snapshot)
 }
 
-/// Adds ranges to a snapshot, each once, all at the revision of the first.
+/// Reads ranges into a snapshot, each once, all at the revision of the first request.
 struct Reader<'c> {
     client: &'c EtcdClient,
     snapshot: Snapshot,

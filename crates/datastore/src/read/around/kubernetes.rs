@@ -56,7 +56,8 @@ pub(crate) async fn lookup(client: &Arc<KubeClient>, lookup: &Lookup) -> Result<
 }
 
 /// Adds the pods that may use an address, whatever its record names. The API server finds pods by their first address;
-/// pods with the address as the second one, or only in an annotation, are on the nodes of its blocks and records.
+/// pods with the address as the second one, or only in an annotation, are looked for on the nodes that the address's
+/// blocks and records name.
 pub(crate) async fn add_users(
     client: &Arc<KubeClient>,
     snapshot: &mut Snapshot,

@@ -131,7 +131,7 @@ impl Named {
     }
 
     fn add_record(&mut self, block: &Block, record: AttributeRef<'_>) {
-        // A handle with a carriage return is stored in full or up to it.
+        // A handle with a carriage return is stored in full, or only up to the carriage return.
         let handles = [record.handle(), record.clean_handle()].into_iter().flatten();
         let handles = handles.map(|handle| handle.to_string()).filter(|handle| !handle.is_empty());
         self.keys.extend(handles.map(Key::Handle));

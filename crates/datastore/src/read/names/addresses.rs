@@ -1,5 +1,5 @@
-//! Allocated addresses. If there are many blocks, their networks are listed first: `10.`, `10.244.`, `10.244.7.`, then
-//! the addresses.
+//! Suggests allocated addresses. If there are many blocks, suggests their networks first, step by step: `10.`,
+//! `10.244.`, `10.244.7.`, then the addresses.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -48,8 +48,9 @@ pub(super) async fn names(blocks: &impl Blocks, begin: &str) -> Result<BTreeSet<
     Ok(networks)
 }
 
-/// The allocated addresses that begin with `begin`, in blocks whose text begins with `network`, and in earlier blocks
-/// that can contain such an address. If there are many IPv6 blocks, returns their first addresses instead.
+/// The allocated addresses that begin with `begin`, in blocks whose CIDR begins with `network` as text, and in blocks
+/// that start earlier and can contain such an address. If there are many IPv6 blocks, returns their first addresses
+/// instead.
 async fn in_blocks(
     blocks: &impl Blocks,
     network: &str,

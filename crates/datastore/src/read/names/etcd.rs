@@ -44,7 +44,7 @@ async fn folders(keys: &Keys<'_>, begin: &str) -> Result<BTreeSet<String>> {
     Ok(found.into_iter().map(|folder| folder.trim_end_matches('/').to_owned()).collect())
 }
 
-/// Maximum blocks for which ranges of handles are read directly.
+/// In a cluster with more blocks of a family than this, a sample of blocks is read before handles.
 const FEW_BLOCKS: usize = 500;
 /// Approximate number of blocks of a family in the sample of a larger cluster.
 const SAMPLE: usize = 8;

@@ -1,4 +1,4 @@
-//! Selects some of many names, in order, but enough to show the common beginning of all.
+//! Selects some of many names: the first ones, and those that are needed to show the common beginning of all.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,8 @@ pub(super) trait Names {
 /// The names that begin with `begin`, or some of them. See [`Datastore::names`](crate::Datastore::names).
 ///
 /// All names in a sorted list share the common beginning of the first and last one. A server would have to read
-/// everything to find the last one, so this asks for names after those with a common beginning, until there are none.
+/// everything to find the last one, so this asks for the first name after those with the common beginning so far, until
+/// there is none.
 pub(super) async fn some(names: &impl Names, begin: &str) -> Result<BTreeSet<String>> {
     let end = prefix_end(begin.as_bytes());
     let mut found: Vec<String> = within(names.from(begin.as_bytes(), &end, MOST + 1).await?, begin);

@@ -157,7 +157,8 @@ fn path(key: &Key) -> Result<String, Failure> {
 
 /// The longest text with which the keys of all blocks in a network begin. Keys of other blocks can begin with it, too.
 fn key_prefix(network: IpNet) -> String {
-    // If zeros that end the network's part are written as `::` in its first and last address, they are not in the middle.
+    // `::` may stand for zeros at the end of the network's prefix in its first and last address, but not in the middle
+    // one.
     let half = (network.prefix_len() + 1).min(network.max_prefix_len());
     let middle = network.subnets(half).ok().and_then(Iterator::last).unwrap_or(network).network();
     let keys = [network.network(), middle, network.broadcast()];

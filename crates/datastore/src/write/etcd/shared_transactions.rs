@@ -1,8 +1,8 @@
-//! Shared requests to etcd for many parallel writes. Their simultaneous reads and writes are combined in requests of up
-//! to 128 keys: separate requests would cost etcd and the client as much as the reads and writes themselves.
+//! Combines simultaneous reads and writes of parallel tasks in requests to etcd of up to 128 keys: separate requests
+//! would cost etcd and the client as much as the reads and writes themselves.
 //!
-//! Each caller sends waiting requests as soon as the limit allows another one, so a few callers never wait. Writes stay
-//! independent: if not all batches of a transaction find what they expect, each is sent alone.
+//! Each caller sends the waiting reads or writes as soon as the limit of parallel requests allows it, so a few callers
+//! never wait. Writes stay independent: if not all batches of a transaction find what they expect, each is sent alone.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,7 @@ use crate::write::{BATCH, Batch, Stored, Swap};
 const READS: usize = 8;
 const WRITES: usize = 16;
 
-/// The reads and writes of one run.
+/// The waiting reads and writes of one run.
 #[derive(Debug)]
 pub(in crate::write) struct SharedTransactions {
     reads: Queue<Read>,
@@ -34,7 +34,7 @@ pub(in crate::write) struct SharedTransactions {
     alone: AtomicBool,
 }
 
-/// The keys of one read.
+/// The keys of a waiting read, and the channel for their values.
 #[derive(Debug)]
 struct Read {
     paths: Vec<String>,
@@ -44,7 +44,7 @@ struct Read {
 /// Revision and value of a key.
 type Value = (i64, Bytes);
 
-/// One batch.
+/// A waiting batch, and the channel for its outcome.
 #[derive(Debug)]
 struct Write {
     parts: Parts,

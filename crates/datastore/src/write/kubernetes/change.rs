@@ -118,12 +118,13 @@ pub(crate) fn is_version(found: &Revision, expected: &Revision) -> bool {
     }
 }
 
-/// Makes one change. A deletion has two steps, except of a pool or the configuration: the object is marked as deleted,
-/// with the comparison, and then deleted by UID and version. Affinities get labels if `labels` is true.
+/// Makes one change. A deletion has two steps: the object is marked as deleted if it has the expected version, and then
+/// deleted by UID and version. Pools and the configuration are deleted in one step. Affinities get labels if `labels`
+/// is true.
 ///
 /// # Errors
-/// If the server fails, rejects the request, or does not answer in time. The change may then be done in
-/// part.
+/// If the server fails, rejects the request, or does not answer in time. In that case, the change may have taken place
+/// in part.
 pub(crate) async fn change(client: &Arc<KubeClient>, change: &Change, labels: bool) -> Result<Swap> {
     let failed = |failure| client.write_error(&change.key().to_string(), failure);
     let target = Target::locate(client, change.key(), labels).map_err(failed)?;
@@ -214,8 +215,8 @@ impl<'c> Target<'c> {
         object.ok_or_else(|| Failure::Conflict("its version is different".into()))
     }
 
-    /// The object to change, as it was read just before, or from a new read. The request contains its version, so the
-    /// server rejects it after other changes.
+    /// The object to change, as it was read just before, or from a new read. The request to change it contains its
+    /// version, so the server rejects the request if the object has changed since.
     async fn as_read(&self, change: &Change, before: &Revision) -> Result<Value, Failure> {
         let read = change.whole().and_then(|whole| serde_json::from_slice(whole).ok());
         match read.and_then(|object| of_version(object, before)) {
@@ -271,7 +272,8 @@ impl<'c> Target<'c> {
                 Err(failure) => return Err(failure),
             }
 
-            // Another client has written to the object, or reused its name, which also ends the deletion.
+            // Another client has written to the object or reused its name. The deletion is over if the name is reused
+            // or the mark is gone.
             let now = match client.value(path).await {
                 Err(Failure::NotFound) => return Ok(()),
                 now => now?,
@@ -311,7 +313,7 @@ pub(crate) async fn finish_deletion(
     client.write(Method::DELETE, path, &options).await.map(drop)
 }
 
-/// Completes the deletion of this object if it was started, perhaps by this client without an answer.
+/// Completes the deletion of this object if it was started, perhaps by a request of this client that got no answer.
 async fn finish_begun(client: &Arc<KubeClient>, path: &str, object: &Value) {
     let Ok(now) = client.value(path).await else { return };
     if now["metadata"]["uid"] == object["metadata"]["uid"] && is_marked(&now["spec"]) {

@@ -66,12 +66,12 @@ pub(super) fn annotate_as(object: &mut Value, value: &[u8]) {
     }
 }
 
-/// The string `true` or `false`, or the value itself: affinities of `crd.projectcalico.org` have strings.
+/// A flag in JSON: a string if `as_text`, as in affinities of `crd.projectcalico.org`; otherwise a boolean.
 pub(crate) fn flag(value: bool, as_text: bool) -> Value {
     if as_text { value.to_string().into() } else { value.into() }
 }
 
-/// The `spec` of the object with `key`, for a value in etcd's form. `classic` stands for the group
+/// The `spec` of the object with `key`, for a value in etcd's form. `classic` is true for the group
 /// `crd.projectcalico.org`. `None` if there is no such form.
 pub(crate) fn spec(key: &Key, value: &[u8], classic: bool) -> Option<Value> {
     let mut value: Value = serde_json::from_slice(value).ok()?;
@@ -101,7 +101,7 @@ fn block(fields: &mut Map<String, Value>) {
     if fields.get("affinity").is_some_and(Value::is_null) {
         fields.remove("affinity");
     }
-    // The schema requires lists; Calico writes empty ones instead of `null`.
+    // The schema does not allow `null`; Calico writes empty values instead.
     for (name, empty) in [("attributes", json!([])), ("sequenceNumberForAllocation", json!({}))] {
         if fields.get(name).is_some_and(Value::is_null) {
             fields.insert(name.to_owned(), empty);

@@ -32,7 +32,7 @@ enum Position {
     Item,
 }
 
-/// The state within strings, where braces have no meaning.
+/// Whether the next byte is in a string, where brackets and braces have no meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum InText {
     #[default]

@@ -5,7 +5,7 @@ use crate::protobuf::{Fields, Value, varint};
 
 /// The first bytes of every response in this encoding.
 const MAGIC: &[u8] = b"k8s\0";
-/// The envelope's field with the object.
+/// Tag of the envelope's field with the object: number 2, with a length.
 const RAW: u64 = 2 << 3 | 2;
 /// Maximum bytes of one item; an API server accepts no object above a few megabytes.
 const MAX_FIELD: u64 = 64 << 20;
@@ -34,7 +34,7 @@ enum Position {
 
 impl ProtobufList {
     pub fn feed(&mut self, mut piece: &[u8], on_item: &mut dyn FnMut(&[u8])) -> Result<(), ListError> {
-        // Only a field that began in the last piece is copied; later fields are read in place.
+        // Only a field that began in an earlier piece is copied; the fields after it are read in place.
         let mut rest = std::mem::take(&mut self.rest);
         while !rest.is_empty() && !piece.is_empty() {
             let (more, others) = piece.split_at(missing(&rest).min(piece.len()));

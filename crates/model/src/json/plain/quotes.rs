@@ -66,14 +66,14 @@ fn without_lowest(bits: u64) -> u64 {
     bits & bits.wrapping_sub(1)
 }
 
-/// Fills a text's shorter last block with blanks.
+/// Fills up a text's last block, which is shorter, with blanks.
 fn filled(rest: &[u8]) -> [u8; BLOCK] {
     let mut block = [b' '; BLOCK];
     block[..rest.len()].copy_from_slice(rest);
     block
 }
 
-/// Gathers the lowest bits of eight bytes in the highest byte.
+/// A factor that gathers the lowest bits of eight bytes in the highest byte.
 const GATHER: u64 = 0x0102_0408_1020_4080;
 
 /// The quotes in a block, the first byte in the lowest bit. [`Unusual`] if a byte is a backslash or control character.

@@ -59,7 +59,7 @@ impl CorruptBlocks {
 
         for block in broken {
             let Some(content) = stored.get(&block.key) else { continue };
-            // An address in both blocks would be recorded twice.
+            // An address in two overlapping blocks would be recorded twice.
             let repaired = match overlapping(&basis.context.index, &hidden, block.key) {
                 None => repair(basis, block, &content.content),
                 Some(other) => {

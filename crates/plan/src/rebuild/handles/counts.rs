@@ -1,7 +1,8 @@
 //! The counts of handles.
 //!
-//! At most one write of a handle depends on its version, usually before the blocks: it corrects the counts for blocks
-//! that the plan does not change. For every other block, the handle counts up or down in the step of that block.
+//! At most one write of a handle depends on the handle's version. It usually comes before the blocks, and corrects the
+//! counts for blocks that the plan does not change. For every other block, the handle counts up or down in the step of
+//! that block.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -144,7 +145,7 @@ fn too_early(
     })
 }
 
-/// Returns the findings that are repaired.
+/// Returns the findings about a handle that its plan repairs.
 fn repairs(found: &[(Code, Subject)], observed: &Observed<'_>, is_approved: bool) -> Vec<(Code, Subject)> {
     match observed {
         _ if is_approved => found.to_vec(),

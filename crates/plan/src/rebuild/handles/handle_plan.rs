@@ -33,7 +33,7 @@ pub(super) struct HandlePlan<'p, 's> {
     pub(super) id: &'p str,
     /// The numbers of addresses that the blocks record.
     pub(super) recorded: BTreeMap<IpNet, i64>,
-    /// The changes of the recorded numbers.
+    /// The numbers of addresses that the handle gains or loses, by block.
     pub(super) moved: &'p BTreeMap<IpNet, i64>,
     pub(super) observed: Observed<'s>,
     /// Objects to delete, whose IDs have a carriage return.
@@ -48,7 +48,8 @@ enum Decision {
     Keep,
     /// No block records an address under the handle.
     Delete(Revision),
-    /// The plan releases the last addresses, which the object does not count. The object is deleted after their block.
+    /// The plan releases the last addresses, which the object does not count. The object is deleted after the write of
+    /// their block.
     DeleteAfter(IpNet, Revision),
     /// Some counts are wrong or needless.
     Correct(Revision, Vec<(IpNet, i64)>),
@@ -194,8 +195,8 @@ impl HandlePlan<'_, '_> {
         blocks.into_iter().filter(is_untouched).filter_map(correction).collect()
     }
 
-    /// Returns the edits before the blocks, with their preconditions: the blocks record nothing under a deleted handle,
-    /// still something under a created one, and what the new counts of a corrected one allow.
+    /// Returns the edits to write before the blocks, with their preconditions: the blocks must record nothing under a
+    /// deleted handle, something under a created one, and what the new counts of a corrected one allow.
     fn edits(&self, decision: Decision) -> (Vec<Edit>, Vec<(Key, Precondition)>) {
         match decision {
             Decision::Keep | Decision::DeleteAfter(..) => (Vec::new(), Vec::new()),

@@ -45,7 +45,7 @@ struct Unused {
     revision: String,
 }
 
-/// A record in a block. An unreadable field is an error: it must not count as one that the report lacks.
+/// A record in a block. An unreadable field is an error: it must not count as a missing field.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Recorded {

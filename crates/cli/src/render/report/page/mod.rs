@@ -170,7 +170,7 @@ pub(in crate::render) fn tiles(findings: &BTreeMap<Severity, usize>) -> Markup {
     }
 }
 
-/// The numbers by severity, and the limits of the report.
+/// The numbers of findings by severity, and notices about what the report leaves out.
 fn summary(report: &Report) -> Markup {
     html! {
         (tiles(&report.counts.findings))

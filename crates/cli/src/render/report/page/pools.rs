@@ -10,7 +10,7 @@ use crate::render::text::{escape, thousands};
 /// The columns with numbers.
 const NUMBERS: [&str; 8] =
     ["Blocks", "Size", "In use", "Cooling", "Reserved", "Unknown", "Free", "Allocatable"];
-/// From this number on, powers are written, since the numbers of IPv6 pools have twenty digits.
+/// The smallest number that is written as a power, since the numbers of IPv6 pools have twenty digits.
 const LONG_NUMBER: u128 = 100_000_000;
 
 /// Formats `65,536`, `2⁶⁴`, `1.84×10¹⁹`: a number that fits a column.

@@ -21,7 +21,7 @@ use crate::secret::redact_url;
 
 /// Maximum attempts to read if the revision is compacted or the connection breaks.
 const ATTEMPTS: u32 = 4;
-/// Maximum keys of a range in the first request, and maximum nodes.
+/// Maximum keys of each range in the first request, and the lower maximum for nodes.
 const FIRST_LIMIT: i64 = 20_000;
 const FIRST_NODES: i64 = 1_000;
 

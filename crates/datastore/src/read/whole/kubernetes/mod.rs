@@ -16,19 +16,19 @@ use crate::client::kubernetes::kinds::{self, Kind};
 use crate::client::kubernetes::{KubeClient, permission};
 use crate::error::{Error, Permission, Result};
 
-/// The reason that a cluster has no machines.
+/// The reason that machines are not read: KubeVirt is not installed.
 pub(crate) fn no_kubevirt() -> WhySkipped {
     WhySkipped::NotInstalled("KubeVirt".to_owned())
 }
 
-/// The plan of a whole read.
+/// The kinds to read, in order, and the coverage of the result.
 pub(crate) struct Plan {
     /// Address records and configuration, then the users of addresses, which are read after the records, so that an
     /// address assigned in between does not look like a leak.
     pub kinds: Vec<Kind>,
     /// The index in `kinds` of the first users of addresses.
     pub users: usize,
-    /// The sources that are read, and the reasons that others are not.
+    /// A snapshot without objects. It names the sources that are read, and the reasons that others are not.
     pub coverage: Snapshot,
 }
 

@@ -29,8 +29,9 @@ pub(crate) async fn lists<T: Take>(reader: &Lists, kinds: &[Kind]) -> Result<Vec
 }
 
 /// Reads the kinds of a plan; returns their lists in order. The second lists, of users of addresses, must be newer than
-/// the first. A server prepares a list, at one revision for all pages, before it sends the first byte. The second lists
-/// are therefore requested once all first lists have begun to arrive: the server writes both in parallel.
+/// the first lists, of records and configuration. A server prepares a list, at one revision for all pages, before it
+/// sends the first byte. The second lists are therefore requested once all first lists have begun to arrive: the server
+/// writes both in parallel.
 ///
 /// Nothing waits for handles. In a large cluster, the server takes as long to prepare their list as to write that of
 /// the pods. No finding compares them with users of addresses, and they may be older or newer than blocks.
