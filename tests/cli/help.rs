@@ -158,7 +158,10 @@ fn each_name_has_its_own_help() {
     assert_eq!(usage("ipam", &["-h"]), "Usage: ipam [OPTIONS] <COMMAND>");
     assert_eq!(usage("ipam", &["check", "-h"]), "Usage: ipam check [OPTIONS]");
     assert_eq!(usage("kubectl-ipam", &["show", "-h"]), "Usage: kubectl ipam show [OPTIONS] [OBJECT]");
-    assert_eq!(usage("kubectl-calico", &["ipam", "show", "-h"]), "Usage: kubectl calico ipam show [OPTIONS] [OBJECT]");
+    assert_eq!(
+        usage("kubectl-calico", &["ipam", "show", "-h"]),
+        "Usage: kubectl calico ipam show [OPTIONS] [OBJECT]"
+    );
     assert_eq!(usage("calicoctl", &["ipam", "check", "-h"]), "Usage: calicoctl ipam check [OPTIONS]");
     assert_eq!(usage("calipam-0.1", &["ipam", "check", "-h"]), "Usage: calipam ipam check [OPTIONS]");
 }

@@ -63,7 +63,7 @@ fn named_file(path: &Path) -> String {
     if text.contains(['/', '.']) { text.into_owned() } else { format!("./{text}") }
 }
 
-/// Reads all files except the default settings file, which every cluster would share.
+/// Hides the default settings file, which every cluster would share, unless an entry names it.
 struct OnlyNamed;
 
 impl Files for OnlyNamed {

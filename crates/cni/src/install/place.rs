@@ -301,7 +301,7 @@ fn has_mark(mut file: &File) -> io::Result<bool> {
     }
 }
 
-/// False for an empty file, one that cannot be executed, and an ELF file that has 32 bits or lacks its end.
+/// False for an empty file, one that is not executable, and a 32-bit or truncated ELF file.
 fn is_whole(mut file: &File) -> io::Result<bool> {
     let metadata = file.metadata()?;
     if metadata.permissions().mode() & 0o111 == 0 || metadata.len() == 0 {

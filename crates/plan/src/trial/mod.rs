@@ -21,7 +21,7 @@ use crate::skipped::{SkipReason, Skipped};
 /// The largest number of trials. Each of them checks the whole snapshot.
 const MOST_TRIALS: usize = 10;
 
-/// The failure of a plan in memory.
+/// The reason why a plan failed its trial in memory.
 #[derive(Debug, thiserror::Error)]
 pub enum FailedTrial {
     #[error(transparent)]

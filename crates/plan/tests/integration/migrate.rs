@@ -111,9 +111,9 @@ fn a_migration_that_has_begun_is_that_of_its_own_two_pools_alone() {
 /// Until the old pool is disabled, only the name of the new one shows that a migration has begun.
 #[test]
 fn a_migration_has_begun_once_its_new_pool_exists() {
-    let begun = |name: &str, old: &str, is_old_disabled: bool, hours: [i64; 2]| {
+    let begun = |name: &str, old: &str, is_old_disabled: bool, hours: [i64; 2], has_blocks: bool| {
         let mut snapshot = cluster();
-        snapshot.blocks.clear();
+        snapshot.blocks.retain(|_| has_blocks);
         for (pool, name, hours) in [(0, old, hours[0]), (1, name, hours[1])] {
             let pool = &mut snapshot.pools[pool].value;
             pool.name = name.into();
@@ -125,12 +125,16 @@ fn a_migration_has_begun_once_its_new_pool_exists() {
     };
     let new = "old-10-1-0-0-24";
     let of = |old: &str| Ok(Some((old.to_owned(), Target::Pool(new.into()))));
-    assert_eq!([false, true].map(|disabled| begun(new, "old", disabled, [2, 2])), [of("old"), of("old")]);
+    assert_eq!(
+        [false, true].map(|disabled| begun(new, "old", disabled, [2, 2], false)),
+        [of("old"), of("old")]
+    );
+    assert_eq!(begun(new, "old", true, [2, 2], true), of("old"), "blocks are left in the disabled pool");
     // If calipam named both pools, the later one is the new one.
-    assert_eq!(begun(new, "old-10-0-0-0-24", false, [1, 2]), of("old-10-0-0-0-24"));
-    assert_eq!(begun(new, "old-10-0-0-0-24", true, [2, 2]), Err(MigrateRefusal::NoneBegun));
+    assert_eq!(begun(new, "old-10-0-0-0-24", false, [1, 2], false), of("old-10-0-0-0-24"));
+    assert_eq!(begun(new, "old-10-0-0-0-24", true, [2, 2], false), Err(MigrateRefusal::NoneBegun));
     for other in ["other", "old-10-9-0-0-24"] {
-        assert_eq!(begun(other, "old", true, [1, 2]), Err(MigrateRefusal::NoneBegun), "{other}");
+        assert_eq!(begun(other, "old", true, [1, 2], false), Err(MigrateRefusal::NoneBegun), "{other}");
     }
 }
 

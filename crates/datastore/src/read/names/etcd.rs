@@ -51,9 +51,10 @@ const SAMPLE: usize = 8;
 /// If the sample has this many matching handles, the cluster has too many to read directly.
 const MANY: usize = 16;
 
-/// Reads handles. etcd counts every key of a range, even if only the first hundred are requested: half a second for a
-/// million. In a large cluster, a few blocks are therefore read first. If many of their handles match, returns them,
-/// and the first matching keys outside the range of their common beginning.
+/// Reads the IDs of handles that start with `begin`. etcd counts every key of a range, even if only the first hundred
+/// are requested: half a second for a million. In a large cluster, a few blocks are therefore read first. If many of
+/// their handles match, returns some of these, and the first matching IDs before and after those that share their
+/// prefix.
 async fn handles(client: &Arc<EtcdClient>, begin: &str) -> Result<BTreeSet<String>> {
     let keys = Keys { client, folder: HANDLE_PREFIX.to_owned() };
     let known = sample(client).await?;
