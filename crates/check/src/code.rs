@@ -93,7 +93,7 @@ codes! {
     BorrowedTunnelAddress "borrowed-tunnel-address" Warning [Users] () "a tunnel address is in another node's block",
     TunnelAddressMissing "tunnel-address-missing" Warning [] () "a node has no address for a tunnel that other nodes have",
     BorrowedUnderStrictAffinity "borrowed-under-strict-affinity" Warning [Users] () "borrowed from another node's block although strict affinity is on",
-    SharedLegacyHandle "shared-legacy-handle" Warning [Users] () "one <namespace>.<pod> handle holds several addresses of one family",
+    SharedLegacyHandle "shared-legacy-handle" Warning [] () "one <namespace>.<pod> handle holds several addresses of one family",
     UnexpectedBlockOwner "unexpected-block-owner" Error [] () "the block's owner is neither a node nor virtual",
     CorruptBlock "corrupt-block" Error [Rebuilt] () "the block breaks a structural rule",
     OverlappingBlocks "overlapping-blocks" Error [] () "two blocks overlap",

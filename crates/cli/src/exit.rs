@@ -21,7 +21,7 @@ pub(crate) enum Outcome {
 
 pub(crate) fn code(result: &Result<Outcome, Failure>) -> u8 {
     match result {
-        _ if PANICKED.load(Ordering::SeqCst) => Kind::Internal as u8,
+        _ if has_panicked() => Kind::Internal as u8,
         Ok(Outcome::Clean) => 0,
         Ok(Outcome::Findings | Outcome::Refused) => Kind::Refused as u8,
         Ok(Outcome::PartlyRead) => Kind::Failed as u8,
@@ -71,8 +71,12 @@ const REPORT_IT: &str = "this is a bug in calipam; please report it with the com
 /// The message of the first panic.
 static PANIC: OnceLock<String> = OnceLock::new();
 
-/// True after a panic in any thread: the exit code then means an internal error.
 static PANICKED: AtomicBool = AtomicBool::new(false);
+
+/// True after a panic in any thread: the exit code then means an internal error.
+pub(crate) fn has_panicked() -> bool {
+    PANICKED.load(Ordering::SeqCst)
+}
 
 /// Makes the first panic print an error with a hint, and later ones nothing.
 pub(crate) fn report_panics() {

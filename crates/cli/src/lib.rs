@@ -46,6 +46,7 @@ pub fn main() -> ExitCode {
     if Applet::of(program) == Applet::Calicoctl {
         hints::remember_name(Applet::Calicoctl);
         let code = catch_unwind(AssertUnwindSafe(|| calicoctl::run(std::env::args_os())));
+        let code = code.ok().filter(|_| !exit::has_panicked());
         return ExitCode::from(code.unwrap_or(1));
     }
     let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(exit::panicked()));

@@ -69,6 +69,10 @@ impl Snapshot {
         if has(Key::KubeControllersConfiguration(DEFAULT.to_owned())) {
             gone.kube_controllers = replace(&mut self.kube_controllers, fresh.kube_controllers);
         }
+        let is_changed = |name: &mut String| has(Key::IpamConfiguration(name.clone()));
+        gone.ignored_configs = self.ignored_configs.extract_if(.., is_changed).collect();
+        self.ignored_configs.append(&mut fresh.ignored_configs);
+        self.ignored_configs.sort();
 
         // A defect has its key as text, even if the bytes are not UTF-8.
         let read_again: HashSet<_> = match self.defects.is_empty() {
@@ -268,6 +272,7 @@ mod tests {
                 resource("clusterinformations", "default"),
                 format!(r#"{{"spec":{{"clusterGUID":"{salt}"}}}}"#),
             ),
+            9 => (resource("ipamconfigurations", &format!("other-{number}")), r#"{"spec":{}}"#.to_owned()),
             _ => (format!("/calico/ipam/v2/@/{number}"), String::new()),
         };
         let value = if salt.is_multiple_of(5) { "broken".to_owned() } else { value };
@@ -286,7 +291,7 @@ mod tests {
         for revision in 1..60 {
             let mut changes = BTreeMap::new();
             for _ in 0..below(40) {
-                let (key, value) = entry(below(10), below(12), below(100));
+                let (key, value) = entry(below(11), below(12), below(100));
                 if below(3) == 0 {
                     entries.remove(&key);
                     changes.insert(key, None);

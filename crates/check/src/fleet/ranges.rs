@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use calipam_model::IpNet;
-use calipam_model::snapshot::Snapshot;
+use calipam_model::snapshot::{Snapshot, Source};
 
 use super::used::Used;
 use crate::finding::ElsewhereKind;
@@ -51,7 +51,10 @@ impl Ranges {
         points.sort();
         points.dedup();
         Self {
-            strict_affinity: snapshot.effective_ipam_config().map(|config| config.strict_affinity),
+            strict_affinity: snapshot
+                .effective_ipam_config()
+                .filter(|_| snapshot.has_read(Source::IpamConfig))
+                .map(|config| config.strict_affinity),
             points,
             reserved: snapshot.reserved_cidrs().collect(),
             used: Used::of(context),

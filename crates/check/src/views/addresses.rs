@@ -28,8 +28,8 @@ pub struct HeldAddress {
     pub address: IpAddr,
     /// The node in the record, or else the owner of the block; `None` if neither is a node.
     pub node: Option<String>,
-    /// `pod`, `virtual machine`, `service`, `tunnel` or `other`; `not recorded` for an address that a named pod uses,
-    /// but that no readable block records for a holder.
+    /// `pod`, `virtual machine`, `service`, `tunnel` or `other`. For an address that a named pod uses also `cooling` or
+    /// `windows-reserved`, or `not recorded` if no readable block records it.
     #[serde(rename = "type")]
     pub kind: &'static str,
     /// `namespace/name`, the kind of tunnel, or the handle; empty for an address that is not recorded.
@@ -41,7 +41,7 @@ pub struct HeldAddress {
 }
 
 /// Returns the allocated addresses in a scope; if pods are named, those that are allocated to or used by one of them.
-/// Addresses that are cooling down or reserved have no holder and are left out.
+/// Addresses that are cooling down or reserved have no holder, and are left out unless a named pod uses them.
 pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> AddressList {
     let context = Context::new(snapshot, &Options::default());
     let mut used = used_by(snapshot, pods);
@@ -49,10 +49,13 @@ pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> Addres
     for Record { block, allocation } in context.index.records() {
         let (address, record) = (allocation.address, allocation.attribute);
         let claim = Claim::of(&record);
-        if matches!(claim, Claim::Cooling | Claim::WindowsReserved) || !scope.has_network(address.into()) {
+        if !scope.has_network(address.into()) {
             continue;
         }
         let is_used = used.remove(&address);
+        if matches!(claim, Claim::Cooling | Claim::WindowsReserved) && !is_used {
+            continue;
+        }
         let host = || block.owner.and_then(|owner| owner.host()).map(str::to_owned);
         let node = record.get("node").map(|node| node.to_string()).or_else(host);
         let is_recorded = || claim.pod().is_some_and(|pod| pods.contains(&pod));
@@ -61,7 +64,11 @@ pub fn addresses(snapshot: &Snapshot, scope: &Scope, pods: &[PodName]) -> Addres
         {
             continue;
         }
-        let (kind, allocated_to) = describe(&claim, &record);
+        let (kind, allocated_to) = match claim {
+            Claim::Cooling => ("cooling", String::new()),
+            Claim::WindowsReserved => ("windows-reserved", String::new()),
+            claim => describe(&claim, &record),
+        };
         list.addresses.push(HeldAddress {
             address,
             node,
@@ -113,18 +120,19 @@ mod tests {
     use super::*;
 
     const BLOCK: &[u8] =
-        br#"{"cidr":"10.0.0.0/29","affinity":"host:node-1","allocations":[0,1,2,null,null,null,null,null],
-        "unallocated":[3,4,5,6,7],"attributes":[
+        br#"{"cidr":"10.0.0.0/29","affinity":"host:node-1","allocations":[0,1,2,3,null,null,null,null],
+        "unallocated":[4,5,6,7],"attributes":[
         {"handle_id":"net.aaaaaaaaaaaaaaaa","secondary":{"node":"node-1","namespace":"ns","pod":"a"}},
         {"handle_id":"net.bbbbbbbbbbbbbbbb","secondary":{"node":"node-2","namespace":"ns","pod":"b"}},
-        {"handle_id":"ns.old","secondary":{}}]}"#;
+        {"handle_id":"ns.old","secondary":{}},{"releasedAt":"2026-05-01T12:00:00Z"}]}"#;
 
     fn snapshot() -> Snapshot {
-        let mut snapshot = Snapshot::default();
+        let taken_at = "2026-05-01T12:00:01Z".parse().unwrap();
+        let mut snapshot = Snapshot { taken_at, ..Snapshot::default() };
         snapshot.add_entry(b"/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-29", BLOCK, 1);
         let endpoint =
             br#"{"metadata":{"namespace":"ns","name":"node--2-k8s-b-eth0"},"spec":{"node":"node-2","pod":"b",
-            "orchestrator":"k8s","endpoint":"eth0","ipNetworks":["10.0.0.1/32","10.0.0.5/32"]}}"#;
+            "orchestrator":"k8s","endpoint":"eth0","ipNetworks":["10.0.0.1/32","10.0.0.3/32","10.0.0.5/32"]}}"#;
         let key = b"/calico/resources/v3/projectcalico.org/workloadendpoints/ns/node--2-k8s-b-eth0";
         snapshot.add_entry(key, endpoint, 2);
         snapshot
@@ -149,9 +157,10 @@ mod tests {
     fn of_a_pod_what_is_recorded_and_what_is_used() {
         let pod = ("ns".to_owned(), "b".to_owned());
         let pods = [pod];
-        assert_eq!(shown(&Scope::default(), &pods), ["10.0.0.1 pod ns/b", "10.0.0.5 not recorded "]);
+        let all = ["10.0.0.1 pod ns/b", "10.0.0.3 cooling ", "10.0.0.5 not recorded "];
+        assert_eq!(shown(&Scope::default(), &pods), all);
         // Recorded on another node.
-        assert_eq!(shown(&Scope::of_nodes(["node-1".to_owned()]), &pods), ["10.0.0.5 not recorded "]);
+        assert_eq!(shown(&Scope::of_nodes(["node-1".to_owned()]), &pods), all[1..]);
         assert!(shown(&Scope::default(), &[("ns".to_owned(), "c".to_owned())]).is_empty());
     }
 

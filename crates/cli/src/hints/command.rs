@@ -88,7 +88,8 @@ pub(crate) fn command_elsewhere(words: &[&str]) -> String {
 
 /// Formats a command line for a document, which does not depend on this call.
 pub(crate) fn command_in_document(words: &[&str]) -> String {
-    words.iter().fold(Applet::Calipam.command_prefix().to_owned(), |line, word| format!("{line} {word}"))
+    let name = Applet::Calipam.command_prefix().to_owned();
+    words.iter().fold(name, |line, word| format!("{line} {}", shell_word(word)))
 }
 
 fn line<'a>(words: impl Iterator<Item = &'a str>) -> String {

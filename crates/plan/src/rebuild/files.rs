@@ -67,13 +67,9 @@ pub fn block_files(before: &Snapshot, plan: &Plan, now: Timestamp) -> Result<Vec
         part.edits.retain(|edit| matches!(edit.key(), Key::Block(_)));
     }
 
+    let json = |block: &Versioned<StoredBlock>| json(before.datastore, block);
     let earlier: Vec<(IpNet, Value)> = small.blocks.iter().map(json).collect();
-    let later: Vec<(IpNet, Value)> = apply_plan(small, &only_blocks, now)?
-        .blocks
-        .iter()
-        .map(json)
-        .map(|(cidr, value)| (cidr, as_stored(before.datastore, cidr, value)))
-        .collect();
+    let later: Vec<(IpNet, Value)> = apply_plan(small, &only_blocks, now)?.blocks.iter().map(json).collect();
     let value = |all: &[(IpNet, Value)], cidr: IpNet| {
         all.iter().find(|(key, _)| *key == cidr).map(|(_, value)| value.clone())
     };
@@ -88,9 +84,12 @@ pub fn block_files(before: &Snapshot, plan: &Plan, now: Timestamp) -> Result<Vec
     Ok(touched.into_iter().map(file).collect())
 }
 
-fn json(block: &Versioned<StoredBlock>) -> (IpNet, Value) {
+/// Returns a block in the form in which the datastore has it; a corrupt one as it is.
+fn json(datastore: DatastoreKind, block: &Versioned<StoredBlock>) -> (IpNet, Value) {
     let value = match &block.value.content {
-        BlockContent::Sound(sound) => serde_json::to_value(sound).unwrap_or_default(),
+        BlockContent::Sound(sound) => {
+            as_stored(datastore, block.value.key, serde_json::to_value(sound).unwrap_or_default())
+        }
         BlockContent::Corrupt(corrupt) => {
             serde_json::from_str(&corrupt.raw).unwrap_or_else(|_| Value::String(corrupt.raw.to_string()))
         }
