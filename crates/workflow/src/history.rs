@@ -135,7 +135,7 @@ async fn subject(datastore: &Datastore, object: Object) -> Result<About, Failure
             let id = if is_whole { None } else { whole_id(&begin, names(NameKind::Handles, &begin).await?)? };
             Ok(About::Handle(id.unwrap_or(begin)))
         }
-        Object::Name(name) => {
+        Object::Text(name) => {
             let nodes = names(NameKind::Nodes, &name).await?;
             let pools = names(NameKind::Pools, &name).await?;
             let handles = names(NameKind::Handles, &name).await?;
@@ -153,7 +153,7 @@ pub(crate) fn about(object: Object) -> Result<About, Failure> {
         Object::Pod((namespace, name)) => About::Pod(format!("{namespace}/{name}")),
         Object::Node(name) => About::Node(name),
         Object::Handle(id) => About::Handle(id),
-        Object::Pool(name) | Object::Name(name) => {
+        Object::Pool(name) | Object::Text(name) => {
             return Err(Failure::usage(format!("{name:?} is a pool, and a pool has no history")).hint(
                 Hint::new(
                     "name an address, a block (CIDR), a pod, a node or a handle; {} lists the blocks",

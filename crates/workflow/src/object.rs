@@ -24,13 +24,15 @@ pub enum Object {
     Pool(String),
     /// A handle, by its ID or the beginning of it.
     Handle(String),
-    /// A node, a pool or a handle: the data of the cluster says which.
-    Name(String),
+    /// Any of them: the form of the text or the data of the cluster says which.
+    Text(String),
 }
 
 impl Object {
-    /// Reads an address, a CIDR or `NAMESPACE/NAME`; any other text is a name.
-    pub fn parse(text: &str) -> Self {
+    /// Reads a text in the form of an address, a CIDR or `NAMESPACE/NAME`. Other texts are names, which only the data
+    /// of the cluster explains. So are addresses in a cluster whose nodes are named by them.
+    pub fn by_form(self) -> Self {
+        let Self::Text(text) = &self else { return self };
         if let Ok(address) = text.parse::<IpAddr>() {
             return Self::Address(address.to_canonical());
         }
@@ -41,11 +43,11 @@ impl Object {
             Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
                 Self::Pod((namespace.to_owned(), name.to_owned()))
             }
-            _ => Self::Name(text.to_owned()),
+            _ => self,
         }
     }
 
-    /// Completes the ID of a handle, and finds what a name is. Other objects need not exist.
+    /// Completes the ID of a handle, and finds what a text names. Other objects need not exist.
     ///
     /// # Errors
     /// If nothing or several things have the name, or several handles begin with the text.
@@ -53,11 +55,11 @@ impl Object {
         let ids = |begin: &str| handle_ids(snapshot, begin);
         match self {
             Self::Handle(begin) => Ok(Self::Handle(whole_id(&begin, ids(&begin))?.unwrap_or(begin))),
-            Self::Name(name) if is_pattern(&name) => Ok(Self::Node(name)),
-            Self::Name(name) => {
+            Self::Text(text) if is_pattern(&text) => Ok(Self::Node(text)),
+            Self::Text(text) => {
                 let pools = snapshot.pools.iter().map(|pool| pool.value.name.clone()).collect();
-                let known = KnownNames { nodes: known_nodes(&[snapshot]), pools, handles: ids(&name) };
-                known.find(&name, nearest_pod(snapshot, "", &name))
+                let known = KnownNames { nodes: known_nodes(&[snapshot]), pools, handles: ids(&text) };
+                known.find(&text, nearest_pod(snapshot, "", &text))
             }
             other => Ok(other),
         }
@@ -79,45 +81,44 @@ pub(crate) struct KnownNames {
 }
 
 impl KnownNames {
-    /// Returns the object with a name; a handle may have it as the beginning of its ID. `pod` is a pod with the same or a
-    /// similar name, which an error suggests.
+    /// Returns the object that a text names; a handle may have it as the beginning of its ID. `pod` is a pod with the
+    /// same or a similar name, which an error suggests.
     ///
     /// # Errors
     /// As for [`Object::find`].
-    pub(crate) fn find(mut self, name: &str, pod: Option<String>) -> Result<Object, Failure> {
-        let owned = || name.to_owned();
+    pub(crate) fn find(mut self, text: &str, pod: Option<String>) -> Result<Object, Failure> {
+        let name = || text.to_owned();
+        let formed = Object::Text(name()).by_form();
         let readings = [
-            (self.nodes.contains(name), "a node", Object::Node(owned()), Call::AsNode(owned())),
-            (self.pools.contains(name), "a pool", Object::Pool(owned()), Call::AsPool(owned())),
+            (formed != Object::Text(name()), "an address", formed, Call::AsAddress(name())),
+            (self.nodes.contains(text), "a node", Object::Node(name()), Call::AsNode(name())),
+            (self.pools.contains(text), "a pool", Object::Pool(name()), Call::AsPool(name())),
             (
-                self.handles.contains(clean_id(name)),
+                self.handles.contains(clean_id(text)),
                 "a handle",
-                Object::Handle(owned()),
-                Call::AsHandle(owned()),
+                Object::Handle(name()),
+                Call::AsHandle(name()),
             ),
         ];
         let mut exact: Vec<_> = readings.into_iter().filter(|(exists, ..)| *exists).collect();
         if exact.len() > 1 {
             let kinds: Vec<&str> = exact.iter().map(|(_, kind, ..)| *kind).collect();
-            let text = vec!["{}"; exact.len()].join(" or ");
+            let each = vec!["{}"; exact.len()].join(" or ");
             let calls: Vec<Call> = exact.into_iter().map(|(.., call)| call).collect();
-            return Err(Failure::refused(format!("{name:?} is {}", kinds.join(" and ")))
-                .hint(Hint::new(format!("say which: {text}"), calls)));
+            return Err(Failure::refused(format!("{text:?} is {}", kinds.join(" and ")))
+                .hint(Hint::new(format!("say which: {each}"), calls)));
         }
         if let Some((_, _, object, _)) = exact.pop() {
             return Ok(object);
         }
-        if let Some(id) = only_handle(name, self.handles)? {
+        if let Some(id) = only_handle(text, self.handles)? {
             return Ok(Object::Handle(id));
         }
         self.nodes.append(&mut self.pools);
         self.nodes.extend(pod);
         let list = Hint::new("a pod is NAMESPACE/NAME; {} lists the nodes", [Call::ShowNodes]);
-        Err(Failure::refused(format!("no node, pool or handle has the name {name:?}")).hint(did_you_mean(
-            name,
-            &self.nodes,
-            list,
-        )))
+        let hint = did_you_mean(text, &self.nodes, list);
+        Err(Failure::refused(format!("no node, pool or handle has the name {text:?}")).hint(hint))
     }
 }
 
@@ -127,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_text_says_what_it_is_or_is_a_name() {
-        let name = |text: &str| Object::Name(text.into());
+        let name = |text: &str| Object::Text(text.into());
         for (text, expected) in [
             ("10.244.1.7", Object::Address("10.244.1.7".parse().unwrap())),
             ("::ffff:10.244.1.7", Object::Address("10.244.1.7".parse().unwrap())),
@@ -140,7 +141,7 @@ mod tests {
             ("/web-0", name("/web-0")),
             ("", name("")),
         ] {
-            assert_eq!(Object::parse(text), expected, "{text}");
+            assert_eq!(Object::Text(text.into()).by_form(), expected, "{text}");
         }
     }
 
@@ -161,6 +162,10 @@ mod tests {
             known(&["net.1", "net.2"]).find("net.", None).unwrap_err().message.starts_with("several handles")
         );
         assert!(known(&[]).find("c", None).unwrap_err().message.starts_with("no node, pool or handle"));
+        let by_address = KnownNames { nodes: set(&["10.0.0.1"]), ..KnownNames::default() };
+        let error = by_address.find("10.0.0.1", None).unwrap_err();
+        assert_eq!(error.message, "\"10.0.0.1\" is an address and a node");
+        assert!(matches!(known(&[]).find("10.0.0.1", None), Ok(Object::Address(_))));
         // A whole name comes before the beginning of another one.
         assert_eq!(known(&["a1", "a2"]).find("a", None).unwrap(), Object::Node("a".into()));
     }

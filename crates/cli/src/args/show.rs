@@ -86,7 +86,7 @@ fn prefix(text: &str) -> Result<u8, String> {
 /// Reads the name of an object.
 pub(super) fn object(text: &str) -> Result<Object, String> {
     let text = whole(text);
-    if text.is_empty() { Err("expected a name".to_owned()) } else { Ok(Object::parse(&text)) }
+    if text.is_empty() { Err("expected a name".to_owned()) } else { Ok(Object::Text(text)) }
 }
 
 /// Removes the ending of an ID that a table has shortened.

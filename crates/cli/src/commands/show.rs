@@ -27,7 +27,10 @@ use crate::{connect, hints};
 /// If the datastore cannot be read, or does not have the subject.
 pub(super) fn run(args: &ShowArgs, global: &Global, console: &Console) -> Result<Outcome, Failure> {
     let subject = args.subject();
-    let is_one = matches!(subject, Subject::Object(Object::Address(_) | Object::Handle(_)));
+    let is_one = matches!(
+        &subject,
+        Subject::Object(object) if matches!(object.clone().by_form(), Object::Address(_) | Object::Handle(_))
+    );
     if args.quick && !is_one {
         return Err(Failure::usage(
             "--quick works with an address or --handle: everything else needs all data",
@@ -105,7 +108,7 @@ fn print_subject(
             if is_pool { pools() } else { blocks() }?;
         }
         Subject::Object(Object::Address(address)) => return details(*address, snapshot, events, console),
-        Subject::Object(Object::Handle(id) | Object::Name(id)) => return handle(id, snapshot, console),
+        Subject::Object(Object::Handle(id) | Object::Text(id)) => return handle(id, snapshot, console),
     }
     Ok(Outcome::Clean)
 }
@@ -132,20 +135,21 @@ async fn read(
             return Ok((snapshot, subject));
         }
     };
-    let (snapshot, object) = match object {
-        Object::Address(address) if args.quick => {
+    if !args.quick {
+        let snapshot = calipam_workflow::read(datastore, &person).await?;
+        let object = object.find(&snapshot)?;
+        return Ok((snapshot, Subject::Object(object)));
+    }
+    let (snapshot, object) = match object.by_form() {
+        Object::Address(address) => {
             let lookup = Lookup::Address(address);
-            (calipam_workflow::read_around(datastore, &lookup, &person).await?, object)
+            (calipam_workflow::read_around(datastore, &lookup, &person).await?, Object::Address(address))
         }
-        Object::Handle(begin) if args.quick => {
+        Object::Handle(begin) => {
             let (snapshot, id) = calipam_workflow::read_around_handle(datastore, &begin, &person).await?;
             (snapshot, Object::Handle(id))
         }
-        object => {
-            let snapshot = calipam_workflow::read(datastore, &person).await?;
-            let object = object.find(&snapshot)?;
-            (snapshot, object)
-        }
+        _ => unreachable!("a usage error"),
     };
     Ok((snapshot, Subject::Object(object)))
 }

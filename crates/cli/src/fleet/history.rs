@@ -23,7 +23,7 @@ use crate::render::text::count;
 /// # Errors
 /// If the call is not about an address: nodes, blocks and handles belong to one cluster.
 pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Result<Outcome, Failure> {
-    let Object::Address(address) = args.object() else {
+    let Object::Address(address) = args.object().by_form() else {
         let what = "with several clusters, `history` is about an address";
         return Err(
             Failure::usage(what).hint("nodes, blocks, pods and handles belong to one cluster: name it")
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &HistoryArgs, fleet: &Fleet, console: &Console) -> Resul
         let found = match &args.archive {
             Some(folder) => {
                 let (folder, person) = (place(folder, cluster, ""), Person::watching(console));
-                let found = archive_history(&folder, args.object(), journals.as_deref(), &person);
+                let found = archive_history(&folder, Object::Address(address), journals.as_deref(), &person);
                 found.map_err(|failure| failure.message)
             }
             None => read(cluster, &args.fleet, console, async |datastore| {

@@ -101,7 +101,7 @@ fn of_cluster(
 ) -> Result<Result<(Outcome, OfCluster), String>, Failure> {
     let names_something = args.selection.names_nodes()
         || !args.selection.pools.is_empty()
-        || matches!(args.subject(), Subject::Object(object) if !matches!(object, Object::Address(_)));
+        || matches!(args.subject(), Subject::Object(object) if !matches!(object.clone().by_form(), Object::Address(_)));
     read(cluster, &args.fleet, console, async |datastore| match show(datastore, args, console).await {
         Ok(Found { found: (snapshot, outcome), not_found }) => {
             let mut pools = if lists_pools(args) { Pools::of(&snapshot) } else { Pools::default() };

@@ -37,6 +37,7 @@ fn line(call: &Call) -> String {
         Call::MaxChanges(most) => again(&["--max-changes", &most.to_string()], &["max_changes"]),
         Call::EndpointsOnly => again(&["--endpoints-only"], &[]),
         Call::ByName => again(&["--name", "NAME"], &["name", "cidr"]),
+        Call::AsAddress(address) => again(&["--ip", address], &["object"]),
         Call::AsNode(name) => again(&["--node", name], &["object"]),
         Call::AsPool(name) => again(&["--pool", name], &["object"]),
         Call::AsHandle(id) => again(&["--handle", id], &["object"]),
