@@ -105,7 +105,7 @@ fn one_address_needs_few_requests() {
     cluster.write_to_etcd(&etcd.endpoint()).unwrap();
     let run = on_etcd(&etcd, &["show", "--ip", "10.244.10.6", "--quick", "-v"]);
     assert_eq!(run.code, 0, "{run:?}");
-    assert!(run.stdout.contains("default/queue-49, which does not exist"), "{run:?}");
+    assert!(run.stdout.contains("default/queue-49, which was not found"), "{run:?}");
     let requests = run.stderr.lines().find_map(|line| line.strip_suffix(" requests")).unwrap();
     let number: u32 = requests.rsplit(' ').next().unwrap().parse().unwrap();
     assert!(number <= 4, "{}", run.stderr);

@@ -150,7 +150,7 @@ fn a_leak_says_when_it_was_last_in_use() {
     assert!(one.code == 2 && one.stderr.contains(" gives no rates: it has one state"), "{one:?}");
     assert_eq!(cluster.run(&["export", "--archive", archive]).code, 0);
     let two = calipam(&load);
-    let least = " 0 pods came and 0 pods left, of 1 on average; pods that came and left between two exports are not \
+    let least = " 0 pods came and 0 pods left; on average there were 1; pods that came and left between two exports are not \
                  counted\n";
     assert!(two.code == 0 && two.stderr.contains(least), "{two:?}");
     assert_eq!(two.json()["scenario"]["lifetime"], "2h");

@@ -83,7 +83,7 @@ fn the_kubernetes_datastore_is_read() {
 
     let story = on_kubernetes(&server, &["show", "--ip", "10.0.0.1"]);
     assert_eq!(story.code, 0, "{story:?}");
-    assert!(story.stdout.contains("default/web-0, which does not exist"), "{story:?}");
+    assert!(story.stdout.contains("default/web-0, which was not found"), "{story:?}");
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cluster.jsonl.zst");

@@ -66,9 +66,9 @@ fn a_block_that_does_not_exist() {
     refused(
         &["rebuild", "--block", "10.99.0.0/26"],
         1,
-        "error: there is no block 10.99.0.0/26\nhint: `calipam show",
+        "error: block 10.99.0.0/26 not found\nhint: `calipam show",
     );
-    refused(&["rebuild", "--block", "10.244.10.0/26,10.99.0.0/26"], 1, "there is no block 10.99.0.0/26");
+    refused(&["rebuild", "--block", "10.244.10.0/26,10.99.0.0/26"], 1, "block 10.99.0.0/26 not found");
     let run = on_example(&["rebuild", "--block", "10.244.10.5/26"]);
     assert!(run.stdout.contains("10.244.10."), "a block may be named by an address in it: {run:?}");
 }

@@ -136,7 +136,7 @@ fn a_name_that_is_not_found_keeps_no_other_from_being_read() {
             "node-99",
             "error: node \"node-99\" not found\nhint: did you mean",
         ),
-        (&["check"], "--pool", "extra-5", "extra-77", "error: there is no pool \"extra-77\""),
+        (&["check"], "--pool", "extra-5", "extra-77", "error: pool \"extra-77\" not found"),
         (&["check", "--fail-on", "never"], "--node", "node-1?", "gpu-*", "error: node \"gpu-*\" not found"),
         (&["show", "--nodes"], "--node", "node-2", "node-99", "error: node \"node-99\" not found"),
         (&["show"], "--pool", "extra-5", "10.9.0.0/16", "error: nothing is in 10.9.0.0/16"),
@@ -179,18 +179,14 @@ fn what_does_not_exist_is_an_error_in_every_command() {
     let commands: [&[&str]; 5] =
         [&["check"], &["show"], &["release", "--leaked", "--dry-run"], &["rebuild"], &DIFF];
     let node = "error: node \"node-x1\" not found\nhint: did you mean `node-1`?";
-    let pool = "error: there is no pool \"rak-ippool\"\nhint: did you mean `rack-ippool`?";
+    let pool = "error: pool \"rak-ippool\" not found\nhint: did you mean `rack-ippool`?";
     let network = "error: nothing is in 10.9.0.0/16: no pool, no block, and no address in use\nhint: ";
     for (unknown, says, commands) in [
         (["--node", "node-x1"], node, &commands[..]),
         (["--pool", "rak-ippool"], pool, &commands),
         (["--pool", "10.9.0.0/16"], network, &commands),
         (["-n", "kube-sytem"], "error: namespace \"kube-sytem\" not found", &[commands[0], commands[2]]),
-        (
-            ["--block", "10.244.99.0/26"],
-            "error: there is no block 10.244.99.0/26",
-            &[commands[3], commands[4]],
-        ),
+        (["--block", "10.244.99.0/26"], "error: block 10.244.99.0/26 not found", &[commands[3], commands[4]]),
         (["--ip", "10.9.0.1"], "error: nothing is in 10.9.0.1/32", &[commands[4]]),
         (
             ["--pod", "shop/search-6799fc88d8-4v7sx"],
@@ -299,7 +295,7 @@ fn a_handle_by_the_beginning_of_its_id() {
     assert_eq!((many.code, many.stderr.lines().count()), (1, 13), "{many:?}");
     assert!(many.stderr.ends_with("\n  …\n"), "{many:?}");
     let none = on_example(&["show", "--handle", "k8s-pod-network.zz"]);
-    assert!(none.code == 1 && none.stderr.contains("there is no handle \"k8s-pod-network.zz\""), "{none:?}");
+    assert!(none.code == 1 && none.stderr.contains("handle \"k8s-pod-network.zz\" not found"), "{none:?}");
 }
 
 /// A release requires the complete ID of a handle, since a prefix could match another one.

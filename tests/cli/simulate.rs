@@ -128,7 +128,10 @@ fn advice_names_the_pool_that_a_cluster_needs() {
     assert!(found.contains("Block size: /28. Of the sizes") && found.contains("large enough"), "{found}");
     let found = advice("10.0.0.0/24");
     assert!(found.contains("Block size: /28, in a pool that is large enough"), "{found}");
-    assert!(found.contains("Pool: /23 or larger") && found.contains("the pools are smaller"), "{found}");
+    assert!(
+        found.contains("Pool: /23 or larger") && found.contains("the existing pools are smaller"),
+        "{found}"
+    );
 }
 
 #[test]

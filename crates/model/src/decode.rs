@@ -121,7 +121,7 @@ fn not_canonical(key: &Key, path: &str) -> Option<String> {
     let is_named_by_cidr = matches!(key, Key::Block(_) | Key::Affinity(_));
     let canonical = is_named_by_cidr.then(|| key.to_string()).filter(|canonical| canonical != path)?;
     let last = canonical.rsplit('/').next().unwrap_or_default();
-    Some(format!("it appears in lists, but a get asks for {last}"))
+    Some(format!("it appears in lists, but Calico looks for it by the name {last}"))
 }
 
 fn versioned<T>(value: T, revision: i64) -> Versioned<T> {

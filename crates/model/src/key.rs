@@ -106,7 +106,7 @@ impl Key {
         let Some((.., make)) = RESOURCES.iter().find(|(known, ..)| *known == plural) else { return Ok(None) };
         let Some(make) = make else { return parse_endpoint(name).map(Some) };
         if name.is_empty() || name.contains('/') {
-            return Err(error(format!("`{plural}` is followed by {name:?}, which is not one name")));
+            return Err(error(format!("`{plural}` is followed by {name:?}, which is not a single name")));
         }
         Ok(Some(make(name.to_owned())))
     }

@@ -80,7 +80,7 @@ pub enum SelectorError {
     Unexpected { found: String, wanted: &'static str },
     #[error("expected an operator after the label {label:?}, found {found}")]
     NotAnOperator { found: String, label: String },
-    #[error("the label {0:?} is followed by no operator")]
+    #[error("no operator follows the label {0:?}")]
     NoOperator(String),
     #[error("a string has no closing quote")]
     OpenText,

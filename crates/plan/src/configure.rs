@@ -42,7 +42,9 @@ pub enum ConfigureRefusal {
 impl ConfigureRefusal {
     pub fn hint(&self) -> Option<Hint> {
         match self {
-            Self::NeedsAutoAllocation => Some(Hint::new("set this with it: {}", [Call::AutoAllocation])),
+            Self::NeedsAutoAllocation => {
+                Some(Hint::new("also let nodes claim blocks: {}", [Call::AutoAllocation]))
+            }
             Self::LimitNeedsStrictAffinity => Some(Hint::new(
                 "also set strict affinity: {}; or set no limit: {}",
                 [Call::StrictAffinity, Call::NoBlockLimit],

@@ -27,7 +27,7 @@ pub enum RepairError {
     #[error("the journal names {path:?}, which calipam never writes")]
     StrangeKey { path: String },
     /// The plan changes more objects than the operator agreed to.
-    #[error("the operator agreed to change {agreed} objects, but the plan changes {planned}")]
+    #[error("changes to {agreed} objects were confirmed, but the plan changes {planned}")]
     NotAgreed { agreed: usize, planned: usize },
     #[error("cannot {action} the datastore lock: {reason}")]
     Lock { action: LockAction, reason: Box<LockFailure> },

@@ -151,7 +151,7 @@ pub(crate) fn unknown_node(name: &str, known: &BTreeSet<String>) -> Failure {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no pool {0:?}")]
+#[error("pool {0:?} not found")]
 pub struct UnknownPool(pub String);
 
 pub(crate) fn unknown_pool(states: &[&Snapshot], name: &str) -> Failure {
@@ -169,7 +169,7 @@ pub(crate) fn unknown_network(cidr: IpNet) -> Failure {
 
 /// An error for a CIDR without any block.
 pub(crate) fn unknown_block(cidr: IpNet) -> Failure {
-    Failure::refused(format!("there is no block {cidr}"))
+    Failure::refused(format!("block {cidr} not found"))
         .hint(Hint::new("{} lists the blocks", [Call::ShowBlocks]))
 }
 

@@ -116,7 +116,7 @@ fn what_cannot_be_assigned_is_refused_and_changes_nothing() {
         (&["--ip", "172.30.0.9"], 1, &["outside-pools", "closed (172.30.0.0/24)", "it is disabled"]),
         (&["--ip", &taken], 1, &["already-assigned", &pod.handle, &pod.name.pod, "uses it"]),
         (&["--ip", &used], 1, &["in-use", &unrecorded.name.pod, "no block records it"]),
-        (&["--count", "1", "--pool", "nowhere"], 1, &["there is no pool", "lists the pools"]),
+        (&["--count", "1", "--pool", "nowhere"], 1, &["pool \"nowhere\" not found", "lists the pools"]),
         (&["--count", "1", "--pool", "10.9.0.0/16"], 1, &["nothing is in 10.9.0.0/16", "lists the pools"]),
         (&["--count", "1", "--handle", "a/b"], 1, &["handle-not-storable"]),
         (&["--count", "1", "--handle", ""], 1, &["handle-not-storable"]),

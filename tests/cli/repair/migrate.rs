@@ -168,8 +168,8 @@ fn a_refused_migration_changes_nothing() {
     site.put(&key::pool("closed"), other.to_string());
     let before = site.dump();
     for (arguments, code, says) in [
-        (&["--from", "nope", "--to-cidr", "10.99.0.0/16"][..], 1, "there is no pool \"nope\""),
-        (&["--from", OLD, "--to", "nope"], 1, "there is no pool nope"),
+        (&["--from", "nope", "--to-cidr", "10.99.0.0/16"][..], 1, "pool \"nope\" not found"),
+        (&["--from", OLD, "--to", "nope"], 1, "pool nope not found"),
         (&["--from", OLD, "--to", OLD], 1, "is both the old and the new pool"),
         (&["--from", OLD, "--to-cidr", "10.244.128.0/17"], 1, "10.244.128.0/17 overlaps 10.244.0.0/16"),
         (

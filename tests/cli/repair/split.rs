@@ -150,8 +150,8 @@ fn a_refused_split_changes_nothing() {
         (pool(), vec!["8192", "--name", "p"], 1, "more than 4096"),
         (kept, vec!["2", "--name", "p"], 1, "has the finalizer projectcalico.org/pool"),
         (of_namespaces, vec!["2", "--name", "p"], 1, "has a namespaceSelector and allows the use Tunnel"),
-        (pool(), vec!["2", "--name", "q"], 1, "there is no pool \"q\""),
-        (pool(), vec!["2", "--cidr", "10.7.0.0/30"], 1, "there is no pool \"10.7.0.0/30\""),
+        (pool(), vec!["2", "--name", "q"], 1, "pool \"q\" not found"),
+        (pool(), vec!["2", "--cidr", "10.7.0.0/30"], 1, "pool \"10.7.0.0/30\" not found"),
         (pool(), vec!["2"], 2, "--name <NAME>|--cidr <CIDR>"),
         (pool(), vec!["2", "--name", "p", "--max-changes", "2"], 1, "limit of 2"),
     ];

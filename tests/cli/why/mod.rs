@@ -46,7 +46,7 @@ fn each_case_wherever_the_data_is() {
     let (code, sentence) = answer(&["--pod", "shop/new"], run);
     assert!(code == 0 && sentence.ends_with(NOT_READ), "{sentence}");
     let checked = run(&["check", "--settle", "0"]).stdout;
-    assert!(checked.contains("not read: ") && checked.contains("namespaces, "), "{checked}");
+    assert!(checked.contains("not read: ") && checked.contains("namespaces ("), "{checked}");
 }
 
 /// The block of a deleted node is released, and the pod that waits for its addresses gets one when the cooldown ends.
@@ -130,7 +130,12 @@ fn pools_that_pods_ask_for_by_name_ignore_selectors() {
     assert_eq!(lists.findings(), [""; 0]);
     let json = lists.run(&["show", "-o", "json"]).json();
     assert_eq!((&json["pools"][0]["allocatable"], &json["pools"][0]["byName"]), (&json!(0), &json!(17)));
-    assert!(lists.run(&["show"]).stdout.contains("west: 17 for pods that name it, none for others"));
+    assert!(
+        lists
+            .run(&["show"])
+            .stdout
+            .contains("west: 17 addresses for pods that name the pool, none for others")
+    );
     lists.pod("team/wrong", "n1", cases::asks_for("nowhere"), CREATED, None);
     assert!(
         lists.answer(&["--pod", "team/wrong"]).1.contains("asks for the pool nowhere, which does not exist")

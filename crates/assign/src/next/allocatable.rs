@@ -54,7 +54,7 @@ impl fmt::Display for PoolLimit {
             Self::Manual => "its assignmentMode is Manual",
             Self::SmallerThanBlock => "the pool is smaller than one of its blocks",
             Self::AutoAllocationOff => "nodes cannot claim blocks",
-            Self::BlockLimit => "the block limit stops nodes from claiming more blocks",
+            Self::BlockLimit => "the block limit lets nodes claim only part of the pool",
             Self::StrictAffinity => "strict affinity forbids borrowing",
             Self::BlockSize => "blocks of a different size are not used",
             Self::NotKnown => "not known: a necessary object was not read or cannot be decoded",

@@ -132,7 +132,10 @@ fn check_owner(
         return;
     };
     let Some(key) = AffinityKey::of_owner(owner, block.key) else {
-        let says = format!("belongs to {:?}, which is neither a node nor virtual", short(&owner.to_string()));
+        let says = format!(
+            "belongs to {:?}, which is neither host:<node> nor virtual:<name>",
+            short(&owner.to_string())
+        );
         out.push(finding(Code::UnexpectedBlockOwner, says));
         return;
     };

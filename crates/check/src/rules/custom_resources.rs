@@ -100,7 +100,7 @@ fn wrong_labels(
     let says = match severity {
         Severity::Info => {
             let holder = short(&key.node);
-            format!("has no labels yet, like all affinities of {holder}, which is not upgraded yet")
+            format!("has no labels yet, like all affinities of {holder}, which has not been upgraded yet")
         }
         _ => format!("lacks the right labels: {}", list(wrong)),
     };

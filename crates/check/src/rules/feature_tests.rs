@@ -38,7 +38,7 @@ fn keys_that_a_get_does_not_find() {
         "neither what the block records nor the handle is judged"
     );
     let message = &findings(&cluster)[0].message();
-    assert!(message.contains("a get asks for 10.244.1.4-30"), "{message}");
+    assert!(message.contains("Calico looks for it by the name 10.244.1.4-30"), "{message}");
 }
 
 #[test]

@@ -81,7 +81,7 @@ pub(crate) fn check(context: &Context<'_>, address: &Address<'_, '_, '_>, out: &
         out.push(finding(context, Code::UnallocatedInUse, address, |evidence| {
             let place = match (free_in, evidence.records.first()) {
                 (Some(block), _) => format!("free in {}", block.key),
-                (None, Some(record)) => format!("it is cooling down in {}", record.block),
+                (None, Some(record)) => format!("cooling down in {}", record.block),
                 (None, None) => "in no block".to_owned(),
             };
             format!("used by {}, but {place}", evidence.users())

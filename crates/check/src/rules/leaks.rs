@@ -88,7 +88,7 @@ fn extra(context: &Context<'_>, record: &Record<'_, '_>) -> Finding {
     let of_record_named = services.filter(|(_, s)| names_service(&record.allocation.attribute, &s.value));
     let owner = |(position, _)| context.index.describe_owner(Owner::Service(position));
     let says = format!(
-        "allocated to {}, whose ingress does not name it",
+        "allocated to {}, whose status.loadBalancer does not list it",
         name_of_claim(&record.allocation.attribute)
     );
     let evidence = evidence(context, record, of_record_named.map(owner).collect());

@@ -31,7 +31,7 @@ fn missing(cluster: &Cluster) -> Vec<String> {
 }
 
 fn says(fields: &str) -> Vec<String> {
-    vec![format!("node-2 has no address for a tunnel that other nodes have: {fields}")]
+    vec![format!("node-2 lacks a tunnel address of a kind that other nodes have: {fields}")]
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn encapsulates(pool: &Pool, kind: TunnelKind, node: &Node) -> bool {
 fn finding(node: &Node, fields: Vec<OwnerField>) -> Finding {
     let name = node.name.clone();
     let says =
-        format!("{} has no address for a tunnel that other nodes have: {}", short(&name), list(&fields));
+        format!("{} lacks a tunnel address of a kind that other nodes have: {}", short(&name), list(&fields));
     let evidence =
         OwnerEvidence { node: name.clone(), fields, ..OwnerEvidence::new(OwnerKind::Node, name.clone()) };
     let (subject, evidence) = (Subject::Node(name.clone()), Evidence::Endpoint(Box::new(evidence)));

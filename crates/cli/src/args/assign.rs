@@ -21,13 +21,13 @@ pub(crate) struct AssignArgs {
     /// This address; can be repeated
     #[arg(long = "ip", value_name = "ADDRESS", value_parser = address, value_delimiter = ',', group = "what", help_heading = WHAT)]
     pub addresses: Vec<IpAddr>,
-    /// Number of addresses to assign, chosen as for a pod; of each family, if the pools have both
+    /// Number of addresses to assign, chosen as for a pod; this many of each family if the pools have both
     #[arg(long, value_name = "N", group = "what", value_parser = clap::value_parser!(u32).range(1..), help_heading = WHAT)]
     pub count: Option<u32>,
     /// The node that the addresses are for
     #[arg(long, value_name = "NODE", help_heading = WHAT)]
     pub node: String,
-    /// Choose from this pool, by name or CIDR, instead of from those that select the node; can be repeated
+    /// Choose from this pool, by name or CIDR, instead of from the pools that select the node; can be repeated
     #[arg(
         long = "pool",
         value_name = "POOL",
@@ -36,14 +36,14 @@ pub(crate) struct AssignArgs {
         help_heading = WHAT
     )]
     pub pools: Vec<String>,
-    /// Assign the addresses of --ip even if they are in use without being recorded, or the allocator would never
-    /// assign them to a node
+    /// Assign the addresses of --ip even if they are in use but not recorded, or if the allocator never assigns them
+    /// to nodes
     #[arg(long, requires = "addresses", help_heading = WHAT)]
     pub force: bool,
     /// The handle of the addresses; without one, only `release --ip` frees them
     #[arg(long, value_name = "ID", allow_hyphen_values = true, help_heading = RECORD)]
     pub handle: Option<String>,
-    /// Attributes to record, such as `note=reserved for the printer`; can be repeated
+    /// An attribute to record, such as `note=reserved for the printer`; can be repeated
     #[arg(long = "attribute", value_name = "KEY=VALUE", value_parser = attribute, help_heading = RECORD)]
     pub attributes: Vec<(String, String)>,
     /// Print the plan and change nothing

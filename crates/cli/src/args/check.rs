@@ -45,7 +45,7 @@ pub(crate) struct CheckArgs {
 /// Earlier reports and states, and files for reports.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// Show when leaked addresses were last used, from these exports
+    /// Show when leaked addresses were last used, from exports in DIR
     #[arg(long, value_name = "DIR", value_hint = DirPath)]
     pub archive: Option<PathBuf>,
     /// Check the state at this time, from the --archive folder
@@ -57,7 +57,7 @@ pub(crate) struct ReportArgs {
     /// Also write the report that `calicoctl ipam check --output` writes
     #[arg(long, value_name = "FILE", value_hint = FilePath)]
     pub report: Option<PathBuf>,
-    /// Show what is new and gone since this report (JSON or YAML); it may be missing if --output-file writes it
+    /// Show what is new and gone since this report (JSON or YAML); the file may be missing if --output-file writes it
     #[arg(long, value_name = "REPORT", value_hint = FilePath)]
     pub compare_with: Option<PathBuf>,
     /// With --compare-with: print only new or worse findings, and exit with 1 only for those

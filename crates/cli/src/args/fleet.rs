@@ -23,8 +23,7 @@ pub(crate) struct FleetArgs {
         help_heading = FLEET
     )]
     pub fleet: Option<PathBuf>,
-    /// Also compare the clusters of the contexts, which route to each other; `--context` can be repeated, and takes `*`,
-    /// `?`
+    /// Also find problems between the clusters of `--context` (repeated, or with `*`, `?`), which route to each other
     #[arg(long, conflicts_with = "fleet", help_heading = FLEET)]
     pub routed: bool,
     /// Number of clusters to read at a time

@@ -57,7 +57,7 @@ fn own_options_first(command: Command, kubectl: &[String]) -> Command {
             "nodes" if name == "release" => arg.help(OF_RELEASED_NODE).help_heading(TARGETS),
             "nodes" | "selector" if name == "show" => {
                 let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-                arg.help(format!("{help}. On its own: the addresses on it"))
+                arg.help(format!("{help}. On its own: the addresses on the selected nodes"))
             }
             // Only `check` compares clusters with each other.
             "routed" if name != "check" => arg.hide(true),

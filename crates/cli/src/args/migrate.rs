@@ -48,7 +48,7 @@ pub(crate) struct MigrateArgs {
     /// Time between two batches
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration::parse, requires = "evict", help_heading = EVICTING)]
     pub pause: SignedDuration,
-    /// Stop if, for this long, evicted pods do not get ready again or budgets allow no eviction
+    /// Stop if evicted pods are not ready again, or budgets allow no eviction, for this long
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse, requires = "evict", help_heading = EVICTING)]
     pub patience: SignedDuration,
     /// Only pods on this node; can be repeated

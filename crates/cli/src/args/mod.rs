@@ -244,7 +244,7 @@ pub(crate) struct ExplainArgs {
 /// Options of `version`.
 #[derive(Debug, Args)]
 pub(crate) struct VersionArgs {
-    /// Also read the cluster's Calico version; exit code 1 unless calipam knows its data
+    /// Also read the cluster's Calico version; exit code 1 unless calipam knows that version
     #[arg(long)]
     pub check_compat: bool,
 }

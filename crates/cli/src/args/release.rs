@@ -37,8 +37,8 @@ pub(crate) struct ReleaseArgs {
         help_heading = TARGETS
     )]
     pub reports: Vec<PathBuf>,
-    /// Release one --ip or --handle even if it is in use. With --from-report, do not check a report's version and age
-    /// or the lock, and also release addresses without a recorded owner
+    /// Release one --ip or --handle even if it is in use. With --from-report, accept reports of any age and version,
+    /// and an unlocked datastore; also release addresses without a recorded owner
     #[arg(long, help_heading = TARGETS)]
     pub force: bool,
     #[command(flatten)]

@@ -12,7 +12,7 @@ pub(crate) struct SelectionArgs {
     /// Only this node; can be repeated; wildcards `*`, `?`
     #[arg(long = "node", value_name = "NODE", value_delimiter = ',', help_heading = SELECTION)]
     pub nodes: Vec<String>,
-    /// Only nodes whose labels match, as in a nodeSelector: `rack == 'a'`
+    /// Only nodes that match this Calico selector, such as `rack == 'a'`
     #[arg(long, value_name = "SELECTOR", value_parser = selector, help_heading = SELECTION)]
     pub selector: Option<Selector>,
     /// Only this pool, by name or CIDR; can be repeated

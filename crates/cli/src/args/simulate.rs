@@ -55,7 +55,7 @@ pub(crate) struct SimulateArgs {
     /// etcd or kubernetes [default: that of the cluster, else etcd]
     #[arg(long, value_parser = model(), value_name = "KIND", hide_possible_values = true, help_heading = CLUSTER)]
     pub model: Option<DatastoreKind>,
-    /// Such as `read=2ms,write=5ms`, local-nvme, cloud-disk or loaded
+    /// Like `read=2ms`, or a profile: local-nvme, cloud-disk, loaded
     #[arg(long, value_name = "NAME=VALUE,…", help_heading = CLUSTER)]
     pub latency: Option<String>,
 
@@ -84,8 +84,8 @@ pub(crate) struct SimulateArgs {
     /// Follow the addresses of a node that fails [default: the first node]
     #[arg(long, value_name = "NODE", num_args = 0..=1, default_missing_value = "", help_heading = QUESTION)]
     pub fail_node: Option<String>,
-    /// Show when two pods get one address: old-backup, shared-handle, freed-by-hand, partition, or none for comparison
-    /// [default: all]
+    /// Show when two pods get one address, by cause: old-backup, shared-handle, freed-by-hand, partition, or none for
+    /// comparison [default: all]
     #[arg(
         long,
         value_name = "CAUSE",
@@ -100,7 +100,7 @@ pub(crate) struct SimulateArgs {
     /// Recommend a block size, a pool size and maximum blocks per node
     #[arg(long, help_heading = QUESTION)]
     pub advise: bool,
-    /// Runs per scenario, for ranges [default: 1; --advise: 5, --clashes: 20]
+    /// Runs of each scenario [default: 1; --advise: 5, --clashes: 20]
     #[arg(long, value_name = "NUMBER", help_heading = QUESTION)]
     pub runs: Option<NonZeroU32>,
 }

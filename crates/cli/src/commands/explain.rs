@@ -29,7 +29,7 @@ pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Res
         (None, node) => {
             let node = node.as_deref().unwrap_or_default();
             views::explain_node(&snapshot, node).ok_or_else(|| {
-                Failure::refused(format!("there is no node {:?}", escape(node)))
+                Failure::refused(format!("node {:?} not found", escape(node)))
                     .hint(format!("{} lists the nodes", hints::command(&["show", "--nodes"])))
             })?
         }
@@ -44,7 +44,7 @@ pub(super) fn run(args: &ExplainArgs, global: &Global, console: &Console) -> Res
 /// If there is no such pod, or pods were not read.
 fn of_pod(snapshot: &Snapshot, (namespace, name): &PodName) -> Result<Explanation, Failure> {
     views::explain_pod(snapshot, namespace, name).ok_or_else(|| {
-        Failure::refused(format!("there is no pod {}", escape(&format!("{namespace}/{name}")))).hint_if(
+        Failure::refused(format!("pod {} not found", escape(&format!("{namespace}/{name}")))).hint_if(
             match snapshot.has_read(Source::Pods) {
                 false => Some(super::show::read_pods()),
                 true => super::show::near_pod(snapshot, namespace, name),

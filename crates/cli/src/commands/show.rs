@@ -271,7 +271,7 @@ fn compare(scope: &Scope, snapshot: &Snapshot, console: &Console) -> Result<Outc
 
 fn handle(id: &str, snapshot: &Snapshot, console: &Console) -> Result<Outcome, Failure> {
     let Some(view) = views::handle(snapshot, id) else {
-        return Err(Failure::refused(format!("there is no handle {id:?}")).hint(format!(
+        return Err(Failure::refused(format!("handle {id:?} not found")).hint(format!(
             "{} lists handles that allocations name but that have no object",
             hints::command(&["check", "--rule", "missing-handle", "-o", "wide"])
         )));

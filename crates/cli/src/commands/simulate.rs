@@ -53,7 +53,7 @@ fn with_rates(args: &SimulateArgs, global: &Global, console: &Console) -> Result
     let least =
         if rates.is_least { "; pods that came and left between two exports are not counted" } else { "" };
     console.info(&format!(
-        "{}: in {:#} {arrived} and {left}, of {:.0} on average{least}",
+        "{}: in {:#}, {arrived} and {left}; on average there were {:.0}{least}",
         folder.display(),
         SignedDuration::from_secs(rates.observed.as_secs()),
         rates.average(),

@@ -93,11 +93,11 @@ impl Entry {
             ("datastore", self.datastore.is_some()),
             ("etcdEndpoints", has_etcd),
             // With etcd, the kubeconfig is only for pods and services.
-            ("kubeconfig and context", has_kubernetes && !has_etcd),
+            ("kubeconfig/context", has_kubernetes && !has_etcd),
             ("config", self.config.is_some()),
         ];
         let named: Vec<&str> = sources.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect();
-        let one = "it needs one of datastore, etcdEndpoints, kubeconfig and context, and config";
+        let one = "it needs one of datastore, etcdEndpoints, kubeconfig/context and config";
         match named[..] {
             [] => Err(format!("it does not say how to connect: {one}")),
             [_] if has_certificates && !has_etcd => {

@@ -35,7 +35,7 @@ pub(crate) fn skipped(skipped: &Skipped, reader: Reader) -> String {
                     format!("{command} records its addresses again")
                 }
                 Remedy::RestartPod { .. } | Remedy::RestartCalicoNode(_) => {
-                    format!("{command} restarts the one that it is not recorded for")
+                    format!("{command} restarts the owner without a record")
                 }
                 Remedy::Rebuild(_) => format!("{command} repairs it"),
                 Remedy::ReleaseOrphanHandles => format!("{command} deletes it"),

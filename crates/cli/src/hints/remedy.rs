@@ -13,9 +13,11 @@ pub(crate) fn hint(remedy: &Remedy) -> String {
         Remedy::ReleaseNodes(_) => "release the addresses of a deleted node",
         Remedy::ReleaseOrphanHandles => "delete the orphan handles",
         Remedy::ReleaseAddress(_) => "release an address once you know that it is not in use",
-        Remedy::RestartPod { .. } => "give the pod another address: its own is recorded for another owner",
+        Remedy::RestartPod { .. } => {
+            "give the pod another address, since this one is recorded for another owner"
+        }
         Remedy::RestartCalicoNode(_) => {
-            "give the tunnel another address: its own is recorded for another owner"
+            "give the tunnel another address, since this one is recorded for another owner"
         }
         Remedy::Rebuild(_) => "see what a rebuild would change",
     };

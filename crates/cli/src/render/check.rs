@@ -87,11 +87,11 @@ pub(super) fn color(severity: Severity) -> Option<AnsiColor> {
     }
 }
 
-/// Formats `1,714 findings: 2 critical, 1,300 error, 412 warning (not read: …)`.
+/// Formats `1,714 findings: 2 critical, 1,300 error, 412 warning; not read: …`.
 fn summary_of(report: &Report) -> String {
     let mut line = summary([report].into_iter());
     if let Some(unread) = unread(&report.coverage, report.cluster.datastore) {
-        line.push_str(&format!(" ({unread})"));
+        line.push_str(&format!("; {unread}"));
     }
     line
 }
@@ -130,7 +130,7 @@ pub(crate) fn unread(coverage: &BTreeMap<Source, Coverage>, datastore: Datastore
         };
         by_reason.entry(reason).or_default().push(words(*source));
     }
-    let parts = by_reason.into_iter().map(|(reason, sources)| format!("{}, {reason}", join(&sources)));
+    let parts = by_reason.into_iter().map(|(reason, sources)| format!("{} ({reason})", join(&sources)));
     let parts = joined(parts, "; ");
     (!parts.is_empty()).then(|| format!("not read: {parts}"))
 }
@@ -141,6 +141,11 @@ pub(crate) fn words(source: Source) -> String {
         Source::Pods => "pods".into(),
         Source::Services => "services".into(),
         Source::Machines => "virtual machines".into(),
+        Source::KubernetesNodes => "Kubernetes nodes".into(),
+        Source::ClusterInformation => "ClusterInformation".into(),
+        Source::KubeControllersConfiguration => "KubeControllersConfiguration".into(),
+        Source::IpamConfig => "IPAMConfig".into(),
+        Source::IpamConfiguration => "IPAMConfiguration".into(),
         other => {
             let mut words = String::new();
             for c in other.to_string().chars() {

@@ -33,7 +33,7 @@ impl Error {
                 };
             }
             Self::Permission { missing, .. } => format!(
-                "add this to a ClusterRole of the user (docs/kubernetes/rbac.yaml has all of them):\n{}",
+                "add this to a ClusterRole of the user (docs/kubernetes/rbac.yaml has all rules):\n{}",
                 rules(missing)
             )
             .into(),

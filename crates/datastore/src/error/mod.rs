@@ -21,7 +21,7 @@ pub enum Error {
     Settings(#[from] SettingsError),
     /// There is no way to connect to Kubernetes.
     #[error(
-        "cannot use Kubernetes: no kubeconfig is named, there is none at ~/.kube/config, and this is not running in \
+        "cannot use Kubernetes: no kubeconfig is named, there is none at ~/.kube/config, and calipam is not running in \
          a pod ({0})"
     )]
     NoCluster(String),
@@ -72,7 +72,7 @@ pub enum Error {
     #[error("{location}: Calico 2.x data (etcd v2) can be read and repaired, but not used to {what}")]
     NotForCalico2 { location: String, what: &'static str },
     /// etcd compacted the revision at every attempt to read it.
-    #[error("{endpoint}: compacted the revision that was being read {attempts} times in a row")]
+    #[error("{endpoint}: the revision that was being read was compacted, {attempts} times in a row")]
     Compacted { endpoint: String, attempts: u32 },
     /// A requested past revision is no longer kept.
     #[error("{endpoint}: revision {revision} has been compacted{}", oldest_kept(*oldest))]
@@ -94,7 +94,7 @@ pub enum Error {
     /// Calico's custom resources are not installed.
     #[error(
         "{endpoint}: holds no Calico data: neither the API group crd.projectcalico.org nor projectcalico.org \
-         has any of its kinds"
+         has any of Calico's kinds"
     )]
     NoCalicoKinds { endpoint: String },
     /// Addresses come from the nodes' pod CIDRs.

@@ -269,7 +269,7 @@ pub struct CorruptBlock {
 #[serde(tag = "problem", rename_all = "kebab-case")]
 pub enum BlockProblem {
     /// `allocations` does not have one entry for each address.
-    #[error("allocations has {found} entries instead of {expected}")]
+    #[error("`allocations` has {found} entries instead of {expected}")]
     ArrayLength {
         /// Number of addresses in the CIDR, as text: it can exceed 64 bits.
         expected: String,

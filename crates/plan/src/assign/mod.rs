@@ -116,7 +116,7 @@ impl Planner<'_, '_> {
 
         if let Some(owner) = self.owner_of_handle(&id) {
             self.warnings.push(format!(
-                "the handle {id} belongs to {owner}, which exists: these addresses will be released together with its own"
+                "the handle {id} belongs to {owner}, which exists: these addresses will be released with those of that owner"
             ).into());
         }
         None
@@ -253,7 +253,7 @@ impl Planner<'_, '_> {
         if let Some(pool) = pool.filter(excludes) {
             let (pool, selector) = (&pool.name, &pool.node_selector);
             self.warnings.push(format!(
-                "{address} is in pool {pool}, whose nodeSelector ({selector}) does not select the node: its pods get addresses there only if they request the pool"
+                "{address} is in pool {pool}, whose nodeSelector ({selector}) does not select the node: pods on the node get addresses there only if they request the pool"
             ).into());
         }
 

@@ -43,7 +43,7 @@ pub(super) fn explain_choice(basis: &Basis<'_>, error: &Error) -> String {
     let Error::PoolNotEnabled(cidr) = error else { return error.to_string().trim().to_owned() };
     let mut pools = basis.snapshot.pools.iter().map(|pool| &pool.value);
     match pools.find(|pool| pool.cidr == *cidr) {
-        None => format!("there is no pool {cidr}"),
+        None => format!("pool {cidr} not found"),
         Some(pool) => {
             let why = PoolPassedOver::of_state(pool).unwrap_or(PoolPassedOver::BlocksTooSmall);
             format!("pool {} ({cidr}): {why}", pool.name)

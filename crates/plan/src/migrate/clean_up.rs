@@ -93,7 +93,7 @@ impl<'s> Planner<'_, 's> {
         }
         if held.len() > released {
             let detail = format!(
-                "block {cidr} holds {} that nothing uses but that are not known to be leaked, such as {}",
+                "block {cidr} holds unused addresses that are not known to be leaked ({}, such as {})",
                 addresses(held.len() - released),
                 held[0].address
             );

@@ -9,7 +9,7 @@ use crate::range::RangeRefusal;
 /// A reason not to migrate a pool. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MigrateRefusal {
-    #[error("there is no pool {0}")]
+    #[error("pool {0} not found")]
     NoSuchPool(String),
     /// No pool is named, no disabled pool has blocks, and no pool is marked by its annotation or name as the
     /// replacement of another.
@@ -106,7 +106,7 @@ impl MigrateRefusal {
             Self::SameCidr { pool, cidr, block_size } => Hint::new(
                 format!(
                     "move its users to a temporary pool and back: {{}}, where OTHER-CIDR is free and has room for all of them; or, if \
-                     one half of {cidr} has room, split it, and move from half to half (docs/migrate.md)"
+                     one half of {cidr} has room, split the pool, and move from half to half (docs/migrate.md)"
                 ),
                 [Call::MigrateThrough { pool: pool.clone(), block_size: *block_size }],
             ),

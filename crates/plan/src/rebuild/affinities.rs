@@ -112,7 +112,7 @@ fn plan_repair(planner: &mut Planner<'_, '_>, affinity: &Versioned<Affinity>, fo
             true
         }
         Decision::Confirm => {
-            let why = "its node owns the block, which is written first so that concurrent writes fail";
+            let why = "its node owns the block; the block is written first, so that concurrent writes fail";
             let what = Change::new(Verb::ConfirmAffinity, subject, why, &repairs);
             with_touch(planner, key, set(AffinityState::Confirmed), what, reason());
             false

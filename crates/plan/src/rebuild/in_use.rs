@@ -215,8 +215,8 @@ fn rewrite(
         return Err(refusal);
     }
     if !is_gone(planner, &owner, &claim) {
-        let detail = "the recorded owner could still exist: find out which of them owns the address, recreate the other, \
-                      and rebuild again";
+        let detail = "the recorded owner could still exist: find out whether that owner or the user keeps the address, \
+                      recreate the other, and rebuild again";
         return Err((SkipReason::OwnerMayLive, detail.into()));
     }
 

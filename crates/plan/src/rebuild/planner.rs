@@ -70,7 +70,7 @@ impl<'p, 's> Planner<'p, 's> {
     /// Skips a finding about a node that may be alive although its object is gone.
     pub(super) fn skip_of_living(&mut self, finding: &Finding, node: &str) {
         let detail = format!(
-            "{node} does not exist, but endpoints or pods name it: if it is alive, recreate its object"
+            "{node} does not exist, but endpoints or pods name it: if the node is alive, recreate its object"
         );
         let skipped = Skipped::finding(finding, SkipReason::NodeMayLive, detail);
         self.skipped.push(skipped.suggesting(SuggestedAction::NodeIsDead(node.to_owned())));

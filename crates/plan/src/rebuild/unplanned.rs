@@ -52,24 +52,26 @@ pub(super) fn skipped(
 /// Returns the reason why a finding stays, and what a person has to do; `None` if a rebuild should have repaired it.
 fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static str)> {
     let advice = match finding.code {
-        Code::DuplicateAddress => "decide who keeps it, and recreate the others",
+        Code::DuplicateAddress => "decide which owner keeps it, and recreate the others",
         Code::AddressInSeveralBlocks => "decide which block to keep, and recreate the workloads of the other",
-        Code::OverlappingBlocks => "move the workloads of one of them, and delete it when it is empty",
+        Code::OverlappingBlocks => {
+            "move the workloads of one block elsewhere, and delete that block when it is empty"
+        }
         Code::OverlappingPools => "change or delete one of the pools",
         Code::InUseOutsidePools | Code::BlockOutsidePools => {
             "create a pool that contains it, or move its workloads to another pool"
         }
         Code::BorrowedTunnelAddress => {
-            "release it and restart calico-node on the tunnel's node, which takes one from a block of its own"
+            "release it and restart calico-node on the tunnel's node, which then takes an address from its own block"
         }
         Code::TunnelAddressMissing => "restart calico-node there, so that it takes an address",
         Code::BorrowedUnderStrictAffinity => "recreate what uses it, or switch strict affinity off",
         Code::UnrecordedAddress => "reserve it with an IPReservation, or restart the pod under Calico",
-        Code::SharedLegacyHandle => "recreate the pod, or release its unused addresses",
+        Code::SharedLegacyHandle => "recreate the pod, or release the handle's unused addresses",
         Code::AffinityConflict => "delete the affinities of all nodes but one",
         Code::UnexpectedBlockOwner => "find out which node should own the block, and set its owner",
         Code::UnexpectedAffinityType => "delete it unless one of your own tools wrote it",
-        Code::HandleCaseCollision => "recreate the pods of one of them",
+        Code::HandleCaseCollision => "recreate the pods of one of the handles",
         Code::EndpointOfMissingNode => "recreate the node object, or delete what refers to it",
         Code::EndpointWithoutPod => "delete the endpoint",
         Code::NodeObjectMissing => "restart calico-node there, which creates the object",
@@ -84,7 +86,7 @@ fn advice(basis: &Basis<'_>, finding: &Finding) -> Option<(SkipReason, &'static 
         Code::InvalidPoolSelector => "correct the pool's selector",
         Code::PoolNearlyFull => "add a pool",
         Code::NodeWithoutAddresses | Code::PodWithoutAddress => {
-            "give its nodes a pool or a block that they can use"
+            "give the affected nodes a pool or a block that they can use"
         }
         Code::PodsWithoutCalicoIpam => {
             "release what is left over, unless nodes are about to change to Calico IPAM"

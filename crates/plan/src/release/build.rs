@@ -52,8 +52,8 @@ impl<'s> Builder<'_, 's> {
             for (edit, evidence) in selection.handles.corrections(&id) {
                 let subject = Subject::Handle(id.clone());
                 let finding = self.basis.finding(Code::HandleCount, &subject);
-                let detail =
-                    finding.map_or_else(|| "its counts differ from the blocks".into(), |f| f.message());
+                let detail = finding
+                    .map_or_else(|| "its counts differ from what the blocks record".into(), |f| f.message());
                 let codes = finding.map(|f| f.code);
                 let change = Change::new(Verb::SetHandleCounts, subject, detail, codes.as_slice());
                 let action = Action::new(format!("handle-count {id}"), vec![edit], vec![change]);

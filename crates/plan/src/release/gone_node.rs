@@ -31,7 +31,7 @@ pub(crate) fn clear_owner(action: &mut Action, block: IpNet, node: &str) {
     whole.edits.push(Edit::Block(block, edit));
     whole.require((Key::Node(node.to_owned()), Precondition::Absent));
     let (subject, repairs) = (Subject::Block(block), [Code::BlockOfMissingNode]);
-    let detail = format!("no owner: {node} does not exist; the block is deleted with its last address");
+    let detail = format!("to none: {node} does not exist; the block is deleted with its last address");
     action.changes.push(Change::new(Verb::SetBlockOwner, subject, detail, &repairs));
 }
 

@@ -85,7 +85,7 @@ pub(crate) fn too_early(
 ) -> Option<Refusal> {
     if let Some(what) = basis.missing_evidence {
         let detail = format!(
-            "{}; but there is not a single {what} in the cluster: they were probably lost, so restore them first",
+            "{}; but there is not a single {what} in the cluster: the objects were probably lost, so restore them first",
             finding.message()
         );
         return Some((SkipReason::EvidenceLost, detail));

@@ -39,7 +39,7 @@ pub enum ReportError {
     #[error("it is stale: cluster information has changed since it was written")]
     Stale,
     /// calicoctl's reports are for a locked datastore. `--force` overrides that.
-    #[error("calicoctl wrote it, whose reports are for a locked datastore, but this one is not locked")]
+    #[error("calicoctl wrote it for a locked datastore, but this one is not locked")]
     NotLocked,
 }
 

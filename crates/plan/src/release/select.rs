@@ -132,7 +132,7 @@ impl<'s> Selector<'_, 's> {
 
         if unknown > 0 {
             self.selection.warnings.push(format!(
-                "{unknown} unused addresses have records without an owner; only `release --ip` or `release --handle` frees those"
+                "unused addresses whose records name no owner: {unknown}; only `release --ip` or `release --handle` frees those"
             ).into());
         }
     }
@@ -160,7 +160,10 @@ impl<'s> Selector<'_, 's> {
             Some(report) => {
                 let tells = report.addresses[&address].iter().any(|seen| seen.sequence.is_some());
                 let detail = if tells {
-                    format!("{address} is not the allocation that {} lists", report.name)
+                    format!(
+                        "{address} has been released and assigned again since {} was written",
+                        report.name
+                    )
                 } else {
                     format!(
                         "{} does not give the sequence number of {address}: it is not known which allocation it saw",

@@ -87,7 +87,10 @@ pub(super) async fn run_group(context: &Context, group: &Group, omitted: &mut Om
     let stranded: Made = made.extract_if(.., |made| is_stranded(&made.key)).collect();
 
     if !stranded.is_empty() && !revert(context, group, stranded).await {
-        return Ended::Partly("others have since changed a handle that was counted for an address".into());
+        return Ended::Partly(
+            "a handle counts too many addresses: others changed it before the count could be taken back"
+                .into(),
+        );
     }
     if made.is_empty() { Ended::Already } else { Ended::Written }
 }

@@ -20,7 +20,7 @@ pub enum ScenarioError {
     NoPool,
     #[error("there is no node")]
     NoNodes,
-    #[error("no pod arrives: the pods of each node are 0")]
+    #[error("no pod arrives: each node gets 0 pods")]
     NoPods,
     #[error("{pods} pods on each node are more than a node's maximum of {most}")]
     TooManyPodsOfNode { pods: u32, most: u32 },
@@ -40,7 +40,7 @@ pub enum ScenarioError {
     TooLong(Micros),
     #[error("the duration of a simulation must be longer than 0")]
     NoTime,
-    #[error("there is no node {0}")]
+    #[error("node {0} not found")]
     NoSuchNode(String),
     #[error("an event at {at} comes after the end at {end}")]
     EventAfterEnd { at: Micros, end: Micros },

@@ -145,7 +145,7 @@ impl Eviction {
         let (waited, WorkloadPod { namespace, name, .. }) = (self.patience, example);
         if left > 0 {
             return Failure::refused(format!(
-                "for {waited:#}, disruption budgets have allowed none of {left} pods to be evicted, such as {namespace}/{name}"
+                "for {waited:#}, disruption budgets have allowed no eviction; pods left: {left}, such as {namespace}/{name}"
             ))
             .hint("`kubectl get poddisruptionbudgets -A` shows what the budgets allow");
         }

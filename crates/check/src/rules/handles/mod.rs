@@ -114,7 +114,7 @@ impl<'s> Checker<'_, 's> {
         };
         let HandleBlockEvidence { block, in_handle, in_block } = &wrong[0];
         let claimed = addresses(in_handle);
-        let says = format!("{} claims {claimed} in {block}, which records {in_block}{more}", short(&id));
+        let says = format!("{} counts {claimed} in {block}, which records {in_block}{more}", short(&id));
         let harmless = wrong.iter().all(|b| b.in_handle > b.in_block);
         let severity = if harmless { Severity::Info } else { Code::HandleCount.severity() };
         let evidence = evidence(group, Some(object), wrong, held(&group.records));
@@ -132,7 +132,7 @@ impl<'s> Checker<'_, 's> {
         let blocks = counts(group.object, &group.records);
         let evidence = evidence(group, group.objects().next(), blocks, held(&records));
         let place = if evidence.addresses.is_empty() { "stored" } else { "recorded" };
-        let says = format!("{} is {place} with a trailing carriage return", short(&id));
+        let says = format!("{} is {place} with a carriage return after it", short(&id));
         let finding = handle_finding(Code::HandleCarriageReturn, id, says, evidence);
         out.push(finding.on_nodes(self.nodes(group)));
     }

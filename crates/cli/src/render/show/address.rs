@@ -149,7 +149,7 @@ impl View for HandleView {
             let gone = if block.exists { "" } else { ", which does not exist" };
             let claims = usize::try_from(block.in_handle).unwrap_or_default();
             let claims = count(claims, "address", "addresses");
-            add(text, "Block", format!("{}{gone}: the handle claims {claims}", block.block));
+            add(text, "Block", format!("{}{gone}: the handle counts {claims}", block.block));
             for address in &block.addresses {
                 add(text, "Address", address);
             }
@@ -187,7 +187,7 @@ fn words_of_status(status: OwnerStatus) -> &'static str {
     match status {
         OwnerStatus::UsesIt => ", which uses it",
         OwnerStatus::NamesOthers => ", which exists but does not name this address",
-        OwnerStatus::Gone => ", which does not exist",
+        OwnerStatus::Gone => ", which was not found",
         OwnerStatus::Unknown => ", about which nothing is known",
     }
 }

@@ -61,7 +61,10 @@ impl View for PoolList {
         let mut notes: Vec<String> = Vec::new();
         for pool in self.pools.iter().filter(|pool| pool.unknown.0 > 0) {
             let unknown = thousands(pool.unknown);
-            notes.push(format!("{}: {unknown} addresses in corrupt blocks", pool.name));
+            notes.push(format!(
+                "{}: {unknown} addresses in blocks that are corrupt or cannot be decoded",
+                pool.name
+            ));
         }
         for (pool, [first, last]) in self.pools.iter().filter_map(|pool| Some((pool, pool.cooled?))) {
             let addresses = usize::try_from(pool.cooling.0).unwrap_or(usize::MAX);
@@ -71,7 +74,9 @@ impl View for PoolList {
         notes.extend(limited.map(|pool| {
             let (name, why) = (&pool.name, pool.limited_by.join("; "));
             match pool.by_name.map(thousands) {
-                Some(free) => format!("{name}: {free} for pods that name it, none for others: {why}"),
+                Some(free) => {
+                    format!("{name}: {free} addresses for pods that name the pool, none for others: {why}")
+                }
                 None => format!("{name}: {why}"),
             }
         }));

@@ -94,7 +94,7 @@ fn claimable_by_family(node: &NodeView) -> String {
     joined(families.map(|(family, (most, limit))| format!("{} {family}", claimable(most, limit))), ", ")
 }
 
-/// Formats `16 of 20 in default-ipv4-ippool, extra-5; 0 of 20 in old-ippool`.
+/// Formats `16 of 20 in default-ipv4-ippool or extra-5; 0 of 20 in old-ippool`.
 fn claimable_by_pool(node: &NodeView) -> String {
     let mut groups: BTreeMap<_, Vec<&str>> = BTreeMap::new();
     for held in &node.pools {
@@ -102,7 +102,7 @@ fn claimable_by_pool(node: &NodeView) -> String {
         groups.entry((Reverse(held.claimable), held.limit)).or_default().push(pool);
     }
     let groups = groups.into_iter().map(|((Reverse(blocks), limit), pools)| {
-        format!("{} in {}", claimable(blocks, limit), pools.join(", "))
+        format!("{} in {}", claimable(blocks, limit), pools.join(" or "))
     });
     joined(groups, "; ")
 }

@@ -46,8 +46,8 @@ impl View for MapList {
             return text.drawn(&colors());
         }
         text.line(
-            "Legend: . no block; - a block, free; 1 to 9 tenths of a cell in use; # all of it; ? unknown. A letter is \
-             the worst finding: C critical, E error, W warning, I info",
+            "Legend: . no block; - block with nothing taken; 1-9 tenths of the cell taken; # all taken; ? unknown. A \
+             letter is the worst finding: C critical, E error, W warning, I info",
         );
     }
 }
@@ -217,7 +217,7 @@ fn colors() -> String {
     let parts = [
         (Glyph::Unclaimed, "no block"),
         (Glyph::Free, "free"),
-        (Glyph::Used(1), "below 40% in use"),
+        (Glyph::Used(1), "below 40% taken"),
         (Glyph::Used(4), "below 70%"),
         (Glyph::Used(7), "more"),
         (Glyph::Full, "all"),

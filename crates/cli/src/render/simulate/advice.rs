@@ -27,7 +27,7 @@ pub(super) fn lines(advice: &Advice) -> Vec<String> {
     let fits = chosen.is_some_and(|candidate| candidate.drawbacks.is_empty());
     let mut lines = vec![match fits {
         true => format!(
-            "Block size: /{size}. Of the sizes without drawbacks, it wastes the fewest addresses and routes."
+            "Block size: /{size}. Of the sizes without drawbacks, it costs the least in wasted addresses and routes."
         ),
         false => format!(
             "Block size: /{size}, in a pool that is large enough; the drawbacks in the existing pools are listed below."
@@ -36,12 +36,12 @@ pub(super) fn lines(advice: &Advice) -> Vec<String> {
     lines.extend(tipping(advice));
     if let (Some(prefix), Some(addresses)) = (advice.pool_prefix, advice.pool_addresses) {
         let suffices = match advice.pools_suffice {
-            Some(true) => "; the pools are large enough",
-            Some(false) => "; the pools are smaller",
+            Some(true) => "; the existing pools are large enough",
+            Some(false) => "; the existing pools are smaller",
             None => "",
         };
         lines.push(format!(
-            "Pool: /{prefix} or larger, for {} nodes with {} pods each when they are full, with a quarter to spare: {} addresses{suffices}.",
+            "Pool: /{prefix} or larger. The blocks of {} full nodes, with {} pods each, and a quarter to spare are {} addresses{suffices}.",
             thousands(advice.nodes),
             thousands(advice.max_pods_per_node),
             thousands(addresses)
@@ -63,7 +63,7 @@ fn tipping(advice: &Advice) -> Option<String> {
         runs => format!("It is the best in {} of {runs} runs. ", advice.wins),
     };
     let other = match (found.pods_per_node, found.block_size) {
-        (Some(pods), Some(size)) => format!("; in a run with {pods} pods per node /{size} is better"),
+        (Some(pods), Some(size)) => format!("; in a run with {pods} pods per node, /{size} is better"),
         _ => String::new(),
     };
     Some(format!(

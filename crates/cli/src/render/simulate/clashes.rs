@@ -19,7 +19,10 @@ pub(super) fn write(clashes: &Clashes, text: &mut Text) {
         }
     }
     text.blank();
-    text.line(format!("A check ran every {}; what it found twice in a row counts.", clashes.check_interval));
+    text.line(format!(
+        "A check ran every {}; a finding counts only if two checks in a row had it.",
+        clashes.check_interval
+    ));
 }
 
 pub(super) fn columns<'a>() -> Vec<Column<'a, &'a CauseRow>> {

@@ -63,7 +63,7 @@ fn headline(failure: &Failure) -> String {
         None => "never removed from the cluster".to_owned(),
     };
     let held = count(failure.held as usize, "address", "addresses");
-    format!("{} fails with {held}, and is {removed}.", failure.node)
+    format!("{} fails while it holds {held}, and is {removed}.", failure.node)
 }
 
 /// A time, or the number that remains at the end.

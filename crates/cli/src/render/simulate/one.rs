@@ -37,14 +37,14 @@ pub(super) fn lines(run: &Run) -> Vec<String> {
             thousands(adds.failed + adds.too_long)
         ),
         format!(
-            "Requests per ADD, median: {} if the node's own block has a free address, {} if it needs another block; \
+            "Requests per ADD, median: {} if the node's own block has a free address, {} if the node needs another block; \
              conflicts in all ADDs: {}",
             adds.requests_in_own_block.median,
             adds.requests_with_list.median,
             thousands(adds.conflicts)
         ),
         format!(
-            "Blocks: {} with {} addresses, {} % of them wasted; {} routes; {} addresses borrowed; maximum blocks on a node: {}",
+            "Blocks: {}, with {} addresses in total, {} % of them wasted; {} routes; {} addresses borrowed; maximum blocks on a node: {}",
             thousands(blocks.blocks),
             thousands(blocks.addresses),
             share(blocks.wasted_percent),

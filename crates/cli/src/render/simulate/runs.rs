@@ -13,7 +13,7 @@ pub(super) fn scale(scale: &Scale, text: &mut Text) {
     heading(text, "ADD latency by cluster size");
     text.grid(scale_table(scale));
     let rows = scale.rows.iter().map(|run| (thousands(run.nodes), run.adds.time.p99));
-    bars::times("99 % of all ADDs within, by nodes", rows, text);
+    bars::times("99 % of ADDs finish within, by number of nodes", rows, text);
 }
 
 /// Returns a row for a run and, if it stands for several runs, two more rows: the lowest and the highest value of each

@@ -75,7 +75,7 @@ impl Sorter<'_, '_, '_> {
 
         if readable.is_empty() && listed.is_empty() && attributes.is_empty() {
             let detail =
-                "neither its addresses nor its free ones can be read; delete it by hand, then rebuild";
+                "neither its allocated nor its free addresses can be read; delete it by hand, then rebuild";
             return Err(beyond(format!("{}: {detail}", self.key)));
         }
 

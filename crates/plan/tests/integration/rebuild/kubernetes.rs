@@ -180,7 +180,11 @@ fn handles_that_share_an_object_are_left_alone() {
     );
     let mut skipped = rebuilt.plan.skipped.iter();
     let of_collision = skipped.find(|skipped| skipped.code == Some(Code::HandleCaseCollision)).unwrap();
-    assert!(of_collision.detail.ends_with("recreate the pods of one of them"), "{}", of_collision.detail);
+    assert!(
+        of_collision.detail.ends_with("recreate the pods of one of the handles"),
+        "{}",
+        of_collision.detail
+    );
 }
 
 #[test]
