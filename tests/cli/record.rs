@@ -145,7 +145,7 @@ fn who_had_the_address_at_that_time() {
         "1",
     ];
     let load = calipam(&[&load[..], &["--duration", "1m", "-o", "json"]].concat());
-    assert!(load.stderr.contains(" 2 pods came and 2 pods left, of "), "{load:?}");
+    assert!(load.stderr.contains(" 2 pods came and 2 pods left; on average "), "{load:?}");
     let scenario = &load.json()["scenario"];
     assert!(scenario["arrival"].is_string() && scenario["lifetime"].is_string(), "{load:?}");
 

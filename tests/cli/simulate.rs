@@ -180,7 +180,7 @@ fn what_no_cluster_can_be_is_refused_with_a_hint() {
             "strict affinity",
             "--strict-affinity",
         ),
-        (&["simulate", "--pool", "10.0.0.0/20", "--fail-node", "node-7000"], "no node node-7000", ""),
+        (&["simulate", "--pool", "10.0.0.0/20", "--fail-node", "node-7000"], "node node-7000 not found", ""),
         (
             &["simulate", "--pool", "10.0.0.0/20", "--latency", "read=fast"],
             "not a value of read",
