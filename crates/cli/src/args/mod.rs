@@ -83,7 +83,7 @@ pub(crate) enum Command {
     /// The shell runs calipam at each TAB to complete commands, options and values.
     #[command(after_long_help = include_str!("help/completion.txt"))]
     Completion(CompletionArgs),
-    /// Link this program's other names into a directory
+    /// Create links in a directory, so that `ipam` and `kubectl ipam` work too
     ///
     /// These are a short name, and the names under which kubectl finds its plugins.
     #[command(after_long_help = include_str!("help/install-links.txt"))]
@@ -169,7 +169,8 @@ pub(crate) enum IpamCommand {
     Undo(UndoArgs),
     /// Check repeatedly, and serve metrics, a report and a page over HTTP
     ///
-    /// Checks at an interval and serves the report of the last check that succeeded. Changes nothing.
+    /// Checks after each change and at an interval, and serves the report of the last check that succeeded. Without
+    /// `--events`, changes nothing.
     #[command(after_long_help = include_str!("help/serve.txt"))]
     Serve(ServeArgs),
     /// Export everything that a check reads to a file

@@ -30,7 +30,7 @@ pub(crate) struct ServeArgs {
     /// Report new findings as Kubernetes Events, on the pod or node that they concern
     #[arg(long)]
     pub events: bool,
-    /// Record every change in this folder, as `record` does
+    /// Record every change to the IPAM data in this folder, as `record` does
     #[arg(long, value_name = "DIR", value_hint = DirPath)]
     pub record: Option<PathBuf>,
     /// Full states of the recording to keep, with the changes after them, such as `24h:all,30d:daily,1y:monthly`

@@ -29,7 +29,7 @@ struct Version {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Reads {
-    datastores: [&'static str; 3],
+    datastores: [&'static str; 4],
     files: [&'static str; 3],
     export_version: u64,
     journal_version: u32,
@@ -62,7 +62,12 @@ pub(super) fn run(args: &VersionArgs, global: &Global, console: &Console) -> Res
         version: env!("CARGO_PKG_VERSION"),
         commit: env!("CALIPAM_COMMIT"),
         reads: Reads {
-            datastores: ["etcd v3", "crd.projectcalico.org/v1", "projectcalico.org/v3"],
+            datastores: [
+                "etcd v3",
+                "etcd v2 (Calico 2.x)",
+                "crd.projectcalico.org/v1",
+                "projectcalico.org/v3",
+            ],
             files: ["calipam export", "etcd snapshot", "Kubernetes list"],
             export_version: calipam_files::export::VERSION,
             journal_version: calipam_repair::journal::FORMAT,
