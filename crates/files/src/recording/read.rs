@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
 
 use calipam_model::snapshot::Snapshot;
@@ -75,7 +75,11 @@ impl Changes {
     /// If the group is damaged: nothing after it can be read.
     pub fn next(&mut self, is_wanted: Wanted<'_>) -> Result<Option<Group>> {
         let Some((head, frame)) = self.frame()? else { return Ok(None) };
-        let text = head.unpack_after(&self.codec.known, &frame).map_err(|_| self.damaged())?;
+        let text = match head.unpack_after(&self.codec.known, &frame) {
+            Ok(text) => text,
+            Err(_) if self.is_torn(&frame) => return Ok(None),
+            Err(_) => return Err(self.damaged()),
+        };
         let group = self.codec.decode(&text, is_wanted).ok_or_else(|| self.damaged())?;
         self.end += (HEAD + frame.len()) as u64;
         Ok(Some(group))
@@ -90,7 +94,7 @@ impl Changes {
         self.codec
     }
 
-    /// Reads a frame; `None` if the file ends within the frame, or with zeros: a file can grow before it is filled.
+    /// Reads a frame; `None` if the file ends within its head or length, or in zeros.
     fn frame(&mut self) -> Result<Option<(Head, Vec<u8>)>> {
         let failed = |error: io::Error| Error::new(&self.path, error);
         let mut bytes = [0; HEAD];
@@ -99,11 +103,7 @@ impl Changes {
         }
         self.file.read_exact(&mut bytes).map_err(failed)?;
         let Some(head) = Head::read(&bytes) else {
-            let rest = self.length - self.end - HEAD as u64;
-            let is_zero = |byte: io::Result<u8>| byte.is_ok_and(|byte| byte == 0);
-            let is_filled = !bytes.iter().all(|byte| *byte == 0);
-            let is_torn = !is_filled && self.file.by_ref().take(rest).bytes().all(is_zero);
-            return if is_torn { Ok(None) } else { Err(self.damaged()) };
+            return if self.is_torn(&bytes) { Ok(None) } else { Err(self.damaged()) };
         };
         if self.end + HEAD as u64 + u64::from(head.length) > self.length {
             return Ok(None);
@@ -111,6 +111,14 @@ impl Changes {
         let mut frame = vec![0; head.length as usize];
         self.file.read_exact(&mut frame).map_err(failed)?;
         Ok(Some((head, frame)))
+    }
+
+    /// True if what was read last ends in zeros, and only zeros follow: a file can grow before it is filled.
+    fn is_torn(&mut self, read: &[u8]) -> bool {
+        let is_zero = |byte: io::Result<u8>| byte.is_ok_and(|byte| byte == 0);
+        let rest = self.file.stream_position().map_or(0, |place| self.length.saturating_sub(place));
+        let zeros = read.iter().rev().take_while(|byte| **byte == 0).count() as u64;
+        zeros > 0 && zeros + rest >= 4 && self.file.by_ref().take(rest).bytes().all(is_zero)
     }
 
     fn damaged(&self) -> Error {

@@ -283,6 +283,13 @@ fn a_kill_at_any_byte_loses_nothing_that_was_before_it() {
         let (found, reached) = state_at(&export, None);
         assert!(found == states[known].0 && reached.damage.is_none(), "{length}");
     }
+    // The file grew before it was filled.
+    for length in states[3].1..states[4].1 - 4 {
+        let zeros = vec![0; 64 + (states[4].1 - length) as usize];
+        fs::write(export.changes(), [&whole[..length as usize], &zeros].concat()).unwrap();
+        let (found, reached) = state_at(&export, None);
+        assert!(found == states[3].0 && reached.damage.is_none(), "{length}: {:?}", reached.damage);
+    }
 
     // The next run cuts a torn end, even if the file grew before it was filled, and continues.
     for tail in [&whole[states[3].1 as usize..whole.len() - 1], &[0; 300]] {

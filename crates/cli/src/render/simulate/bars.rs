@@ -51,11 +51,7 @@ pub(super) fn curve(values: &[u64], most: u64, room: usize) -> String {
     };
     let height = |value: u64| match value {
         0 => ' ',
-        value => {
-            HEIGHTS[(u128::from(value) * 8 / u128::from(most.max(1)) + 1).saturating_sub(1).clamp(1, 8)
-                as usize
-                - 1]
-        }
+        value => HEIGHTS[(u128::from(value) * 8 / u128::from(most.max(1))).clamp(1, 8) as usize - 1],
     };
     (0..room).map(|place| height(column(place))).collect()
 }

@@ -361,7 +361,7 @@ mod tests {
         let whole = write(&folder, "b", &kubeconfig("https://a:6443", "token: hunter2"));
         let mut settings = KubernetesSettings { context: "other".into(), ..of(&whole) };
         let error = read(&settings).await.unwrap_err();
-        assert!(error.ends_with("context \"other\" does not exist; it has test"), "{error}");
+        assert!(error.ends_with("context \"other\" does not exist; it has a"), "{error}");
         settings = KubernetesSettings { ca_file: whole.clone(), ..of(&whole) };
         let error = read(&settings).await.unwrap_err();
         assert!(error.contains("no PEM block") && !error.contains("hunter2"), "{error}");

@@ -97,8 +97,8 @@ mod system {
 
     use rustix::process::{Pid, Signal, kill_process};
 
-    /// Kills the processes that this process has started with a variable in their environment, and their descendants,
-    /// since a script waits for its commands. Returns true if there were any.
+    /// Kills the children of this process that have `variable` (`NAME=value`) in their environment, and their
+    /// descendants: a plugin can be a script, whose commands would outlive it. Returns true if there were any.
     pub(super) fn kill_children(variable: &str) -> bool {
         let mut found = children("self");
         found.retain(|process| {
