@@ -189,8 +189,23 @@ fn an_open_page_shows_what_has_changed() {
     page.evaluate("document.activeElement.blur()").unwrap();
     wait_for_title(&mut page, "calipam: no findings");
     assert_eq!(page.complaints().unwrap(), [] as [String; 0]);
-    let shown =
-        calipam(&["show", "--node", "node-1", "-o", "wide", "--etcd-endpoints", &cluster.etcd.endpoint()]);
-    page.open_url(&format!("http://{}/ask?q=node-1", server.address)).unwrap();
-    wait_for(&mut page, "document.body.innerText.trim()", shown.stdout.trim());
+    // An answer is a page of the same kind, from which a link leads back.
+    page.evaluate("document.querySelector('.ask input').value = 'node-1'").unwrap();
+    page.click("document.querySelector('.ask button')").unwrap();
+    wait_for_title(&mut page, "calipam: node-1");
+    let shown = ["show", "--node", "node-1", "-o", "wide", "--no-headers", "--etcd-endpoints"];
+    let shown = calipam(&[&shown[..], &[&cluster.etcd.endpoint()]].concat()).stdout;
+    let rows = page.evaluate("document.querySelector('tbody').innerText").unwrap();
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(rows.as_str().unwrap()), words(&shown));
+    page.resize(400, 900).unwrap();
+    assert_eq!(page.evaluate("document.documentElement.scrollWidth").unwrap(), 400);
+    page.open_url(&format!("http://{}/ask?q=nobody", server.address)).unwrap();
+    wait_for(
+        &mut page,
+        "document.querySelector('main')?.innerText",
+        "the cluster has no such pod, node or handle",
+    );
+    page.click("document.querySelector('nav a')").unwrap();
+    wait_for_title(&mut page, "calipam: no findings");
 }

@@ -44,7 +44,7 @@ fn without_age(table: &str) -> String {
 /// Returns the script that counts the visible rows of a table.
 fn shown(table: &str) -> String {
     format!(
-        "[...document.querySelectorAll('table[data-filtered={table}] tbody tr')].filter((row) => !row.hidden).length"
+        "[...document.querySelectorAll('table[data-filtered={table}] > tbody > tr')].filter((row) => !row.hidden).length"
     )
 }
 
@@ -74,7 +74,7 @@ fn a_thousand_clusters_are_one_page() {
     let mut page = browser.page().unwrap();
     page.open(&file).unwrap();
     let of_table = |table: &str, what: &str| {
-        format!("document.querySelectorAll('table[data-filtered={table}] tbody tr').{what}")
+        format!("document.querySelectorAll('table[data-filtered={table}] > tbody > tr').{what}")
     };
     assert_eq!(page.evaluate(&of_table("clusters", "length")).unwrap(), 1000);
     assert_eq!(page.evaluate(&of_table("findings", "length")).unwrap(), 14 + 4 * 996);

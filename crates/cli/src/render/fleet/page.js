@@ -26,12 +26,4 @@
     sortable(table, rows, apply);
     apply();
   }
-
-  // The name of a cluster filters by it.
-  for (const link of document.querySelectorAll("#clusters-table a")) {
-    link.addEventListener("click", () => {
-      $("filter").value = link.textContent;
-      $("filter").dispatchEvent(new Event("input"));
-    });
-  }
 })();

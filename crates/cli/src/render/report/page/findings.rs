@@ -1,18 +1,19 @@
-//! The findings of the page, each with evidence and the command that repairs it, and explanations of their codes.
+//! The findings of the page: what to do about each kind, each finding with its evidence and the command that repairs
+//! it, and explanations of their codes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use calipam_check::{Changes, Code, EarlierFinding, Finding, Report, Severity, Subject};
+use calipam_check::{Changes, Code, EarlierFinding, Finding, Remedy, Report, Severity, Subject};
 use maud::{Markup, PreEscaped, html};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
-use super::{compact, long};
 use crate::hints::{self, remedy};
 use crate::render::explanation;
 use crate::render::findings::Found;
+use crate::render::html::{compact, evidence, head, long};
 use crate::render::report::changes;
 use crate::render::text::{escape, thousands};
-use crate::render::yaml;
+use crate::render::wrap::shorten_handles;
 
 /// The maximum number of findings in the table. If there are more, each code gets a share.
 const ROWS: usize = 6_000;
@@ -44,14 +45,73 @@ pub(in crate::render) fn rows(
     (numbers.iter().map(|(code, number)| (*code, [*number, number - shown[code]])).collect(), rows)
 }
 
-pub(super) fn section(report: &Report) -> Markup {
-    let (numbers, rows) = rows(&Found::all_of(report, 0, "").collect::<Vec<_>>(), row);
+/// A row for each kind of finding: its number, an example, and what to do.
+pub(in crate::render) fn kinds(findings: &[Found<'_>]) -> Markup {
+    let kinds = Found::kinds(findings);
+    let table = html! {
+        table #kinds-table .cards {
+            (head(&["Severity", "Code"], &["Count"], &["For example", "What to do"]))
+            tbody { @for kind in &kinds { (row_of_kind(kind)) } }
+        }
+    };
+    html! {
+        section #kinds {
+            h2 { "What to do" }
+            @if kinds.is_empty() { p { "Nothing: no rule found anything." } } @else { div.scroll { (compact(table)) } }
+        }
+    }
+}
+
+/// A row with a command for the cluster of the example, since another cluster has other nodes and blocks.
+fn row_of_kind(kind: &[Found<'_>]) -> Markup {
+    let Some(Found { finding, cluster, place, .. }) = kind.first().copied() else { return html! {} };
+    let news = kind.iter().filter(|of| of.is_news()).count();
+    let clusters = kind.iter().map(|of| of.place).collect::<BTreeSet<_>>().len();
+    let here = kind.iter().filter(|of| of.place == place);
+    let remedies = remedy::merged(here.filter_map(|of| of.finding.remedy()), false);
+    let message = finding.message();
+    html! {
+        tr {
+            td class=(finding.severity) { (finding.severity) }
+            td { (code(finding)) }
+            td.number {
+                a href="#findings" data-filter=(finding.code) { (thousands(kind.len())) }
+                @if news > 0 { " (" (thousands(news)) " new)" }
+                @if clusters > 1 { " in " (thousands(clusters)) " clusters" }
+            }
+            td { @if !cluster.is_empty() { (escape(cluster)) ": " } (escape(&shorten_handles(&message).unwrap_or(message))) }
+            td { @if remedies.is_empty() { (advice(finding.code)) } @for remedy in &remedies { (repair(remedy)) } }
+        }
+    }
+}
+
+pub(in crate::render) fn code(finding: &Finding) -> Markup {
+    html! { a href={ "#code-" (finding.code) } { (finding.code) } }
+}
+
+fn repair(remedy: &Remedy) -> Markup {
+    html! { p.repair { (remedy::purpose(remedy)) ": " code { (remedy::in_document(remedy)) } } }
+}
+
+/// The first sentence of the documentation about what to do, and a link to the others.
+fn advice(code: Code) -> Markup {
+    let advice =
+        explanation::text(code).split_once("**What to do.** ").map_or(code.summary(), |(_, advice)| advice);
+    let end = [". ", ".\n", ":\n"].iter().filter_map(|end| advice.find(end)).min();
+    html! {
+        (markdown(&end.map_or(advice.to_owned(), |end| format!("{}.", &advice[..end]))))
+        @if end.is_some() { " " a href={ "#code-" (code) } { "More" } }
+    }
+}
+
+pub(super) fn section(findings: &[Found<'_>]) -> Markup {
+    let (numbers, rows) = rows(findings, row);
     if numbers.is_empty() {
         return html! { section #findings { h2 { "Findings" } p { "No findings." } } };
     }
     let table = html! {
-        table #findings-table {
-            thead { tr { th scope="col" { "Severity" } th scope="col" { "Code" } th scope="col" { "Subject" } th scope="col" { "Finding" } } }
+        table #findings-table .cards {
+            (head(&["Severity", "Code", "Subject", "Finding"], &[], &[]))
             tbody { @for row in rows { (row) } }
         }
     };
@@ -91,7 +151,8 @@ fn absent(title: &str, findings: &[EarlierFinding]) -> Markup {
     }
 }
 
-pub(in crate::render) fn meanings(codes: BTreeSet<Code>) -> Markup {
+pub(in crate::render) fn meanings(findings: &[Found<'_>]) -> Markup {
+    let codes: BTreeSet<Code> = findings.iter().map(|of| of.finding.code).collect();
     html! {
         @if !codes.is_empty() {
             section #codes {
@@ -161,7 +222,7 @@ fn row(of: Found<'_>, detailed: bool) -> Markup {
     html! {
         tr data-kind=[kind] {
             td class=(finding.severity) { (finding.severity) }
-            td { a href={ "#code-" (finding.code) } { (finding.code) } }
+            td { (code(finding)) }
             td class=[long(&subject.to_string())] { (escape(&subject.to_string())) }
             (says(of, detailed))
         }
@@ -180,17 +241,7 @@ pub(in crate::render) fn says(of: Found<'_>, detailed: bool) -> Markup {
 }
 
 fn details(finding: &Finding) -> Markup {
-    let mut evidence = Vec::new();
-    // Neither serializing evidence, as `-o yaml` does, nor writing to memory can fail.
-    let _ = yaml::write(&finding.evidence, &mut evidence);
-    let evidence = String::from_utf8_lossy(&evidence);
-    let evidence: Vec<_> = evidence.lines().map(escape).collect();
-    html! {
-        @if let Some(remedy) = finding.remedy() {
-            p { "Repair: " code { (remedy::in_document(&remedy)) } }
-        }
-        pre { (evidence.join("\n")) }
-    }
+    html! { @if let Some(remedy) = finding.remedy() { (repair(&remedy)) } (evidence(&finding.evidence)) }
 }
 
 /// A section of `docs/findings.md`.
@@ -228,6 +279,20 @@ mod tests {
         assert_eq!(share(&[3, 5], 1000), [3, 5]);
         assert_eq!(share(&[3, 5], 1), [0, 0]);
         assert_eq!(share(&[], 10), [] as [usize; 0]);
+    }
+
+    #[test]
+    fn every_code_has_short_advice() {
+        for code in Code::ALL {
+            let text = advice(*code).into_string();
+            assert!(
+                text.starts_with("<p>") && text.contains(".</p>\n") && text.len() < 300,
+                "{code}: {text}"
+            );
+        }
+        assert_eq!(advice(Code::PodWithoutEndpoint).into_string(), "<p>Restart the pod.</p>\n");
+        let begun = "<p>Disable the pool.</p>\n <a href=\"#code-overlapping-blocks\">More</a>";
+        assert_eq!(advice(Code::OverlappingBlocks).into_string(), begun);
     }
 
     #[test]

@@ -46,7 +46,7 @@
   const share = (taken) => (taken > 0 ? 0.2 + 0.8 * taken : 0);
 
   const findingsOf = new Map();
-  for (const row of document.querySelectorAll("#findings-table tbody tr")) {
+  for (const row of table ? table.tBodies[0].rows : []) {
     const [severity, , name, said] = row.cells;
     const subject = `${row.dataset.kind || "address"}/${name.textContent}`;
     if (!findingsOf.has(subject)) findingsOf.set(subject, []);

@@ -50,3 +50,11 @@ const unfold = () => {
 addEventListener("hashchange", unfold);
 unfold();
 
+// A name of a cluster, and the number of a kind, filter the lists.
+for (const link of document.querySelectorAll("a[data-filter]")) {
+  link.addEventListener("click", () => {
+    $("filter").value = link.dataset.filter;
+    $("filter").dispatchEvent(new Event("input"));
+  });
+}
+
