@@ -73,7 +73,7 @@ fn findings_are_filtered_sorted_and_explained() {
     let of = |field: &str, value: &str| findings.iter().filter(|f| f[field] == value).count();
     assert_eq!(shown(&mut page, 0), vec!["warning"; of("severity", "warning")]);
     page.evaluate(&choose("severity", "")).unwrap();
-    page.evaluate(&choose("code", "leaked-address")).unwrap();
+    page.evaluate(&choose("filter", "leaked-address")).unwrap();
     assert_eq!(shown(&mut page, 1), vec!["leaked-address"; of("code", "leaked-address")]);
 
     // By subject, with addresses in numerical order, then reversed; severities begin with the highest.
@@ -85,7 +85,7 @@ fn findings_are_filtered_sorted_and_explained() {
     page.click(&head(2)).unwrap();
     let descending: Vec<String> = ascending.iter().rev().cloned().collect();
     assert_eq!(shown(&mut page, 2), descending);
-    page.evaluate(&choose("code", "")).unwrap();
+    page.evaluate(&choose("filter", "")).unwrap();
     page.click(&head(0)).unwrap();
     let severities = shown(&mut page, 0);
     assert!(
@@ -239,7 +239,7 @@ fn without_its_script_the_page_is_tables() {
     page.open(&file).unwrap();
     assert_eq!(page.evaluate("document.documentElement.className").unwrap(), "");
     assert_eq!(shown(&mut page, 0).len(), report["findings"].as_array().unwrap().len());
-    let visible = "[...document.querySelectorAll('.script, canvas, #findings-more')].filter(e => e.offsetParent).length";
+    let visible = "[...document.querySelectorAll('.script, canvas')].filter(e => e.offsetParent).length";
     assert_eq!(page.evaluate(visible).unwrap(), 0, "what only the script can fill is not shown");
 
     let table = "document.querySelector('#map-0 details')";
@@ -332,7 +332,7 @@ fn a_thousand_findings_are_shown_by_and_by() {
     assert_eq!(shown(&mut page, 0).len(), 100);
     page.click("document.getElementById('findings-all')").unwrap();
     assert_eq!(shown(&mut page, 0).len() as u64, all.as_u64().unwrap());
-    assert_eq!(page.evaluate("document.getElementById('findings-more').offsetParent").unwrap(), Value::Null);
+    assert_eq!(page.evaluate("document.getElementById('findings-all').offsetParent").unwrap(), Value::Null);
 
     // A healthy cluster of the same size has a page as well.
     fs::write(&export, healthy).unwrap();

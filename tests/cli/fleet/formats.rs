@@ -44,7 +44,7 @@ fn without_age(table: &str) -> String {
 /// Returns the script that counts the visible rows of a table.
 fn shown(table: &str) -> String {
     format!(
-        "[...document.querySelectorAll('table[data-filtered={table}] > tbody > tr')].filter((row) => !row.hidden).length"
+        "[...document.querySelectorAll('table[data-filtered={table}] > tbody > tr')].filter((row) => row.offsetParent).length"
     )
 }
 

@@ -17,6 +17,8 @@ use super::text::escape;
 pub(super) use self::tables::{evidence, facts, grid, head};
 
 const STYLE: &str = include_str!("page.css");
+/// The script of pages with lists: filters and sorts them.
+pub(super) const COMMON_SCRIPT: &str = include_str!("common.js");
 
 /// The policy of a page in a file: it connects to no server.
 pub(super) const NO_SERVER: &str = "form-action 'none'";

@@ -12,38 +12,13 @@ use crate::render::explanation;
 use crate::render::findings::Found;
 use crate::render::html::{compact, evidence, head, long};
 use crate::render::report::changes;
-use crate::render::text::{escape, thousands};
+use crate::render::text::{escape, joined, thousands};
 use crate::render::wrap::shorten_handles;
 
 /// The maximum number of findings in the table. If there are more, each code gets a share.
 const ROWS: usize = 6_000;
 /// The maximum number of findings with evidence.
 const DETAILED: usize = 1_000;
-
-/// The findings of a page by code: their number, and how many of them the page omits.
-pub(in crate::render) type Numbers = BTreeMap<Code, [usize; 2]>;
-
-/// Returns the numbers, and the rows: the first findings of each code, some of them with evidence.
-pub(in crate::render) fn rows(
-    findings: &[Found<'_>],
-    row: impl Fn(Found<'_>, bool) -> Markup,
-) -> (Numbers, Vec<Markup>) {
-    let mut numbers: BTreeMap<Code, usize> = BTreeMap::new();
-    findings.iter().for_each(|of| *numbers.entry(of.finding.code).or_default() += 1);
-    let shares = |places| -> BTreeMap<Code, usize> {
-        numbers.keys().copied().zip(share(numbers.values().copied(), places)).collect()
-    };
-    let (shown, detailed) = (shares(ROWS), shares(DETAILED));
-    let mut written: BTreeMap<Code, usize> = BTreeMap::new();
-    let rows = findings.iter().filter_map(|of| {
-        let code = of.finding.code;
-        let number = written.entry(code).or_default();
-        *number += 1;
-        (*number <= shown[&code]).then(|| row(*of, *number <= detailed[&code]))
-    });
-    let rows = rows.collect();
-    (numbers.iter().map(|(code, number)| (*code, [*number, number - shown[code]])).collect(), rows)
-}
 
 /// A row for each kind of finding: its number, an example, and what to do.
 pub(in crate::render) fn kinds(findings: &[Found<'_>]) -> Markup {
@@ -85,7 +60,7 @@ fn row_of_kind(kind: &[Found<'_>]) -> Markup {
     }
 }
 
-pub(in crate::render) fn code(finding: &Finding) -> Markup {
+fn code(finding: &Finding) -> Markup {
     html! { a href={ "#code-" (finding.code) } { (finding.code) } }
 }
 
@@ -104,25 +79,50 @@ fn advice(code: Code) -> Markup {
     }
 }
 
-pub(super) fn section(findings: &[Found<'_>]) -> Markup {
-    let (numbers, rows) = rows(findings, row);
-    if numbers.is_empty() {
-        return html! { section #findings { h2 { "Findings" } p { "No findings." } } };
-    }
+/// The list of findings: the first of each code, some of them with evidence. The command prints all.
+pub(in crate::render) fn list(findings: &[Found<'_>], command: &[&str]) -> Markup {
+    let Some(first) = findings.first() else { return html! { p { "No findings." } } };
+    let mut numbers: BTreeMap<Code, usize> = BTreeMap::new();
+    findings.iter().for_each(|of| *numbers.entry(of.finding.code).or_default() += 1);
+    let shares = |places| -> BTreeMap<Code, usize> {
+        numbers.keys().copied().zip(share(numbers.values().copied(), places)).collect()
+    };
+    let (shown, detailed) = (shares(ROWS), shares(DETAILED));
+    let mut written: BTreeMap<Code, usize> = BTreeMap::new();
+    let rows = findings.iter().filter_map(|of| {
+        let code = of.finding.code;
+        let number = written.entry(code).or_default();
+        *number += 1;
+        (*number <= shown[&code]).then(|| row(*of, *number <= detailed[&code]))
+    });
+    let titles =
+        &["Cluster", "Severity", "Code", "Subject", "Finding"][usize::from(first.cluster.is_empty())..];
     let table = html! {
-        table #findings-table .cards {
-            (head(&["Severity", "Code", "Subject", "Finding"], &[], &[]))
+        table #findings-table .cards data-filtered="findings" {
+            (head(titles, &[], &[]))
             tbody { @for row in rows { (row) } }
         }
     };
+    let left_out = numbers.iter().filter(|(code, number)| shown[code] < **number);
+    let left_out =
+        joined(left_out.map(|(code, number)| format!("{} × {code}", thousands(number - shown[code]))), ", ");
     html! {
-        section #findings {
-            h2 { "Findings" }
-            (controls(&numbers))
-            (left_out(&numbers))
-            div.scroll { (compact(table)) }
-            p #findings-more hidden { button #findings-all type="button" {} }
+        @if !left_out.is_empty() {
+            p.notice {
+                "This page shows the first findings of each code. Left out: " (left_out) ". All of them: "
+                code { (hints::command_in_document(command)) }
+            }
         }
+        (filtered("findings", table))
+    }
+}
+
+/// A table whose rows the controls filter: the first hundred are shown until all are wanted.
+pub(in crate::render) fn filtered(name: &str, table: Markup) -> Markup {
+    html! {
+        p.script.dim id={ (name) "-shown" } aria-live="polite" {}
+        div.scroll { (compact(table)) }
+        p.script { button id={ (name) "-all" } type="button" hidden {} }
     }
 }
 
@@ -174,41 +174,14 @@ fn share(numbers: impl Iterator<Item = usize> + Clone, places: usize) -> Vec<usi
     numbers.map(|number| number.min(low)).collect()
 }
 
-fn controls(numbers: &Numbers) -> Markup {
+pub(in crate::render) fn controls() -> Markup {
     html! {
         div.controls.script {
-            label { "Filter " input #filter type="search" placeholder="10.244.1.7, node-1, default/web"; }
-            (choice_of_severity())
-            label { "Code " select #code {
+            label { "Filter " input #filter type="search" placeholder="10.244.1.7, node-1, leaked"; }
+            label { "Severity " select #severity {
                 option value="" { "all" }
-                @for (code, [number, _]) in numbers { option value=(code) { (code) " (" (thousands(number)) ")" } }
+                @for severity in Severity::ALL { option value=(severity) { (severity) } }
             } }
-            span #findings-shown .dim aria-live="polite" {}
-        }
-    }
-}
-
-pub(in crate::render) fn choice_of_severity() -> Markup {
-    html! {
-        label { "Severity " select #severity {
-            option value="" { "all" }
-            @for severity in Severity::ALL { option value=(severity) { (severity) } }
-        } }
-    }
-}
-
-/// The numbers of findings that the page omits, by code.
-fn left_out(numbers: &Numbers) -> Markup {
-    let left_out: Vec<_> = numbers.iter().filter(|(_, [_, left_out])| *left_out > 0).collect();
-    html! {
-        @if !left_out.is_empty() {
-            p.notice {
-                "This page shows the first findings of each code. Left out: "
-                @for (index, (code, [_, number])) in left_out.iter().enumerate() {
-                    @if index > 0 { ", " } (thousands(number)) " × " (code)
-                }
-                ". All of them: " code { (hints::command_in_document(&["check", "-o", "json"])) }
-            }
         }
     }
 }
@@ -216,26 +189,19 @@ fn left_out(numbers: &Numbers) -> Markup {
 /// A row without any repetition, since there are thousands: the script takes severity, code and subject from the cells.
 /// Most subjects are addresses; only other subjects name their kind.
 fn row(of: Found<'_>, detailed: bool) -> Markup {
-    let finding = of.finding;
-    let subject = &finding.subject;
-    let kind = (!matches!(subject, Subject::Address(_))).then(|| subject.kind());
+    let Found { finding, cluster, .. } = of;
+    let (subject, message) = (finding.subject.to_string(), finding.message());
+    let kind = (!matches!(finding.subject, Subject::Address(_))).then(|| finding.subject.kind());
     html! {
         tr data-kind=[kind] {
+            @if !cluster.is_empty() { td class=[long(cluster)] { (escape(cluster)) } }
             td class=(finding.severity) { (finding.severity) }
             td { (code(finding)) }
-            td class=[long(&subject.to_string())] { (escape(&subject.to_string())) }
-            (says(of, detailed))
-        }
-    }
-}
-
-/// The cell with the message of a finding, its change and its evidence.
-pub(in crate::render) fn says(of: Found<'_>, detailed: bool) -> Markup {
-    let message = of.finding.message();
-    html! {
-        td {
-            @if let Some(change) = of.change.filter(|change| change.is_news()) { strong { (change) } " " }
-            @if detailed { details { summary { (escape(&message)) } (details(of.finding)) } } @else { (escape(&message)) }
+            td class=[long(&subject)] { (escape(&subject)) }
+            td {
+                @if let Some(change) = of.change.filter(|change| change.is_news()) { strong { (change) } " " }
+                @if detailed { details { summary { (escape(&message)) } (details(finding)) } } @else { (escape(&message)) }
+            }
         }
     }
 }

@@ -63,7 +63,11 @@ fn page(checked: &Checked<'_>, scripts: &[&str], out: &mut dyn Write) -> io::Res
             }
             (findings::kinds(&found))
             @if let Some(changes) = &report.changes { (findings::changes(changes, report)) }
-            (findings::section(&found))
+            section #findings {
+                h2 { "Findings" }
+                @if !found.is_empty() { (findings::controls()) }
+                (findings::list(&found, &["check", "-o", "json"]))
+            }
             (pools::section(&pools))
             (pools::maps(&maps))
             (findings::meanings(&found))
@@ -87,11 +91,11 @@ pub(in crate::render) fn verdict(findings: usize) -> String {
     if findings == 0 { "no findings".to_owned() } else { count(findings, "finding", "findings") }
 }
 
-/// Formats `34 findings, the worst critical: traffic is or will be broken`.
+/// Formats `34 findings; at worst, traffic is or will be broken`.
 pub(in crate::render) fn sentence(verdict: &str, counts: &BTreeMap<Severity, usize>) -> String {
     match counts.iter().find(|(_, number)| **number > 0) {
         None => format!("{verdict}, nothing to do"),
-        Some((worst, _)) => format!("{verdict}, the worst {worst}: {}", explanation::meaning(*worst)),
+        Some((worst, _)) => format!("{verdict}; at worst, {}", explanation::meaning(*worst)),
     }
 }
 
