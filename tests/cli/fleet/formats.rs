@@ -118,5 +118,11 @@ fn the_page_filters_in_a_browser() {
     filter(&mut page, "over-nodes");
     assert_eq!(page.evaluate(&shown("findings")).unwrap(), 2);
     assert_eq!(page.evaluate("document.querySelectorAll('.strip i.error').length").unwrap(), 2);
+    let kinds =
+        "[...document.querySelectorAll('#kinds-table tbody tr')].map(row => row.innerText.split('\\t')[2])";
+    let kinds: Vec<String> = serde_json::from_value(page.evaluate(kinds).unwrap()).unwrap();
+    assert!(kinds.contains(&"6 in 2 clusters".to_owned()), "{kinds:?}");
+    page.resize(400, 900).unwrap();
+    assert_eq!(page.evaluate("document.documentElement.scrollWidth").unwrap(), 400);
     assert!(page.complaints().unwrap().is_empty());
 }

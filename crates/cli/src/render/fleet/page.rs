@@ -26,13 +26,13 @@ pub(super) fn write(report: &FleetReport, out: &mut dyn Write) -> io::Result<()>
             h1 { "IPAM check: " (sentence(&title, &counts)) }
             p.dim { (header(report)) br; "At " (report.taken_at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()) }
             (tiles(&counts, pools))
-            nav { a href="#clusters" { "Clusters" } a href="#kinds" { "What to do" } a href="#findings" { "Findings" } a href="#ranges" { "Ranges" } @if !findings.is_empty() { a href="#codes" { "Codes" } } }
+            nav { a href="#kinds" { "What to do" } a href="#clusters" { "Clusters" } a href="#findings" { "Findings" } a href="#ranges" { "Ranges" } @if !findings.is_empty() { a href="#codes" { "Codes" } } }
         }
         main {
             @for note in &report.notes { (notice(note)) }
+            (kinds(&findings))
             (controls())
             (table_of_clusters(report))
-            (kinds(&findings))
             section #findings { h2 { "Findings" } (list(&findings, &["check", "--fleet", "FILE", "-o", "json"])) }
             (ranges::section(report))
             (meanings(&findings))
