@@ -156,7 +156,7 @@ impl Served {
                     let notice = format!(
                         "The last check, which ended at {ended}, failed: {message}. This is the report of {read}."
                     );
-                    html::with_alert(page, &notice).into()
+                    html::with_failure(page, &notice).into()
                 }
                 _ => page.clone(),
             })),

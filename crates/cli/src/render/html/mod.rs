@@ -114,11 +114,12 @@ pub(super) fn alert(text: &str) -> Markup {
     html! { p.notice role="alert" { (escape(text)) } }
 }
 
-/// Adds an alert above the content of a page.
-pub(crate) fn with_alert(page: &[u8], text: &str) -> Vec<u8> {
+/// Adds an alert about a failed check above the content of a page. The page's script finds it by its ID.
+pub(crate) fn with_failure(page: &[u8], text: &str) -> Vec<u8> {
     let main = b"<main>";
     let place = page.windows(main.len()).position(|part| part == main).map_or(0, |start| start + main.len());
-    [&page[..place], alert(text).into_string().as_bytes(), &page[place..]].concat()
+    let alert = html! { div #failed { (alert(text)) } }.into_string();
+    [&page[..place], alert.as_bytes(), &page[place..]].concat()
 }
 
 /// Removes the end tags of cells and rows, which HTML does not require: they are a fifth of a long table. Texts from
