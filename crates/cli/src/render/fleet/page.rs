@@ -56,7 +56,7 @@ fn row(report: &FleetReport, cluster: &Cluster) -> Markup {
     let (used, share) = use_of_pools(cluster);
     html! {
         tr {
-            td class={ "name " (long(&cluster.name).unwrap_or_default()) } { a href="#findings" data-filter=(cluster.name) { (escape(&cluster.name)) } }
+            td class={ "name " (long(&cluster.name).unwrap_or_default()) } { a href="#findings" data-filter=(escape(&cluster.name)) { (escape(&cluster.name)) } }
             td { (escape(cluster.group.as_deref().unwrap_or_default())) }
             @for (severity, number) in counts { td class={ "number " @if number > 0 { (severity) } } { (thousands(number)) } }
             @if cluster.is_read {

@@ -50,7 +50,7 @@ fn row_of_kind(kind: &[Found<'_>]) -> Markup {
             td class=(finding.severity) { (finding.severity) }
             td { (code(finding)) }
             td.number {
-                a href="#findings" data-filter=(finding.code) aria-label={ "show all " (finding.code) } { (thousands(kind.len())) }
+                a href="#findings" data-filter=(finding.code) title={ "show " (finding.code) } { (thousands(kind.len())) }
                 @if news > 0 { " (" (thousands(news)) " new)" }
                 @if clusters > 1 { " in " (thousands(clusters)) " clusters" }
             }
